@@ -1,0 +1,78 @@
+"""call_agent: a named agent with its own everything does a task and answers with text alone.
+
+Source: seed 000 §3.6-3.7, §3.13 (A-6.*, A-7.*, A-13.*), seed 001 (P-1..P-9); D-3, D-4, D-6, D-7.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from axe_nb.agent import quoted
+from axe_nb.budget import Limits
+from axe_nb.errors import AxeError
+from axe_nb.messages import ToolParameter
+from axe_nb.tool import Job, Tool, ToolContext, ToolOutput, text_argument
+
+NAME = "call_agent"
+
+
+def tool(agents: Sequence[str]) -> Tool:
+    """The tool for an agent that may call `agents`; valid also for none (A-6.4)."""
+    names = ", ".join(agents)
+    return Tool(
+        NAME,
+        "Delegate a task to a sub-agent. The sub-agent runs independently with its own context "
+        f"and returns only its final result. Available agents: {names}",
+        {
+            "agent": ToolParameter(
+                "string",
+                f"Name of the sub-agent to invoke (must be one of: {names})",
+                required=True,
+            ),
+            "task": ToolParameter("string", "What you need the sub-agent to do", required=True),
+            "context": ToolParameter(
+                "string", "Additional context from your conversation to pass along"
+            ),
+        },
+        run,
+        "delegate",
+        default_depth=3,
+    )
+
+
+async def run(ctx: ToolContext, arguments: Mapping[str, Any]) -> str | ToolOutput:
+    """The child's text, or what went wrong in the words of seed 000; never raises (A-7.1)."""
+    agent, task, context = (text_argument(arguments, n) for n in ("agent", "task", "context"))
+    if problem := _refusal(ctx, agent, task):
+        return ToolOutput(f"call_agent error: {problem}", is_error=True)
+    prompt = f"Task: {task}"
+    if context.strip():
+        prompt += f"\n\nContext:\n{context}"
+    seconds = ctx.agent.sub_agents_config.timeout or None
+    try:
+        result = await ctx.start(Job(agent, task, prompt, Limits(seconds=seconds)))
+    except AxeError as error:
+        return _failed(agent, str(error))
+    return result.text if result.ok else _failed(agent, result.error or result.status)
+
+
+def _refusal(ctx: ToolContext, agent: str, task: str) -> str:
+    """Why the call is not even tried; checked in this order (A-7.3-o)."""
+    if not agent.strip():
+        return '"agent" argument is required'
+    if not task.strip():
+        return '"task" argument is required'
+    if agent not in ctx.agent.sub_agents:
+        return f"agent {quoted(agent)} is not in this agent's sub_agents list"
+    if ctx.depth >= ctx.max_depth:
+        return f"maximum sub-agent depth ({ctx.max_depth}) reached"
+    return ""
+
+
+def _failed(agent: str, reason: str) -> ToolOutput:
+    return ToolOutput(
+        f"Error: sub-agent {quoted(agent)} failed - {reason}. "
+        "You may retry or proceed without this result.",
+        is_error=True,
+    )

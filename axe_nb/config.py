@@ -1,0 +1,143 @@
+"""Where things lie and what the user has set: keys, base URLs, folders.
+
+Environment beats `config.toml` beats the built-in default.
+Source: B-3, B-6, D-33; product.md "Agent files".
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from axe_nb.errors import ConfigError
+
+BASE_URLS: Mapping[str, str] = {
+    "anthropic": "https://api.anthropic.com",
+    "openai": "https://api.openai.com",
+    "ollama": "http://localhost:11434",
+}
+"""Provider → root of its own server."""
+
+KEYLESS = frozenset({"ollama", "script"})
+"""Providers that need no key."""
+
+SCAFFOLD = """\
+# Keys and servers for axe-nb. Environment variables win over this file:
+# ANTHROPIC_API_KEY, OPENAI_API_KEY, AXE_OPENAI_BASE_URL, …
+
+# [providers.anthropic]
+# api_key = ""
+
+# [providers.openai]
+# api_key = ""
+# base_url = "https://api.openai.com"   # any server that speaks the same protocol
+
+# [providers.ollama]
+# base_url = "http://localhost:11434"
+"""
+
+
+def config_dir() -> Path:
+    """`$XDG_CONFIG_HOME/axe`, by default `~/.config/axe`; it need not exist."""
+    home = os.environ.get("XDG_CONFIG_HOME", "").strip()
+    return (Path(home) if home else Path.home() / ".config") / "axe"
+
+
+def config_path() -> Path:
+    """The global settings file; it need not exist."""
+    return config_dir() / "config.toml"
+
+
+def agent_dirs(agents_dir: str | Path | None = None) -> list[Path]:
+    """The folders that agents are looked up in, first hit wins; they need not exist."""
+    given = [Path(agents_dir).expanduser()] if agents_dir else []
+    return [*given, Path("axe") / "agents", config_dir() / "agents"]
+
+
+@dataclass(frozen=True)
+class Config:
+    """The global `config.toml`, read; empty where there is none."""
+
+    providers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, repr=False)
+    """Provider → its table; may hold keys, so it is never printed."""
+
+    @classmethod
+    def load(cls) -> Config:
+        """The settings as they are now; nothing is cached.
+
+        Raises:
+            ConfigError: the file cannot be read or is not TOML.
+        """
+        path = config_path()
+        try:
+            table = tomllib.loads(path.read_text("utf-8"))
+        except FileNotFoundError:
+            return cls()
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise ConfigError(
+                f"failed to parse config file: {error}", hint=f"mend {path}"
+            ) from None
+        except OSError as error:
+            reason = error.strerror or error
+            raise ConfigError(f"failed to read config file {path}: {reason}") from None
+        providers = table.get("providers", {})
+        tables_of = providers.values() if isinstance(providers, dict) else [providers]
+        if not all(isinstance(entry, dict) for entry in tables_of):
+            raise ConfigError(
+                f"failed to parse config file: providers must be tables in {path}",
+                hint='write [providers.openai] and below it api_key = "…"',
+            )
+        return cls(providers)
+
+    def api_key(self, provider: str) -> str:
+        """The provider's key; empty for one that needs none.
+
+        Raises:
+            ConfigError: no key is set (exit 3, D-22).
+        """
+        variable = f"{provider.upper()}_API_KEY"
+        key = os.environ.get(variable, "").strip() or self._text(provider, "api_key")
+        if key or provider in KEYLESS:
+            return key
+        raise ConfigError(
+            f'no API key for provider "{provider}": set {variable}, '
+            f"or api_key under [providers.{provider}] in {_shown(config_path())}",
+            hint="or try without a key: a script/… model",
+            exit_code=3,
+        )
+
+    def base_url(self, provider: str) -> str:
+        """Root URL of the provider's server, without a trailing slash or `/v1` (D-33)."""
+        url = (
+            os.environ.get(f"AXE_{provider.upper()}_BASE_URL", "").strip()
+            or self._text(provider, "base_url")
+            or BASE_URLS[provider]
+        )
+        url = url.rstrip("/")
+        if not url.startswith(("http://", "https://")):
+            raise ConfigError(
+                f'base URL of provider "{provider}" must start with http:// or https://: "{url}"',
+                hint=f"set AXE_{provider.upper()}_BASE_URL or base_url in {_shown(config_path())}",
+            )
+        return url.removesuffix("/v1")
+
+    def _text(self, provider: str, key: str) -> str:
+        value = self.providers.get(provider, {}).get(key, "")
+        if not isinstance(value, str):
+            raise ConfigError(
+                f"failed to parse config file: providers.{provider}.{key} must be text "
+                f"in {_shown(config_path())}"
+            )
+        return value.strip()
+
+
+def _shown(path: Path) -> str:
+    """The path with the home folder as `~`, so that messages are the same everywhere."""
+    try:
+        return f"~/{path.relative_to(Path.home()).as_posix()}"
+    except ValueError:
+        return str(path)

@@ -1,0 +1,146 @@
+"""What an agent is told before its first message: prompt, skill, files.
+
+Source: B-6, B-7, B-8; seed 000 §2.3 base; D-12, D-42.
+"""
+
+from __future__ import annotations
+
+import glob
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from axe_nb.agent import Agent, quoted
+from axe_nb.config import config_dir
+from axe_nb.errors import ConfigError
+
+NO_PROMPT = "Execute the task described in your instructions."
+"""What an agent is told where the prompt is blank (B-8)."""
+
+MAX_FILE = 1024 * 1024
+"""Bytes; a larger context file is left out with a warning."""
+
+MAX_FILES = 8 * 1024 * 1024
+"""Bytes of all context files together; what comes after is left out with a warning."""
+
+
+@dataclass(frozen=True, slots=True)
+class Briefing:
+    """An agent's own context, read from disk."""
+
+    system: str
+    """The whole system prompt."""
+    workdir: Path
+    """Absolute."""
+    skill: str
+    """Text of the skill; empty = none."""
+    files: tuple[tuple[str, str], ...]
+    """(path relative to the workdir, text) of every context file, sorted by path."""
+    warnings: tuple[str, ...]
+
+
+def brief(agent: Agent) -> Briefing:
+    """The agent's system prompt and what it is made of.
+
+    Raises:
+        ConfigError: the workdir or the skill is not there, or a glob is not valid.
+    """
+    workdir = Path(agent.workdir).expanduser().absolute() if agent.workdir.strip() else Path.cwd()
+    if not workdir.is_dir():
+        raise ConfigError(
+            f"workdir not found: {agent.workdir}",
+            hint=f"mend workdir of agent {quoted(agent.name)}",
+        )
+    skill = _skill(agent)
+    files, warnings = _files(agent.files, workdir)
+    return Briefing(_system(agent.system_prompt, skill, files), workdir, skill, files, warnings)
+
+
+def _system(prompt: str, skill: str, files: Sequence[tuple[str, str]]) -> str:
+    """The parts joined as B-7 lays down; an empty part leaves no delimiter."""
+    text = prompt
+    if skill:
+        text += f"\n\n---\n\n## Skill\n\n{skill}"
+    if files:
+        fenced = (
+            f"### {path}\n```{Path(path).suffix.removeprefix('.')}\n{content}\n```"
+            for path, content in files
+        )
+        text += "\n\n---\n\n## Context Files\n\n" + "\n\n".join(fenced)
+    return text
+
+
+def _skill(agent: Agent) -> str:
+    """Text of the skill file: absolute, else below the folder of the agents, else of the config."""
+    if not agent.skill.strip():
+        return ""
+    path = Path(agent.skill).expanduser()
+    home = Path(agent.path).parent.parent if agent.path else Path("axe")
+    for candidate in [path] if path.is_absolute() else [home / path, config_dir() / path]:
+        try:
+            return candidate.read_text("utf-8", errors="replace")
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            raise ConfigError(f"failed to read skill {agent.skill}: {error.strerror}") from None
+    raise ConfigError(
+        f"skill not found: {agent.skill}", hint=f"mend skill of agent {quoted(agent.name)}"
+    )
+
+
+def _files(
+    patterns: Sequence[str], workdir: Path
+) -> tuple[tuple[tuple[str, str], ...], tuple[str, ...]]:
+    """Every text file below the workdir that a pattern names, and warnings about those left out."""
+    inside = workdir.resolve()
+    found: set[str] = set()
+    for pattern in patterns:
+        check_glob(pattern)
+        # Path.glob follows hidden files, and raises on patterns that are none
+        found.update(glob.glob(pattern, root_dir=workdir, recursive=True))  # noqa: PTH207
+    files: dict[str, str] = {}
+    warnings: list[str] = []
+    room = MAX_FILES
+    for name in sorted(found):
+        path = workdir / name
+        shown = Path(name).as_posix()
+        if not path.is_file() or not path.resolve().is_relative_to(inside):
+            continue
+        try:
+            with path.open("rb") as file:
+                data = file.read(MAX_FILE + 1)
+        except OSError as error:
+            warnings.append(f"context file {shown} left out: {error.strerror}")
+            continue
+        if b"\0" in data[:512]:
+            continue
+        if len(data) > min(MAX_FILE, room):
+            warnings.append(
+                f"context file {shown} left out: larger than the {MAX_FILE} bytes "
+                f"of one file or the {MAX_FILES} of all"
+            )
+            continue
+        room -= len(data)
+        files[shown] = data.decode("utf-8", errors="replace")
+    return tuple(sorted(files.items())), tuple(warnings)
+
+
+def check_glob(pattern: str) -> None:
+    """Refuses what is no glob (B-6, D-42).
+
+    Raises:
+        ConfigError: it is blank, has an unclosed bracket, or leads out of its folder.
+    """
+    bare = re.sub(r"\[[!^]?\]?[^\]]*\]", "", pattern)
+    problem = (
+        "blank"
+        if not pattern.strip()
+        else "unclosed bracket"
+        if "[" in bare
+        else "leads out of the workdir"
+        if Path(pattern).is_absolute() or ".." in Path(pattern).parts
+        else ""
+    )
+    if problem:
+        raise ConfigError(f"invalid glob pattern {quoted(pattern)}: {problem}")

@@ -1,0 +1,41 @@
+"""Blocking functions beside the event loop, in daemon threads that hold up neither cell nor exit.
+
+The default pool would do both: it has few workers, and exit waits for them.
+Source: house style §7; jupyter-facts §9.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+import threading
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+async def in_thread(function: Callable[..., T], /, *args: Any) -> T:
+    """What the function returns or raises; if the wait is cancelled, its outcome is dropped."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[T] = loop.create_future()
+    context = contextvars.copy_context()
+
+    def settle(set_outcome: Callable[[Any], None], outcome: object) -> None:
+        if not future.done():
+            set_outcome(outcome)
+
+    def work() -> None:
+        try:
+            done: tuple[Callable[[Any], None], object] = (
+                future.set_result,
+                context.run(function, *args),
+            )
+        except BaseException as error:
+            done = (future.set_exception, error)
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            loop.call_soon_threadsafe(settle, *done)
+
+    threading.Thread(target=work, name="axe-nb-call", daemon=True).start()
+    return await future

@@ -1,0 +1,88 @@
+"""What a model can call: a name, a schema, a function; and what one call may know.
+
+Source: seed 000 §3.1, §3.6 (A-D1, A-1.1); D-7, D-19, D-20, X-37.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+from axe_nb.agent import Agent
+from axe_nb.budget import Limits
+from axe_nb.events import RunResult
+from axe_nb.messages import ToolCall, ToolParameter, ToolSpec, dump
+
+Effect = Literal["read", "write", "delegate"]
+
+
+class ToolError(Exception):
+    """A failure for the model to hear, as `Error: <text>` (X-37): what failed, what to do next."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolOutput:
+    """A tool's answer where it is not simply text: the words as they are, error or not."""
+
+    content: str
+    is_error: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What a parent asks of a child; every way to delegate comes down to one of these (D-1)."""
+
+    agent: Agent | str
+    """The child, or the name of its file."""
+    task: str
+    """What it is asked, for people."""
+    prompt: str
+    """What it is told, whole."""
+    limits: Limits = Limits()
+
+
+@dataclass(frozen=True, slots=True)
+class ToolContext:
+    """All that one call may know."""
+
+    call: ToolCall
+    agent: Agent
+    """Who calls."""
+    depth: int
+    """Of the caller; 0 = root."""
+    max_depth: int
+    """Depth from which on nobody in this tree may delegate by this tool."""
+    start: Callable[[Job], Awaitable[RunResult]]
+    """Runs a child to its end. Raises ConfigError where it cannot begin; never for how it ends."""
+
+
+ToolFunction: TypeAlias = Callable[[ToolContext, Mapping[str, Any]], Awaitable["str | ToolOutput"]]
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """Something that a model can call."""
+
+    name: str
+    description: str
+    parameters: Mapping[str, ToolParameter]
+    fn: ToolFunction
+    """(context, arguments) -> the text for the model. Raises ToolError for the model to hear."""
+    effect: Effect = "write"
+    """What it may do; plan mode refuses what it does not know to be harmless (D-19)."""
+    default_depth: int = field(default=0, kw_only=True)
+    """Of a delegation tool: the maximum depth where nothing is configured (D-3)."""
+
+    @property
+    def spec(self) -> ToolSpec:
+        """The tool as the model is told of it."""
+        return ToolSpec(self.name, self.description, self.parameters)
+
+
+def text_argument(arguments: Mapping[str, Any], name: str) -> str:
+    """An argument as text: strings as they are, other values as JSON, absent as "" (D-11)."""
+    value = arguments.get(name)
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else dump(value).decode()

@@ -1,0 +1,62 @@
+"""Which tools a run may use, and which of them its model is told of.
+
+Source: seed 000 §3.9 (A-9.*), A-10.3, A-N1; D-3, D-44.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from axe_nb.agent import Agent, quoted
+from axe_nb.builtin import call_agent
+from axe_nb.errors import ConfigError
+from axe_nb.messages import ToolSpec
+from axe_nb.tool import Tool
+
+HARD_DEPTH = 5
+"""No configuration goes deeper (A-10.4)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ceiling:
+    """How deep a tree may go (D-3)."""
+
+    root: int = 0
+    """The root's own `max_depth`; 0 = each tool's default."""
+    lowest: int = HARD_DEPTH
+    """The lowest `max_depth` set on the way down: a child can lower the limit, never raise it."""
+
+    def lowered(self, agent: Agent) -> Ceiling:
+        """The ceiling for a child."""
+        own = agent.sub_agents_config.max_depth or HARD_DEPTH
+        return replace(self, lowest=min(self.lowest, own))
+
+    def of(self, tool: Tool) -> int:
+        """The depth from which on a delegation tool may not be used (A-9.3)."""
+        return min(self.root or tool.default_depth, self.lowest)
+
+
+@dataclass(frozen=True, slots=True)
+class Toolset:
+    """The tools of one run."""
+
+    tools: Mapping[str, Tool]
+    """Name → tool: all that it has, also those hidden by depth, which refuse in their own words."""
+    offered: tuple[ToolSpec, ...]
+    """Those that the model is told of."""
+
+
+def assemble(agent: Agent, depth: int, ceiling: Ceiling) -> Toolset:
+    """The tools of `agent` at `depth`: a delegation tool is offered iff depth < its maximum.
+
+    Raises:
+        ConfigError: the agent names a tool that there is not.
+    """
+    tools: dict[str, Tool] = {}
+    if agent.sub_agents and agent.sub_agents_config.enabled:
+        tools[call_agent.NAME] = call_agent.tool(agent.sub_agents)
+    for name in agent.tools:
+        raise ConfigError(f"unknown tool {quoted(name)} in agent {quoted(agent.name)}")
+    offered = (t.spec for t in tools.values() if t.effect != "delegate" or depth < ceiling.of(t))
+    return Toolset(tools, tuple(offered))
