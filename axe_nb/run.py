@@ -40,7 +40,7 @@ from axe_nb.messages import (
 from axe_nb.prompt import NO_PROMPT, Briefing, brief
 from axe_nb.providers.base import Provider
 from axe_nb.threads import in_thread
-from axe_nb.tool import Job, ToolContext, ToolError, ToolOutput
+from axe_nb.tool import Job, Ledger, ToolContext, ToolError, ToolOutput
 from axe_nb.toolset import Ceiling, Toolset, assemble
 
 RETRY_WAIT = 0.5
@@ -105,6 +105,7 @@ class Run:
     turns: int = field(default=0, init=False)
     calls: int = field(default=0, init=False)
     usage: Usage = field(default=Usage(), init=False)
+    ledger: Ledger = field(default_factory=Ledger, init=False)
 
     def __post_init__(self) -> None:
         self.warnings = [*self.agent.warnings, *self.briefing.warnings]
@@ -273,7 +274,7 @@ class Run:
                 "raise params.max_tokens",
             )
         self.warnings.append(
-            f"the reply was cut by the token limit ({response.stop_reason}); raise params.max_tokens"
+            f"the token limit cut the reply ({response.stop_reason}); raise params.max_tokens"
         )
 
     @property
@@ -332,7 +333,9 @@ class Run:
             return ToolOutput(f"Unknown tool: {quoted(call.name)}", is_error=True)
         limit = self.place.ceiling.of(tool)
         start = partial(self._start, call, number, ahead)
-        context = ToolContext(call, self.agent, self.place.depth, limit, start)
+        context = ToolContext(
+            call, self.agent, self.place.depth, limit, self.briefing.workdir, self.ledger, start
+        )
         try:
             answer = await tool.fn(context, call.arguments)
         except ToolError as error:
@@ -392,6 +395,8 @@ class Run:
             children=tuple(r.result for r in runs if r.result), usage=self.usage,
             stop_reason=self.stop_reason, duration_ms=round(seconds * 1000),
             messages=tuple(self.messages), metadata=self._metadata(),
+            files_read=tuple(self.ledger.files_read),
+            files_modified=tuple(self.ledger.files_modified),
             warnings=tuple(self.warnings), log=tuple(self.log), id=place.id,
             call_id=place.call_id, prompt=self.prompt, task=self.task, cause=cause,
         )  # fmt: skip

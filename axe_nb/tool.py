@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from axe_nb.agent import Agent
@@ -42,6 +43,14 @@ class Job:
     limits: Limits = Limits()
 
 
+@dataclass(slots=True)
+class Ledger:
+    """What one run's tools really did, in order of first use; paths relative to the workdir."""
+
+    files_read: dict[str, None] = field(default_factory=dict)
+    files_modified: dict[str, None] = field(default_factory=dict)
+
+
 @dataclass(frozen=True, slots=True)
 class ToolContext:
     """All that one call may know."""
@@ -53,6 +62,10 @@ class ToolContext:
     """Of the caller; 0 = root."""
     max_depth: int
     """Depth from which on nobody in this tree may delegate by this tool."""
+    workdir: Path
+    """Folder of the caller's files, absolute; tools stay inside."""
+    ledger: Ledger
+    """Where a tool notes what it did; its run's own."""
     start: Callable[[Job], Awaitable[RunResult]]
     """Runs a child to its end. Raises ConfigError where it cannot begin; never for how it ends."""
 
