@@ -105,7 +105,7 @@ class Config:
             return key
         raise ConfigError(
             f'no API key for provider "{provider}": set {variable}, '
-            f"or api_key under [providers.{provider}] in {_shown(config_path())}",
+            f"or api_key under [providers.{provider}] in {shown(config_path())}",
             hint="or try without a key: a script/… model",
             exit_code=3,
         )
@@ -121,7 +121,7 @@ class Config:
         if not url.startswith(("http://", "https://")):
             raise ConfigError(
                 f'base URL of provider "{provider}" must start with http:// or https://: "{url}"',
-                hint=f"set AXE_{provider.upper()}_BASE_URL or base_url in {_shown(config_path())}",
+                hint=f"set AXE_{provider.upper()}_BASE_URL or base_url in {shown(config_path())}",
             )
         return url.removesuffix("/v1")
 
@@ -130,12 +130,12 @@ class Config:
         if not isinstance(value, str):
             raise ConfigError(
                 f"failed to parse config file: providers.{provider}.{key} must be text "
-                f"in {_shown(config_path())}"
+                f"in {shown(config_path())}"
             )
         return value.strip()
 
 
-def _shown(path: Path) -> str:
+def shown(path: Path) -> str:
     """The path with the home folder as `~`, so that messages are the same everywhere."""
     try:
         return f"~/{path.relative_to(Path.home()).as_posix()}"
