@@ -1,0 +1,105 @@
+"""axe_nb: run LLM agents that delegate, in notebook cells, and see every turn of them.
+
+The public names are loaded on first use, so that `import axe_nb` and `%load_ext axe_nb` cost next
+to nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from IPython.core.interactiveshell import InteractiveShell
+
+    from axe_nb.agent import Agent as Agent
+    from axe_nb.api import arun as arun
+    from axe_nb.api import define as define
+    from axe_nb.api import last as last
+    from axe_nb.api import run as run
+    from axe_nb.api import stream as stream
+    from axe_nb.errors import AxeError as AxeError
+    from axe_nb.errors import ConfigError as ConfigError
+    from axe_nb.errors import ProviderError as ProviderError
+    from axe_nb.errors import RunError as RunError
+    from axe_nb.events import RunResult as RunResult
+    from axe_nb.messages import Request as Request
+    from axe_nb.messages import Response as Response
+    from axe_nb.messages import ToolCall as ToolCall
+    from axe_nb.messages import Usage as Usage
+    from axe_nb.messages import call as call
+    from axe_nb.providers.script import script as script
+    from axe_nb.providers.script_server import script_server as script_server
+
+_HOMES = {
+    "Agent": "agent",
+    "AxeError": "errors",
+    "ConfigError": "errors",
+    "ProviderError": "errors",
+    "Request": "messages",
+    "Response": "messages",
+    "RunError": "errors",
+    "RunResult": "events",
+    "ToolCall": "messages",
+    "Usage": "messages",
+    "arun": "api",
+    "call": "messages",
+    "define": "api",
+    "last": "api",
+    "run": "api",
+    "script": "providers.script",
+    "script_server": "providers.script_server",
+    "stream": "api",
+}
+"""Public name → the module that it lives in."""
+
+__all__ = [
+    "Agent",
+    "AxeError",
+    "ConfigError",
+    "ProviderError",
+    "Request",
+    "Response",
+    "RunError",
+    "RunResult",
+    "ToolCall",
+    "Usage",
+    "arun",
+    "call",
+    "define",
+    "last",
+    "run",
+    "script",
+    "script_server",
+    "stream",
+]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'axe_nb' has no attribute {name!r}")
+    from importlib import import_module
+
+    value = getattr(import_module(f"axe_nb.{home}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
+def load_ipython_extension(shell: InteractiveShell) -> None:
+    """`%load_ext axe_nb`: adds the magics; prints nothing, and twice is harmless."""
+    from axe_nb.nb.magics import load
+
+    load(shell)
+
+
+def unload_ipython_extension(shell: InteractiveShell) -> None:
+    """`%unload_ext axe_nb`: takes the magics away again."""
+    from axe_nb.nb.magics import unload
+
+    unload(shell)

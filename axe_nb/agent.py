@@ -133,20 +133,15 @@ class Agent:
         Raises:
             ConfigError: there is none, or it is not right; the message says where.
         """
-        check_name(name)
-        for folder in agent_dirs(agents_dir):
-            path = folder / f"{name}.toml"
-            try:
-                text = path.read_text("utf-8")
-            except (FileNotFoundError, NotADirectoryError):
-                continue
-            except (OSError, UnicodeDecodeError) as error:
-                reason = getattr(error, "strerror", None) or error
-                raise ConfigError(
-                    f"failed to read agent config {quoted(name)}: {reason}", hint=f"look at {path}"
-                ) from None
-            return cls.from_toml(text, name=name, path=str(path))
-        raise ConfigError(f"agent config not found: {name}", hint=_where(name, agents_dir))
+        path = find_file(name, agents_dir)
+        try:
+            text = path.read_text("utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise ConfigError(
+                f"failed to read agent config {quoted(name)}: {reason}", hint=f"look at {path}"
+            ) from None
+        return cls.from_toml(text, name=name, path=str(path))
 
     @classmethod
     def from_toml(cls, text: str, *, name: str = "", path: str = "") -> Agent:
@@ -235,6 +230,22 @@ def parse_model(model: str) -> tuple[str, str]:
     return provider, name
 
 
+def find_file(name: str, agents_dir: str | Path | None = None) -> Path:
+    """The file of the agent `name`, in the first folder that has one.
+
+    Raises:
+        ConfigError: there is none; the hint names the nearest agent.
+    """
+    check_name(name)
+    for folder in agent_dirs(agents_dir):
+        path = folder / f"{name}.toml"
+        if path.exists():
+            return path
+    near = nearest(name, list_agents(agents_dir))
+    hint = f"did you mean {quoted(near)}?" if near else f"`axe-nb agents init {name}` writes one"
+    raise ConfigError(f"agent config not found: {name}", hint=hint)
+
+
 def list_agents(agents_dir: str | Path | None = None) -> dict[str, Path]:
     """Name → file of every agent that can be found, sorted by name; first folder wins."""
     found: dict[str, Path] = {}
@@ -265,13 +276,6 @@ def write_whole(path: Path, text: str) -> None:
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
-
-
-def _where(name: str, agents_dir: str | Path | None) -> str:
-    near = nearest(name, list_agents(agents_dir))
-    if near:
-        return f"did you mean {quoted(near)}?"
-    return f"`axe-nb agents init {name}` writes a first one"
 
 
 @dataclass(frozen=True, slots=True)

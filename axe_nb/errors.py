@@ -28,9 +28,20 @@ class AxeError(Exception):
         """One line: what is wrong, and where (file, key, line)."""
         self.hint = hint
         """One line: what to do next; empty where the message says it."""
+        self.place = ""
+        """Where in the tree of a run it happened; empty where there is no run."""
 
     def __str__(self) -> str:
         return self.message
+
+    def lines(self) -> list[str]:
+        """For people, at most three: the cause, where in the tree, the next step."""
+        return [self.message, *(line for line in (self.place, self.hint) if line)]
+
+    def _render_traceback_(self) -> list[str]:
+        """What IPython shows of it instead of a traceback."""
+        first, *more = self.lines()
+        return [f"{type(self).__name__}: {first}", *more]
 
 
 class ConfigError(AxeError):
@@ -75,6 +86,13 @@ class ProviderError(AxeError):
     def retryable(self) -> bool:
         """Whether the same request may succeed later."""
         return self.category in ("rate_limit", "overloaded", "server", "timeout")
+
+
+class Interrupted(KeyboardInterrupt):
+    """The person at the keyboard stopped a run; `axe_nb.last()` has what was finished."""
+
+    def _render_traceback_(self) -> list[str]:
+        return [f"KeyboardInterrupt: {self}"]
 
 
 class RunError(AxeError):

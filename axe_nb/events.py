@@ -124,8 +124,16 @@ class RunResult:
         if self.ok:
             return self
         if self.cause:
+            self.cause.place = self.place
             raise self.cause
-        raise RunError(self.error or self.status, exit_code=self.exit_code)
+        failure = RunError(self.error or self.status, exit_code=self.exit_code)
+        failure.place = self.place
+        raise failure
+
+    @property
+    def place(self) -> str:
+        """Where in the tree the run ended, for people."""
+        return f"in agent {self.agent}, turn {max(self.turns, 1)}"
 
     def to_dict(self) -> dict[str, Any]:
         """The whole result as JSON types, children included, messages left out."""

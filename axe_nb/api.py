@@ -1,0 +1,203 @@
+"""The Python face: `run`, `arun`, `stream`, `last`, `define`.
+
+Source: product.md "Python"; D-2.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Mapping
+from typing import Any, Protocol
+
+from axe_nb.agent import Agent
+from axe_nb.errors import AxeError
+from axe_nb.events import Event, RunResult
+from axe_nb.loop import is_inside
+from axe_nb.options import DEFAULT_TIMEOUT, Overrides
+from axe_nb.portal import PUMP, portal, pump
+from axe_nb.session import session
+
+
+class View(Protocol):
+    """What watches a run: nothing, or a notebook's display."""
+
+    def event(self, event: Event) -> None:
+        """Takes each event, in order."""
+
+    def tick(self) -> None:
+        """Is called often; draws when it is time to."""
+
+    def finish(self, result: RunResult | None) -> None:
+        """Is called once at the end; None where the run never began or did not report."""
+
+
+class Blind:
+    """A view that shows nothing."""
+
+    def event(self, event: Event) -> None: ...
+
+    def tick(self) -> None: ...
+
+    def finish(self, result: RunResult | None) -> None: ...
+
+
+def run(
+    agent: str | Agent,
+    prompt: str = "",
+    *,
+    model: str | None = None,
+    skill: str | None = None,
+    workdir: str | None = None,
+    timeout: float = DEFAULT_TIMEOUT,
+    params: Mapping[str, Any] | None = None,
+    agents_dir: str | None = None,
+    continue_from: RunResult | None = None,
+    display: bool = True,
+) -> RunResult:
+    """The result of a run, however it ended; blocks, also inside a running event loop.
+
+    Args:
+        agent: its name, or an Agent.
+        prompt: blank = the task is in its instructions.
+        timeout: seconds for the whole tree.
+        continue_from: an earlier result whose conversation goes on.
+        display: whether a notebook shows it live.
+
+    Raises:
+        ConfigError: anything that is wrong before a word is sent.
+    """
+    overrides = Overrides(model, skill, workdir, timeout, params or {}, agents_dir)
+    refuse_inside_a_tool()
+    return watched(agent, prompt, overrides, continue_from, view(display))
+
+
+def watched(
+    agent: str | Agent,
+    prompt: str,
+    overrides: Overrides,
+    continue_from: RunResult | None,
+    watching: View,
+) -> RunResult:
+    """A blocking run under a view; the view gets the result also of a run that was stopped."""
+    before = session.last
+    try:
+        return pump(
+            lambda emit: session.ask(agent, prompt, overrides, emit, continue_from=continue_from),
+            watching.event,
+            watching.tick,
+        )
+    finally:
+        watching.finish(session.last if session.last is not before else None)
+
+
+async def arun(
+    agent: str | Agent,
+    prompt: str = "",
+    *,
+    model: str | None = None,
+    skill: str | None = None,
+    workdir: str | None = None,
+    timeout: float = DEFAULT_TIMEOUT,
+    params: Mapping[str, Any] | None = None,
+    agents_dir: str | None = None,
+    continue_from: RunResult | None = None,
+    display: bool = True,
+) -> RunResult:
+    """As `run`, for the caller's own event loop."""
+    overrides = Overrides(model, skill, workdir, timeout, params or {}, agents_dir)
+    watching = view(display)
+    result: list[RunResult] = []
+
+    async def ask() -> None:
+        try:
+            answer = session.ask(
+                agent, prompt, overrides, watching.event, continue_from=continue_from
+            )
+            result.append(await answer)
+        finally:
+            ticker.cancel()
+
+    async def tick() -> None:
+        while True:
+            await asyncio.sleep(PUMP)
+            watching.tick()
+
+    ticker = asyncio.ensure_future(tick())
+    try:
+        await ask()
+        return result[0]
+    finally:
+        watching.finish(result[0] if result else None)
+
+
+async def stream(
+    agent: str | Agent,
+    prompt: str = "",
+    *,
+    model: str | None = None,
+    skill: str | None = None,
+    workdir: str | None = None,
+    timeout: float = DEFAULT_TIMEOUT,
+    params: Mapping[str, Any] | None = None,
+    agents_dir: str | None = None,
+    continue_from: RunResult | None = None,
+) -> AsyncIterator[Event]:
+    """The events of a run as they happen; the last one carries the RunResult. Shows nothing.
+
+    Leaving the loop early cancels the run.
+
+    Raises:
+        ConfigError: anything that is wrong before a word is sent.
+    """
+    overrides = Overrides(model, skill, workdir, timeout, params or {}, agents_dir)
+    events: asyncio.Queue[Event | None] = asyncio.Queue()
+
+    async def ask() -> None:
+        try:
+            await session.ask(
+                agent, prompt, overrides, events.put_nowait, continue_from=continue_from
+            )
+        finally:
+            events.put_nowait(None)
+
+    task = asyncio.create_task(ask())
+    try:
+        while (event := await events.get()) is not None:
+            yield event
+        await task
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+
+
+def last() -> RunResult | None:
+    """This session's last finished run, also of a cell that failed; None = none yet."""
+    return session.last
+
+
+def define(agent: Agent) -> Agent:
+    """Makes an agent known in this session by its name, before any file of that name."""
+    return session.define(agent)
+
+
+def refuse_inside_a_tool() -> None:
+    """Raises where a blocking run would stop the loop that an async tool runs on."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    if is_inside() or portal.is_here():
+        raise AxeError(
+            "axe_nb.run was called inside an async tool",
+            hint="use `await ctx.delegate(…)`, with a parameter `ctx: axe_nb.ToolContext`",
+        )
+
+
+def view(display: bool) -> View:
+    """The notebook's display where there is one, else nothing."""
+    if not display or "IPython" not in sys.modules:
+        return Blind()
+    from axe_nb.nb.show import notebook_view
+
+    return notebook_view()

@@ -1,0 +1,205 @@
+"""The command `axe-nb`: a thin face of the same library, with the same options.
+
+Source: product.md "Command line"; seed 000 §5.7, §8 (A-5.7, A-X*); B-8..B-12, D-22, D-38.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NoReturn
+
+import axe_nb
+from axe_nb import agent as agents
+from axe_nb import config, options
+from axe_nb.budget import seconds_text
+from axe_nb.errors import AxeError, ConfigError, Interrupted
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Runs one command line; the exit code (seed 000 §8)."""
+    _write_utf8()
+    try:
+        chosen = _parser().parse_args(words)
+        act: Callable[[argparse.Namespace], int] = chosen.act
+        return act(chosen)
+    except AxeError as error:
+        _note("\n".join([f"error: {error.message}", *error.lines()[1:]]))
+        return error.exit_code
+    except (Interrupted, KeyboardInterrupt):
+        _note("interrupted")
+        return 130
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    made = options.Parser(prog="axe-nb", description="Runs LLM agents that delegate.")
+    commands = made.add_subparsers(metavar="COMMAND", required=True, dest="command")
+
+    run = commands.add_parser("run", help="run an agent", parents=[options.parser("command")])
+    run.set_defaults(act=_run)
+
+    group = commands.add_parser("agents", help="list, show, init, edit agent files")
+    verbs = group.add_subparsers(metavar="VERB", required=True, dest="verb")
+    for verb, act, about in (
+        ("list", _list, "the agents that can be found"),
+        ("show", _show, "what an agent's file says"),
+        ("init", _init, "write a commented first file"),
+        ("edit", _edit, "open the file in $EDITOR"),
+    ):
+        sub = verbs.add_parser(verb, help=about)
+        if verb != "list":
+            sub.add_argument("name", metavar="NAME")
+        sub.add_argument("--agents-dir", metavar="D", help="folder to look agents up in first")
+        sub.set_defaults(act=act)
+
+    group = commands.add_parser("config", help="the global config.toml")
+    verbs = group.add_subparsers(metavar="VERB", required=True, dest="verb")
+    verbs.add_parser("path", help="where it is").set_defaults(act=_config_path)
+    verbs.add_parser("init", help="write a commented first one").set_defaults(act=_config_init)
+
+    demo = commands.add_parser("demo", help="a lead and three sub-agents; no key, no network")
+    demo.set_defaults(act=_demo)
+    version = commands.add_parser("version", help="the version")
+    version.set_defaults(act=_version)
+    return made
+
+
+def _run(chosen: argparse.Namespace) -> int:
+    from axe_nb.console import StatusLine, run_in_text, show_dry_run
+
+    asked = options.from_namespace(chosen)
+    piped = "" if sys.stdin is None or sys.stdin.isatty() or asked.prompt else _stdin()
+    prompt = asked.prompt or piped
+    if asked.dry_run:
+        show_dry_run(asked, prompt, _write)
+        return 0
+    status = StatusLine(None if asked.quiet else sys.stderr)
+    result = run_in_text(asked, prompt, _write, _note, piped=bool(piped), status=status)
+    result.raise_for_status()
+    return 0
+
+
+def _list(chosen: argparse.Namespace) -> int:
+    found = agents.list_agents(chosen.agents_dir)
+    if not found:
+        _note("no agents found; `axe-nb agents init NAME` writes a first one")
+    width = max(map(len, found), default=0)
+    for name in found:
+        try:
+            about = agents.Agent.load(name, chosen.agents_dir).description
+        except ConfigError as error:
+            about = f"({error})"
+        _write(f"{name.ljust(width)}  {about}".rstrip())
+    return 0
+
+
+def _show(chosen: argparse.Namespace) -> int:
+    agent = agents.Agent.load(chosen.name, chosen.agents_dir)
+    rows = [
+        ("Name", agent.name), ("Description", agent.description), ("Model", agent.model),
+        ("Skill", agent.skill), ("Files", ", ".join(agent.files)), ("Workdir", agent.workdir),
+        ("Tools", ", ".join(agent.tools)),
+        ("Params", ", ".join(f"{k}={v}" for k, v in agent.params.items())),
+        ("System Prompt", agent.system_prompt.strip()),
+    ]  # fmt: skip
+    if agent.sub_agents:
+        deep = agent.sub_agents_config
+        rows += [
+            ("Sub-Agents", ", ".join(agent.sub_agents)),
+            ("Max Depth", str(deep.max_depth or 3)),
+            ("Parallel", "yes" if deep.parallel else "no"),
+            ("Timeout", f"{seconds_text(deep.timeout)}s"),
+        ]
+    for label, value in rows:
+        if value:
+            _write(f"{label + ':':<16}{value}")
+    for warning in agent.warnings:
+        _note(f"warning: {warning}")
+    return 0
+
+
+def _init(chosen: argparse.Namespace) -> int:
+    text = agents.scaffold(chosen.name)
+    folder = Path(chosen.agents_dir) if chosen.agents_dir else config.agent_dirs()[0]
+    path = folder / f"{chosen.name}.toml"
+    _write_new(path, text)
+    _write(str(path))
+    return 0
+
+
+def _edit(chosen: argparse.Namespace) -> int:
+    found = agents.find_file(chosen.name, chosen.agents_dir)
+    editor = os.environ.get("VISUAL") or os.environ.get("EDITOR")
+    if not editor:
+        raise ConfigError(f"no editor is set for {found}", hint="set EDITOR, as in EDITOR=nano")
+    return subprocess.call([*shlex.split(editor), str(found)])
+
+
+def _config_path(chosen: argparse.Namespace) -> int:
+    _write(str(config.config_path()))
+    return 0
+
+
+def _config_init(chosen: argparse.Namespace) -> int:
+    path = config.config_path()
+    _write_new(path, config.SCAFFOLD, mode=0o600)
+    _write(str(path))
+    return 0
+
+
+def _demo(chosen: argparse.Namespace) -> int:
+    from axe_nb.demo import show
+
+    show(_write, sys.stderr)
+    return 0
+
+
+def _version(chosen: argparse.Namespace) -> int:
+    _write(f"axe-nb {axe_nb.__version__}")
+    return 0
+
+
+def _write_new(path: Path, text: str, mode: int = 0o644) -> None:
+    """Writes a file that must not exist yet."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    except FileExistsError:
+        raise ConfigError(f"{path} exists already", hint="it was left as it is") from None
+    except OSError as error:
+        raise ConfigError(f"cannot write {path}: {error.strerror}") from None
+    with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
+        file.write(text)
+
+
+def _stdin() -> str:
+    return sys.stdin.buffer.read().decode("utf-8", errors="replace")
+
+
+def _write(text: str) -> None:
+    print(text, flush=True)
+
+
+def _note(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def _write_utf8() -> None:
+    """Answers hold any character, whatever the terminal's code page."""
+    for stream in (sys.stdout, sys.stderr):
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure:
+            reconfigure(encoding="utf-8", errors="replace")
+
+
+def run_and_exit() -> NoReturn:
+    """The console script."""
+    sys.exit(main())

@@ -1,0 +1,139 @@
+"""One run in plain text: answer, `--json`, `--verbose`, `--dry-run`; its line on a terminal.
+
+Source: B-9..B-11, A-C5, D-38; product.md "Command line".
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TextIO, TypeAlias
+
+from axe_nb import report
+from axe_nb.events import (
+    Event,
+    RunFinished,
+    RunResult,
+    RunStarted,
+    ToolStarted,
+    TurnStarted,
+)
+from axe_nb.options import Options
+from axe_nb.portal import pump
+from axe_nb.session import session
+
+Write: TypeAlias = Callable[[str], object]
+"""Takes one line, or a text of several, without its last newline."""
+
+
+def show_dry_run(options: Options, prompt: str, write: Write) -> None:
+    """Writes what would be sent.
+
+    Raises:
+        ConfigError: what is wrong beforehand.
+    """
+    prepared = pump(
+        lambda emit: session.prepare(options.agent, options.overrides, emit), _ignore, _nothing
+    )
+    write(report.dry_run(prepared, prompt, options.overrides.timeout))
+
+
+def run_in_text(
+    options: Options, prompt: str, write: Write, note: Write, *, piped: bool, status: StatusLine
+) -> RunResult:
+    """The run's result, after its answer (or JSON line) went to `write` and all else to `note`.
+
+    Raises:
+        ConfigError: what is wrong beforehand.
+        Interrupted: the person stopped it; the text so far has been written.
+    """
+    timeout = options.overrides.timeout
+    verbose = report.VerboseLines(note) if options.verbose else None
+
+    async def work(emit: Callable[[Event], None]) -> RunResult:
+        if options.verbose:
+            prepared = await session.prepare(options.agent, options.overrides)
+            note(report.verbose_header(prepared, timeout, piped=piped))
+        return await session.ask(options.agent, prompt, options.overrides, emit)
+
+    def show(event: Event) -> None:
+        if verbose:
+            verbose.show(event)
+        else:
+            status.event(event)
+
+    before = session.last
+    try:
+        return pump(work, show, status.tick)
+    finally:
+        status.clear()
+        if session.last is not None and session.last is not before:
+            _write_result(session.last, options, write, note)
+
+
+def _write_result(result: RunResult, options: Options, write: Write, note: Write) -> None:
+    if options.verbose:
+        note(report.verbose_footer(result))
+    for warning in result.warnings:
+        note(f"warning: {warning}")
+    if options.json:
+        write(result.to_json())
+    elif result.ok or result.text:
+        write(result.text)
+
+
+class StatusLine:
+    """One line on a terminal, written over and over: who is at work, and for how long."""
+
+    def __init__(self, stream: TextIO | None) -> None:
+        self._stream = stream if stream is not None and stream.isatty() else None
+        self._agents: dict[str, str] = {}
+        """Run → agent, of those at work."""
+        self._turns = self._calls = 0
+        self._started = self._drawn = time.monotonic()
+        self._width = 0
+
+    def event(self, event: Event) -> None:
+        """Takes each event; draws nothing yet."""
+        match event:
+            case RunStarted():
+                self._agents[event.run] = event.agent
+            case RunFinished():
+                self._agents.pop(event.run, None)
+            case TurnStarted():
+                self._turns += 1
+            case ToolStarted():
+                self._calls += 1
+            case _:
+                pass
+
+    def tick(self) -> None:
+        """Draws, at most four times a second."""
+        now = time.monotonic()
+        if self._stream is None or now - self._drawn < 0.25:
+            return
+        self._drawn = now
+        names = list(self._agents.values())
+        at_work = " › ".join(names[:1]) + (f" › {', '.join(names[1:6])}" if names[1:] else "")
+        more = f" and {len(names) - 6} more" if len(names) > 6 else ""
+        seconds = int(now - self._started)
+        line = f"{at_work}{more} · {self._turns} turns · {self._calls} calls · {seconds}s"
+        line = "".join(c if c.isprintable() else " " for c in line)[:100]
+        self._stream.write("\r" + line.ljust(self._width))
+        self._stream.flush()
+        self._width = len(line)
+
+    def clear(self) -> None:
+        """Takes the line away."""
+        if self._stream is not None and self._width:
+            self._stream.write("\r" + " " * self._width + "\r")
+            self._stream.flush()
+            self._width = 0
+
+
+def _ignore(_: Event) -> None:
+    pass
+
+
+def _nothing() -> None:
+    pass

@@ -1,0 +1,125 @@
+"""The text of a cell becomes a prompt: NBVAL lines out, `{{ expr }}` in. Pure.
+
+Source: product.md "Notebook" (interpolation); D-40.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from axe_nb.agent import nearest, quoted
+from axe_nb.errors import ConfigError
+
+NBVAL = re.compile(r"^[ \t]*#[ \t]*NBVAL_\w+.*(?:\n|\Z)", re.MULTILINE)
+
+LONGEST_EXPRESSION = 1000
+"""Characters between the braces; what is longer is no expression."""
+
+LONGEST_VALUE = 200_000
+"""Characters of one value in a prompt; the rest is left out, and said so."""
+
+
+def prompt_of(body: str, namespace: Mapping[str, Any], *, raw: bool = False) -> str:
+    """The prompt that a cell's body means.
+
+    Raises:
+        ConfigError: an expression names something unknown, or fails; the message has its line.
+    """
+    text = NBVAL.sub("", body)
+    return text if raw else interpolated(text, namespace)
+
+
+def interpolated(text: str, namespace: Mapping[str, Any]) -> str:
+    """The text with every `{{ expr }}` replaced by its value; values are not expanded again."""
+    pieces: list[str] = []
+    at = 0
+    while (start := text.find("{{", at)) >= 0:
+        if text[at:start].endswith("\\"):
+            pieces += [text[at : start - 1], "{{"]
+            at = start + 2
+            continue
+        found = _expression(text, start + 2)
+        if found is None:
+            # one brace on: in `{{{ x }}}` the inner pair may still be an expression
+            pieces.append(text[at : start + 1])
+            at = start + 1
+            continue
+        source, end = found
+        line = text.count("\n", 0, start) + 2  # the magic's own line is 1
+        pieces += [text[at:start], rendered(_value(source, namespace, line))]
+        at = end
+    pieces.append(text[at:])
+    return "".join(pieces)
+
+
+def _expression(text: str, start: int) -> tuple[str, int] | None:
+    """The Python expression that begins here and the end of its braces; None where there is none.
+
+    Bare literals are left alone: `{{2}}` is a regex, `{{ [1, 2] }}` some template's.
+    """
+    for end in _closings(text, start):
+        source = text[start:end].strip()
+        try:
+            tree = ast.parse(source, mode="eval")
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            continue
+        try:
+            ast.literal_eval(tree)
+        except (ValueError, TypeError, SyntaxError, RecursionError):
+            return source, end + 2
+        return None
+    return None
+
+
+def _closings(text: str, start: int) -> Iterator[int]:
+    stop = min(len(text), start + LONGEST_EXPRESSION)
+    end = text.find("}}", start, stop)
+    for _ in range(8):
+        if end < 0:
+            return
+        yield end
+        end = text.find("}}", end + 1, stop)
+
+
+def _value(source: str, namespace: Mapping[str, Any], line: int) -> Any:
+    shown = "{{ " + source + " }}"
+    hint = r"write \{{ for a literal brace, or use --raw"
+    try:
+        return eval(compile(source, "<prompt>", "eval"), dict(namespace))
+    except NameError as error:
+        name = error.name or source
+        near = nearest(name, [*namespace, *dir(builtins)])
+        meant = f"; did you mean {near}?" if near else ""
+        raise ConfigError(
+            f"unknown name {quoted(name)} in {shown} (line {line}){meant}", hint=hint
+        ) from None
+    except Exception as error:
+        what = f"{type(error).__name__}: {error}".splitlines()[0][:200]
+        raise ConfigError(f"{shown} failed (line {line}): {what}", hint=hint) from None
+
+
+def rendered(value: object) -> str:
+    """A value as a model reads it best: text as it is, data as JSON, tables as aligned text."""
+    text = value if isinstance(value, str) else _written(value)
+    if len(text) <= LONGEST_VALUE:
+        return text
+    return f"{text[:LONGEST_VALUE]}\n[{len(text) - LONGEST_VALUE} more characters left out]"
+
+
+def _written(value: object) -> str:
+    if isinstance(value, (dict, list, tuple)):
+        try:
+            return json.dumps(value, ensure_ascii=False, indent=2)
+        except (TypeError, ValueError, RecursionError):
+            return str(value)
+    to_string = getattr(value, "to_string", None)  # pandas: str() would cut columns
+    if callable(to_string) and hasattr(value, "head") and hasattr(value, "index"):
+        rows = len(getattr(value, "index", ()))
+        table = str(value.head(200).to_string())
+        return table if rows <= 200 else f"{table}\n[{rows - 200} more rows left out]"
+    return str(value)

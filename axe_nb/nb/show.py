@@ -1,0 +1,104 @@
+"""Where a run is shown in a notebook, and that it is shown once.
+
+Source: product.md "Notebook" (one display per cell); jupyter-facts §9.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from IPython.core.getipython import get_ipython
+from IPython.core.interactiveshell import InteractiveShell
+from IPython.display import display
+
+from axe_nb.api import Blind, View
+from axe_nb.events import Event, RunResult
+
+_shown: list[RunResult] = []
+"""Results that this cell has displayed; returned by it, they are not displayed again."""
+
+
+def notebook_view(name: str = "", *, quiet: bool = False) -> View:
+    """The view for a run in this cell: live where a person watches, else the static twin.
+
+    Args:
+        name: what the result is bound to (`-o`); pointers to long texts use it.
+        quiet: the answer only, no tree.
+    """
+    shell = get_ipython()
+    if shell is None:
+        return Blind()
+    from axe_nb.nb import view
+
+    install(shell)
+    name = name or "axe_nb.last()"
+    if quiet:
+        return Once(Static(name, quiet=True))
+    return Once(view.LiveView(name) if view.is_live() else Static(name))
+
+
+class Static:
+    """A view that shows the static twin once, at the end."""
+
+    def __init__(self, name: str, *, quiet: bool = False) -> None:
+        self._name = name
+        self._quiet = quiet
+
+    def event(self, event: Event) -> None: ...
+
+    def tick(self) -> None: ...
+
+    def finish(self, result: RunResult | None) -> None:
+        if result is not None:
+            show(result, self._name, quiet=self._quiet)
+
+
+class Once:
+    """A view that remembers what it showed, for the cell that returns it."""
+
+    def __init__(self, inner: View) -> None:
+        self._inner = inner
+        self.event = inner.event
+        self.tick = inner.tick
+
+    def finish(self, result: RunResult | None) -> None:
+        self._inner.finish(result)
+        if result is not None:
+            _shown.append(result)
+
+
+def show(result: RunResult, name: str = "axe_nb.last()", *, quiet: bool = False) -> None:
+    """Displays the static twin of a result, or its answer alone."""
+    from axe_nb.nb import html
+
+    bundle = html.answer(result) if quiet else html.twin(result, name=name)
+    display(bundle, raw=True)  # type: ignore[no-untyped-call]  # IPython's own gap
+
+
+def show_again(result: RunResult) -> None:
+    """Displays a result that is a cell's value, unless the cell has just shown it."""
+    if not any(result is shown for shown in _shown):
+        show(result)
+
+
+def install(shell: InteractiveShell) -> None:
+    """Teaches IPython to show a RunResult as its twin; twice is harmless."""
+    assert shell.display_formatter is not None
+    formatter = shell.display_formatter.ipython_display_formatter
+    formatter.for_type_by_name("axe_nb.events", "RunResult", show_again)
+    if _forget not in shell.events.callbacks["post_run_cell"]:
+        shell.events.register("post_run_cell", _forget)
+
+
+def uninstall(shell: InteractiveShell) -> None:
+    """Takes back what `install` did."""
+    assert shell.display_formatter is not None
+    formatter = shell.display_formatter.ipython_display_formatter
+    formatter.deferred_printers.pop(("axe_nb.events", "RunResult"), None)
+    formatter.type_printers.pop(RunResult, None)
+    if _forget in shell.events.callbacks["post_run_cell"]:
+        shell.events.unregister("post_run_cell", _forget)
+
+
+def _forget(result: Any = None) -> None:
+    _shown.clear()

@@ -1,0 +1,224 @@
+"""The options of a run, described once: for the magic, its line form, the command and Python.
+
+Source: B-9, product.md "Notebook" and "Command line"; D-10.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, NoReturn, get_args
+
+from axe_nb.errors import ConfigError
+from axe_nb.events import Status
+
+Face = Literal["cell", "line", "command", "python"]
+"""Where an option can be given: %%axe, %axe run, axe-nb run, axe_nb.run()."""
+
+EVERYWHERE: tuple[Face, ...] = ("cell", "line", "command", "python")
+IN_NOTEBOOKS: tuple[Face, ...] = ("cell", "line")
+IN_TEXT: tuple[Face, ...] = ("cell", "line", "command")
+
+DEFAULT_TIMEOUT = 120.0
+"""Seconds of a run and everything below it (B-9)."""
+
+EXPECTED = (*get_args(Status), "config", "provider")
+"""What `--raises` takes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Overrides:
+    """What a run changes about its agent, for this run alone; None = as the agent says."""
+
+    model: str | None = None
+    skill: str | None = None
+    workdir: str | None = None
+    timeout: float = DEFAULT_TIMEOUT
+    """Seconds, fractions allowed."""
+    params: Mapping[str, Any] = field(default_factory=dict)
+    """Added to `[params]`, key by key."""
+    agents_dir: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """One run as it was asked for on an option line."""
+
+    agent: str
+    overrides: Overrides = Overrides()
+    prompt: str | None = None
+    out: str | None = None
+    """Name that the RunResult is bound to."""
+    raises: str | None = None
+    """One of EXPECTED: how the run must end."""
+    dry_run: bool = False
+    json: bool = False
+    verbose: bool = False
+    raw: bool = False
+    quiet: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option, wherever it can be given."""
+
+    flags: tuple[str, ...]
+    keyword: str
+    """Its name in Python and in `Overrides` or `Options`."""
+    help: str
+    metavar: str = ""
+    """What its value is called; empty = it has none."""
+    faces: tuple[Face, ...] = EVERYWHERE
+    choices: tuple[str, ...] = ()
+    repeated: bool = False
+    """Whether it may be given several times, and takes several values at once."""
+
+    @property
+    def flag(self) -> str:
+        """Its long form."""
+        return self.flags[-1]
+
+
+OPTIONS: tuple[Option, ...] = (
+    Option(("-m", "--model"), "model", "another model for this run", "P/M"),
+    Option(("--skill",), "skill", "another skill file", "F"),
+    Option(("--workdir",), "workdir", "another folder for files and tools", "D"),
+    Option(("--timeout",), "timeout", "seconds for the whole run (default 120)", "S"),
+    Option(("--param",), "params", "a model parameter", "KEY=VALUE", repeated=True),
+    Option(("--agents-dir",), "agents_dir", "folder to look agents up in first", "D"),
+    Option(("-p", "--prompt"), "prompt", "what to ask; else piped stdin", "TEXT", ("command",)),
+    Option(("-o", "--out"), "out", "bind the RunResult to a name", "NAME", IN_NOTEBOOKS),
+    Option(
+        ("--raises",), "raises", "succeed only if the run ends like this", "STATUS",
+        IN_NOTEBOOKS, choices=EXPECTED,
+    ),
+    Option(("--dry-run",), "dry_run", "show what would be sent, send nothing", "", IN_TEXT),
+    Option(("--json",), "json", "print one line of JSON", "", IN_TEXT),
+    Option(("-v", "--verbose"), "verbose", "print what happens, line by line", "", IN_TEXT),
+    Option(("--raw",), "raw", "leave {{ … }} in the prompt as it is", "", ("cell",)),
+    Option(("-q", "--quiet"), "quiet", "the answer only, no tree", "", IN_TEXT),
+)  # fmt: skip
+"""Every option, in the order of the help."""
+
+PROGRAM: Mapping[Face, str] = {"cell": "%%axe", "line": "%axe run", "command": "axe-nb run"}
+"""Face → how its usage line begins."""
+
+
+class UsageError(ConfigError):
+    """An option line is not right; the hint is the usage line."""
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse that raises instead of ending the process."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raises a UsageError."""
+        usage = " ".join(self.format_usage().split())
+        raise UsageError(message, hint=usage)
+
+
+def parser(face: Face) -> Parser:
+    """The parser of one face; its errors are UsageErrors."""
+    made = Parser(prog=PROGRAM[face], add_help=False, allow_abbrev=False)
+    made.add_argument("agent", metavar="AGENT", help="name of the agent")
+    add_to(made, face)
+    return made
+
+
+def add_to(made: argparse.ArgumentParser, face: Face) -> None:
+    """Adds the options of a face to a parser."""
+    for option in OPTIONS:
+        if face not in option.faces:
+            continue
+        if not option.metavar:
+            made.add_argument(
+                *option.flags, dest=option.keyword, action="store_true", help=option.help
+            )
+            continue
+        made.add_argument(
+            *option.flags, dest=option.keyword, metavar=option.metavar, help=option.help,
+            nargs="+" if option.repeated else None,
+            action="extend" if option.repeated else "store",
+            choices=option.choices or None,
+        )  # fmt: skip
+
+
+def parse_line(line: str, face: Face = "cell") -> Options:
+    """The option line of a magic.
+
+    Raises:
+        UsageError: it is not right; the hint is the usage line.
+    """
+    made = parser(face)
+    try:
+        words = shlex.split(line.strip().removesuffix(";"))
+    except ValueError as error:
+        made.error(f"{str(error)[0].lower()}{str(error)[1:]}")
+    return from_namespace(made.parse_args(words))
+
+
+def parse_words(words: Sequence[str], face: Face) -> Options:
+    """The words of a command line, split already.
+
+    Raises:
+        UsageError: they are not right.
+    """
+    return from_namespace(parser(face).parse_args(words))
+
+
+def from_namespace(found: argparse.Namespace) -> Options:
+    """What argparse found, typed.
+
+    Raises:
+        UsageError: a value is not of its kind.
+    """
+    given = {k: v for k, v in vars(found).items() if v is not None and v is not False}
+    overrides = Overrides(
+        model=given.get("model"),
+        skill=given.get("skill"),
+        workdir=given.get("workdir"),
+        timeout=seconds(given.get("timeout", DEFAULT_TIMEOUT)),
+        params=dict(parameter(word) for word in given.get("params", ())),
+        agents_dir=given.get("agents_dir"),
+    )
+    out = given.get("out")
+    if out is not None and not out.isidentifier():
+        raise UsageError(f'-o takes a Python name, not "{out}"')
+    return Options(
+        agent=given["agent"], overrides=overrides, prompt=given.get("prompt"), out=out,
+        raises=given.get("raises"), dry_run="dry_run" in given, json="json" in given,
+        verbose="verbose" in given, raw="raw" in given, quiet="quiet" in given,
+    )  # fmt: skip
+
+
+def seconds(value: object) -> float:
+    """A timeout in seconds.
+
+    Raises:
+        UsageError: it is no positive number.
+    """
+    try:
+        number = float(str(value))
+    except ValueError:
+        number = -1.0
+    if not 0 < number < float("inf"):
+        raise UsageError(f'--timeout takes seconds, as in 120 or 0.5, not "{value}"')
+    return number
+
+
+def parameter(word: str) -> tuple[str, Any]:
+    """KEY=VALUE; the value is JSON where it reads as JSON, else text.
+
+    Raises:
+        UsageError: there is no `=`, or nothing before it.
+    """
+    key, equals, value = word.partition("=")
+    if not equals or not key.strip():
+        raise UsageError(f'--param takes KEY=VALUE, as in temperature=0.2, not "{word}"')
+    try:
+        return key.strip(), json.loads(value)
+    except ValueError:
+        return key.strip(), value

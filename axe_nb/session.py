@@ -1,0 +1,125 @@
+"""The only assembly: agents, settings and connections become a run; what a session remembers.
+
+Source: product.md "Agent files" and "Python"; A-7.3-9, A-7.3-10, D-25.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from axe_nb.agent import Agent, check_name
+from axe_nb.budget import Limits
+from axe_nb.config import Config
+from axe_nb.events import Emit, RunResult
+from axe_nb.loop import Env, Run
+from axe_nb.options import Overrides
+from axe_nb.providers import make
+from axe_nb.providers.base import Provider
+
+AS_IT_IS = Overrides()
+
+
+def ignore(_: object) -> None:
+    """An `Emit` for those who want the result only."""
+
+
+@dataclass
+class Session:
+    """What one Python process, one notebook, knows and keeps."""
+
+    agents: dict[str, Agent] = field(default_factory=dict)
+    """Agents defined in this session; they win over files."""
+    last: RunResult | None = None
+    """The last finished run, also one that failed or was interrupted."""
+
+    def define(self, agent: Agent) -> Agent:
+        """Makes an agent known by its name, for `%%axe`, `run` and other agents' `sub_agents`."""
+        check_name(agent.name)
+        self.agents[agent.name] = agent
+        return agent
+
+    def find(self, name: str, agents_dir: str | None = None) -> Agent:
+        """The agent of that name: of this session, else from a file.
+
+        Raises:
+            ConfigError: there is none, or its file is not right.
+        """
+        return self.agents.get(name) or Agent.load(name, agents_dir)
+
+    async def prepare(
+        self, agent: Agent | str, overrides: Overrides = AS_IT_IS, emit: Emit = ignore
+    ) -> Run:
+        """A run that has sent nothing yet; what a dry run shows.
+
+        Raises:
+            ConfigError: anything that is wrong beforehand.
+        """
+        found = self.find(agent, overrides.agents_dir) if isinstance(agent, str) else agent
+        return await Run.prepare(overridden(found, overrides), self._env(overrides, emit))
+
+    async def ask(
+        self,
+        agent: Agent | str,
+        prompt: str,
+        overrides: Overrides = AS_IT_IS,
+        emit: Emit = ignore,
+        *,
+        continue_from: RunResult | None = None,
+    ) -> RunResult:
+        """The result of one run, however it ended (D-2).
+
+        Raises:
+            ConfigError: anything that is wrong before a word is sent.
+        """
+        run = await self.prepare(agent, overrides, emit)
+        history = continue_from.messages if continue_from else ()
+        try:
+            return await run.execute(
+                prompt, limits=Limits(seconds=overrides.timeout), history=history
+            )
+        finally:
+            self.last = run.result or self.last
+
+    def _env(self, overrides: Overrides, emit: Emit) -> Env:
+        config = Config.load()
+        scripts = _script_dirs(overrides.agents_dir)
+        return Env(
+            load_agent=lambda name: self.find(name, overrides.agents_dir),
+            provider_for=_remembered(lambda name: make(name, config, scripts)),
+            emit=emit,
+        )
+
+
+def overridden(agent: Agent, overrides: Overrides) -> Agent:
+    """The agent with what this run changes about it."""
+    changes = {
+        key: value
+        for key in ("model", "skill", "workdir")
+        if (value := getattr(overrides, key)) is not None
+    }
+    if not changes and not overrides.params:
+        return agent
+    return replace(agent, params={**agent.params, **overrides.params}, **changes)
+
+
+def _script_dirs(agents_dir: str | None) -> tuple[Path, ...]:
+    """Folders that belong to a given agents folder and may hold scripts."""
+    return (Path(agents_dir).expanduser().parent / "scripts",) if agents_dir else ()
+
+
+def _remembered(make_one: Callable[[str], Provider]) -> Callable[[str], Provider]:
+    """One provider per name for one tree; connections are shared below, per base URL."""
+    made: dict[str, Provider] = {}
+
+    def provider_for(name: str) -> Provider:
+        if name not in made:
+            made[name] = make_one(name)
+        return made[name]
+
+    return provider_for
+
+
+session = Session()
+"""This process's session; every face uses it."""
