@@ -1,0 +1,118 @@
+"""Makes the virtual environments of this checkout on a machine that has Python and nothing else.
+
+Runs before anything is installed, so it imports the standard library alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+OLDEST = (3, 11)
+OLDER_KERNEL = ".venv-ipykernel6"
+"""The environment with the older of the two kernel lines in use (`python3 tests` makes it)."""
+
+CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
+"""What the browser of the browser tests may be called, first found wins."""
+
+TALK_EVERY = 4.0
+"""Seconds; how often a long installation says what it is at."""
+
+
+def say(text: str) -> None:
+    """One line on stdout, at once, whatever its encoding can show."""
+    encoding = sys.stdout.encoding or "ascii"
+    print(text.encode(encoding, "replace").decode(encoding), flush=True)
+
+
+def interpreter(name: str, root: Path = ROOT) -> Path:
+    """The Python of the environment `name`; it need not exist."""
+    return root / name / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
+
+
+def environment(name: str, *packages: str, root: Path = ROOT) -> Path:
+    """The Python of the environment `name` with what `packages` asks of pip.
+
+    Both are kept from one call to the next until `pyproject.toml`, Python or the folder changes.
+
+    Raises:
+        SystemExit: Python is too old, or something could not be installed; says what to do.
+    """
+    if sys.version_info < OLDEST:
+        raise SystemExit(
+            f"axe_nb needs Python {OLDEST[0]}.{OLDEST[1]} or newer, this is "
+            f"{sys.version.split()[0]} ({sys.executable}); run the command with a newer one"
+        )
+    python = interpreter(name, root)
+    stamp = root / name / "axe-nb.stamp"
+    pyproject = (root / "pyproject.toml").read_bytes()
+    made_with = f"{sys.version.split()[0]} {sys.base_prefix} {root}"
+    made_for = hashlib.sha256(pyproject).hexdigest()
+    asked = " ".join(packages)
+    lines = stamp.read_text("utf-8").splitlines() if stamp.exists() else []
+    if lines[:1] != [made_with]:
+        _make(root / name)
+        lines = [made_with]
+    if lines[1:2] != [made_for]:
+        lines = [made_with, made_for]
+    if asked not in lines[2:]:
+        stamp.unlink(missing_ok=True)
+        _install(python, packages, root)
+        stamp.write_text("\n".join([*lines, asked]) + "\n", "utf-8")
+    return python
+
+
+def without_settings(environ: Mapping[str, str], home: Path) -> dict[str, str]:
+    """The environment variables without keys, proxies or a person's own settings.
+
+    Args:
+        home: where Axe and IPython look for settings instead; it need not exist.
+    """
+    kept = {
+        name: value
+        for name, value in environ.items()
+        if not name.upper().endswith(("_API_KEY", "_PROXY"))
+        and not name.startswith(("AXE_", "IPYTHON", "JUPYTER_", "PYTHON"))
+    }
+    return kept | {"XDG_CONFIG_HOME": str(home / "config"), "IPYTHONDIR": str(home / "ipython")}
+
+
+def _make(folder: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "venv", "--clear", str(folder)],
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
+        encoding="utf-8", errors="replace", check=False,
+    )  # fmt: skip
+    if done.returncode:
+        raise SystemExit(f"{done.stdout.strip()}\n{folder.name}: could not be made, see above")
+
+
+def _install(python: Path, packages: tuple[str, ...], root: Path) -> None:
+    name = python.parent.parent.name
+    say(f"{name}: installing {' '.join(packages)} (once; about a minute)")
+    began = talked = time.monotonic()
+    log: list[str] = []
+    settings = {"PIP_DEFAULT_TIMEOUT": "60", "PIP_RETRIES": "5"}
+    how = ("--no-input", "--no-compile", "--disable-pip-version-check", "--progress-bar=off")
+    with subprocess.Popen(
+        [str(python), "-m", "pip", "install", *how, *packages],
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
+        encoding="utf-8", errors="replace", cwd=root, env=settings | os.environ,
+    ) as pip:  # fmt: skip
+        assert pip.stdout
+        for line in pip.stdout:
+            log.append(line.strip())
+            unpacking = log[-1].startswith("Installing collected packages")
+            if unpacking or time.monotonic() - talked > TALK_EVERY:
+                talked = time.monotonic()
+                say(f"{name}: {talked - began:3.0f} s  {log[-1][:70]}")
+    if pip.returncode:
+        tail = "\n".join(log[-15:])
+        raise SystemExit(f"{tail}\n{name}: pip failed, see above; mend that, then run it again")
+    say(f"{name}: installed in {time.monotonic() - began:.0f} s")

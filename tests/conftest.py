@@ -1,0 +1,110 @@
+"""What every test may rely on: none of the person's settings, no network, two kernel lines."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import shutil
+import socket
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+
+from tests import bootstrap
+
+CHROMIUM = next(filter(None, map(shutil.which, bootstrap.CHROMIUM)), None)
+KERNELS = {
+    "ipykernel7": Path(sys.executable),
+    "ipykernel6": bootstrap.interpreter(bootstrap.OLDER_KERNEL),
+}
+
+
+def only_loopback(event: str, arguments: tuple[Any, ...]) -> None:
+    """Refuses to look up or connect to another machine, in whatever test or library (A-T2)."""
+    match event, arguments:
+        case "socket.connect", (_, (str(host), *_)):
+            allowed = host == "localhost" or is_loopback(host)
+        case "socket.getaddrinfo" | "socket.gethostbyname", (str(host), *_):
+            allowed = host in ("", "localhost") or is_number(host)
+        case _:  # a local socket, or no network at all
+            return
+    if not allowed:
+        raise RuntimeError(f"a test tried to reach {host!r}: tests may use loopback only")
+
+
+def is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def is_number(host: str) -> bool:
+    """Whether `host` is an address in any notation, so that no name server is asked."""
+    try:
+        return ":" in host or bool(socket.inet_aton(host))
+    except OSError:
+        return False
+
+
+sys.addaudithook(only_loopback)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_settings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Takes away keys, proxies and settings of the person, for the kernels that tests start too."""
+    home = tmp_path_factory.mktemp("home")
+    kept = bootstrap.without_settings(os.environ, home)
+    with pytest.MonkeyPatch.context() as patch:
+        for name in os.environ.keys() - kept.keys():
+            patch.delenv(name)
+        for name in kept:
+            patch.setenv(name, kept[name])
+        yield
+
+
+@pytest.fixture(autouse=True)
+def own_config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each test has a config folder of its own, `$XDG_CONFIG_HOME/axe`, that does not exist yet."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty project with `axe/agents`, which is the current folder."""
+    folder = tmp_path / "project"
+    (folder / "axe" / "agents").mkdir(parents=True)
+    monkeypatch.chdir(folder)
+    return folder
+
+
+@pytest.fixture(params=KERNELS)
+def kernel_python(request: pytest.FixtureRequest) -> Path:
+    """The Python whose kernel a test is to start, for each line of ipykernel."""
+    python = KERNELS[request.param]
+    if not python.exists():
+        not_run(
+            f"{request.param}: {python.parent.parent.name} is not there; `python3 tests` makes it"
+        )
+    return python
+
+
+@pytest.fixture(scope="session")
+def chromium() -> str | None:
+    """The path of Chromium, for tests marked `browser`."""
+    return CHROMIUM
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if item.get_closest_marker("browser") and CHROMIUM is None:
+        not_run("there is no chromium (Debian: sudo apt-get install chromium)")
+
+
+def not_run(reason: str) -> NoReturn:
+    """Ends a test that cannot run here; where everything has to run, as a failure."""
+    if os.environ.get("CI") == "true":
+        pytest.fail(f"not run: {reason}", pytrace=False)
+    pytest.skip(f"not run: {reason}")

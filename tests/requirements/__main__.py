@@ -1,0 +1,40 @@
+"""`python -m tests.requirements`: what no test names, what is exempt and why, what is misspelt."""
+
+from __future__ import annotations
+
+import sys
+
+from tests.requirements import coverage
+
+FAMILIES = {
+    "A": "call_agent and the core (seed 000)",
+    "P": "the Axe plan (seed 001)",
+    "B": "base behaviour",
+    "X": "subagent (seeds 002, 004)",
+    "O": "spawn_agent and delegate_task (seed 003)",
+    "D": "decisions",
+}
+
+
+def main() -> int:
+    """Exit code: 1 where a mark names no row."""
+    now = coverage()
+    for family, title in FAMILIES.items():
+        of_family = [row for row in now.rows if row[0] == family]
+        missing = now.missing(family)
+        print(
+            f"{family}  {title}: {len(of_family) - len(missing)} of {len(of_family)} accounted for"
+        )
+        if missing:
+            print(f"   named by no test: {' '.join(missing)}")
+    for kind, rows in now.exempt.items():
+        print(f"{kind.replace('_', ' ')}:")
+        for row, reason in rows.items():
+            print(f"   {row}: {reason}")
+    for mistake in now.mistakes:
+        print(mistake, file=sys.stderr)
+    return 1 if now.mistakes else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,63 @@
+"""Tests see neither the network nor the settings of the person who runs them."""
+
+import os
+import socket
+import threading
+from pathlib import Path
+
+import pytest
+
+from tests.bootstrap import without_settings
+
+pytestmark = pytest.mark.req("A-T2")
+
+
+@pytest.mark.parametrize("host", ["192.0.2.1", "0.0.0.0", "2001:db8::1"])
+def test_another_machine_cannot_be_connected_to(host: str) -> None:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with (
+        socket.socket(family) as connection,
+        pytest.raises(RuntimeError, match="tests may use loopback only"),
+    ):
+        connection.connect((host, 443))
+
+
+def test_a_name_cannot_be_looked_up() -> None:
+    with pytest.raises(RuntimeError, match=r"tried to reach 'api\.example\.com'"):
+        socket.getaddrinfo("api.example.com", 443)
+
+
+def test_loopback_works() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        answer = threading.Thread(target=lambda: server.accept()[0].close())
+        answer.start()
+        with socket.create_connection(("localhost", server.getsockname()[1])) as connection:
+            assert connection.recv(1) == b""
+        answer.join()
+
+
+def test_an_address_in_any_notation_can_be_parsed() -> None:
+    assert socket.getaddrinfo("2130706433", 80)[0][4] == ("127.0.0.1", 80)
+
+
+def test_keys_proxies_and_settings_are_gone() -> None:
+    person = {
+        "ANTHROPIC_API_KEY": "k", "AXE_CASSETTE": "c", "https_proxy": "p", "PATH": "/bin",
+        "IPYTHONDIR": "i", "XDG_CONFIG_HOME": "x", "PYTHONPATH": "y", "CI": "true",
+    }  # fmt: skip
+    left = without_settings(person, Path("home"))
+    assert left == {
+        "PATH": "/bin", "CI": "true",
+        "XDG_CONFIG_HOME": str(Path("home", "config")), "IPYTHONDIR": str(Path("home", "ipython")),
+    }  # fmt: skip
+
+
+def test_each_test_has_a_config_folder_of_its_own(tmp_path: Path) -> None:
+    config = Path(os.environ["XDG_CONFIG_HOME"])
+    assert config.parent == tmp_path
+    assert not config.exists()
+
+
+def test_a_project_is_the_current_folder_and_has_room_for_agents(project: Path) -> None:
+    assert Path.cwd() == project
+    assert list(Path("axe/agents").iterdir()) == []
