@@ -1,0 +1,282 @@
+"""The built-in model that needs no network and no key: a Python function or a file of rules.
+
+It is how lessons, demos and tests say what a model answers; its failures are read by the code that
+reads those of real servers, so that they are the same in process and over a socket.
+Source: product.md "Providers"; D-24, D-36.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import re
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, TypeAlias, TypeVar
+
+from axe_nb.agent import nearest, quoted
+from axe_nb.config import config_dir, shown
+from axe_nb.errors import ConfigError, ProviderError
+from axe_nb.messages import Request, Response, ToolCall, Usage, dump
+from axe_nb.providers.base import OnText
+from axe_nb.providers.script_rules import (
+    Fault,
+    Reply,
+    Script,
+    estimated,
+    one_line,
+    stop_reason,
+)
+from axe_nb.providers.script_toml import parse
+from axe_nb.threads import in_thread
+
+MAX_FILE = 1024 * 1024
+"""Bytes; a larger file is no script."""
+
+NONSENSE = b"<!DOCTYPE html><html><body><h1>It works!</h1></body></html>"
+"""What `error = "nonsense"` sends instead of JSON, with status 200."""
+
+ScriptFunction: TypeAlias = Callable[[Request], Any]
+"""(request) -> text, a tool call, several of them, or a Response; awaitable or not."""
+
+F = TypeVar("F", bound=ScriptFunction)
+
+_functions: dict[str, ScriptFunction] = {}
+
+_parsed = lru_cache(maxsize=64)(parse)
+"""By text, not by file: a changed file is read anew."""
+
+
+def script(name: str) -> Callable[[F], F]:
+    """Makes the function below it the model `script/NAME`; the last one of that name wins.
+
+    The function takes the `Request` and returns text, a tool call or several (`axe_nb.call`), or a
+    whole `Response`; it may be async. One that raises `ProviderError` fails with just that.
+
+    Raises:
+        ConfigError: the name is not a plain one.
+    """
+    if not isinstance(name, str) or not _is_plain(name):
+        raise ConfigError(
+            "a script function needs a plain name, without folders and `.toml`",
+            hint='write @axe_nb.script("NAME") above it',
+        )
+
+    def register(function: F) -> F:
+        _functions[name] = function
+        return function
+
+    return register
+
+
+def check(name: str, dirs: tuple[Path, ...] | None = None) -> None:
+    """Settles beforehand that the script `name` is there and right.
+
+    Raises:
+        ConfigError: it is not; the message says where it was looked for, or the line.
+    """
+    if _found(name, dirs) is None:
+        raise ConfigError(f"script not found: {name}", hint=_where(name, dirs))
+
+
+def known(dirs: tuple[Path, ...] | None = None) -> list[str]:
+    """Names of all scripts that can be found, sorted."""
+    files = (path.stem for folder in _folders(dirs) for path in folder.glob("*.toml"))
+    return sorted({*_functions, *files})
+
+
+async def answer(request: Request, dirs: tuple[Path, ...] | None = None) -> Reply:
+    """What the script `request.model` says; nothing has been waited for yet.
+
+    Raises:
+        ProviderError: no such script (status 404), a mistake in it or no rule that matches
+            (bad_request), or whatever its function raises.
+    """
+    name = request.model
+    try:
+        found = _found(name, dirs)
+    except ConfigError as error:
+        raise ProviderError("bad_request", error.message, hint=error.hint) from None
+    if found is None:
+        raise ProviderError(
+            "bad_request", f"script not found: {name}", hint=_where(name, dirs), status=404
+        )
+    if isinstance(found, Script):
+        return found.answer(name, request)
+    return Reply(await _called(name, found, request))
+
+
+class ScriptProvider:
+    """The provider `script`: answers from functions and files of rules."""
+
+    def __init__(self, dirs: tuple[Path, ...] | None = None) -> None:
+        self.name = "script"
+        self._dirs = dirs
+        """Folders to look in before `./axe/scripts` and the config folder's `scripts`."""
+
+    async def send(self, request: Request, on_text: OnText | None = None) -> Response:
+        """What the script says, after the delay that it names.
+
+        Raises:
+            ProviderError: as the script says, or as in `answer`.
+        """
+        reply = await answer(request, self._dirs)
+        if on_text and reply.stream and not reply.fault:
+            await _hand_over(reply, on_text)
+        else:
+            await asyncio.sleep(reply.delay)
+        if reply.fault:
+            raise _failure(reply.fault)
+        return reply.response
+
+
+async def _hand_over(reply: Reply, on_text: OnText) -> None:
+    """The text word by word, spread over the delay."""
+    pieces = re.findall(r"\S+\s*|\s+", reply.response.content)
+    for piece in pieces:
+        await asyncio.sleep(reply.delay / len(pieces))
+        on_text(piece)
+
+
+def _failure(fault: Fault) -> ProviderError:
+    """The error that a real provider raises at the same failure."""
+    from axe_nb.providers.http import read_reply
+
+    if fault.message == "timeout" and not fault.status:
+        return ProviderError("timeout", "no reply in time")
+    if fault.message == "refused" and not fault.status:
+        return ProviderError("server", "connection refused")
+    body = dump({"error": {"message": fault.message}}) if fault.message else b""
+    status, body = (fault.status, body) if fault.status else (200, NONSENSE)
+    try:
+        read_reply("script", status, {}, body)
+    except ProviderError as error:
+        return error
+    raise AssertionError(f"status {status} was read as an answer")
+
+
+def _folders(dirs: tuple[Path, ...] | None) -> tuple[Path, ...]:
+    return (*(dirs or ()), Path("axe") / "scripts", config_dir() / "scripts")
+
+
+def _is_plain(name: str) -> bool:
+    """Whether it can be the name of a script: no path, on any system."""
+    return bool(name.strip()) and not name.endswith(".toml") and not re.search(r"[/\\:\0]", name)
+
+
+def _found(name: str, dirs: tuple[Path, ...] | None) -> ScriptFunction | Script | None:
+    """The script of that name; None where there is none.
+
+    Raises:
+        ConfigError: its file cannot be read or is not right.
+    """
+    if name in _functions:
+        return _functions[name]
+    if name.endswith(".toml"):
+        paths = [Path(name).expanduser()]
+    elif _is_plain(name):
+        paths = [folder / f"{name}.toml" for folder in _folders(dirs)]
+    else:
+        paths = []
+    for path in paths:
+        text = _read(path)
+        if text is not None:
+            return _parsed(text, shown(path))
+    return None
+
+
+def _read(path: Path) -> str | None:
+    """Text of the file; None where there is no such file.
+
+    Raises:
+        ConfigError: it cannot be read.
+    """
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_FILE + 1)
+        if len(data) <= MAX_FILE:
+            return data.decode()
+        reason = "larger than 1 MB"
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+    raise ConfigError(f"failed to read script {shown(path)}: {reason}")
+
+
+def _where(name: str, dirs: tuple[Path, ...] | None) -> str:
+    near = nearest(name, known(dirs))
+    if near:
+        return f"did you mean {quoted(near)}?"
+    if not _is_plain(name):
+        return "a script is a plain name, or the path of a .toml file"
+    folders = ", ".join(shown(folder) for folder in _folders(dirs))
+    return f'looked for @axe_nb.script("{name}") and for {name}.toml in {folders}'
+
+
+async def _called(name: str, function: ScriptFunction, request: Request) -> Response:
+    if inspect.iscoroutinefunction(function):
+        said = function(request)
+    else:
+        said = await in_thread(_guarded, name, function, request)
+    if inspect.isawaitable(said):
+        with _blamed(name, function):
+            said = await said
+    return _response(name, request, said)
+
+
+def _guarded(name: str, function: ScriptFunction, request: Request) -> Any:
+    """The function's result; its faults are settled here: no future can hold a StopIteration."""
+    with _blamed(name, function):
+        return function(request)
+
+
+@contextmanager
+def _blamed(name: str, function: ScriptFunction) -> Iterator[None]:
+    """Makes whatever is raised inside an error that names the script."""
+    try:
+        yield
+    except ProviderError:
+        raise
+    except (Exception, SystemExit) as error:  # a script is the user's code
+        file = getattr(getattr(function, "__code__", None), "co_filename", None)
+        frames = traceback.extract_tb(error.__traceback__)
+        lines = [frame.lineno for frame in frames if frame.filename == file]
+        at = f" in line {lines[-1]}" if lines else ""
+        what = one_line(f"{type(error).__name__}: {error}", 200)
+        raise ProviderError("server", f"script {quoted(name)} raised {what}{at}") from error
+
+
+def _response(name: str, request: Request, said: Any) -> Response:
+    """What a function returned, as a response.
+
+    Raises:
+        ProviderError: it is nothing that a model can say.
+    """
+    text = ""
+    calls: tuple[ToolCall, ...] = ()
+    match said:
+        case Response() if isinstance(said.content, str):
+            calls = said.tool_calls
+        case str():
+            text = said
+        case ToolCall():
+            calls = (said,)
+        case [_, *_] if all(isinstance(entry, ToolCall) for entry in said):
+            calls = tuple(said)
+        case _:
+            kind = "None" if said is None else type(said).__name__
+            raise ProviderError(
+                "server",
+                f"script {quoted(name)} returned {kind}, not text, tool calls or a Response",
+            )
+    try:
+        usage = Usage(**estimated(request, text, calls))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ProviderError(
+            "server", f"script {quoted(name)}: arguments of a call are no JSON: {error}"
+        ) from None
+    return said if isinstance(said, Response) else Response(text, calls, stop_reason(calls), usage)

@@ -1,0 +1,146 @@
+"""One HTTP connection to a script server: requests in, replies out, and whether anybody listens.
+
+By h11, that httpx brings along; sans-io, so that a client's leaving is noticed while its reply is
+still being waited for.
+Source: product.md "Providers"; D-8.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import h11
+
+T = TypeVar("T")
+
+MAX_BODY = 32 * 1024 * 1024
+"""Bytes of one request's body."""
+
+CHUNK = 64 * 1024
+"""Bytes that are read at once."""
+
+
+class Unreadable(Exception):
+    """What came is no HTTP request that this server takes; the text says why."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class ClientGone(Exception):
+    """The client closed the connection before it had its reply."""
+
+
+@dataclass(frozen=True, slots=True)
+class HttpRequest:
+    """One request, whole."""
+
+    method: str
+    path: str
+    """Without the query."""
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class HttpReply:
+    """One reply, whole."""
+
+    status: int
+    body: bytes
+    kind: str = "application/json"
+    """Its content type."""
+    retry_after: float | None = None
+    """Seconds; None = the header is not sent."""
+
+
+class HttpConnection:
+    """The server's end of one connection."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._http = h11.Connection(h11.SERVER)
+
+    async def next_request(self) -> HttpRequest | None:
+        """The next request; None where the client has no more.
+
+        Raises:
+            Unreadable: it is too large, or no HTTP.
+        """
+        head: h11.Request | None = None
+        body = bytearray()
+        while True:
+            try:
+                event = self._http.next_event()
+            except h11.RemoteProtocolError as error:
+                raise Unreadable(error.error_status_hint, str(error)) from None
+            match event:
+                case h11.NEED_DATA:
+                    await self._read()
+                case h11.Request():
+                    head = event
+                case h11.Data():
+                    body += event.data
+                    if len(body) > MAX_BODY:
+                        raise Unreadable(413, f"the request is larger than {MAX_BODY} bytes")
+                case h11.EndOfMessage() if head:
+                    path = head.target.decode("ascii", "replace").partition("?")[0]
+                    return HttpRequest(head.method.decode("ascii"), path, bytes(body))
+                case _:
+                    return None
+
+    async def unless_gone(self, work: Coroutine[Any, Any, T]) -> T:
+        """What the work comes to.
+
+        Raises:
+            ClientGone: nobody waits for it any more; the work was cancelled.
+        """
+        working = asyncio.create_task(work)
+        leaving = asyncio.create_task(self._left())
+        both = (working, leaving)
+        try:
+            await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+            if working.done():
+                return working.result()
+            raise ClientGone
+        finally:
+            for task in both:
+                task.cancel()
+            await asyncio.wait(both)
+
+    async def send(self, reply: HttpReply) -> bool:
+        """Sends the reply; whether another request may follow on this connection."""
+        headers = [
+            ("content-type", reply.kind),
+            ("content-length", str(len(reply.body))),
+        ]
+        if reply.retry_after is not None:
+            headers.append(("retry-after", f"{reply.retry_after:g}"))
+        events = (
+            h11.Response(status_code=reply.status, headers=headers),
+            h11.Data(data=reply.body),
+            h11.EndOfMessage(),
+        )
+        self._writer.write(b"".join(self._http.send(event) or b"" for event in events))
+        await self._writer.drain()
+        if self._http.our_state is not h11.DONE or self._http.their_state is not h11.DONE:
+            return False
+        self._http.start_next_cycle()
+        return True
+
+    async def _read(self) -> None:
+        if self._http.they_are_waiting_for_100_continue:
+            carry_on = h11.InformationalResponse(status_code=100, headers=[])
+            self._writer.write(self._http.send(carry_on) or b"")
+        self._http.receive_data(await self._reader.read(CHUNK))
+
+    async def _left(self) -> None:
+        """Returns when the client closes the connection; what it sends meanwhile is kept."""
+        kept = 0
+        while (data := await self._reader.read(CHUNK)) and kept <= MAX_BODY:
+            kept += len(data)
+            self._http.receive_data(data)

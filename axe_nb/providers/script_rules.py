@@ -1,0 +1,175 @@
+"""A script model's TOML file: an ordered list of rules, the first that matches answers.
+
+Pure: a text becomes a `Script`, a `Request` becomes a `Reply`; nothing is remembered between
+requests, so that parallel runs stay deterministic.
+Source: product.md "Providers"; D-27, D-36.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from axe_nb.agent import quoted
+from axe_nb.errors import ProviderError
+from axe_nb.messages import Request, Response, ToolCall, Usage, dump
+
+MAX_SEEN = 100_000
+"""Characters of the last message that a regex sees."""
+
+FAULTS = ("timeout", "refused", "nonsense")
+"""What `error` can be without a status: no HTTP reply is to be had, or none that is JSON."""
+
+_PLACE = re.compile(r"\{(\w+)\}")
+OWN_PLACES = frozenset({"last", "turn", "agent", "results"})
+"""What `{…}` in a text can always be; the named groups of the rule's regex come beside them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """How a model fails instead of answering."""
+
+    message: str
+    """The server's own message; one of FAULTS where there is no status."""
+    status: int = 0
+    """HTTP status, 400 to 599; 0 = the failure is none of HTTP."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What a script says to one request."""
+
+    response: Response = Response()
+    fault: Fault | None = None
+    """Set = it fails, and there is no response."""
+    delay: float = 0.0
+    """Seconds to wait before; 0 on the virtual clock, where `response.seconds` tells them."""
+    stream: bool = False
+    """Whether the text is handed over word by word."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One `[[rule]]`: when it matches and what it then says."""
+
+    last: re.Pattern[str] | None = None
+    """Searched for in the text of the last message; None = any text."""
+    turn: int = 0
+    """Which request of the conversation, from 1; 0 = any."""
+    agent: str = ""
+    """Name of the agent that asks; empty = any."""
+    text: str = ""
+    calls: tuple[ToolCall, ...] = ()
+    stop_reason: str = ""
+    """Empty = `tool_calls` where there are calls, else `stop`."""
+    usage: Mapping[str, int] = field(default_factory=dict)
+    """input_tokens, output_tokens; what is absent is estimated."""
+    delay: float = 0.0
+    """Seconds."""
+    stream: bool = False
+    fault: Fault | None = None
+
+    def match(self, request: Request) -> dict[str, str] | None:
+        """The named groups of its regex where the rule matches, else None."""
+        if self.turn and self.turn != request.turn:
+            return None
+        if self.agent and self.agent != request.agent:
+            return None
+        if self.last is None:
+            return {}
+        found = self.last.search(request.last[:MAX_SEEN])
+        return found.groupdict("") if found else None
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """A file of rules, checked."""
+
+    rules: tuple[Rule, ...]
+    virtual: bool = False
+    """Whether delays are told in `Response.seconds` instead of waited for (D-36)."""
+
+    def answer(self, name: str, request: Request) -> Reply:
+        """What the first rule that matches says.
+
+        Raises:
+            ProviderError: none matches (bad_request).
+        """
+        for rule in self.rules:
+            groups = rule.match(request)
+            if groups is not None:
+                return self._reply(rule, request, groups)
+        start = quoted(one_line(request.last, 60))
+        raise ProviderError(
+            "bad_request",
+            f"no rule of script {quoted(name)} matches turn {request.turn} with the message "
+            f"{start}",
+            hint="a last [[rule]] without `when` answers whatever is left",
+        )
+
+    def _reply(self, rule: Rule, request: Request, groups: Mapping[str, str]) -> Reply:
+        delay, seconds = (0.0, rule.delay) if self.virtual else (rule.delay, 0.0)
+        if rule.fault:
+            return Reply(fault=rule.fault, delay=delay)
+        words = {
+            "last": request.last,
+            "turn": str(request.turn),
+            "agent": request.agent,
+            "results": "\n\n".join(result.content for result in request.results),
+            **groups,
+        }
+        text = filled(rule.text, words)
+        calls = tuple(ToolCall("", c.name, filled(dict(c.arguments), words)) for c in rule.calls)
+        usage = (
+            rule.usage
+            if len(rule.usage) == 2
+            else {**estimated(request, text, calls), **rule.usage}
+        )
+        response = Response(
+            text, calls, rule.stop_reason or stop_reason(calls), Usage(**usage), seconds=seconds
+        )
+        return Reply(response, delay=delay, stream=rule.stream)
+
+
+def filled(value: Any, words: Mapping[str, str]) -> Any:
+    """The value with every `{name}` in its texts replaced by that word; what is put in stays."""
+    if isinstance(value, str):
+        return _PLACE.sub(lambda m: words.get(m[1], m[0]), value)
+    if isinstance(value, dict):
+        return {key: filled(inner, words) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [filled(inner, words) for inner in value]
+    return value
+
+
+def stop_reason(calls: tuple[ToolCall, ...]) -> str:
+    """Why a script model stops where it does not say: in OpenAI's words (A-1.9)."""
+    return "tool_calls" if calls else "stop"
+
+
+def estimated(request: Request, text: str, calls: tuple[ToolCall, ...]) -> dict[str, int]:
+    """Tokens as characters // 4 of what was sent (tools included) and of what was answered.
+
+    Counts only what every wire format carries, so that it is the same over a socket.
+    """
+    sent = len(request.system) + sum(
+        len(tool.name) + len(tool.description) + len(dump(tool.input_schema()).decode())
+        for tool in request.tools
+    )
+    for message in request.messages:
+        if message.tool_results:
+            sent += sum(len(result.content) for result in message.tool_results)
+        else:
+            sent += len(message.content) + _size(message.tool_calls)
+    return {"input_tokens": sent // 4, "output_tokens": (len(text) + _size(calls)) // 4}
+
+
+def _size(calls: tuple[ToolCall, ...]) -> int:
+    return sum(len(call.name) + len(dump(dict(call.arguments)).decode()) for call in calls)
+
+
+def one_line(text: str, size: int) -> str:
+    line = " ".join(text[: size * 4].split())
+    return line if len(line) <= size else f"{line[:size]}..."

@@ -1,0 +1,241 @@
+"""Scripts behind a real socket, in the words of a real provider's server.
+
+For tests and lessons about what lies between axe_nb and a model: connections, statuses, timeouts.
+Source: product.md "Providers"; B-3, B-4, B-5, D-8.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import socket
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from axe_nb.agent import quoted
+from axe_nb.errors import Category, ConfigError, ProviderError
+from axe_nb.messages import Request, dump
+from axe_nb.providers.script import NONSENSE, answer, known
+from axe_nb.providers.script_http import (
+    ClientGone,
+    HttpConnection,
+    HttpReply,
+    HttpRequest,
+    Unreadable,
+)
+from axe_nb.providers.script_rules import Fault
+from axe_nb.providers.script_wire import WIRES, Malformed, Protocol
+
+CLOSING = 5.0
+"""Seconds to wait for the server's thread at the end; a script that blocks it is left behind."""
+
+STATUS: Mapping[Category, int] = {
+    "auth": 401,
+    "bad_request": 400,
+    "rate_limit": 429,
+    "overloaded": 529,
+    "server": 500,
+}
+"""What a function's ProviderError becomes where it names no status; `timeout` is no reply."""
+
+
+@contextmanager
+def script_server(
+    protocol: Protocol, *, dirs: tuple[Path, ...] | None = None
+) -> Iterator[ScriptServer]:
+    """Serves all scripts over loopback as `anthropic`, `openai` or `ollama` would.
+
+    While it is open, the model `PROTOCOL/NAME` is the script NAME: the environment names the
+    server's URL, and a key where there was none. Streaming is refused with status 400.
+
+    Args:
+        dirs: folders to look in before `./axe/scripts` and the config folder's `scripts`.
+
+    Raises:
+        ConfigError: there is no such protocol.
+    """
+    if protocol not in WIRES:
+        raise ConfigError(
+            f"no script server for protocol {quoted(protocol)}", hint=f"one of {', '.join(WIRES)}"
+        )
+    server = ScriptServer(protocol, dirs)
+    key = f"{protocol.upper()}_API_KEY"
+    variables = {
+        f"AXE_{protocol.upper()}_BASE_URL": server.base_url,
+        key: os.environ.get(key) or "script",
+    }
+    thread = threading.Thread(target=server.run, name="axe-nb-script-server", daemon=True)
+    thread.start()
+    try:
+        with _environment(variables):
+            yield server
+    finally:
+        server.stop()
+        thread.join(CLOSING)
+
+
+@contextmanager
+def _environment(variables: Mapping[str, str]) -> Iterator[None]:
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+@dataclass
+class ScriptServer:
+    """A running server and what it has seen; made by `script_server`."""
+
+    protocol: Protocol
+    dirs: tuple[Path, ...] | None = None
+    base_url: str = field(default="", init=False)
+    """Root of the server, without a path."""
+    requests: list[Mapping[str, Any]] = field(default_factory=list, init=False)
+    """The body of every model request, decoded, in order of arrival."""
+    open_requests: int = field(default=0, init=False)
+    """Requests that wait for their reply now."""
+    aborted: int = field(default=0, init=False)
+    """Requests whose client went away before the reply."""
+
+    def __post_init__(self) -> None:
+        self._wire = WIRES[self.protocol]
+        self._socket = socket.create_server(("127.0.0.1", 0), backlog=1024)
+        self.base_url = f"http://127.0.0.1:{self._socket.getsockname()[1]}"
+        self._loop = asyncio.new_event_loop()
+        self._stop = asyncio.Event()
+        self._connections: set[asyncio.Task[Any]] = set()
+
+    def run(self) -> None:
+        """Serves until `stop` is called; in a thread of its own."""
+        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+            runner.run(self._serve())
+
+    def stop(self) -> None:
+        """Ends `run` and every open connection; harmless when it has ended."""
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._stop.set)
+
+    async def _serve(self) -> None:
+        server = await asyncio.start_server(self._connected, sock=self._socket, backlog=1024)
+        await self._stop.wait()
+        server.close()
+        await asyncio.sleep(0)  # connections that were just accepted begin, and are known
+        for connection in self._connections:
+            connection.cancel()
+        if self._connections:
+            await asyncio.wait(self._connections)
+        await server.wait_closed()
+
+    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connection = asyncio.current_task()
+        assert connection
+        self._connections.add(connection)
+        try:
+            await self._exchange(HttpConnection(reader, writer))
+            writer.close()
+            await writer.wait_closed()
+        except OSError:
+            pass  # the client is gone, and with it whom to tell
+        finally:
+            writer.transport.abort()
+            self._connections.discard(connection)
+
+    async def _exchange(self, connection: HttpConnection) -> None:
+        """Answers one request after another, as long as both sides go on."""
+        while True:
+            try:
+                request = await connection.next_request()
+            except Unreadable as error:
+                await connection.send(self._error(error.status, str(error)))
+                return
+            if request is None:
+                return
+            self.open_requests += 1
+            try:
+                reply = await connection.unless_gone(self._reply(request))
+            except ClientGone:
+                self.aborted += 1
+                return
+            finally:
+                self.open_requests -= 1
+            if reply is None or not await connection.send(reply):
+                return
+
+    async def _reply(self, request: HttpRequest) -> HttpReply | None:
+        """What goes back; None = the connection is closed without a word."""
+        wire = self._wire
+        methods = {wire.path: "POST", wire.listing: "GET"}
+        method = methods.get(request.path)
+        if method is None:
+            known_paths = " and ".join(f"{m} {path}" for path, m in methods.items())
+            return self._error(404, f"a script server knows {known_paths}")
+        if request.method != method:
+            return self._error(405, f"use {method} here")
+        if method == "GET":
+            return HttpReply(200, dump(wire.models(known(self.dirs))))
+        try:
+            return await self._said(self._question(request.body))
+        except Malformed as error:
+            return self._error(400, str(error))
+
+    def _question(self, body: bytes) -> Request:
+        """What the client asks.
+
+        Raises:
+            Malformed: the real server would not take it, or a script cannot serve it.
+        """
+        try:
+            decoded = json.loads(body)
+        except (ValueError, RecursionError):
+            raise Malformed("the body is not valid JSON") from None
+        if not isinstance(decoded, dict):
+            raise Malformed("the body must be a JSON object")
+        self.requests.append(decoded)
+        if decoded.get("stream", self._wire.streams):
+            raise Malformed('a script server does not stream; send "stream": false')
+        return self._wire.request(decoded)
+
+    async def _said(self, request: Request) -> HttpReply | None:
+        if request.model.endswith(".toml"):
+            return self._error(404, "a script server serves scripts by name, not by path")
+        try:
+            reply = await answer(request, self.dirs)
+        except ProviderError as error:
+            return await self._failed(error)
+        await asyncio.sleep(reply.delay)
+        if reply.fault:
+            return await self._fault(reply.fault)
+        return HttpReply(200, dump(self._wire.response(request, reply.response)))
+
+    async def _fault(self, fault: Fault) -> HttpReply | None:
+        if fault.status:
+            return self._error(fault.status, fault.message)
+        match fault.message:
+            case "nonsense":
+                return HttpReply(200, NONSENSE, "text/html")
+            case "timeout":
+                await asyncio.Event().wait()
+        return None
+
+    async def _failed(self, error: ProviderError) -> HttpReply | None:
+        """A function's own failure, as the server would tell it."""
+        if error.category == "timeout":
+            return await self._fault(Fault("timeout"))
+        status = error.status or STATUS[error.category]
+        return replace(self._error(status, error.detail), retry_after=error.retry_after)
+
+    def _error(self, status: int, message: str) -> HttpReply:
+        """In the protocol's own words; an empty message has no body at all."""
+        return HttpReply(status, dump(self._wire.error(status, message)) if message else b"")

@@ -1,0 +1,234 @@
+"""A script model's TOML text, read and checked: every mistake is told with its line.
+
+Source: product.md "Providers"; D-27.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+from axe_nb.agent import nearest, quoted
+from axe_nb.errors import ConfigError
+from axe_nb.messages import ToolCall
+from axe_nb.providers.script_rules import FAULTS, OWN_PLACES, Fault, Rule, Script
+from axe_nb.toml_lines import line_of
+
+
+def parse(text: str, file: str) -> Script:
+    """The script that a TOML text describes.
+
+    Args:
+        file: how its file is called in messages.
+
+    Raises:
+        ConfigError: not TOML, an unknown key, a wrong value, a bad regex, no rule.
+    """
+    try:
+        table = tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise ConfigError(f"failed to parse script {file}: {error}") from None
+    place = _Place(text, file)
+    values = place.checked(table, _TOP)
+    if not values.get("rule"):
+        raise place.error("there is no [[rule]]", hint='write [[rule]] and below it text = "…"')
+    stream = values.get("stream", False)
+    rules = (
+        _rule({"stream": stream, **rule}, replace(place, rule=number))
+        for number, rule in enumerate(values["rule"], 1)
+    )
+    return Script(tuple(rules), values.get("clock") == "virtual")
+
+
+_Shape: TypeAlias = Mapping[str, tuple[str, Callable[[Any], bool]]]
+"""Key → what its value must be, in words, and whether a value is that."""
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _is_whole(value: Any, least: int, most: float = math.inf) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
+
+
+def _is_tables(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(entry, dict) for entry in value)
+
+
+def _is_json(value: Any) -> bool:
+    try:
+        json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+_TEXT = ("text", lambda v: isinstance(v, str))
+_SWITCH = ("true or false", lambda v: isinstance(v, bool))
+_TOKENS = ("a whole number from 0", lambda v: _is_whole(v, 0))
+
+_TOP: _Shape = {
+    "rule": ("a list of tables, each below its own [[rule]]", _is_tables),
+    "clock": ('"real" or "virtual"', lambda v: v in ("real", "virtual")),
+    "stream": _SWITCH,
+}
+_RULE: _Shape = {
+    "when": ("a regex, or a table of last, turn and agent", lambda v: isinstance(v, (str, dict))),
+    "text": _TEXT,
+    "calls": ("a list of { tool = …, arguments = … }", _is_tables),
+    "stop_reason": _TEXT,
+    "usage": (
+        "a table of input_tokens and output_tokens", lambda v: isinstance(v, dict),
+    ),
+    "delay": ("a number of seconds from 0", lambda v: _is_number(v) and v >= 0),
+    "stream": _SWITCH,
+    "status": ("an HTTP status from 400 to 599", lambda v: _is_whole(v, 400, 599)),
+    "error": _TEXT,
+}  # fmt: skip
+_WHEN: _Shape = {
+    "last": _TEXT,
+    "turn": ("a whole number from 1", lambda v: _is_whole(v, 1)),
+    "agent": _TEXT,
+}
+_CALL: _Shape = {
+    "tool": ("the name of a tool", lambda v: isinstance(v, str) and bool(v.strip())),
+    "arguments": (
+        "a table of what JSON can say",
+        lambda v: isinstance(v, dict) and _is_json(v),
+    ),
+}
+_USAGE: _Shape = {"input_tokens": _TOKENS, "output_tokens": _TOKENS}
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where in a script's text something stands, for messages."""
+
+    text: str
+    file: str
+    rule: int = 0
+    """Number of the rule, from 1; 0 = above the rules."""
+
+    def checked(self, table: Mapping[str, Any], shape: _Shape, *at: str) -> Mapping[str, Any]:
+        """The table as it is.
+
+        Raises:
+            ConfigError: it has a key that is not in the shape, or a value that does not fit.
+        """
+        for key, value in table.items():
+            path = (*at, key)
+            dotted = quoted(".".join(path))
+            if key not in shape:
+                near = nearest(key, shape)
+                hint = f"did you mean {quoted(near)}?" if near else ""
+                raise self.error(
+                    f"unknown key {dotted}", *path, hint=hint or f"known keys: {', '.join(shape)}"
+                )
+            called, fits = shape[key]
+            if not fits(value):
+                raise self.error(f"{'.'.join(path)} must be {called}", *path)
+        return table
+
+    def error(self, message: str, *key: str, hint: str = "") -> ConfigError:
+        """The message with file, line and number of the rule."""
+        line = self._line(key)
+        at = f"{self.file}, line {line}" if line else self.file
+        of = f"rule {self.rule}: " if self.rule else ""
+        return ConfigError(f"{at}: {of}{message}", hint=hint)
+
+    def _line(self, key: tuple[str, ...]) -> int | None:
+        """Line of the key, else of what it stands in."""
+        lines = self.text.splitlines(keepends=True)
+        above = self._header(lines) - 1 if self.rule else 0
+        path = ("rule", *key) if self.rule else key
+        while path:
+            line = line_of("".join(lines[above:]), path)
+            if line:
+                return above + line
+            path = path[:-1]
+        return None
+
+    def _header(self, lines: list[str]) -> int:
+        """Line of this rule's own `[[rule]]`; 1 where rules are written in another way."""
+        below = 0
+        for _ in range(self.rule):
+            line = line_of("".join(lines[below:]), ("rule",))
+            while line and not _HEADER.match(lines[below + line - 1]):
+                below += line  # a table within the rule before
+                line = line_of("".join(lines[below:]), ("rule",))
+            if not line:
+                return 1
+            below += line
+        return below
+
+
+_HEADER = re.compile(r"\s*\[\[\s*rule\s*\]\]")
+
+
+def _rule(table: Mapping[str, Any], place: _Place) -> Rule:
+    values = place.checked(table, _RULE)
+    _check_purpose(values, place)
+    when = values.get("when", {})
+    when = place.checked({"last": when} if isinstance(when, str) else when, _WHEN, "when")
+    calls = tuple(_call(entry, place) for entry in values.get("calls", ()))
+    return Rule(
+        last=_regex(when["last"], place) if "last" in when else None,
+        turn=when.get("turn", 0),
+        agent=when.get("agent", ""),
+        text=values.get("text", ""),
+        calls=calls,
+        stop_reason=values.get("stop_reason", ""),
+        usage=place.checked(values.get("usage", {}), _USAGE, "usage"),
+        delay=values.get("delay", 0.0),
+        stream=values["stream"],
+        fault=_fault(values, place),
+    )
+
+
+def _check_purpose(values: Mapping[str, Any], place: _Place) -> None:
+    """Refuses a rule that neither answers nor fails, or does both.
+
+    Raises:
+        ConfigError: names the keys.
+    """
+    answers = [key for key in ("text", "calls", "stop_reason", "usage") if key in values]
+    fails = [key for key in ("status", "error") if key in values]
+    if answers and fails:
+        raise place.error(f"{answers[0]} and {fails[0]} do not go together", fails[0])
+    if not fails and not {"text", "calls"} & values.keys():
+        raise place.error("says nothing", hint="add text, calls, status or error")
+
+
+def _call(table: Mapping[str, Any], place: _Place) -> ToolCall:
+    values = place.checked(table, _CALL, "calls")
+    if "tool" not in values:
+        raise place.error("each of calls needs a tool", "calls")
+    return ToolCall("", values["tool"], values.get("arguments", {}))
+
+
+def _regex(pattern: str, place: _Place) -> re.Pattern[str]:
+    try:
+        compiled = re.compile(pattern)
+    except (re.error, OverflowError, RecursionError) as error:
+        raise place.error(f"bad regex {quoted(pattern)}: {error}", "when") from None
+    taken = sorted(OWN_PLACES & compiled.groupindex.keys())
+    if taken:
+        raise place.error(f"a group cannot be called {quoted(taken[0])}", "when")
+    return compiled
+
+
+def _fault(values: Mapping[str, Any], place: _Place) -> Fault | None:
+    status, message = values.get("status", 0), values.get("error", "")
+    if not status and "error" not in values:
+        return None
+    if not status and message not in FAULTS:
+        raise place.error(
+            f"error must be one of {', '.join(FAULTS)}, or have a status beside it", "error"
+        )
+    return Fault(message, status)
