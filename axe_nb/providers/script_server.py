@@ -131,26 +131,26 @@ class ScriptServer:
         server = await asyncio.start_server(self._connected, sock=self._socket, backlog=1024)
         await self._stop.wait()
         server.close()
-        await asyncio.sleep(0)  # connections that were just accepted begin, and are known
         for connection in self._connections:
             connection.cancel()
         if self._connections:
             await asyncio.wait(self._connections)
         await server.wait_closed()
 
-    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        connection = asyncio.current_task()
-        assert connection
+    def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connection = asyncio.create_task(self._attend(reader, writer))
         self._connections.add(connection)
+        connection.add_done_callback(self._connections.discard)
+
+    async def _attend(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Serves one connection to its end."""
+        writer.transport.set_write_buffer_limits(0)  # what has been drained has left
         try:
             await self._exchange(HttpConnection(reader, writer))
-            writer.close()
-            await writer.wait_closed()
         except OSError:
             pass  # the client is gone, and with it whom to tell
         finally:
             writer.transport.abort()
-            self._connections.discard(connection)
 
     async def _exchange(self, connection: HttpConnection) -> None:
         """Answers one request after another, as long as both sides go on."""
