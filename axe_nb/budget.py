@@ -1,8 +1,16 @@
-"""What a run may use."""
+"""What a run may use, and how reaching it ends the run: with a status, not an error.
+
+Source: D-2, D-10, D-18, D-35; seed 000 §3.8 (A-8.3); product.md `[limits]`.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from axe_nb.agent import TreeLimits
+from axe_nb.events import Status
+from axe_nb.messages import Usage
 
 MAX_TURNS = 50
 """Turns of any run; a safety valve, not a setting (A-8.3, A-N2)."""
@@ -10,7 +18,7 @@ MAX_TURNS = 50
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Caps of one run; None = none. Reaching one ends the run with a status, not an error."""
+    """Caps of one run; None = none."""
 
     turns: int = MAX_TURNS
     """Requests that it may send."""
@@ -22,19 +30,64 @@ class Limits:
     """Its own time; never more than what its parent has left (D-10)."""
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Deadline:
-    """When a run's time is up."""
+class Stop(Exception):
+    """Ends a run with another status than `completed`; never leaves `Run.execute`."""
 
-    at: float
-    """On the clock of the run's event loop, in seconds."""
-    setting: float
-    """The setting that this comes from, in seconds: what the timeout message names (D-10)."""
-
-    def __str__(self) -> str:
-        return f"timeout after {seconds_text(self.setting)}s"
+    def __init__(self, status: Status, error: str) -> None:
+        super().__init__(error)
+        self.status: Status = status
 
 
-def seconds_text(seconds: float) -> str:
-    """Seconds as people write them: `120`, `0.2`; no trailing zeros (D-10)."""
-    return f"{seconds:.3f}".rstrip("0").rstrip(".")
+@dataclass(slots=True)
+class Tally:
+    """What a run and everything below it has spent, against the caps of its `[limits]`."""
+
+    agent: str
+    limits: TreeLimits
+    above: Tally | None = None
+    """The parent's; what a child spends counts there too."""
+    requests: int = 0
+    tokens: int = 0
+    spent: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """Agent → (requests, tokens), in order of first request."""
+
+    def request(self, agent: str) -> None:
+        """Counts a request that is about to be sent.
+
+        Raises:
+            Stop: a cap of this run or of one above it has been reached.
+        """
+        for tally in self._chain():
+            tally._check()
+        for tally in self._chain():
+            tally.requests += 1
+            requests, tokens = tally.spent.get(agent, (0, 0))
+            tally.spent[agent] = requests + 1, tokens
+
+    def charge(self, agent: str, usage: Usage) -> None:
+        """Counts the tokens of a response."""
+        for tally in self._chain():
+            tally.tokens += usage.total
+            requests, tokens = tally.spent[agent]
+            tally.spent[agent] = requests, tokens + usage.total
+
+    def _chain(self) -> Iterator[Tally]:
+        tally: Tally | None = self
+        while tally is not None:
+            yield tally
+            tally = tally.above
+
+    def _check(self) -> None:
+        most = self.limits.max_requests
+        if most and self.requests >= most:
+            who = ", ".join(f"{agent} {requests}" for agent, (requests, _) in self.spent.items())
+            raise Stop(
+                "max_turns", f"limits.max_requests ({most}) of {self.agent} reached: {who} requests"
+            )
+        most = self.limits.max_total_tokens
+        if most and self.tokens >= most:
+            who = ", ".join(f"{agent} {tokens}" for agent, (_, tokens) in self.spent.items())
+            raise Stop(
+                "max_tokens",
+                f"limits.max_total_tokens ({most}) of {self.agent} reached: {who} tokens",
+            )

@@ -17,7 +17,7 @@ from typing import NoReturn
 import axe_nb
 from axe_nb import agent as agents
 from axe_nb import config, options
-from axe_nb.budget import seconds_text
+from axe_nb.clock import seconds_text
 from axe_nb.errors import AxeError, ConfigError, Interrupted
 
 

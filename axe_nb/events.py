@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
 from axe_nb.errors import AxeError, RunError
@@ -44,6 +44,8 @@ class Turn:
     usage: Usage
     parallel: bool = True
     """Whether the calls ran side by side."""
+    closing: bool = False
+    """Whether this is the summary that a subagent is asked for at its end (D-17)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,6 +115,11 @@ class RunResult:
         yield self
         for child in self.children:
             yield from child.walk()
+
+    def with_metadata(self, notes: Mapping[str, str]) -> RunResult:
+        """This result with what its delegation tool notes about it, and its place (D-34)."""
+        common = {"task_id": self.id, "token_estimate": str(self.usage.total)}
+        return replace(self, metadata={**common, **notes})
 
     def raise_for_status(self) -> RunResult:
         """This result where it is ok.

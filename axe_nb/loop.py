@@ -1,55 +1,29 @@
 """The only loop, and the only way to start a child (D-1).
 
-Source: seed 000 §3.7-3.13 (A-7.*, A-8.*, A-10.*..A-13.*); D-2, D-5, D-8, D-10, D-15, D-31, D-36.
+Source: seed 000 §3.7-3.13 (A-7.*, A-8.*, A-10.*..A-13.*); D-2, D-8, D-10, D-15, D-17, D-31, D-35.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextvars
-import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from functools import partial
+from dataclasses import dataclass, field
 
 from axe_nb.agent import Agent, parse_model, quoted
-from axe_nb.budget import Deadline, Limits
+from axe_nb.budget import Stop, Tally
+from axe_nb.clock import Clock, Deadline
+from axe_nb.conversation import Conversation
+from axe_nb.dispatch import Dispatch
 from axe_nb.errors import AxeError, ConfigError, ProviderError
-from axe_nb.events import (
-    Emit,
-    RunFinished,
-    RunResult,
-    RunStarted,
-    Status,
-    TextDelta,
-    ToolFinished,
-    ToolStarted,
-    Turn,
-    TurnFinished,
-    TurnStarted,
-)
-from axe_nb.messages import (
-    CallIds,
-    Message,
-    Request,
-    Response,
-    ToolCall,
-    ToolResult,
-    Usage,
-    answered,
-)
+from axe_nb.events import Emit, RunFinished, RunResult, RunStarted, Status
+from axe_nb.messages import Message, Response, ToolCall, ToolResult
+from axe_nb.permissions import Consult, Permit
 from axe_nb.prompt import NO_PROMPT, Briefing, brief
 from axe_nb.providers.base import Provider
 from axe_nb.threads import in_thread
-from axe_nb.tool import Job, Ledger, ToolContext, ToolError, ToolOutput
+from axe_nb.tool import Job, Tool
 from axe_nb.toolset import Ceiling, Toolset, assemble
-
-RETRY_WAIT = 0.5
-"""Seconds before the first retry where the server names none; doubles each time."""
-
-MAX_RETRY_WAIT = 30.0
-"""Seconds; no wait before a retry is longer, whatever a server asks."""
-
 
 _inside: contextvars.ContextVar[bool] = contextvars.ContextVar("axe_nb_inside", default=False)
 
@@ -68,25 +42,44 @@ class Env:
     provider_for: Callable[[str], Provider]
     """Provider name → provider; its connections are shared. Raises ConfigError."""
     emit: Emit
+    tools: Sequence[Tool] = ()
+    """Tools handed to this run beside those that names stand for."""
+    consult: Consult | None = None
+    """Asks the person; None = nobody can be asked."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
     """Where in the tree a run stands."""
 
+    permit: Permit
+    tally: Tally
+    ceiling: Ceiling
     id: str = "0"
     parent: str = ""
     call_id: str = ""
     depth: int = 0
-    ceiling: Ceiling = Ceiling()
 
+    @classmethod
+    def root(cls, agent: Agent) -> Place:
+        """The top of a tree."""
+        return cls(
+            Permit(agent, agent.mode),
+            Tally(agent.name, agent.limits),
+            Ceiling(root=agent.sub_agents_config.max_depth),
+        )
 
-class _Stop(Exception):
-    """Ends a conversation with another status than `completed`; never leaves this module."""
-
-    def __init__(self, status: Status, error: str) -> None:
-        super().__init__(error)
-        self.status: Status = status
+    def below(self, call: ToolCall, key: str, agent: Agent, job: Job) -> Place:
+        """The place of a child; `key` tells it from its siblings."""
+        return Place(
+            Permit.below(self.permit, agent, job.mode),
+            Tally(agent.name, agent.limits, self.tally),
+            self.ceiling.lowered(agent),
+            f"{self.id}.{key}",
+            self.id,
+            call.id,
+            self.depth + 1,
+        )
 
 
 @dataclass
@@ -101,20 +94,10 @@ class Run:
     """Without the provider."""
     briefing: Briefing
     toolset: Toolset
-    ahead: float = 0.0
-    """Virtual seconds that script models on the virtual clock have taken so far (D-36)."""
     result: RunResult | None = field(default=None, init=False)
     """Set when the run has ended, also when it was cancelled."""
-    messages: list[Message] = field(default_factory=list, init=False)
-    log: list[Turn] = field(default_factory=list, init=False)
     children: dict[tuple[int, int], Run] = field(default_factory=dict, init=False)
-    """(number of the call, number within the call) → child, whatever the order they end in."""
-    text: str = field(default="", init=False)
-    stop_reason: str = field(default="", init=False)
-    turns: int = field(default=0, init=False)
-    calls: int = field(default=0, init=False)
-    usage: Usage = field(default=Usage(), init=False)
-    ledger: Ledger = field(default_factory=Ledger, init=False)
+    """(number of the call, number within the call) → child, whatever order they end in."""
 
     def __post_init__(self) -> None:
         self.warnings = [*self.agent.warnings, *self.briefing.warnings]
@@ -129,232 +112,140 @@ class Run:
         Raises:
             ConfigError: bad model, no key, no skill, bad glob, unknown tool.
         """
-        place = place or Place(ceiling=Ceiling(root=agent.sub_agents_config.max_depth))
+        place = place or Place.root(agent)
         provider_name, model = parse_model(agent.model)
         provider = env.provider_for(provider_name)
         briefing = await in_thread(brief, agent) if agent.files or agent.skill else brief(agent)
-        toolset = assemble(agent, place.depth, place.ceiling)
+        toolset = assemble(agent, place.depth, place.ceiling, place.permit, env.tools)
         return cls(agent, env, place, provider, model, briefing, toolset)
 
     async def execute(
         self,
-        prompt: str,
+        job: Job,
         *,
-        task: str = "",
-        limits: Limits | None = None,
-        deadline: Deadline | None = None,
+        above: Deadline | None = None,
+        ahead: float = 0.0,
         history: Sequence[Message] = (),
     ) -> RunResult:
         """The run's result, however it ends; only cancelling raises, with `result` set before.
 
         Args:
-            prompt: what the agent is told; blank = B-8's sentence.
-            task: what it is asked, for people; empty = the prompt.
-            deadline: of the parent; None = no limit above this run's own.
+            job: what is asked, and within which limits.
+            above: the parent's deadline; None = no limit above this run's own.
+            ahead: virtual seconds that have passed already.
             history: an earlier conversation to go on with.
         """
-        loop = asyncio.get_running_loop()
-        inside = _inside.set(True)
-        self._begin(prompt if prompt.strip() else NO_PROMPT, task, limits or Limits(), history)
-        self._started = loop.time() + self.ahead
-        own = self.limits.seconds
-        mine = Deadline(self._started + own, own) if own is not None else None
-        self.deadline = min(filter(None, (mine, deadline)), default=None)
-        scope = self.deadline.at - self.ahead if self.deadline and self.deadline is mine else None
+        self._begin(job, above, ahead, history)
         status: Status = "completed"
         error: str | None = None
         cause: AxeError | None = None
+        inside = _inside.set(True)
         try:
-            async with asyncio.timeout_at(scope) as self._scope:
-                await self._converse()
-        except _Stop as stop:
+            async with self.clock.scope():
+                status, error = await self._converse()
+        except Stop as stop:
             status, error = stop.status, str(stop)
         except TimeoutError:
-            status, error = "timeout", str(self.deadline)
+            status, error = "timeout", str(self.clock.deadline)
         except ProviderError as failure:
             status, error, cause = "error", str(failure), failure
-            self.text = failure.partial_text or self.text
         except asyncio.CancelledError:
-            late = self.deadline is not None and loop.time() + self.ahead >= self.deadline.at
-            self._end(
-                "timeout" if late else "cancelled", str(self.deadline) if late else "cancelled"
-            )
+            late = self.clock.is_late
+            status = "timeout" if late else "cancelled"
+            self._end(status, str(self.clock.deadline) if late else status)
             raise
         finally:
             _inside.reset(inside)
         return self._end(status, error, cause)
 
-    def _begin(self, prompt: str, task: str, limits: Limits, history: Sequence[Message]) -> None:
-        self.prompt, self.task, self.limits = prompt, task or prompt, limits
-        self.messages = [*answered(history), Message("user", prompt)]
-        self._ids = CallIds(self.messages)
-        place = self.place
-        self.env.emit(
+    def _begin(
+        self, job: Job, above: Deadline | None, ahead: float, history: Sequence[Message]
+    ) -> None:
+        place, agent, env = self.place, self.agent, self.env
+        self.job = job
+        self.prompt = job.prompt if job.prompt.strip() else NO_PROMPT
+        self.clock = Clock(job.limits.seconds, above, ahead)
+        self.conversation = Conversation(
+            place.id, agent, self.provider, self.model, self.briefing.system, env.emit,
+            place.tally, self.clock, history,
+        )  # fmt: skip
+        self.dispatch = Dispatch(
+            place.id, agent, place.depth, self.toolset, self.briefing.workdir, place.permit,
+            env.consult, env.emit, self.clock, self._start,
+        )  # fmt: skip
+        self.conversation.say(self.prompt)
+        env.emit(
             RunStarted(
-                place.id, place.parent, place.call_id, self.agent.name, self.agent.model,
-                place.depth, self.task, prompt,
+                place.id, place.parent, place.call_id, agent.name, agent.model, place.depth,
+                job.task or self.prompt, self.prompt,
             )
         )  # fmt: skip
 
-    async def _converse(self) -> None:
-        """Sends and runs calls until an answer asks for none (A-8.1)."""
-        while True:
-            response = await self._turn()
-            self.text = response.content or self.text
-            calls = response.tool_calls if self.toolset.tools else ()
-            if response.is_cut:
-                self._cut(response, bool(calls))
-            if not calls:
-                self.text = response.content
-                self._log(response, ())
-                return
-            if self.turns >= self.limits.turns:
-                self._log(response, ())
-                raise _Stop(
-                    "max_turns",
-                    f"agent exceeded maximum conversation turns ({self.limits.turns})",
-                )
-            await self._run_calls(response)
-
-    async def _turn(self) -> Response:
-        """One request and its response, appended to the conversation."""
-        self.turns += 1
-        last = self.messages[-1]
-        place, agent = self.place, self.agent
-        pending = len(last.tool_results)
-        self.env.emit(TurnStarted(place.id, self.turns, len(self.messages), pending))
-        request = Request(
-            self.model, tuple(self.messages), self.briefing.system,
-            self.toolset.offered, agent.params, agent.name,
-        )  # fmt: skip
+    async def _converse(self) -> tuple[Status, str | None]:
+        """Turn after turn to the end, then the closing question where the job has one (D-17)."""
+        status: Status = "completed"
+        error: str | None = None
         try:
-            response = await self._send(request)
-        except BaseException:
-            self.turns -= 1  # a turn is a request and its response
-            raise
-        calls = self._ids.settle(self.provider.name, response.tool_calls)
-        response = replace(response, tool_calls=calls)
-        self.usage += response.usage
-        self.stop_reason = response.stop_reason
-        kept = bool(self.toolset.tools) and not response.is_cut
-        if response.content.strip() or (kept and calls):
-            self.messages.append(response.message(calls=kept))
-        self.env.emit(
-            TurnFinished(
-                place.id, self.turns, response.content, calls, response.stop_reason,
-                response.usage, self._parallel,
-            )
-        )  # fmt: skip
-        return response
+            while await self._turn():
+                pass
+        except Stop as stop:
+            if not self.job.closing or stop.status != "max_turns":
+                raise
+            status, error = stop.status, str(stop)
+        if self.job.closing:
+            await self._close(self.job.closing)
+        return status, error
 
-    async def _send(self, request: Request) -> Response:
-        """The provider's response, tried again as often as the agent's `[retry]` says (D-23)."""
-        on_text = partial(self._on_text, self.place.id)
-        for retry in range(self.agent.retry.max_retries + 1):
-            try:
-                response = await self.provider.send(request, on_text)
-                break
-            except ProviderError as error:
-                if not error.retryable or retry == self.agent.retry.max_retries:
-                    raise
-                wait = error.retry_after or RETRY_WAIT * 2**retry
-                await asyncio.sleep(min(wait, MAX_RETRY_WAIT))
-        if response.seconds:
-            self._pass(self.ahead + response.seconds)
-        return response
+    async def _turn(self) -> bool:
+        """One request, its response, and its calls run; whether there is more to say (A-8.1).
 
-    def _on_text(self, run: str, text: str) -> None:
-        self.env.emit(TextDelta(run, text))
-
-    def _pass(self, ahead: float) -> None:
-        """Moves the virtual clock on; raises TimeoutError where the time is up by it (D-36)."""
-        self.ahead = max(self.ahead, ahead)
-        if not self.deadline:
-            return
-        if asyncio.get_running_loop().time() + self.ahead >= self.deadline.at:
-            raise TimeoutError
-        if self._scope.when() is not None:
-            self._scope.reschedule(self.deadline.at - self.ahead)
-
-    def _cut(self, response: Response, with_calls: bool) -> None:
-        """What follows from a reply that the token limit cut (D-31)."""
-        if with_calls:
-            self._log(response, ())
-            raise _Stop(
-                "max_tokens",
-                "the token limit cut the reply before its tool calls were whole; "
-                "raise params.max_tokens",
-            )
-        self.warnings.append(
-            f"the token limit cut the reply ({response.stop_reason}); raise params.max_tokens"
-        )
-
-    @property
-    def _parallel(self) -> bool:
-        return self.agent.sub_agents_config.parallel
-
-    async def _run_calls(self, response: Response) -> None:
-        """Runs the calls, side by side unless the agent says otherwise; results in call order.
-
-        What has a result when the run is stopped is kept.
+        Raises:
+            Stop: a limit is reached.
         """
-        calls = response.tool_calls
+        talk, limits = self.conversation, self.job.limits
+        response = await talk.turn(self.toolset.offered, with_calls=self.toolset.is_needed)
+        calls = response.tool_calls if self.toolset.is_needed else ()
+        if not calls:
+            talk.text = response.content
+            if response.is_cut:
+                self.warnings.append(f"{_cut(response)}; raise params.max_tokens")
+            talk.finish_turn(response)
+            return False
+        if stop := self._refusal(response):
+            talk.finish_turn(response)
+            raise stop
+        left = None if limits.tool_calls is None else limits.tool_calls - self.dispatch.calls
         results: list[ToolResult | None] = [None] * len(calls)
-        first, ahead = self.calls, self.ahead
-
-        async def one(index: int, call: ToolCall) -> None:
-            self.calls += 1
-            at = ahead if self._parallel else self.ahead
-            results[index] = await self._call(call, first + index + 1, at)
-
         try:
-            if self._parallel and len(calls) > 1:
-                async with asyncio.TaskGroup() as group:
-                    for index, call in enumerate(calls):
-                        group.create_task(one(index, call))
-            else:
-                for index, call in enumerate(calls):
-                    await one(index, call)
+            await self.dispatch.run_all(calls, results, left)
         finally:
-            done = tuple(r for r in results if r is not None)
-            if done:
-                self.messages.append(Message("tool", tool_results=done))
-            self._log(response, done)
-        self._pass(self.ahead)
+            talk.finish_turn(response, tuple(r for r in results if r is not None))
+        if left is not None and len(calls) > left:
+            most = limits.tool_calls
+            raise Stop("max_tool_calls", f"agent exceeded its budget of {most} tool calls")
+        return True
 
-    def _log(self, response: Response, results: tuple[ToolResult, ...]) -> None:
-        self.log.append(
-            Turn(
-                self.turns, response.content, response.tool_calls, results,
-                response.stop_reason, response.usage, self._parallel,
-            )
-        )  # fmt: skip
+    def _refusal(self, response: Response) -> Stop | None:
+        """Why the calls of a response are not run at all; None where they are."""
+        limits = self.job.limits
+        if response.is_cut:
+            cut = f"{_cut(response)} before its tool calls were whole; raise params.max_tokens"
+            return Stop("max_tokens", cut)
+        if self.conversation.turns >= limits.turns:
+            turns = f"agent exceeded maximum conversation turns ({limits.turns})"
+            return Stop("max_turns", turns)
+        if limits.tokens is not None and self.conversation.context_size(response) > limits.tokens:
+            return Stop("max_tokens", f"agent exceeded its budget of {limits.tokens} tokens")
+        return None
 
-    async def _call(self, call: ToolCall, number: int, ahead: float) -> ToolResult:
-        """The one result of a call; nothing that goes wrong in it leaves it (A-13.1)."""
-        started = time.monotonic()
-        self.env.emit(ToolStarted(self.place.id, call))
-        output = await self._output(call, number, ahead)
-        result = ToolResult(call.id, output.content, output.is_error, call.name)
-        self.env.emit(ToolFinished(self.place.id, result, time.monotonic() - started))
-        return result
-
-    async def _output(self, call: ToolCall, number: int, ahead: float) -> ToolOutput:
-        tool = self.toolset.tools.get(call.name)
-        if tool is None:
-            return ToolOutput(f"Unknown tool: {quoted(call.name)}", is_error=True)
-        limit = self.place.ceiling.of(tool)
-        start = partial(self._start, call, number, ahead)
-        context = ToolContext(
-            call, self.agent, self.place.depth, limit, self.briefing.workdir, self.ledger, start
-        )
-        try:
-            answer = await tool.fn(context, call.arguments)
-        except ToolError as error:
-            return ToolOutput(f"Error: {error}", is_error=True)
-        except Exception as error:  # a tool is the user's code: its faults are the model's to hear
-            return ToolOutput(f"Error: {type(error).__name__}: {error}", is_error=True)
-        return answer if isinstance(answer, ToolOutput) else ToolOutput(answer)
+    async def _close(self, question: str) -> None:
+        """Asks for the summary: without tools, in the same conversation; calls are dropped."""
+        talk = self.conversation
+        before = talk.text
+        talk.say(question)
+        response = await talk.turn((), with_calls=False)
+        talk.text = response.content if response.content.strip() else before
+        talk.finish_turn(response, closing=True)
 
     async def _start(self, call: ToolCall, number: int, ahead: float, job: Job) -> RunResult:
         """Runs a child to its end.
@@ -362,34 +253,27 @@ class Run:
         Raises:
             ConfigError: it cannot begin.
         """
+        nth = self._delegations.get(number, 0)
+        self._delegations[number] = nth + 1
         agent = self._named(job.agent) if isinstance(job.agent, str) else job.agent
         try:
             parse_model(agent.model)
         except ConfigError as error:
             name = quoted(agent.name)
             raise ConfigError(f"invalid model for agent {name}: {error}") from None
-        nth = self._delegations.get(number, 0)
-        self._delegations[number] = nth + 1
-        suffix = f"-{nth + 1}" if nth else ""
-        place = Place(
-            f"{self.place.id}.{number}{suffix}", self.place.id, call.id,
-            self.place.depth + 1, self.place.ceiling.lowered(agent),
-        )  # fmt: skip
-        child = await Run.prepare(agent, self.env, place)
-        child.ahead = ahead
+        key = f"{number}-{nth + 1}" if nth else str(number)
+        child = await Run.prepare(agent, self.env, self.place.below(call, key, agent, job))
         self.children[number, nth] = child
         if self._slots is None:
-            return await self._finished(child, job)
+            return await self._finished(child, job, ahead)
         async with self._slots:
-            return await self._finished(child, job)
+            return await self._finished(child, job, ahead)
 
-    async def _finished(self, child: Run, job: Job) -> RunResult:
+    async def _finished(self, child: Run, job: Job, ahead: float) -> RunResult:
         try:
-            return await child.execute(
-                job.prompt, task=job.task, limits=job.limits, deadline=self.deadline
-            )
+            return await child.execute(job, above=self.clock.deadline, ahead=ahead)
         finally:
-            self.ahead = max(self.ahead, child.ahead)
+            self.clock.ahead = max(self.clock.ahead, child.clock.ahead)
 
     def _named(self, name: str) -> Agent:
         try:
@@ -398,29 +282,24 @@ class Run:
             raise ConfigError(f"failed to load agent {quoted(name)}: {error}") from None
 
     def _end(self, status: Status, error: str | None, cause: AxeError | None = None) -> RunResult:
-        place = self.place
-        seconds = asyncio.get_running_loop().time() + self.ahead - self._started
+        place, talk, did = self.place, self.conversation, self.dispatch
         runs = (self.children[key] for key in sorted(self.children))
-        self.result = RunResult(
-            status=status, text=self.text, agent=self.agent.name, model=self.agent.model,
-            error=error, turns=self.turns, tool_calls=self.calls,
-            children=tuple(r.result for r in runs if r.result), usage=self.usage,
-            stop_reason=self.stop_reason, duration_ms=round(seconds * 1000),
-            messages=tuple(self.messages), metadata=self._metadata(),
-            files_read=tuple(self.ledger.files_read),
-            files_modified=tuple(self.ledger.files_modified),
-            warnings=tuple(self.warnings), log=tuple(self.log), id=place.id,
-            call_id=place.call_id, prompt=self.prompt, task=self.task, cause=cause,
+        result = RunResult(
+            status=status, text=talk.text, agent=self.agent.name, model=self.agent.model,
+            error=error, turns=talk.turns, tool_calls=did.calls,
+            children=tuple(r.result for r in runs if r.result), usage=talk.usage,
+            stop_reason=talk.stop_reason, duration_ms=round(self.clock.elapsed * 1000),
+            messages=tuple(talk.messages), files_read=tuple(did.ledger.files_read),
+            files_modified=tuple(did.ledger.files_modified), warnings=tuple(self.warnings),
+            log=tuple(talk.log), id=place.id, call_id=place.call_id, prompt=self.prompt,
+            task=self.job.task or self.prompt, cause=cause,
         )  # fmt: skip
-        self.env.emit(RunFinished(place.id, self.result))
-        return self.result
+        if place.parent:
+            result = result.with_metadata({"depth": str(place.depth), **self.job.notes(result)})
+        self.result = result
+        self.env.emit(RunFinished(place.id, result))
+        return result
 
-    def _metadata(self) -> dict[str, str]:
-        """What a delegation tool notes about its child (D-34); a root has none."""
-        if not self.place.parent:
-            return {}
-        return {
-            "task_id": self.place.id,
-            "depth": str(self.place.depth),
-            "token_estimate": str(self.usage.total),
-        }
+
+def _cut(response: Response) -> str:
+    return f"the token limit cut the reply ({response.stop_reason})"

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from axe_nb.agent import quoted
-from axe_nb.budget import seconds_text
 from axe_nb.builtin import call_agent
+from axe_nb.clock import seconds_text
 from axe_nb.events import (
     Event,
     RunFinished,

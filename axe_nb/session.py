@@ -17,6 +17,7 @@ from axe_nb.loop import Env, Run
 from axe_nb.options import Overrides
 from axe_nb.providers import make
 from axe_nb.providers.base import Provider
+from axe_nb.tool import Job
 
 AS_IT_IS = Overrides()
 
@@ -76,9 +77,8 @@ class Session:
         run = await self.prepare(agent, overrides, emit)
         history = continue_from.messages if continue_from else ()
         try:
-            return await run.execute(
-                prompt, limits=Limits(seconds=overrides.timeout), history=history
-            )
+            job = Job(run.agent, prompt, prompt, Limits(seconds=overrides.timeout))
+            return await run.execute(job, history=history)
         finally:
             self.last = run.result or self.last
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from axe_nb.agent import Agent
+from axe_nb.agent import Agent, Mode
 from axe_nb.budget import Limits
 from axe_nb.events import RunResult
 from axe_nb.messages import ToolCall, ToolParameter, ToolSpec, dump
@@ -41,6 +41,12 @@ class Job:
     prompt: str
     """What it is told, whole."""
     limits: Limits = Limits()
+    closing: str = ""
+    """A last question, asked without tools, whose answer is the run's text (X-21); empty = none."""
+    mode: Mode | None = None
+    """A mode that the child is to have, where it is not laxer than the parent's."""
+    notes: Callable[[RunResult], Mapping[str, str]] = lambda _: {}
+    """(result) -> what the delegation tool notes about it, for `RunResult.metadata`."""
 
 
 @dataclass(slots=True)
@@ -68,6 +74,10 @@ class ToolContext:
     """Where a tool notes what it did; its run's own."""
     start: Callable[[Job], Awaitable[RunResult]]
     """Runs a child to its end. Raises ConfigError where it cannot begin; never for how it ends."""
+    tools: tuple[str, ...] = ()
+    """Names of the tools that the caller has."""
+    ask: Callable[[str], Awaitable[str]] | None = None
+    """Puts a question to the person at the notebook; None = nobody can be asked."""
 
 
 ToolFunction: TypeAlias = Callable[[ToolContext, Mapping[str, Any]], Awaitable["str | ToolOutput"]]
@@ -86,6 +96,8 @@ class Tool:
     """What it may do; plan mode refuses what it does not know to be harmless (D-19)."""
     default_depth: int = field(default=0, kw_only=True)
     """Of a delegation tool: the maximum depth where nothing is configured (D-3)."""
+    preview: Callable[[Mapping[str, Any], Path], str] | None = field(default=None, kw_only=True)
+    """(arguments, workdir) -> what a call would change, for the person who is asked."""
 
     @property
     def spec(self) -> ToolSpec:

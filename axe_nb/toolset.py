@@ -5,13 +5,14 @@ Source: seed 000 §3.9 (A-9.*), A-10.3, A-N1; D-3, D-44.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from axe_nb.agent import Agent, quoted
 from axe_nb.builtin import call_agent
 from axe_nb.errors import ConfigError
 from axe_nb.messages import ToolSpec
+from axe_nb.permissions import Permit
 from axe_nb.tool import Tool
 
 HARD_DEPTH = 5
@@ -45,18 +46,39 @@ class Toolset:
     """Name → tool: all that it has, also those hidden by depth, which refuse in their own words."""
     offered: tuple[ToolSpec, ...]
     """Those that the model is told of."""
+    ceiling: Ceiling
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether calls are run at all; else a conversation is one turn (A-8.4)."""
+        return bool(self.tools)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of all tools."""
+        return tuple(self.tools)
+
+    def find(self, name: str) -> Tool | None:
+        """The tool that a model means; None where there is none."""
+        return self.tools.get(name)
 
 
-def assemble(agent: Agent, depth: int, ceiling: Ceiling) -> Toolset:
+def assemble(
+    agent: Agent, depth: int, ceiling: Ceiling, permit: Permit, extra: Sequence[Tool] = ()
+) -> Toolset:
     """The tools of `agent` at `depth`: a delegation tool is offered iff depth < its maximum.
 
     Raises:
         ConfigError: the agent names a tool that there is not.
     """
-    tools: dict[str, Tool] = {}
+    tools: dict[str, Tool] = {tool.name: tool for tool in extra}
     if agent.sub_agents and agent.sub_agents_config.enabled:
         tools[call_agent.NAME] = call_agent.tool(agent.sub_agents)
     for name in agent.tools:
         raise ConfigError(f"unknown tool {quoted(name)} in agent {quoted(agent.name)}")
-    offered = (t.spec for t in tools.values() if t.effect != "delegate" or depth < ceiling.of(t))
-    return Toolset(tools, tuple(offered))
+    offered = (
+        tool.spec
+        for tool in tools.values()
+        if permit.offers(tool) and (tool.effect != "delegate" or depth < ceiling.of(tool))
+    )
+    return Toolset(tools, tuple(offered), ceiling)

@@ -1,0 +1,98 @@
+"""A run's time: its deadline, script models on a virtual clock, and pauses for a person.
+
+Source: seed 000 §3.12 (A-12.*); D-10, D-36, D-48.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class Deadline:
+    """When the time of a run, and of those below it that have no shorter one, is up."""
+
+    at: float
+    """On the clock of the event loop, in seconds."""
+    setting: float
+    """The setting that this comes from, in seconds: what the timeout message names (D-10)."""
+
+    def __str__(self) -> str:
+        return f"timeout after {seconds_text(self.setting)}s"
+
+
+class Clock:
+    """The time of one run, from its making."""
+
+    def __init__(
+        self, seconds: float | None, above: Deadline | None = None, ahead: float = 0.0
+    ) -> None:
+        """A clock that starts now.
+
+        Args:
+            seconds: the run's own time; None = none of its own.
+            above: the parent's deadline, which caps it; None = none.
+            ahead: virtual seconds that have passed already.
+        """
+        self.ahead = ahead
+        """Virtual seconds that script models on the virtual clock have taken so far."""
+        self._started = self.now()
+        mine = None if seconds is None else Deadline(self._started + seconds, seconds)
+        self.deadline = above if mine is None or (above and above.at < mine.at) else mine
+        """The nearest one; None = no limit."""
+        # a deadline from above is watched by the run that it belongs to, which cancels this one
+        self._scope = asyncio.timeout_at(
+            mine.at - ahead if mine is not None and self.deadline is mine else None
+        )
+
+    def now(self) -> float:
+        """Seconds on the loop's clock, virtual ones included."""
+        return asyncio.get_running_loop().time() + self.ahead
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since the start, virtual ones included."""
+        return self.now() - self._started
+
+    @property
+    def is_late(self) -> bool:
+        """Whether the time is up."""
+        return self.deadline is not None and self.now() >= self.deadline.at
+
+    def scope(self) -> asyncio.Timeout:
+        """The block that the run's work belongs into; raises TimeoutError when the time is up."""
+        return self._scope
+
+    def forward(self, ahead: float) -> None:
+        """Moves the virtual clock on to `ahead` seconds; it never goes back.
+
+        Raises:
+            TimeoutError: the time is up by it.
+        """
+        self.ahead = max(self.ahead, ahead)
+        if self.is_late:
+            raise TimeoutError
+        self._reschedule()
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """A block whose time does not count, because a person is being asked."""
+        asked = self.now()
+        try:
+            yield
+        finally:
+            if self.deadline is not None:
+                self.deadline.at += self.now() - asked
+            self._reschedule()
+
+    def _reschedule(self) -> None:
+        if self.deadline is not None and self._scope.when() is not None:
+            self._scope.reschedule(self.deadline.at - self.ahead)
+
+
+def seconds_text(seconds: float) -> str:
+    """Seconds as people write them: `120`, `0.2`; no trailing zeros (D-10)."""
+    return f"{seconds:.3f}".rstrip("0").rstrip(".")

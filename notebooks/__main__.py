@@ -1,0 +1,88 @@
+"""`python3 notebooks`: runs the first notebook to its end; needs Python, no key and no model.
+
+The file itself is not changed. The built-in provider answers (see docs), so nothing leaves the
+machine once the packages are there.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+sys.path[0] = str(HERE.parent)  # `python3 notebooks` puts the folder `notebooks` there, hence E402
+
+from tests.bootstrap import environment, say  # noqa: E402
+
+FIRST = HERE / "01_first_run.ipynb"
+MOST_LINES = 30
+"""How much of a cell's output is shown."""
+
+COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def main() -> int:
+    """Exit code: 0 iff every cell ran."""
+    python = environment(".venv", "-e", ".[lab]")
+    if Path(sys.prefix) != python.parent.parent:
+        return subprocess.call([str(python), str(HERE)])
+    if not run(FIRST):
+        return 1
+    root = " --allow-root" if hasattr(os, "geteuid") and os.geteuid() == 0 else ""
+    jupyter = os.path.relpath(python.with_name("jupyter"))
+    say(f"open it in JupyterLab with\n\n    {jupyter} lab{root} {os.path.relpath(FIRST)}\n")
+    return 0
+
+
+def run(path: Path) -> bool:
+    """Whether all cells ran; each is shown with what it printed as soon as it is done."""
+    import nbformat
+    from nbclient import NotebookClient
+    from nbclient.exceptions import CellExecutionError
+
+    book = nbformat.read(path, 4)
+    code = [index for index, cell in enumerate(book.cells) if cell.cell_type == "code"]
+
+    def show(cell: Any, cell_index: int, execute_reply: Any) -> None:
+        first = cell.source.strip().partition("\n")[0]
+        say(f"[{code.index(cell_index) + 1}/{len(code)}] {first}")
+        lines = [line for output in cell.outputs for line in text_of(output).splitlines()]
+        for line in lines[:MOST_LINES]:
+            say(f"      {line}")
+        if len(lines) > MOST_LINES:
+            say(f"      ... {len(lines) - MOST_LINES} more lines")
+
+    began = time.monotonic()
+    say(f"running {os.path.relpath(path)}")
+    client = NotebookClient(
+        book, timeout=120, kernel_name="python3", resources={"metadata": {"path": str(HERE)}},
+        on_cell_executed=show, extra_arguments=["--log-level=ERROR"],
+    )  # fmt: skip
+    try:
+        client.execute()
+    except CellExecutionError:
+        say("a cell failed, see above; the notebook stopped there")
+        return False
+    say(f"{len(code)} cells ran in {time.monotonic() - began:.1f} s; no key, no network")
+    return True
+
+
+def text_of(output: dict[str, Any]) -> str:
+    """One output of a cell as plain text."""
+    if output["output_type"] == "stream":
+        return str(output["text"])
+    if output["output_type"] == "error":
+        return COLOUR.sub("", "\n".join(output["traceback"]))
+    return str(output["data"].get("text/plain", ""))
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(130)
