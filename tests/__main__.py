@@ -20,6 +20,16 @@ sys.path[0] = str(ROOT)  # `python3 tests` puts the folder `tests` there, hence 
 
 from tests.bootstrap import CHROMIUM, OLDER_KERNEL, environment, say, without_settings  # noqa: E402
 
+STEPS = {
+    "format": ["-m", "ruff", "format", "--check", "."],
+    "lint": ["-m", "ruff", "check", "."],
+    "types": ["-m", "mypy"],
+    "notebooks": ["-m", "pytest", "--nbval", "notebooks"],
+    "tests": ["-m", "pytest"],
+    "requirements": ["-m", "tests.requirements"],
+}
+"""Name of each step -> what Python is to run."""
+
 
 def main(arguments: list[str]) -> int:
     """Exit code: 0 iff every step passed; all steps run, whatever fails before them."""
@@ -36,23 +46,11 @@ def main(arguments: list[str]) -> int:
     find_chromium()
     with tempfile.TemporaryDirectory() as home:
         environ = without_settings(os.environ, Path(home))
-        outcome = {name: step(name, [python, *line], environ) for name, line in steps().items()}
+        outcome = {name: step(name, [python, *line], environ) for name, line in STEPS.items()}
     failed = [name for name, code in outcome.items() if code]
     spent = f"{len(outcome)} steps in {time.monotonic() - began:.0f} s"
     say(f"== FAILED: {', '.join(failed)} ({spent})" if failed else f"== all passed ({spent})")
     return 1 if failed else 0
-
-
-def steps() -> dict[str, list[str]]:
-    """Name of each step -> what Python is to run."""
-    return {
-        "format": ["-m", "ruff", "format", "--check", "."],
-        "lint": ["-m", "ruff", "check", "."],
-        "types": ["-m", "mypy"],
-        "notebooks": ["-m", "pytest", "--nbval", "notebooks"],
-        "tests": ["-m", "pytest"],
-        "requirements": ["-m", "tests.requirements"],
-    }
 
 
 def step(name: str, command: list[str], environ: Mapping[str, str]) -> int:

@@ -1,0 +1,145 @@
+"""The house: which room may know which, who may print, what an import costs, how long a room is.
+
+Source: house style §1, §12; goals, "import axe_nb".
+"""
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator, Set
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parent.parent / "axe_nb"
+
+ROOMS = (
+    "errors", "messages", "events", "budget", "config", "toml_lines", "agent", "tool", "schema",
+    "threads", "prompt", "providers", "builtin", "toolset", "loop", "portal", "options", "session",
+    "transcript", "report", "console", "api", "nb", "__init__", "demo", "cli", "__main__",
+)  # fmt: skip
+"""Modules and folders of `axe_nb/`: each imports from earlier ones, a folder also from itself."""
+
+REACHES_UP = {
+    ("api", "nb"): "axe_nb.run() shows the notebook's view, where IPython is running",
+}
+"""(room, later room) → why it may import it all the same, inside a function."""
+
+JUPYTER = {"IPython", "anywidget", "ipywidgets", "traitlets"}
+"""What only `nb/` imports."""
+
+LATE = JUPYTER | {"httpx", "markdown_it", "tomli_w"}
+"""What is imported on first use."""
+
+TREES = {
+    file.relative_to(PACKAGE).with_suffix("").as_posix(): ast.parse(file.read_text("utf-8"))
+    for file in sorted(PACKAGE.rglob("*.py"))
+}
+"""Module → its syntax."""
+
+
+def room_of(module: str) -> str:
+    return module.partition("/")[0]
+
+
+def imports(tree: ast.AST) -> Iterator[tuple[ast.AST, str]]:
+    """(statement, dotted name) of all that a module imports, wherever in it."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((node, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield from ((node, f"{'.' * node.level}{node.module}.{a.name}") for a in node.names)
+
+
+def own_imports() -> Iterator[tuple[str, ast.AST, str]]:
+    """(module, statement, room) of all that the package imports from itself."""
+    for module, tree in TREES.items():
+        for statement, name in imports(tree):
+            package, _, rest = name.partition(".")
+            if package == "axe_nb":
+                room = rest.partition(".")[0]
+                yield module, statement, room if room in ROOMS else "__init__"
+
+
+def packages(tree: ast.AST) -> Set[str]:
+    return {name.partition(".")[0] for _, name in imports(tree)}
+
+
+def test_every_room_has_its_place_in_the_order() -> None:
+    new = {room_of(module) for module in TREES} - set(ROOMS)
+    assert new == set(), "a new room gets its place in ROOMS of tests/test_layers.py"
+
+
+def test_a_module_imports_only_from_the_rooms_before_its_own() -> None:
+    order = {room: place for place, room in enumerate(ROOMS)}
+    wrong = {
+        f"{module}: {ast.unparse(statement)}"
+        for module, statement, room in own_imports()
+        if order[room] >= order.get(room_of(module), -1)
+        and not module.startswith(f"{room}/")
+        and (room_of(module), room) not in REACHES_UP
+    }
+    assert wrong == set()
+
+
+def test_imports_name_the_whole_path() -> None:
+    assert {m for m, tree in TREES.items() if "" in packages(tree)} == set()
+
+
+def test_reaching_up_happens_on_use_only() -> None:
+    at_import = {
+        f"{module}: {ast.unparse(statement)}"
+        for module, statement, room in own_imports()
+        if (room_of(module), room) in REACHES_UP and statement in TREES[module].body
+    }
+    assert at_import == set()
+
+
+def test_the_command_line_does_without_the_notebook() -> None:
+    users = {module for module, _, room in own_imports() if room == "nb"}
+    assert {room_of(module) for module in users} <= {"nb", "api", "__init__"}
+
+
+def test_only_the_notebook_room_knows_jupyter() -> None:
+    users = {module for module, tree in TREES.items() if packages(tree) & JUPYTER}
+    assert {room_of(module) for module in users} <= {"nb", "__init__"}
+    guarded = next(node for node in TREES["__init__"].body if isinstance(node, ast.If))
+    assert ast.unparse(guarded.test) == "TYPE_CHECKING"
+    at_run_time = [node for node in TREES["__init__"].body if node is not guarded]
+    assert packages(ast.Module(at_run_time, [])) & JUPYTER == set()
+
+
+def test_only_the_notebook_and_the_command_print() -> None:
+    printing = {
+        f"{module}:{node.lineno} {ast.unparse(node)}"
+        for module, tree in TREES.items()
+        if room_of(module) not in ("nb", "cli")
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Name | ast.Attribute)
+        and ast.unparse(node) in ("print", "sys.stdout", "sys.stderr")
+    }
+    assert printing == set()
+
+
+@pytest.mark.parametrize("module", ["axe_nb", "axe_nb.loop", "axe_nb.session", "axe_nb.cli"])
+def test_an_import_loads_nothing_heavy(module: str) -> None:
+    code = f"import sys, {module}; print(*sys.modules)"
+    loaded = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert LATE & set(loaded.stdout.split()) == set()
+
+
+def test_no_module_is_over_350_lines() -> None:
+    lines = {file: len(file.read_text("utf-8").splitlines()) for file in PACKAGE.rglob("*.py")}
+    assert {file.name: count for file, count in lines.items() if count > 350} == {}
+
+
+def test_no_function_is_over_60_lines() -> None:
+    lines = {
+        f"{module}.{node.name}": (node.end_lineno or 0) - node.lineno + 1
+        for module, tree in TREES.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    }
+    assert {name: count for name, count in lines.items() if count > 60} == {}
