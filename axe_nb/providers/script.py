@@ -44,7 +44,8 @@ ScriptFunction: TypeAlias = Callable[[Request], Any]
 
 F = TypeVar("F", bound=ScriptFunction)
 
-_functions: dict[str, ScriptFunction] = {}
+functions: dict[str, ScriptFunction] = {}
+"""Name → function, of this process; `@axe_nb.script` fills it."""
 
 _parsed = lru_cache(maxsize=64)(parse)
 """By text, not by file: a changed file is read anew."""
@@ -66,7 +67,7 @@ def script(name: str) -> Callable[[F], F]:
         )
 
     def register(function: F) -> F:
-        _functions[name] = function
+        functions[name] = function
         return function
 
     return register
@@ -85,7 +86,7 @@ def check(name: str, dirs: tuple[Path, ...] | None = None) -> None:
 def known(dirs: tuple[Path, ...] | None = None) -> list[str]:
     """Names of all scripts that can be found, sorted."""
     files = (path.stem for folder in _folders(dirs) for path in folder.glob("*.toml"))
-    return sorted({*_functions, *files})
+    return sorted({*functions, *files})
 
 
 async def answer(request: Request, dirs: tuple[Path, ...] | None = None) -> Reply:
@@ -173,8 +174,8 @@ def _found(name: str, dirs: tuple[Path, ...] | None) -> ScriptFunction | Script 
     Raises:
         ConfigError: its file cannot be read or is not right.
     """
-    if name in _functions:
-        return _functions[name]
+    if name in functions:
+        return functions[name]
     if name.endswith(".toml"):
         paths = [Path(name).expanduser()]
     elif _is_plain(name):
@@ -246,7 +247,7 @@ def _blamed(name: str, function: ScriptFunction) -> Iterator[None]:
         frames = traceback.extract_tb(error.__traceback__)
         lines = [frame.lineno for frame in frames if frame.filename == file]
         at = f" in line {lines[-1]}" if lines else ""
-        what = one_line(f"{type(error).__name__}: {error}", 200)
+        what = one_line(f"{type(error).__name__}: {error}", 200).rstrip(": ")
         raise ProviderError("server", f"script {quoted(name)} raised {what}{at}") from error
 
 

@@ -1,0 +1,311 @@
+"""Which script a name means, what its function may answer, and how it fails."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import axe_nb
+from axe_nb import ConfigError, ProviderError, Request, Response, ToolCall, Usage
+from axe_nb.config import config_dir
+from axe_nb.messages import Message
+from axe_nb.providers.script import ScriptProvider, check, functions, known
+
+
+@pytest.fixture(autouse=True)
+def no_functions() -> Iterator[None]:
+    """Each test begins and ends without registered functions."""
+    functions.clear()
+    yield
+    functions.clear()
+
+
+def write(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, "utf-8")
+    return path
+
+
+def ask(name: str, *dirs: Path, text: str = "hi", on_text: Any = None) -> Response:
+    request = Request(name, (Message("user", text),), agent="boss")
+    return asyncio.run(ScriptProvider(dirs or None).send(request, on_text))
+
+
+def test_a_script_is_looked_for_in_order(project: Path) -> None:
+    given = project / "given"
+    write(config_dir() / "scripts" / "lead.toml", '[[rule]]\ntext = "config"')
+    assert ask("lead").content == "config"
+    write(project / "axe" / "scripts" / "lead.toml", '[[rule]]\ntext = "project"')
+    assert ask("lead").content == "project"
+    write(given / "lead.toml", '[[rule]]\ntext = "given"')
+    assert ask("lead", given).content == "given"
+    assert ask("lead").content == "project"
+
+    @axe_nb.script("lead")
+    def answer(request: Request) -> str:
+        return "function"
+
+    assert ask("lead", given).content == "function"
+
+
+def test_a_script_can_be_a_path(project: Path) -> None:
+    path = write(project / "my" / "rules.toml", '[[rule]]\ntext = "by path"')
+    assert ask("./my/rules.toml").content == "by path"
+    assert ask("my/rules.toml").content == "by path"
+    assert ask(str(path)).content == "by path"
+
+
+@pytest.mark.parametrize("name", ["../outside", "sub/lead", "a\\b", "C:x", "a\0b", " "])
+def test_a_name_that_is_no_plain_one_reaches_no_file(project: Path, name: str) -> None:
+    write(project / "axe" / "outside.toml", '[[rule]]\ntext = "x"')
+    write(project / "axe" / "scripts" / "sub" / "lead.toml", '[[rule]]\ntext = "x"')
+    with pytest.raises(ConfigError) as raised:
+        check(name)
+    assert raised.value.message == f"script not found: {name}"
+    assert raised.value.hint == "a script is a plain name, or the path of a .toml file"
+
+
+def test_an_unknown_script_is_told_beforehand_with_the_nearest_name(project: Path) -> None:
+    write(project / "axe" / "scripts" / "lead.toml", '[[rule]]\ntext = "x"')
+    check("lead")
+    with pytest.raises(ConfigError) as raised:
+        check("laed")
+    assert raised.value.message == "script not found: laed"
+    assert raised.value.hint == 'did you mean "lead"?'
+
+
+def test_an_unknown_script_is_told_with_where_it_was_looked_for(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(project))
+    monkeypatch.setenv("XDG_CONFIG_HOME", "")
+    with pytest.raises(ConfigError) as raised:
+        check("lead", (Path("lessons/scripts"),))
+    assert raised.value.hint == (
+        'looked for @axe_nb.script("lead") and for lead.toml in '
+        "lessons/scripts, axe/scripts, ~/.config/axe/scripts"
+    )
+
+
+def test_an_unknown_script_fails_the_request_in_the_same_words(project: Path) -> None:
+    with pytest.raises(ProviderError) as raised:
+        ask("nobody")
+    assert str(raised.value) == "bad_request: script not found: nobody"
+    assert raised.value.exit_code == 1
+
+
+@pytest.mark.parametrize("content", [b"\xff\xfe", b"#" * (1024 * 1024 + 1)])
+def test_a_file_that_cannot_be_read_is_told(project: Path, content: bytes) -> None:
+    (project / "axe" / "scripts").mkdir()
+    (project / "axe" / "scripts" / "lead.toml").write_bytes(content)
+    with pytest.raises(ConfigError, match=r"failed to read script axe/scripts/lead\.toml: ."):
+        check("lead")
+
+
+def test_all_scripts_are_known_by_name(project: Path) -> None:
+    write(project / "axe" / "scripts" / "zoe.toml", "")
+    write(project / "more" / "adam.toml", "")
+
+    @axe_nb.script("mia")
+    def answer(request: Request) -> str:
+        return ""
+
+    assert known() == ["mia", "zoe"]
+    assert known((project / "more",)) == ["adam", "mia", "zoe"]
+
+
+@pytest.mark.parametrize("name", ["", " ", "a/b", "a.toml", 3, lambda request: "x"])
+def test_a_function_needs_a_plain_name(name: Any) -> None:
+    with pytest.raises(ConfigError) as raised:
+        axe_nb.script(name)
+    assert raised.value.hint == 'write @axe_nb.script("NAME") above it'
+
+
+def test_a_function_can_be_defined_anew_and_stays_a_function(project: Path) -> None:
+    @axe_nb.script("lead")
+    def first(request: Request) -> str:
+        return "first"
+
+    @axe_nb.script("lead")
+    def second(request: Request) -> str:
+        return f"second to {request.agent}, turn {request.turn}"
+
+    assert ask("lead").content == "second to boss, turn 1"
+    assert first(Request("lead", ())) == "first"
+
+
+def test_text_and_calls_and_whole_responses_are_answers(project: Path) -> None:
+    answers: dict[str, Any] = {
+        "text": "12345678",
+        "one": axe_nb.call("look", at="x"),
+        "more": [axe_nb.call("look", at="x"), axe_nb.call("look", at="y")],
+        "whole": Response("t", (ToolCall("id1", "look"),), "odd", Usage(5, 6), seconds=9),
+    }
+
+    @axe_nb.script("lead")
+    def answer(request: Request) -> Any:
+        return answers[request.last]
+
+    assert ask("lead", text="text") == Response("12345678", (), "stop", Usage(1, 2))
+    one = ask("lead", text="one")
+    assert one.tool_calls == (axe_nb.call("look", at="x"),)
+    assert (one.content, one.stop_reason, one.usage) == ("", "tool_calls", Usage(0, 3))
+    assert [c.arguments["at"] for c in ask("lead", text="more").tool_calls] == ["x", "y"]
+    assert ask("lead", text="whole") is answers["whole"]
+
+
+def test_an_async_function_is_awaited(project: Path) -> None:
+    @axe_nb.script("lead")
+    async def answer(request: Request) -> str:
+        await asyncio.sleep(0.01)
+        return "later"
+
+    class Model:
+        async def __call__(self, request: Request) -> str:
+            await asyncio.sleep(0.01)
+            return "an object's"
+
+    axe_nb.script("object")(Model())
+    assert ask("lead").content == "later"
+    assert ask("object").content == "an object's"
+
+
+def test_a_plain_function_does_not_hold_up_the_others(project: Path) -> None:
+    together = threading.Barrier(8, timeout=10)
+
+    @axe_nb.script("lead")
+    def answer(request: Request) -> str:
+        together.wait()
+        return threading.current_thread().name
+
+    async def ask_all() -> list[Response]:
+        request = Request("lead", (Message("user", "hi"),))
+        return await asyncio.gather(*(ScriptProvider().send(request) for _ in range(8)))
+
+    answers = asyncio.run(ask_all())
+    assert {answer.content for answer in answers} == {"axe-nb-call"}
+
+
+def test_a_function_that_raises_a_provider_error_fails_with_it(project: Path) -> None:
+    @axe_nb.script("lead")
+    def answer(request: Request) -> str:
+        raise ProviderError("rate_limit", "slow down", status=429, retry_after=2)
+
+    with pytest.raises(ProviderError) as raised:
+        ask("lead")
+    assert str(raised.value) == "rate_limit: slow down"
+    assert raised.value.retry_after == 2
+
+
+def fails(request: Request) -> str:
+    return {}["x"]  # line 1 of the function is the def
+
+
+async def fails_later(request: Request) -> str:
+    raise ValueError("one\ntwo")
+
+
+def runs_out(request: Request) -> str:
+    return next(iter(()))
+
+
+def leaves(request: Request) -> str:
+    sys.exit(3)
+
+
+@pytest.mark.parametrize(
+    ("function", "told"),
+    [
+        (fails, "raised KeyError: 'x' in line {}"),
+        (fails_later, "raised ValueError: one two in line {}"),
+        (runs_out, "raised StopIteration in line {}"),
+        (leaves, "raised SystemExit: 3 in line {}"),
+    ],
+)
+def test_a_function_that_breaks_is_a_server_error_that_names_it(
+    project: Path, function: Any, told: str
+) -> None:
+    axe_nb.script("lead")(function)
+    with pytest.raises(ProviderError) as raised:
+        ask("lead")
+    line = function.__code__.co_firstlineno + 1
+    assert str(raised.value) == f'server: script "lead" {told.format(line)}'
+
+
+@pytest.mark.parametrize(
+    ("said", "kind"),
+    [(None, "None"), (3, "int"), ([], "list"), (["text"], "list"), ({}, "dict"),
+     (Response(None), "Response")],  # type: ignore[arg-type]
+)  # fmt: skip
+def test_what_no_model_can_say_is_a_server_error(project: Path, said: Any, kind: str) -> None:
+    axe_nb.script("lead")(lambda request: said)
+    with pytest.raises(ProviderError) as raised:
+        ask("lead")
+    assert str(raised.value) == (
+        f'server: script "lead" returned {kind}, not text, tool calls or a Response'
+    )
+
+
+def test_arguments_that_are_no_json_are_a_server_error(project: Path) -> None:
+    axe_nb.script("lead")(lambda request: axe_nb.call("look", at=object()))
+    with pytest.raises(ProviderError, match='server: script "lead": arguments of a call are no'):
+        ask("lead")
+
+
+@pytest.mark.req("D-8")
+def test_a_cancelled_request_waits_no_longer(project: Path) -> None:
+    write(project / "axe" / "scripts" / "slow.toml", '[[rule]]\ntext = "x"\ndelay = 60')
+
+    @axe_nb.script("stuck")
+    def answer(request: Request) -> str:
+        time.sleep(3)
+        return "x"
+
+    async def cancelled(name: str) -> None:
+        async with asyncio.timeout(0.1):
+            await ScriptProvider().send(Request(name, (Message("user", "hi"),)))
+
+    for name in ("slow", "stuck"):
+        started = time.monotonic()
+        with pytest.raises(TimeoutError):
+            asyncio.run(cancelled(name))
+        assert time.monotonic() - started < 2
+
+
+def test_text_is_handed_over_word_by_word_where_the_script_streams(project: Path) -> None:
+    text = "  One two,\\nthree. "
+    write(
+        project / "axe" / "scripts" / "lead.toml",
+        f'stream = true\n[[rule]]\nwhen = "whole"\nstream = false\ntext = "{text}"\n'
+        f'[[rule]]\ndelay = 0.2\ntext = "{text}"',
+    )
+    pieces: list[tuple[str, float]] = []
+    started = time.monotonic()
+
+    def on_text(piece: str) -> None:
+        pieces.append((piece, time.monotonic() - started))
+
+    assert ask("lead", on_text=on_text).content == "  One two,\nthree. "
+    assert [piece for piece, _ in pieces] == ["  ", "One ", "two,\n", "three. "]
+    assert pieces[0][1] < 0.15
+    assert pieces[-1][1] >= 0.2
+    assert ask("lead").content == "  One two,\nthree. ", "nobody listens"
+    pieces.clear()
+    ask("lead", text="whole", on_text=on_text)
+    assert pieces == []
+
+
+def test_importing_the_decorator_loads_no_http_client() -> None:
+    code = "import sys, axe_nb; axe_nb.script; print(*sys.modules)"
+    loaded = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert {"httpx", "h11"} & set(loaded.stdout.split()) == set()
