@@ -7,16 +7,17 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, Protocol
 
-from axe_nb.agent import Agent
+from axe_nb.agent import Agent, Mode
 from axe_nb.errors import AxeError
 from axe_nb.events import Event, RunResult
 from axe_nb.loop import is_inside
 from axe_nb.options import DEFAULT_TIMEOUT, Overrides
 from axe_nb.portal import PUMP, portal, pump
 from axe_nb.session import session
+from axe_nb.tool import Tool
 
 
 class View(Protocol):
@@ -52,6 +53,8 @@ def run(
     timeout: float = DEFAULT_TIMEOUT,
     params: Mapping[str, Any] | None = None,
     agents_dir: str | None = None,
+    tools: Sequence[str | Tool] | None = None,
+    mode: Mode | None = None,
     continue_from: RunResult | None = None,
     display: bool = True,
 ) -> RunResult:
@@ -61,13 +64,23 @@ def run(
         agent: its name, or an Agent.
         prompt: blank = the task is in its instructions.
         timeout: seconds for the whole tree.
+        tools: names, or functions marked with `@axe_nb.tool`, in place of the agent's.
         continue_from: an earlier result whose conversation goes on.
         display: whether a notebook shows it live.
 
     Raises:
         ConfigError: anything that is wrong before a word is sent.
     """
-    overrides = Overrides(model, skill, workdir, timeout, params or {}, agents_dir)
+    overrides = Overrides(
+        model,
+        skill,
+        workdir,
+        timeout,
+        params or {},
+        agents_dir,
+        None if tools is None else tuple(tools),
+        mode,
+    )
     refuse_inside_a_tool()
     return watched(agent, prompt, overrides, continue_from, view(display))
 
@@ -101,11 +114,22 @@ async def arun(
     timeout: float = DEFAULT_TIMEOUT,
     params: Mapping[str, Any] | None = None,
     agents_dir: str | None = None,
+    tools: Sequence[str | Tool] | None = None,
+    mode: Mode | None = None,
     continue_from: RunResult | None = None,
     display: bool = True,
 ) -> RunResult:
     """As `run`, for the caller's own event loop."""
-    overrides = Overrides(model, skill, workdir, timeout, params or {}, agents_dir)
+    overrides = Overrides(
+        model,
+        skill,
+        workdir,
+        timeout,
+        params or {},
+        agents_dir,
+        None if tools is None else tuple(tools),
+        mode,
+    )
     watching = view(display)
     result: list[RunResult] = []
 
@@ -141,6 +165,8 @@ async def stream(
     timeout: float = DEFAULT_TIMEOUT,
     params: Mapping[str, Any] | None = None,
     agents_dir: str | None = None,
+    tools: Sequence[str | Tool] | None = None,
+    mode: Mode | None = None,
     continue_from: RunResult | None = None,
 ) -> AsyncIterator[Event]:
     """The events of a run as they happen; the last one carries the RunResult. Shows nothing.
@@ -150,7 +176,16 @@ async def stream(
     Raises:
         ConfigError: anything that is wrong before a word is sent.
     """
-    overrides = Overrides(model, skill, workdir, timeout, params or {}, agents_dir)
+    overrides = Overrides(
+        model,
+        skill,
+        workdir,
+        timeout,
+        params or {},
+        agents_dir,
+        None if tools is None else tuple(tools),
+        mode,
+    )
     events: asyncio.Queue[Event | None] = asyncio.Queue()
 
     async def ask() -> None:

@@ -48,13 +48,16 @@ def run_in_text(
         Interrupted: the person stopped it; the text so far has been written.
     """
     timeout = options.overrides.timeout
+    earlier = session.conversation(options.agent) if options.goes_on else None
     verbose = report.VerboseLines(note) if options.verbose else None
 
     async def work(emit: Callable[[Event], None]) -> RunResult:
         if options.verbose:
             prepared = await session.prepare(options.agent, options.overrides)
             note(report.verbose_header(prepared, timeout, piped=piped))
-        return await session.ask(options.agent, prompt, options.overrides, emit)
+        return await session.ask(
+            options.agent, prompt, options.overrides, emit, continue_from=earlier
+        )
 
     def show(event: Event) -> None:
         if verbose:

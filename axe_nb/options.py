@@ -12,8 +12,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NoReturn, get_args
 
+from axe_nb.agent import MODES, Mode
 from axe_nb.errors import ConfigError
 from axe_nb.events import Status
+from axe_nb.tool import Tool
 
 Face = Literal["cell", "line", "command", "python"]
 """Where an option can be given: %%axe, %axe run, axe-nb run, axe_nb.run()."""
@@ -41,6 +43,9 @@ class Overrides:
     params: Mapping[str, Any] = field(default_factory=dict)
     """Added to `[params]`, key by key."""
     agents_dir: str | None = None
+    tools: tuple[str | Tool, ...] | None = None
+    """Names, or tools themselves, in place of the agent's."""
+    mode: Mode | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +55,8 @@ class Options:
     agent: str
     overrides: Overrides = Overrides()
     prompt: str | None = None
+    goes_on: bool = False
+    """Whether the agent's last conversation goes on."""
     out: str | None = None
     """Name that the RunResult is bound to."""
     raises: str | None = None
@@ -89,8 +96,14 @@ OPTIONS: tuple[Option, ...] = (
     Option(("--timeout",), "timeout", "seconds for the whole run (default 120)", "S"),
     Option(("--param",), "params", "a model parameter", "KEY=VALUE", repeated=True),
     Option(("--agents-dir",), "agents_dir", "folder to look agents up in first", "D"),
+    Option(("--tools",), "tools", "other tools, by name, with commas", "A,B"),
+    Option(("--mode",), "mode", "what tools that write may do", "MODE", choices=MODES),
     Option(("-p", "--prompt"), "prompt", "what to ask; else piped stdin", "TEXT", ("command",)),
     Option(("-o", "--out"), "out", "bind the RunResult to a name", "NAME", IN_NOTEBOOKS),
+    Option(
+        ("-c", "--continue"), "goes_on", "go on with this agent's last conversation",
+        faces=IN_NOTEBOOKS,
+    ),
     Option(
         ("--raises",), "raises", "succeed only if the run ends like this", "STATUS",
         IN_NOTEBOOKS, choices=EXPECTED,
@@ -183,15 +196,22 @@ def from_namespace(found: argparse.Namespace) -> Options:
         timeout=seconds(given.get("timeout", DEFAULT_TIMEOUT)),
         params=dict(parameter(word) for word in given.get("params", ())),
         agents_dir=given.get("agents_dir"),
+        tools=names(given["tools"]) if "tools" in given else None,
+        mode=given.get("mode"),
     )
     out = given.get("out")
     if out is not None and not out.isidentifier():
         raise UsageError(f'-o takes a Python name, not "{out}"')
     return Options(
         agent=given["agent"], overrides=overrides, prompt=given.get("prompt"), out=out,
-        raises=given.get("raises"), dry_run="dry_run" in given, json="json" in given,
+        raises=given.get("raises"), goes_on="goes_on" in given, dry_run="dry_run" in given, json="json" in given,
         verbose="verbose" in given, raw="raw" in given, quiet="quiet" in given,
     )  # fmt: skip
+
+
+def names(text: str) -> tuple[str, ...]:
+    """Names with commas between them; none in an empty text."""
+    return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
 def seconds(value: object) -> float:

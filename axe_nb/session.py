@@ -9,9 +9,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from axe_nb.agent import Agent, check_name
+from axe_nb.agent import Agent, check_name, quoted
 from axe_nb.budget import Limits
 from axe_nb.config import Config
+from axe_nb.errors import ConfigError
 from axe_nb.events import Emit, RunResult
 from axe_nb.loop import Env, Run
 from axe_nb.options import Overrides
@@ -32,6 +33,8 @@ class Session:
 
     agents: dict[str, Agent] = field(default_factory=dict)
     """Agents defined in this session; they win over files."""
+    conversations: dict[str, RunResult] = field(default_factory=dict)
+    """Agent → the last run of it that was asked for here; what `--continue` goes on with."""
     last: RunResult | None = None
     """The last finished run, also one that failed or was interrupted."""
 
@@ -80,7 +83,21 @@ class Session:
             job = Job(run.agent, prompt, prompt, Limits(seconds=overrides.timeout))
             return await run.execute(job, history=history)
         finally:
-            self.last = run.result or self.last
+            if run.result is not None:
+                self.last = self.conversations[run.agent.name] = run.result
+
+    def conversation(self, agent: str) -> RunResult:
+        """The agent's last run in this session.
+
+        Raises:
+            ConfigError: it has not run yet.
+        """
+        if agent not in self.conversations:
+            raise ConfigError(
+                f"nothing to continue: agent {quoted(agent)} has not run here",
+                hint="run it once without -c",
+            )
+        return self.conversations[agent]
 
     def _env(self, overrides: Overrides, emit: Emit) -> Env:
         config = Config.load()
@@ -89,6 +106,7 @@ class Session:
             load_agent=lambda name: self.find(name, overrides.agents_dir),
             provider_for=_remembered(lambda name: make(name, config, scripts)),
             emit=emit,
+            tools=tuple(t for t in overrides.tools or () if not isinstance(t, str)),
         )
 
 
@@ -96,9 +114,11 @@ def overridden(agent: Agent, overrides: Overrides) -> Agent:
     """The agent with what this run changes about it."""
     changes = {
         key: value
-        for key in ("model", "skill", "workdir")
+        for key in ("model", "skill", "workdir", "mode")
         if (value := getattr(overrides, key)) is not None
     }
+    if overrides.tools is not None:
+        changes["tools"] = tuple(t if isinstance(t, str) else t.name for t in overrides.tools)
     if not changes and not overrides.params:
         return agent
     return replace(agent, params={**agent.params, **overrides.params}, **changes)

@@ -65,8 +65,9 @@ class AxeMagics(Magics):
             from axe_nb.api import watched
             from axe_nb.nb.show import notebook_view
 
+            earlier = session.conversation(options.agent) if options.goes_on else None
             view = notebook_view(options.out or "", quiet=options.quiet)
-            return watched(options.agent, prompt, options.overrides, None, view)
+            return watched(options.agent, prompt, options.overrides, earlier, view)
         finally:
             if options.out and session.last is not before:
                 self.shell.user_ns[options.out] = session.last

@@ -1,0 +1,78 @@
+"""`axe-nb demo`: a lead and three sub-agents over real files, with no key and no network.
+
+The models are Python functions; they compute their answers from what they are sent.
+Source: product.md "Command line".
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import TextIO
+
+from axe_nb.agent import Agent
+from axe_nb.console import StatusLine
+from axe_nb.events import RunResult
+from axe_nb.messages import Request, ToolCall, call
+from axe_nb.options import Overrides
+from axe_nb.portal import pump
+from axe_nb.providers.script import script
+from axe_nb.session import Session
+
+READERS = {
+    "counter": ("loop.py", "How many functions and classes does the loop have?"),
+    "historian": ("messages.py", "Which design do the messages follow?"),
+    "critic": ("errors.py", "What can go wrong?"),
+}
+"""Sub-agent → (the module of this package that it sees, what it is asked)."""
+
+
+def show(write: Callable[[str], object], status: TextIO) -> RunResult:
+    """Runs the demo, and writes its answer and its tree."""
+    from axe_nb.transcript import as_text
+
+    session = Session()
+    here = str(Path(__file__).parent)
+    for name, (file, _) in READERS.items():
+        session.define(Agent(name=name, model=f"script/demo-{name}", files=(file,), workdir=here))
+    lead = Agent(name="lead", model="script/demo-lead", sub_agents=tuple(READERS))
+    line = StatusLine(status)
+    result = pump(
+        lambda emit: session.ask(lead, "What is this package made of?", Overrides(), emit),
+        line.event,
+        line.tick,
+    )
+    line.clear()
+    write(as_text(result))
+    write("\nNo language model was at work: three Python functions read three files.")
+    write('A real one is one word away: model = "anthropic/claude-sonnet-4-5" in an agent\'s file.')
+    return result
+
+
+@script("demo-lead")
+def _lead(request: Request) -> str | tuple[ToolCall, ...]:
+    if not request.results:
+        return tuple(
+            call("call_agent", agent=name, task=task) for name, (_, task) in READERS.items()
+        )
+    return "\n".join(f"- {result.content}" for result in request.results)
+
+
+@script("demo-counter")
+def _counter(request: Request) -> str:
+    functions = re.findall(r"^ *(?:async )?def (\w+)", request.system, re.MULTILINE)
+    classes = re.findall(r"^class (\w+)", request.system, re.MULTILINE)
+    return f"{len(functions)} functions in {len(classes)} classes: {', '.join(classes)}."
+
+
+@script("demo-historian")
+def _historian(request: Request) -> str:
+    source = re.search(r"^Source: (.+)$", request.system, re.MULTILINE)
+    return f"They follow {source.group(1).rstrip('.')}." if source else "They do not say."
+
+
+@script("demo-critic")
+def _critic(request: Request) -> str:
+    kinds = re.findall(r"^class (\w+)\((\w+)\)", request.system, re.MULTILINE)
+    return f"{len(kinds)} kinds of error: {', '.join(name for name, _ in kinds)}."
