@@ -204,7 +204,8 @@ def from_namespace(found: argparse.Namespace) -> Options:
         raise UsageError(f'-o takes a Python name, not "{out}"')
     return Options(
         agent=given["agent"], overrides=overrides, prompt=given.get("prompt"), out=out,
-        raises=given.get("raises"), goes_on="goes_on" in given, dry_run="dry_run" in given, json="json" in given,
+        raises=given.get("raises"), goes_on="goes_on" in given,
+        dry_run="dry_run" in given, json="json" in given,
         verbose="verbose" in given, raw="raw" in given, quiet="quiet" in given,
     )  # fmt: skip
 
