@@ -29,7 +29,7 @@ class ToolParameter:
     """One parameter of a tool (A-1.2)."""
 
     type: str
-    """JSON Schema type: string, integer, number, boolean, array, object."""
+    """JSON Schema type: string, integer, number, boolean, array, object; empty = several or any."""
     description: str = ""
     required: bool = False
     schema: Mapping[str, Any] = field(default_factory=dict)
@@ -47,7 +47,11 @@ class ToolSpec:
     def input_schema(self) -> dict[str, Any]:
         """JSON Schema of the arguments; `required` lists the required parameters (A-2.2)."""
         properties = {
-            name: {"type": p.type, "description": p.description, **p.schema}
+            name: {
+                **({"type": p.type} if p.type else {}),
+                "description": p.description,
+                **p.schema,
+            }
             for name, p in self.parameters.items()
         }
         required = [name for name, p in self.parameters.items() if p.required]

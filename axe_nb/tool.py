@@ -15,7 +15,8 @@ from axe_nb.budget import Limits
 from axe_nb.events import RunResult
 from axe_nb.messages import ToolCall, ToolParameter, ToolSpec, dump
 
-Effect = Literal["read", "write", "delegate"]
+Effect = Literal["read", "user", "write", "delegate"]
+"""`user`: a function of the user's own without a mark; in `ask` mode it needs no question (D-19)."""
 
 
 class ToolError(Exception):
@@ -111,3 +112,15 @@ def text_argument(arguments: Mapping[str, Any], name: str) -> str:
     if value is None:
         return ""
     return value if isinstance(value, str) else dump(value).decode()
+
+
+def head(text: str, limit: int) -> str:
+    """The text, or the longest start of it that is no more than `limit` bytes of UTF-8."""
+    if 4 * len(text) <= limit:
+        return text
+    data = text.encode("utf-8", "surrogatepass")
+    if len(data) <= limit:
+        return text
+    while limit and data[limit] & 0xC0 == 0x80:
+        limit -= 1
+    return data[:limit].decode("utf-8", "surrogatepass")
