@@ -1,0 +1,46 @@
+"""What is built from this checkout holds what it needs, and nothing of the checkout's own."""
+
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("dist")
+    subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "-d", str(folder)],
+        cwd=ROOT, check=True, capture_output=True,
+    )  # fmt: skip
+    return folder
+
+
+def test_the_wheel_holds_every_file_of_the_package(built: Path) -> None:
+    [wheel] = built.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        packed = {name for name in archive.namelist() if ".dist-info/" not in name}
+    here = {
+        path.relative_to(ROOT).as_posix()
+        for path in (ROOT / "axe_nb").rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+    assert packed == here
+    assert "axe_nb/py.typed" in packed
+
+
+def test_the_source_archive_holds_the_project_and_no_environments(built: Path) -> None:
+    [source] = built.glob("*.tar.gz")
+    with tarfile.open(source) as archive:
+        names = [Path(name).parts[1:] for name in archive.getnames()]
+    assert {parts[0] for parts in names} <= {
+        "axe_nb", "docs", "notebooks", "tests", "CHANGELOG.md", "LICENSE", "README.md",
+        "pyproject.toml", "PKG-INFO", ".gitignore",
+    }  # fmt: skip
+    assert not [parts for parts in names if "__pycache__" in parts]
+    assert ("tests", "requirements", "rows.toml") in names
