@@ -144,7 +144,7 @@ class _Place:
 
     def _line(self, key: tuple[str, ...]) -> int | None:
         """Line of the key, else of what it stands in."""
-        lines = self.text.splitlines(keepends=True)
+        lines = [f"{line}\n" for line in self.text.split("\n")]
         above = self._header(lines) - 1 if self.rule else 0
         path = ("rule", *key) if self.rule else key
         while path:
