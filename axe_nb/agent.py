@@ -5,20 +5,24 @@ Source: seed 000 §3.5 (A-5.*, A-E2.*), B-1, B-2, B-12; D-26, D-27, D-36; produc
 
 from __future__ import annotations
 
-import dataclasses
-import difflib
 import json
-import os
-import tempfile
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
+from axe_nb.agent_files import find_file as find_file
+from axe_nb.agent_files import init as init
+from axe_nb.agent_files import list_agents as list_agents
 from axe_nb.config import agent_dirs
 from axe_nb.errors import ConfigError
-from axe_nb.toml_lines import line_of
+from axe_nb.files import read_text, reason, shown, write_whole
+from axe_nb.names import check_name as check_name
+from axe_nb.names import nearest as nearest
+from axe_nb.names import parse_model as parse_model
+from axe_nb.names import quoted as quoted
+from axe_nb.toml_table import Source, WrongValue, check_types, read, written
 
 Mode = Literal["plan", "ask", "auto"]
 MODES = ("plan", "ask", "auto")
@@ -67,6 +71,10 @@ class SubAgentsConfig:
     budget: Budget = Budget()
 
 
+NO_CONFIG = SubAgentsConfig()
+"""All as it is where nothing is configured."""
+
+
 @dataclass(frozen=True, slots=True)
 class TreeLimits:
     """`[limits]`: caps for a run and everything below it; 0 = none."""
@@ -75,6 +83,14 @@ class TreeLimits:
     """Model requests of the whole tree."""
     max_total_tokens: int = 0
     """Input and output tokens of the whole tree."""
+
+
+@dataclass(frozen=True, slots=True)
+class TreeBudget:
+    """`[budget]` of the Axe command line; read as `[limits]` (D-27)."""
+
+    max_tokens: int = 0
+    """The same as `limits.max_total_tokens`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,15 +131,17 @@ class Agent:
     """`[permissions]`: tool → allow, ask or deny, over the mode."""
     limits: TreeLimits = TreeLimits()
     retry: Retry = Retry()
-    sub_agents_config: SubAgentsConfig = SubAgentsConfig()
+    sub_agents_config: SubAgentsConfig = NO_CONFIG
     path: str = field(default="", compare=False, metadata={"toml": False})
     """File that it was loaded from; empty for one made in code."""
     warnings: tuple[str, ...] = field(default=(), compare=False, metadata={"toml": False})
     """What its file says that is accepted but without effect."""
 
     def __post_init__(self) -> None:
+        check_types(self)
         for name in ("files", "sub_agents", "tools"):
-            object.__setattr__(self, name, tuple(getattr(self, name)))
+            if not isinstance(given := getattr(self, name), tuple):
+                object.__setattr__(self, name, tuple(given))
         _check(self)
 
     @classmethod
@@ -135,11 +153,10 @@ class Agent:
         """
         path = find_file(name, agents_dir)
         try:
-            text = path.read_text("utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            reason = getattr(error, "strerror", None) or error
-            raise ConfigError(
-                f"failed to read agent config {quoted(name)}: {reason}", hint=f"look at {path}"
+            text = read_text(path)
+        except OSError as error:
+            raise _in_file(
+                f"failed to read agent config {quoted(name)}: {reason(error)}", path
             ) from None
         return cls.from_toml(text, name=name, path=str(path))
 
@@ -154,150 +171,61 @@ class Agent:
         Raises:
             ConfigError: not TOML, an unknown key, a wrong value, a missing field.
         """
-        shown = quoted(name) if name else "in this text"
+        source = Source(text, shown(Path(path)) if path else "")
         try:
             table = tomllib.loads(text)
-        except tomllib.TOMLDecodeError as error:
-            where = f"mend {path}" if path else ""
-            raise ConfigError(
-                f"failed to parse agent config {shown}: {error}", hint=where
-            ) from None
-        source = _Source(text, path)
-        warnings = _set_aside(table, name)
-        values = _table(cls, table, (), source)
-        for required in ("name", "model"):
-            if not str(values.get(required, "")).strip():
-                raise source.error(f"agent config missing required field: {required}")
+        except (ValueError, RecursionError) as error:
+            called = f"agent config {quoted(name)}" if name else "agent config"
+            failure = ConfigError(f"failed to parse {called}: {error}", hint=_toml_hint(error))
+            failure.place = source.place()
+            raise failure from None
         try:
+            warnings = _set_aside(table, name, source)
+            values = {"name": "", "model": "", **read(cls, table, source)}
             return cls(**values, path=path, warnings=tuple(warnings))
-        except ConfigError as error:
-            key = tuple(error.message.split(" ", 1)[0].split("."))
-            raise ConfigError(error.message, hint=error.hint or source.place(key)) from None
+        except WrongValue as error:
+            error.place = source.place(error.key)
+            raise
 
     def to_toml(self) -> str:
-        """The agent as a TOML text: what differs from the defaults, in the documented order."""
+        """The agent as a TOML text: what differs from the defaults, in the documented order.
+
+        Raises:
+            ConfigError: `params` holds something that TOML cannot say, as None.
+        """
         import tomli_w
 
-        return tomli_w.dumps(_differing(self), multiline_strings=True)
+        table = written(self)
+        try:
+            text = tomli_w.dumps(table, multiline_strings=True)
+            # tomli_w makes one line end of both kinds where a text has several lines
+            return text if tomllib.loads(text) == table else tomli_w.dumps(table)
+        except (TypeError, ValueError) as error:
+            raise ConfigError(
+                f"agent {quoted(self.name)} cannot be written as TOML: {error}"
+            ) from None
 
     def save(self, agents_dir: str | Path | None = None) -> Path:
         """Writes the agent's file, whole or not at all.
 
         It goes to `agents_dir`, else to where it was loaded from, else to `./axe/agents/`.
+
+        Raises:
+            ConfigError: its name is not a plain one, or the file cannot be written.
         """
         check_name(self.name)
-        folder = Path(agents_dir) if agents_dir else agent_dirs()[0]
+        folder = agent_dirs(agents_dir)[0]
         path = Path(self.path) if self.path and not agents_dir else folder / f"{self.name}.toml"
         write_whole(path, self.to_toml())
         return path
 
 
-def check_name(name: str) -> None:
-    """Refuses names that are not plain file names (B-12).
+def _set_aside(table: dict[str, Any], name: str, source: Source) -> list[str]:
+    """Takes what the Axe command line alone understands out of the table; warnings about it.
 
     Raises:
-        ConfigError: it is empty, or has a path separator or `..`.
+        ConfigError: its `[budget]` is not right.
     """
-    if not name.strip() or any(bad in name for bad in ("/", "\\", "..", "\0")):
-        raise ConfigError(
-            f"invalid agent name {quoted(name)}: a plain name, without folders",
-            hint="use --agents-dir to point at another folder",
-        )
-
-
-def parse_model(model: str) -> tuple[str, str]:
-    """provider/model split on the first slash (B-2).
-
-    Raises:
-        ConfigError: there is no slash, or nothing on one side of it (exit 1).
-    """
-    provider, slash, name = model.partition("/")
-    problem = (
-        "expected provider/model-name"
-        if not slash
-        else "empty provider"
-        if not provider.strip()
-        else "empty model name"
-        if not name.strip()
-        else ""
-    )
-    if problem:
-        raise ConfigError(
-            f"invalid model format {quoted(model)}: {problem}",
-            hint="for example anthropic/claude-sonnet-4-5, ollama/llama3.2 or script/lead",
-            exit_code=1,
-        )
-    return provider, name
-
-
-def find_file(name: str, agents_dir: str | Path | None = None) -> Path:
-    """The file of the agent `name`, in the first folder that has one.
-
-    Raises:
-        ConfigError: there is none; the hint names the nearest agent.
-    """
-    check_name(name)
-    for folder in agent_dirs(agents_dir):
-        path = folder / f"{name}.toml"
-        if path.exists():
-            return path
-    near = nearest(name, list_agents(agents_dir))
-    hint = f"did you mean {quoted(near)}?" if near else f"`axe-nb agents init {name}` writes one"
-    raise ConfigError(f"agent config not found: {name}", hint=hint)
-
-
-def list_agents(agents_dir: str | Path | None = None) -> dict[str, Path]:
-    """Name → file of every agent that can be found, sorted by name; first folder wins."""
-    found: dict[str, Path] = {}
-    for folder in agent_dirs(agents_dir):
-        for path in sorted(folder.glob("*.toml")):
-            found.setdefault(path.stem, path)
-    return dict(sorted(found.items()))
-
-
-def quoted(name: str) -> str:
-    """The name in double quotes with JSON escaping (D-13)."""
-    return json.dumps(name, ensure_ascii=False)
-
-
-def nearest(word: str, known: Iterable[str]) -> str:
-    """The known word most like `word`; empty where none is near."""
-    return next(iter(difflib.get_close_matches(word, list(known), 1, 0.6)), "")
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Writes a file so that a reader sees the old or the new one, never a part."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".tmp")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
-            file.write(text)
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-
-
-@dataclass(frozen=True, slots=True)
-class _Source:
-    """The text that an agent is read from, to say where something stands."""
-
-    text: str
-    path: str
-
-    def error(self, message: str, key: tuple[str, ...] = (), *, hint: str = "") -> ConfigError:
-        line = line_of(self.text, key) if key else None
-        at = f" (line {line})" if line else ""
-        return ConfigError(message + at, hint=hint or self.place())
-
-    def place(self, key: tuple[str, ...] = ()) -> str:
-        """Where to look; empty where nothing is known."""
-        line = line_of(self.text, key) if key else None
-        return " of ".join(filter(None, [f"line {line}" if line else "", self.path]))
-
-
-def _set_aside(table: dict[str, Any], name: str) -> list[str]:
-    """Takes what the Axe command line alone understands out of the table; warnings about it."""
     ignored = sorted(OF_THE_COMMAND_LINE & table.keys())
     for key in ignored:
         del table[key]
@@ -306,12 +234,16 @@ def _set_aside(table: dict[str, Any], name: str) -> list[str]:
         for key in sorted(OF_ITS_RETRY & retry.keys()):
             del retry[key]
             ignored.append(f"retry.{key}")
-    budget = table.pop("budget", None)
-    if isinstance(budget, dict):
+    if "budget" in table:
+        budget = TreeBudget(**read(TreeBudget, table.pop("budget"), source, ("budget",)))
+        check_types(budget, ("budget",))
+        if budget.max_tokens < 0:
+            raise WrongValue(("budget", "max_tokens"), "must be non-negative")
         limits = table.setdefault("limits", {})
-        if "max_tokens" in budget and isinstance(limits, dict):
-            limits.setdefault("max_total_tokens", budget.pop("max_tokens"))
-        ignored += [f"budget.{key}" for key in budget]
+        if isinstance(limits, dict) and "max_total_tokens" not in limits:
+            limits["max_total_tokens"] = budget.max_tokens
+        else:
+            ignored.append("budget.max_tokens")
     warnings = [f"without effect in axe_nb: {', '.join(ignored)}"] if ignored else []
     own = table.get("name")
     if name and isinstance(own, str) and own.strip() and own != name:
@@ -319,146 +251,64 @@ def _set_aside(table: dict[str, Any], name: str) -> list[str]:
     return warnings
 
 
-_IS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
-    "str": ("text", lambda v: isinstance(v, str)),
-    "Mode": ("text", lambda v: isinstance(v, str)),
-    "bool": ("true or false", lambda v: isinstance(v, bool)),
-    "int": ("a whole number", lambda v: isinstance(v, int) and not isinstance(v, bool)),
-    "float": ("a number", lambda v: isinstance(v, (int, float)) and not isinstance(v, bool)),
-    "tuple[str, ...]": (
-        "a list of texts",
-        lambda v: isinstance(v, (list, tuple)) and all(isinstance(e, str) for e in v),
-    ),
-    "Mapping[str, Any]": ("a table", lambda v: isinstance(v, Mapping)),
-    "Mapping[str, str]": (
-        "a table of texts",
-        lambda v: isinstance(v, Mapping) and all(isinstance(e, str) for e in v.values()),
-    ),
-}
-"""Annotation of a field → how its type is called, and whether a value is of it."""
-
-_TABLES: Mapping[str, type] = {
-    "Budget": Budget,
-    "SubAgentsConfig": SubAgentsConfig,
-    "TreeLimits": TreeLimits,
-    "Retry": Retry,
-}
-
-T = TypeVar("T")
+def _in_file(message: str, path: Path) -> ConfigError:
+    error = ConfigError(message)
+    error.place = f"in {shown(path)}"
+    return error
 
 
-def keys_of(cls: type) -> dict[str, str]:
-    """TOML key → its annotation, for one table of an agent file."""
-    return {f.name: str(f.type) for f in dataclasses.fields(cls) if f.metadata.get("toml", True)}
-
-
-def _table(cls: type, table: Any, at: tuple[str, ...], source: _Source) -> dict[str, Any]:
-    """The table's values by field, nested tables built.
-
-    Raises:
-        ConfigError: a key that the table does not have, or a value of the wrong type.
-    """
-    if not isinstance(table, dict):
-        raise source.error(f"{'.'.join(at)} must be a table", at)
-    keys = keys_of(cls)
-    values: dict[str, Any] = {}
-    for key, value in table.items():
-        dotted = ".".join((*at, key))
-        if key not in keys:
-            near = nearest(key, keys)
-            hint = f"did you mean {quoted(near)}?" if near else f"known keys: {', '.join(keys)}"
-            raise source.error(f"unknown key {quoted(dotted)}", (*at, key), hint=hint)
-        annotation = keys[key]
-        if annotation in _TABLES:
-            inner = _TABLES[annotation]
-            values[key] = inner(**_table(inner, value, (*at, key), source))
-            continue
-        called, fits = _IS[annotation]
-        if not fits(value):
-            raise source.error(f"{dotted} must be {called}", (*at, key))
-        values[key] = value
-    return values
+def _toml_hint(error: Exception) -> str:
+    known = str(error).startswith("Invalid value")
+    return 'text needs quotes, as in model = "provider/model"' if known else ""
 
 
 def _check(agent: Agent) -> None:
-    """Refuses values that the types allow and the designs do not (A-5.4, A-5.5, D-36).
+    """Refuses values that the types allow and the designs do not (A-5.4, A-5.5, B-1, D-36).
 
     Raises:
         ConfigError: names the key.
     """
-    config, budget = agent.sub_agents_config, agent.sub_agents_config.budget
-    deny = [
-        (agent.mode not in MODES, f"mode must be one of {', '.join(MODES)}"),
-        (config.max_depth > 5, "sub_agents_config.max_depth cannot exceed 5"),
-        (config.max_depth < 0, "sub_agents_config.max_depth must be non-negative"),
-        (not 0 <= config.timeout < float("inf"), "sub_agents_config.timeout must be non-negative"),
-        (config.max_concurrent < 0, "sub_agents_config.max_concurrent must be non-negative"),
-        (not 1 <= config.max_turns <= 50, "sub_agents_config.max_turns must be between 1 and 50"),
-        (config.output_limit <= 0, "sub_agents_config.output_limit must be positive"),
-        (budget.max_tool_calls <= 0, "sub_agents_config.budget.max_tool_calls must be positive"),
-        (budget.max_tokens <= 0, "sub_agents_config.budget.max_tokens must be positive"),
-        (budget.timeout_ms < 5000, "sub_agents_config.budget.timeout_ms must be at least 5000"),
-        (agent.limits.max_requests < 0, "limits.max_requests must be non-negative"),
-        (agent.limits.max_total_tokens < 0, "limits.max_total_tokens must be non-negative"),
-        (agent.retry.max_retries < 0, "retry.max_retries must be non-negative"),
-    ]
-    for wrong, message in deny:
-        if wrong:
-            raise ConfigError(message)
+    for key in ("name", "model"):
+        if not getattr(agent, key).strip():
+            raise ConfigError(f"agent config missing required field: {key}")
+    if agent.mode not in MODES:
+        raise WrongValue(("mode",), f"must be one of {', '.join(MODES)}")
+    if agent.sub_agents_config is not NO_CONFIG:
+        _check_delegation(agent.sub_agents_config)
+    for table, key, value in (
+        ("limits", "max_requests", agent.limits.max_requests),
+        ("limits", "max_total_tokens", agent.limits.max_total_tokens),
+        ("retry", "max_retries", agent.retry.max_retries),
+    ):
+        if value < 0:
+            raise WrongValue((table, key), "must be non-negative")
     for tool, permission in agent.permissions.items():
         if permission not in ("allow", "ask", "deny"):
-            raise ConfigError(f"permissions.{tool} must be allow, ask or deny")
+            raise WrongValue(("permissions", tool), "must be allow, ask or deny")
+    for name, value in agent.params.items():
+        if not _is_json(value):
+            raise WrongValue(("params", name), "must be what JSON can say: no dates, nan or inf")
 
 
-def _differing(value: Any) -> dict[str, Any]:
-    """The TOML table of a dataclass: fields that differ from their default."""
-    table: dict[str, Any] = {}
-    for f in dataclasses.fields(value):
-        if not f.metadata.get("toml", True):
-            continue
-        own = getattr(value, f.name)
-        default = f.default_factory() if callable(f.default_factory) else f.default
-        if own == default:
-            continue
-        if dataclasses.is_dataclass(own):
-            table[f.name] = _differing(own)
-        elif isinstance(own, Mapping):
-            table[f.name] = dict(own)
-        else:
-            table[f.name] = list(own) if isinstance(own, tuple) else own
-    return table
+def _check_delegation(config: SubAgentsConfig) -> None:
+    for key, wrong, problem in (
+        ("max_depth", config.max_depth > 5, "cannot exceed 5"),
+        ("max_depth", config.max_depth < 0, "must be non-negative"),
+        ("timeout", config.timeout < 0, "must be non-negative"),
+        ("max_concurrent", config.max_concurrent < 0, "must be non-negative"),
+        ("max_turns", not 1 <= config.max_turns <= 50, "must be between 1 and 50"),
+        ("output_limit", config.output_limit <= 0, "must be positive"),
+        ("budget.max_tool_calls", config.budget.max_tool_calls <= 0, "must be positive"),
+        ("budget.max_tokens", config.budget.max_tokens <= 0, "must be positive"),
+        ("budget.timeout_ms", config.budget.timeout_ms < 5000, "must be at least 5000"),
+    ):
+        if wrong:
+            raise WrongValue(("sub_agents_config", *key.split(".")), problem)
 
 
-SCAFFOLD = '''\
-name = {name}
-# description = "What this agent is for"
-model = "anthropic/claude-sonnet-4-5"   # provider/model: anthropic, openai, ollama, script
-
-system_prompt = """
-You are a careful assistant.
-"""
-
-# skill = "skills/review/SKILL.md"      # added to the system prompt
-# files = ["docs/**/*.md"]              # added to the system prompt, relative to workdir
-# workdir = "~/project"
-
-# sub_agents = ["researcher", "writer"] # agents that it may call
-# tools = ["file_ops_readonly", "grep"]
-# mode = "ask"                          # plan | ask | auto
-
-# [params]
-# temperature = 0.2
-# max_tokens = 2048
-
-# [sub_agents_config]
-# max_depth = 3
-# parallel = true
-# timeout = 120
-'''
-"""What `agents init` writes; valid TOML (A-5.6, B-12)."""
-
-
-def scaffold(name: str) -> str:
-    """A commented agent file to start from."""
-    check_name(name)
-    return SCAFFOLD.format(name=quoted(name))
+def _is_json(value: Any) -> bool:
+    try:
+        json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError, RecursionError):
+        return False
+    return True

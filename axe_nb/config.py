@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from axe_nb.errors import ConfigError
+from axe_nb.files import expanded, read_text, reason
+from axe_nb.files import shown as shown
 
 BASE_URLS: Mapping[str, str] = {
     "anthropic": "https://api.anthropic.com",
@@ -44,7 +46,7 @@ SCAFFOLD = """\
 def config_dir() -> Path:
     """`$XDG_CONFIG_HOME/axe`, by default `~/.config/axe`; it need not exist."""
     home = os.environ.get("XDG_CONFIG_HOME", "").strip()
-    return (Path(home) if home else Path.home() / ".config") / "axe"
+    return expanded(home or "~/.config") / "axe"
 
 
 def config_path() -> Path:
@@ -54,7 +56,7 @@ def config_path() -> Path:
 
 def agent_dirs(agents_dir: str | Path | None = None) -> list[Path]:
     """The folders that agents are looked up in, first hit wins; they need not exist."""
-    given = [Path(agents_dir).expanduser()] if agents_dir else []
+    given = [expanded(agents_dir)] if agents_dir else []
     return [*given, Path("axe") / "agents", config_dir() / "agents"]
 
 
@@ -74,21 +76,18 @@ class Config:
         """
         path = config_path()
         try:
-            table = tomllib.loads(path.read_text("utf-8"))
+            table = tomllib.loads(read_text(path))
         except FileNotFoundError:
             return cls()
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise ConfigError(
-                f"failed to parse config file: {error}", hint=f"mend {path}"
-            ) from None
         except OSError as error:
-            reason = error.strerror or error
-            raise ConfigError(f"failed to read config file {path}: {reason}") from None
+            raise _wrong(f"failed to read config file: {reason(error)}") from None
+        except (ValueError, RecursionError) as error:
+            raise _wrong(f"failed to parse config file: {error}") from None
         providers = table.get("providers", {})
         tables_of = providers.values() if isinstance(providers, dict) else [providers]
         if not all(isinstance(entry, dict) for entry in tables_of):
-            raise ConfigError(
-                f"failed to parse config file: providers must be tables in {path}",
+            raise _wrong(
+                "failed to parse config file: providers must be tables",
                 hint='write [providers.openai] and below it api_key = "…"',
             )
         return cls(providers)
@@ -128,16 +127,11 @@ class Config:
     def _text(self, provider: str, key: str) -> str:
         value = self.providers.get(provider, {}).get(key, "")
         if not isinstance(value, str):
-            raise ConfigError(
-                f"failed to parse config file: providers.{provider}.{key} must be text "
-                f"in {shown(config_path())}"
-            )
+            raise _wrong(f"failed to parse config file: providers.{provider}.{key} must be text")
         return value.strip()
 
 
-def shown(path: Path) -> str:
-    """The path with the home folder as `~`, so that messages are the same everywhere."""
-    try:
-        return f"~/{path.relative_to(Path.home()).as_posix()}"
-    except ValueError:
-        return str(path)
+def _wrong(message: str, *, hint: str = "") -> ConfigError:
+    error = ConfigError(message, hint=hint)
+    error.place = f"in {shown(config_path())}"
+    return error

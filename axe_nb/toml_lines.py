@@ -2,35 +2,59 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
+
+_TOKEN = re.compile(
+    r'"""[^"\\]*(?:(?:\\.|"(?!""))[^"\\]*)*"{3,5}'
+    r"|'''[^']*(?:'(?!'')[^']*)*'{3,5}"
+    r'|"(?:\\.|[^"\\\n])*"'
+    r"|'[^'\n]*'"
+    r"|#[^\n]*"
+    r"|[\[\]{}\n]",
+    re.DOTALL,
+)
+"""What can hold a line end, or look like one of a statement: strings, comments, brackets."""
 
 
 def line_of(text: str, path: tuple[str, ...]) -> int | None:
     """Line (from 1) where the key `path` is written first; None where it is not found.
 
-    Each statement is parsed by itself, below the table header that it stands under.
+    Each statement of the TOML text is parsed by itself, below the table header that it stands
+    under.
     """
     table: tuple[str, ...] = ()
-    statement, start = "", 0
-    for number, line in enumerate(text.splitlines(), 1):
-        if not statement.strip():
-            statement, start = "", number
-        statement += line + "\n"
+    for line, statement in _statements(text):
         try:
             parsed = tomllib.loads(statement)
-        except tomllib.TOMLDecodeError:
-            continue  # a value that goes on in the next line
+        except (ValueError, RecursionError):
+            continue
         if statement.lstrip().startswith("["):
             table = _deepest(parsed)
             found = table[: len(path)] == path
         else:
             found = path[: len(table)] == table and _holds(parsed, path[len(table) :])
         if found:
-            return start
-        statement = ""
+            return line
     return None
+
+
+def _statements(text: str) -> Iterator[tuple[int, str]]:
+    """(line, text) of each key with its value, table header, comment and blank line."""
+    line, start, depth = 1, 0, 0
+    for token in _TOKEN.finditer(text):
+        match token[0]:
+            case "[" | "{":
+                depth += 1
+            case "]" | "}":
+                depth -= 1
+            case "\n" if depth == 0:
+                yield line, text[start : token.end()]
+                line += text.count("\n", start, token.end())
+                start = token.end()
+    yield line, text[start:]
 
 
 def _deepest(parsed: Mapping[str, Any]) -> tuple[str, ...]:

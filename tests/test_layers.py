@@ -14,7 +14,8 @@ import pytest
 PACKAGE = Path(__file__).parent.parent / "axe_nb"
 
 ROOMS = (
-    "errors", "messages", "events", "budget", "config", "toml_lines", "agent", "tool", "schema",
+    "errors", "names", "files", "messages", "events", "budget", "config", "toml_lines", "toml_table",
+    "agent_files", "agent", "tool", "schema",
     "threads", "prompt", "providers", "builtin", "toolset", "loop", "portal", "options", "session",
     "transcript", "report", "console", "api", "nb", "__init__", "demo", "cli", "__main__",
 )  # fmt: skip
