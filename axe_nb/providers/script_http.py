@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine
 from dataclasses import dataclass
+from http.client import responses
 from typing import Any, TypeVar
 
 import h11
@@ -120,8 +121,9 @@ class HttpConnection:
         ]
         if reply.retry_after is not None:
             headers.append(("retry-after", f"{reply.retry_after:g}"))
+        reason = responses.get(reply.status, "").encode()
         events = (
-            h11.Response(status_code=reply.status, headers=headers),
+            h11.Response(status_code=reply.status, headers=headers, reason=reason),
             h11.Data(data=reply.body),
             h11.EndOfMessage(),
         )

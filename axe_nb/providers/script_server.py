@@ -141,16 +141,13 @@ class ScriptServer:
         connection = asyncio.create_task(self._attend(reader, writer))
         self._connections.add(connection)
         connection.add_done_callback(self._connections.discard)
+        connection.add_done_callback(lambda _: writer.transport.abort())
 
     async def _attend(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serves one connection to its end."""
         writer.transport.set_write_buffer_limits(0)  # what has been drained has left
-        try:
+        with contextlib.suppress(OSError):  # the client is gone, and with it whom to tell
             await self._exchange(HttpConnection(reader, writer))
-        except OSError:
-            pass  # the client is gone, and with it whom to tell
-        finally:
-            writer.transport.abort()
 
     async def _exchange(self, connection: HttpConnection) -> None:
         """Answers one request after another, as long as both sides go on."""
