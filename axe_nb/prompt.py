@@ -5,15 +5,17 @@ Source: B-6, B-7, B-8; seed 000 §2.3 base; D-12, D-42.
 
 from __future__ import annotations
 
-import glob
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 
-from axe_nb.agent import Agent, quoted
+from axe_nb.agent import Agent
 from axe_nb.config import config_dir
 from axe_nb.errors import ConfigError
+from axe_nb.files import expanded, read_text, reason
+from axe_nb.names import quoted
 
 NO_PROMPT = "Execute the task described in your instructions."
 """What an agent is told where the prompt is blank (B-8)."""
@@ -46,12 +48,7 @@ def brief(agent: Agent) -> Briefing:
     Raises:
         ConfigError: the workdir or the skill is not there, or a glob is not valid.
     """
-    workdir = Path(agent.workdir).expanduser().absolute() if agent.workdir.strip() else Path.cwd()
-    if not workdir.is_dir():
-        raise ConfigError(
-            f"workdir not found: {agent.workdir}",
-            hint=f"mend workdir of agent {quoted(agent.name)}",
-        )
+    workdir = _workdir(agent)
     skill = _skill(agent)
     files, warnings = _files(agent.files, workdir)
     return Briefing(_system(agent.system_prompt, skill, files), workdir, skill, files, warnings)
@@ -59,8 +56,8 @@ def brief(agent: Agent) -> Briefing:
 
 def _system(prompt: str, skill: str, files: Sequence[tuple[str, str]]) -> str:
     """The parts joined as B-7 lays down; an empty part leaves no delimiter."""
-    text = prompt
-    if skill:
+    text = prompt if prompt.strip() else ""
+    if skill.strip():
         text += f"\n\n---\n\n## Skill\n\n{skill}"
     if files:
         fenced = (
@@ -71,21 +68,43 @@ def _system(prompt: str, skill: str, files: Sequence[tuple[str, str]]) -> str:
     return text
 
 
+def _workdir(agent: Agent) -> Path:
+    try:
+        path = expanded(agent.workdir.strip() or ".").absolute()
+        is_there = path.is_dir()
+    except OSError:  # the current folder was deleted, or no name can be that long
+        is_there = False
+    if not is_there:
+        raise ConfigError(
+            f"workdir not found: {agent.workdir.strip() or 'the current folder'}",
+            hint=f"mend workdir of agent {quoted(agent.name)}, or give --workdir",
+        )
+    return path
+
+
 def _skill(agent: Agent) -> str:
     """Text of the skill file: absolute, else below the folder of the agents, else of the config."""
-    if not agent.skill.strip():
+    given = agent.skill.strip()
+    if not given:
         return ""
-    path = Path(agent.skill).expanduser()
+    path = expanded(given)
     home = Path(agent.path).parent.parent if agent.path else Path("axe")
     for candidate in [path] if path.is_absolute() else [home / path, config_dir() / path]:
         try:
-            return candidate.read_text("utf-8", errors="replace")
-        except FileNotFoundError:
+            return read_text(candidate)
+        except (FileNotFoundError, NotADirectoryError):
             continue
         except OSError as error:
-            raise ConfigError(f"failed to read skill {agent.skill}: {error.strerror}") from None
-    raise ConfigError(
-        f"skill not found: {agent.skill}", hint=f"mend skill of agent {quoted(agent.name)}"
+            raise ConfigError(
+                f"failed to read skill {given}: {reason(error)}", hint=_mend_skill(agent)
+            ) from None
+    raise ConfigError(f"skill not found: {given}", hint=_mend_skill(agent))
+
+
+def _mend_skill(agent: Agent) -> str:
+    return (
+        f"mend skill of agent {quoted(agent.name)}; it is looked for below the folder of the "
+        "agents and in the config folder"
     )
 
 
@@ -94,24 +113,19 @@ def _files(
 ) -> tuple[tuple[tuple[str, str], ...], tuple[str, ...]]:
     """Every text file below the workdir that a pattern names, and warnings about those left out."""
     inside = workdir.resolve()
-    found: set[str] = set()
-    for pattern in patterns:
-        check_glob(pattern)
-        # Path.glob follows hidden files, and raises on patterns that are none
-        found.update(glob.glob(pattern, root_dir=workdir, recursive=True))  # noqa: PTH207
+    found = {path for pattern in patterns for path in _matches(pattern, workdir)}
     files: dict[str, str] = {}
     warnings: list[str] = []
     room = MAX_FILES
-    for name in sorted(found):
-        path = workdir / name
-        shown = Path(name).as_posix()
+    for path in sorted(found):
+        shown = path.relative_to(workdir).as_posix()
         if not path.is_file() or not path.resolve().is_relative_to(inside):
             continue
         try:
             with path.open("rb") as file:
                 data = file.read(MAX_FILE + 1)
         except OSError as error:
-            warnings.append(f"context file {shown} left out: {error.strerror}")
+            warnings.append(f"context file {shown} left out: {reason(error)}")
             continue
         if b"\0" in data[:512]:
             continue
@@ -124,6 +138,27 @@ def _files(
         room -= len(data)
         files[shown] = data.decode("utf-8", errors="replace")
     return tuple(sorted(files.items())), tuple(warnings)
+
+
+def _matches(pattern: str, workdir: Path) -> Iterator[Path]:
+    """What the glob names; hidden files and folders only where it names them with their dot.
+
+    `**` does not go into links: two that lead back would keep it busy for ever.
+
+    Raises:
+        ConfigError: it is no glob.
+    """
+    check_glob(pattern)
+    # inside a name `**` is `*`; at the end it means the files too
+    parts = [p if p == "**" else re.sub(r"\*+", "*", p) for p in Path(pattern).parts]
+    hidden = [part for part in parts if part.startswith(".")]
+    try:
+        for path in workdir.glob("/".join([*parts, "*"] if parts[-1:] == ["**"] else parts)):
+            dotted = [part for part in path.relative_to(workdir).parts if part.startswith(".")]
+            if all(any(fnmatchcase(part, known) for known in hidden) for part in dotted):
+                yield path
+    except (OSError, ValueError, NotImplementedError) as error:
+        raise ConfigError(f"invalid glob pattern {quoted(pattern)}: {error}") from None
 
 
 def check_glob(pattern: str) -> None:

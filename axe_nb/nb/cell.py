@@ -9,13 +9,14 @@ import ast
 import builtins
 import json
 import re
+import warnings
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from axe_nb.agent import nearest, quoted
 from axe_nb.errors import ConfigError
+from axe_nb.names import nearest, quoted
 
-NBVAL = re.compile(r"^[ \t]*#[ \t]*NBVAL_\w+.*(?:\n|\Z)", re.MULTILINE)
+NBVAL = re.compile(r"^[ \t]*#+[ \t]*NBVAL_\w+.*(?:\n|\Z)", re.MULTILINE)
 
 LONGEST_EXPRESSION = 1000
 """Characters between the braces; what is longer is no expression."""
@@ -30,12 +31,23 @@ def prompt_of(body: str, namespace: Mapping[str, Any], *, raw: bool = False) -> 
     Raises:
         ConfigError: an expression names something unknown, or fails; the message has its line.
     """
-    text = NBVAL.sub("", body)
-    return text if raw else interpolated(text, namespace)
+    if raw:
+        return NBVAL.sub("", body)
+    pieces: list[str] = []
+    at, line = 0, 2  # the magic's own line is 1
+    for mark in NBVAL.finditer(body):
+        pieces.append(interpolated(body[at : mark.start()], namespace, line))
+        line += body.count("\n", at, mark.end())
+        at = mark.end()
+    return "".join([*pieces, interpolated(body[at:], namespace, line)])
 
 
-def interpolated(text: str, namespace: Mapping[str, Any]) -> str:
-    """The text with every `{{ expr }}` replaced by its value; values are not expanded again."""
+def interpolated(text: str, namespace: Mapping[str, Any], first_line: int = 1) -> str:
+    """The text with every `{{ expr }}` replaced by its value; values are not expanded again.
+
+    Args:
+        first_line: number of the text's first line, for messages.
+    """
     pieces: list[str] = []
     at = 0
     while (start := text.find("{{", at)) >= 0:
@@ -50,8 +62,8 @@ def interpolated(text: str, namespace: Mapping[str, Any]) -> str:
             at = start + 1
             continue
         source, end = found
-        line = text.count("\n", 0, start) + 2  # the magic's own line is 1
-        pieces += [text[at:start], rendered(_value(source, namespace, line))]
+        line = first_line + text.count("\n", 0, start)
+        pieces += [text[at:start], _value(source, namespace, line)]
         at = end
     pieces.append(text[at:])
     return "".join(pieces)
@@ -65,7 +77,8 @@ def _expression(text: str, start: int) -> tuple[str, int] | None:
     for end in _closings(text, start):
         source = text[start:end].strip()
         try:
-            tree = ast.parse(source, mode="eval")
+            with warnings.catch_warnings(action="ignore"):
+                tree = ast.parse(source, mode="eval")
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             continue
         try:
@@ -86,11 +99,13 @@ def _closings(text: str, start: int) -> Iterator[int]:
         end = text.find("}}", end + 1, stop)
 
 
-def _value(source: str, namespace: Mapping[str, Any], line: int) -> Any:
-    shown = "{{ " + source + " }}"
+def _value(source: str, namespace: Mapping[str, Any], line: int) -> str:
+    shown = "{{ " + " ".join(source.split())[:80] + " }}"
     hint = r"write \{{ for a literal brace, or use --raw"
     try:
-        return eval(compile(source, "<prompt>", "eval"), dict(namespace))
+        with warnings.catch_warnings(action="ignore", category=SyntaxWarning):
+            code = compile(source, "<prompt>", "eval")
+        return rendered(eval(code, dict(namespace)))
     except NameError as error:
         name = error.name or source
         near = nearest(name, [*namespace, *dir(builtins)])
