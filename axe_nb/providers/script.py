@@ -17,10 +17,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
-from axe_nb.agent import nearest, quoted
-from axe_nb.config import config_dir, shown
+from axe_nb.config import config_dir
 from axe_nb.errors import ConfigError, ProviderError
+from axe_nb.files import expanded, read_text, reason, shown
 from axe_nb.messages import Request, Response, ToolCall, Usage, dump
+from axe_nb.names import nearest, quoted
 from axe_nb.providers.base import OnText
 from axe_nb.providers.script_rules import (
     Fault,
@@ -32,9 +33,6 @@ from axe_nb.providers.script_rules import (
 )
 from axe_nb.providers.script_toml import parse
 from axe_nb.threads import in_thread
-
-MAX_FILE = 1024 * 1024
-"""Bytes; a larger file is no script."""
 
 NONSENSE = b"<!DOCTYPE html><html><body><h1>It works!</h1></body></html>"
 """What `error = "nonsense"` sends instead of JSON, with status 200."""
@@ -177,7 +175,7 @@ def _found(name: str, dirs: tuple[Path, ...] | None) -> ScriptFunction | Script 
     if name in functions:
         return functions[name]
     if name.endswith(".toml"):
-        paths = [Path(name).expanduser()]
+        paths = [expanded(name)]
     elif _is_plain(name):
         paths = [folder / f"{name}.toml" for folder in _folders(dirs)]
     else:
@@ -196,16 +194,11 @@ def _read(path: Path) -> str | None:
         ConfigError: it cannot be read.
     """
     try:
-        with path.open("rb") as file:
-            data = file.read(MAX_FILE + 1)
-        if len(data) <= MAX_FILE:
-            return data.decode()
-        reason = "larger than 1 MB"
+        return read_text(path)
     except (FileNotFoundError, NotADirectoryError):
         return None
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-    raise ConfigError(f"failed to read script {shown(path)}: {reason}")
+    except OSError as error:
+        raise ConfigError(f"failed to read script {shown(path)}: {reason(error)}") from None
 
 
 def _where(name: str, dirs: tuple[Path, ...] | None) -> str:

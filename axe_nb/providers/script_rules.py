@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from axe_nb.agent import quoted
 from axe_nb.errors import ProviderError
 from axe_nb.messages import Request, Response, ToolCall, Usage, dump
+from axe_nb.names import quoted
 
 MAX_SEEN = 100_000
 """Characters of the last message that a regex sees."""

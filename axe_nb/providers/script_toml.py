@@ -13,9 +13,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
-from axe_nb.agent import nearest, quoted
 from axe_nb.errors import ConfigError
 from axe_nb.messages import ToolCall
+from axe_nb.names import nearest, quoted
 from axe_nb.providers.script_rules import FAULTS, OWN_PLACES, Fault, Rule, Script
 from axe_nb.toml_lines import line_of
 
