@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import argparse
 import json
+import keyword
+import os
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NoReturn, get_args
 
 from axe_nb.agent import MODES, Mode
 from axe_nb.errors import ConfigError
 from axe_nb.events import Status
+from axe_nb.names import quoted
 from axe_nb.tool import Tool
 
 Face = Literal["cell", "line", "command", "python"]
@@ -46,6 +49,17 @@ class Overrides:
     tools: tuple[str | Tool, ...] | None = None
     """Names, or tools themselves, in place of the agent's."""
     mode: Mode | None = None
+
+    def __post_init__(self) -> None:
+        if not _is_time(self.timeout):
+            raise ConfigError(f"timeout takes seconds, as in 120 or 0.5, not {self.timeout!r}")
+        if not isinstance(self.params, Mapping):
+            raise ConfigError('params takes a dict, as in {"temperature": 0.2}')
+
+
+def _is_time(value: object) -> bool:
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return is_number and 0 < value < float("inf")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +94,8 @@ class Option:
     """What its value is called; empty = it has none."""
     faces: tuple[Face, ...] = EVERYWHERE
     choices: tuple[str, ...] = ()
+    read: Callable[[str], Any] = str
+    """Its value, typed. Raises ArgumentTypeError for the person to read."""
     repeated: bool = False
     """Whether it may be given several times, and takes several values at once."""
 
@@ -89,17 +105,58 @@ class Option:
         return self.flags[-1]
 
 
+def names(text: str) -> tuple[str, ...]:
+    """Names with commas between them; none in an empty text."""
+    return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def seconds(text: str) -> float:
+    """A time in seconds."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = -1.0
+    if not _is_time(number):
+        raise argparse.ArgumentTypeError(f"takes seconds, as in 120 or 0.5, not {quoted(text)}")
+    return number
+
+
+def parameter(word: str) -> tuple[str, Any]:
+    """KEY=VALUE; the value is JSON where it reads as JSON, else text."""
+    key, equals, value = word.partition("=")
+    if not equals or not key.strip():
+        raise argparse.ArgumentTypeError(
+            f"takes KEY=VALUE, as in temperature=0.2, not {quoted(word)}"
+        )
+    try:
+        return key.strip(), json.loads(value)
+    except (ValueError, RecursionError):
+        return key.strip(), value
+
+
+def variable(word: str) -> str:
+    """A name that Python can bind."""
+    if not word.isidentifier() or keyword.iskeyword(word):
+        raise argparse.ArgumentTypeError(f"takes a Python name, not {quoted(word)}")
+    return word
+
+
 OPTIONS: tuple[Option, ...] = (
     Option(("-m", "--model"), "model", "another model for this run", "P/M"),
     Option(("--skill",), "skill", "another skill file", "F"),
     Option(("--workdir",), "workdir", "another folder for files and tools", "D"),
-    Option(("--timeout",), "timeout", "seconds for the whole run (default 120)", "S"),
-    Option(("--param",), "params", "a model parameter", "KEY=VALUE", repeated=True),
+    Option(("--timeout",), "timeout", "seconds for the whole run (default 120)", "S", read=seconds),
+    Option(
+        ("--param",), "params", "a model parameter", "KEY=VALUE", read=parameter, repeated=True,
+    ),
     Option(("--agents-dir",), "agents_dir", "folder to look agents up in first", "D"),
-    Option(("--tools",), "tools", "other tools, by name, with commas", "A,B"),
+    Option(("--tools",), "tools", "other tools, by name, with commas", "A,B", read=names),
     Option(("--mode",), "mode", "what tools that write may do", "MODE", choices=MODES),
     Option(("-p", "--prompt"), "prompt", "what to ask; else piped stdin", "TEXT", ("command",)),
-    Option(("-o", "--out"), "out", "bind the RunResult to a name", "NAME", IN_NOTEBOOKS),
+    Option(
+        ("-o", "--out"), "out", "bind the RunResult to a name", "NAME", IN_NOTEBOOKS,
+        read=variable,
+    ),
     Option(
         ("-c", "--continue"), "goes_on", "go on with this agent's last conversation",
         faces=IN_NOTEBOOKS,
@@ -155,7 +212,7 @@ def add_to(made: argparse.ArgumentParser, face: Face) -> None:
             *option.flags, dest=option.keyword, metavar=option.metavar, help=option.help,
             nargs="+" if option.repeated else None,
             action="extend" if option.repeated else "store",
-            choices=option.choices or None,
+            choices=option.choices or None, type=option.read,
         )  # fmt: skip
 
 
@@ -167,10 +224,20 @@ def parse_line(line: str, face: Face = "cell") -> Options:
     """
     made = parser(face)
     try:
-        words = shlex.split(line.strip().removesuffix(";"))
+        words = list(_lexer(line.strip().removesuffix(";")))
     except ValueError as error:
         made.error(f"{str(error)[0].lower()}{str(error)[1:]}")
     return from_namespace(made.parse_args(words))
+
+
+def _lexer(line: str) -> shlex.shlex:
+    """As `shlex.split`, but with the backslashes of Windows paths as they are."""
+    lexer = shlex.shlex(line, posix=True)
+    lexer.whitespace_split = True
+    lexer.commenters = ""
+    if os.name == "nt":
+        lexer.escape = ""
+    return lexer
 
 
 def parse_words(words: Sequence[str], face: Face) -> Options:
@@ -183,63 +250,22 @@ def parse_words(words: Sequence[str], face: Face) -> Options:
 
 
 def from_namespace(found: argparse.Namespace) -> Options:
-    """What argparse found, typed.
-
-    Raises:
-        UsageError: a value is not of its kind.
-    """
+    """What argparse found, typed."""
     given = {k: v for k, v in vars(found).items() if v is not None and v is not False}
     overrides = Overrides(
         model=given.get("model"),
         skill=given.get("skill"),
         workdir=given.get("workdir"),
-        timeout=seconds(given.get("timeout", DEFAULT_TIMEOUT)),
-        params=dict(parameter(word) for word in given.get("params", ())),
+        timeout=given.get("timeout", DEFAULT_TIMEOUT),
+        params=dict(given.get("params", ())),
         agents_dir=given.get("agents_dir"),
-        tools=names(given["tools"]) if "tools" in given else None,
+        tools=given.get("tools"),
         mode=given.get("mode"),
     )
-    out = given.get("out")
-    if out is not None and not out.isidentifier():
-        raise UsageError(f'-o takes a Python name, not "{out}"')
     return Options(
-        agent=given["agent"], overrides=overrides, prompt=given.get("prompt"), out=out,
+        agent=given["agent"], overrides=overrides, prompt=given.get("prompt"),
+        out=given.get("out"),
         raises=given.get("raises"), goes_on="goes_on" in given,
         dry_run="dry_run" in given, json="json" in given,
         verbose="verbose" in given, raw="raw" in given, quiet="quiet" in given,
     )  # fmt: skip
-
-
-def names(text: str) -> tuple[str, ...]:
-    """Names with commas between them; none in an empty text."""
-    return tuple(name.strip() for name in text.split(",") if name.strip())
-
-
-def seconds(value: object) -> float:
-    """A timeout in seconds.
-
-    Raises:
-        UsageError: it is no positive number.
-    """
-    try:
-        number = float(str(value))
-    except ValueError:
-        number = -1.0
-    if not 0 < number < float("inf"):
-        raise UsageError(f'--timeout takes seconds, as in 120 or 0.5, not "{value}"')
-    return number
-
-
-def parameter(word: str) -> tuple[str, Any]:
-    """KEY=VALUE; the value is JSON where it reads as JSON, else text.
-
-    Raises:
-        UsageError: there is no `=`, or nothing before it.
-    """
-    key, equals, value = word.partition("=")
-    if not equals or not key.strip():
-        raise UsageError(f'--param takes KEY=VALUE, as in temperature=0.2, not "{word}"')
-    try:
-        return key.strip(), json.loads(value)
-    except ValueError:
-        return key.strip(), value
