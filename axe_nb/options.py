@@ -58,8 +58,9 @@ class Overrides:
 
 
 def _is_time(value: object) -> bool:
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return is_number and 0 < value < float("inf")
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return False
+    return 0 < value < float("inf")
 
 
 @dataclass(frozen=True, slots=True)
