@@ -39,8 +39,8 @@ class Env:
 
     load_agent: Callable[[str], Agent]
     """Name → agent. Raises ConfigError."""
-    provider_for: Callable[[str], Provider]
-    """Provider name → provider; its connections are shared. Raises ConfigError."""
+    provider_for: Callable[[str, str], Provider]
+    """(provider, model) -> the provider; its connections are shared. Raises ConfigError."""
     emit: Emit
     tools: Sequence[Tool] = ()
     """Tools handed to this run beside those that names stand for."""
@@ -114,7 +114,7 @@ class Run:
         """
         place = place or Place.root(agent)
         provider_name, model = parse_model(agent.model)
-        provider = env.provider_for(provider_name)
+        provider = env.provider_for(provider_name, model)
         briefing = await in_thread(brief, agent) if agent.files or agent.skill else brief(agent)
         toolset = assemble(agent, place.depth, place.ceiling, place.permit, env.tools)
         return cls(agent, env, place, provider, model, briefing, toolset)
@@ -153,6 +153,9 @@ class Run:
             late = self.clock.is_late
             status = "timeout" if late else "cancelled"
             self._end(status, str(self.clock.deadline) if late else status)
+            raise
+        except BaseException as fault:
+            self._end("error", f"{type(fault).__name__}: {fault}")
             raise
         finally:
             _inside.reset(inside)

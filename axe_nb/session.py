@@ -104,7 +104,7 @@ class Session:
         scripts = _script_dirs(overrides.agents_dir)
         return Env(
             load_agent=lambda name: self.find(name, overrides.agents_dir),
-            provider_for=_remembered(lambda name: make(name, config, scripts)),
+            provider_for=_remembered(lambda name: make(name, config, scripts), scripts),
             emit=emit,
             tools=tuple(t for t in overrides.tools or () if not isinstance(t, str)),
         )
@@ -129,11 +129,17 @@ def _script_dirs(agents_dir: str | None) -> tuple[Path, ...]:
     return (Path(agents_dir).expanduser().parent / "scripts",) if agents_dir else ()
 
 
-def _remembered(make_one: Callable[[str], Provider]) -> Callable[[str], Provider]:
+def _remembered(
+    make_one: Callable[[str], Provider], scripts: tuple[Path, ...]
+) -> Callable[[str, str], Provider]:
     """One provider per name for one tree; connections are shared below, per base URL."""
     made: dict[str, Provider] = {}
 
-    def provider_for(name: str) -> Provider:
+    def provider_for(name: str, model: str) -> Provider:
+        if name == "script":
+            from axe_nb.providers.script import check
+
+            check(model, scripts)
         if name not in made:
             made[name] = make_one(name)
         return made[name]

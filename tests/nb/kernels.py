@@ -1,0 +1,97 @@
+"""A real kernel to run cells in, of whichever Python is given."""
+
+from __future__ import annotations
+
+import queue
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from jupyter_client import KernelManager
+from jupyter_client.blocking import BlockingKernelClient
+
+LONGEST_CELL = 30.0
+"""Seconds."""
+
+
+class Kernel:
+    """One running kernel; `run` executes a cell as a notebook would."""
+
+    def __init__(self, manager: KernelManager, client: BlockingKernelClient) -> None:
+        self._manager = manager
+        self._client = client
+
+    def run(
+        self, code: str, *, live: bool = False, interrupt_after: float | None = None
+    ) -> list[dict[str, Any]]:
+        """The cell's outputs in order: message type and content of each.
+
+        Args:
+            code: the cell.
+            live: whether a person sits in front of it, who could answer `input()`.
+            interrupt_after: seconds after which the kernel is interrupted; twice where the cell
+                goes on for five seconds more.
+        """
+        asked = self._client.execute(code, allow_stdin=live)
+        outputs: list[dict[str, Any]] = []
+        started = time.monotonic()
+        self.interrupted_at = 0.0
+        while time.monotonic() - started < LONGEST_CELL:
+            late = time.monotonic() - started
+            if interrupt_after is not None and late > interrupt_after:
+                interrupt_after = late + 5.0
+                self.interrupted_at = self.interrupted_at or time.monotonic()
+                self._manager.interrupt_kernel()
+            try:
+                message = self._client.get_iopub_msg(timeout=0.02)
+            except queue.Empty:
+                continue
+            if message["parent_header"].get("msg_id") != asked:
+                continue
+            kind, content = message["msg_type"], message["content"]
+            if kind == "status" and content["execution_state"] == "idle":
+                self.idle_at = time.monotonic()
+                return outputs
+            if kind not in ("status", "execute_input"):
+                outputs.append({"type": kind, **content})
+        raise TimeoutError(f"the cell did not end within {LONGEST_CELL} s: {code[:80]}")
+
+    def complete(self, code: str) -> list[str]:
+        """What Tab offers at the end of the code."""
+        self._client.complete(code)
+        reply = self._client.get_shell_msg(timeout=LONGEST_CELL)
+        while reply["msg_type"] != "complete_reply":
+            reply = self._client.get_shell_msg(timeout=LONGEST_CELL)
+        return list(reply["content"]["matches"])
+
+
+@contextmanager
+def kernel(python: Path, folder: Path) -> Iterator[Kernel]:
+    """A kernel of `python` whose current folder is `folder`; ended on the way out."""
+    manager = KernelManager()
+    manager.kernel_spec.argv = [str(python), "-m", "ipykernel_launcher", "-f", "{connection_file}"]
+    manager.start_kernel(cwd=str(folder))
+    client = manager.blocking_client()
+    try:
+        client.start_channels()
+        client.wait_for_ready(timeout=LONGEST_CELL)
+        yield Kernel(manager, client)
+    finally:
+        client.stop_channels()
+        manager.shutdown_kernel(now=True)
+        manager.cleanup_resources()
+
+
+def text(outputs: list[dict[str, Any]]) -> str:
+    """What the outputs say in plain text, one after another."""
+    said: list[str] = []
+    for output in outputs:
+        if output["type"] == "stream":
+            said.append(output["text"])
+        elif output["type"] == "error":
+            said.append("\n".join(output["traceback"]))
+        elif "data" in output:
+            said.append(output["data"].get("text/plain", ""))
+    return "\n".join(said)

@@ -1,0 +1,206 @@
+"""`%%axe` in real kernels of both lines, headless and in front of a person."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.nb.kernels import Kernel, kernel, text
+
+AGENTS = {
+    "echo": 'name = "echo"\nmodel = "script/echo"\n',
+    "broken": 'name = "broken"\nmodel = "script/broken"\n',
+    "slow": 'name = "slow"\nmodel = "script/slow"\n',
+    "typo": 'name = "typo"\nmodel = "script/echo"\nsystem_promt = "x"\n',
+    "lead": 'name = "lead"\nmodel = "script/lead"\nsub_agents = ["echo", "broken"]\n',
+    "crowd": 'name = "crowd"\nmodel = "script/crowd"\nsub_agents = ["slow"]\n',
+}
+SCRIPTS = {
+    "echo": '[[rule]]\ntext = "You said: {last}"\n',
+    "broken": '[[rule]]\nstatus = 529\nerror = "Overloaded"\n',
+    "slow": '[[rule]]\ndelay = 20\ntext = "late"\n',
+    "lead": (
+        "[[rule]]\nwhen = { turn = 1 }\ncalls = [\n"
+        '  { tool = "call_agent", arguments = { agent = "echo", task = "one" } },\n'
+        '  { tool = "call_agent", arguments = { agent = "broken", task = "two" } },\n]\n'
+        '[[rule]]\ntext = "Both have been asked."\n'
+    ),
+    "crowd": (
+        "[[rule]]\nwhen = { turn = 1 }\ncalls = [\n"
+        + '  { tool = "call_agent", arguments = { agent = "slow", task = "wait" } },\n' * 8
+        + ']\n[[rule]]\ntext = "done"\n'
+    ),
+}
+
+
+@pytest.fixture
+def cells(project: Path, kernel_python: Path) -> Iterator[Kernel]:
+    """A kernel with the extension loaded, in a project with the agents above."""
+    (project / "axe" / "scripts").mkdir()
+    for name, content in AGENTS.items():
+        (project / "axe" / "agents" / f"{name}.toml").write_text(content, "utf-8")
+    for name, content in SCRIPTS.items():
+        (project / "axe" / "scripts" / f"{name}.toml").write_text(content, "utf-8")
+    with kernel(kernel_python, project) as running:
+        assert running.run("%load_ext axe_nb") == []
+        yield running
+
+
+@pytest.mark.req("D-2")
+def test_a_headless_cell_shows_the_static_twin_once_and_returns_the_result(cells: Kernel) -> None:
+    [shown] = cells.run("%%axe lead -o r\nask both")
+    assert shown["type"] == "display_data"
+    assert set(shown["data"]) == {"text/html", "text/plain"}
+    assert shown["data"]["text/plain"].startswith("Both have been asked.")
+    assert "<script" not in shown["data"]["text/html"]
+    assert "<style" not in shown["data"]["text/html"]
+    known = "print(_ is r, r.ok, len(r.children), r is __import__('axe_nb').last())"
+    assert text(cells.run(known)) == "True True 2 True\n"
+    [again] = cells.run("r")
+    assert again["data"] == shown["data"], "a result that is a cell's value shows the same"
+    [child] = cells.run("r.children[0]")
+    assert child["data"]["text/plain"].startswith("You said: Task: one")
+    assert cells.run("%reload_ext axe_nb") == []
+
+
+@pytest.mark.req("A-X1", "A-X2", "D-27")
+def test_a_failure_is_a_real_error_of_at_most_three_lines(cells: Kernel) -> None:
+    for cell, name, said in (
+        ("%%axe nobody\nhi", "ConfigError", "agent config not found: nobody"),
+        ("%%axe typo\nhi", "ConfigError", 'unknown key "system_promt" (line 3)'),
+        ("%%axe echo --timeout none\nhi", "UsageError", "--timeout takes seconds"),
+        ("%%axe\nhi", "UsageError", "AGENT"),
+        ("%%axe echo --colour red\nhi", "UsageError", "--colour"),
+        ("%%axe echo -m nowhere\nhi", "ConfigError", 'invalid model format "nowhere"'),
+        ("%%axe echo -m openai/gpt\nhi", "ConfigError", "OPENAI_API_KEY"),
+        (
+            "%%axe echo\n{{ nobody }}",
+            "ConfigError",
+            'unknown name "nobody" in {{ nobody }} (line 2)',
+        ),
+    ):
+        *before, error = cells.run(cell)
+        assert before == [], "nothing was sent, so nothing is shown"
+        assert (error["type"], error["ename"]) == ("error", name)
+        assert said in error["evalue"]
+        assert len("\n".join(error["traceback"]).splitlines()) <= 3
+
+
+@pytest.mark.req("A-13.5")
+def test_the_tree_stays_above_the_error_of_a_failed_run(cells: Kernel) -> None:
+    shown, error = cells.run("%%axe broken -o r\nhi")
+    assert shown["type"] == "display_data"
+    assert error["ename"] == "ProviderError"
+    assert error["evalue"] == "overloaded: Overloaded"
+    assert "in agent broken, turn 1" in "\n".join(error["traceback"])
+    assert text(cells.run("print(r.status, r.error)")) == "error overloaded: Overloaded\n"
+
+
+def test_raises_makes_the_expected_end_a_success(cells: Kernel) -> None:
+    [shown] = cells.run("%%axe broken --raises error\nhi")
+    assert shown["type"] == "display_data"
+    assert [o["type"] for o in cells.run("%%axe broken --raises provider\nhi")] == ["display_data"]
+    [said] = cells.run("%%axe nobody --raises config\nhi")
+    assert said == {
+        "type": "stream", "name": "stdout", "text": "ConfigError: agent config not found: nobody\n",
+    }  # fmt: skip
+    *_, error = cells.run("%%axe echo --raises timeout\nhi")
+    assert error["evalue"] == "the run ended as completed, not as timeout (--raises)"
+
+
+@pytest.mark.req("D-40")
+def test_the_body_is_the_prompt_with_expressions_filled_in(cells: Kernel) -> None:
+    cells.run("who = 'Ada'; braces = '{{ who }}'")
+    cells.run("%%axe echo -o r\n# NBVAL_CHECK_OUTPUT\nI am {{ who }}: {{ braces }} {x} $x {{2}}")
+    assert text(cells.run("print(r.prompt)")) == "I am Ada: {{ who }} {x} $x {{2}}\n"
+    cells.run("%%axe echo --raw -o r\n{{ who }}")
+    assert text(cells.run("print(r.prompt)")) == "{{ who }}\n"
+    cells.run("name = 'script/broken'")
+    assert cells.run("%%axe echo -m {name} --raises error\nhi")[0]["type"] == "display_data"
+
+
+@pytest.mark.req("B-8", "B-9", "A-8.7a", "A-8.7b", "A-7.5a", "A-7.5b", "A-7.5c")
+def test_json_verbose_dry_run_and_quiet_print_text(cells: Kernel) -> None:
+    import json
+
+    [line] = cells.run("%%axe lead --json\nhi")
+    assert json.loads(line["text"])["content"] == "Both have been asked."
+    said = text(cells.run("%%axe lead -v\nhi"))
+    for wanted in (
+        "Model:    script/lead",
+        "[turn 1] Sending request (1 messages, 0 tool calls pending)",
+        '[sub-agent] Calling "echo" (depth 1) with task: one\n',
+        '[sub-agent] "broken" failed: overloaded: Overloaded',
+        "[turn 2] Sending request (3 messages, 2 tool calls pending)",
+        "(cumulative)",
+    ):
+        assert wanted in said
+    assert "=== Dry Run ===" in text(cells.run("%%axe lead --dry-run\nhi"))
+    [quiet] = cells.run("%%axe lead -q\nhi")
+    assert quiet["data"]["text/plain"] == "Both have been asked."
+    blank = text(cells.run("%%axe echo\n   "))
+    assert "You said: Execute the task described in your instructions." in blank
+
+
+def test_a_conversation_goes_on_where_it_was(cells: Kernel) -> None:
+    *_, error = cells.run("%%axe echo -c\nhi")
+    assert error["evalue"] == 'nothing to continue: agent "echo" has not run here'
+    cells.run("%%axe echo\none")
+    cells.run("%%axe echo -c -o r\ntwo")
+    assert text(cells.run("print([m.content for m in r.messages])")) == (
+        "['one', 'You said: one', 'two', 'You said: two']\n"
+    )
+
+
+@pytest.mark.req("D-8", "A-E5.6")
+def test_an_interrupt_gives_control_back_and_keeps_what_was_done(cells: Kernel) -> None:
+    *_, error = cells.run("%%axe crowd -o r\ngo", interrupt_after=0.5)
+    back = cells.idle_at - cells.interrupted_at
+    assert error["ename"] == "KeyboardInterrupt"
+    assert len("\n".join(error["traceback"]).splitlines()) == 1
+    assert back < 1.0, f"control came back after {back:.2f} s"
+    said = text(cells.run("print(r.status, r.turns, [c.status for c in r.children])"))
+    assert said == f"cancelled 1 {['cancelled'] * 8}\n"
+    cells.run("%%axe crowd -c -o s -m script/echo\nand now?")
+    assert text(cells.run("print(s.ok, len(s.messages[2].tool_results))")) == "True 8\n"
+    assert text(cells.run("import threading; print(threading.active_count() < 12)")) == "True\n"
+
+
+def test_python_functions_show_the_same_view_once(cells: Kernel) -> None:
+    cells.run("import axe_nb")
+    [shown] = cells.run("r = axe_nb.run('echo', 'hi')")
+    [again] = cells.run("axe_nb.run('echo', 'hi')")
+    assert again["data"] == shown["data"]
+    [awaited] = cells.run("await axe_nb.arun('echo', 'hi')")
+    assert awaited["data"]["text/plain"] == shown["data"]["text/plain"]
+    assert cells.run("r = axe_nb.run('echo', 'hi', display=False)") == []
+    two = cells.run("for word in 'ab': axe_nb.run('echo', word)")
+    assert [o["data"]["text/plain"].split("\n")[0] for o in two] == ["You said: a", "You said: b"]
+    assert (
+        cells.run("[e async for e in axe_nb.stream('echo', 'hi')][-1].result.text")[0]["data"][
+            "text/plain"
+        ]
+        == "'You said: hi'"
+    )
+
+
+def test_capture_keeps_one_output_and_time_works(cells: Kernel) -> None:
+    cells.run("%%capture caught\n%%axe echo -o r\nhi")
+    assert text(cells.run("print(len(caught.outputs), r.ok)")) == "1 True\n"
+    timed = cells.run("%%time\n%%axe echo\nhi")
+    assert [o["type"] for o in timed].count("display_data") == 1
+
+
+def test_live_is_chosen_where_a_person_can_answer(cells: Kernel) -> None:
+    kinds = [o["type"] for o in cells.run("%env AXE_NB_DISPLAY=live")]
+    assert kinds
+    first, *_ = [o for o in cells.run("%%axe echo\nhi") if o["type"] == "display_data"]
+    assert "application/vnd.jupyter.widget-view+json" in first["data"]
+    assert {"text/html", "text/plain"} < set(first["data"])
+
+
+def test_unloading_takes_the_magics_away(cells: Kernel) -> None:
+    assert cells.run("%unload_ext axe_nb") == []
+    assert "not found" in text(cells.run("%%axe echo\nhi"))
