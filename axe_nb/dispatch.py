@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from axe_nb.agent import Agent, quoted
-from axe_nb.budget import Stop
+from axe_nb.budget import Limits, Stop
 from axe_nb.clock import Clock
 from axe_nb.events import Emit, RunResult, ToolFinished, ToolStarted
 from axe_nb.messages import ToolCall, ToolResult
@@ -42,6 +42,7 @@ class Dispatch:
     emit: Emit
     clock: Clock
     start: Start
+    limits: Limits
     calls: int = field(default=0, init=False)
     """Calls executed so far."""
     ledger: Ledger = field(default_factory=Ledger, init=False)
@@ -62,7 +63,6 @@ class Dispatch:
         """
         allowed = calls if most is None else calls[:most]
         first, ahead = self.calls, self.clock.ahead
-        self.calls += len(allowed)
         parallel = self.agent.sub_agents_config.parallel and len(allowed) > 1
 
         async def one(index: int, call: ToolCall) -> None:
@@ -90,15 +90,27 @@ class Dispatch:
     async def _call(self, call: ToolCall, number: int, ahead: float) -> ToolResult:
         """The one result of a call; nothing that goes wrong in it leaves it (A-13.1)."""
         started = time.monotonic()
+        self.calls += 1
         self.emit(ToolStarted(self.run, call))
         tool = self.toolset.find(call.name)
         if tool is None:
             output = ToolOutput(f"Unknown tool: {quoted(call.name)}", is_error=True)
         else:
-            output = await self._output(tool, call, number, ahead)
+            output = await self._finished(self._output(tool, call, number, ahead))
         result = ToolResult(call.id, output.content, output.is_error, call.name)
         self.emit(ToolFinished(self.run, result, time.monotonic() - started))
         return result
+
+    @staticmethod
+    async def _finished(work: Awaitable[ToolOutput]) -> ToolOutput:
+        """What the work comes to; a tool that ignores its cancelling does not undo it (D-8)."""
+        task = asyncio.current_task()
+        assert task is not None
+        before = task.cancelling()
+        output = await work
+        if task.cancelling() > before:
+            raise asyncio.CancelledError
+        return output
 
     async def _output(self, tool: Tool, call: ToolCall, number: int, ahead: float) -> ToolOutput:
         try:
@@ -107,13 +119,15 @@ class Dispatch:
                 call, self.agent, self.depth, self.toolset.ceiling.of(tool), self.workdir,
                 self.ledger, partial(self.start, call, number, ahead), self.toolset.names,
                 self._answer if self.consult is not None and self.depth == 0 else None,
+                self.limits,
             )  # fmt: skip
             answer = await tool.fn(context, arguments)
         except Stop:
             raise
         except ToolError as error:
             return ToolOutput(f"Error: {error}", is_error=True)
-        except Exception as error:  # a tool is the user's code: its faults are the model's to hear
+        except (Exception, SystemExit, asyncio.CancelledError) as error:
+            # a tool is the user's code: its faults are the model's to hear
             return ToolOutput(f"Error: {type(error).__name__}: {error}", is_error=True)
         return answer if isinstance(answer, ToolOutput) else ToolOutput(answer)
 

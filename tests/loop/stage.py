@@ -1,0 +1,147 @@
+"""Trees of agents whose models are functions: played in process, every event kept."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import axe_nb
+from axe_nb import Agent, Request, RunResult, ToolCall, call
+from axe_nb.agent import SubAgentsConfig
+from axe_nb.events import Event, RunFinished, RunStarted, ToolFinished, ToolStarted
+from axe_nb.messages import Message, ToolResult
+from axe_nb.options import Overrides
+from axe_nb.session import Session
+from axe_nb.tool import Tool, ToolContext
+
+Model = Callable[[Request], Any]
+
+
+def agent(name: str, model: Model | str, **fields: Any) -> Agent:
+    """An agent whose model is the function, or always says the text."""
+    axe_nb.script(name)(model if callable(model) else lambda _: model)
+    return Agent(name, f"script/{name}", **fields)
+
+
+def lead(*calls: ToolCall, then: str = "", name: str = "lead", **config: Any) -> Agent:
+    """An agent that makes the calls in its first turn and then says `then`, else the results."""
+
+    def model(request: Request) -> Any:
+        if request.turn == 1:
+            return calls
+        return then or "\n".join(result.content for result in request.results)
+
+    names = dict.fromkeys(str(c.arguments.get("agent")) for c in calls if c.name == "call_agent")
+    return agent(name, model, sub_agents=tuple(names), sub_agents_config=SubAgentsConfig(**config))
+
+
+def ask(name: str, task: str = "work", **more: Any) -> ToolCall:
+    """A call of call_agent."""
+    return call("call_agent", agent=name, task=task, **more)
+
+
+@dataclass
+class Stage:
+    """A session of its own, and all that it has told."""
+
+    session: Session = field(default_factory=Session)
+    events: list[Event] = field(default_factory=list)
+    root: Agent | None = None
+
+    async def ask(
+        self, prompt: str = "go", continue_from: RunResult | None = None, **overrides: Any
+    ) -> RunResult:
+        """The result of the first agent; the events are kept also where it is cancelled."""
+        assert self.root
+        return await self.session.ask(
+            self.root, prompt, Overrides(**overrides), self.events.append,
+            continue_from=continue_from,
+        )  # fmt: skip
+
+    def play(self, prompt: str = "go", **overrides: Any) -> RunResult:
+        """`ask`, with an event loop of its own."""
+        return asyncio.run(self.ask(prompt, **overrides))
+
+
+def stage(*agents: Agent) -> Stage:
+    """A stage for the agents; the first one is the root."""
+    made = Stage(root=agents[0])
+    for one in agents:
+        made.session.define(one)
+    return made
+
+
+def play(*agents: Agent, **overrides: Any) -> RunResult:
+    """What the first of the agents comes to when it is asked to go."""
+    return stage(*agents).play(**overrides)
+
+
+def over(protocol: str, one: Agent) -> Agent:
+    """The agent with its model behind the protocol's server."""
+    return replace(one, model=one.model.replace("script/", f"{protocol}/"))
+
+
+def tool(name: str, fn: Callable[[ToolContext], Any]) -> Tool:
+    """A harmless tool from an async function of its context."""
+
+    async def run(ctx: ToolContext, _: Any) -> Any:
+        return await fn(ctx)
+
+    return Tool(name, "A tool.", {}, run, "read")
+
+
+def heard(result: RunResult, turn: int = 0) -> tuple[ToolResult, ...]:
+    """What the model was told of the calls of a turn."""
+    return result.log[turn].results
+
+
+def texts(result: RunResult, turn: int = 0) -> list[str]:
+    """The same, the words only."""
+    return [one.content for one in heard(result, turn)]
+
+
+def check_history(messages: Sequence[Message]) -> None:
+    """What every server wants: each call answered once, in order, at once; nothing empty."""
+    ids = [c.id for m in messages for c in m.tool_calls]
+    assert len(set(ids)) == len(ids)
+    assert all(ids)
+    for index, message in enumerate(messages):
+        if message.role == "assistant":
+            assert message.content.strip() or message.tool_calls
+        if message.tool_calls:
+            answers = messages[index + 1]
+            assert answers.role == "tool"
+            assert [r.call_id for r in answers.tool_results] == [c.id for c in message.tool_calls]
+        if message.role == "tool":
+            assert messages[index - 1].tool_calls
+
+
+def check_events(events: Sequence[Event], result: RunResult) -> None:
+    """One start and one end per run, in pairs, a child's within those of its call."""
+    open_runs: list[str] = []
+    open_calls: set[tuple[str, str]] = set()
+    for event in events:
+        match event:
+            case RunStarted():
+                if event.parent:
+                    assert event.parent in open_runs
+                    assert (event.parent, event.call_id) in open_calls
+                open_runs.append(event.run)
+            case RunFinished():
+                assert not [r for r in open_runs if r.startswith(f"{event.run}.")]
+                open_runs.remove(event.run)
+                open_calls = {one for one in open_calls if one[0] != event.run}
+            case ToolStarted():
+                open_calls.add((event.run, event.call.id))
+            case ToolFinished():
+                open_calls.remove((event.run, event.result.call_id))
+            case _:
+                assert event.run in open_runs
+    assert open_runs == []
+    last = events[-1]
+    assert isinstance(last, RunFinished)
+    assert last.result is result
+    started = {e.run for e in events if isinstance(e, RunStarted)}
+    assert started == {r.id for r in result.walk()}

@@ -1,0 +1,462 @@
+"""call_agent: what the model is told of it, what a child gets, what comes back, what goes wrong."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from axe_nb import Agent, ProviderError, Request, Response, Usage, call
+from axe_nb.builtin import call_agent
+from axe_nb.messages import ToolCall
+from axe_nb.report import VerboseLines
+from axe_nb.tool import ToolContext
+from tests.loop.stage import (
+    agent,
+    ask,
+    check_events,
+    check_history,
+    heard,
+    lead,
+    play,
+    stage,
+    texts,
+    tool,
+)
+
+
+def failed(name: str, why: str) -> str:
+    return (
+        f'Error: sub-agent "{name}" failed - {why}. You may retry or proceed without this result.'
+    )
+
+
+def keeping(name: str, answer: Any = "ok", **fields: Any) -> tuple[list[Request], Agent]:
+    """An agent, and the requests that its model was sent."""
+    sent: list[Request] = []
+
+    def model(request: Request) -> Any:
+        sent.append(request)
+        return answer(request) if callable(answer) else answer
+
+    return sent, agent(name, model, **fields)
+
+
+@pytest.mark.req("A-D3", "A-6.1", "A-6.2", "A-6.3a", "A-6.3b", "A-6.3c", "A-6.3d", "P-2", "A-D7")
+def test_an_agent_with_sub_agents_is_offered_call_agent() -> None:
+    sent, boss = keeping("boss", sub_agents=("test-runner", "lint checker"))
+    play(boss)
+    [offered] = sent[0].tools
+    assert offered.name == "call_agent"
+    assert offered.description == (
+        "Delegate a task to a sub-agent. The sub-agent runs independently with its own context "
+        "and returns only its final result. Available agents: test-runner, lint checker"
+    )
+    assert offered.input_schema() == {
+        "type": "object",
+        "properties": {
+            "agent": {
+                "type": "string",
+                "description": "Name of the sub-agent to invoke "
+                "(must be one of: test-runner, lint checker)",
+            },
+            "task": {"type": "string", "description": "What you need the sub-agent to do"},
+            "context": {
+                "type": "string",
+                "description": "Additional context from your conversation to pass along",
+            },
+        },
+        "required": ["agent", "task"],
+    }
+
+
+@pytest.mark.req("A-6.4")
+def test_the_tool_is_valid_without_any_agent() -> None:
+    made = call_agent.tool(())
+    assert made.name == "call_agent"
+    assert list(made.parameters) == ["agent", "task", "context"]
+    assert made.description.endswith("Available agents: ")
+
+
+@pytest.mark.req("A-D1")
+def test_other_tools_stand_beside_it_and_calls_go_by_name() -> None:
+    async def shout(_: ToolContext) -> str:
+        return "HEY"
+
+    boss = lead(call("shout"), ask("child"))
+    result = play(boss, agent("child", "hi"), tools=(tool("shout", shout),))
+    assert texts(result) == ["HEY", "hi"]
+
+
+@pytest.mark.req("A-7.3-11", "A-E3.4", "A-E3.5", "D-12", "P-1", "P-3")
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ({}, "Task: count the files"),
+        ({"context": ""}, "Task: count the files"),
+        ({"context": " \n"}, "Task: count the files"),
+        ({"context": None}, "Task: count the files"),
+        ({"context": "in src/"}, "Task: count the files\n\nContext:\nin src/"),
+        ({"context": {"n": 1}}, 'Task: count the files\n\nContext:\n{"n":1}'),
+    ],
+)
+def test_a_child_is_told_its_task_and_the_context(arguments: dict[str, Any], told: str) -> None:
+    sent, child = keeping("child")
+    result = play(lead(ask("child", "count the files", **arguments)), child)
+    assert [(m.role, m.content) for m in sent[0].messages] == [("user", told)]
+    assert result.children[0].task == "count the files"
+    assert result.children[0].prompt == told
+
+
+@pytest.mark.req("A-D4", "A-7.3-8", "A-7.3-12", "D-4", "P-3")
+def test_a_child_has_everything_of_its_own_and_nothing_of_its_parents(project: Path) -> None:
+    for name in ("parent", "child"):
+        (project / name).mkdir()
+        (project / name / "note.txt").write_text(f"note of {name}")
+        (project / f"{name}.md").write_text(f"skill of {name}")
+    boss = lead(ask("child", context="CONTEXT"))
+    boss = Agent(**{
+        **vars(boss), "system_prompt": "prompt of parent", "skill": str(project / "parent.md"),
+        "files": ("*.txt",), "workdir": str(project / "parent"),
+        "params": {"temperature": 0.9, "max_tokens": 1},
+    })  # fmt: skip
+    sent, child = keeping(
+        "child", system_prompt="prompt of child", skill=str(project / "child.md"),
+        files=("*.txt",), workdir=str(project / "child"), params={"temperature": 0.1},
+    )  # fmt: skip
+    play(boss, child)
+    [request] = sent
+    assert request.system == (
+        "prompt of child"
+        "\n\n---\n\n## Skill\n\nskill of child"
+        "\n\n---\n\n## Context Files\n\n### note.txt\n```txt\nnote of child\n```"
+    )
+    assert (request.model, request.params) == ("child", {"temperature": 0.1})
+    assert [m.content for m in request.messages] == ["Task: work\n\nContext:\nCONTEXT"]
+    assert not request.tools
+    assert "parent" not in str(request)
+
+
+@pytest.mark.req("A-D5", "A-7.3-15", "D-6", "P-4")
+def test_the_parent_hears_the_final_text_and_nothing_else() -> None:
+    async def peek(_: ToolContext) -> str:
+        return "SECRET FILE"
+
+    def answer(request: Request) -> Any:
+        if request.turn == 1:
+            return Response("SECRET THOUGHT", (call("peek"),), "x", Usage(987, 654))
+        return Response("the result", (), "stop", Usage(321, 0))
+
+    _, child = keeping("child", answer, tools=("peek",))
+    sent, boss = keeping(
+        "boss", lambda r: ask("child") if r.turn == 1 else "end", sub_agents=("child",)
+    )
+    result = play(boss, child, tools=(tool("peek", peek),))
+    [told] = sent[1].messages[-1].tool_results
+    [asked] = sent[1].messages[1].tool_calls
+    assert (told.call_id, told.content, told.is_error) == (asked.id, "the result", False)
+    assert not [word for word in ("SECRET", "987", "654", "321") if word in str(sent[1])]
+    assert result.children[0].tool_calls == 1
+    assert result.tool_calls == 1, "the calls of a child are its own"
+
+
+@pytest.mark.req("A-D5", "A-E6.7")
+def test_the_text_of_the_last_turn_counts_also_where_it_is_empty() -> None:
+    assert texts(play(lead(ask("child")), agent("child", ""))) == [""]
+
+
+@pytest.mark.req("A-7.3-14", "A-C9", "D-1", "A-8.1", "A-8.8", "D-34")
+def test_a_child_is_a_run_like_any_other() -> None:
+    def model(request: Request) -> Any:
+        if request.turn == 1:
+            return Response("asking", (ask("leaf"),), "tool_calls", Usage(5, 5))
+        return Response("asked", (), "stop", Usage(5, 5))
+
+    middle = agent("middle", model, sub_agents=("leaf",))
+    leaf = agent("leaf", lambda _: Response("leaf", (), "stop", Usage(1, 1)))
+    alone = play(middle, leaf)
+    played = stage(lead(ask("middle")), middle, leaf)
+    result = played.play()
+    [child] = result.children
+    for field in (
+        "status",
+        "text",
+        "turns",
+        "tool_calls",
+        "usage",
+        "model",
+        "agent",
+        "stop_reason",
+    ):
+        assert getattr(child, field) == getattr(alone, field), field
+    assert [t.text for t in child.log] == [t.text for t in alone.log]
+    assert [c.text for c in child.children] == [c.text for c in alone.children] == ["leaf"]
+    assert [r.id for r in result.walk()] == ["0", "0.1", "0.1.1"]
+    assert child.metadata == {"task_id": "0.1", "token_estimate": "20", "depth": "1"}
+    assert all(isinstance(v, str) for v in child.metadata.values())
+    assert result.metadata == {}
+    assert result.total_usage.total == result.usage.total + 22
+    check_events(played.events, result)
+
+
+@pytest.mark.req("A-7.3-2", "A-7.3-3", "A-7.3-4", "A-7.3-o", "A-E3.1", "A-E3.2", "A-E3.3", "A-7.1",
+                 "D-12", "D-13")  # fmt: skip
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ({}, '"agent" argument is required'),
+        ({"agent": "", "task": ""}, '"agent" argument is required'),
+        ({"agent": " \t", "task": "x"}, '"agent" argument is required'),
+        ({"agent": None, "task": "x"}, '"agent" argument is required'),
+        ({"agent": "child"}, '"task" argument is required'),
+        ({"agent": "child", "task": "\n "}, '"task" argument is required'),
+        ({"agent": "stranger", "task": ""}, '"task" argument is required'),
+        ({"agent": "stranger", "task": "x"}, 'agent "stranger" is not in this agent\'s sub_agents list'),
+        ({"agent": "Child", "task": "x"}, 'agent "Child" is not in this agent\'s sub_agents list'),
+        ({"agent": " child", "task": "x"}, 'agent " child" is not in this agent\'s sub_agents list'),
+        ({"agent": 'a"b\n', "task": "x"}, 'agent "a\\"b\\n" is not in this agent\'s sub_agents list'),
+        ({"agent": ["child"], "task": "x"},
+         'agent "[\\"child\\"]" is not in this agent\'s sub_agents list'),
+    ],
+)  # fmt: skip
+def test_a_call_that_cannot_be_meant_is_refused(arguments: dict[str, Any], told: str) -> None:
+    sent, child = keeping("child")
+    boss = agent(
+        "boss",
+        lambda r: ToolCall("", "call_agent", arguments) if r.turn == 1 else "went on",
+        sub_agents=("child",),
+    )
+    result = play(boss, child)
+    [answer] = heard(result)
+    assert (answer.content, answer.is_error) == (f"call_agent error: {told}", True)
+    assert (result.status, result.text, result.tool_calls) == ("completed", "went on", 1)
+    assert sent == []
+    assert result.children == ()
+
+
+@pytest.mark.req("A-7.3-6", "A-E7.1", "A-E2.4", "A-13.2", "A-13.3", "D-7", "A-XN")
+def test_an_agent_that_is_not_there_is_a_fault_of_the_call_only(project: Path) -> None:
+    result = play(lead(ask("ghost"), then="alone"))
+    [answer] = heard(result)
+    assert answer.is_error
+    assert answer.content == failed(
+        "ghost", 'failed to load agent "ghost": agent config not found: ghost'
+    )
+    assert (result.text, result.exit_code) == ("alone", 0)
+
+
+@pytest.mark.req("A-7.3-6", "A-13.2")
+@pytest.mark.parametrize(
+    ("toml", "why"),
+    [
+        ("name = ", 'failed to load agent "broken": failed to parse agent config "broken": '),
+        ('model = "a/b"', 'failed to load agent "broken": agent config missing required field: name'),
+        ('name = "broken"', 'failed to load agent "broken": agent config missing required field: model'),
+        ('name="broken"\nmodel="a/b"\n[sub_agents_config]\nmax_depth=6',
+         'failed to load agent "broken": sub_agents_config.max_depth cannot exceed 5'),
+    ],
+)  # fmt: skip
+def test_an_agent_file_that_is_not_right_is_a_fault_of_the_call_only(
+    project: Path, toml: str, why: str
+) -> None:
+    (project / "axe/agents/broken.toml").write_text(toml)
+    [answer] = heard(play(lead(ask("broken"), then="alone")))
+    assert answer.is_error
+    assert answer.content.startswith(f'Error: sub-agent "broken" failed - {why}')
+    assert answer.content.endswith(". You may retry or proceed without this result.")
+
+
+@pytest.mark.req("A-7.3-7", "A-E7.2", "A-13.2")
+@pytest.mark.parametrize(
+    ("model", "why"),
+    [
+        ("gpt", 'invalid model format "gpt": expected provider/model-name'),
+        ("/gpt", 'invalid model format "/gpt": empty provider'),
+        ("openai/", 'invalid model format "openai/": empty model name'),
+    ],
+)
+def test_a_childs_bad_model_is_a_fault_of_the_call_only(model: str, why: str) -> None:
+    child = Agent("child", model)
+    assert texts(play(lead(ask("child")), child)) == [
+        failed("child", f'invalid model for agent "child": {why}')
+    ]
+
+
+@pytest.mark.req("A-E7.3", "A-13.2", "A-7.3-10")
+@pytest.mark.parametrize(
+    ("model", "why"),
+    [
+        ("openai/gpt", 'no API key for provider "openai": set OPENAI_API_KEY, or api_key under '),
+        ("acme/gpt", 'unsupported provider "acme": supported providers are anthropic, openai, ollama'),
+        ("script/nothing of that name", "script not found: nothing of that name"),
+    ],
+)  # fmt: skip
+def test_a_child_whose_provider_cannot_be_made_is_a_fault_of_the_call_only(
+    model: str, why: str
+) -> None:
+    [answer] = heard(play(lead(ask("child")), Agent("child", model)))
+    assert answer.is_error
+    assert answer.content.startswith(f'Error: sub-agent "child" failed - {why}')
+
+
+@pytest.mark.req(
+    "A-7.4", "A-13.2", "A-13.3", "A-13.4", "A-E7.4", "A-E7.5", "P-8", "P-9", "D-7", "A-C3"
+)
+@pytest.mark.parametrize(
+    ("error", "why"),
+    [
+        (ProviderError("auth", "invalid x-api-key"), "auth: invalid x-api-key"),
+        (ProviderError("rate_limit", "slow down"), "rate_limit: slow down"),
+        (ProviderError("server", "boom"), "server: boom"),
+        (ProviderError("overloaded", "busy"), "overloaded: busy"),
+        (ProviderError("bad_request", "what?"), "bad_request: what?"),
+        (ProviderError("timeout", "API timeout"), "timeout: API timeout"),
+    ],
+)  # fmt: skip
+def test_a_childs_failing_model_is_told_to_the_parent_and_not_tried_again(
+    error: ProviderError, why: str
+) -> None:
+    def fail(_: Request) -> str:
+        raise error
+
+    sent, child = keeping("child", fail)
+    result = play(lead(ask("child"), then="without"), child)
+    [answer] = heard(result)
+    assert (answer.content, answer.is_error) == (failed("child", why), True)
+    assert len(sent) == 1
+    assert (result.status, result.text, result.exit_code) == ("completed", "without", 0)
+    assert (result.children[0].status, result.children[0].error) == ("error", why)
+
+
+@pytest.mark.req("A-E7.7", "A-13.2")
+def test_a_child_that_never_ends_is_told_to_the_parent() -> None:
+    child = agent("child", lambda _: ask("child"), sub_agents=("other",))
+    result = play(lead(ask("child")), child)
+    assert texts(result) == [failed("child", "agent exceeded maximum conversation turns (50)")]
+    assert result.ok
+
+
+@pytest.mark.req("D-7", "D-31")
+def test_a_cut_child_is_told_to_the_parent() -> None:
+    def model(_: Request) -> Response:
+        return Response("half", (ask("x"),), "length")
+
+    [answer] = heard(play(lead(ask("child")), agent("child", model, sub_agents=("x",))))
+    assert answer.is_error
+    assert answer.content.startswith('Error: sub-agent "child" failed - the token limit cut')
+
+
+@pytest.mark.req("A-13.1", "A-7.1", "P-8")
+def test_a_child_that_crashes_does_not_crash_its_parent() -> None:
+    def crash(_: Request) -> str:
+        raise ZeroDivisionError("in the model")
+
+    played = stage(lead(ask("child"), ask("fine")), agent("child", crash), agent("fine", "ok"))
+    result = played.play()
+    bad, good = heard(result)
+    assert bad.is_error
+    assert "ZeroDivisionError: in the model" in bad.content
+    assert bad.content.startswith('Error: sub-agent "child" failed - ')
+    assert good.content == "ok"
+    check_events(played.events, result)
+
+
+@pytest.mark.req("A-C4", "D-25")
+def test_agent_files_are_read_anew_for_every_call(project: Path) -> None:
+    sent, _ = keeping("helper")
+    file = project / "axe/agents/helper.toml"
+
+    def model(request: Request) -> Any:
+        if request.turn > 2:
+            return "end"
+        file.write_text(
+            f'name = "helper"\nmodel = "script/helper"\nsystem_prompt = "version {request.turn}"'
+        )
+        return ask("helper")
+
+    play(agent("boss", model, sub_agents=("helper",)))
+    assert [request.system for request in sent] == ["version 1", "version 2"]
+
+
+@pytest.mark.req("A-E2.4", "P-1")
+def test_an_unknown_sub_agent_harms_nobody_who_does_not_call_it(project: Path) -> None:
+    assert play(agent("boss", "fine", sub_agents=("ghost",))).text == "fine"
+
+
+@pytest.mark.req("A-E2.3")
+def test_a_name_may_stand_there_twice() -> None:
+    boss = lead(ask("child"), ask("child"))
+    boss = Agent(**{**vars(boss), "sub_agents": ("child", "child")})
+    assert texts(play(boss, agent("child", "hi"))) == ["hi", "hi"]
+
+
+@pytest.mark.req("D-32", "A-11.3")
+def test_histories_with_delegations_are_valid() -> None:
+    boss = lead(ask("child"), ask("ghost"), call("nope"), call("call_agent"))
+    result = play(boss, agent("child", "hi"))
+    for one in result.walk():
+        check_history(one.messages)
+
+
+@pytest.mark.req("A-7.5a", "A-7.5b", "A-7.5c", "D-14", "D-13")
+def test_verbose_tells_of_every_child() -> None:
+    def fail(_: Request) -> str:
+        raise ProviderError("server", "boom")
+
+    long = "word\n" * 40
+    played = stage(
+        lead(ask("child", long), ask("child", "short"), ask("bad"), ask("ghost"), parallel=False),
+        agent("child", "answer"), agent("bad", fail),
+    )  # fmt: skip
+    result = played.play()
+    lines: list[str] = []
+    verbose = VerboseLines(lines.append)
+    for event in played.events:
+        verbose.show(event)
+    told = [line for line in lines if line.startswith("[sub-agent]")]
+    first, second = (c.duration_ms for c in result.children[:2])
+    assert told == [
+        f'[sub-agent] Calling "child" (depth 1) with task: {"word " * 16}...',
+        f'[sub-agent] "child" completed in {first}ms (6 chars returned)',
+        '[sub-agent] Calling "child" (depth 1) with task: short',
+        f'[sub-agent] "child" completed in {second}ms (6 chars returned)',
+        '[sub-agent] Calling "bad" (depth 1) with task: work',
+        '[sub-agent] "bad" failed: server: boom',
+        told[6],
+    ]
+    assert told[6].startswith('[sub-agent] "ghost" failed: ')
+
+
+@pytest.mark.req("A-C5", "A-7.5a", "A-7.5b", "A-7.5c", "A-XN", "A-8.6")
+def test_the_command_prints_the_answer_and_tells_the_rest_on_stderr(project: Path) -> None:
+    (project / "axe/scripts").mkdir()
+    agents, scripts = project / "axe/agents", project / "axe/scripts"
+    for name in ("boss", "child", "bad"):
+        subs = 'sub_agents = ["child", "bad"]' if name == "boss" else ""
+        (agents / f"{name}.toml").write_text(f'name = "{name}"\nmodel = "script/{name}"\n{subs}')
+    (scripts / "boss.toml").write_text(
+        "[[rule]]\nwhen = { turn = 1 }\ncalls = [\n"
+        '{ tool = "call_agent", arguments = { agent = "child", task = "t" } },\n'
+        '{ tool = "call_agent", arguments = { agent = "bad", task = "t" } }]\n'
+        '[[rule]]\ntext = "ANSWER"'
+    )
+    (scripts / "child.toml").write_text('[[rule]]\ntext = "INNER"')
+    (scripts / "bad.toml").write_text('[[rule]]\nstatus = 500\nerror = "boom"')
+
+    def command(*flags: str) -> subprocess.CompletedProcess[str]:
+        words = [sys.executable, "-m", "axe_nb", "run", "boss", "-p", "go", *flags]
+        return subprocess.run(words, capture_output=True, text=True, timeout=30, check=False)
+
+    loud = command("-v")
+    assert (loud.returncode, loud.stdout) == (0, "ANSWER\n")
+    assert '[sub-agent] Calling "child" (depth 1) with task: t' in loud.stderr
+    assert '[sub-agent] "bad" failed: server: boom' in loud.stderr
+    assert "INNER" not in loud.stderr
+    quiet = command("--json")
+    assert (quiet.returncode, quiet.stderr) == (0, "")
+    line = json.loads(quiet.stdout)
+    assert (line["content"], line["tool_calls"]) == ("ANSWER", 2)

@@ -1,0 +1,328 @@
+"""One agent's conversation: turn after turn to its end, whatever the model says."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from axe_nb import Agent, ConfigError, ProviderError, Request, Response, RunError, Usage, call
+from axe_nb.agent import Retry, SubAgentsConfig
+from axe_nb.messages import ToolCall
+from axe_nb.tool import ToolContext
+from tests.loop.stage import (
+    agent,
+    check_events,
+    check_history,
+    heard,
+    play,
+    stage,
+    texts,
+    tool,
+)
+
+
+async def echo(ctx: ToolContext) -> str:
+    return f"echo {ctx.call.arguments.get('n', '')}".strip()
+
+
+ECHO = tool("echo", echo)
+
+
+def recording(answers: Any) -> tuple[list[Request], Agent]:
+    """An agent that answers turn by turn from a function of the turn, and what it was sent."""
+    sent: list[Request] = []
+
+    def model(request: Request) -> Any:
+        sent.append(request)
+        return answers(request.turn)
+
+    return sent, agent("recording", model)
+
+
+@pytest.mark.req("A-8.1", "A-8.4", "A-9.2", "A-E6.1", "A-8.6")
+def test_a_model_that_calls_nothing_is_asked_once() -> None:
+    sent, one = recording(lambda _: "hello")
+    result = play(one)
+    assert (result.status, result.text, result.turns, result.tool_calls) == (
+        "completed", "hello", 1, 0,
+    )  # fmt: skip
+    assert len(sent) == 1
+    assert not sent[0].tools
+    assert json.loads(result.to_json())["tool_calls"] == 0
+
+
+@pytest.mark.req("A-8.1", "A-E6.2", "A-8.6", "A-E1.4")
+def test_calls_are_run_and_their_results_sent_back_in_one_message() -> None:
+    sent, one = recording(
+        lambda turn: (
+            Response("thinking", (call("echo", n=1), call("echo", n=2)), "tool_calls")
+            if turn == 1
+            else "done"
+        )
+    )
+    result = play(one, tools=(ECHO,))
+    assert (result.text, result.turns, result.tool_calls) == ("done", 2, 2)
+    first, second = sent
+    assert [m.role for m in first.messages] == ["user"]
+    _, assistant, results = second.messages
+    assert (assistant.role, assistant.content, len(assistant.tool_calls)) == (
+        "assistant", "thinking", 2,
+    )  # fmt: skip
+    assert results.role == "tool"
+    assert [r.content for r in results.tool_results] == ["echo 1", "echo 2"]
+    assert [r.call_id for r in results.tool_results] == [c.id for c in assistant.tool_calls]
+    assert second.system == first.system
+    assert second.tools == first.tools
+
+
+@pytest.mark.req("A-E6.4", "A-8.8", "A-8.6")
+def test_rounds_of_calls_add_up() -> None:
+    sent, one = recording(
+        lambda turn: (
+            Response(f"r{turn}", (call("echo", n=turn),), "tool_calls", Usage(10, turn))
+            if turn < 4
+            else Response("end", (), "stop", Usage(10, 4))
+        )
+    )
+    result = play(one, tools=(ECHO,))
+    assert (result.turns, result.tool_calls, result.usage) == (4, 3, Usage(40, 10))
+    line = json.loads(result.to_json())
+    assert line == {
+        "content": "end", "duration_ms": result.duration_ms, "input_tokens": 40,
+        "model": "script/recording", "output_tokens": 10, "stop_reason": "stop", "tool_calls": 3,
+    }  # fmt: skip
+    assert [len(request.messages) for request in sent] == [1, 3, 5, 7]
+    check_history(sent[-1].messages)
+
+
+@pytest.mark.req("A-1.9")
+@pytest.mark.parametrize("reason", ["stop", "end_turn", "", "tool_use", "whatever"])
+def test_calls_decide_whether_it_goes_on_and_the_stop_reason_never(reason: str) -> None:
+    _, one = recording(
+        lambda turn: (
+            Response("", (call("echo"),), reason) if turn == 1 else Response("end", (), "tool_use")
+        )
+    )
+    result = play(one, tools=(ECHO,))
+    assert (result.turns, result.text, result.stop_reason) == (2, "end", "tool_use")
+
+
+@pytest.mark.req("A-8.2b", "A-E1.7")
+def test_an_unknown_tool_is_an_error_result_and_the_run_goes_on() -> None:
+    _, one = recording(lambda turn: [call("echo"), call('no"pe')] if turn == 1 else "recovered")
+    result = play(one, tools=(ECHO,))
+    good, bad = heard(result)
+    assert (good.is_error, bad.is_error) == (False, True)
+    assert bad.content == 'Unknown tool: "no\\"pe"'
+    assert (result.text, result.tool_calls) == ("recovered", 2)
+
+
+@pytest.mark.req("A-8.4", "A-N1")
+def test_without_tools_calls_are_not_run_and_not_kept() -> None:
+    sent, one = recording(lambda _: Response("text", (call("echo"), call("call_agent"))))
+    result = play(one)
+    assert (result.status, result.turns, result.tool_calls) == ("completed", 1, 0)
+    assert [m.tool_calls for m in result.messages] == [(), ()]
+    assert len(sent) == 1
+
+
+@pytest.mark.req("A-N1")
+def test_tools_make_the_loop_and_not_sub_agents() -> None:
+    _, one = recording(lambda turn: call("echo") if turn < 3 else "end")
+    assert one.sub_agents == ()
+    assert play(one, tools=(ECHO,)).turns == 3
+
+
+@pytest.mark.req("A-8.3", "A-E6.3", "A-N2", "D-15", "A-X1")
+@pytest.mark.parametrize("config", [SubAgentsConfig(), SubAgentsConfig(max_turns=1)])
+def test_the_51st_request_is_not_sent_and_the_calls_of_the_50th_are_not_run(
+    config: SubAgentsConfig,
+) -> None:
+    sent: list[Request] = []
+
+    def model(request: Request) -> Any:
+        sent.append(request)
+        text = f"turn {request.turn}" if request.turn < 50 else ""
+        return Response(text, (call("echo", n=request.turn),), "tool_calls")
+
+    played = stage(agent("endless", model, sub_agents_config=config))
+    result = played.play(tools=(ECHO,))
+    assert len(sent) == 50
+    assert (result.status, result.turns, result.tool_calls) == ("max_turns", 50, 49)
+    assert result.error == "agent exceeded maximum conversation turns (50)"
+    assert result.text == "turn 49", "the last text that it said"
+    assert result.exit_code == 1
+    with pytest.raises(RunError, match=r"^agent exceeded maximum conversation turns \(50\)$"):
+        result.raise_for_status()
+    check_events(played.events, result)
+
+
+@pytest.mark.req("A-8.3", "D-15")
+def test_an_answer_in_the_50th_turn_is_an_answer() -> None:
+    _, one = recording(lambda turn: call("echo") if turn < 50 else "just in time")
+    result = play(one, tools=(ECHO,))
+    assert (result.status, result.text, result.turns) == ("completed", "just in time", 50)
+
+
+@pytest.mark.req("A-E6.5", "A-13.5", "D-2")
+@pytest.mark.parametrize(
+    ("error", "told", "code"),
+    [
+        (ProviderError("server", "boom"), "server: boom", 3),
+        (ProviderError("auth", "who?"), "auth: who?", 3),
+        (ProviderError("rate_limit", "slow down"), "rate_limit: slow down", 3),
+        (ProviderError("overloaded", "busy"), "overloaded: busy", 3),
+        (ProviderError("timeout", "too slow"), "timeout: too slow", 3),
+        (ProviderError("bad_request", "what?"), "bad_request: what?", 1),
+    ],
+)
+def test_the_agents_own_failing_model_ends_the_run_and_keeps_what_was_done(
+    error: ProviderError, told: str, code: int
+) -> None:
+    def model(request: Request) -> Any:
+        if request.turn == 1:
+            return Response("so far", (call("echo"),), "tool_calls", Usage(3, 4))
+        raise error
+
+    result = play(agent("failing", model), tools=(ECHO,))
+    assert (result.status, result.error, result.exit_code) == ("error", told, code)
+    assert (result.text, result.turns, result.tool_calls, result.usage) == (
+        "so far", 1, 1, Usage(3, 4),
+    )  # fmt: skip
+    assert texts(result) == ["echo"]
+    with pytest.raises(ProviderError) as caught:
+        result.raise_for_status()
+    assert caught.value.category == error.category
+
+
+@pytest.mark.req("A-E6.7", "D-16")
+@pytest.mark.parametrize("turns", [1, 2])
+def test_an_empty_answer_is_an_answer(turns: int) -> None:
+    sent, one = recording(lambda turn: Response("first", (call("echo"),)) if turn < turns else "")
+    result = play(one, tools=(ECHO,))
+    assert (result.status, result.text, result.turns) == ("completed", "", turns)
+    assert json.loads(result.to_json())["content"] == ""
+    check_history(result.messages)
+
+
+@pytest.mark.req("D-31")
+@pytest.mark.parametrize("reason", ["length", "max_tokens"])
+def test_the_calls_of_a_reply_that_was_cut_are_never_run(reason: str) -> None:
+    sent, one = recording(lambda _: Response("I will", (call("echo", n=1),), reason))
+    result = play(one, tools=(ECHO,))
+    assert (result.status, result.text, result.tool_calls) == ("max_tokens", "I will", 0)
+    assert result.error is not None
+    assert "raise params.max_tokens" in result.error
+    assert result.exit_code == 1
+    assert len(sent) == 1
+    check_history(result.messages)
+
+
+@pytest.mark.req("D-31")
+def test_a_text_that_was_cut_is_an_answer_with_a_warning() -> None:
+    _, one = recording(lambda _: Response("half a sen", (), "length"))
+    result = play(one)
+    assert (result.status, result.text, result.stop_reason) == ("completed", "half a sen", "length")
+    [warning] = result.warnings
+    assert "cut" in warning
+    assert "params.max_tokens" in warning
+
+
+def failing_first(times: int, error: ProviderError) -> tuple[list[Request], Any]:
+    sent: list[Request] = []
+
+    def model(request: Request) -> str:
+        sent.append(request)
+        if len(sent) <= times:
+            raise error
+        return "at last"
+
+    return sent, model
+
+
+@pytest.mark.req("D-23")
+def test_a_request_is_tried_again_as_often_as_the_agent_says() -> None:
+    error = ProviderError("rate_limit", "slow down", retry_after=0.01)
+    sent, model = failing_first(2, error)
+    result = play(agent("retrying", model, retry=Retry(2)))
+    assert (result.text, result.turns, len(sent)) == ("at last", 1, 3)
+    sent, model = failing_first(3, error)
+    result = play(agent("retrying", model, retry=Retry(2)))
+    assert (result.status, result.error, len(sent)) == ("error", "rate_limit: slow down", 3)
+
+
+@pytest.mark.req("D-23", "A-C3")
+def test_nothing_is_tried_again_by_itself() -> None:
+    sent, model = failing_first(1, ProviderError("overloaded", "busy", retry_after=0.01))
+    assert play(agent("once", model)).status == "error"
+    assert len(sent) == 1
+
+
+@pytest.mark.req("D-23")
+@pytest.mark.parametrize("category", ["auth", "bad_request"])
+def test_what_cannot_pass_is_not_tried_again(category: Any) -> None:
+    sent, model = failing_first(1, ProviderError(category, "no"))
+    assert play(agent("stubborn", model, retry=Retry(5))).status == "error"
+    assert len(sent) == 1
+
+
+@pytest.mark.req("D-28", "D-32")
+def test_every_call_of_a_conversation_has_an_id_of_its_own() -> None:
+    calls = (ToolCall("same", "echo"), ToolCall("same", "echo"), ToolCall(" ", "echo"))
+    sent, one = recording(lambda turn: calls if turn < 3 else "end")
+    result = play(one, tools=(ECHO,))
+    check_history(sent[-1].messages)
+    ids = [c.id for m in result.messages for c in m.tool_calls]
+    assert ids[0] == "same", "one that the API sends is kept"
+    assert ids[1:] == ["script_0", "script_1", "script_2", "script_3", "script_4"]
+
+
+@pytest.mark.req("D-32", "D-16")
+def test_an_empty_answer_leaves_no_empty_message_behind() -> None:
+    played = stage(agent("silent", lambda r: "" if r.turn == 1 and len(r.messages) == 1 else "ok"))
+    result = played.play("first")
+    assert [m.role for m in result.messages] == ["user"]
+    again = played.play("second", continue_from=result)
+    assert [m.role for m in again.messages] == ["user", "user", "assistant"]
+
+
+@pytest.mark.req("D-2")
+def test_what_is_wrong_beforehand_is_raised_and_nothing_is_sent() -> None:
+    sent, one = recording(lambda _: "never")
+    for wrong in (
+        {"model": "no-slash"},
+        {"model": "openai/no-key"},
+        {"model": "script/none such"},
+        {"skill": "missing.md"},
+        {"workdir": "no/such/folder"},
+    ):
+        with pytest.raises(ConfigError):
+            play(one, **wrong)
+    assert sent == []
+
+
+@pytest.mark.req("A-13.1", "X-37")
+@pytest.mark.parametrize(
+    ("raised", "told"),
+    [
+        (ValueError("bad n"), "Error: ValueError: bad n"),
+        (KeyError("k"), "Error: KeyError: 'k'"),
+        (SystemExit(3), "Error: SystemExit: 3"),
+        (StopIteration(), "Error: StopIteration: "),
+        (ProviderError("auth", "not yours"), "Error: ProviderError: auth: not yours"),
+    ],
+)
+def test_whatever_a_tool_raises_is_its_result(raised: BaseException, told: str) -> None:
+    async def fail(_: ToolContext) -> str:
+        if isinstance(raised, StopIteration):
+            next(iter(()))
+        raise raised
+
+    _, one = recording(lambda turn: [call("fail"), call("echo")] if turn == 1 else "on")
+    result = play(one, tools=(tool("fail", fail), ECHO))
+    bad, good = heard(result)
+    assert bad.is_error
+    assert bad.content.startswith(told) or isinstance(raised, StopIteration)
+    assert (good.content, result.text) == ("echo", "on")
