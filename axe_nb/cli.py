@@ -11,39 +11,55 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import NoReturn
 
 import axe_nb
-from axe_nb import agent as agents
-from axe_nb import config, options
+from axe_nb import agent_files, config, options
+from axe_nb.agent import Agent
 from axe_nb.clock import seconds_text
-from axe_nb.errors import AxeError, ConfigError, Interrupted
+from axe_nb.errors import AxeError, ConfigError
+from axe_nb.files import reason, write_new
+from axe_nb.names import quoted
+from axe_nb.report import harmless, text_of
+
+MAX_STDIN = 8 * 1024 * 1024
+"""Bytes of a piped prompt; no model takes as much."""
 
 
 def main(words: Sequence[str] | None = None) -> int:
     """Runs one command line; the exit code (seed 000 §8)."""
     _write_utf8()
     try:
+        return _code(words)
+    except BrokenPipeError:
+        _close_stdout()
+        return 1
+    except OSError as error:  # a full disk, a folder that is gone
+        _close_stdout()
+        _note(f"error: {reason(error)}")
+        return 1
+
+
+def _code(words: Sequence[str] | None) -> int:
+    try:
         chosen = _parser().parse_args(words)
         act: Callable[[argparse.Namespace], int] = chosen.act
         return act(chosen)
     except AxeError as error:
-        _note("\n".join([f"error: {error.message}", *error.lines()[1:]]))
+        _note(harmless("\n".join(["error: " + error.lines()[0], *error.lines()[1:]])))
         return error.exit_code
-    except (Interrupted, KeyboardInterrupt):
+    except KeyboardInterrupt:
         _note("interrupted")
         return 130
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
 
 
 def _parser() -> argparse.ArgumentParser:
     made = options.Parser(prog="axe-nb", description="Runs LLM agents that delegate.")
     commands = made.add_subparsers(metavar="COMMAND", required=True, dest="command")
 
-    run = commands.add_parser("run", help="run an agent", parents=[options.parser("command")])
+    run = commands.add_parser(
+        "run", help="run an agent", parents=[options.parser("command")], allow_abbrev=False
+    )
     run.set_defaults(act=_run)
 
     group = commands.add_parser("agents", help="list, show, init, edit agent files")
@@ -88,13 +104,13 @@ def _run(chosen: argparse.Namespace) -> int:
 
 
 def _list(chosen: argparse.Namespace) -> int:
-    found = agents.list_agents(chosen.agents_dir)
+    found = agent_files.list_agents(chosen.agents_dir)
     if not found:
         _note("no agents found; `axe-nb agents init NAME` writes a first one")
     width = max(map(len, found), default=0)
     for name in found:
         try:
-            about = agents.Agent.load(name, chosen.agents_dir).description
+            about = Agent.load(name, chosen.agents_dir).description
         except ConfigError as error:
             about = f"({error})"
         _write(f"{name.ljust(width)}  {about}".rstrip())
@@ -102,12 +118,12 @@ def _list(chosen: argparse.Namespace) -> int:
 
 
 def _show(chosen: argparse.Namespace) -> int:
-    agent = agents.Agent.load(chosen.name, chosen.agents_dir)
+    agent = Agent.load(chosen.name, chosen.agents_dir)
     rows = [
         ("Name", agent.name), ("Description", agent.description), ("Model", agent.model),
         ("Skill", agent.skill), ("Files", ", ".join(agent.files)), ("Workdir", agent.workdir),
-        ("Tools", ", ".join(agent.tools)),
-        ("Params", ", ".join(f"{k}={v}" for k, v in agent.params.items())),
+        ("Tools", ", ".join(agent.tools)), ("Mode", agent.mode),
+        ("Params", ", ".join(f"{k}={text_of(v)}" for k, v in agent.params.items())),
         ("System Prompt", agent.system_prompt.strip()),
     ]  # fmt: skip
     if agent.sub_agents:
@@ -127,20 +143,24 @@ def _show(chosen: argparse.Namespace) -> int:
 
 
 def _init(chosen: argparse.Namespace) -> int:
-    text = agents.scaffold(chosen.name)
-    folder = Path(chosen.agents_dir) if chosen.agents_dir else config.agent_dirs()[0]
-    path = folder / f"{chosen.name}.toml"
-    _write_new(path, text)
-    _write(str(path))
+    _write(str(agent_files.init(chosen.name, chosen.agents_dir)))
     return 0
 
 
 def _edit(chosen: argparse.Namespace) -> int:
-    found = agents.find_file(chosen.name, chosen.agents_dir)
-    editor = os.environ.get("VISUAL") or os.environ.get("EDITOR")
+    found = agent_files.find_file(chosen.name, chosen.agents_dir)
+    editor = os.environ.get("VISUAL", "").strip() or os.environ.get("EDITOR", "").strip()
     if not editor:
         raise ConfigError(f"no editor is set for {found}", hint="set EDITOR, as in EDITOR=nano")
-    return subprocess.call([*shlex.split(editor), str(found)])
+    try:
+        code = subprocess.call([*shlex.split(editor, posix=os.name != "nt"), str(found)])
+    except (OSError, ValueError) as error:
+        raise ConfigError(
+            f"cannot start the editor {quoted(editor)}: {error}", hint="set EDITOR, as in nano"
+        ) from None
+    if code:
+        raise ConfigError(f"the editor {quoted(editor)} ended with {code}", exit_code=1)
+    return 0
 
 
 def _config_path(chosen: argparse.Namespace) -> int:
@@ -150,7 +170,7 @@ def _config_path(chosen: argparse.Namespace) -> int:
 
 def _config_init(chosen: argparse.Namespace) -> int:
     path = config.config_path()
-    _write_new(path, config.SCAFFOLD, mode=0o600)
+    write_new(path, config.SCAFFOLD, mode=0o600)
     _write(str(path))
     return 0
 
@@ -167,25 +187,16 @@ def _version(chosen: argparse.Namespace) -> int:
     return 0
 
 
-def _write_new(path: Path, text: str, mode: int = 0o644) -> None:
-    """Writes a file that must not exist yet."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-    except FileExistsError:
-        raise ConfigError(f"{path} exists already", hint="it was left as it is") from None
-    except OSError as error:
-        raise ConfigError(f"cannot write {path}: {error.strerror}") from None
-    with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
-        file.write(text)
-
-
 def _stdin() -> str:
-    return sys.stdin.buffer.read().decode("utf-8", errors="replace")
+    data = sys.stdin.buffer.read(MAX_STDIN + 1)
+    if len(data) > MAX_STDIN:
+        raise ConfigError(f"the piped prompt is larger than {MAX_STDIN} bytes", hint="shorten it")
+    return data.decode("utf-8-sig", errors="replace")
 
 
 def _write(text: str) -> None:
-    print(text, flush=True)
+    on_terminal = sys.stdout is not None and sys.stdout.isatty()
+    print(harmless(text) if on_terminal else text, flush=True)
 
 
 def _note(text: str) -> None:
@@ -198,6 +209,11 @@ def _write_utf8() -> None:
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure:
             reconfigure(encoding="utf-8", errors="replace")
+
+
+def _close_stdout() -> None:
+    """Lets what is still to be flushed at exit go nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def run_and_exit() -> NoReturn:

@@ -5,6 +5,7 @@ Source: B-9..B-11, A-C5, D-38; product.md "Command line".
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from typing import TextIO, TypeAlias
@@ -121,7 +122,7 @@ class StatusLine:
         more = f" and {len(names) - 6} more" if len(names) > 6 else ""
         seconds = int(now - self._started)
         line = f"{at_work}{more} · {self._turns} turns · {self._calls} calls · {seconds}s"
-        line = "".join(c if c.isprintable() else " " for c in line)[:100]
+        line = "".join(c if c.isprintable() else " " for c in line)[: _columns(self._stream) - 1]
         self._stream.write("\r" + line.ljust(self._width))
         self._stream.flush()
         self._width = len(line)
@@ -132,6 +133,13 @@ class StatusLine:
             self._stream.write("\r" + " " * self._width + "\r")
             self._stream.flush()
             self._width = 0
+
+
+def _columns(stream: TextIO) -> int:
+    try:
+        return min(os.get_terminal_size(stream.fileno()).columns, 100)
+    except OSError:
+        return 80
 
 
 def _ignore(_: Event) -> None:

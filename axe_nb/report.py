@@ -5,11 +5,11 @@ Source: seed 000 §8.5-8.8, §7.5 (A-8.5..A-8.8, A-7.5), B-10, B-11; D-10, D-14,
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from axe_nb.agent import quoted
 from axe_nb.builtin import call_agent
 from axe_nb.clock import seconds_text
 from axe_nb.events import (
@@ -23,15 +23,25 @@ from axe_nb.events import (
     TurnStarted,
 )
 from axe_nb.loop import Run
+from axe_nb.messages import dump
+from axe_nb.names import quoted
 
 PREVIEW = 80
 """Characters of a task in one line."""
 
+_LINE_END = re.compile(r"\r\n|\n|\r")
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
-def preview(text: str, size: int = PREVIEW) -> str:
+
+def preview(text: str) -> str:
     """The text in one line; `...` only where it is cut (D-14)."""
-    line = text.replace("\r\n", " ").replace("\n", " ").replace("\r", " ")
-    return line if len(line) <= size else f"{line[:size]}..."
+    line = _LINE_END.sub(" ", text)
+    return line if len(line) <= PREVIEW else f"{line[:PREVIEW]}..."
+
+
+def harmless(text: str) -> str:
+    """The text without the control characters that a terminal would obey."""
+    return _CONTROL.sub("�", text.replace("\r\n", "\n"))
 
 
 def shown_path(path: Path) -> str:
@@ -51,9 +61,16 @@ def dry_run(run: Run, prompt: str, timeout: float) -> str:
         _block("Skill", run.briefing.skill),
         _block(f"Files ({len(run.briefing.files)})", files),
         _block("Stdin", prompt),
+        *_tools(run),
         _block("Sub-Agents", _sub_agents(run, timeout)),
     ]
     return "\n\n".join(blocks)
+
+
+def _tools(run: Run) -> list[str]:
+    """The block of an agent that has tools, other than its sub-agents; none for the others."""
+    offered = [tool.name for tool in run.toolset.offered if tool.name != call_agent.NAME]
+    return [_block("Tools", ", ".join(offered))] if run.agent.tools else []
 
 
 def _setup(run: Run, timeout: float, *, model: bool) -> str:
@@ -69,7 +86,12 @@ def _setup(run: Run, timeout: float, *, model: bool) -> str:
 def _params(params: Any) -> str:
     """Temperature and max_tokens always, 0 where absent (D-49); then the others."""
     shown = {"temperature": 0, "max_tokens": 0, **params}
-    return ", ".join(f"{key}={value}" for key, value in shown.items())
+    return ", ".join(f"{key}={text_of(value)}" for key, value in shown.items())
+
+
+def text_of(value: Any) -> str:
+    """A parameter as `--param` takes it: text as it is, all else as JSON."""
+    return value if isinstance(value, str) else dump(value).decode()
 
 
 def _block(title: str, content: str) -> str:
@@ -79,16 +101,15 @@ def _block(title: str, content: str) -> str:
 def _sub_agents(run: Run, timeout: float) -> str:
     agent = run.agent
     config = agent.sub_agents_config
-    if not agent.sub_agents:
-        return ""
     tool = run.toolset.tools.get(call_agent.NAME)
-    depth = run.place.ceiling.of(tool) if tool else 0
+    if tool is None:
+        return ""
     capped = config.timeout > timeout
     note = f" (capped by the run's {seconds_text(timeout)}s)" if capped else ""
     return "\n".join(
         [
             ", ".join(agent.sub_agents),
-            f"Max Depth: {depth}",
+            f"Max Depth: {run.place.ceiling.of(tool)}",
             f"Parallel:  {'yes' if config.parallel else 'no'}",
             f"Timeout:   {seconds_text(config.timeout)}s{note}",
         ]
@@ -136,7 +157,7 @@ class VerboseLines:
     def show(self, event: Event) -> None:
         """Writes the event's lines, if it has any."""
         for line in self._lines(event):
-            self._write(line)
+            self._write(harmless(_LINE_END.sub(" ", line)))
 
     def _lines(self, event: Event) -> Iterator[str]:
         match event:
@@ -167,7 +188,7 @@ class VerboseLines:
                 key = (event.run, event.result.call_id)
                 if key in self._waiting:
                     asked = quoted(self._waiting.pop(key))
-                    yield f"[sub-agent] {asked} failed: {event.result.content}"
+                    yield f"[sub-agent] {asked} failed: {_reason(asked, event.result.content)}"
             case RunFinished() if event.run in self._agents:
                 yield self._ended(quoted(self._agents[event.run]), event.result)
             case _:
@@ -181,3 +202,12 @@ class VerboseLines:
             f"[sub-agent] {agent} completed in {result.duration_ms}ms "
             f"({len(result.text)} chars returned)"
         )
+
+
+def _reason(agent: str, told: str) -> str:
+    """What went wrong, out of the sentence that the parent's model was told."""
+    return (
+        told.removeprefix(f"Error: sub-agent {agent} failed - ")
+        .removeprefix("call_agent error: ")
+        .removesuffix(". You may retry or proceed without this result.")
+    )

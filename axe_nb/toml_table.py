@@ -60,9 +60,8 @@ def read(
     for key, value in table.items():
         if key not in keys:
             raise _unknown((*at, key), list(keys), source)
-        inner = keys[key].default
-        if dataclasses.is_dataclass(inner):
-            nested = type(inner)
+        nested = nested_table(keys[key])
+        if nested:
             value = nested(**read(nested, value, source, (*at, key)))
         values[key] = value
     return values
@@ -85,7 +84,8 @@ def check_types(value: Any, at: tuple[str, ...] = ()) -> None:
     Raises:
         WrongValue: names the key, with those above it.
     """
-    for name, default, called, fits in _checks(type(value)):
+    cls: Any = type(value)
+    for name, default, called, fits in _checks(cls):
         own = getattr(value, name)
         if own is default:
             continue
@@ -117,11 +117,14 @@ def toml_fields(cls: type) -> list[dataclasses.Field[Any]]:
     return [field for field in dataclasses.fields(cls) if field.metadata.get("toml", True)]
 
 
+def nested_table(field: dataclasses.Field[Any]) -> type[Any] | None:
+    """The dataclass of a field that is a table of its own; None for all others."""
+    return type(field.default) if dataclasses.is_dataclass(field.default) else None
+
+
 def type_name(field: dataclasses.Field[Any]) -> str:
     """What a value of the field is, in words."""
-    if dataclasses.is_dataclass(field.default):
-        return "a table"
-    return _KINDS[str(field.type)][0]
+    return "a table" if nested_table(field) else _KINDS[str(field.type)][0]
 
 
 _KINDS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
@@ -150,15 +153,14 @@ _KINDS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
 
 
 @cache
-def _checks(cls: type) -> tuple[tuple[str, Any, str, Callable[[Any], bool]], ...]:
+def _checks(cls: Any) -> tuple[tuple[str, Any, str, Callable[[Any], bool]], ...]:
     """(field, default, what it must be, whether a value is that) of all fields of a dataclass."""
     return tuple(_check_of(field) for field in toml_fields(cls))
 
 
 def _check_of(field: dataclasses.Field[Any]) -> tuple[str, Any, str, Callable[[Any], bool]]:
-    default = field.default
-    if not dataclasses.is_dataclass(default):
-        return field.name, default, *_KINDS[str(field.type)]
-    nested = type(default)
+    nested = nested_table(field)
+    if nested is None:
+        return field.name, field.default, *_KINDS[str(field.type)]
     called = f"a {nested.__name__} of {nested.__module__}"
-    return field.name, default, called, lambda v: isinstance(v, nested)
+    return field.name, field.default, called, lambda v: isinstance(v, nested)
