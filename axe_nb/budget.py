@@ -6,14 +6,18 @@ Source: D-2, D-10, D-18, D-35; seed 000 §3.8 (A-8.3); product.md `[limits]`.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from axe_nb.agent import TreeLimits
+from axe_nb.errors import ConfigError
 from axe_nb.events import Status
 from axe_nb.messages import Usage
 
 MAX_TURNS = 50
 """Turns of any run; a safety valve, not a setting (A-8.3, A-N2)."""
+
+MAX_NAMED = 5
+"""Agents that a reached cap of a tree names, those who spent most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +32,31 @@ class Limits:
     """Size of its context: input and output tokens of its latest response (D-18)."""
     seconds: float | None = None
     """Its own time; never more than what its parent has left (D-10)."""
+
+    def __post_init__(self) -> None:
+        for cap, name in (
+            (self.tool_calls, "maxToolCalls must be positive"),
+            (self.tokens, "maxTokens must be positive"),
+            (self.seconds, "the timeout must be positive"),
+            (self.turns, "max_turns must be greater than 0"),
+        ):
+            if cap is not None and not cap > 0:
+                raise ConfigError(name)
+
+    def within(self, above: Limits) -> Limits:
+        """These limits for a child of a run that has `above`: calls and tokens no laxer (O-9).
+
+        Turns are each run's own (X-18), and time is bounded by the parent's deadline.
+        """
+        return replace(
+            self,
+            tool_calls=_least(self.tool_calls, above.tool_calls),
+            tokens=_least(self.tokens, above.tokens),
+        )
+
+
+def _least(a: int | None, b: int | None) -> int | None:
+    return min((cap for cap in (a, b) if cap is not None), default=None)
 
 
 class Stop(Exception):
@@ -80,14 +109,15 @@ class Tally:
     def _check(self) -> None:
         most = self.limits.max_requests
         if most and self.requests >= most:
-            who = ", ".join(f"{agent} {requests}" for agent, (requests, _) in self.spent.items())
-            raise Stop(
-                "max_turns", f"limits.max_requests ({most}) of {self.agent} reached: {who} requests"
-            )
+            raise Stop("max_turns", self._reached("max_requests", most, "requests", 0))
         most = self.limits.max_total_tokens
         if most and self.tokens >= most:
-            who = ", ".join(f"{agent} {tokens}" for agent, (_, tokens) in self.spent.items())
-            raise Stop(
-                "max_tokens",
-                f"limits.max_total_tokens ({most}) of {self.agent} reached: {who} tokens",
-            )
+            raise Stop("max_tokens", self._reached("max_total_tokens", most, "tokens", 1))
+
+    def _reached(self, key: str, most: int, unit: str, column: int) -> str:
+        """Which cap it was, and who spent how much of it."""
+        spent = sorted(((s[column], agent) for agent, s in self.spent.items()), reverse=True)
+        who = [f"{agent} {amount}" for amount, agent in spent[:MAX_NAMED]]
+        if len(spent) > MAX_NAMED:
+            who.append(f"others {sum(amount for amount, _ in spent[MAX_NAMED:])}")
+        return f"limits.{key} ({most}) of {self.agent} reached: {', '.join(who)} {unit}"

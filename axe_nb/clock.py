@@ -44,9 +44,8 @@ class Clock:
         self.deadline = above if mine is None or (above and above.at < mine.at) else mine
         """The nearest one; None = no limit."""
         # a deadline from above is watched by the run that it belongs to, which cancels this one
-        self._scope = asyncio.timeout_at(
-            mine.at - ahead if mine is not None and self.deadline is mine else None
-        )
+        self._watched = mine if self.deadline is mine else None
+        self._scope = asyncio.timeout_at(self._watched.at - ahead if self._watched else None)
 
     def now(self) -> float:
         """Seconds on the loop's clock, virtual ones included."""
@@ -81,6 +80,8 @@ class Clock:
     def paused(self) -> Iterator[None]:
         """A block whose time does not count, because a person is being asked."""
         asked = self.now()
+        if self._scope.when() is not None:
+            self._scope.reschedule(None)
         try:
             yield
         finally:
@@ -89,8 +90,8 @@ class Clock:
             self._reschedule()
 
     def _reschedule(self) -> None:
-        if self.deadline is not None and self._scope.when() is not None:
-            self._scope.reschedule(self.deadline.at - self.ahead)
+        if self._watched is not None:
+            self._scope.reschedule(self._watched.at - self.ahead)
 
 
 def seconds_text(seconds: float) -> str:

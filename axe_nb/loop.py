@@ -8,7 +8,8 @@ from __future__ import annotations
 import asyncio
 import contextvars
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
 
 from axe_nb.agent import Agent, parse_model, quoted
 from axe_nb.budget import Stop, Tally
@@ -102,8 +103,9 @@ class Run:
     def __post_init__(self) -> None:
         self.warnings = [*self.agent.warnings, *self.briefing.warnings]
         self._delegations: dict[int, int] = {}
+        self._ahead: dict[int, float] = {}  # call → virtual seconds when its last child ended
         cap = self.agent.sub_agents_config.max_concurrent
-        self._slots = asyncio.Semaphore(cap) if cap else None
+        self._slots = asyncio.Semaphore(cap) if cap else nullcontext()
 
     @classmethod
     async def prepare(cls, agent: Agent, env: Env, place: Place | None = None) -> Run:
@@ -174,7 +176,7 @@ class Run:
         )  # fmt: skip
         self.dispatch = Dispatch(
             place.id, agent, place.depth, self.toolset, self.briefing.workdir, place.permit,
-            env.consult, env.emit, self.clock, self._start,
+            env.consult, env.emit, self.clock, self._start, job.limits,
         )  # fmt: skip
         self.conversation.say(self.prompt)
         env.emit(
@@ -192,7 +194,7 @@ class Run:
             while await self._turn():
                 pass
         except Stop as stop:
-            if not self.job.closing or stop.status != "max_turns":
+            if not self.job.closing or stop.status == "cancelled":
                 raise
             status, error = stop.status, str(stop)
         if self.job.closing:
@@ -267,16 +269,14 @@ class Run:
         key = f"{number}-{nth + 1}" if nth else str(number)
         child = await Run.prepare(agent, self.env, self.place.below(call, key, agent, job))
         self.children[number, nth] = child
-        if self._slots is None:
-            return await self._finished(child, job, ahead)
+        job = replace(job, limits=job.limits.within(self.job.limits))
         async with self._slots:
-            return await self._finished(child, job, ahead)
-
-    async def _finished(self, child: Run, job: Job, ahead: float) -> RunResult:
-        try:
-            return await child.execute(job, above=self.clock.deadline, ahead=ahead)
-        finally:
-            self.clock.ahead = max(self.clock.ahead, child.clock.ahead)
+            ahead = max(ahead, self._ahead.get(number, ahead))
+            try:
+                return await child.execute(job, above=self.clock.deadline, ahead=ahead)
+            finally:
+                self._ahead[number] = max(child.clock.ahead, self._ahead.get(number, ahead))
+                self.clock.ahead = max(self.clock.ahead, child.clock.ahead)
 
     def _named(self, name: str) -> Agent:
         try:

@@ -5,7 +5,7 @@ Source: seed 000 §3.1, §3.6 (A-D1, A-1.1); D-7, D-19, D-20, X-37.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -16,7 +16,7 @@ from axe_nb.events import RunResult
 from axe_nb.messages import ToolCall, ToolParameter, ToolSpec, dump
 
 Effect = Literal["read", "user", "write", "delegate"]
-"""`user`: a function of the user's own without a mark; in `ask` mode it needs no question (D-19)."""
+"""`user`: a function of the user's own without a mark; `ask` mode lets it run unasked (D-19)."""
 
 
 class ToolError(Exception):
@@ -79,6 +79,35 @@ class ToolContext:
     """Names of the tools that the caller has."""
     ask: Callable[[str], Awaitable[str]] | None = None
     """Puts a question to the person at the notebook; None = nobody can be asked."""
+    limits: Limits = Limits()
+    """The caller's own; its children never have laxer ones."""
+
+    async def delegate(
+        self,
+        task: str,
+        agent: Agent | str | None = None,
+        tools: Sequence[str] | None = None,
+        scope: str | None = None,
+        mode: Mode | None = None,
+        limits: Limits | None = None,
+    ) -> RunResult:
+        """Runs a child to its end, for tools written in Python: its result, however it ended.
+
+        Args:
+            task: what it is to do.
+            agent: a named agent with its own everything; None = a copy of the caller.
+            tools: those of the caller's that a copy is to have; None = all of them.
+            scope: folder or file to keep to.
+            mode: plan, ask or auto; never laxer than the caller's.
+            limits: what is None in it is taken from `[sub_agents_config]`.
+
+        Raises:
+            ToolError: the tree is deep enough, or what is asked for makes no sense.
+            ConfigError: the child cannot begin.
+        """
+        from axe_nb.builtin.delegate import delegate  # one of the ways to delegate, built on this
+
+        return await delegate(self, task, agent, tools, scope, mode, limits)
 
 
 ToolFunction: TypeAlias = Callable[[ToolContext, Mapping[str, Any]], Awaitable["str | ToolOutput"]]
@@ -95,8 +124,8 @@ class Tool:
     """(context, arguments) -> the text for the model. Raises ToolError for the model to hear."""
     effect: Effect = "write"
     """What it may do; plan mode refuses what it does not know to be harmless (D-19)."""
-    default_depth: int = field(default=0, kw_only=True)
-    """Of a delegation tool: the maximum depth where nothing is configured (D-3)."""
+    default_depth: int = field(default=3, kw_only=True)
+    """The maximum depth for delegating by this tool where nothing is configured (D-3)."""
     preview: Callable[[Mapping[str, Any], Path], str] | None = field(default=None, kw_only=True)
     """(arguments, workdir) -> what a call would change, for the person who is asked."""
 

@@ -13,6 +13,7 @@ from axe_nb.builtin import call_agent
 from axe_nb.errors import ConfigError
 from axe_nb.messages import ToolSpec
 from axe_nb.permissions import Permit
+from axe_nb.python_tool import SESSION
 from axe_nb.tool import Tool
 
 HARD_DEPTH = 5
@@ -71,11 +72,15 @@ def assemble(
     Raises:
         ConfigError: the agent names a tool that there is not.
     """
-    tools: dict[str, Tool] = {tool.name: tool for tool in extra}
+    mine = {**SESSION, **{tool.name: tool for tool in extra}}
+    tools: dict[str, Tool] = {}
     if agent.sub_agents and agent.sub_agents_config.enabled:
         tools[call_agent.NAME] = call_agent.tool(agent.sub_agents)
     for name in agent.tools:
-        raise ConfigError(f"unknown tool {quoted(name)} in agent {quoted(agent.name)}")
+        tool = mine.get(name)
+        if tool is None:
+            raise ConfigError(f"unknown tool {quoted(name)} in agent {quoted(agent.name)}")
+        tools[name] = tool
     offered = (
         tool.spec
         for tool in tools.values()
