@@ -1,0 +1,181 @@
+"""Anthropic's Messages API, and servers that speak it.
+
+Source: seed 000 §3.2 (A-2.*), B-4; D-11, D-16, D-28, D-32, D-49.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from axe_nb.errors import ProviderError
+from axe_nb.messages import Message, Request, Response, ToolCall, ToolSpec, Usage
+from axe_nb.providers import wire
+from axe_nb.providers.base import OnText
+from axe_nb.providers.http import post
+
+PATH = "/v1/messages"
+
+MAX_TOKENS = 4096
+"""Sent where the agent sets none: the API asks for a number."""
+
+THINKING = ("thinking", "redacted_thinking")
+
+_ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+
+
+def encode(message: Message) -> list[dict[str, Any]]:
+    """The content blocks of one message; none for a message that says nothing."""
+    if message.tool_results:
+        return [
+            {
+                "type": "tool_result",
+                "tool_use_id": _id(result.call_id),
+                # an empty error is refused
+                "content": result.content or ("failed" if result.is_error else ""),
+                "is_error": result.is_error,
+            }
+            for result in message.tool_results
+        ]
+    kept = message.echo.get("anthropic")
+    if kept and message.role == "assistant":
+        return _as_it_came(kept, message.tool_calls)
+    return [*_text_block(message.content), *map(_tool_use, message.tool_calls)]
+
+
+def _as_it_came(
+    kept: Sequence[Mapping[str, Any]], calls: Sequence[ToolCall]
+) -> list[dict[str, Any]]:
+    """Thinking, text and calls in their first order; thinking may not be the last."""
+    left = iter(calls)
+    blocks: list[dict[str, Any]] = []
+    for block in kept:
+        if block["type"] != "tool_use":
+            blocks.append(dict(block))
+        elif call := next(left, None):
+            blocks.append(_tool_use(call))
+    blocks += map(_tool_use, left)
+    while blocks and blocks[-1]["type"] in THINKING:
+        blocks.pop()
+    return blocks
+
+
+def _text_block(content: str) -> list[dict[str, Any]]:
+    return [{"type": "text", "text": content}] if content.strip() else []
+
+
+def _tool_use(call: ToolCall) -> dict[str, Any]:
+    return {"type": "tool_use", "id": _id(call.id), "name": call.name, "input": call.arguments}
+
+
+def _id(id: str) -> str:
+    """The call's id, or, where another provider made it in its own way, one that is taken here."""
+    if _ID.fullmatch(id):
+        return id
+    return f"toolu_{hashlib.sha256(id.encode('utf-8', 'replace')).hexdigest()[:24]}"
+
+
+def body(request: Request) -> bytes:
+    """The request as JSON."""
+    fields = {
+        "model": request.model,
+        "max_tokens": MAX_TOKENS,
+        **wire.without_ours(request.params),
+        **({"system": request.system} if request.system.strip() else {}),
+    }
+    tools = map(_tool, request.tools)
+    return wire.envelope(fields, tools, _turns(request.messages))
+
+
+def _tool(spec: ToolSpec) -> dict[str, Any]:
+    return {
+        "name": spec.name,
+        "description": spec.description,
+        "input_schema": spec.input_schema(),
+    }
+
+
+def _turns(messages: Sequence[Message]) -> Iterator[bytes]:
+    """One wire message per change of role: user text after tool results joins them."""
+    open_role = ""
+    blocks: list[bytes] = []
+    for message in messages:
+        role = "assistant" if message.role == "assistant" else "user"
+        if role != open_role:
+            yield _turn(open_role, blocks)
+            open_role, blocks = role, []
+        blocks.append(wire.serialised(message, "anthropic", encode))
+    yield _turn(open_role, blocks)
+
+
+def _turn(role: str, blocks: Sequence[bytes]) -> bytes:
+    content = b",".join(filter(None, blocks))
+    return b'{"role":"%b","content":[%b]}' % (role.encode(), content) if content else b""
+
+
+def parse(data: Mapping[str, Any]) -> Response:
+    """The answer in a reply.
+
+    Raises:
+        ProviderError: it has no content, or content of another shape.
+    """
+    stop_reason = wire.text(data.get("stop_reason"))
+    blocks = wire.tables(data.get("content"), "content")
+    if not blocks and (stop_reason != "end_turn" or not isinstance(data.get("content"), list)):
+        why = f" (stop_reason {stop_reason})" if stop_reason else ""
+        raise ProviderError("server", f"response contains no content{why}")
+    texts = (wire.text(block.get("text")) for block in blocks if block.get("type") == "text")
+    uses = (block for block in blocks if block.get("type") == "tool_use")
+    calls = (
+        wire.call("anthropic", index, use.get("id"), use.get("name"), use.get("input"))
+        for index, use in enumerate(uses)
+    )
+    usage = wire.table(data.get("usage"))
+    cached = (usage.get(f"cache_{way}_input_tokens") for way in ("creation", "read"))
+    kept = list(_kept(blocks)) if any(b.get("type") in THINKING for b in blocks) else []
+    return Response(
+        "".join(texts),
+        tuple(calls),
+        stop_reason,
+        Usage(
+            wire.tokens(usage.get("input_tokens"), *cached),
+            wire.tokens(usage.get("output_tokens")),
+        ),
+        {"anthropic": kept} if kept else {},
+    )
+
+
+def _kept(blocks: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+    """What goes back of a reply with thinking: all in its order, calls as their places only."""
+    for block in blocks:
+        match block.get("type"):
+            case "tool_use":
+                yield {"type": "tool_use"}
+            case "text":
+                yield from _text_block(wire.text(block.get("text")))
+            case kind if kind in THINKING:
+                yield block
+
+
+@dataclass(frozen=True)
+class Anthropic:
+    """The API at one address, with one key."""
+
+    name = "anthropic"
+    base_url: str
+    key: str = field(repr=False)
+
+    def headers(self) -> dict[str, str]:
+        """Key and version of the API (B-4)."""
+        return {"x-api-key": self.key, "anthropic-version": "2023-06-01"}
+
+    async def send(self, request: Request, on_text: OnText | None = None) -> Response:
+        """See `Provider.send`; the answer comes whole."""
+        tools_of = request.model if request.tools else ""
+        return parse(await post(self, PATH, body(request), tools_of=tools_of))
+
+
+PROVIDER = Anthropic

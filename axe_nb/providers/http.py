@@ -1,0 +1,211 @@
+"""Requests to models' servers over connections that all runs of an event loop share.
+
+Source: B-4, B-5, D-8, D-25, D-30; goals.md "HTTP clients and SSL contexts".
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections.abc import AsyncGenerator, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+from weakref import WeakKeyDictionary
+
+from axe_nb.errors import ProviderError
+from axe_nb.providers.reply import Headers, one_line, read_reply, refuses_tools, without_tools
+
+if TYPE_CHECKING:
+    import httpx
+
+CONNECT_SECONDS = 10.0
+"""What a connection may take to come about; how long an answer may take is the run's affair."""
+
+IDLE_CONNECTIONS = 20
+"""Kept open per base URL. httpx looks at all of them on every request: with no bound on them,
+1000 requests at once take four times as long."""
+
+IDLE_SECONDS = 60.0
+
+MAX_REPLY = 32 * 1024 * 1024
+"""Bytes of a reply's body."""
+
+
+class Server(Protocol):
+    """Where to send requests, and who asks."""
+
+    @property
+    def name(self) -> str:
+        """The provider."""
+
+    @property
+    def base_url(self) -> str:
+        """The server's root, without a slash at the end (D-33)."""
+
+    @property
+    def key(self) -> str:
+        """Never shown; empty where there is none."""
+
+    def headers(self) -> dict[str, str]:
+        """The headers that its protocol asks for, with the key."""
+
+
+async def post(server: Server, path: str, body: bytes, *, tools_of: str = "") -> dict[str, Any]:
+    """The JSON object that the server answers a POST with; cancelling closes the connection.
+
+    Args:
+        tools_of: the model that tools are offered to, for the error where it has no use for them
+            (D-30); empty = none are offered.
+
+    Raises:
+        ProviderError: the server is not there, refuses, fails or sends something else.
+    """
+    import httpx
+
+    try:
+        status, headers, reply = await _exchange(server, path, body)
+        return read_reply(server.name, status, headers, reply, server.key)
+    except ProviderError as error:
+        if tools_of and refuses_tools(error):
+            raise without_tools(error, tools_of) from None
+        raise error.with_traceback(None) from None  # its frames hold the key
+    except (httpx.HTTPError, OSError) as error:
+        raise _no_reply(server, error) from None
+
+
+async def _exchange(server: Server, path: str, body: bytes) -> tuple[int, Headers, bytes]:
+    """(status, headers, body) of the reply."""
+    client = await _client(server.base_url)
+    headers = {"content-type": "application/json", **server.headers()}
+    parts: list[bytes] = []
+    size = 0
+    async with client.stream("POST", path, headers=headers, content=body) as response:
+        async for part in response.aiter_bytes():
+            size += len(part)
+            if size > MAX_REPLY:
+                raise ProviderError("server", f"the reply is larger than {MAX_REPLY >> 20} MiB")
+            parts.append(part)
+    return response.status_code, response.headers, b"".join(parts)
+
+
+@dataclass
+class _Clients:
+    """The clients of one event loop; they are closed when the loop ends."""
+
+    by_url: dict[str, httpx.AsyncClient] = field(default_factory=dict)
+    until_the_end: AsyncGenerator[None, None] | None = None
+    """Closes them; the loop closes it. Nobody else would: a run does not know that it is the
+    loop's last."""
+
+
+_of_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, _Clients] = WeakKeyDictionary()
+
+
+async def _client(base_url: str) -> httpx.AsyncClient:
+    """The running loop's client for a base URL, made on first use (D-25)."""
+    loop = asyncio.get_running_loop()
+    clients = _of_loop.get(loop)
+    if clients is None:
+        _forget_closed_loops()
+        clients = _of_loop[loop] = _Clients()
+        clients.until_the_end = _until_the_end(clients)
+        await anext(clients.until_the_end)
+    if base_url not in clients.by_url:
+        clients.by_url[base_url] = _new_client(base_url)
+    return clients.by_url[base_url]
+
+
+async def _until_the_end(clients: _Clients) -> AsyncGenerator[None, None]:
+    """Waits, once begun, for the end of the loop: `asyncio.run` closes the generators it saw."""
+    try:
+        yield
+    finally:
+        _of_loop.pop(asyncio.get_running_loop(), None)
+        for client in clients.by_url.values():
+            await client.aclose()
+
+
+def _forget_closed_loops() -> None:
+    """Lets go of clients whose loop was closed without its generators; they hold on to it."""
+    for reference in _of_loop.keyrefs():
+        loop = reference()
+        if loop is not None and loop.is_closed():
+            _of_loop.pop(loop, None)
+
+
+def _new_client(base_url: str) -> httpx.AsyncClient:
+    import httpx
+
+    try:
+        url = httpx.URL(base_url)
+        # an SSL context costs 20 ms: none for plain http, and one for all proxies there may be
+        verify: Any = httpx.create_ssl_context() if url.scheme == "https" else None
+        return httpx.AsyncClient(
+            base_url=url.copy_with(userinfo=b""),  # httpx writes URLs to the log
+            auth=(url.username, url.password) if url.userinfo else None,
+            verify=verify,
+            timeout=httpx.Timeout(None, connect=CONNECT_SECONDS),
+            limits=httpx.Limits(
+                max_connections=None,
+                max_keepalive_connections=IDLE_CONNECTIONS,
+                keepalive_expiry=IDLE_SECONDS,
+            ),
+            headers={"user-agent": "axe-nb"},
+        )
+    except (httpx.InvalidURL, ImportError, OSError, ValueError) as error:
+        raise ProviderError(
+            "server",
+            f"no connection to {_shown(base_url)} can be set up: {one_line(str(error))}",
+            hint="check base_url, and HTTPS_PROXY, ALL_PROXY and SSL_CERT_FILE in the environment",
+        ) from None
+
+
+def _no_reply(server: Server, error: Exception) -> ProviderError:
+    """Why no whole reply came, and what to look at."""
+    import httpx
+
+    where = _shown(server.base_url)
+    causes = list(_causes(error))
+    at_base_url = f"check base_url under [providers.{server.name}] in config.toml"
+
+    def is_due_to(kind: type[BaseException]) -> bool:
+        return any(isinstance(cause, kind) for cause in causes)
+
+    if isinstance(error, httpx.ConnectTimeout):
+        message = f"no connection to {where} within {CONNECT_SECONDS:g}s"
+        return ProviderError("timeout", message, hint=at_base_url)
+    if isinstance(error, httpx.TimeoutException):
+        return ProviderError("timeout", f"no answer from {where} in time")
+    if is_due_to(ConnectionRefusedError):
+        who = "Ollama" if server.name == "ollama" else "the server"
+        message = f"connection refused: is {who} running? (expected at {where})"
+        return ProviderError("server", message, hint=f"start it, or {at_base_url}")
+    if is_due_to(socket.gaierror):
+        message = f"no such host: {where}"
+        return ProviderError("server", message, hint=f"{at_base_url}, and the network")
+    reason = one_line(str(error), server.key) or type(error).__name__
+    if is_due_to(ssl.SSLError):
+        return ProviderError("server", f"no secure connection to {where}: {reason}")
+    return ProviderError(
+        "server",
+        f"the connection to {where} broke: {reason}",
+        hint="try again, or set max_retries under [retry] of the agent",
+    )
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    """The error, what it came from, and the parts of groups among them."""
+    while error is not None:
+        yield error
+        if isinstance(error, BaseExceptionGroup):
+            for part in error.exceptions:
+                yield from _causes(part)
+        error = error.__cause__ or error.__context__
+
+
+def _shown(base_url: str) -> str:
+    """The base URL without name and password."""
+    scheme, _, rest = base_url.partition("://")
+    host, slash, path = rest.partition("/")
+    return f"{scheme}://{host.rpartition('@')[2]}{slash}{path}"

@@ -1,0 +1,137 @@
+"""Ollama's own API.
+
+Source: seed 000 §3.4 (A-4.*), B-4; D-16, D-28, D-29, D-32, D-37, D-49.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from axe_nb.errors import ProviderError
+from axe_nb.messages import Message, Request, Response, ToolCall, ToolResult, Usage, dump
+from axe_nb.providers import wire
+from axe_nb.providers.base import OnText
+from axe_nb.providers.http import post
+
+PATH = "/api/chat"
+
+TOP_LEVEL = frozenset(
+    {"format", "keep_alive", "think", "logprobs", "top_logprobs", "truncate", "shift"}
+)
+"""Params that stand beside the model; all others are `options` of it."""
+
+_MADE_UP = re.compile(r"ollama_\d+")
+
+
+def encode(message: Message) -> list[dict[str, Any]]:
+    """The wire messages of one message: one per tool result, none where nothing is said."""
+    if message.tool_results:
+        return [_result(result) for result in message.tool_results]
+    if message.role != "assistant":
+        return [{"role": "user", "content": message.content}]
+    if not message.content.strip() and not message.tool_calls:
+        return []
+    entry: dict[str, Any] = {"role": "assistant", "content": message.content}
+    if thinking := message.echo.get("ollama"):
+        entry["thinking"] = thinking
+    if message.tool_calls:
+        entry["tool_calls"] = [_call(call) for call in message.tool_calls]
+    return [entry]
+
+
+def _call(call: ToolCall) -> dict[str, Any]:
+    function = {"name": call.name, "arguments": call.arguments}
+    return {**_own("id", call.id), "function": function}
+
+
+def _result(result: ToolResult) -> dict[str, Any]:
+    return {
+        "role": "tool",
+        "content": result.content,
+        **({"tool_name": result.name} if result.name else {}),
+        **_own("tool_call_id", result.call_id),
+    }
+
+
+def _own(key: str, id: str) -> dict[str, str]:
+    """The id under `key`, unless it was made up here: the server knows only its own (D-29)."""
+    return {} if _MADE_UP.fullmatch(id) else {key: id}
+
+
+def body(request: Request) -> bytes:
+    """The request as JSON; the system prompt is its first message."""
+    params = wire.without_ours(request.params)
+    beside = {key: params.pop(key) for key in TOP_LEVEL & params.keys()}
+    options = wire.table(params.pop("options", None)) | params
+    if "max_tokens" in options:
+        options = {"num_predict": options.pop("max_tokens"), **options}
+    fields = {
+        "model": request.model,
+        "stream": False,
+        **beside,
+        **({"options": options} if options else {}),
+    }
+    system = {"role": "system", "content": request.system}
+    head = dump(system) if request.system.strip() else b""
+    messages = [wire.serialised(message, "ollama", encode) for message in request.messages]
+    return wire.envelope(fields, map(wire.function_tool, request.tools), [head, *messages])
+
+
+def parse(data: Mapping[str, Any]) -> Response:
+    """The answer in a reply.
+
+    Raises:
+        ProviderError: it has no message.
+    """
+    message = data.get("message")
+    if not isinstance(message, dict):
+        raise ProviderError("server", "response contains no message")
+    calls = wire.function_calls("ollama", message.get("tool_calls"))
+    reason = wire.text(data.get("done_reason"))
+    thinking = wire.text(message.get("thinking"))
+    return Response(
+        wire.text(message.get("content")),
+        calls,
+        "tool_calls" if calls and reason == "stop" else reason,  # A-1.9
+        Usage(wire.tokens(data.get("prompt_eval_count")), wire.tokens(data.get("eval_count"))),
+        {"ollama": thinking} if thinking else {},
+    )
+
+
+def check(request: Request, response: Response) -> None:
+    """Refuses an empty message as the first answer of a conversation (D-37).
+
+    Raises:
+        ProviderError: there is neither text nor a call, and no limit cut the answer (D-31).
+    """
+    says_something = response.content.strip() or response.tool_calls or response.is_cut
+    if not says_something and request.turn == 1:
+        raise ProviderError(
+            "server", "response contains no content", hint="try again, or another model"
+        )
+
+
+@dataclass(frozen=True)
+class Ollama:
+    """The server at one address; a key only where somebody put one before it."""
+
+    name = "ollama"
+    base_url: str
+    key: str = field(default="", repr=False)
+
+    def headers(self) -> dict[str, str]:
+        """The key, where there is one."""
+        return {"authorization": f"Bearer {self.key}"} if self.key else {}
+
+    async def send(self, request: Request, on_text: OnText | None = None) -> Response:
+        """See `Provider.send`; the answer comes whole."""
+        tools_of = request.model if request.tools else ""
+        response = parse(await post(self, PATH, body(request), tools_of=tools_of))
+        check(request, response)
+        return response
+
+
+PROVIDER = Ollama

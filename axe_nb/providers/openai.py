@@ -1,0 +1,130 @@
+"""OpenAI's Chat Completions API, and the many servers that speak it.
+
+Source: seed 000 §3.3 (A-3.*), B-4; D-11, D-28, D-32, D-49.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from axe_nb.errors import ProviderError
+from axe_nb.messages import Message, Request, Response, Usage, dump
+from axe_nb.providers import wire
+from axe_nb.providers.base import OnText
+from axe_nb.providers.http import post
+from axe_nb.providers.reply import reported
+
+PATH = "/v1/chat/completions"
+
+REASONING = ("reasoning_content", "reasoning_details")
+"""Keys of a message in which servers send reasoning that they want back."""
+
+SIGNED = "extra_content"
+"""Key of a call in which Gemini's server signs it; without it the call is not taken back."""
+
+
+def encode(message: Message) -> list[dict[str, Any]]:
+    """The wire messages of one message: one per tool result, none where nothing is said."""
+    if message.tool_results:
+        return [
+            {"role": "tool", "tool_call_id": result.call_id, "content": result.content}
+            for result in message.tool_results
+        ]
+    if message.role != "assistant":
+        return [{"role": "user", "content": message.content}]
+    if not message.content.strip() and not message.tool_calls:
+        return []
+    kept = message.echo.get("openai", {})
+    entry = {
+        "role": "assistant",
+        "content": message.content if message.content.strip() else None,
+        **{key: kept[key] for key in REASONING if key in kept},
+    }
+    if message.tool_calls:
+        entry["tool_calls"] = _calls(message, kept.get(SIGNED, ()))
+    return [entry]
+
+
+def _calls(message: Message, signed: Any) -> list[dict[str, Any]]:
+    signatures = [*signed, *[None] * len(message.tool_calls)]
+    return [
+        {
+            "id": call.id,
+            "type": "function",
+            "function": {"name": call.name, "arguments": dump(call.arguments).decode()},
+            **({SIGNED: signature} if signature else {}),
+        }
+        for call, signature in zip(message.tool_calls, signatures, strict=False)
+    ]
+
+
+def body(request: Request) -> bytes:
+    """The request as JSON; the system prompt is its first message."""
+    fields = {"model": request.model, **wire.without_ours(request.params)}
+    system = {"role": "system", "content": request.system}
+    head = dump(system) if request.system.strip() else b""
+    messages = [wire.serialised(message, "openai", encode) for message in request.messages]
+    return wire.envelope(fields, map(wire.function_tool, request.tools), [head, *messages])
+
+
+def parse(data: Mapping[str, Any]) -> Response:
+    """The answer in a reply: its first choice.
+
+    Raises:
+        ProviderError: it has none, or one of another shape, or one that reports an error.
+    """
+    choices = wire.tables(data.get("choices"), "choices")
+    if not choices:
+        raise ProviderError("server", "response contains no choices")
+    choice = choices[0]
+    if choice.get("error"):
+        raise reported(choice)
+    message = choice.get("message")
+    if not isinstance(message, dict):
+        raise ProviderError("server", "response contains no message")
+    usage = wire.table(data.get("usage"))
+    return Response(
+        _text(message.get("content")) or wire.text(message.get("refusal")),
+        wire.function_calls("openai", message.get("tool_calls")),
+        wire.text(choice.get("finish_reason")),
+        Usage(wire.tokens(usage.get("prompt_tokens")), wire.tokens(usage.get("completion_tokens"))),
+        _echo(message),
+    )
+
+
+def _text(content: object) -> str:
+    """Content as text; some servers send it in parts."""
+    if isinstance(content, str):
+        return content
+    return "".join(wire.text(part.get("text")) for part in wire.tables(content, "content"))
+
+
+def _echo(message: Mapping[str, Any]) -> dict[str, Any]:
+    kept = {key: message[key] for key in REASONING if message.get(key)}
+    signatures = [call.get(SIGNED) for call in wire.tables(message.get("tool_calls"), "tool_calls")]
+    if any(signatures):
+        kept[SIGNED] = signatures
+    return {"openai": kept} if kept else {}
+
+
+@dataclass(frozen=True)
+class OpenAI:
+    """The API at one address, with one key."""
+
+    name = "openai"
+    base_url: str
+    key: str = field(repr=False)
+
+    def headers(self) -> dict[str, str]:
+        """The key (B-4)."""
+        return {"authorization": f"Bearer {self.key}"}
+
+    async def send(self, request: Request, on_text: OnText | None = None) -> Response:
+        """See `Provider.send`; the answer comes whole."""
+        tools_of = request.model if request.tools else ""
+        return parse(await post(self, PATH, body(request), tools_of=tools_of))
+
+
+PROVIDER = OpenAI
