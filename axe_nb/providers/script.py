@@ -128,7 +128,7 @@ class ScriptProvider:
         else:
             await asyncio.sleep(reply.delay)
         if reply.fault:
-            raise _failure(reply.fault)
+            raise _failure(request.model, reply.fault)
         return reply.response
 
 
@@ -140,21 +140,24 @@ async def _hand_over(reply: Reply, on_text: OnText) -> None:
         on_text(piece)
 
 
-def _failure(fault: Fault) -> ProviderError:
+def _failure(name: str, fault: Fault) -> ProviderError:
     """The error that a real provider raises at the same failure."""
-    from axe_nb.providers.http import read_reply
+    from axe_nb.providers.reply import read_reply
 
-    if fault.message == "timeout" and not fault.status:
-        return ProviderError("timeout", "no reply in time")
-    if fault.message == "refused" and not fault.status:
-        return ProviderError("server", "connection refused")
-    body = dump({"error": {"message": fault.message}}) if fault.message else b""
-    status, body = (fault.status, body) if fault.status else (200, NONSENSE)
+    headers, body = {}, dump({"error": {"message": fault.message}}) if fault.message else b""
+    if not fault.status:
+        match fault.message:
+            case "timeout":
+                return ProviderError("timeout", f"no answer from script/{name} in time")
+            case "refused":
+                message = f"connection refused: script/{name} acts as if no server was there"
+                return ProviderError("server", message)
+        headers, body = {"content-type": "text/html"}, NONSENSE
     try:
-        read_reply("script", status, {}, body)
+        read_reply("script", fault.status or 200, headers, body)
     except ProviderError as error:
         return error
-    raise AssertionError(f"status {status} was read as an answer")
+    raise AssertionError(f"{fault} was read as an answer")
 
 
 def _folders(dirs: tuple[Path, ...] | None) -> tuple[Path, ...]:

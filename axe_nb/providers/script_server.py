@@ -68,7 +68,7 @@ def script_server(
     key = f"{protocol.upper()}_API_KEY"
     variables = {
         f"AXE_{protocol.upper()}_BASE_URL": server.base_url,
-        key: os.environ.get(key) or "script",
+        key: os.environ.get(key) or "none",
     }
     thread = threading.Thread(target=server.run, name="axe-nb-script-server", daemon=True)
     thread.start()

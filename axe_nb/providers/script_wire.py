@@ -55,7 +55,7 @@ def _anthropic_request(body: Json) -> Request:
     messages: list[Message] = []
     for entry in _entries(body):
         blocks = _blocks(entry.get("content"))
-        text = _text(entry.get("content"))
+        texts = [_str(block.get("text")) for block in blocks if block.get("type") == "text"]
         results = tuple(
             ToolResult(
                 _str(block.get("tool_use_id")),
@@ -73,9 +73,9 @@ def _anthropic_request(body: Json) -> Request:
         if results:
             messages.append(Message("tool", tool_results=results))
         if entry.get("role") == "assistant":
-            messages.append(Message("assistant", text, calls))
-        elif text or not results:
-            messages.append(Message("user", text))
+            messages.append(Message("assistant", "".join(texts), calls))
+        elif texts or not results:  # a client joins messages of the same role
+            messages += [Message("user", text) for text in texts or [""]]
     tools = [
         _tool(entry.get("name"), entry.get("description"), entry.get("input_schema"))
         for entry in _dicts(body.get("tools"))
