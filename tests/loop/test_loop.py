@@ -200,7 +200,7 @@ def test_the_agents_own_failing_model_ends_the_run_and_keeps_what_was_done(
 @pytest.mark.req("A-E6.7", "D-16")
 @pytest.mark.parametrize("turns", [1, 2])
 def test_an_empty_answer_is_an_answer(turns: int) -> None:
-    sent, one = recording(lambda turn: Response("first", (call("echo"),)) if turn < turns else "")
+    _, one = recording(lambda turn: Response("first", (call("echo"),)) if turn < turns else "")
     result = play(one, tools=(ECHO,))
     assert (result.status, result.text, result.turns) == ("completed", "", turns)
     assert json.loads(result.to_json())["content"] == ""

@@ -1,0 +1,254 @@
+"""Several calls in one response: side by side or in order, always one result each, in order."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+
+from axe_nb import Agent, ProviderError, Request, Response, RunResult, call
+from axe_nb.events import RunFinished, RunStarted, ToolStarted
+from axe_nb.messages import answered
+from axe_nb.tool import ToolContext
+from tests.loop.stage import (
+    Stage,
+    agent,
+    ask,
+    check_events,
+    check_history,
+    heard,
+    lead,
+    play,
+    stage,
+    texts,
+    tool,
+)
+
+
+class Crowd:
+    """A model that counts how many of it are at work, and waits until `together` are."""
+
+    def __init__(self, together: int) -> None:
+        self.now = self.most = 0
+        self._together = together
+        self._complete = asyncio.Event()
+
+    async def __call__(self, request: Request) -> str:
+        self.now += 1
+        self.most = max(self.most, self.now)
+        if self.now == self._together:
+            self._complete.set()
+        await asyncio.wait_for(self._complete.wait(), 5)
+        await asyncio.sleep(0.01)
+        self.now -= 1
+        return request.last
+
+
+def crowd(size: int, together: int, **config: Any) -> tuple[Crowd, RunResult]:
+    model = Crowd(together)
+
+    async def answer(request: Request) -> str:
+        return await model(request)
+
+    result = play(lead(*[ask("one", f"t{n}") for n in range(size)], **config), agent("one", answer))
+    return model, result
+
+
+@pytest.mark.req("A-11.1", "A-8.2a", "A-E5.2", "D-5", "P-7", "A-D2")
+def test_all_children_of_one_response_are_at_work_at_once() -> None:
+    model, result = crowd(20, together=20)
+    assert model.most == 20
+    assert texts(result) == [f"Task: t{n}" for n in range(20)]
+
+
+@pytest.mark.req("A-11.5", "A-8.2a", "A-E5.3", "D-5")
+def test_without_parallel_one_ends_before_the_next_begins() -> None:
+    boss = lead(*[ask("one", f"t{n}") for n in range(4)], parallel=False)
+    played = stage(boss, agent("one", lambda r: r.last))
+    result = played.play()
+    runs = [
+        (type(e).__name__, e.run)
+        for e in played.events
+        if isinstance(e, RunStarted | RunFinished) and e.run != "0"
+    ]
+    assert runs == [(kind, f"0.{n}") for n in range(1, 5) for kind in ("RunStarted", "RunFinished")]
+    assert texts(result) == [f"Task: t{n}" for n in range(4)]
+    assert not result.log[0].parallel
+
+
+@pytest.mark.req("D-5")
+@pytest.mark.parametrize("cap", [1, 3])
+def test_max_concurrent_caps_the_children_of_a_run(cap: int) -> None:
+    model, result = crowd(9, together=cap, max_concurrent=cap)
+    assert model.most == cap
+    assert texts(result) == [f"Task: t{n}" for n in range(9)]
+
+
+@pytest.mark.req("A-11.3", "A-E5.2")
+def test_results_come_in_call_order_whoever_is_first() -> None:
+    ended: list[str] = []
+
+    async def slow(request: Request) -> str:
+        number = int(request.last.removeprefix("Task: "))
+        await asyncio.sleep((4 - number) * 0.02)
+        ended.append(str(number))
+        return str(number)
+
+    played = stage(lead(*[ask("slow", str(n)) for n in range(5)]), agent("slow", slow))
+    result = played.play()
+    assert ended == ["4", "3", "2", "1", "0"]
+    assert texts(result) == ["0", "1", "2", "3", "4"]
+    assert [c.text for c in result.children] == ["0", "1", "2", "3", "4"]
+    assert [c.id for c in result.children] == ["0.1", "0.2", "0.3", "0.4", "0.5"]
+    calls = [c.id for c in result.log[0].calls]
+    assert [c.call_id for c in result.children] == calls
+    check_events(played.events, result)
+
+
+def flaky(request: Request) -> str:
+    if "bad" in request.last:
+        raise ProviderError("server", "boom")
+    return "fine"
+
+
+@pytest.mark.req("A-11.4", "A-E5.4")
+@pytest.mark.parametrize("parallel", [True, False])
+def test_one_failure_harms_no_sibling(parallel: bool) -> None:
+    boss = lead(ask("f", "good"), ask("f", "bad"), ask("f", "good"), parallel=parallel)
+    result = play(boss, agent("f", flaky))
+    assert [r.is_error for r in heard(result)] == [False, True, False]
+    assert [r.content for r in heard(result)][::2] == ["fine", "fine"]
+    assert [c.status for c in result.children] == ["completed", "error", "completed"]
+
+
+@pytest.mark.req("A-E5.5")
+def test_where_all_fail_the_parent_decides() -> None:
+    result = play(lead(*[ask("f", "bad")] * 3, then="gave up"), agent("f", flaky))
+    assert [r.is_error for r in heard(result)] == [True] * 3
+    assert (result.status, result.text) == ("completed", "gave up")
+
+
+@pytest.mark.req("A-E5.1", "A-11.1")
+def test_a_single_call_runs_in_the_task_of_its_run() -> None:
+    tasks: list[Any] = []
+
+    async def note(_: Any) -> Any:
+        tasks.append(asyncio.current_task())
+        return "noted"
+
+    async def model(request: Request) -> Any:
+        tasks.append(asyncio.current_task())
+        return call("note") if request.turn == 1 else "end"
+
+    play(agent("boss", model), tools=(tool("note", note),))
+    assert len(set(tasks)) == 1
+
+
+@pytest.mark.req("A-11.1", "D-5")
+def test_a_model_that_blocks_its_thread_blocks_no_sibling() -> None:
+    everyone = threading.Barrier(8, timeout=5)
+
+    def blocking(_: Request) -> str:
+        everyone.wait()
+        return "through"
+
+    result = play(lead(*[ask("blocking")] * 8), agent("blocking", blocking))
+    assert texts(result) == ["through"] * 8
+
+
+@pytest.mark.req("D-5", "A-11.1")
+def test_tools_of_all_kinds_run_side_by_side() -> None:
+    inside = asyncio.Event()
+
+    async def waits(_: ToolContext) -> str:
+        await asyncio.wait_for(inside.wait(), 5)
+        return "waited"
+
+    async def child(_: Request) -> str:
+        inside.set()
+        return "child"
+
+    boss = lead(call("waits"), ask("child"), call("waits"))
+    result = play(boss, agent("child", child), tools=(tool("waits", waits),))
+    assert texts(result) == ["waited", "child", "waited"]
+
+
+@pytest.mark.req("A-13.1", "A-11.4", "D-32")
+def test_a_tool_that_is_cancelled_from_within_has_a_result_and_ends_nothing() -> None:
+    async def cancels(_: ToolContext) -> str:
+        waiting = asyncio.get_running_loop().create_future()
+        waiting.cancel()
+        await waiting
+        return "never"
+
+    boss = lead(call("cancels"), ask("child"), call("cancels"), then="on")
+    for parallel in (True, False):
+        boss = Agent(**{**vars(boss), "name": f"lead-{parallel}"})
+        played = stage(boss, agent("child", "hi"))
+        result = played.play(tools=(tool("cancels", cancels),))
+        assert [r.is_error for r in heard(result)] == [True, False, True]
+        assert heard(result)[0].content.startswith("Error: CancelledError")
+        assert (result.status, result.text) == ("completed", "on")
+        check_history(result.messages)
+
+
+WAYS = ("unknown", "error", "overloaded", "auth", "timeout", "turns", "crash", "refused", "cut")
+
+
+def in_its_way(request: Request) -> Any:
+    match request.messages[0].content.removeprefix("Task: "):
+        case "error":
+            raise ProviderError("server", "boom")
+        case "overloaded":
+            raise ProviderError("overloaded", "busy")
+        case "auth":
+            raise ProviderError("auth", "who?")
+        case "timeout":
+            raise ProviderError("timeout", "no reply in time")
+        case "crash":
+            raise RuntimeError("crash")
+        case "turns":
+            return ask("child", "")
+        case "cut":
+            return Response("half", (ask("child"),), "length")
+        case task:
+            return f"did {task}"
+
+
+@pytest.mark.req("A-13.1", "A-11.3", "A-11.4", "A-XN", "D-7", "P-8")
+def test_of_200_children_a_third_may_fail_each_in_its_own_way() -> None:
+    def task(number: int) -> Any:
+        way = WAYS[number // 3 % len(WAYS)]
+        if number % 3:
+            return ask("child", f"t{number}")
+        match way:
+            case "unknown":
+                return ask("ghost")
+            case "refused":
+                return ask("child", " ")
+            case _:
+                return ask("child", way)
+
+    child = agent("child", in_its_way, sub_agents=("child",))
+    played = stage(lead(*map(task, range(200)), then="survived"), child)
+    result = played.play()
+    assert (result.status, result.text, result.exit_code) == ("completed", "survived", 0)
+    told = heard(result)
+    assert [r.call_id for r in told] == [c.id for c in result.log[0].calls]
+    assert len(told) == 200
+    for number, one in enumerate(told):
+        assert one.is_error == (number % 3 == 0), one
+        if number % 3:
+            assert one.content == f"did t{number}"
+    for run in result.walk():
+        check_history(answered(run.messages))
+    check_events(played.events, result)
+
+
+def test_events_of_calls_are_in_call_order() -> None:
+    played: Stage = stage(lead(*[ask("c", str(n)) for n in range(5)]), agent("c", "x"))
+    result = played.play()
+    started = [e.call.id for e in played.events if isinstance(e, ToolStarted)]
+    assert started == [c.id for c in result.log[0].calls]
