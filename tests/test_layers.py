@@ -14,9 +14,10 @@ import pytest
 PACKAGE = Path(__file__).parent.parent / "axe_nb"
 
 ROOMS = (
-    "errors", "names", "files", "messages", "events", "budget", "config", "toml_lines", "toml_table",
-    "agent_files", "agent", "tool", "schema",
-    "threads", "prompt", "providers", "builtin", "toolset", "loop", "portal", "options", "session",
+    "errors", "names", "files", "messages", "events", "budget", "config", "toml_lines",
+    "toml_table", "agent_files", "agent", "tool", "plain", "hints", "shapes", "schema",
+    "threads", "printed", "python_tool", "prompt", "providers", "builtin", "toolset", "loop",
+    "portal", "options", "session",
     "transcript", "report", "console", "api", "nb", "__init__", "demo", "cli", "__main__",
 )  # fmt: skip
 """Modules and folders of `axe_nb/`: each imports from earlier ones, a folder also from itself."""
@@ -29,7 +30,7 @@ REACHES_UP = {
 JUPYTER = {"IPython", "anywidget", "ipywidgets", "traitlets"}
 """What only `nb/` imports."""
 
-LATE = JUPYTER | {"httpx", "markdown_it", "tomli_w"}
+LATE = JUPYTER | {"httpx", "justhtml", "markdown_it", "regex", "tomli_w"}
 """What is imported on first use."""
 
 TREES = {

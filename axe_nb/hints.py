@@ -1,0 +1,47 @@
+"""What a function or a class says of itself: its type hints, its docstring.
+
+Source: product.md "Python" (`@axe_nb.tool`: type hints and docstring become the schema).
+"""
+
+from __future__ import annotations
+
+import inspect
+import typing
+from typing import Any
+
+from axe_nb.errors import ConfigError
+
+SECTIONS = ("Args:", "Arguments:", "Parameters:", "Attributes:")
+
+
+def hints(thing: Any, where: str) -> dict[str, Any]:
+    """The type hints of a function or a class by name.
+
+    Raises:
+        ConfigError: they cannot be resolved.
+    """
+    try:
+        return typing.get_type_hints(thing)
+    except (NameError, TypeError, AttributeError, SyntaxError) as error:
+        raise ConfigError(f"the type hints of {where} cannot be read: {error}") from None
+
+
+def documented(thing: object) -> tuple[str, dict[str, str]]:
+    """(first paragraph, name → description) of a docstring in Google's form."""
+    lines = (inspect.getdoc(thing) or "").splitlines()
+    first = next((i for i, line in enumerate(lines) if not line.strip()), len(lines))
+    told: dict[str, str] = {}
+    section, name, margin = "", "", 0
+    for line in lines[first:]:
+        text, indent = line.strip(), len(line) - len(line.lstrip())
+        if text and not indent:
+            section, name, margin = text, "", 0
+        elif text and section in SECTIONS:
+            margin = margin or indent
+            label, colon, rest = text.partition(":")
+            if indent == margin and colon:
+                name = label.partition("(")[0].strip()
+                told[name] = rest.strip()
+            elif name:
+                told[name] = f"{told[name]} {text}".strip()
+    return " ".join(line.strip() for line in lines[:first]), told

@@ -1,0 +1,43 @@
+"""Python values as JSON has them: what a model reads where a tool answers with more than text.
+
+Source: product.md "Python" (`@axe_nb.tool`); `shapes` reads the same forms back.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import numbers
+from collections.abc import Mapping
+from enum import Enum
+from typing import Any
+
+from axe_nb.messages import dump
+
+
+def plain(value: object) -> Any:
+    """A value as JSON has it; what JSON has no form for becomes its text."""
+    match value:
+        case Enum():
+            return key_of(value)
+        case None | bool() | str():
+            return value
+        case numbers.Integral():
+            return int(value)
+        case numbers.Real():
+            return float(value)
+        case Mapping():
+            return {str(plain(key)): plain(item) for key, item in value.items()}
+        case list() | tuple():
+            return [plain(item) for item in value]
+        case set() | frozenset():  # in an order that is the same in every process
+            return sorted((plain(item) for item in value), key=dump)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        names = (field.name for field in dataclasses.fields(value))
+        return {name: plain(getattr(value, name)) for name in names}
+    return str(value)
+
+
+def key_of(member: Enum) -> str:
+    """How a model names an enum's member: by its value where all values are text, else by name."""
+    by_value = all(isinstance(other.value, str) for other in type(member))
+    return str(member.value) if by_value else member.name

@@ -1,0 +1,67 @@
+"""What a tool prints goes into its result, not into whatever cell is on the screen.
+
+Printing goes through `sys.stdout`, which all threads and tasks share: a reader in front of it
+tells them apart by their context, which threads of `in_thread` and tasks inherit.
+Source: house style §7 (what it prints is captured); jupyter-facts §1.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+MAX_PRINTED = 16384
+"""Characters of one call's printing that are kept: the first ones."""
+
+
+class Paper:
+    """What one call has printed."""
+
+    def __init__(self) -> None:
+        self.text = ""
+
+    def write(self, text: str) -> int:
+        """Keeps the text, as far as there is room."""
+        self.text += text[: MAX_PRINTED - len(self.text)]
+        return len(text)
+
+    def flush(self) -> None:
+        """Nothing to do: nothing waits."""
+
+
+_paper: ContextVar[Paper | None] = ContextVar("axe_nb_paper", default=None)
+
+
+class _Switch:
+    """Stands in for a stream: a call's printing goes to its paper, all else to the stream."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        written: int = (_paper.get() or self._stream).write(text)
+        return written
+
+    def flush(self) -> None:
+        (_paper.get() or self._stream).flush()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+@contextmanager
+def captured() -> Iterator[Paper]:
+    """Takes what is printed inside, also by the threads that start there and outlive it."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if not isinstance(stream, _Switch):  # stays: an abandoned thread may print later
+            setattr(sys, name, _Switch(stream))
+    paper = Paper()
+    token = _paper.set(paper)
+    try:
+        yield paper
+    finally:
+        _paper.reset(token)

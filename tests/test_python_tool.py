@@ -1,0 +1,379 @@
+"""Functions of the user's own as tools."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from axe_nb import builtin
+from axe_nb.budget import Stop
+from axe_nb.errors import ConfigError
+from axe_nb.python_tool import RESERVED, SESSION, bounded, tool, tool_of
+from axe_nb.tool import ToolContext, ToolError, ToolOutput, head
+from tests.calls import answer, context, failure, run
+
+
+@pytest.fixture(autouse=True)
+def own_session() -> Iterator[None]:
+    before = dict(SESSION)
+    yield
+    SESSION.clear()
+    SESSION.update(before)
+
+
+def test_the_function_stays_callable_and_is_known_by_name() -> None:
+    @tool
+    def double(n: int) -> int:
+        """Twice the number."""
+        return 2 * n
+
+    assert double(4) == 8
+    assert SESSION["double"] is tool_of(double)
+    assert SESSION["double"].description == "Twice the number."
+    assert double.__name__ == "double"
+
+
+def test_a_redefinition_replaces(tmp_path: Path) -> None:
+    @tool
+    def lookup(city: str) -> str:
+        return "old"
+
+    @tool
+    def lookup(city: str, country: str = "") -> str:  # noqa: F811
+        return "new"
+
+    assert run(SESSION["lookup"], tmp_path, city="Bonn") == "new"
+    assert list(SESSION["lookup"].parameters) == ["city", "country"]
+
+
+@pytest.mark.req("D-19")
+@pytest.mark.parametrize(
+    ("options", "effect"),
+    [({}, "user"), ({"read_only": True}, "read"), ({"writes": True}, "write")],
+)
+def test_marks_say_what_a_tool_may_do(options: dict[str, bool], effect: str) -> None:
+    @tool(name="marked", **options)  # type: ignore[arg-type]
+    def function() -> None: ...
+
+    assert SESSION["marked"].effect == effect
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (lambda: tool(lambda: 1), '"<lambda>" is no name for a tool'),
+        (lambda: tool(name="two words")(lambda: 1), '"two words" is no name for a tool'),
+        (lambda: tool(name="grep")(lambda: 1), '"grep" is a tool of axe_nb\'s own'),
+        (
+            lambda: tool(name="x", read_only=True, writes=True)(lambda: 1),
+            "a tool cannot be read_only and writes",
+        ),
+        (lambda: tool(name="x")(lambda: (yield)), "x yields its results"),
+    ],
+)
+def test_what_can_be_no_tool_is_refused_at_once(make: Any, text: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        make()
+    assert caught.value.message == text
+    assert caught.value.hint
+
+
+def test_no_function_takes_the_name_of_a_built_in_tool() -> None:
+    known = {*builtin.NAMES, *builtin.ALIASES, *builtin.TOOLSETS}
+    assert (
+        known | {"ask_user", "call_agent", "subagent", "spawn_agent", "delegate_task"} == RESERVED
+    )
+
+
+def test_a_plain_function_can_be_passed_as_a_tool(tmp_path: Path) -> None:
+    def triple(n: int) -> int:
+        return 3 * n
+
+    assert run(tool_of(triple), tmp_path, n="5") == "15"
+    assert tool_of(triple).effect == "user"
+    assert "triple" not in SESSION
+
+
+@dataclass
+class Trip:
+    to: str
+    days: int = 1
+
+
+def test_arguments_arrive_as_the_types_of_the_signature(tmp_path: Path) -> None:
+    @tool
+    def book(
+        trip: Trip, kind: Literal["train", "boat"], /, *, notes: list[str] | None = None
+    ) -> Any:
+        assert isinstance(trip, Trip)
+        return {"to": trip.to, "days": trip.days, "kind": kind, "notes": notes}
+
+    text = run(SESSION["book"], tmp_path, trip={"to": "Ulm"}, kind="boat", notes='["ä"]')
+    assert text == '{"to": "Ulm", "days": 1, "kind": "boat", "notes": ["ä"]}'
+
+
+@pytest.mark.req("X-38")
+def test_wrong_arguments_come_back_as_something_to_act_on(tmp_path: Path) -> None:
+    ran = []
+
+    @tool
+    def count(word: str, times: int = 1) -> None:
+        ran.append(word)
+
+    text = failure(SESSION["count"], tmp_path, wrod="a", times="often")
+    assert text == (
+        'wrong arguments: there is no "wrod" (did you mean "word"?); '
+        '"word" is missing; it must be a string; "times" must be an integer, not "often". '
+        "Call again with all of them right"
+    )
+    assert ran == []
+
+
+@pytest.mark.req("D-11")
+def test_arguments_that_were_no_json_are_not_run_with_defaults(tmp_path: Path) -> None:
+    @tool
+    def clean(folder: str = ".") -> str:
+        return "cleaned"
+
+    with pytest.raises(ToolError, match="the arguments were no JSON object"):
+        asyncio.run(SESSION["clean"].fn(context(tmp_path, raw='{"folder": '), {}))
+
+
+@pytest.mark.parametrize(
+    ("result", "text"),
+    [
+        ("as it is", "as it is"),
+        (None, ""),
+        ({"a": [1, 2.5, None, True]}, '{"a": [1, 2.5, null, true]}'),
+        (Trip("Köln"), '{"to": "Köln", "days": 1}'),
+        ((1, 2), "[1, 2]"),
+    ],
+)
+def test_results_become_text(tmp_path: Path, result: Any, text: str) -> None:
+    @tool
+    def give() -> Any:
+        return result
+
+    assert run(SESSION["give"], tmp_path) == text
+
+
+@pytest.mark.req("X-30")
+def test_an_exception_is_an_error_for_the_model(tmp_path: Path) -> None:
+    @tool
+    def fail() -> None:
+        raise LookupError("no such city")
+
+    assert failure(SESSION["fail"], tmp_path) == "LookupError: no such city"
+
+
+@pytest.mark.parametrize(
+    "stop", [SystemExit, KeyboardInterrupt, StopIteration, asyncio.CancelledError]
+)
+@pytest.mark.parametrize("is_async", [False, True])
+def test_nothing_that_a_function_raises_ends_the_loop(
+    tmp_path: Path, stop: type[BaseException], is_async: bool
+) -> None:
+    def fail() -> None:
+        raise stop("2")
+
+    async def fail_later() -> None:
+        raise stop("2")
+
+    text = failure(tool_of(fail_later if is_async else fail), tmp_path)
+    assert stop.__name__ in text
+
+
+def test_the_end_of_a_whole_run_passes_through(tmp_path: Path) -> None:
+    async def spend() -> None:
+        raise Stop("max_tokens", "all spent")
+
+    with pytest.raises(Stop):
+        run(tool_of(spend), tmp_path)
+
+
+def test_results_for_the_model_may_be_errors_of_the_tools_own(tmp_path: Path) -> None:
+    @tool
+    def refuse() -> ToolOutput:
+        print("on the way")
+        return ToolOutput("not today", is_error=True)
+
+    output = asyncio.run(SESSION["refuse"].fn(context(tmp_path), {}))
+    assert output == ToolOutput("not today\n\nPrinted:\non the way", is_error=True)
+
+
+def test_a_function_may_have_the_context(tmp_path: Path) -> None:
+    @tool
+    def where(name: str, ctx: ToolContext) -> str:
+        return f"{name} in {ctx.workdir.name} for {ctx.agent.name}"
+
+    assert run(SESSION["where"], tmp_path, name="x") == f"x in {tmp_path.name} for tester"
+    assert list(SESSION["where"].parameters) == ["name"]
+
+
+def test_a_wrapped_coroutine_function_is_awaited(tmp_path: Path) -> None:
+    async def slow(n: int) -> int:
+        await asyncio.sleep(0)
+        return n + 1
+
+    @tool
+    @functools.wraps(slow)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        return slow(*args, **kwargs)
+
+    assert run(SESSION["slow"], tmp_path, n=1) == "2"
+
+
+def test_eight_sleeping_functions_run_side_by_side_and_the_loop_goes_on(tmp_path: Path) -> None:
+    meeting = threading.Barrier(8, timeout=20)
+
+    @tool
+    def meet() -> str:
+        meeting.wait()  # passes only when all eight are here
+        return "met"
+
+    async def all_at_once() -> tuple[list[str], int]:
+        ticks = 0
+
+        async def tick() -> None:
+            nonlocal ticks
+            while True:
+                await asyncio.sleep(0)
+                ticks += 1
+
+        ticking = asyncio.create_task(tick())
+        texts = await asyncio.gather(*(answer(SESSION["meet"], tmp_path, {}) for _ in range(8)))
+        ticking.cancel()
+        return texts, ticks
+
+    texts, ticks = asyncio.run(all_at_once())
+    assert texts == ["met"] * 8
+    assert ticks > 0
+
+
+@pytest.mark.req("D-8")
+def test_a_cancelled_function_is_left_behind(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    release, done = threading.Event(), threading.Event()
+
+    @tool
+    def wait() -> str:
+        release.wait(20)
+        print("too late")
+        done.set()
+        return "late"
+
+    async def cancelled() -> float:
+        task = asyncio.create_task(answer(SESSION["wait"], tmp_path, {}))
+        await asyncio.sleep(0.05)
+        started = time.monotonic()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        return time.monotonic() - started
+
+    assert asyncio.run(cancelled()) < 5
+    release.set()
+    assert done.wait(20)
+    assert capsys.readouterr().out == ""
+
+
+def test_what_a_function_prints_goes_into_its_own_result(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    @tool
+    def talk(name: str, silent: bool = False) -> str | None:
+        print("hello from", name)
+        print("careful,", name, file=sys.stderr)
+        time.sleep(0.05)
+        return None if silent else name.upper()
+
+    @tool
+    async def talk_later(name: str) -> str:
+        print("hello from", name)
+        await asyncio.sleep(0.05)
+        return name.upper()
+
+    async def both() -> list[str]:
+        return await asyncio.gather(
+            answer(SESSION["talk"], tmp_path, {"name": "a"}),
+            answer(SESSION["talk"], tmp_path, {"name": "b", "silent": True}),
+            answer(SESSION["talk_later"], tmp_path, {"name": "c"}),
+        )
+
+    async def printing() -> list[str]:
+        texts = asyncio.create_task(both())
+        await asyncio.sleep(0.02)
+        print("the cell's own")
+        return await texts
+
+    texts = asyncio.run(printing())
+    assert texts == [
+        "A\n\nPrinted:\nhello from a\ncareful, a",
+        "hello from b\ncareful, b",
+        "C\n\nPrinted:\nhello from c",
+    ]
+    assert capsys.readouterr() == ("the cell's own\n", "")
+
+
+def test_printing_before_a_failure_is_kept(tmp_path: Path) -> None:
+    @tool
+    def fail() -> None:
+        print("reading row 3")
+        raise ValueError("no number")
+
+    @tool
+    def give_up() -> None:
+        print("reading row 4")
+        raise ToolError("no such table; call list_tables")
+
+    assert failure(SESSION["fail"], tmp_path) == (
+        "ValueError: no number\n\nPrinted:\nreading row 3"
+    )
+    assert failure(SESSION["give_up"], tmp_path) == (
+        "no such table; call list_tables\n\nPrinted:\nreading row 4"
+    )
+
+
+def test_results_and_printing_have_a_bound(tmp_path: Path) -> None:
+    @tool
+    def flood() -> str:
+        for _ in range(1000):
+            print("p" * 1000)
+        return "é" * 100_000
+
+    @tool
+    def babble() -> None:
+        for _ in range(1000):
+            print("p" * 1000)
+
+    text = run(SESSION["flood"], tmp_path)
+    assert text.startswith("é" * 32_768 + "\n... (truncated: the first 65536 of ")
+    assert len(run(SESSION["babble"], tmp_path)) <= 16_384
+
+
+@given(st.text(), st.integers(0, 40))
+def test_a_head_is_the_longest_start_that_fits(text: str, limit: int) -> None:
+    kept = head(text, limit)
+    assert text.startswith(kept)
+    assert len(kept.encode("utf-8", "surrogatepass")) <= limit
+    longer = text[: len(kept) + 1]
+    assert kept == text or len(longer.encode("utf-8", "surrogatepass")) > limit
+
+
+def test_a_bounded_text_says_how_much_there_was() -> None:
+    assert bounded("x" * 65_536) == "x" * 65_536
+    assert (
+        bounded("x" * 70_000) == "x" * 65_536 + "\n... (truncated: the first 65536 of 70000 bytes)"
+    )

@@ -1,0 +1,429 @@
+"""Types become JSON Schema, and JSON becomes values of those types; mistakes say what to mend."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from enum import Enum, IntEnum, StrEnum
+from typing import Any, Literal
+
+import jsonschema
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from axe_nb.errors import ConfigError
+from axe_nb.messages import ToolSpec
+from axe_nb.plain import plain
+from axe_nb.schema import check, signature
+from axe_nb.shapes import Parameter, shape
+from axe_nb.tool import ToolContext, ToolError
+
+
+class Colour(Enum):
+    RED = "red"
+    GREEN = "green"
+
+
+class Size(StrEnum):
+    S = "small"
+    L = "large"
+
+
+class Level(IntEnum):
+    LOW = 1
+    HIGH = 2
+
+
+@dataclass(frozen=True)
+class Point:
+    """A place.
+
+    Attributes:
+        x: metres to the east
+    """
+
+    x: float
+    y: float = 0.0
+
+
+@dataclass
+class Route:
+    name: str
+    points: list[Point]
+    colour: Colour = Colour.RED
+    notes: dict[str, list[int]] = field(default_factory=dict)
+    end: Point | None = None
+
+
+def schema_of(function: Any) -> dict[str, Any]:
+    wanted = signature(function, function.__name__)
+    specs = {name: parameter.spec for name, parameter in wanted.parameters.items()}
+    return ToolSpec(function.__name__, wanted.description, specs).input_schema()
+
+
+@pytest.mark.req("A-1.2", "A-2.2")
+def test_a_signature_and_its_docstring_become_the_schema() -> None:
+    def weather(
+        city: str,
+        days: int = 3,
+        units: Literal["metric", "imperial"] = "metric",
+        wind: bool = False,
+        factor: float | None = None,
+    ) -> str:
+        """The weather of a city,
+        for some days.
+
+        More about it that no model needs.
+
+        Args:
+            city: which city,
+                by name
+            days (int): how many days: 1 to 7
+
+        Returns:
+            text: nothing that is a parameter
+        """
+        return ""
+
+    assert signature(weather, "weather").description == "The weather of a city, for some days."
+    assert schema_of(weather) == {
+        "type": "object",
+        "properties": {
+            "city": {"type": "string", "description": "which city, by name"},
+            "days": {"type": "integer", "description": "how many days: 1 to 7", "default": 3},
+            "units": {
+                "type": "string",
+                "description": "",
+                "enum": ["metric", "imperial"],
+                "default": "metric",
+            },
+            "wind": {"type": "boolean", "description": "", "default": False},
+            "factor": {"type": "number", "description": ""},
+        },
+        "required": ["city"],
+    }
+
+
+@pytest.mark.req("A-1.2")
+def test_containers_enums_and_dataclasses_are_described_down_to_their_parts() -> None:
+    def plan(
+        route: Route,
+        tags: set[str],
+        by_name: Mapping[str, Level],
+        pair: tuple[int, int],
+        extra=None,
+    ) -> None: ...
+
+    assert schema_of(plan)["properties"] == {
+        "route": {
+            "type": "object",
+            "description": "",
+            "properties": {
+                "name": {"type": "string"},
+                "points": {
+                    "type": "array",
+                    "items": {
+                        "type": "object",
+                        "properties": {
+                            "x": {"type": "number", "description": "metres to the east"},
+                            "y": {"type": "number", "default": 0.0},
+                        },
+                        "required": ["x"],
+                        "additionalProperties": False,
+                    },
+                },
+                "colour": {"type": "string", "enum": ["red", "green"], "default": "red"},
+                "notes": {
+                    "type": "object",
+                    "additionalProperties": {"type": "array", "items": {"type": "integer"}},
+                },
+                "end": {
+                    "anyOf": [
+                        {
+                            "type": "object",
+                            "properties": {
+                                "x": {"type": "number", "description": "metres to the east"},
+                                "y": {"type": "number", "default": 0.0},
+                            },
+                            "required": ["x"],
+                            "additionalProperties": False,
+                        },
+                        {"type": "null"},
+                    ]
+                },
+            },
+            "required": ["name", "points"],
+            "additionalProperties": False,
+        },
+        "tags": {"type": "array", "description": "", "items": {"type": "string"}},
+        "by_name": {
+            "type": "object",
+            "description": "",
+            "additionalProperties": {"type": "string", "enum": ["LOW", "HIGH"]},
+        },
+        "pair": {
+            "type": "array",
+            "description": "",
+            "items": {"type": "integer"},
+            "minItems": 2,
+            "maxItems": 2,
+        },
+        "extra": {"description": ""},
+    }
+
+
+def test_the_context_is_no_parameter_that_a_model_knows_of() -> None:
+    def plain_one(ctx: ToolContext, path: str) -> str: ...
+
+    def optional_one(path: str, ctx: ToolContext | None = None) -> str: ...
+
+    for function in (plain_one, optional_one):
+        wanted = signature(function, "it")
+        assert list(wanted.parameters) == ["path"]
+        assert wanted.context == "ctx"
+
+
+@dataclass
+class Node:
+    children: list[Node]
+
+
+def any_number(*numbers: int) -> None: ...
+def anything(**options: int) -> None: ...
+def of_bytes(data: bytes) -> None: ...
+def by_number(names: dict[int, str]) -> None: ...
+def of_nodes(root: Node) -> None: ...
+def unresolved(x: NoSuchType) -> None: ...  # type: ignore[name-defined]  # noqa: F821
+def no_type(x: [int]) -> None: ...  # type: ignore[valid-type]
+
+
+@pytest.mark.parametrize(
+    ("function", "text"),
+    [
+        (any_number, "\"*numbers: 'int'\" of it cannot be described to a model"),
+        (anything, "\"**options: 'int'\" of it cannot be described to a model"),
+        (of_bytes, 'bytes, the type of "data" of it, is no type that JSON has'),
+        (by_number, 'dict[int, str], the type of "names" of it, is no type that JSON has'),
+        (of_nodes, 'Node, the type of "children" of Node, contains itself'),
+        (unresolved, "the type hints of it cannot be read: name 'NoSuchType' is not defined"),
+        (no_type, "[<class 'int'>], the type of \"x\" of it, is no type"),
+    ],
+)
+def test_what_json_cannot_say_is_refused_where_the_tool_is_defined(
+    function: Any, text: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        signature(function, "it")
+    assert caught.value.message == text
+
+
+def wanted(**hints: Any) -> dict[str, Parameter]:
+    return {name: Parameter(shape(hint, name)) for name, hint in hints.items()}
+
+
+def mistakes(arguments: dict[str, Any], **hints: Any) -> str:
+    with pytest.raises(ToolError) as caught:
+        check(arguments, wanted(**hints))
+    return str(caught.value)
+
+
+@pytest.mark.req("X-38")
+def test_every_mistake_is_told_at_once_and_says_what_to_mend() -> None:
+    text = mistakes(
+        {"cty": "Bonn", "days": "three", "points": [{"x": 1}, {"x": None, "z": 2}]},
+        city=str,
+        days=int,
+        points=list[Point],
+    )
+    assert text == (
+        'wrong arguments: there is no "cty" (did you mean "city"?); '
+        '"city" is missing; it must be a string; '
+        '"days" must be an integer, not "three"; '
+        'there is no "points[1].z" (it takes "x", "y"); '
+        '"points[1].x" is missing; it must be a number. '
+        "Call again with all of them right"
+    )
+
+
+@pytest.mark.parametrize(
+    ("hint", "value", "said"),
+    [
+        (int, True, "an integer, not true"),
+        (int, 2.5, "an integer, not 2.5"),
+        (bool, 1, "true or false, not 1"),
+        (float, "much", 'a number, not "much"'),
+        (float, 10**400, "a number, not 1000"),
+        (Colour, "blue", 'one of "red", "green", not "blue"'),
+        (Literal[1, "1"], True, 'one of 1, "1", not true'),
+        (Literal[1, 2], [1], "one of 1, 2, not [1]"),
+        (list[int], {"a": 1}, 'a list, not {"a":1}'),
+        (dict[str, int], [1], "an object, not [1]"),
+        (tuple[int, str], [1], "a list of 2 values, not [1]"),
+        (Point, "here", 'an object, not "here"'),
+        (int | list[str], {"a": 1}, 'an integer or a list, not {"a":1}'),
+        (list[int], "x" * 500, 'a list, not "' + "x" * 59 + "…"),
+    ],
+)
+def test_a_mistake_names_what_was_wanted_and_what_came(hint: Any, value: Any, said: str) -> None:
+    assert f'"it" must be {said}' in mistakes({"it": value}, it=hint)
+
+
+def test_a_dataclass_that_refuses_its_values_is_a_mistake_too() -> None:
+    assert '"span": end before start' in mistakes({"span": {"start": 2, "end": 1}}, span=Span)
+
+
+@dataclass
+class Span:
+    start: int
+    end: int
+
+    def __post_init__(self) -> None:
+        if self.end < self.start:
+            raise ValueError("end before start")
+
+
+def test_the_text_of_mistakes_has_a_bound() -> None:
+    text = mistakes({"rows": [{"v": "x" * 10_000}] * 10_000, "k" * 99_999: 1}, rows=list[int])
+    assert len(text) < 4_000
+    assert "and more" in text
+
+
+@pytest.mark.req("D-11")
+@pytest.mark.parametrize(
+    ("hint", "given_", "read"),
+    [
+        (str, 5, "5"),
+        (str, {"a": [1, None]}, '{"a":[1,null]}'),
+        (str, True, "true"),
+        (int, "5", 5),
+        (int, 5.0, 5),
+        (bool, "true", True),
+        (list[int], "[1, 2]", [1, 2]),
+        (Point, '{"x": 1}', Point(1.0)),
+        (str | None, None, None),
+        (str | None, 7, "7"),
+        (Colour, "RED", Colour.RED),
+        (Level, "HIGH", Level.HIGH),
+        (Any, {"deep": [1]}, {"deep": [1]}),
+        (Sequence[str], ["a"], ["a"]),
+    ],
+)
+def test_text_and_json_are_taken_for_one_another(hint: Any, given_: Any, read: Any) -> None:
+    assert check({"it": given_}, wanted(it=hint)) == {"it": read}
+
+
+@pytest.mark.req("D-11")
+def test_null_is_absent_where_null_is_no_value() -> None:
+    def function(a: str, b: int = 4, c: int | None = 5, d: int | None = None) -> None: ...
+
+    known = signature(function, "f").parameters
+    assert check({"a": "x", "b": None, "c": None}, known) == {"a": "x", "c": None}
+    with pytest.raises(ToolError, match='"a" is missing; it must be a string'):
+        check({"a": None}, known)
+
+
+def test_what_may_be_null_need_not_be_given() -> None:
+    assert check({}, wanted(it=int | None)) == {"it": None}
+
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
+FLOATS = st.floats(allow_nan=False, allow_infinity=False)
+POINTS = st.builds(Point, FLOATS, FLOATS)
+LEAVES: list[tuple[Any, st.SearchStrategy[Any]]] = [
+    (str, TEXT),
+    (int, st.integers()),
+    (float, FLOATS),
+    (bool, st.booleans()),
+    (Literal["a", "b", 1, True, None], st.sampled_from(["a", "b", 1, True, None])),
+    (Colour, st.sampled_from(Colour)),
+    (Size, st.sampled_from(Size)),
+    (Level, st.sampled_from(Level)),
+    (Point, POINTS),
+    (Route, st.builds(
+        Route, TEXT, st.lists(POINTS, max_size=3), st.sampled_from(Colour),
+        st.dictionaries(TEXT, st.lists(st.integers(), max_size=3), max_size=3),
+        st.none() | POINTS,
+    )),
+]  # fmt: skip
+"""(type, its values)."""
+
+
+def wider(
+    inner: st.SearchStrategy[tuple[Any, st.SearchStrategy[Any]]],
+) -> st.SearchStrategy[tuple[Any, st.SearchStrategy[Any]]]:
+    """Types made of types, with their values."""
+    return st.one_of(
+        inner.map(lambda t: (list[t[0]], st.lists(t[1], max_size=3))),  # type: ignore[name-defined]
+        inner.map(lambda t: (dict[str, t[0]], st.dictionaries(TEXT, t[1], max_size=3))),  # type: ignore[name-defined]
+        inner.map(lambda t: (t[0] | None, st.none() | t[1])),
+        st.tuples(inner, inner).map(
+            lambda p: (tuple[p[0][0], p[1][0]], st.tuples(p[0][1], p[1][1]))  # type: ignore[name-defined]
+        ),
+        inner.map(
+            lambda t: (tuple[t[0], ...], st.lists(t[1], max_size=3).map(tuple))  # type: ignore[name-defined]
+        ),
+    )
+
+
+TYPES = st.recursive(st.sampled_from(LEAVES), wider, max_leaves=4)
+
+
+@given(st.data())
+@settings(max_examples=100, deadline=None)
+def test_a_value_goes_to_json_and_comes_back_equal(data: st.DataObject) -> None:
+    hint, values = data.draw(TYPES)
+    value = data.draw(values)
+    known = wanted(it=hint)
+    wire = json.loads(json.dumps({"it": plain(value)}))
+    assert check(wire, known) == {"it": value}
+    assert type(check(wire, known)["it"]) is type(value)
+    schema = {"type": "object", "properties": {"it": known["it"].schema}}
+    jsonschema.validate(wire, schema)
+
+
+@given(st.sets(st.integers()), st.frozensets(TEXT))
+def test_sets_come_back_equal_and_go_out_in_one_order(numbers: set[int], words: Any) -> None:
+    known = wanted(numbers=set[int], words=frozenset[str])
+    wire = json.loads(json.dumps(plain({"numbers": numbers, "words": words})))
+    assert check(wire, known) == {"numbers": numbers, "words": words}
+    assert plain(words) == plain(set(sorted(words, reverse=True)))  # noqa: C414
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | FLOATS | TEXT,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(st.data(), JSON)
+@settings(max_examples=100, deadline=None)
+def test_any_json_gives_a_value_that_fits_or_an_error_for_the_model(
+    data: st.DataObject, value: Any
+) -> None:
+    hint, _ = data.draw(TYPES)
+    known = wanted(it=hint)
+    if not known["it"].shape.accepts(value):
+        with suppress(ToolError):  # text and JSON may still be taken for one another
+            check({"it": value}, known)
+        return
+    read = check({"it": value}, known)["it"]
+    assert known["it"].shape.accepts(json.loads(json.dumps(plain(read))))
+
+
+def test_other_results_become_text() -> None:
+    class Odd:
+        def __str__(self) -> str:
+            return "odd"
+
+    value = {"when": Odd(), (1, 2): [Point(1, 2), Level.LOW, Size.S], "none": None}
+    assert plain(value) == {
+        "when": "odd",
+        "[1, 2]": [{"x": 1, "y": 2}, "LOW", "small"],
+        "none": None,
+    }
+    assert dataclasses.is_dataclass(Point)
