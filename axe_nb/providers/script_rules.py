@@ -10,14 +10,20 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from axe_nb.errors import ProviderError
 from axe_nb.messages import Request, Response, ToolCall, Usage, dump
 from axe_nb.names import quoted
 
+if TYPE_CHECKING:
+    import regex
+
 MAX_SEEN = 100_000
 """Characters of the last message that a regex sees."""
+
+MAX_SECONDS = 1.0
+"""Seconds that a regex may look at them."""
 
 FAULTS = ("timeout", "refused", "nonsense")
 """What `error` can be without a status: no HTTP reply is to be had, or none that is JSON."""
@@ -54,7 +60,7 @@ class Reply:
 class Rule:
     """One `[[rule]]`: when it matches and what it then says."""
 
-    last: re.Pattern[str] | None = None
+    last: regex.Pattern[str] | None = None
     """Searched for in the text of the last message; None = any text."""
     turn: int = 0
     """Which request of the conversation, from 1; 0 = any."""
@@ -72,15 +78,19 @@ class Rule:
     fault: Fault | None = None
 
     def match(self, request: Request) -> dict[str, str] | None:
-        """The named groups of its regex where the rule matches, else None."""
+        """The named groups of its regex where the rule matches, else None.
+
+        Raises:
+            TimeoutError: the regex cannot be done with.
+        """
         if self.turn and self.turn != request.turn:
             return None
         if self.agent and self.agent != request.agent:
             return None
         if self.last is None:
             return {}
-        found = self.last.search(request.last[:MAX_SEEN])
-        return found.groupdict("") if found else None
+        found = self.last.search(request.last[:MAX_SEEN], timeout=MAX_SECONDS)
+        return dict(found.groupdict("")) if found else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,10 +105,18 @@ class Script:
         """What the first rule that matches says.
 
         Raises:
-            ProviderError: none matches (bad_request).
+            ProviderError: none matches, or a regex takes too long (bad_request).
         """
-        for rule in self.rules:
-            groups = rule.match(request)
+        for number, rule in enumerate(self.rules, 1):
+            try:
+                groups = rule.match(request)
+            except TimeoutError:
+                raise ProviderError(
+                    "bad_request",
+                    f"the regex of rule {number} of script {quoted(name)} takes longer than "
+                    f"{MAX_SECONDS:g}s",
+                    hint="a simpler one, without repeats of repeats, is fast",
+                ) from None
             if groups is not None:
                 return self._reply(rule, request, groups)
         start = quoted(one_line(request.last, 60))

@@ -11,13 +11,16 @@ import re
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from axe_nb.errors import ConfigError
 from axe_nb.messages import ToolCall
 from axe_nb.names import nearest, quoted
 from axe_nb.providers.script_rules import FAULTS, OWN_PLACES, Fault, Rule, Script
 from axe_nb.toml_lines import line_of
+
+if TYPE_CHECKING:
+    import regex
 
 
 def parse(text: str, file: str) -> Script:
@@ -212,10 +215,12 @@ def _call(table: Mapping[str, Any], place: _Place) -> ToolCall:
     return ToolCall("", values["tool"], values.get("arguments", {}))
 
 
-def _regex(pattern: str, place: _Place) -> re.Pattern[str]:
+def _regex(pattern: str, place: _Place) -> regex.Pattern[str]:
+    import regex
+
     try:
-        compiled = re.compile(pattern)
-    except (re.error, OverflowError, RecursionError) as error:
+        compiled = regex.compile(pattern)
+    except (regex.error, OverflowError, RecursionError) as error:
         raise place.error(f"bad regex {quoted(pattern)}: {error}", "when") from None
     taken = sorted(OWN_PLACES & compiled.groupindex.keys())
     if taken:

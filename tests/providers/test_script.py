@@ -260,6 +260,17 @@ def test_arguments_that_are_no_json_are_a_server_error(project: Path) -> None:
         ask("lead")
 
 
+@pytest.mark.req("D-36")
+def test_a_timeout_on_the_virtual_clock_takes_no_time(project: Path) -> None:
+    rules = 'clock = "virtual"\n[[rule]]\ntext = "x"\ndelay = 5000'
+    write(project / "axe" / "scripts" / "slow.toml", rules)
+    started = time.monotonic()
+    agent = axe_nb.Agent(name="slow", model="script/slow")
+    result = axe_nb.run(agent, "go", timeout=5, display=False)
+    assert (result.status, result.error) == ("timeout", "timeout after 5s")
+    assert time.monotonic() - started < 4
+
+
 @pytest.mark.req("D-8")
 def test_a_cancelled_request_waits_no_longer(project: Path) -> None:
     write(project / "axe" / "scripts" / "slow.toml", '[[rule]]\ntext = "x"\ndelay = 60')
