@@ -17,11 +17,12 @@ INTERRUPTED = "Error: interrupted before this call had a result."
 
 
 def dump(value: object) -> bytes:
-    """JSON as bytes of UTF-8, compact; lone surrogates stay escaped, so any string can be sent."""
+    """JSON as bytes of UTF-8, compact; lone surrogates, which no server takes, are replaced."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     try:
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+        return text.encode()
     except UnicodeEncodeError:
-        return json.dumps(value, separators=(",", ":")).encode()
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode()
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,8 @@ class ToolSpec:
     name: str
     description: str
     parameters: Mapping[str, ToolParameter]
+    wire: dict[str, bytes] = field(default_factory=dict, repr=False, compare=False)
+    """Protocol → this tool serialised: it is offered on every turn and written once."""
 
     def input_schema(self) -> dict[str, Any]:
         """JSON Schema of the arguments; `required` lists the required parameters (A-2.2)."""

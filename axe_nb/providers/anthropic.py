@@ -9,6 +9,8 @@ import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 from axe_nb.errors import ProviderError
@@ -26,15 +28,24 @@ THINKING = ("thinking", "redacted_thinking")
 
 _ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
+_ROLE = len('{"role":"')
+"""Where in a wire message its role begins: with a or u."""
+
 
 def encode(message: Message) -> list[dict[str, Any]]:
-    """The content blocks of one message; none for a message that says nothing."""
+    """The wire message of one message; none where it says nothing."""
+    role = "assistant" if message.role == "assistant" else "user"
+    content = _blocks(message)
+    return [{"role": role, "content": content}] if content else []
+
+
+def _blocks(message: Message) -> list[dict[str, Any]]:
     if message.tool_results:
         return [
             {
                 "type": "tool_result",
                 "tool_use_id": _id(result.call_id),
-                # an empty error is refused
+                # an error without words is refused
                 "content": result.content or ("failed" if result.is_error else ""),
                 "is_error": result.is_error,
             }
@@ -86,34 +97,27 @@ def body(request: Request) -> bytes:
         **wire.without_ours(request.params),
         **({"system": request.system} if request.system.strip() else {}),
     }
-    tools = map(_tool, request.tools)
+    tools = wire.written(request.tools, "anthropic", _tool)
     return wire.envelope(fields, tools, _turns(request.messages))
 
 
-def _tool(spec: ToolSpec) -> dict[str, Any]:
-    return {
-        "name": spec.name,
-        "description": spec.description,
-        "input_schema": spec.input_schema(),
-    }
+def _tool(spec: ToolSpec) -> list[dict[str, Any]]:
+    schema = spec.input_schema()
+    return [{"name": spec.name, "description": spec.description, "input_schema": schema}]
 
 
-def _turns(messages: Sequence[Message]) -> Iterator[bytes]:
+def _turns(messages: Sequence[Message]) -> list[bytes]:
     """One wire message per change of role: user text after tool results joins them."""
-    open_role = ""
-    blocks: list[bytes] = []
-    for message in messages:
-        role = "assistant" if message.role == "assistant" else "user"
-        if role != open_role:
-            yield _turn(open_role, blocks)
-            open_role, blocks = role, []
-        blocks.append(wire.serialised(message, "anthropic", encode))
-    yield _turn(open_role, blocks)
+    turns = list(filter(None, wire.written(messages, "anthropic", encode)))
+    roles = bytes([turn[_ROLE] for turn in turns])
+    if b"uu" in roles or b"aa" in roles:
+        return [_joined(list(group)) for _, group in groupby(turns, itemgetter(_ROLE))]
+    return turns
 
 
-def _turn(role: str, blocks: Sequence[bytes]) -> bytes:
-    content = b",".join(filter(None, blocks))
-    return b'{"role":"%b","content":[%b]}' % (role.encode(), content) if content else b""
+def _joined(turns: Sequence[bytes]) -> bytes:
+    start = turns[0].index(b"[") + 1
+    return turns[0][:start] + b",".join(turn[start:-2] for turn in turns) + b"]}"
 
 
 def parse(data: Mapping[str, Any]) -> Response:

@@ -76,8 +76,8 @@ def body(request: Request) -> bytes:
     }
     system = {"role": "system", "content": request.system}
     head = dump(system) if request.system.strip() else b""
-    messages = [wire.serialised(message, "ollama", encode) for message in request.messages]
-    return wire.envelope(fields, map(wire.function_tool, request.tools), [head, *messages])
+    messages = wire.written(request.messages, "ollama", encode)
+    return wire.envelope(fields, wire.function_tools(request.tools), [head, *messages])
 
 
 def parse(data: Mapping[str, Any]) -> Response:

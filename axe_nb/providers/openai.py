@@ -65,8 +65,8 @@ def body(request: Request) -> bytes:
     fields = {"model": request.model, **wire.without_ours(request.params)}
     system = {"role": "system", "content": request.system}
     head = dump(system) if request.system.strip() else b""
-    messages = [wire.serialised(message, "openai", encode) for message in request.messages]
-    return wire.envelope(fields, map(wire.function_tool, request.tools), [head, *messages])
+    messages = wire.written(request.messages, "openai", encode)
+    return wire.envelope(fields, wire.function_tools(request.tools), [head, *messages])
 
 
 def parse(data: Mapping[str, Any]) -> Response:

@@ -32,6 +32,9 @@ MAX_RETRY_AFTER = 86_400.0
 SHORTEST_KEY = 6
 """Characters; shorter ones are stand-ins like `none`, and would be found in ordinary words."""
 
+SURELY_A_KEY = 16
+"""Characters; only these are taken out of answers too: shorter ones may be meant (`lm-studio`)."""
+
 _KINDS: Mapping[object, Category] = {
     "overloaded_error": "overloaded",
     "rate_limit_error": "rate_limit",
@@ -79,12 +82,14 @@ def read_reply(
     """The JSON object of a reply.
 
     Args:
-        key: taken out of the message where the server repeats it.
+        key: taken out wherever the server repeats it.
 
     Raises:
         ProviderError: the status is no success, the body is no JSON object or reports an error.
     """
     content = body.decode("utf-8", "replace").removeprefix("\ufeff")
+    if len(key) >= SURELY_A_KEY:
+        content = _without(key, content)
     try:
         data = loads(content)
     except ValueError:

@@ -11,7 +11,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, TypeAlias, TypeVar
 
 from axe_nb.errors import ProviderError
 from axe_nb.messages import Message, ToolCall, ToolSpec, dump
@@ -21,6 +21,11 @@ MAX_NESTING = 100
 
 MAX_TOKENS = 2**53
 """No count of tokens is larger; beyond it a number is nonsense."""
+
+T = TypeVar("T", Message, ToolSpec)
+
+Encode: TypeAlias = Callable[[T], Iterable[Mapping[str, Any]]]
+"""A message or a tool -> its objects on the wire."""
 
 OURS = frozenset({"model", "messages", "tools", "stream", "system"})
 """Keys of a request that `[params]` may not overwrite."""
@@ -135,16 +140,18 @@ def function_calls(provider: str, value: object) -> tuple[ToolCall, ...]:
     )
 
 
-def function_tool(spec: ToolSpec) -> dict[str, Any]:
-    """A tool as OpenAI and Ollama want it (A-3.1, A-4.1)."""
-    return {
-        "type": "function",
-        "function": {
-            "name": spec.name,
-            "description": spec.description,
-            "parameters": spec.input_schema(),
-        },
+def function_tools(specs: Iterable[ToolSpec]) -> list[bytes]:
+    """Tools as OpenAI and Ollama want them (A-3.1, A-4.1)."""
+    return written(specs, "function", _function)
+
+
+def _function(spec: ToolSpec) -> list[dict[str, Any]]:
+    function = {
+        "name": spec.name,
+        "description": spec.description,
+        "parameters": spec.input_schema(),
     }
+    return [{"type": "function", "function": function}]
 
 
 def without_ours(params: Mapping[str, Any]) -> dict[str, Any]:
@@ -152,19 +159,21 @@ def without_ours(params: Mapping[str, Any]) -> dict[str, Any]:
     return {key: v for key, v in params.items() if key not in OURS and v is not None}
 
 
-def serialised(
-    message: Message, protocol: str, encode: Callable[[Message], Iterable[Mapping[str, Any]]]
-) -> bytes:
-    """The message's wire objects, joined by commas; written on first use only."""
-    wire = message.wire.get(protocol)
-    if wire is None:
-        wire = message.wire[protocol] = b",".join(map(dump, encode(message)))
-    return wire
+def written(things: Iterable[T], protocol: str, encode: Encode[T]) -> list[bytes]:
+    """Each thing's wire objects as JSON, joined by commas; empty for one that has none.
+
+    Each is written on first use only, so that turn 1000 costs little more than turn 10.
+    """
+    return [thing.wire.get(protocol) or _write(thing, protocol, encode) for thing in things]
 
 
-def envelope(
-    fields: Mapping[str, Any], tools: Iterable[Mapping[str, Any]], messages: Iterable[bytes]
-) -> bytes:
+def _write(thing: T, protocol: str, encode: Encode[T]) -> bytes:
+    written = b",".join(map(dump, encode(thing)))
+    thing.wire[protocol] = written
+    return written
+
+
+def envelope(fields: Mapping[str, Any], tools: Iterable[bytes], messages: Iterable[bytes]) -> bytes:
     """A request's body, without `tools` where there are none (A-2.3) and without empty messages.
 
     Raises:
@@ -172,14 +181,16 @@ def envelope(
     """
     try:
         head = dump(fields)
-        listed = b",".join(map(dump, tools))
     except (TypeError, ValueError, RecursionError) as error:
         raise ProviderError(
             "bad_request",
             f"params cannot be sent as JSON: {error}",
             hint="mend [params] of the agent",
         ) from None
+    listed = b",".join(tools)
     offered = b',"tools":[' + listed + b"]" if listed else b""
-    return b"".join(
-        (head[:-1], offered, b',"messages":[', b",".join(filter(None, messages)), b"]}")
-    )
+    start = head[:-1] + offered + b',"messages":['
+    said = list(filter(None, messages)) or [b""]
+    said[0] = start + said[0]
+    said[-1] += b"]}"
+    return b",".join(said)  # the one time that a long conversation is copied
