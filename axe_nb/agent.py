@@ -198,6 +198,7 @@ class Agent:
         table = written(self)
         try:
             text = tomli_w.dumps(table, multiline_strings=True)
+            text.encode()
             # tomli_w makes one line end of both kinds where a text has several lines
             return text if tomllib.loads(text) == table else tomli_w.dumps(table)
         except (TypeError, ValueError) as error:

@@ -1,0 +1,241 @@
+"""An agent as a value: what it may hold, how it is written as TOML, read back and saved."""
+
+import os
+import stat
+import tomllib
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from axe_nb.agent import Agent, Budget, Retry, SubAgentsConfig, TreeLimits
+from axe_nb.errors import ConfigError
+
+text = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+filled = text.filter(str.strip)
+names = st.lists(text, max_size=3).map(tuple)
+lines = st.text("ab\"'\\\r\n\t ", max_size=30)
+number = st.floats(allow_nan=False, allow_infinity=False) | st.integers(-(2**63), 2**63 - 1)
+param = st.recursive(
+    text | number | st.booleans(), lambda v: st.lists(v) | st.dictionaries(text, v), max_leaves=5
+)
+budgets = st.builds(Budget, st.integers(1, 10**6), st.integers(1, 10**6), st.integers(5000, 10**7))
+configs = st.builds(
+    SubAgentsConfig, st.booleans(), st.integers(0, 5), st.booleans(), st.floats(0, 1e6),
+    st.integers(0, 99), st.integers(1, 50), st.integers(1, 10**6), st.booleans(), budgets,
+)  # fmt: skip
+agents = st.builds(
+    Agent,
+    name=filled, model=filled, description=text, system_prompt=lines,
+    skill=text, files=names, workdir=text, sub_agents=names, tools=names,
+    mode=st.sampled_from(["plan", "ask", "auto"]), params=st.dictionaries(text, param, max_size=3),
+    permissions=st.dictionaries(text, st.sampled_from(["allow", "ask", "deny"]), max_size=2),
+    limits=st.builds(TreeLimits, st.integers(0, 9), st.integers(0, 10**9)),
+    retry=st.builds(Retry, st.integers(0, 9)), sub_agents_config=configs,
+)  # fmt: skip
+
+
+@pytest.mark.req("B-12", "A-5.1", "A-5.2", "A-5.3")
+@settings(deadline=None)
+@given(agents)
+def test_an_agent_written_as_toml_reads_back_equal(agent: Agent) -> None:
+    assert Agent.from_toml(agent.to_toml()) == agent
+
+
+@pytest.mark.req("A-5.1", "A-E2.2")
+def test_what_is_not_said_has_the_documented_default() -> None:
+    agent = Agent.from_toml('name = "a"\nmodel = "p/m"\nsub_agents = ["b"]')
+    assert agent == Agent(
+        name="a", model="p/m", description="", system_prompt="", skill="", files=(), workdir="",
+        sub_agents=("b",), tools=(), mode="ask", params={}, permissions={},
+        limits=TreeLimits(max_requests=0, max_total_tokens=0), retry=Retry(max_retries=0),
+        sub_agents_config=SubAgentsConfig(
+            enabled=True, max_depth=0, parallel=True, timeout=0, max_concurrent=0, max_turns=10,
+            output_limit=4096, inherit_mode=True,
+            budget=Budget(max_tool_calls=15, max_tokens=8192, timeout_ms=60000),
+        ),
+    )  # fmt: skip
+
+
+def test_defaults_are_not_written() -> None:
+    agent = Agent(name="a", model="p/m", sub_agents_config=SubAgentsConfig(max_depth=2))
+    assert tomllib.loads(agent.to_toml()) == {
+        "name": "a", "model": "p/m", "sub_agents_config": {"max_depth": 2},
+    }  # fmt: skip
+
+
+def test_a_prompt_of_several_lines_stays_readable_in_the_file() -> None:
+    agent = Agent(name="a", model="p/m", system_prompt="One.\nTwo.\n")
+    assert 'system_prompt = """\nOne.\nTwo.\n"""' in agent.to_toml()
+
+
+@pytest.mark.parametrize("value", [None, {"deep": [None]}, "\ud800"])
+def test_what_toml_cannot_say_is_refused_when_written(value: object, project: Path) -> None:
+    agent = Agent(name="a", model="p/m", params={"stop": value})
+    with pytest.raises(ConfigError, match=r'^agent "a" cannot be written as TOML: '):
+        agent.save()
+    assert list((project / "axe" / "agents").iterdir()) == []
+
+
+WRONG = [
+    ("name", 3, "name must be text"),
+    ("model", None, "model must be text"),
+    ("description", [], "description must be text"),
+    ("system_prompt", b"x", "system_prompt must be text"),
+    ("skill", Path("x"), "skill must be text"),
+    ("files", "*.md", "files must be a list of texts"),
+    ("workdir", 1, "workdir must be text"),
+    ("sub_agents", {"a": 1}, "sub_agents must be a list of texts"),
+    ("tools", "abc", "tools must be a list of texts"),
+    ("tools", ["a", 1], "tools must be a list of texts"),
+    ("tools", None, "tools must be a list of texts"),
+    ("mode", 1, "mode must be text"),
+    ("mode", "Auto", "mode must be one of plan, ask, auto"),
+    ("params", [("a", 1)], "params must be a table"),
+    ("params", {1: 2}, "params must be a table"),
+    ("params", {"a": float("nan")}, "params.a must be what JSON can say: no dates, nan or inf"),
+    ("params", {"a": object()}, "params.a must be what JSON can say: no dates, nan or inf"),
+    ("permissions", {"grep": True}, "permissions must be a table of texts"),
+    ("permissions", {"grep": "yes"}, "permissions.grep must be allow, ask or deny"),
+    ("limits", {"max_requests": 1}, "limits must be a TreeLimits of axe_nb.agent"),
+    ("limits", TreeLimits(max_requests=True), "limits.max_requests must be a whole number"),
+    ("limits", TreeLimits(max_requests=-1), "limits.max_requests must be non-negative"),
+    ("limits", TreeLimits(max_total_tokens=-1), "limits.max_total_tokens must be non-negative"),
+    ("retry", 3, "retry must be a Retry of axe_nb.agent"),
+    ("retry", Retry(max_retries=-1), "retry.max_retries must be non-negative"),
+    (
+        "sub_agents_config", {"max_depth": 2},
+        "sub_agents_config must be a SubAgentsConfig of axe_nb.agent",
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("key", "value", "message"), WRONG)
+def test_an_agent_made_in_code_with_a_wrong_value_is_refused(
+    key: str, value: Any, message: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        Agent(**{"name": "a", "model": "p/m", key: value})
+    assert str(caught.value) == message
+    assert caught.value.exit_code == 2
+
+
+CONFIG = [
+    ("enabled", 1, "enabled must be true or false"),
+    ("max_depth", "3", "max_depth must be a whole number"),
+    ("max_depth", 2.0, "max_depth must be a whole number"),
+    ("max_depth", 6, "max_depth cannot exceed 5"),
+    ("max_depth", -1, "max_depth must be non-negative"),
+    ("timeout", True, "timeout must be a number"),
+    ("timeout", float("inf"), "timeout must be a number"),
+    ("timeout", float("nan"), "timeout must be a number"),
+    ("timeout", -1, "timeout must be non-negative"),
+    ("timeout", -0.1, "timeout must be non-negative"),
+    ("max_concurrent", -1, "max_concurrent must be non-negative"),
+    ("max_turns", 0, "max_turns must be between 1 and 50"),
+    ("max_turns", 51, "max_turns must be between 1 and 50"),
+    ("output_limit", 0, "output_limit must be positive"),
+    ("budget", 9, "budget must be a Budget of axe_nb.agent"),
+    ("budget", Budget(max_tokens=1.5), "budget.max_tokens must be a whole number"),
+    ("budget", Budget(max_tool_calls=0), "budget.max_tool_calls must be positive"),
+    ("budget", Budget(max_tokens=0), "budget.max_tokens must be positive"),
+    ("budget", Budget(timeout_ms=4999), "budget.timeout_ms must be at least 5000"),
+]  # fmt: skip
+
+
+@pytest.mark.req("A-5.4", "A-5.5", "A-E2.8", "A-E2.9", "A-E2.11", "D-36")
+@pytest.mark.parametrize(("key", "value", "message"), CONFIG)
+def test_delegation_settings_out_of_bounds_are_refused(key: str, value: Any, message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        Agent(name="a", model="p/m", sub_agents_config=SubAgentsConfig(**{key: value}))
+    assert str(caught.value) == f"sub_agents_config.{message}"
+
+
+@pytest.mark.req("A-E2.1", "A-E2.5", "A-E2.6", "A-E2.7", "A-E2.10", "D-10")
+@pytest.mark.parametrize("key", ["max_depth = 0", "max_depth = 1", "max_depth = 5", "timeout = 0",
+                                 "timeout = 0.2", "timeout = 120"])  # fmt: skip
+def test_delegation_settings_within_bounds_are_read_even_without_sub_agents(key: str) -> None:
+    agent = Agent.from_toml(f'name = "a"\nmodel = "p/m"\n[sub_agents_config]\n{key}')
+    name, _, value = key.partition(" = ")
+    assert getattr(agent.sub_agents_config, name) == float(value)
+    assert agent.sub_agents == ()
+
+
+@pytest.mark.req("A-E2.3", "A-E2.4")
+def test_names_of_sub_agents_are_taken_as_they_are() -> None:
+    agent = Agent(name="a", model="p/m", sub_agents=["ghost", "ghost", "b"])
+    assert agent.sub_agents == ("ghost", "ghost", "b")
+
+
+@pytest.mark.req("B-1", "D-12")
+@pytest.mark.parametrize("blank", ["", " \t\n"])
+def test_name_and_model_may_not_be_blank_and_name_is_checked_first(blank: str) -> None:
+    with pytest.raises(ConfigError, match=r"^agent config missing required field: name$"):
+        Agent(name=blank, model=blank)
+    with pytest.raises(ConfigError, match=r"^agent config missing required field: model$"):
+        Agent(name="a", model=blank)
+
+
+def test_an_agent_is_not_changed_by_the_list_it_was_made_of() -> None:
+    tools = ["grep"]
+    agent = Agent(name="a", model="p/m", tools=tools)
+    tools.append("fetch")
+    assert agent.tools == ("grep",)
+
+
+def test_a_changed_copy_is_checked_too() -> None:
+    with pytest.raises(ConfigError, match=r"^tools must be a list of texts$"):
+        replace(Agent(name="a", model="p/m"), tools="grep")
+
+
+def test_where_an_agent_came_from_does_not_make_it_another() -> None:
+    made = Agent(name="a", model="p/m")
+    assert replace(made, path="x.toml", warnings=("w",)) == made
+    assert "x.toml" not in replace(made, path="x.toml").to_toml()
+    assert {f.name for f in fields(Agent) if not f.compare} == {"path", "warnings"}
+
+
+@pytest.mark.req("B-12")
+def test_save_writes_beside_the_other_agents_and_load_finds_it(project: Path) -> None:
+    agent = Agent(name="a", model="p/m", params={"temperature": "0.2"})
+    assert agent.save() == Path("axe/agents/a.toml")
+    assert Agent.load("a") == agent
+
+
+def test_save_goes_back_to_the_file_that_the_agent_came_from(project: Path, tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    first = Agent(name="a", model="p/m").save(tmp_path / "mine")
+    again = replace(Agent.load("a", tmp_path / "mine"), model="p/other").save()
+    assert again == first
+    assert Agent.load("a", tmp_path / "mine").model == "p/other"
+    assert not (project / "axe" / "agents" / "a.toml").exists()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no modes")
+def test_a_saved_file_has_the_mode_of_any_other_file_and_keeps_its_own(project: Path) -> None:
+    plain = project / "plain"
+    plain.touch()
+    path = Agent(name="a", model="p/m").save()
+    assert path.stat().st_mode == plain.stat().st_mode
+    path.chmod(0o600)
+    Agent.load("a").save()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_a_file_that_cannot_be_written_leaves_the_old_one_and_no_litter(project: Path) -> None:
+    folder = project / "axe" / "agents"
+    (folder / "a.toml").mkdir()
+    with pytest.raises(ConfigError, match=r"^cannot write axe/agents/a\.toml: "):
+        Agent(name="a", model="p/m").save()
+    assert [entry.name for entry in folder.iterdir()] == ["a.toml"]
+
+
+@pytest.mark.req("B-12")
+@pytest.mark.parametrize("name", ["../a", "b/a", "..", "b\\a", "C:a"])
+def test_save_refuses_a_name_that_leads_elsewhere(name: str, project: Path) -> None:
+    with pytest.raises(ConfigError, match=r"^invalid agent name "):
+        Agent(name=name, model="p/m").save()
+    assert list(project.rglob("*.toml")) == []

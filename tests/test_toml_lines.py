@@ -1,0 +1,109 @@
+"""The line that a key of a TOML text stands on, however it is written."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from axe_nb.toml_lines import line_of
+
+pytestmark = pytest.mark.req("D-27")
+
+AGENT = '''\
+# a comment with [brackets] and """quotes"""
+name = "lead"
+model = "a/b" # [another]
+
+system_prompt = """
+first
+[not_a_table]
+name = "not a key" \\"""
+"""
+note = \'\'\'
+[[neither]]
+it's\'\'\'
+files = [
+    "a", # ]
+    "]b",
+]
+tools = ["[x", 'y]']
+
+[params]
+temperature = 0.2
+stop = { words = ["}"], last = true }
+
+[ sub_agents_config . "budget" ]
+"max_tokens" = 1
+
+[[rule]]
+text = "one"
+'''
+
+
+@pytest.mark.parametrize(
+    ("path", "line"),
+    [
+        ("name", 2),
+        ("model", 3),
+        ("system_prompt", 5),
+        ("note", 10),
+        ("files", 13),
+        ("tools", 17),
+        ("params", 19),
+        ("params.temperature", 20),
+        ("params.stop", 21),
+        ("params.stop.words", 21),
+        ("sub_agents_config", 23),
+        ("sub_agents_config.budget", 23),
+        ("sub_agents_config.budget.max_tokens", 24),
+        ("rule", 26),
+        ("rule.text", 27),
+        ("not_a_table", None),
+        ("neither", None),
+        ("params.name", None),
+        ("text", None),
+    ],
+)
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_a_key_is_found_where_it_is_written(path: str, line: int | None, end: str) -> None:
+    assert line_of(AGENT.replace("\n", end), tuple(path.split("."))) == line
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "sub_agents_config.max_depth = 3",
+        "'sub_agents_config'.\"max_depth\" = 3",
+        "sub_agents_config = { max_depth = 3 }",
+        "[sub_agents_config]\nmax_depth = 3",
+        "[sub_agents_config] # of mine\n\n'max_depth' = 3",
+    ],
+)
+def test_a_nested_key_is_found_in_every_way_of_writing_it(text: str) -> None:
+    line = text.count("\n") + 1
+    assert line_of("# first\n" + text, ("sub_agents_config", "max_depth")) == line + 1
+
+
+def test_only_line_feeds_end_a_line() -> None:
+    text = 'a = "one\u2028two\u0085three"\nb = 1\n'
+    assert line_of(text, ("b",)) == 2
+
+
+@pytest.mark.parametrize("quotes", ['"""', "'''"])
+@pytest.mark.parametrize("more", ["", "x", "{q}", "{q}{q}", "x{q}y{q}{q}z", "\n\n{q}\n"])
+def test_a_string_that_ends_in_quotes_ends_where_toml_says(quotes: str, more: str) -> None:
+    inner = more.format(q=quotes[0])
+    text = f"a = {quotes}{inner}{quotes}\nb = 1\n"
+    assert line_of(text, ("b",)) == 2 + inner.count("\n")
+
+
+def test_the_line_of_a_key_below_a_long_text_is_found_in_one_pass() -> None:
+    """A text that is parsed again for every line of it would take hours here."""
+    text = 'system_prompt = """\n' + "a line of the prompt\n" * 40_000 + '"""\nmodle = "x"\n'
+    assert line_of(text, ("modle",)) == 40_003
+
+
+@settings(deadline=None)
+@given(st.text(alphabet="[]{}\"'#=\\\n .ab", max_size=40))
+def test_no_text_makes_it_fail(text: str) -> None:
+    line = line_of(text, ("a",))
+    assert line is None or 1 <= line <= text.count("\n") + 1
