@@ -1,0 +1,163 @@
+"""Whose time is up, what the parent hears of it, and that it is really stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+import pytest
+
+from axe_nb import Agent, Request, Response, RunError, Usage, call
+from axe_nb.tool import ToolContext
+from tests.loop.stage import (
+    agent,
+    ask,
+    check_events,
+    check_history,
+    heard,
+    lead,
+    play,
+    stage,
+    texts,
+    tool,
+)
+
+
+async def for_ever(_: Request) -> str:
+    await asyncio.Event().wait()
+    return "never"
+
+
+def hanging() -> Agent:
+    return agent("hanging", for_ever)
+
+
+def failed(name: str, seconds: str) -> str:
+    return (
+        f'Error: sub-agent "{name}" failed - timeout after {seconds}s. '
+        "You may retry or proceed without this result."
+    )
+
+
+@pytest.mark.req("A-12.1", "A-12.3", "A-7.3-13", "A-E7.6", "D-10", "A-13.2", "P-8", "P-9")
+@pytest.mark.parametrize(("seconds", "shown"), [(0.2, "0.2"), (0.15, "0.15"), (1, "1")])
+def test_a_child_timeout_is_told_to_the_parent_which_goes_on(seconds: float, shown: str) -> None:
+    played = stage(
+        lead(ask("hanging"), ask("quick"), timeout=seconds), hanging(), agent("quick", "ok")
+    )
+    result = played.play()
+    assert texts(result) == [failed("hanging", shown), "ok"]
+    assert [r.is_error for r in heard(result)] == [True, False]
+    assert result.ok
+    child = result.children[0]
+    assert (child.status, child.error) == ("timeout", f"timeout after {shown}s")
+    check_events(played.events, result)
+
+
+@pytest.mark.req("A-12.2", "A-7.3-13", "D-10", "A-E6.6", "A-E2.10", "A-11.2", "D-8")
+@pytest.mark.parametrize("setting", [0, 60])
+def test_a_child_has_no_more_time_than_its_run(setting: float) -> None:
+    played = stage(lead(ask("hanging"), timeout=setting), hanging())
+    result = played.play(timeout=0.2)
+    assert (result.status, result.error, result.exit_code) == ("timeout", "timeout after 0.2s", 3)
+    [child] = result.children
+    assert (child.status, child.error) == ("timeout", "timeout after 0.2s"), "the run's own setting"
+    with pytest.raises(RunError, match=r"^timeout after 0\.2s$"):
+        result.raise_for_status()
+    check_events(played.events, result)
+
+
+@pytest.mark.req("A-12.1", "A-12.2", "D-10")
+def test_a_childs_time_is_for_everything_below_it() -> None:
+    middle = agent("middle", lambda r: ask("hanging"), sub_agents=("hanging",))
+    result = play(lead(ask("middle"), timeout=0.2, then="on"), middle, hanging())
+    assert texts(result) == [failed("middle", "0.2")]
+    assert [(run.status, run.error) for run in result.walk()] == [
+        ("completed", None), ("timeout", "timeout after 0.2s"), ("timeout", "timeout after 0.2s"),
+    ]  # fmt: skip
+
+
+@pytest.mark.req("A-12.1", "A-11.2")
+def test_a_grandchild_may_have_less_time_than_its_parent() -> None:
+    config = {"timeout": 0.1}
+    middle = lead(ask("hanging"), name="middle", then="without", **config)
+    result = play(lead(ask("middle"), timeout=30), middle, hanging())
+    assert texts(result) == ["without"]
+    assert texts(result.children[0]) == [failed("hanging", "0.1")]
+
+
+@pytest.mark.req("A-11.2", "A-11.4")
+def test_each_child_has_a_time_of_its_own() -> None:
+    async def waits(request: Request) -> str:
+        await asyncio.sleep(float(request.last.removeprefix("Task: ")))
+        return "in time"
+
+    boss = lead(*[ask("waits", "0.15") for _ in range(3)], timeout=0.3, parallel=False)
+    result = play(boss, agent("waits", waits))
+    assert texts(result) == ["in time"] * 3, "0.45 s in all, but never 0.3 s for one"
+
+
+@pytest.mark.req("D-8", "A-E6.6")
+def test_what_was_finished_before_is_kept() -> None:
+    async def model(request: Request) -> Any:
+        if request.turn == 2:
+            await for_ever(request)
+        return Response("so far", (call("note"),), "tool_calls", Usage(7, 5))
+
+    async def note(_: ToolContext) -> str:
+        return "noted"
+
+    slow = agent("slow", model, tools=("note",))
+    result = play(lead(ask("slow"), timeout=0.2), slow, tools=(tool("note", note),))
+    [child] = result.children
+    assert (child.status, child.text, child.turns, child.tool_calls) == ("timeout", "so far", 1, 1)
+    assert child.usage == Usage(7, 5)
+    assert texts(child) == ["noted"]
+    check_history(child.messages)
+
+
+@pytest.mark.req("D-8")
+@pytest.mark.parametrize("parallel", [True, False])
+def test_a_tool_that_ignores_its_cancelling_does_not_outlive_the_time(parallel: bool) -> None:
+    async def deaf(_: ToolContext) -> str:
+        try:
+            await asyncio.Event().wait()
+        except BaseException:
+            return "as if nothing had happened"
+        return "never"
+
+    boss = lead(call("deaf"), call("deaf"), then="unreachable", parallel=parallel)
+    result = play(boss, timeout=0.2, tools=(tool("deaf", deaf),))
+    assert (result.status, result.text, result.turns) == ("timeout", "", 1)
+
+
+@pytest.mark.req("D-8")
+def test_a_blocking_tool_is_left_behind() -> None:
+    def model(request: Request) -> Any:
+        time.sleep(2)
+        return "late"
+
+    started = time.monotonic()
+    result = play(lead(ask("blocking"), timeout=0.1, then="on"), agent("blocking", model))
+    assert texts(result) == [failed("blocking", "0.1")]
+    assert time.monotonic() - started < 1.5
+
+
+@pytest.mark.req("A-12.1", "D-10")
+def test_the_time_begins_when_the_child_does() -> None:
+    async def waits(_: Request) -> str:
+        await asyncio.sleep(0.12)
+        return "in time"
+
+    boss = lead(*[ask("waits")] * 3, timeout=0.3, max_concurrent=1)
+    assert texts(play(boss, agent("waits", waits))) == ["in time"] * 3
+
+
+@pytest.mark.req("D-10")
+def test_a_time_that_is_none_is_refused() -> None:
+    from axe_nb import ConfigError, run
+
+    for wrong in (0, -1, float("nan"), float("inf")):
+        with pytest.raises(ConfigError, match="timeout"):
+            run(Agent("x", "script/hanging"), timeout=wrong)

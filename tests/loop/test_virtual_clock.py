@@ -1,0 +1,106 @@
+"""Script models whose delays pass on a virtual clock: hours in no time, the same every time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from axe_nb import Agent, RunResult
+from axe_nb.agent import SubAgentsConfig
+from tests.loop.stage import check_events, stage, texts
+
+pytestmark = pytest.mark.req("D-36")
+
+
+@pytest.fixture(autouse=True)
+def in_no_time(project: Path) -> Iterator[None]:
+    (project / "axe/scripts").mkdir()
+    started = time.monotonic()
+    yield
+    assert time.monotonic() - started < 3, "nobody waits for a virtual second"
+
+
+def script(name: str, text: str) -> Agent:
+    Path(f"axe/scripts/{name}.toml").write_text(text)
+    return Agent(name, f"script/{name}")
+
+
+def slow(name: str, delay: float) -> Agent:
+    return script(name, f'clock = "virtual"\n[[rule]]\ndelay = {delay}\ntext = "took {delay}s"')
+
+
+def calling(*names: str, delay: float = 0, **config: object) -> Agent:
+    calls = ", ".join(
+        f'{{ tool = "call_agent", arguments = {{ agent = "{n}", task = "t" }} }}' for n in names
+    )
+    text = (
+        f'clock = "virtual"\n[[rule]]\nwhen = {{ turn = 1 }}\ndelay = {delay}\ncalls = [{calls}]\n'
+        f'[[rule]]\ndelay = {delay}\ntext = "{{results}}"'
+    )
+    one = script("boss", text)
+    settings = SubAgentsConfig(**config)  # type: ignore[arg-type]
+    return Agent(**{**vars(one), "sub_agents": names, "sub_agents_config": settings})
+
+
+def play(*agents: Agent, timeout: float = 120) -> RunResult:
+    played = stage(*agents)
+    result = played.play(timeout=timeout)
+    check_events(played.events, result)
+    return result
+
+
+def failed(name: str, seconds: str) -> str:
+    return (
+        f'Error: sub-agent "{name}" failed - timeout after {seconds}s. '
+        "You may retry or proceed without this result."
+    )
+
+
+@pytest.mark.req("A-12.3", "D-10", "P-9")
+def test_a_timeout_of_two_minutes_takes_no_time() -> None:
+    result = play(calling("test-runner", timeout=120), slow("test-runner", 3600), timeout=9999)
+    assert texts(result) == [failed("test-runner", "120")]
+    assert result.ok
+
+
+def test_delays_add_up_along_a_conversation() -> None:
+    result = play(calling("a", delay=10), slow("a", 30))
+    assert result.ok
+    assert 50_000 <= result.duration_ms < 53_000
+    assert 30_000 <= result.children[0].duration_ms < 33_000
+
+
+@pytest.mark.req("A-11.1", "D-5")
+def test_children_side_by_side_take_as_long_as_the_slowest() -> None:
+    result = play(calling("a", "b", "c"), slow("a", 30), slow("b", 50), slow("c", 40))
+    assert 50_000 <= result.duration_ms < 53_000
+
+
+@pytest.mark.req("A-11.5", "D-5")
+def test_children_in_order_take_as_long_as_all() -> None:
+    result = play(calling("a", "b", parallel=False), slow("a", 30), slow("b", 50))
+    assert 80_000 <= result.duration_ms < 83_000
+
+
+@pytest.mark.req("A-11.5", "A-12.1")
+def test_every_child_in_order_has_its_own_time() -> None:
+    boss = calling("a", "b", parallel=False, timeout=40)
+    result = play(boss, slow("a", 30), slow("b", 30))
+    assert texts(result) == ["took 30s", "took 30s"]
+
+
+@pytest.mark.req("A-12.2", "D-10")
+def test_the_runs_own_time_passes_too() -> None:
+    result = play(calling("a", "b", parallel=False), slow("a", 70), slow("b", 70))
+    assert (result.status, result.error) == ("timeout", "timeout after 120s")
+    assert [c.status for c in result.children] == ["completed", "timeout"]
+    assert result.children[1].error == "timeout after 120s"
+
+
+@pytest.mark.req("A-11.4")
+def test_a_slow_sibling_costs_the_others_nothing() -> None:
+    result = play(calling("a", "b", timeout=40), slow("a", 50), slow("b", 30))
+    assert texts(result) == [failed("a", "40"), "took 30s"]
