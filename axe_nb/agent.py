@@ -183,8 +183,8 @@ class Agent:
             warnings = _set_aside(table, name, source)
             values = {"name": "", "model": "", **read(cls, table, source)}
             return cls(**values, path=path, warnings=tuple(warnings))
-        except WrongValue as error:
-            error.place = source.place(error.key)
+        except ConfigError as error:
+            error.place = error.place or source.place(getattr(error, "key", ()))
             raise
 
     def to_toml(self) -> str:
@@ -271,7 +271,9 @@ def _check(agent: Agent) -> None:
     """
     for key in ("name", "model"):
         if not getattr(agent, key).strip():
-            raise ConfigError(f"agent config missing required field: {key}")
+            raise ConfigError(
+                f"agent config missing required field: {key}", hint=f'add {key} = "…"'
+            )
     if agent.mode not in MODES:
         raise WrongValue(("mode",), f"must be one of {', '.join(MODES)}")
     if agent.sub_agents_config is not NO_CONFIG:

@@ -11,7 +11,7 @@ from pathlib import Path
 from axe_nb.config import agent_dirs
 from axe_nb.errors import ConfigError
 from axe_nb.files import write_new
-from axe_nb.names import check_name, nearest, quoted
+from axe_nb.names import check_name, quoted, suggestion
 
 
 def find_file(name: str, agents_dir: str | Path | None = None) -> Path:
@@ -25,8 +25,7 @@ def find_file(name: str, agents_dir: str | Path | None = None) -> Path:
         path = folder / f"{name}.toml"
         if os.path.lexists(path):
             return path
-    near = nearest(name, list_agents(agents_dir))
-    hint = f"did you mean {quoted(near)}?" if near else f"`axe-nb agents init {name}` writes one"
+    hint = suggestion(name, list_agents(agents_dir)) or f"`axe-nb agents init {name}` writes one"
     raise ConfigError(f"agent config not found: {name}", hint=hint)
 
 

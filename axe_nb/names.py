@@ -22,6 +22,13 @@ def nearest(word: str, known: Iterable[str]) -> str:
     return next(iter(difflib.get_close_matches(word, list(known), 1, 0.6)), "")
 
 
+def suggestion(word: str, known: Iterable[str]) -> str:
+    """A question after the known word that was meant, or after two as near; empty without one."""
+    words = list(known)
+    near = difflib.get_close_matches(word, words, 2, 0.75) or [nearest(word, words)]
+    return f"did you mean {' or '.join(map(quoted, near))}?" if near[0] else ""
+
+
 def check_name(name: str) -> None:
     """Refuses names of agents that are not plain file names (B-12), on any system.
 

@@ -13,7 +13,7 @@ from functools import cache
 from typing import Any
 
 from axe_nb.errors import ConfigError
-from axe_nb.names import nearest, quoted
+from axe_nb.names import quoted, suggestion
 from axe_nb.toml_lines import line_of
 
 
@@ -69,10 +69,9 @@ def read(
 
 def _unknown(key: tuple[str, ...], known: list[str], source: Source) -> ConfigError:
     line = source.line(key)
-    near = nearest(key[-1], known)
     error = ConfigError(
         f"unknown key {quoted('.'.join(key))}" + (f" (line {line})" if line else ""),
-        hint=f"did you mean {quoted(near)}?" if near else f"known keys: {', '.join(known)}",
+        hint=suggestion(key[-1], known) or f"known keys: {', '.join(known)}",
     )
     error.place = f"in {source.file}" if source.file else ""
     return error

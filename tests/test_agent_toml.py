@@ -1,0 +1,280 @@
+"""What a mistake in an agent's TOML is told as: its key, its line, its file, the next step."""
+
+from pathlib import Path
+
+import pytest
+
+from axe_nb.agent import Agent
+from axe_nb.errors import ConfigError
+
+START = 'name = "lead"\nmodel = "p/m"\n'
+
+
+def lines(text: str, *, name: str = "", path: str = "") -> list[str]:
+    """What people read of the error that the text causes."""
+    with pytest.raises(ConfigError) as caught:
+        Agent.from_toml(text, name=name, path=path)
+    assert caught.value.exit_code == 2
+    return caught.value.lines()
+
+
+UNKNOWN = {
+    "first": ('nmae = "a"\nmodel = "p/m"\n', "nmae", 1, "name"),
+    "last": (START + "tool = []", "tool", 3, "tools"),
+    "no near one": (START + "zzz = 1", "zzz", 3, None),
+    "quoted": (START + '"sub-agents" = []', "sub-agents", 3, "sub_agents"),
+    "with a dot in it": (START + '"a.b" = 1', "a.b", 3, None),
+    "dotted": (START + "sub_agents_config.max_dept = 3", "sub_agents_config.max_dept", 3,
+               "max_depth"),
+    "dotted, unknown above": (START + "limit.max_requests = 3", "limit", 3, "limits"),
+    "in a table": (START + "\n[sub_agents_config]\nparalel = true",
+                   "sub_agents_config.paralel", 5, "parallel"),
+    "in an inline table": (START + "retry = { max_retry = 1 }", "retry.max_retry", 3,
+                           "max_retries"),
+    "a table": (START + "\n[sub_agent_config]\nparallel = true", "sub_agent_config", 4,
+                "sub_agents_config"),
+    "two levels down": (START + "[sub_agents_config.budget]\n# c\ntimeout = 1",
+                        "sub_agents_config.budget.timeout", 5, "timeout_ms"),
+    "a table two levels down": (START + "[sub_agents_config.budgt]\ntimeout_ms = 1",
+                                "sub_agents_config.budgt", 3, "budget"),
+    "an array of tables": (START + "[[limits2]]\n", "limits2", 3, "limits"),
+    "after a text of several lines": (
+        'system_prompt = """\nmodle = "no"\n[tools]\n"""\n' + START + "tmeout = 1", "tmeout", 7,
+        None),
+    "after a literal of several lines": (
+        START + "system_prompt = '''\n\"\"\"\n'''\nfile = []", "file", 6, "files"),
+    "after a list of several lines": (
+        START + "tools = [\n  'a', # ]\n  'b',\n]\nskil = ''", "skil", 7, "skill"),
+    "in a file with CRLF": ((START + "\n[limits]\nmax_request = 1").replace("\n", "\r\n"),
+                            "limits.max_request", 5, "max_requests"),
+    "of [budget]": (START + "[budget]\nmax_tokns = 3", "budget.max_tokns", 4, "max_tokens"),
+    "of [retry]": (START + "[retry]\nbackof = 'x'", "retry.backof", 4, None),
+}  # fmt: skip
+
+
+@pytest.mark.req("D-27")
+@pytest.mark.parametrize("case", UNKNOWN)
+def test_an_unknown_key_is_told_with_its_line_and_the_nearest_key(case: str) -> None:
+    text, key, line, near = UNKNOWN[case]
+    first, place, hint = lines(text, path="axe/agents/lead.toml")
+    assert first == f'unknown key "{key}" (line {line})'.replace("\\", "")
+    assert place == "in axe/agents/lead.toml"
+    assert hint == f'did you mean "{near}"?' if near else hint.startswith("known keys: ")
+
+
+@pytest.mark.req("D-27", "D-41")
+def test_without_a_file_the_line_is_that_of_the_text() -> None:
+    assert lines("\n\n" + START + "moddel = 1") == [
+        'unknown key "moddel" (line 5)', 'did you mean "model" or "mode"?',
+    ]  # fmt: skip
+
+
+WRONG = [
+    ("tools = 'abc'", "tools must be a list of texts", 3),
+    ("\ntools = ['a', 1]", "tools must be a list of texts", 4),
+    ("mode = 'Auto'", "mode must be one of plan, ask, auto", 3),
+    ("params = 1", "params must be a table", 3),
+    ("[params]\nsince = 2024-01-01", "params.since must be what JSON can say: no dates, nan or inf",
+     4),
+    ("[params]\n\ntop_p = nan", "params.top_p must be what JSON can say: no dates, nan or inf", 5),
+    ("[permissions]\ngrep = true", "permissions must be a table of texts", 3),
+    ("[permissions]\nrun_command = 'yes'", "permissions.run_command must be allow, ask or deny", 4),
+    ("limits = 3", "limits must be a table", 3),
+    ("[[limits]]\nmax_requests = 1", "limits must be a table", 3),
+    ("[limits]\nmax_requests = '1'", "limits.max_requests must be a whole number", 4),
+    ("retry = { max_retries = 1.0 }", "retry.max_retries must be a whole number", 3),
+    ("[sub_agents_config]\nparallel = 1", "sub_agents_config.parallel must be true or false", 4),
+    ("[sub_agents_config]\nbudget = 1", "sub_agents_config.budget must be a table", 4),
+    ("[sub_agents_config]\nmax_depth = 6", "sub_agents_config.max_depth cannot exceed 5", 4),
+    ("sub_agents_config.max_depth = -1", "sub_agents_config.max_depth must be non-negative", 3),
+    ("[sub_agents_config]\ntimeout = -1", "sub_agents_config.timeout must be non-negative", 4),
+    ("[sub_agents_config.budget]\n\n'timeout_ms' = 4999",
+     "sub_agents_config.budget.timeout_ms must be at least 5000", 5),
+    ("budget = 7", "budget must be a table", 3),
+    ("[budget]\nmax_tokens = 'x'", "budget.max_tokens must be a whole number", 4),
+    ("[budget]\nmax_tokens = -1", "budget.max_tokens must be non-negative", 4),
+]  # fmt: skip
+
+
+@pytest.mark.req("A-5.4", "A-5.5", "A-E2.8", "A-E2.9", "A-E2.11", "D-36", "D-27")
+@pytest.mark.parametrize(("text", "message", "line"), WRONG)
+def test_a_wrong_value_is_told_with_its_key_and_place(text: str, message: str, line: int) -> None:
+    path = "axe/agents/lead.toml"
+    assert lines(START + text, path=path) == [message, f"in {path}, line {line}"]
+    assert lines(START + text) == [message, f"line {line}"]
+
+
+@pytest.mark.req("B-1", "D-12")
+@pytest.mark.parametrize("blank", ["", " \\t"])
+def test_a_missing_or_blank_field_is_named_name_first(blank: str) -> None:
+    assert lines("")[0] == "agent config missing required field: name"
+    assert lines(f'name = "{blank}"')[0] == "agent config missing required field: name"
+    assert lines('name = "a"')[0] == "agent config missing required field: model"
+    missing = f'name = "a"\nmodel = "{blank}"'
+    assert lines(missing, path="x.toml")[:2] == [
+        "agent config missing required field: model", "in x.toml",
+    ]  # fmt: skip
+
+
+@pytest.mark.req("B-1")
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("model = openai/gpt", "Invalid value (at line 1, column 9)"),
+        ('name = "a"\nname = "b"', "Cannot overwrite a value (at "),
+        ('system_prompt = """', "Unterminated string (at end of document)"),
+        ("x = " + "1" * 5000, "Exceeds the limit"),
+        ("x = " + "[" * 5000, "maximum recursion depth exceeded"),
+        ("name = 'a'\rmodel = 'b'", ""),
+        ("\x00", ""),
+    ],
+)
+def test_what_is_no_toml_is_told_in_one_line(text: str, told: str) -> None:
+    first, *more = lines(text, name="lead", path="axe/agents/lead.toml")
+    assert first.startswith(f'failed to parse agent config "lead": {told}')
+    assert "\n" not in first
+    assert more[0] == "in axe/agents/lead.toml"
+
+
+def test_a_text_without_quotes_is_told_what_it_lacks() -> None:
+    assert lines("model = openai/gpt") == [
+        "failed to parse agent config: Invalid value (at line 1, column 9)",
+        'text needs quotes, as in model = "provider/model"',
+    ]
+
+
+@pytest.mark.req("D-27", "D-46")
+def test_keys_that_the_axe_command_line_alone_acts_on_are_accepted_with_one_warning() -> None:
+    agent = Agent.from_toml(
+        START + "stream = true\ntimeout = 9\nallowed_hosts = ['a']\n"
+        "[memory]\nenabled = true\n[artifacts]\nx = 1\n[[mcp_servers]]\nname = 'm'\n"
+        "[retry]\nmax_retries = 2\nbackoff = 'fixed'\ninitial_delay_ms = 5\nmax_delay_ms = 9\n"
+    )
+    assert agent.warnings == (
+        "without effect in axe_nb: allowed_hosts, artifacts, mcp_servers, memory, stream, timeout, "
+        "retry.backoff, retry.initial_delay_ms, retry.max_delay_ms",
+    )
+    assert agent.retry.max_retries == 2
+
+
+@pytest.mark.req("D-27")
+def test_the_budget_of_the_axe_command_line_limits_the_whole_tree() -> None:
+    agent = Agent.from_toml(START + "[budget]\nmax_tokens = 5000\n")
+    assert agent.limits.max_total_tokens == 5000
+    assert agent.warnings == ()
+
+
+@pytest.mark.req("D-27")
+def test_where_both_are_set_the_limit_of_axe_nb_wins_and_the_other_is_a_warning() -> None:
+    text = START + "[budget]\nmax_tokens = 5000\n[limits]\nmax_total_tokens = 7\nmax_requests = 3\n"
+    agent = Agent.from_toml(text)
+    assert (agent.limits.max_total_tokens, agent.limits.max_requests) == (7, 3)
+    assert agent.warnings == ("without effect in axe_nb: budget.max_tokens",)
+
+
+@pytest.mark.req("D-26")
+def test_a_name_unlike_its_files_is_a_warning() -> None:
+    agent = Agent.from_toml(START, name="boss")
+    assert agent.name == "lead"
+    assert agent.warnings == ('file "boss.toml" holds the agent name "lead"',)
+    assert Agent.from_toml(START, name="lead").warnings == ()
+    assert Agent.from_toml(START).warnings == ()
+
+
+@pytest.mark.req("A-5.1", "A-5.2", "A-5.3")
+def test_the_file_of_the_product_page_is_read_whole() -> None:
+    agent = Agent.from_toml(
+        '''
+name = "lead"
+description = ""
+model = "anthropic/claude-sonnet-4-5"
+system_prompt = """x"""
+skill = "skills/review/SKILL.md"
+files = ["docs/**/*.md"]
+workdir = "~/project"
+sub_agents = ["researcher", "writer"]
+tools = ["file_ops_readonly", "grep", "subagent", "spawn_agent", "delegate_task"]
+mode = "ask"
+[params]
+temperature = 0.2
+max_tokens = 2048
+[permissions]
+run_command = "deny"
+[limits]
+max_requests = 0
+max_total_tokens = 0
+[retry]
+max_retries = 0
+[sub_agents_config]
+enabled = true
+max_depth = 3
+parallel = true
+timeout = 0
+max_concurrent = 0
+max_turns = 10
+output_limit = 4096
+inherit_mode = true
+[sub_agents_config.budget]
+max_tool_calls = 15
+max_tokens = 8192
+timeout_ms = 60000
+'''
+    )
+    assert agent.sub_agents == ("researcher", "writer")
+    assert agent.params == {"temperature": 0.2, "max_tokens": 2048}
+    assert agent.permissions == {"run_command": "deny"}
+    assert agent.sub_agents_config.max_depth == 3
+    assert agent.warnings == ()
+
+
+BROKEN = {
+    "not UTF-8": (b'name = "a"\nmodel = "\xff"', "not UTF-8 (at line 2)"),
+    "UTF-16": ('name = "a"'.encode("utf-16"), "not UTF-8 (at line 1)"),
+    "ten megabytes": (b"# " + b"x" * 10_000_000, "larger than 1048576 bytes"),
+}
+
+
+@pytest.mark.req("B-1")
+@pytest.mark.parametrize("case", BROKEN)
+def test_a_file_that_cannot_be_read_is_told_with_the_reason(case: str, project: Path) -> None:
+    data, why = BROKEN[case]
+    (project / "axe" / "agents" / "a.toml").write_bytes(data)
+    with pytest.raises(ConfigError) as caught:
+        Agent.load("a")
+    assert caught.value.lines() == [
+        f'failed to read agent config "a": {why}', "in axe/agents/a.toml",
+    ]  # fmt: skip
+
+
+@pytest.mark.req("B-1")
+def test_a_folder_with_the_name_of_an_agent_is_told(project: Path) -> None:
+    (project / "axe" / "agents" / "a.toml").mkdir()
+    with pytest.raises(ConfigError, match=r'^failed to read agent config "a": not a file$'):
+        Agent.load("a")
+
+
+@pytest.mark.req("B-1")
+def test_a_link_to_nothing_is_told(project: Path) -> None:
+    (project / "axe" / "agents" / "a.toml").symlink_to(project / "gone")
+    with pytest.raises(ConfigError, match=r'^failed to read agent config "a": No such file'):
+        Agent.load("a")
+
+
+def test_a_byte_order_mark_is_no_part_of_the_file(project: Path) -> None:
+    path = project / "axe" / "agents" / "lead.toml"
+    path.write_text(START, "utf-8-sig")
+    assert Agent.load("lead") == Agent(name="lead", model="p/m")
+    path.write_text(START + "moddel = 1", "utf-8-sig")
+    with pytest.raises(ConfigError, match=r'^unknown key "moddel" \(line 3\)$'):
+        Agent.load("lead")
+
+
+def test_a_path_below_the_home_folder_is_told_with_a_tilde(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(project))
+    monkeypatch.setenv("USERPROFILE", str(project))
+    (project / "axe" / "agents" / "lead.toml").write_text("x", "utf-8")
+    with pytest.raises(ConfigError) as caught:
+        Agent.load("lead", project / "axe" / "agents")
+    assert caught.value.place == "in ~/axe/agents/lead.toml"
