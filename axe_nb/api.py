@@ -8,39 +8,17 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from axe_nb.agent import Agent, Mode
 from axe_nb.errors import AxeError
 from axe_nb.events import Event, RunResult
 from axe_nb.loop import is_inside
 from axe_nb.options import DEFAULT_TIMEOUT, Overrides
-from axe_nb.portal import PUMP, portal, pump
+from axe_nb.portal import portal
 from axe_nb.session import session
 from axe_nb.tool import Tool
-
-
-class View(Protocol):
-    """What watches a run: nothing, or a notebook's display."""
-
-    def event(self, event: Event) -> None:
-        """Takes each event, in order."""
-
-    def tick(self) -> None:
-        """Is called often; draws when it is time to."""
-
-    def finish(self, result: RunResult | None) -> None:
-        """Is called once at the end; None where the run never began or did not report."""
-
-
-class Blind:
-    """A view that shows nothing."""
-
-    def event(self, event: Event) -> None: ...
-
-    def tick(self) -> None: ...
-
-    def finish(self, result: RunResult | None) -> None: ...
+from axe_nb.watch import Blind, View, watched, watched_here
 
 
 def run(
@@ -82,26 +60,10 @@ def run(
         mode,
     )
     refuse_inside_a_tool()
-    return watched(agent, prompt, overrides, continue_from, view(display))
-
-
-def watched(
-    agent: str | Agent,
-    prompt: str,
-    overrides: Overrides,
-    continue_from: RunResult | None,
-    watching: View,
-) -> RunResult:
-    """A blocking run under a view; the view gets the result also of a run that was stopped."""
-    before = session.last
-    try:
-        return pump(
-            lambda emit: session.ask(agent, prompt, overrides, emit, continue_from=continue_from),
-            watching.event,
-            watching.tick,
-        )
-    finally:
-        watching.finish(session.last if session.last is not before else None)
+    return watched(
+        lambda emit: session.ask(agent, prompt, overrides, emit, continue_from=continue_from),
+        view(display),
+    )
 
 
 async def arun(
@@ -130,29 +92,10 @@ async def arun(
         None if tools is None else tuple(tools),
         mode,
     )
-    watching = view(display)
-    result: list[RunResult] = []
-
-    async def ask() -> None:
-        try:
-            answer = session.ask(
-                agent, prompt, overrides, watching.event, continue_from=continue_from
-            )
-            result.append(await answer)
-        finally:
-            ticker.cancel()
-
-    async def tick() -> None:
-        while True:
-            await asyncio.sleep(PUMP)
-            watching.tick()
-
-    ticker = asyncio.ensure_future(tick())
-    try:
-        await ask()
-        return result[0]
-    finally:
-        watching.finish(result[0] if result else None)
+    return await watched_here(
+        lambda emit: session.ask(agent, prompt, overrides, emit, continue_from=continue_from),
+        view(display),
+    )
 
 
 async def stream(

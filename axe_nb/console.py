@@ -12,6 +12,7 @@ from typing import TextIO, TypeAlias
 
 from axe_nb import report
 from axe_nb.events import (
+    Emit,
     Event,
     RunFinished,
     RunResult,
@@ -22,6 +23,7 @@ from axe_nb.events import (
 from axe_nb.options import Options
 from axe_nb.portal import pump
 from axe_nb.session import session
+from axe_nb.watch import watched
 
 Write: TypeAlias = Callable[[str], object]
 """Takes one line, or a text of several, without its last newline."""
@@ -40,7 +42,14 @@ def show_dry_run(options: Options, prompt: str, write: Write) -> None:
 
 
 def run_in_text(
-    options: Options, prompt: str, write: Write, note: Write, *, piped: bool, status: StatusLine
+    options: Options,
+    prompt: str,
+    write: Write,
+    note: Write,
+    *,
+    piped: bool,
+    status: StatusLine,
+    keep: Callable[[RunResult], object] = id,
 ) -> RunResult:
     """The run's result, after its answer (or JSON line) went to `write` and all else to `note`.
 
@@ -48,42 +57,52 @@ def run_in_text(
         ConfigError: what is wrong beforehand.
         Interrupted: the person stopped it; the text so far has been written.
     """
-    timeout = options.overrides.timeout
+    overrides = options.overrides
     earlier = session.conversation(options.agent) if options.goes_on else None
-    verbose = report.VerboseLines(note) if options.verbose else None
 
-    async def work(emit: Callable[[Event], None]) -> RunResult:
+    async def work(emit: Emit) -> RunResult:
+        run = await session.prepare(options.agent, overrides, emit)
         if options.verbose:
-            prepared = await session.prepare(options.agent, options.overrides)
-            note(report.verbose_header(prepared, timeout, piped=piped))
-        return await session.ask(
-            options.agent, prompt, options.overrides, emit, continue_from=earlier
-        )
+            note(report.verbose_header(run, overrides.timeout, piped=piped))
+        return await session.carry_out(run, prompt, overrides, earlier)
 
-    def show(event: Event) -> None:
-        if verbose:
-            verbose.show(event)
+    return watched(work, TextView(options, write, note, status), keep)
+
+
+class TextView:
+    """A run in plain text: verbose lines or a status line while it runs, then what it came to."""
+
+    def __init__(self, options: Options, write: Write, note: Write, status: StatusLine) -> None:
+        self._options = options
+        self._write = write
+        self._note = note
+        self._status = status
+        self._verbose = report.VerboseLines(note) if options.verbose else None
+
+    def event(self, event: Event) -> None:
+        """Writes the event's verbose lines, or counts it for the status line."""
+        if self._verbose:
+            self._verbose.show(event)
         else:
-            status.event(event)
+            self._status.event(event)
 
-    before = session.last
-    try:
-        return pump(work, show, status.tick)
-    finally:
-        status.clear()
-        if session.last is not None and session.last is not before:
-            _write_result(session.last, options, write, note)
+    def tick(self) -> None:
+        """Draws the status line when it is time to."""
+        self._status.tick()
 
-
-def _write_result(result: RunResult, options: Options, write: Write, note: Write) -> None:
-    if options.verbose:
-        note(report.verbose_footer(result))
-    for warning in result.warnings:
-        note(f"warning: {warning}")
-    if options.json:
-        write(result.to_json())
-    elif result.ok or result.text:
-        write(result.text)
+    def finish(self, result: RunResult | None) -> None:
+        """Writes the answer or the JSON line, and the verbose footer."""
+        self._status.clear()
+        if result is None:
+            return
+        if self._verbose:
+            self._note(report.verbose_footer(result))
+        for warning in result.warnings:
+            self._note(f"warning: {warning}")
+        if self._options.json:
+            self._write(result.to_json())
+        elif result.ok or result.text:
+            self._write(result.text)
 
 
 class StatusLine:

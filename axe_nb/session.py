@@ -78,6 +78,12 @@ class Session:
             ConfigError: anything that is wrong before a word is sent.
         """
         run = await self.prepare(agent, overrides, emit)
+        return await self.carry_out(run, prompt, overrides, continue_from)
+
+    async def carry_out(
+        self, run: Run, prompt: str, overrides: Overrides, continue_from: RunResult | None = None
+    ) -> RunResult:
+        """The result of a run that was prepared; this session remembers it."""
         history = continue_from.messages if continue_from else ()
         try:
             job = Job(run.agent, prompt, prompt, Limits(seconds=overrides.timeout))

@@ -50,27 +50,28 @@ class AxeMagics(Magics):
         show_dry_run(options, prompt, print)
 
     def _run(self, options: Options, prompt: str) -> RunResult:
-        """The result, shown; bound to `-o` also where the run was stopped."""
+        """The result, shown; bound to `-o` also where the run failed or was stopped."""
+        from axe_nb.console import StatusLine, run_in_text
+        from axe_nb.nb.show import notebook_view
         from axe_nb.session import session
+        from axe_nb.watch import watched
 
-        before = session.last
-        try:
-            if options.json or options.verbose:
-                from axe_nb.console import StatusLine, run_in_text
+        def keep(result: RunResult) -> None:
+            if options.out:
+                self.shell.user_ns[options.out] = result
 
-                piped = bool(prompt.strip())
-                return run_in_text(
-                    options, prompt, print, print, piped=piped, status=StatusLine(None)
-                )
-            from axe_nb.api import watched
-            from axe_nb.nb.show import notebook_view
-
-            earlier = session.conversation(options.agent) if options.goes_on else None
-            view = notebook_view(options.out or "", quiet=options.quiet)
-            return watched(options.agent, prompt, options.overrides, earlier, view)
-        finally:
-            if options.out and session.last is not before:
-                self.shell.user_ns[options.out] = session.last
+        if options.json or options.verbose:
+            piped, status = bool(prompt.strip()), StatusLine(None)
+            return run_in_text(options, prompt, print, print, piped=piped, status=status, keep=keep)
+        earlier = session.conversation(options.agent) if options.goes_on else None
+        view = notebook_view(options.out or "", quiet=options.quiet)
+        return watched(
+            lambda emit: session.ask(
+                options.agent, prompt, options.overrides, emit, continue_from=earlier
+            ),
+            view,
+            keep,
+        )
 
     def _captured(self) -> bool:
         """Whether the cell runs under %%capture, which would keep an empty display of the value."""

@@ -11,8 +11,8 @@ from IPython.core.getipython import get_ipython
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.display import display
 
-from axe_nb.api import Blind, View
 from axe_nb.events import Event, RunResult
+from axe_nb.watch import Blind, View
 
 _shown: list[RunResult] = []
 """Results that this cell has displayed; returned by it, they are not displayed again."""
