@@ -2,7 +2,6 @@
 
 import os
 import socket
-import threading
 from pathlib import Path
 
 import pytest
@@ -29,11 +28,7 @@ def test_a_name_cannot_be_looked_up() -> None:
 
 def test_loopback_works() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
-        answer = threading.Thread(target=lambda: server.accept()[0].close())
-        answer.start()
-        with socket.create_connection(("localhost", server.getsockname()[1])) as connection:
-            assert connection.recv(1) == b""
-        answer.join()
+        socket.create_connection(server.getsockname()).close()
 
 
 def test_an_address_in_any_notation_can_be_parsed() -> None:
