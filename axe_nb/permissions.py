@@ -10,9 +10,12 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from axe_nb.agent import MODES, Agent, Mode
+from axe_nb.builtin import ask_user, expanded
 from axe_nb.tool import Tool
 
-Decision = Literal["allow", "ask", "deny"]
+Decision = Literal["deny", "ask", "allow"]
+DECISIONS = ("deny", "ask", "allow")
+"""Strictest first."""
 
 IN_PLAN = frozenset({"call_agent", "subagent"})
 """Delegation tools that a run in plan mode may use; its children are in plan mode too."""
@@ -56,50 +59,62 @@ class Permit:
     """Whose `mode` and `[permissions]` these are."""
     mode: Mode
     above: Permit | None = None
+    by_call: bool = False
+    """Whether it is the call that started the run, not a file, that made its mode so strict."""
 
     @classmethod
-    def below(cls, parent: Permit, agent: Agent, mode: Mode | None = None) -> Permit:
-        """The permit of a child: the parent's mode, or its own where that is stricter (D-47)."""
-        inherits = parent.agent.sub_agents_config.inherit_mode
-        wished = [mode, parent.mode if inherits and agent.mode != "plan" else agent.mode]
-        strictest = min(MODES.index(m) for m in (*wished, parent.mode) if m is not None)
-        return cls(agent, _mode(strictest), parent)
+    def below(cls, parent: Permit, agent: Agent, wish: Mode | None = None) -> Permit:
+        """The permit of a child: the parent's mode, or its own or `wish` if stricter (D-47)."""
+        inherits = parent.agent.sub_agents_config.inherit_mode and agent.mode != "plan"
+        own = _stricter(parent.mode, parent.mode if inherits else agent.mode)
+        mode = _stricter(own, wish or own)
+        return cls(agent, mode, parent, by_call=mode != own)
 
     def decide(self, tool: Tool) -> tuple[Decision, str]:
         """The decision for a tool, and for a denial the reason: whose key to change."""
-        own, reason = self._own(tool)
         if self.above is None:
-            return own, reason
+            return self._own(tool)
+        if tool.name == ask_user.NAME:
+            return "deny", "sub-agents cannot ask; decide, and say what you assumed"
         decision, why = self.above.decide(tool)
         if decision == "deny":
             return decision, why
+        own, reason = self._own(tool)
         if decision == "ask" or (own == "ask" and self.above.mode != "auto"):
             asker = self.above if decision == "ask" else self
             return "deny", f"sub-agents cannot ask; set {_keys(tool, asker.agent)}"
         return ("allow", "") if own == "ask" else (own, reason)
 
     def offers(self, tool: Tool) -> bool:
-        """Whether the model is told of the tool: in plan mode, only of what it may use."""
+        """Whether the model is told of the tool; in plan mode, only of what it may use."""
+        if tool.name == ask_user.NAME and self.above is not None:
+            return False
         return self.mode != "plan" or self.decide(tool)[0] == "allow"
 
     def _own(self, tool: Tool) -> tuple[Decision, str]:
-        written = self.agent.permissions.get(tool.name)
         if self.mode == "plan" and not (tool.effect == "read" or tool.name in IN_PLAN):
-            return "deny", f"it is not allowed in plan mode; set {_keys(tool, self._strictest())}"
+            return "deny", f"it is not allowed in plan mode; {self._way_out()}"
+        key, written = self._written(tool)
         if written == "deny":
-            key = f"permissions.{tool.name}"
+            key = f"permissions.{key}"
             return "deny", f'{key} is "deny" in {_file(self.agent)}; set it to "allow" or "ask"'
         if written:
-            return ("allow" if written == "allow" else "ask"), ""
-        if self.mode == "ask" and tool.effect == "write":
-            return "ask", ""
-        return "allow", ""
+            return written, ""
+        return ("ask" if self.mode == "ask" and tool.effect == "write" else "allow"), ""
 
-    def _strictest(self) -> Agent:
-        """The nearest agent above whose mode brought this one about."""
-        if self.above is not None and self.above.mode == self.mode:
-            return self.above._strictest()
-        return self.agent
+    def _written(self, tool: Tool) -> tuple[str, Decision | None]:
+        """What `[permissions]` says of the tool, and by which key: its name, else the strictest."""
+        rules: Mapping[str, Any] = self.agent.permissions
+        keys = [key for key in rules if tool.name in expanded(key)]
+        if tool.name in rules or not keys:
+            return tool.name, rules.get(tool.name)
+        key = min(keys, key=lambda key: DECISIONS.index(rules[key]))
+        return key, rules[key]
+
+    def _way_out(self) -> str:
+        if self.by_call:
+            return "the call that started the sub-agent asked for it"
+        return f'set mode = "auto" in {_file(self.agent)}'
 
 
 def nobody(tool: Tool, agent: Agent) -> str:
@@ -107,8 +122,8 @@ def nobody(tool: Tool, agent: Agent) -> str:
     return f"it needs a yes, and nobody can be asked here; set {_keys(tool, agent)}"
 
 
-def _mode(index: int) -> Mode:
-    return ("plan", "ask", "auto")[index]  # type: ignore[return-value]  # literals, by position
+def _stricter(one: Mode, other: Mode) -> Mode:
+    return min(one, other, key=MODES.index)
 
 
 def _keys(tool: Tool, agent: Agent) -> str:

@@ -1,23 +1,41 @@
 """Which tools a run may use, and which of them its model is told of.
 
-Source: seed 000 §3.9 (A-9.*), A-10.3, A-N1; D-3, D-44.
+Source: seed 000 §3.9 (A-9.*), A-10.3, A-N1; D-3, D-20, D-44.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from axe_nb.agent import Agent, quoted
-from axe_nb.builtin import call_agent
+from axe_nb.agent import Agent
+from axe_nb.builtin import (
+    ALIASES,
+    NAMES,
+    TOOLSETS,
+    call_agent,
+    canonical,
+    delegate_task,
+    expanded,
+    find,
+    spawn_agent,
+    subagent,
+)
 from axe_nb.errors import ConfigError
 from axe_nb.messages import ToolSpec
+from axe_nb.names import nearest, quoted
 from axe_nb.permissions import Permit
 from axe_nb.python_tool import SESSION
 from axe_nb.tool import Tool
 
 HARD_DEPTH = 5
 """No configuration goes deeper (A-10.4)."""
+
+KNOWN = (
+    *NAMES, *TOOLSETS, *ALIASES,
+    call_agent.NAME, subagent.NAME, spawn_agent.NAME, delegate_task.NAME,
+)  # fmt: skip
+"""Names that agents and `[permissions]` may use without a tool of the user's own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +78,8 @@ class Toolset:
         return tuple(self.tools)
 
     def find(self, name: str) -> Tool | None:
-        """The tool that a model means; None where there is none."""
-        return self.tools.get(name)
+        """The tool that a model means, also by an alias (D-20); None where there is none."""
+        return self.tools.get(name) or self.tools.get(canonical(name))
 
 
 def assemble(
@@ -69,21 +87,57 @@ def assemble(
 ) -> Toolset:
     """The tools of `agent` at `depth`: a delegation tool is offered iff depth < its maximum.
 
+    Args:
+        extra: tools that may be named beside the built-in ones and those of the session.
+
     Raises:
         ConfigError: the agent names a tool that there is not.
     """
-    mine = {**SESSION, **{tool.name: tool for tool in extra}}
+    own = {**SESSION, **{tool.name: tool for tool in extra}} if extra else SESSION
+    config = agent.sub_agents_config
+    names = [name for given in agent.tools for name in expanded(given)]
+    if agent.sub_agents:
+        names.insert(0, call_agent.NAME)
     tools: dict[str, Tool] = {}
-    if agent.sub_agents and agent.sub_agents_config.enabled:
-        tools[call_agent.NAME] = call_agent.tool(agent.sub_agents)
-    for name in agent.tools:
-        tool = mine.get(name)
+    for name in names:
+        tool = _delegation(name, agent) or own.get(name) or find(name)
         if tool is None:
-            raise ConfigError(f"unknown tool {quoted(name)} in agent {quoted(agent.name)}")
-        tools[name] = tool
+            raise _unknown(name, agent, (*KNOWN, *own))
+        if config.enabled or tool.effect != "delegate":
+            tools[name] = tool
+    for name in agent.permissions:
+        if name not in tools and name not in KNOWN and name not in own:
+            raise _unknown(name, agent, (*KNOWN, *own))
     offered = (
         tool.spec
         for tool in tools.values()
         if permit.offers(tool) and (tool.effect != "delegate" or depth < ceiling.of(tool))
     )
     return Toolset(tools, tuple(offered), ceiling)
+
+
+def _delegation(name: str, agent: Agent) -> Tool | None:
+    """The delegation tool of that name; None where it is none, or one without anybody to call."""
+    config = agent.sub_agents_config
+    match name:
+        case call_agent.NAME if agent.sub_agents:
+            return call_agent.tool(agent.sub_agents)
+        case subagent.NAME:
+            return subagent.tool(config)
+        case spawn_agent.NAME:
+            return spawn_agent.tool(config.budget)
+        case delegate_task.NAME:
+            return delegate_task.TOOL
+    return None
+
+
+def _unknown(name: str, agent: Agent, known: Iterable[str]) -> ConfigError:
+    near = nearest(name, known)
+    hint = (
+        "`sub_agents` offers call_agent"
+        if name == call_agent.NAME
+        else f"did you mean {quoted(near)}?"
+        if near
+        else "a tool of yours needs @axe_nb.tool above it, in a cell that has run"
+    )
+    return ConfigError(f"unknown tool {quoted(name)} in agent {quoted(agent.name)}", hint=hint)

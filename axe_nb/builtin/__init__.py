@@ -19,6 +19,7 @@ HOMES: Mapping[str, str] = {
     "edit_file": "writing",
     "run_command": "shell",
     "fetch": "web",
+    "ask_user": "ask_user",
 }
 """Tool → the module here that it lives in; imported when the tool is first asked for."""
 

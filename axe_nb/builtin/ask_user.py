@@ -1,0 +1,43 @@
+"""ask_user: the model puts a question to the person at the notebook or terminal.
+
+Source: seed 003 (O-19); D-19, D-20, D-48.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from axe_nb.messages import ToolParameter
+from axe_nb.tool import Tool, ToolContext, ToolError, text_argument
+
+NAME = "ask_user"
+
+
+async def run(ctx: ToolContext, arguments: Mapping[str, Any]) -> str:
+    """The person's answer.
+
+    Raises:
+        ToolError: nothing was asked, or nobody can be.
+    """
+    question = text_argument(arguments, "question")
+    if not question.strip():
+        raise ToolError("question cannot be empty")
+    if ctx.ask is None:
+        raise ToolError(
+            f"permission denied for {NAME}: nobody can be asked here; "
+            "decide yourself, and say what you assumed"
+        )
+    answer = await ctx.ask(question)
+    return answer if answer.strip() else "(The person gave no answer.)"
+
+
+TOOLS = {
+    NAME: Tool(
+        NAME,
+        "Ask the person a question, and wait for the answer. Only for what you cannot find out.",
+        {"question": ToolParameter("string", "The question, in one sentence", required=True)},
+        run,
+        "read",
+    )
+}

@@ -1,0 +1,216 @@
+"""delegate_task: a plan of up to five subtasks, each a spawn_agent child, reported together.
+
+Source: seed 003 §5, Task 7 (O-15, O-28..O-31); D-5, D-7, D-21.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from axe_nb.builtin.inheritance import one_line
+from axe_nb.builtin.spawn_agent import (
+    OF_OPTA,
+    block,
+    budgeted,
+    failed,
+    is_failure,
+    job,
+    too_deep,
+    whole_number,
+)
+from axe_nb.errors import AxeError
+from axe_nb.events import RunResult
+from axe_nb.messages import ToolParameter
+from axe_nb.tool import Tool, ToolContext, ToolError, ToolOutput, text_argument
+
+NAME = "delegate_task"
+
+MAX_SUBTASKS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Subtask:
+    """One step of a plan."""
+
+    task: str
+    scope: str
+    depends_on: int | None
+    """Number of an earlier step, from 0, whose report it is told; None = none."""
+
+
+Outcome: TypeAlias = RunResult | AxeError
+"""How a subtask ended, or why it could not begin."""
+
+
+async def run(ctx: ToolContext, arguments: Mapping[str, Any]) -> ToolOutput:
+    """The reports of all subtasks, or why none was begun; never raises."""
+    if problem := too_deep(ctx):
+        return failed(problem)
+    plan = text_argument(arguments, "plan")
+    try:
+        subtasks = _read(arguments.get("subtasks"))
+    except ToolError as error:
+        return failed(str(error))
+    outcomes = await _outcomes(ctx, plan, subtasks)
+    return ToolOutput(_report(subtasks, outcomes), any(map(_is_error, outcomes.values())))
+
+
+async def _outcomes(ctx: ToolContext, plan: str, subtasks: Sequence[Subtask]) -> dict[int, Outcome]:
+    """Number of each subtask that was begun → how it ended; after an error no more are begun.
+
+    They run in order, or with `max_concurrent` over 1 that many together whose dependency has
+    ended.
+    """
+    width = max(1, ctx.agent.sub_agents_config.max_concurrent)
+    outcomes: dict[int, Outcome] = {}
+
+    async def one(number: int) -> None:
+        outcomes[number] = await _outcome(ctx, plan, subtasks, number, outcomes)
+
+    while len(outcomes) < len(subtasks) and not any(map(_is_error, outcomes.values())):
+        ready = [
+            number
+            for number, subtask in enumerate(subtasks)
+            if number not in outcomes
+            and (subtask.depends_on is None or subtask.depends_on in outcomes)
+        ]
+        async with asyncio.TaskGroup() as group:
+            for number in ready[:width]:
+                group.create_task(one(number))
+    return outcomes
+
+
+async def _outcome(
+    ctx: ToolContext,
+    plan: str,
+    subtasks: Sequence[Subtask],
+    number: int,
+    earlier: Mapping[int, Outcome],
+) -> Outcome:
+    subtask = subtasks[number]
+    more = [f"This is one step of a plan: {plan}"] if plan.strip() else []
+    if subtask.depends_on is not None:
+        more.append(_told(subtask.depends_on, earlier[subtask.depends_on]))
+    work = job(
+        ctx, f"subtask {number}", subtask.task, subtask.scope, budgeted(ctx),
+        more="\n\n".join(more),
+    )  # fmt: skip
+    try:
+        return await ctx.start(work)
+    except AxeError as error:
+        return error
+
+
+def _told(number: int, outcome: Outcome) -> str:
+    """What a subtask is told of an earlier one (O-29)."""
+    assert isinstance(outcome, RunResult)
+    state = "" if outcome.ok else f" ({OF_OPTA[outcome.status]})"
+    return f"Result of subtask {number}{state}:\n{outcome.text.strip() or '(It said nothing.)'}"
+
+
+def _is_error(outcome: Outcome) -> bool:
+    return not isinstance(outcome, RunResult) or is_failure(outcome)
+
+
+def _report(subtasks: Sequence[Subtask], outcomes: Mapping[int, Outcome]) -> str:
+    """What the caller's model sees: how many were done, then each subtask with its block."""
+    done = sum(isinstance(outcome, RunResult) and outcome.ok for outcome in outcomes.values())
+    lines = [f"{done} of {len(subtasks)} subtasks completed"]
+    lines += [
+        f"Stopped: subtask {number} ended with an error"
+        for number, outcome in sorted(outcomes.items())
+        if _is_error(outcome)
+    ]
+    parts = ["\n".join(lines)]
+    for number, subtask in enumerate(subtasks):
+        outcome = outcomes.get(number)
+        said = (
+            "not run"
+            if outcome is None
+            else block(outcome)
+            if isinstance(outcome, RunResult)
+            else failed(str(outcome)).content
+        )
+        parts.append(f"Subtask {number}: {one_line(subtask.task)}\n{said}")
+    return "\n\n".join(parts)
+
+
+def _read(given: object) -> tuple[Subtask, ...]:
+    """The subtasks, read as kindly as can be without guessing what is meant (O-42).
+
+    Raises:
+        ToolError: they are none, too many, or one of them is not right (D-21).
+    """
+    if isinstance(given, str):
+        try:
+            given = json.loads(given)
+        except (ValueError, RecursionError):
+            raise ToolError("subtasks must be a list of objects with a task") from None
+    if isinstance(given, Mapping):
+        given = [given]
+    if not isinstance(given, list) or not given:
+        raise ToolError("subtasks must be a list of objects with a task")
+    if len(given) > MAX_SUBTASKS:
+        raise ToolError(f"Maximum {MAX_SUBTASKS} subtasks per call, got {len(given)}")
+    return tuple(_subtask(number, entry) for number, entry in enumerate(given))
+
+
+def _subtask(number: int, given: object) -> Subtask:
+    entry = given if isinstance(given, Mapping) else {"task": given}
+    task = text_argument(entry, "task")
+    if not task.strip():
+        raise ToolError(f"subtask {number}: task is required")
+    wish = entry.get("depends_on")
+    if wish is None or wish == "":
+        return Subtask(task, text_argument(entry, "scope"), None)
+    before = whole_number(wish)
+    if before is None or not 0 <= before < number:
+        must = (
+            f"name an earlier subtask, 0 to {number - 1}" if number else "be left out in the first"
+        )
+        raise ToolError(f"subtask {number}: depends_on must {must}")
+    return Subtask(task, text_argument(entry, "scope"), before)
+
+
+TOOL = Tool(
+    NAME,
+    "Break a complex task into sub-tasks and run them sequentially. Each sub-task spawns a "
+    "sub-agent. Results are aggregated into a single report. Use for multi-step investigations "
+    "or when exploring multiple areas of the codebase.",
+    {
+        "plan": ToolParameter("string", "The goal that all of it serves", required=True),
+        "subtasks": ToolParameter(
+            "array",
+            f"The steps in order, at most {MAX_SUBTASKS}",
+            required=True,
+            schema={
+                "items": {
+                    "type": "object",
+                    "properties": {
+                        "task": {
+                            "type": "string",
+                            "description": "What its sub-agent is to do",
+                        },
+                        "scope": {
+                            "type": "string",
+                            "description": "Folder or file to keep to",
+                        },
+                        "depends_on": {
+                            "type": "number",
+                            "description": "Number of an earlier step, from 0, whose report "
+                            "its sub-agent is to know",
+                        },
+                    },
+                    "required": ["task"],
+                }
+            },
+        ),
+    },
+    run,
+    "delegate",
+    default_depth=2,
+)

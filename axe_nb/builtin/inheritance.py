@@ -1,0 +1,52 @@
+"""What a child without a file of its own has from its caller.
+
+Source: seeds 002 (ADR-002, ADR-003), 003 §1; D-4, D-20, D-39; X-12..X-19, O-2, O-5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from axe_nb.agent import Agent, TreeLimits
+from axe_nb.builtin import call_agent, expanded
+from axe_nb.tool import ToolContext, ToolError
+
+NAME_SIZE = 60
+"""Characters of a child's name; a model may have made it up."""
+
+
+def heir(ctx: ToolContext, name: str, tools: Sequence[str]) -> Agent:
+    """A copy of the caller: its model, prompt, folder and settings, with these of its tools.
+
+    The caps of its `[limits]` go on to count for the child in the caller's own tally.
+    """
+    return replace(
+        ctx.agent,
+        name=one_line(name),
+        tools=tuple(tool for tool in tools if tool != call_agent.NAME),
+        sub_agents=ctx.agent.sub_agents if call_agent.NAME in tools else (),
+        limits=TreeLimits(),
+        warnings=(),
+    )
+
+
+def inherited(ctx: ToolContext, names: Sequence[str], problem: str) -> tuple[str, ...]:
+    """The tools of the caller that the names stand for; of a toolset, those that it has (D-20).
+
+    Raises:
+        ToolError: `problem`, and a name that stands for none of them.
+    """
+    found: dict[str, None] = {}
+    for name in names:
+        mine = [tool for tool in expanded(name) if tool in ctx.tools]
+        if not mine:
+            raise ToolError(f"{problem}{one_line(name)}")
+        found.update(dict.fromkeys(mine))
+    return tuple(found)
+
+
+def one_line(text: str) -> str:
+    """The text as a name: one line, not long."""
+    line = " ".join(text.split())
+    return line if len(line) <= NAME_SIZE else f"{line[:NAME_SIZE]}..."

@@ -1,0 +1,233 @@
+"""spawn_agent: a copy of the caller does one task within a budget, and reports in a block.
+
+Source: seed 003 (O-*); D-4, D-6, D-7, D-18, D-35, D-39.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from axe_nb.agent import Budget, Mode
+from axe_nb.budget import Limits
+from axe_nb.builtin.inheritance import heir
+from axe_nb.errors import AxeError
+from axe_nb.events import RunResult, Status
+from axe_nb.messages import ToolParameter
+from axe_nb.tool import Job, Tool, ToolContext, ToolOutput, text_argument
+
+NAME = "spawn_agent"
+
+MAX_TOOL_CALLS = 100
+"""Tool calls that a model may grant a child at most (O-9)."""
+
+MAX_FILES = 50
+"""Files that a block names of each kind."""
+
+MODES: Mapping[str, Mode] = {"plan": "plan", "auto": "auto"}
+"""What a model may ask for."""
+
+OF_OPTA: Mapping[Status, str] = {
+    "completed": "completed",
+    "max_turns": "budget_exceeded",
+    "max_tool_calls": "budget_exceeded",
+    "max_tokens": "budget_exceeded",
+    "timeout": "timeout",
+    "cancelled": "cancelled",
+    "error": "error",
+}
+"""Status of a run → the same in this design's words (O-12, D-18)."""
+
+
+def tool(budget: Budget) -> Tool:
+    """The tool for an agent whose children have that budget."""
+    return Tool(
+        NAME,
+        "Spawn a sub-agent to perform a focused task independently. The sub-agent has its own "
+        "context window and returns a result summary. Use for: parallel investigation, focused "
+        "code search, isolated analysis. Do NOT use for trivial tasks a single tool call can "
+        "handle.",
+        {
+            "task": ToolParameter(
+                "string",
+                "What the sub-agent is to do: which files to look at, and what to report back",
+                required=True,
+            ),
+            "scope": ToolParameter("string", "Folder or file to keep to, relative to the workdir"),
+            "max_tool_calls": ToolParameter(
+                "number", f"Tool calls that it may make (default: {budget.max_tool_calls})"
+            ),
+            "mode": ToolParameter(
+                "string",
+                "plan: it may only read; auto: it may also change files, where you may",
+                schema={"enum": list(MODES)},
+            ),
+        },
+        run,
+        "delegate",
+        default_depth=2,
+    )
+
+
+async def run(ctx: ToolContext, arguments: Mapping[str, Any]) -> ToolOutput:
+    """The child's block, or why there is none; never raises."""
+    if problem := too_deep(ctx):
+        return failed(problem)
+    task = text_argument(arguments, "task")
+    if not task.strip():
+        return failed("task is required: say what the sub-agent is to do")
+    try:
+        limits, mode, notes = _wishes(ctx, arguments)
+        result = await ctx.start(
+            job(ctx, NAME, task, text_argument(arguments, "scope"), limits, mode)
+        )
+    except AxeError as error:
+        return failed(str(error))
+    return ToolOutput(block(result, notes), is_failure(result))
+
+
+def too_deep(ctx: ToolContext) -> str:
+    """Why the caller may have no children of this kind; empty where it may (O-17)."""
+    if ctx.depth < ctx.max_depth:
+        return ""
+    return f"Maximum sub-agent depth ({ctx.max_depth}) exceeded"
+
+
+def budgeted(ctx: ToolContext) -> Limits:
+    """What the caller grants a child where nothing else is said (O-7)."""
+    budget = ctx.agent.sub_agents_config.budget
+    return Limits(
+        tool_calls=budget.max_tool_calls,
+        tokens=budget.max_tokens,
+        seconds=budget.timeout_ms / 1000,
+    )
+
+
+def job(
+    ctx: ToolContext,
+    name: str,
+    task: str,
+    scope: str,
+    limits: Limits,
+    mode: Mode | None = None,
+    *,
+    tools: Sequence[str] | None = None,
+    more: str = "",
+) -> Job:
+    """A task for a copy of the caller that knows nothing but it (O-1, O-18).
+
+    Args:
+        tools: those of the caller's that it gets; None = all of them.
+        more: what it is told beside its task.
+    """
+    limits = limits.within(ctx.limits)
+    focus = f"Focus on: {scope}" if scope.strip() else ""
+    child = replace(
+        heir(ctx, name, ctx.tools if tools is None else tools),
+        system_prompt=_briefing(ctx, task, focus, limits),
+        skill="",
+        files=(),
+    )
+    prompt = "\n\n".join(part for part in (task, focus, more) if part)
+    return Job(child, task, prompt, limits, mode=mode, notes=lambda result: _notes(result, limits))
+
+
+def _briefing(ctx: ToolContext, task: str, focus: str, limits: Limits) -> str:
+    budget = "" if limits.tool_calls is None else f"You can make {limits.tool_calls} tool calls. "
+    lines = [
+        "You are a sub-agent with a single task:",
+        task,
+        focus,
+        f"Working directory: {ctx.agent.workdir.strip() or '.'}",
+        f"{budget}Nobody can answer questions: decide yourself, and say what you assumed. "
+        "Be concise. End with a short summary of what you found or changed, with the names of "
+        "the files: it is all that your caller gets to see.",
+    ]
+    return "\n\n".join(line for line in lines if line)
+
+
+def block(result: RunResult, notes: Sequence[str] = ()) -> str:
+    """What the caller's model sees of a finished child (D-6)."""
+    head = [f"{result.tool_calls} tool calls, {result.duration_ms / 1000:.1f}s"]
+    if not result.ok:
+        tag = OF_OPTA[result.status].upper().replace("_", " ")
+        reason = f"Error: {result.error}" if result.status == "error" else result.error
+        head.insert(0, f"[{tag}] {reason}")
+    tail = [
+        _files("read", dict.fromkeys(f for r in result.walk() for f in r.files_read)),
+        _files("modified", dict.fromkeys(f for r in result.walk() for f in r.files_modified)),
+        *(f"Note: {note}" for note in notes),
+    ]
+    parts = ("\n".join(head), result.text.strip(), "\n".join(line for line in tail if line))
+    return "\n\n".join(part for part in parts if part)
+
+
+def failed(reason: str) -> ToolOutput:
+    """The result of a call whose child did not begin (O-27, O-41)."""
+    return ToolOutput(f"[ERROR] Error: {reason}", is_error=True)
+
+
+def is_failure(result: RunResult) -> bool:
+    """Whether a child's end is an error for its caller; used-up budgets are not (O-6, D-7)."""
+    return result.status in ("error", "cancelled")
+
+
+def _files(what: str, names: Mapping[str, None]) -> str:
+    if not names:
+        return ""
+    rest = f" and {len(names) - MAX_FILES} more" if len(names) > MAX_FILES else ""
+    return f"Files {what}: {', '.join(list(names)[:MAX_FILES])}{rest}"
+
+
+def _notes(result: RunResult, limits: Limits) -> dict[str, str]:
+    """What is known about the child beside its block (O-12, O-13)."""
+    said = sum(
+        len(m.content) + sum(len(r.content) for r in m.tool_results) for m in result.messages
+    )
+    notes = {
+        "status": OF_OPTA[result.status],
+        "tool_call_count": str(result.tool_calls),
+        "token_estimate": str(result.usage.total or said // 4),
+    }
+    caps = {"max_tool_calls": limits.tool_calls, "max_tokens": limits.tokens}
+    if limits.seconds is not None:
+        caps["timeout_ms"] = round(limits.seconds * 1000)
+    return notes | {name: str(cap) for name, cap in caps.items() if cap is not None}
+
+
+def _wishes(
+    ctx: ToolContext, arguments: Mapping[str, Any]
+) -> tuple[Limits, Mode | None, list[str]]:
+    """The child's limits and mode as the model wants them, and what was not taken from it (O-42).
+
+    Raises:
+        ConfigError: it wants no tool calls at all (O-10).
+    """
+    limits, notes = budgeted(ctx), []
+    wish = arguments.get("max_tool_calls")
+    calls = whole_number(wish)
+    if calls is not None:
+        most = min(MAX_TOOL_CALLS, ctx.limits.tool_calls or MAX_TOOL_CALLS)
+        limits = replace(limits, tool_calls=min(calls, most))
+        if calls > most:
+            notes.append(f"max_tool_calls was clamped to {most}")
+    elif wish is not None:
+        notes.append("max_tool_calls was ignored: it is not a number")
+    word = text_argument(arguments, "mode").strip().lower()
+    if word and word not in MODES:
+        notes.append("mode was ignored: it is neither plan nor auto")
+    return limits, MODES.get(word), notes
+
+
+def whole_number(value: object) -> int | None:
+    """The number that a model meant, also in text (`"15"`); None where it is none."""
+    if isinstance(value, str):
+        try:
+            value = float(value)
+        except ValueError:
+            return None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return int(value) if isinstance(value, int) or math.isfinite(value) else None

@@ -1,0 +1,188 @@
+"""subagent: a copy of the caller explores a sub-problem and answers with its summary alone.
+
+Source: seeds 002, 004 (X-*); D-3, D-4, D-6, D-7, D-17, D-39.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from axe_nb.agent import SubAgentsConfig
+from axe_nb.budget import MAX_TURNS, Limits
+from axe_nb.builtin.inheritance import heir, inherited, one_line
+from axe_nb.errors import AxeError
+from axe_nb.events import RunResult
+from axe_nb.messages import ToolParameter
+from axe_nb.names import quoted
+from axe_nb.tool import Job, Tool, ToolContext, ToolError, head
+
+NAME = "subagent"
+
+SUMMARY = "Summarize your findings concisely"
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """The arguments, of the right types; None where the model left them out (X-2)."""
+
+    label: str
+    task_prompt: str
+    summary_prompt: str | None
+    allowed_tools: tuple[str, ...] | None
+    max_turns: int | None
+
+
+def tool(config: SubAgentsConfig) -> Tool:
+    """The tool for an agent of that configuration."""
+    return Tool(
+        NAME,
+        "Delegate a focused task to a recursive agent instance with isolated conversation "
+        "context. Use this when you need to explore a sub-problem independently without "
+        "polluting the main conversation.",
+        {
+            "label": ToolParameter(
+                "string", "Short name for this subagent, such as research_api_docs", required=True
+            ),
+            "task_prompt": ToolParameter(
+                "string",
+                "What the subagent is to do; it knows nothing of this conversation",
+                required=True,
+            ),
+            "summary_prompt": ToolParameter(
+                "string", f"How it is to sum up what it found (default: '{SUMMARY}')"
+            ),
+            "allowed_tools": ToolParameter(
+                "array",
+                "Names of your tools that it may use; left out, all of them",
+                schema={"items": {"type": "string"}},
+            ),
+            "max_turns": ToolParameter(
+                "integer",
+                f"Turns that it may take (default: {config.max_turns})",
+                schema={"minimum": 1, "maximum": MAX_TURNS},
+            ),
+        },
+        run,
+        "delegate",
+        default_depth=3,
+    )
+
+
+async def run(ctx: ToolContext, arguments: Mapping[str, Any]) -> str:
+    """The child's summary, cut to the caller's `output_limit`.
+
+    Raises:
+        ToolError: the call is not right, or the child failed (D-7).
+    """
+    if ctx.depth >= ctx.max_depth:
+        raise ToolError(
+            f"Maximum subagent recursion depth ({ctx.max_depth}) exceeded. "
+            f"Current depth: {ctx.depth}. Cannot spawn nested subagent."
+        )
+    given = _checked(_read(arguments))
+    tools = _filtered(ctx, given.allowed_tools)
+    turns = given.max_turns or ctx.agent.sub_agents_config.max_turns
+    job = Job(
+        heir(ctx, given.label, (*tools, NAME)),
+        given.task_prompt,
+        given.task_prompt,
+        Limits(turns=turns),
+        closing=given.summary_prompt or SUMMARY,
+        notes=lambda result: _notes(result, given.label, ctx.depth, turns),
+    )
+    limit = ctx.agent.sub_agents_config.output_limit
+    try:
+        result = await ctx.start(job)
+    except AxeError as error:
+        raise ToolError(f"subagent {quoted(one_line(given.label))} cannot begin: {error}") from None
+    if result.status in ("error", "timeout", "cancelled"):
+        so_far = f"\n\nWhat it had said so far:\n{result.text}" if result.text.strip() else ""
+        reason = f"subagent {quoted(one_line(given.label))} failed: {result.error}{so_far}"
+        raise ToolError(truncated(reason, limit))
+    return truncated(result.text, limit)
+
+
+def truncated(text: str, limit: int) -> str:
+    """The text; what is over `limit` bytes of UTF-8 is cut off and said to be (X-27)."""
+    kept = head(text, limit)
+    return text if kept == text else f"{kept}\n... (truncated)"
+
+
+def _read(arguments: Mapping[str, Any]) -> Input:
+    """The arguments by type; what a schema can refuse is refused here (X-7).
+
+    Raises:
+        ToolError: a required one is missing, or one has the wrong type.
+    """
+    for name in ("label", "task_prompt"):
+        if arguments.get(name) is None:
+            raise ToolError(f"Invalid subagent input: missing field `{name}`")
+    for name in ("label", "task_prompt", "summary_prompt"):
+        if not isinstance(arguments.get(name), str | None):
+            raise ToolError(f"Invalid subagent input: `{name}` must be a string")
+    tools = arguments.get("allowed_tools")
+    if tools is not None and not (
+        isinstance(tools, list) and all(isinstance(name, str) for name in tools)
+    ):
+        raise ToolError("Invalid subagent input: `allowed_tools` must be a list of strings")
+    turns = arguments.get("max_turns")
+    whole = isinstance(turns, int) or (isinstance(turns, float) and turns.is_integer())
+    if turns is not None and (isinstance(turns, bool) or not whole or turns < 0):
+        raise ToolError("Invalid subagent input: `max_turns` must be an integer from 1 to 50")
+    return Input(
+        arguments["label"],
+        arguments["task_prompt"],
+        arguments.get("summary_prompt"),
+        None if tools is None else tuple(tools),
+        None if turns is None else int(turns),
+    )
+
+
+def _checked(given: Input) -> Input:
+    """The arguments, of values that make sense; checked in this order (X-11).
+
+    Raises:
+        ToolError: one does not.
+    """
+    if not given.task_prompt.strip():
+        raise ToolError("task_prompt cannot be empty")
+    if not given.label.strip():
+        raise ToolError("label cannot be empty")
+    if given.max_turns is not None and not 1 <= given.max_turns <= MAX_TURNS:
+        raise ToolError("max_turns must be between 1 and 50")
+    return given
+
+
+def _filtered(ctx: ToolContext, names: tuple[str, ...] | None) -> tuple[str, ...]:
+    """The caller's tools that the child gets beside a `subagent` of its own (X-12..X-17).
+
+    Raises:
+        ToolError: a name is forbidden, or none of the caller's.
+    """
+    if names is None:
+        return tuple(name for name in ctx.tools if name != NAME)
+    if NAME in names:
+        raise ToolError("Subagent cannot have 'subagent' in allowed_tools")
+    return inherited(ctx, names, "Unknown tool in allowed_tools: ")
+
+
+def _notes(result: RunResult, label: str, depth: int, max_turns: int) -> dict[str, str]:
+    """What is known about the child beside its summary (X-22..X-25)."""
+    turns = sum(not turn.closing for turn in result.log)
+    notes = {
+        "subagent_label": label,
+        "recursion_depth": str(depth),
+        "completion_status": "complete" if result.ok else "incomplete",
+        "turns_used": str(turns),
+    }
+    if not result.ok and turns >= max_turns:
+        notes |= {"max_turns_reached": "true", "max_turns": str(max_turns)}
+    if result.usage.total:
+        notes |= {
+            "tokens_used": str(result.usage.total),
+            "prompt_tokens": str(result.usage.input_tokens),
+            "completion_tokens": str(result.usage.output_tokens),
+        }
+    return notes
