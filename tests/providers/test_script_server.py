@@ -111,7 +111,7 @@ def post(server: ScriptServer, text: str, **more: Any) -> httpx.Response:
     return httpx.post(url, json=body(text, **more), timeout=10)
 
 
-def eventually(state: Callable[[], bool], seconds: float = 2) -> bool:
+def eventually(state: Callable[[], bool], seconds: float = 5) -> bool:
     end = time.monotonic() + seconds
     while not state() and time.monotonic() < end:
         time.sleep(0.01)
@@ -503,6 +503,14 @@ def test_ollama_streams_where_a_request_does_not_say() -> None:
         ("POST", "/v1/chat/completions", b"[" * 100_000, 400, "the body is not valid JSON"),
         ("POST", "/v1/chat/completions", b"[1]", 400, "the body must be a JSON object"),
         ("POST", "/v1/chat/completions", b'{"model":"lead"}', 400, "messages must be a list"),
+        (
+            "POST",
+            "/v1/chat/completions",
+            b'{"model":"lead","messages":[{"role":"assistant","tool_calls":[{"function":'
+            b'{"name":"look","arguments":"{"}}]}]}',
+            400,
+            "arguments of a tool call are not valid JSON",
+        ),
         ("POST", "/v1/chat/completions?x=1", b'{"messages":[]}', 400, "model must be the name"),
     ],
 )
@@ -548,14 +556,17 @@ def test_one_connection_serves_one_request_after_another() -> None:
 
 
 def test_requests_may_be_sent_ahead_of_the_replies() -> None:
-    content = json.dumps(body("hi")).encode()
+    axe_nb.script("own")(lambda request: time.sleep(0.1) or "late")
+    content = json.dumps(body("hi", model="own")).encode()
     request = (
         f"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: {len(content)}\r\n\r\n"
     ).encode() + content
     with script_server("openai") as server:
         host, port = server.base_url.removeprefix("http://").split(":")
         with socket.create_connection((host, int(port)), 5) as line:
-            line.sendall(request * 3)
+            line.sendall(request)
+            assert eventually(lambda: server.open_requests == 1)
+            line.sendall(request * 2)
             answered = b""
             while answered.count(b"HTTP/1.1 200") < 3:
                 answered += line.recv(65536)
@@ -599,7 +610,7 @@ def test_closing_is_prompt_and_leaves_nothing(capfd: pytest.CaptureFixture[str])
         waiting.start()
         assert eventually(lambda: server.open_requests == 1)
         started = time.monotonic()
-    assert time.monotonic() - started < 1
+    assert time.monotonic() - started < 3
     waiting.join(5)
     assert set(threading.enumerate()) <= threads
     with pytest.raises(httpx.ConnectError):
