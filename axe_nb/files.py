@@ -91,9 +91,10 @@ def write_new(path: Path, text: str, mode: int = 0o666) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         _write(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), text)
-    except FileExistsError:
-        raise ConfigError(f"{shown(path)} exists already", hint="it was left as it is") from None
     except OSError as error:
+        if isinstance(error, FileExistsError) and os.path.lexists(path):
+            known = f"{shown(path)} exists already"
+            raise ConfigError(known, hint="it was left as it is") from None
         raise ConfigError(f"cannot write {shown(path)}: {reason(error)}") from None
 
 

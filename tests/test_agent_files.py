@@ -1,0 +1,138 @@
+"""Where agents are looked for, in which order, and the first file to start from."""
+
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from axe_nb.agent import Agent
+from axe_nb.agent_files import find_file, init, list_agents, scaffold
+from axe_nb.errors import ConfigError
+
+
+def put(folder: Path, name: str, model: str) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{name}.toml").write_text(f'name = "{name}"\nmodel = "{model}"\n', "utf-8")
+
+
+@pytest.fixture
+def three(project: Path, tmp_path: Path) -> Path:
+    """Agent `a` in the given folder, in the project and in the config folder; the given one."""
+    put(tmp_path / "given", "a", "p/given")
+    put(project / "axe" / "agents", "a", "p/project")
+    put(tmp_path / "config" / "axe" / "agents", "a", "p/config")
+    return tmp_path / "given"
+
+
+@pytest.mark.req("B-1")
+def test_the_first_folder_that_has_the_file_wins(
+    three: Path, project: Path, tmp_path: Path
+) -> None:
+    assert Agent.load("a", three).model == "p/given"
+    assert Agent.load("a", str(three)).model == "p/given"
+    assert Agent.load("a").model == "p/project"
+    assert Agent.load("a", tmp_path / "gone").model == "p/project"
+    (project / "axe" / "agents" / "a.toml").unlink()
+    assert Agent.load("a").model == "p/config"
+
+
+def test_without_its_variable_the_config_folder_is_below_the_home(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", " ")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("USERPROFILE", str(tmp_path / "home"))
+    put(tmp_path / "home" / ".config" / "axe" / "agents", "b", "p/home")
+    assert Agent.load("b").model == "p/home"
+    put(tmp_path / "home" / "mine", "c", "p/mine")
+    assert Agent.load("c", "~/mine").model == "p/mine"
+
+
+def test_a_broken_file_hides_a_good_one_in_a_later_folder(three: Path) -> None:
+    (three / "a.toml").write_text("broken", "utf-8")
+    with pytest.raises(ConfigError, match=r'^failed to parse agent config "a"'):
+        Agent.load("a", three)
+
+
+@pytest.mark.req("B-1", "A-X2")
+def test_an_agent_that_there_is_not_is_told_with_the_nearest_one(three: Path) -> None:
+    put(three, "researcher", "p/m")
+    with pytest.raises(ConfigError) as caught:
+        Agent.load("reasearcher", three)
+    assert caught.value.lines() == [
+        "agent config not found: reasearcher", 'did you mean "researcher"?',
+    ]  # fmt: skip
+    assert caught.value.exit_code == 2
+
+
+@pytest.mark.req("B-1")
+def test_where_no_agent_is_near_the_command_that_makes_one_is_told(project: Path) -> None:
+    with pytest.raises(ConfigError) as caught:
+        Agent.load("writer")
+    assert caught.value.lines() == [
+        "agent config not found: writer", "`axe-nb agents init writer` writes one",
+    ]  # fmt: skip
+
+
+@pytest.mark.req("B-1")
+@pytest.mark.parametrize("name", ["a" * 300, "ä" * 200])
+def test_a_name_too_long_for_a_file_is_not_found(name: str, project: Path) -> None:
+    with pytest.raises(ConfigError, match=r"^agent config not found: "):
+        Agent.load(name)
+
+
+@pytest.mark.req("B-12")
+@pytest.mark.parametrize("name", ["../agents/a", "axe/a", "..", "", "a\\b"])
+def test_a_name_is_no_way_out_of_the_folder(name: str, three: Path) -> None:
+    with pytest.raises(ConfigError, match=r"^invalid agent name "):
+        find_file(name)
+
+
+def test_all_agents_are_listed_once_by_name(three: Path, project: Path, tmp_path: Path) -> None:
+    put(project / "axe" / "agents", "z", "p/m")
+    put(tmp_path / "config" / "axe" / "agents", "b", "p/m")
+    (three / "notes.md").write_text("no agent", "utf-8")
+    assert list(list_agents(three)) == ["a", "b", "z"]
+    assert list_agents(three)["a"] == three / "a.toml"
+    assert list_agents()["a"] == Path("axe/agents/a.toml")
+
+
+@pytest.mark.req("A-5.6", "B-12")
+def test_the_scaffold_is_an_agent_and_shows_the_delegation_settings() -> None:
+    text = scaffold("lead")
+    assert "# [sub_agents_config]\n# max_depth = 3\n# parallel = true\n# timeout = 120" in text
+    agent = Agent.from_toml(text, name="lead")
+    assert (agent.name, agent.model) == ("lead", "anthropic/claude-sonnet-4-5")
+    assert agent.warnings == ()
+
+
+@pytest.mark.req("A-5.6", "B-12")
+def test_every_line_of_the_scaffold_that_is_commented_out_is_right() -> None:
+    lines = scaffold("lead").splitlines()
+    text = "\n".join(line.removeprefix("# ") for line in lines)
+    agent = Agent.from_toml(text)
+    assert agent.sub_agents_config.timeout == 120
+    assert agent.params == {"temperature": 0.2, "max_tokens": 2048}
+
+
+@pytest.mark.req("B-12", "D-13")
+def test_the_scaffold_takes_any_name() -> None:
+    assert tomllib.loads(scaffold('the "best" {one}'))["name"] == 'the "best" {one}'
+
+
+@pytest.mark.req("B-12")
+def test_init_writes_the_scaffold_and_never_overwrites(project: Path) -> None:
+    assert init("lead") == Path("axe/agents/lead.toml")
+    text = Path("axe/agents/lead.toml").read_text("utf-8")
+    assert text == scaffold("lead")
+    with pytest.raises(ConfigError, match=r"lead\.toml exists already$"):
+        init("lead")
+    assert init("lead", "other/agents") == Path("other/agents/lead.toml")
+
+
+@pytest.mark.req("B-12")
+@pytest.mark.parametrize("name", ["../x", "a/b", " "])
+def test_init_refuses_a_name_that_leads_elsewhere(name: str, project: Path) -> None:
+    with pytest.raises(ConfigError, match=r"^invalid agent name "):
+        init(name)
+    assert list(project.rglob("*.toml")) == []

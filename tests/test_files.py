@@ -1,0 +1,108 @@
+"""Files of the user: read within bounds, written whole or not at all, shown without their home."""
+
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from axe_nb.errors import ConfigError
+from axe_nb.files import expanded, read_text, reason, shown, write_new, write_whole
+
+on_posix = pytest.mark.skipif(os.name == "nt", reason="Windows has neither modes nor fifos")
+
+
+def test_text_is_read_with_or_without_a_byte_order_mark(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    for encoding in ("utf-8", "utf-8-sig"):
+        path.write_bytes("é\r\nb".encode(encoding))
+        assert read_text(path) == "é\r\nb"
+
+
+def test_what_is_larger_than_a_megabyte_is_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    path.write_bytes(b"x" * 1024 * 1024)
+    assert len(read_text(path)) == 1024 * 1024
+    path.write_bytes(b"x" * (1024 * 1024 + 1))
+    with pytest.raises(OSError, match="larger than 1048576 bytes") as caught:
+        read_text(path)
+    assert reason(caught.value) == "larger than 1048576 bytes"
+
+
+@on_posix
+@pytest.mark.timeout(5)
+def test_what_has_no_end_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    for path in (tmp_path / "fifo", Path("/dev/zero")):
+        with pytest.raises(OSError, match="not a file"):
+            read_text(path)
+
+
+@pytest.mark.parametrize(
+    ("path", "why"), [("gone", "No such file"), (".", "not a file"), ("a\0b", "not a path")]
+)
+def test_the_reason_is_told_in_a_few_words(path: str, why: str, tmp_path: Path) -> None:
+    with pytest.raises(OSError) as caught:  # noqa: PT011  the reason is what is looked at
+        read_text(tmp_path / path)
+    assert reason(caught.value).startswith(why)
+
+
+def test_a_reader_sees_the_old_or_the_new_text_never_a_part(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    texts = ["a" * 200_000, "b" * 200_000]
+    write_whole(path, texts[0])
+    seen: set[str] = set()
+
+    def read() -> None:
+        for _ in range(200):
+            seen.add(path.read_text("utf-8"))
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    for turn in range(100):
+        write_whole(path, texts[turn % 2])
+    reader.join()
+    assert seen <= set(texts)
+    assert [entry.name for entry in tmp_path.iterdir()] == ["a"]
+
+
+@on_posix
+def test_a_link_stays_a_link_to_the_file_that_is_written(tmp_path: Path) -> None:
+    (tmp_path / "real").write_text("old", "utf-8")
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    write_whole(tmp_path / "link", "new")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "real").read_text("utf-8") == "new"
+
+
+def test_line_ends_are_written_as_they_are(tmp_path: Path) -> None:
+    write_whole(tmp_path / "a", "x\ny\r\n")
+    write_new(tmp_path / "b", "x\ny\r\n")
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes() == b"x\ny\r\n"
+
+
+@pytest.mark.parametrize("write", [write_whole, write_new])
+def test_a_file_where_a_folder_is_needed_is_told(write, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("kept", "utf-8")
+    with pytest.raises(ConfigError, match=r"^cannot write .*a\.toml: ") as caught:
+        write(tmp_path / "file" / "a.toml", "x")
+    assert caught.value.exit_code == 2
+    assert (tmp_path / "file").read_text("utf-8") == "kept"
+
+
+@pytest.mark.req("B-12")
+def test_a_new_file_never_replaces_one(tmp_path: Path) -> None:
+    write_new(tmp_path / "deep" / "a", "first")
+    with pytest.raises(ConfigError, match=r" exists already$") as caught:
+        write_new(tmp_path / "deep" / "a", "second")
+    assert caught.value.hint == "it was left as it is"
+    assert (tmp_path / "deep" / "a").read_text("utf-8") == "first"
+
+
+def test_a_home_that_nobody_has_is_a_path_like_any_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/me")
+    monkeypatch.setenv("USERPROFILE", "/home/me")
+    assert expanded("~/x") == Path("/home/me/x")
+    assert expanded("~nobody-of-this-name/x") == Path("~nobody-of-this-name/x")
+    assert shown(Path("/home/me/x/y")) == "~/x/y"
+    assert shown(Path("axe/agents/a.toml")) == str(Path("axe/agents/a.toml"))
