@@ -1,0 +1,400 @@
+"""The same tree in process and over each protocol, through real sockets: only the words of a
+protocol differ."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from axe_nb import Agent, ProviderError, Request, Response, RunResult, Usage, call, script_server
+from axe_nb.messages import answered
+from axe_nb.providers.script_server import ScriptServer
+from axe_nb.providers.script_wire import Protocol
+from axe_nb.tool import ToolContext
+from axe_nb.transcript import as_text
+from tests.loop.stage import (
+    Stage,
+    agent,
+    ask,
+    check_events,
+    check_history,
+    heard,
+    lead,
+    over,
+    play,
+    stage,
+    texts,
+    tool,
+)
+
+PROTOCOLS: tuple[Protocol, ...] = ("anthropic", "openai", "ollama")
+
+connections: list[Any] = []
+"""Addresses that this process has connected to."""
+
+sys.addaudithook(
+    lambda name, args: connections.append(args[1]) if name == "socket.connect" else None
+)
+
+every_protocol = pytest.mark.parametrize("protocol", PROTOCOLS)
+
+
+def boss(request: Request) -> Any:
+    if request.turn == 1:
+        calls = tuple(ask(name, f"look at {name}", context="cöntext 🌍") for name in "abc")
+        return Response("Let me ask.", calls, "tool_calls", Usage(100, 20))
+    return Response("\n".join(r.content for r in request.results), (), "stop", Usage(300, 30))
+
+
+def middle(request: Request) -> Any:
+    if request.turn == 1:
+        return [ask("leaf", "deep"), call("look"), call("nope")]
+    return f"b heard {request.last}"
+
+
+def fails(_: Request) -> Any:
+    raise ProviderError("rate_limit", "slow down, please")
+
+
+async def look(_: ToolContext) -> str:
+    return 'looked\nat "it"'
+
+
+def tree() -> tuple[Agent, ...]:
+    return (
+        agent("boss", boss, sub_agents=("a", "b", "c"), system_prompt="You lead."),
+        agent("a", lambda r: f"a says: {r.last}", params={"max_tokens": 50}),
+        agent("b", middle, sub_agents=("leaf",), tools=("look",), system_prompt="In between"),
+        agent("c", fails),
+        agent("leaf", "I am a leaf — ein Blatt", params={"temperature": 0}),
+    )
+
+
+LOOK = tool("look", look)
+
+
+def shape(result: RunResult) -> Any:
+    """The result without times and a protocol's own words."""
+    text = re.sub(r"(anthropic|openai|ollama)/", "script/", json.dumps(result.to_dict()))
+    text = re.sub(r'"duration_ms": \d+', '"duration_ms": 0', text)
+    return json.loads(re.sub(r'"stop_reason": "\w*"', '"stop_reason": ""', text))
+
+
+@every_protocol
+@pytest.mark.req("A-D2", "A-1.9", "A-C9", "D-1", "A-8.8", "A-C2", "A-T1", "P-1", "P-7")
+def test_a_tree_is_the_same_over_every_protocol(protocol: Protocol) -> None:
+    here = play(*tree(), tools=(LOOK,))
+    assert here.text == (
+        "a says: Task: look at a\n\nContext:\ncöntext 🌍\n"
+        'b heard I am a leaf — ein Blatt\n\nlooked\nat "it"\n\nUnknown tool: "nope"\n'
+        'Error: sub-agent "c" failed - rate_limit: slow down, please. '
+        "You may retry or proceed without this result."
+    )
+    with script_server(protocol) as server:
+        played = stage(*(over(protocol, one) for one in tree()))
+        there = played.play(tools=(LOOK,))
+    assert len(server.requests) == 7
+    assert not any(body.get("stream") for body in server.requests)
+    assert shape(there) == shape(here)
+    assert as_text(there).replace(f"{protocol}/", "script/") == as_text(here)
+    reasons = {"anthropic": ("tool_use", "end_turn"), "ollama": ("tool_calls", "stop")}
+    assert [t.stop_reason for t in there.log] == [*reasons.get(protocol, ("tool_calls", "stop"))]
+    for run in there.walk():
+        check_history(run.messages)
+    check_events(played.events, there)
+
+
+@every_protocol
+@pytest.mark.req("A-C9", "D-2", "D-10", "A-12.3", "A-E7.4", "A-E7.5", "A-E7.6", "A-7.4", "A-13.2")
+def test_failures_of_children_are_told_the_same(protocol: Protocol) -> None:
+    def model(request: Request) -> Any:
+        match request.last.removeprefix("Task: "):
+            case "401":
+                raise ProviderError("auth", "invalid key")
+            case "429":
+                raise ProviderError("rate_limit", "slow down")
+            case "529":
+                raise ProviderError("overloaded", "busy")
+            case "500":
+                raise ProviderError("server", "boom")
+            case "400":
+                raise ProviderError("bad_request", "what?")
+            case "never":
+                raise ProviderError("timeout", "")
+
+    def failed(why: str) -> str:
+        return (
+            f'Error: sub-agent "child" failed - {why}. '
+            "You may retry or proceed without this result."
+        )
+
+    with script_server(protocol):
+        names = ("401", "429", "529", "500", "400", "never")
+        one = lead(*[ask("child", name) for name in names], then="on", timeout=0.5)
+        child = agent("child", model)
+        result = play(over(protocol, one), over(protocol, child))
+    assert texts(result) == [
+        failed("auth: invalid key"), failed("rate_limit: slow down"), failed("overloaded: busy"),
+        failed("server: boom"), failed("bad_request: what?"), failed("timeout after 0.5s"),
+    ]  # fmt: skip
+    assert (result.status, result.text, result.exit_code) == ("completed", "on", 0)
+
+
+@every_protocol
+@pytest.mark.req("A-11.1", "P-7", "D-25")
+def test_eight_children_of_300_ms_take_hardly_longer_than_one(protocol: Protocol) -> None:
+    async def slow(request: Request) -> str:
+        await asyncio.sleep(0.3)
+        return request.last
+
+    with script_server(protocol):
+        one = over(protocol, lead(*[ask("slow", f"t{n}") for n in range(8)]))
+        other = over(protocol, agent("slow", slow))
+        began = time.perf_counter()
+        result = play(one, other)
+        took = time.perf_counter() - began
+    assert texts(result) == [f"Task: t{n}" for n in range(8)]
+    assert took < 1.0, "in order they would take 2.4 s"
+
+
+def eventually(condition: Callable[[], bool], seconds: float = 1.0) -> bool:
+    end = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.005)
+    return True
+
+
+@every_protocol
+@pytest.mark.req("D-8", "A-11.2", "A-E5.6", "A-C7", "D-32")
+def test_cancelling_eight_children_aborts_their_requests_and_keeps_what_was_done(
+    protocol: Protocol,
+) -> None:
+    async def worker(request: Request) -> Any:
+        if request.turn == 1:
+            return call("look")
+        await asyncio.sleep(30)
+        return "never"
+
+    async def interrupting(played: Stage, server: ScriptServer) -> float:
+        running = asyncio.create_task(played.ask(tools=(LOOK,)))
+        async with asyncio.timeout(10):
+            while server.open_requests < 8:  # noqa: ASYNC110
+                await asyncio.sleep(0.005)
+            await asyncio.sleep(0.05)
+            assert server.open_requests == 8
+        began = time.perf_counter()
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        return time.perf_counter() - began
+
+    boss = replace(lead(*[ask("w", f"t{n}") for n in range(8)], then="went on"), name="lead")
+    with script_server(protocol) as server:
+        worker_ = agent("w", worker, tools=("look",))
+        played = stage(over(protocol, boss), over(protocol, worker_))
+        took = asyncio.run(interrupting(played, server))
+        assert eventually(lambda: server.open_requests == 0)
+        assert server.aborted == 8
+        result = played.session.last
+        assert result is not None
+        assert took < 0.5
+        assert {run.status for run in result.walk()} == {"cancelled"}
+        assert [c.turns for c in result.children] == [1] * 8
+        assert [texts(c) for c in result.children] == [['looked\nat "it"']] * 8
+        assert result.turns == 1
+        check_events(played.events, result)
+        again = asyncio.run(played.ask("go on", continue_from=result, tools=(LOOK,)))
+    assert (again.status, again.text) == ("completed", "went on")
+    check_history(again.messages)
+    assert [r.content for r in again.messages[2].tool_results] == [
+        "Error: interrupted before this call had a result."
+    ] * 8
+
+
+@every_protocol
+@pytest.mark.req("D-8", "A-12.3")
+def test_a_childs_timeout_aborts_its_request(protocol: Protocol) -> None:
+    async def slow(_: Request) -> str:
+        await asyncio.sleep(30)
+        return "never"
+
+    with script_server(protocol) as server:
+        one = lead(ask("slow"), ask("slow"), timeout=0.3, then="on")
+        result = play(over(protocol, one), over(protocol, agent("slow", slow)))
+        assert eventually(lambda: server.open_requests == 0)
+        assert server.aborted == 2
+    assert result.text == "on"
+
+
+WAYS = ("unknown", "401", "429", "529", "500", "html", "refused", "timeout", "stranger", "empty",
+        "crash")  # fmt: skip
+
+
+@every_protocol
+@pytest.mark.req("A-13.1", "A-13.2", "A-11.3", "A-11.4", "A-E5.4", "A-XN", "D-7", "P-8")
+def test_of_200_children_a_third_fail_each_in_its_own_way(protocol: Protocol, project: Any) -> None:
+    """Over sockets; every call has its one result, in call order, and the parent ends."""
+    (project / "axe/scripts").mkdir()
+    (project / "axe/scripts/html.toml").write_text('[[rule]]\nerror = "nonsense"')
+
+    def model(request: Request) -> Any:
+        match request.messages[0].content.removeprefix("Task: "):
+            case "401":
+                raise ProviderError("auth", "who?")
+            case "429":
+                raise ProviderError("rate_limit", "slow down", retry_after=7)
+            case "529":
+                raise ProviderError("overloaded", "busy")
+            case "500":
+                raise ProviderError("server", "boom")
+            case "timeout":
+                raise ProviderError("timeout", "")
+            case "crash":
+                raise RuntimeError("crash")
+            case "turns":
+                return call("call_agent", agent="child", task="")
+            case task:
+                return f"did {task}"
+
+    def one(number: int) -> Any:
+        if number % 3:
+            return ask("child", f"t{number}")
+        way = WAYS[number // 3 % len(WAYS)] if number < 198 else "turns"
+        match way:
+            case "unknown":
+                return ask("ghost")
+            case "stranger":
+                return call("call_agent", agent="stranger", task="x")
+            case "empty":
+                return ask("child", " ")
+            case "html" | "refused":
+                return ask(way)
+            case _:
+                return ask("child", way)
+
+    child = agent("child", model, sub_agents=("child",))
+    boss = lead(*map(one, range(200)), then="survived", timeout=5)
+    boss = replace(boss, sub_agents=("child", "ghost", "html", "refused"))
+    with script_server(protocol) as server:
+        played = stage(
+            over(protocol, boss), over(protocol, child), Agent("html", f"{protocol}/html"),
+            Agent("refused", "openai/x" if protocol != "openai" else "ollama/x"),
+        )  # fmt: skip
+        with pytest.MonkeyPatch.context() as patch:
+            for other in {"openai", "ollama"} - {protocol}:
+                patch.setenv(f"AXE_{other.upper()}_BASE_URL", "http://127.0.0.1:1")
+                patch.setenv(f"{other.upper()}_API_KEY", "k")
+            result = played.play()
+        assert eventually(lambda: server.open_requests == 0)
+    assert (result.status, result.text, result.exit_code) == ("completed", "survived", 0)
+    told = heard(result)
+    assert [r.call_id for r in told] == [c.id for c in result.log[0].calls]
+    assert len(told) == 200
+    for number, answer in enumerate(told):
+        assert answer.is_error == (number % 3 == 0), (number, answer)
+        if number % 3:
+            assert answer.content == f"did t{number}"
+    reasons = {way: told[3 * n].content.partition(" - ")[2] for n, way in enumerate(WAYS)}
+    assert reasons["401"].startswith("auth: who?")
+    assert reasons["429"].startswith("rate_limit: slow down")
+    assert reasons["529"].startswith("overloaded: busy")
+    assert reasons["500"].startswith("server: boom")
+    assert reasons["html"].startswith("server: the reply is no JSON object but text/html")
+    assert "connection refused" in reasons["refused"]
+    assert reasons["timeout"].startswith("timeout after 5s")
+    assert "agent exceeded maximum conversation turns (50)" in told[198].content
+    assert "crash" in reasons["crash"]
+    for run in result.walk():
+        check_history(answered(run.messages))
+    check_events(played.events, result)
+
+
+@pytest.mark.req("A-7.3-9", "A-7.3-10", "A-D4", "A-7.3-12")
+def test_each_agent_speaks_to_the_provider_of_its_own_model(project: Any, tmp_path: Any) -> None:
+    with script_server("anthropic") as one, script_server("ollama") as other:
+        boss = over("anthropic", lead(ask("child", context="x")))
+        child = over("ollama", agent("child", "hi", params={"temperature": 0.5}))
+        boss = replace(boss, params={"max_tokens": 99})
+        assert texts(play(boss, child)) == ["hi"]
+    assert [body["model"] for body in one.requests] == ["lead", "lead"]
+    assert [body["max_tokens"] for body in one.requests] == [99, 99]
+    [body] = other.requests
+    assert (body["model"], body["options"]) == ("child", {"temperature": 0.5})
+    assert [m["content"] for m in body["messages"]] == ["Task: work\n\nContext:\nx"]
+
+
+@pytest.mark.req("D-37")
+def test_an_empty_message_of_ollama_is_an_error_first_and_an_answer_after_results() -> None:
+    def model(request: Request) -> Any:
+        return call("look") if request.turn == 1 and request.tools else ""
+
+    with script_server("ollama"):
+        empty = over("ollama", agent("empty", model))
+        bare = play(empty)
+        after = play(empty, tools=(LOOK,))
+    assert (bare.status, bare.error) == ("error", "server: response contains no content")
+    assert (after.status, after.text, after.turns) == ("completed", "", 2)
+
+
+@pytest.mark.req("D-37", "A-E7.4", "A-E7.5")
+@pytest.mark.parametrize(("category", "status"), [("auth", 401), ("rate_limit", 429)])
+def test_what_stands_before_ollama_may_refuse_too(category: Any, status: int) -> None:
+    def refuse(_: Request) -> str:
+        raise ProviderError(category, "no", status=status)
+
+    with script_server("ollama"):
+        result = play(over("ollama", agent("refused", refuse)))
+    assert (result.error, result.exit_code) == (f"{category}: no", 3)
+
+
+@pytest.mark.req("D-25")
+def test_the_whole_tree_shares_its_connections() -> None:
+    with script_server("openai") as server:
+        boss, one = lead(*[ask("one")] * 5, parallel=False), agent("one", "x")
+        assert play(over("openai", boss), over("openai", one)).ok
+        assert len(server.requests) == 7
+    port = int(server.base_url.rpartition(":")[2])
+    assert connections.count(("127.0.0.1", port)) == 1
+
+
+@every_protocol
+@pytest.mark.req("A-4.6", "D-30")
+def test_a_model_that_ignores_its_tools_answers(protocol: Protocol) -> None:
+    with script_server(protocol) as server:
+        one = over(protocol, agent("deaf", "just text", sub_agents=("x",)))
+        result = play(one)
+    assert (result.status, result.text, result.turns) == ("completed", "just text", 1)
+    assert "tools" in server.requests[0]
+
+
+@every_protocol
+@pytest.mark.req("D-28")
+def test_ids_are_unique_over_the_conversation(protocol: Protocol) -> None:
+    def model(request: Request) -> Any:
+        return [call("look"), call("look")] if request.turn < 4 else "end"
+
+    with script_server(protocol):
+        result = play(over(protocol, agent("ids", model)), tools=(LOOK,))
+    check_history(result.messages)
+    ids = [c.id for m in result.messages for c in m.tool_calls]
+    if protocol == "ollama":
+        assert ids == [f"ollama_{n}" for n in range(6)]
+
+
+@every_protocol
+@pytest.mark.req("A-8.3", "D-15")
+def test_the_51st_request_is_not_sent_over_sockets_either(protocol: Protocol) -> None:
+    with script_server(protocol) as server:
+        result = play(over(protocol, agent("endless", lambda _: call("look"))), tools=(LOOK,))
+    assert len(server.requests) == 50
+    assert (result.status, result.tool_calls) == ("max_turns", 49)
