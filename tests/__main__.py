@@ -30,6 +30,9 @@ STEPS = {
 }
 """Name of each step -> what Python is to run."""
 
+LONGEST = 600
+"""Seconds; a step that takes longer hangs."""
+
 
 def main(arguments: list[str]) -> int:
     """Exit code: 0 iff every step passed; all steps run, whatever fails before them."""
@@ -57,7 +60,13 @@ def step(name: str, command: list[str], environ: Mapping[str, str]) -> int:
     """The exit code of one step, whose output is passed through."""
     say(f"== {name}: {' '.join(['python', *command[1:]])}")
     began = time.monotonic()
-    code = subprocess.call(command, cwd=ROOT, env=environ, stdin=subprocess.DEVNULL)
+    try:
+        code = subprocess.call(
+            command, cwd=ROOT, env=environ, stdin=subprocess.DEVNULL, timeout=LONGEST
+        )
+    except subprocess.TimeoutExpired:
+        say(f"{name} was stopped: not done after {LONGEST} s")
+        code = 1
     say(f"== {name} {'FAILED' if code else 'passed'} in {time.monotonic() - began:.1f} s")
     return code
 
@@ -70,7 +79,8 @@ def find_chromium() -> None:
     if not (apt_get and os.environ.get("CI") == "true" and os.geteuid() == 0):
         say("no chromium: the browser tests are NOT RUN (Debian: sudo apt-get install chromium)")
         return
-    say("installing chromium for the browser tests")
+    began = time.monotonic()
+    say("installing chromium for the browser tests (once; a minute or two)")
     environ = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
     for command in (["update"], ["install", "-y", "--no-install-recommends", "chromium"]):
         done = subprocess.run(
@@ -82,6 +92,7 @@ def find_chromium() -> None:
             say("\n".join(done.stdout.splitlines()[-10:]))
             say(f"apt-get {command[0]} failed (see above): the browser tests will fail")
             return
+    say(f"chromium installed in {time.monotonic() - began:.0f} s")
 
 
 if __name__ == "__main__":

@@ -14,16 +14,21 @@ import pytest
 PACKAGE = Path(__file__).parent.parent / "axe_nb"
 
 ROOMS = (
-    "errors", "names", "files", "messages", "events", "budget", "config", "toml_lines",
-    "toml_table", "agent_files", "agent", "tool", "plain", "hints", "shapes", "schema",
-    "threads", "printed", "python_tool", "prompt", "providers", "builtin", "toolset", "loop",
-    "portal", "options", "session",
-    "transcript", "report", "console", "api", "nb", "__init__", "demo", "cli", "__main__",
+    "errors", "messages", "plain", "hints", "names", "events",
+    "files", "config", "toml_lines", "toml_table", "agent_files", "agent", "graph",
+    "clock", "budget",
+    "threads", "tool", "shapes", "schema", "printed", "python_tool", "prompt",
+    "providers", "builtin", "permissions", "toolset",
+    "conversation", "dispatch", "loop",
+    "portal", "watch", "options", "session",
+    "tree", "words", "outline", "transcript", "report", "console",
+    "api", "nb", "__init__", "demo", "cli", "__main__",
 )  # fmt: skip
 """Modules and folders of `axe_nb/`: each imports from earlier ones, a folder also from itself."""
 
 REACHES_UP = {
     ("api", "nb"): "axe_nb.run() shows the notebook's view, where IPython is running",
+    ("tool", "builtin"): "ctx.delegate is one of the ways to delegate, built on ctx.start",
 }
 """(room, later room) → why it may import it all the same, inside a function."""
 
