@@ -1,10 +1,13 @@
-"""`python -m tests.requirements`: what no test names, what is exempt and why, what is misspelt."""
+"""`python -m tests.requirements`: what no test names, what is exempt and why, what is misspelt.
+
+With ids as arguments: where the tests of these rows are.
+"""
 
 from __future__ import annotations
 
 import sys
 
-from tests.requirements import coverage
+from tests.requirements import Coverage, coverage
 
 FAMILIES = {
     "A": "call_agent and the core (seed 000)",
@@ -16,9 +19,17 @@ FAMILIES = {
 }
 
 
-def main() -> int:
+def main(ids: list[str]) -> int:
     """Exit code: 1 where a mark names no row."""
     now = coverage()
+    for row in ids:
+        print(
+            f"{row} ({now.rows.get(row, 'no row')}):", *now.named.get(row, ["no test"]), sep="\n   "
+        )
+    return 0 if ids else report(now)
+
+
+def report(now: Coverage) -> int:
     for family, title in FAMILIES.items():
         of_family = [row for row in now.rows if row[0] == family]
         missing = now.missing(family)
@@ -37,4 +48,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))
