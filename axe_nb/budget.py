@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 from axe_nb.agent import TreeLimits
 from axe_nb.errors import ConfigError
 from axe_nb.events import Status
-from axe_nb.messages import Usage
 
 MAX_TURNS = 50
 """Turns of any run; a safety valve, not a setting (A-8.3, A-N2)."""
@@ -93,12 +92,12 @@ class Tally:
             requests, tokens = tally.spent.get(agent, (0, 0))
             tally.spent[agent] = requests + 1, tokens
 
-    def charge(self, agent: str, usage: Usage) -> None:
+    def charge(self, agent: str, tokens: int) -> None:
         """Counts the tokens of a response."""
         for tally in self._chain():
-            tally.tokens += usage.total
-            requests, tokens = tally.spent[agent]
-            tally.spent[agent] = requests, tokens + usage.total
+            tally.tokens += tokens
+            requests, so_far = tally.spent[agent]
+            tally.spent[agent] = requests, so_far + tokens
 
     def _chain(self) -> Iterator[Tally]:
         tally: Tally | None = self

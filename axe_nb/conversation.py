@@ -89,12 +89,12 @@ class Conversation:
         response = replace(response, tool_calls=calls)
         self.turns += 1
         self.usage += response.usage
-        self.tally.charge(self.agent.name, response.usage)
         self.stop_reason = response.stop_reason
         self.text = response.content or self.text
         kept = with_calls and not response.is_cut
         if response.content.strip() or (kept and calls):
             self.messages.append(response.message(calls=kept))
+        self.tally.charge(self.agent.name, self.context_size(response))
         parallel = self.agent.sub_agents_config.parallel
         self.emit(
             TurnFinished(
