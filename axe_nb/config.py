@@ -96,10 +96,16 @@ class Config:
         """The provider's key; empty for one that needs none.
 
         Raises:
-            ConfigError: no key is set (exit 3, D-22).
+            ConfigError: no key is set, or it cannot be one (exit 3, D-22).
         """
         variable = f"{provider.upper()}_API_KEY"
         key = os.environ.get(variable, "").strip() or self._text(provider, "api_key")
+        if not (key.isascii() and key.isprintable()):
+            raise ConfigError(
+                f'the API key of provider "{provider}" has characters that no key has',
+                hint=f"copy it anew into {variable}, or into {shown(config_path())}",
+                exit_code=3,
+            )
         if key or provider in KEYLESS:
             return key
         raise ConfigError(
@@ -110,7 +116,11 @@ class Config:
         )
 
     def base_url(self, provider: str) -> str:
-        """Root URL of the provider's server, without a trailing slash or `/v1` (D-33)."""
+        """Root URL of the provider's server, without a trailing slash or `/v1` (D-33).
+
+        Raises:
+            ConfigError: it is no http address; what it is, is not told: it may be a key.
+        """
         url = (
             os.environ.get(f"AXE_{provider.upper()}_BASE_URL", "").strip()
             or self._text(provider, "base_url")
@@ -119,7 +129,7 @@ class Config:
         url = url.rstrip("/")
         if not url.startswith(("http://", "https://")):
             raise ConfigError(
-                f'base URL of provider "{provider}" must start with http:// or https://: "{url}"',
+                f'base URL of provider "{provider}" must start with http:// or https://',
                 hint=f"set AXE_{provider.upper()}_BASE_URL or base_url in {shown(config_path())}",
             )
         return url.removesuffix("/v1")

@@ -167,7 +167,7 @@ def check_glob(pattern: str) -> None:
     Raises:
         ConfigError: it is blank, has an unclosed bracket, or leads out of its folder.
     """
-    bare = re.sub(r"\[[!^]?\]?[^\]]*\]", "", pattern)
+    bare = re.sub(r"\[[!^]?+.[^\]]*\]", "", pattern)
     problem = (
         "blank"
         if not pattern.strip()

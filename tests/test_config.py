@@ -1,0 +1,201 @@
+"""Keys, base URLs and the global settings file: which one wins, what is said where one lacks."""
+
+from pathlib import Path
+
+import pytest
+
+from axe_nb import config
+from axe_nb.agent import Agent
+from axe_nb.config import Config
+from axe_nb.errors import ConfigError
+
+SECRET = "sk-very-secret-0123456789"
+
+
+def settings(text: str) -> Path:
+    """Writes the settings file of this test."""
+    path = config.config_path()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, "utf-8")
+    return path
+
+
+@pytest.mark.req("B-3")
+def test_a_key_comes_from_the_environment_then_from_the_file(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    settings('[providers.openai]\napi_key = " in-file "\n')
+    monkeypatch.setenv("OPENAI_API_KEY", "in-env\n")
+    assert Config.load().api_key("openai") == "in-env"
+    monkeypatch.setenv("OPENAI_API_KEY", " ")
+    assert Config.load().api_key("openai") == "in-file"
+    monkeypatch.delenv("OPENAI_API_KEY")
+    assert Config.load().api_key("openai") == "in-file"
+
+
+@pytest.mark.req("B-3", "D-22", "A-X3")
+@pytest.mark.parametrize("empty", ["", "[providers]", '[providers.anthropic]\napi_key = ""'])
+def test_a_missing_key_names_the_variable_and_the_file(empty: str) -> None:
+    path = settings(empty)
+    with pytest.raises(ConfigError) as caught:
+        Config.load().api_key("anthropic")
+    assert "ANTHROPIC_API_KEY" in str(caught.value)
+    assert str(path) in str(caught.value)
+    assert path.name == "config.toml"
+    assert caught.value.exit_code == 3
+
+
+@pytest.mark.req("B-3")
+def test_ollama_and_scripts_need_no_key_but_may_have_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert Config.load().api_key("ollama") == Config.load().api_key("script") == ""
+    monkeypatch.setenv("OLLAMA_API_KEY", "mine")
+    assert Config.load().api_key("ollama") == "mine"
+
+
+@pytest.mark.parametrize("key", ["schlüssel", "two\nlines", "“quoted”", "nul\0"])
+def test_what_can_be_no_key_is_refused_and_not_told(
+    key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config_of = Config({"openai": {"api_key": SECRET + key}})
+    with pytest.raises(
+        ConfigError, match=r"^the API key of provider \"openai\" has characters"
+    ) as c:
+        config_of.api_key("openai")
+    assert SECRET not in "\n".join(c.value.lines())
+    assert c.value.exit_code == 3
+
+
+@pytest.mark.req("B-3")
+@pytest.mark.parametrize(
+    ("provider", "url"),
+    [
+        ("anthropic", "https://api.anthropic.com"),
+        ("openai", "https://api.openai.com"),
+        ("ollama", "http://localhost:11434"),
+    ],
+)
+def test_a_base_url_comes_from_the_environment_then_the_file_then_is_the_providers_own(
+    provider: str, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert Config.load().base_url(provider) == url
+    settings(f'[providers.{provider}]\nbase_url = "http://file:1"\n')
+    assert Config.load().base_url(provider) == "http://file:1"
+    monkeypatch.setenv(f"AXE_{provider.upper()}_BASE_URL", "http://env:2")
+    assert Config.load().base_url(provider) == "http://env:2"
+    monkeypatch.setenv(f"AXE_{provider.upper()}_BASE_URL", "")
+    assert Config.load().base_url(provider) == "http://file:1"
+
+
+@pytest.mark.req("D-33")
+@pytest.mark.parametrize(
+    ("given", "root"),
+    [
+        ("http://h:1", "http://h:1"),
+        ("http://h:1/", "http://h:1"),
+        ("http://h:1/v1", "http://h:1"),
+        ("http://h:1/v1/", "http://h:1"),
+        (" https://h/openai/v1\n", "https://h/openai"),
+        ("https://h/v10", "https://h/v10"),
+        ("https://h/v1beta", "https://h/v1beta"),
+    ],
+)
+def test_a_base_url_is_the_servers_root_with_or_without_v1(
+    given: str, root: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AXE_OPENAI_BASE_URL", given)
+    assert Config.load().base_url("openai") == root
+
+
+@pytest.mark.parametrize("url", ["localhost:11434", "ftp://h", SECRET, "/v1", "v1"])
+def test_what_is_no_http_address_is_refused_and_not_told(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AXE_OLLAMA_BASE_URL", url)
+    with pytest.raises(ConfigError) as caught:
+        Config.load().base_url("ollama")
+    assert str(caught.value) == (
+        'base URL of provider "ollama" must start with http:// or https://'
+    )
+    assert "AXE_OLLAMA_BASE_URL" in caught.value.hint
+    assert SECRET not in "\n".join(caught.value.lines())
+
+
+BROKEN = {
+    "no TOML": (b"[providers", "failed to parse config file: "),
+    "no table": (b"providers = 3", "failed to parse config file: providers must be tables"),
+    "no tables": (b"[providers]\nopenai = 'x'", "failed to parse config file: providers must be"),
+    "a number as key": (
+        b"[providers.openai]\napi_key = 3",
+        "failed to parse config file: providers.openai.api_key must be text",
+    ),
+    "a huge number": (b"x = " + b"1" * 5000, "failed to parse config file: Exceeds the limit"),
+    "deep": (b"x = " + b"[" * 5000, "failed to parse config file: maximum recursion"),
+    "no UTF-8": (b"# \xff", "failed to read config file: not UTF-8 (at line 1)"),
+    "ten megabytes": (b"#" * 10**7, "failed to read config file: larger than 1048576 bytes"),
+}
+
+
+@pytest.mark.req("B-3", "A-X2")
+@pytest.mark.parametrize("case", BROKEN)
+def test_a_broken_settings_file_is_told_with_its_place(case: str) -> None:
+    data, message = BROKEN[case]
+    settings("").write_bytes(data)
+    with pytest.raises(ConfigError) as caught:
+        Config.load().api_key("openai")
+    assert str(caught.value).startswith(message)
+    assert "\n" not in str(caught.value)
+    assert caught.value.place == f"in {config.config_path()}"
+    assert caught.value.exit_code == 2
+
+
+@pytest.mark.req("B-3")
+def test_a_folder_in_place_of_the_settings_file_is_told() -> None:
+    config.config_path().mkdir(parents=True)
+    with pytest.raises(ConfigError, match=r"^failed to read config file: not a file$"):
+        Config.load()
+
+
+@pytest.mark.req("B-3")
+def test_no_settings_file_is_an_empty_one_and_it_is_read_anew_each_time() -> None:
+    assert Config.load() == Config({})
+    settings('[providers.openai]\napi_key = "a"\n')
+    assert Config.load().api_key("openai") == "a"
+    settings('[providers.openai]\napi_key = "b"\n')
+    assert Config.load().api_key("openai") == "b"
+
+
+def test_a_byte_order_mark_is_no_part_of_the_settings() -> None:
+    settings("").write_text('[providers.openai]\napi_key = "a"\n', "utf-8-sig")
+    assert Config.load().api_key("openai") == "a"
+
+
+def test_keys_are_not_in_what_settings_print() -> None:
+    settings(f'[providers.openai]\napi_key = "{SECRET}"\n')
+    assert SECRET not in repr(Config.load())
+
+
+def test_the_config_folder_follows_its_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", "~/elsewhere")
+    monkeypatch.setenv("HOME", "/home/me")
+    monkeypatch.setenv("USERPROFILE", "/home/me")
+    assert config.config_path() == Path("/home/me/elsewhere/axe/config.toml")
+    monkeypatch.delenv("XDG_CONFIG_HOME")
+    assert config.config_path() == Path("/home/me/.config/axe/config.toml")
+    assert config.agent_dirs() == [
+        Path("axe/agents"), Path("/home/me/.config/axe/agents"),
+    ]  # fmt: skip
+
+
+def test_the_first_settings_file_holds_nothing_yet_and_all_of_it_can_be_used() -> None:
+    settings(config.SCAFFOLD)
+    assert Config.load() == Config({})
+    lines = config.SCAFFOLD.splitlines()
+    settings("\n".join(line.removeprefix("# ") for line in lines[2:]))
+    assert Config.load().base_url("openai") == "https://api.openai.com"
+    assert set(Config.load().providers) == {"anthropic", "openai", "ollama"}
+
+
+def test_an_agent_file_is_no_place_for_a_key() -> None:
+    with pytest.raises(ConfigError, match=r'^unknown key "api_key" \(line 3\)$') as caught:
+        Agent.from_toml(f'name = "a"\nmodel = "p/m"\napi_key = "{SECRET}"')
+    assert SECRET not in "\n".join(caught.value.lines())

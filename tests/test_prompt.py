@@ -1,0 +1,262 @@
+"""What an agent is told before its first message: prompt, skill, files, in the fixed layout."""
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from axe_nb.agent import Agent
+from axe_nb.errors import ConfigError
+from axe_nb.prompt import brief
+
+AGENT = Agent(name="a", model="p/m")
+on_posix = pytest.mark.skipif(os.name == "nt", reason="needs links and fifos")
+
+
+def put(path: str, text: str | bytes = "x") -> None:
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    Path(path).write_bytes(text if isinstance(text, bytes) else text.encode())
+
+
+def paths(*patterns: str) -> list[str]:
+    return [path for path, _ in brief(replace(AGENT, files=patterns)).files]
+
+
+@pytest.mark.req("B-7")
+def test_prompt_skill_and_files_are_joined_as_laid_down(project: Path) -> None:
+    put("axe/skills/s.md", "Be short.\n")
+    put("b.py", "print(1)\n")
+    put("a/README", "read me")
+    agent = replace(
+        AGENT, system_prompt="You help.", skill="skills/s.md", files=("**/README", "*.py")
+    )
+    assert brief(agent).system == (
+        "You help."
+        "\n\n---\n\n## Skill\n\nBe short.\n"
+        "\n\n---\n\n## Context Files\n\n"
+        "### a/README\n```\nread me\n```"
+        "\n\n"
+        "### b.py\n```py\nprint(1)\n\n```"
+    )
+
+
+@pytest.mark.req("B-7", "D-12")
+@pytest.mark.parametrize("blank", ["", " \n\t"])
+def test_an_empty_part_leaves_no_delimiter(blank: str, project: Path) -> None:
+    put("axe/blank.md", blank)
+    put("axe/s.md", "S")
+    put("f.md", "F")
+    files = "\n\n---\n\n## Context Files\n\n### f.md\n```md\nF\n```"
+    skill = "\n\n---\n\n## Skill\n\nS"
+    empty = replace(AGENT, system_prompt=blank, skill="blank.md")
+    assert brief(empty).system == ""
+    assert brief(replace(empty, skill=blank)).system == ""
+    assert brief(replace(empty, skill="s.md")).system == skill
+    assert brief(replace(empty, files=("*.md",))).system == files
+    assert brief(replace(empty, system_prompt="P", files=("*.md",))).system == "P" + files
+    assert brief(replace(empty, system_prompt="P", skill="s.md")).system == "P" + skill
+
+
+@pytest.mark.req("B-6")
+def test_globs_are_relative_to_the_workdir_deduplicated_and_sorted(
+    project: Path, tmp_path: Path
+) -> None:
+    for name in ("z.md", "docs/b.md", "docs/deep/a.md", "docs/note.txt"):
+        put(f"work/{name}")
+    put("outside.md")
+    at_work = replace(AGENT, workdir="work")
+    both = replace(at_work, files=("docs/**/*.md", "**/*.md", "docs/b.md"))
+    assert [p for p, _ in brief(both).files] == ["docs/b.md", "docs/deep/a.md", "z.md"]
+    assert brief(both).workdir == project / "work"
+    assert [p for p, _ in brief(replace(at_work, files=("docs/**",))).files] == [
+        "docs/b.md", "docs/deep/a.md", "docs/note.txt",
+    ]  # fmt: skip
+
+
+@pytest.mark.req("B-6")
+@pytest.mark.parametrize(
+    ("pattern", "found"),
+    [
+        ("*.md", ["a.md", "b.md"]),
+        ("./a.md", ["a.md"]),
+        ("[ab].md", ["a.md", "b.md"]),
+        ("[!a].md", ["b.md"]),
+        ("[]].md", []),
+        ("?.md", ["a.md", "b.md"]),
+        ("d**/*", ["docs/c.md"]),
+        ("docs", []),
+        ("nothing-here/*.md", []),
+    ],
+)
+def test_a_glob_names_what_a_shell_would(pattern: str, found: list[str], project: Path) -> None:
+    for name in ("a.md", "b.md", "docs/c.md"):
+        put(name)
+    assert paths(pattern) == found
+
+
+@pytest.mark.req("B-6")
+def test_hidden_files_are_found_only_where_their_dot_is_written(project: Path) -> None:
+    for name in (".env", "a.md", ".git/config.md", ".github/ci.md", "docs/.secret.md"):
+        put(name)
+    assert paths("**/*", "*") == ["a.md"]
+    assert paths(".env") == [".env"]
+    assert paths(".github/*.md", "docs/.*") == [".github/ci.md", "docs/.secret.md"]
+
+
+@pytest.mark.req("B-6")
+def test_binary_files_are_left_out_by_their_first_512_bytes(project: Path) -> None:
+    put("a.bin", b"\0text")
+    put("b.bin", b"x" * 511 + b"\0")
+    put("c.txt", b"x" * 512 + b"\0")
+    put("latin.txt", "é".encode("latin-1"))
+    found = dict(brief(replace(AGENT, files=("*.*",))).files)
+    assert list(found) == ["c.txt", "latin.txt"]
+    assert found["latin.txt"] == "\ufffd"
+
+
+@on_posix
+@pytest.mark.req("B-6")
+def test_links_out_of_the_workdir_are_left_out(project: Path, tmp_path: Path) -> None:
+    put(str(tmp_path / "secret.md"), "secret")
+    put("work/in.md", "in")
+    Path("work/out.md").symlink_to(tmp_path / "secret.md")
+    Path("work/folder").symlink_to(tmp_path)
+    Path("work/gone.md").symlink_to("nowhere")
+    Path("work/same.md").symlink_to("in.md")
+    at_work = replace(AGENT, workdir="work", files=("**/*.md", "folder/*.md"))
+    assert [p for p, _ in brief(at_work).files] == ["in.md", "same.md"]
+
+
+@on_posix
+@pytest.mark.timeout(20)
+@pytest.mark.req("B-6")
+def test_links_that_lead_back_and_fifos_do_not_keep_it_busy(project: Path) -> None:
+    put("d/a.md")
+    for name in ("one", "two", "three"):
+        Path("d", name).symlink_to(project)
+    os.mkfifo("d/fifo.md")
+    assert paths("**/*.md", "**/nothing") == ["d/a.md"]
+
+
+@pytest.mark.req("B-6", "D-42", "A-X2")
+@pytest.mark.parametrize(
+    ("pattern", "why"),
+    [
+        ("[a", "unclosed bracket"),
+        ("docs/[]x", "unclosed bracket"),
+        ("docs/[!]", "unclosed bracket"),
+        ("a[b]c[", "unclosed bracket"),
+        ("", "blank"),
+        (" ", "blank"),
+        ("/etc/*.conf", "leads out of the workdir"),
+        ("../*.md", "leads out of the workdir"),
+        ("a/../../*.md", "leads out of the workdir"),
+        (".", ""),
+        ("a" * 300, ""),
+    ],
+)
+def test_what_is_no_glob_is_refused(pattern: str, why: str, project: Path) -> None:
+    with pytest.raises(ConfigError) as caught:
+        brief(replace(AGENT, files=(pattern,)))
+    assert str(caught.value).startswith(f'invalid glob pattern "{pattern}": {why}')
+    assert caught.value.exit_code == 2
+
+
+def test_files_too_large_for_a_context_are_left_out_with_a_warning(project: Path) -> None:
+    put("big.txt", b"x" * (1024 * 1024 + 1))
+    put("small.txt", "small")
+    found = brief(replace(AGENT, files=("*.txt",)))
+    assert [p for p, _ in found.files] == ["small.txt"]
+    assert found.warnings == (
+        "context file big.txt left out: larger than the 1048576 bytes of one file "
+        "or the 8388608 of all",
+    )
+
+
+def test_all_files_together_have_a_bound_too(project: Path) -> None:
+    for number in range(10):
+        put(f"{number}.txt", b"x" * 1024 * 1024)
+    found = brief(replace(AGENT, files=("*.txt",)))
+    assert [p for p, _ in found.files] == [f"{number}.txt" for number in range(8)]
+    assert [w.split()[2] for w in found.warnings] == ["8.txt", "9.txt"]
+
+
+@pytest.mark.req("B-6")
+def test_without_a_workdir_the_current_folder_is_it(project: Path, tmp_path: Path) -> None:
+    assert brief(AGENT).workdir == project
+    assert brief(replace(AGENT, workdir=" ")).workdir == project
+    assert brief(replace(AGENT, workdir="axe")).workdir == project / "axe"
+    assert brief(replace(AGENT, workdir=str(tmp_path))).workdir == tmp_path
+
+
+@pytest.mark.req("B-6")
+def test_a_workdir_begins_at_the_home_folder_where_it_says_so(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("USERPROFILE", str(tmp_path))
+    assert brief(replace(AGENT, workdir="~/project")).workdir == project
+
+
+@pytest.mark.req("B-6")
+@pytest.mark.parametrize("workdir", ["gone", "file.txt", "~nobody-of-this-name", "a" * 300, "a\0b"])
+def test_a_workdir_that_is_not_there_is_told(workdir: str, project: Path) -> None:
+    put("file.txt")
+    with pytest.raises(ConfigError) as caught:
+        brief(replace(AGENT, workdir=workdir))
+    assert caught.value.lines() == [
+        f"workdir not found: {workdir}", 'mend workdir of agent "a", or give --workdir',
+    ]  # fmt: skip
+    assert caught.value.exit_code == 2
+
+
+@on_posix
+def test_a_current_folder_that_was_deleted_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    with pytest.raises(ConfigError, match=r"^workdir not found: the current folder$"):
+        brief(AGENT)
+
+
+@pytest.mark.req("B-6")
+def test_a_skill_is_found_absolute_beside_the_agents_or_in_the_config_folder(
+    project: Path, tmp_path: Path
+) -> None:
+    put("axe/one.md", "beside")
+    put(str(tmp_path / "config" / "axe" / "one.md"), "hidden by the first")
+    put(str(tmp_path / "config" / "axe" / "two.md"), "config")
+    put(str(tmp_path / "team" / "one.md"), "team")
+    assert brief(replace(AGENT, skill="one.md")).skill == "beside"
+    assert brief(replace(AGENT, skill="two.md")).skill == "config"
+    assert brief(replace(AGENT, skill=str(tmp_path / "team" / "one.md"))).skill == "team"
+    loaded = replace(AGENT, path=str(tmp_path / "team" / "agents" / "a.toml"))
+    assert brief(replace(loaded, skill="one.md")).skill == "team"
+    assert brief(replace(loaded, skill="two.md")).skill == "config"
+
+
+@pytest.mark.req("B-6", "A-X2")
+@pytest.mark.parametrize("skill", ["gone.md", "agents/file.toml/x.md", "/gone/s.md"])
+def test_a_skill_that_is_not_there_is_told(skill: str, project: Path) -> None:
+    put("axe/agents/file.toml")
+    with pytest.raises(ConfigError) as caught:
+        brief(replace(AGENT, skill=skill))
+    assert str(caught.value) == f"skill not found: {skill}"
+    assert caught.value.exit_code == 2
+    assert caught.value.hint.startswith('mend skill of agent "a"')
+
+
+@pytest.mark.req("B-6", "A-X2")
+@pytest.mark.parametrize(
+    ("data", "why"), [(b"\xff", "not UTF-8 (at line 1)"), (b"x" * 2**21, "larger than")]
+)
+def test_a_skill_that_cannot_be_read_is_told(data: bytes, why: str, project: Path) -> None:
+    put("axe/s.md", data)
+    with pytest.raises(ConfigError) as caught:
+        brief(replace(AGENT, skill="s.md"))
+    assert str(caught.value).startswith(f"failed to read skill s.md: {why}")
+    with pytest.raises(ConfigError, match=r"^failed to read skill agents: not a file$"):
+        brief(replace(AGENT, skill="agents"))
