@@ -61,6 +61,13 @@ async def post(server: Server, path: str, body: bytes, *, tools_of: str = "") ->
     Raises:
         ProviderError: the server is not there, refuses, fails or sends something else.
     """
+    try:
+        return await _post(server, path, body, tools_of)
+    except ProviderError as error:
+        raise error.with_traceback(None) from None  # its frames hold the key
+
+
+async def _post(server: Server, path: str, body: bytes, tools_of: str) -> dict[str, Any]:
     import httpx
 
     try:
@@ -69,7 +76,7 @@ async def post(server: Server, path: str, body: bytes, *, tools_of: str = "") ->
     except ProviderError as error:
         if tools_of and refuses_tools(error):
             raise without_tools(error, tools_of) from None
-        raise error.with_traceback(None) from None  # its frames hold the key
+        raise
     except (httpx.HTTPError, OSError) as error:
         raise _no_reply(server, error) from None
 

@@ -1,0 +1,436 @@
+"""Connections: shared per loop and base URL, closed with the loop, aborted with the task."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import logging
+import socket
+import subprocess
+import sys
+import traceback
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from axe_nb.config import Config
+from axe_nb.errors import ConfigError, ProviderError
+from axe_nb.messages import Message
+from axe_nb.providers import make
+from axe_nb.providers.http import MAX_REPLY
+from axe_nb.providers.openai import OpenAI
+from tests.providers.dialects import BY_NAME, KEY, ask
+from tests.wire.replay import Replay
+
+OPENAI = BY_NAME["openai"]
+HELLO = {"status": 200, "body": OPENAI.reply("hello", (), "stop")}
+
+
+@pytest.fixture
+def server() -> Iterator[Replay]:
+    replies = {
+        "hello": HELLO,
+        "again": HELLO,
+        "silence": {"network": "silence"},
+        "closed": {"network": "close_before_headers"},
+        "refused": {"status": 401, "body": {"error": {"message": f"no such key: {KEY}"}}},
+        "huge": {"status": 200, "body": b" " * (MAX_REPLY + 1)},
+        "short": HELLO | {"network": "short_body"},
+        "cut": {"status": 200, "stream": ["{"], "network": "cut_chunked"},
+        "moved": {"status": 308, "headers": {"location": "/hello/v1/chat/completions"}},
+    }
+    with Replay(replies) as replay:
+        yield replay
+
+
+def failure(base_url: str) -> ProviderError:
+    with pytest.raises(ProviderError) as raised:
+        OPENAI.send(base_url)
+    return raised.value
+
+
+@asynccontextmanager
+async def serving(
+    answer: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]],
+) -> AsyncIterator[str]:
+    """The base URL of a server that does what HTTP servers do not; one connection per request."""
+    at_work: list[asyncio.Task[None] | None] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        at_work.append(asyncio.current_task())
+        with suppress(ConnectionError):
+            await answer(reader, writer)
+        writer.close()
+        with suppress(ConnectionError):
+            await writer.wait_closed()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0, backlog=256)
+    async with server:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        await asyncio.gather(*filter(None, at_work))
+
+
+def run_script(script: str) -> list[str]:
+    """What a process of its own says."""
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=30, check=True
+    )
+    return done.stdout.split()
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        return int(taken.getsockname()[1])
+
+
+@pytest.mark.req("D-25", "X-19", "O-2")
+def test_providers_of_one_base_url_share_a_connection(server: Replay) -> None:
+    async def turns() -> None:
+        for _ in range(3):
+            await OpenAI(server.url("hello"), KEY).send(ask())
+
+    asyncio.run(turns())
+    assert [asked.connection for asked in server.log("hello")] == [0, 0, 0]
+
+
+@pytest.mark.req("D-25")
+def test_every_base_url_and_every_loop_has_connections_of_its_own(server: Replay) -> None:
+    async def turns() -> None:
+        for name in ("hello", "again", "hello", "again"):
+            await OpenAI(server.url(name), KEY).send(ask())
+
+    asyncio.run(turns())
+    assert [asked.connection for asked in server.log("hello")] == [0, 0]
+    assert [asked.connection for asked in server.log("again")] == [1, 1]
+    OPENAI.send(server.url("hello"))
+    assert server.log("hello")[-1].connection == 2
+
+
+@pytest.mark.req("D-25", "D-8")
+def test_connections_close_when_the_loop_ends(server: Replay) -> None:
+    async def turn() -> bool:
+        await OpenAI(server.url("hello"), KEY).send(ask())
+        return server.closed.acquire(timeout=0.2)
+
+    assert not asyncio.run(turn()), "closed too early"
+    assert server.closed.acquire(timeout=5)
+
+
+@pytest.mark.req("D-25")
+def test_loops_that_are_closed_carelessly_are_let_go(server: Replay) -> None:
+    script = f"""if True:
+        import asyncio, gc, weakref
+        from axe_nb.messages import Message, Request
+        from axe_nb.providers.openai import OpenAI
+        loops = weakref.WeakSet()
+        for _ in range(5):
+            loop = asyncio.new_event_loop()
+            loops.add(loop)
+            provider = OpenAI({server.url("hello")!r}, "k")
+            loop.run_until_complete(provider.send(Request("m", (Message("user", "hi"),))))
+            loop.close()
+        del loop
+        gc.collect()
+        print(len(loops))
+    """
+    assert run_script(script) == ["1"]
+    assert [asked.connection for asked in server.log("hello")] == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.req("D-8", "A-C7")
+def test_cancelling_closes_the_connection_at_once(server: Replay) -> None:
+    async def cancelled() -> None:
+        async with asyncio.timeout(0.3):
+            await OpenAI(server.url("silence"), KEY).send(ask())
+
+    with pytest.raises(TimeoutError):
+        asyncio.run(cancelled())
+    assert server.left.acquire(timeout=5)
+
+
+@pytest.mark.req("D-8")
+def test_cancelling_one_request_leaves_the_others_alone(server: Replay) -> None:
+    async def both() -> str:
+        provider = OpenAI(server.root + "/silence", KEY)
+        waiting = asyncio.create_task(provider.send(ask()))
+        await asyncio.sleep(0.1)
+        waiting.cancel()
+        answers = await asyncio.gather(
+            *(OpenAI(server.url("hello"), KEY).send(ask()) for _ in range(5)),
+            waiting,
+            return_exceptions=True,
+        )
+        assert isinstance(answers.pop(), asyncio.CancelledError)
+        return "".join(a.content for a in answers if not isinstance(a, BaseException))
+
+    assert asyncio.run(both()) == "hello" * 5
+    assert server.left.acquire(timeout=5)
+
+
+@pytest.mark.req("D-5", "D-25")
+def test_200_requests_wait_for_their_answers_side_by_side() -> None:
+    """A barrier that only opens when all are there: a cap on connections would hang this test."""
+
+    async def all_at_once() -> int:
+        together = asyncio.Barrier(200)
+        reply = b'{"choices": [{"message": {"content": "1"}}]}'
+
+        async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.readuntil(b"]}")
+            await together.wait()
+            head = b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: %d\r\n\r\n"
+            writer.write(head % len(reply) + reply)
+
+        async with serving(answer) as url:
+            answers = await asyncio.gather(*(OpenAI(url, KEY).send(ask()) for _ in range(200)))
+        return sum(int(answer.content) for answer in answers)
+
+    assert asyncio.run(all_at_once()) == 200
+
+
+def contexts_made(base_url: str) -> list[str]:
+    """What a process says that counts SSL contexts while it sends two requests."""
+    script = f"""if True:
+        import ssl
+        made = []
+        make = ssl.SSLContext.__new__
+        def counted(cls, *arguments, **more):
+            made.append(1)
+            return make(cls, *arguments, **more)
+        ssl.SSLContext.__new__ = counted
+        import asyncio
+        from axe_nb.errors import ProviderError
+        from axe_nb.messages import Message, Request
+        from axe_nb.providers.openai import OpenAI
+        async def main():
+            request = Request("m", (Message("user", "hi"),))
+            for _ in range(2):
+                try:
+                    print((await OpenAI({base_url!r}, "k").send(request)).content)
+                except ProviderError as error:
+                    print(error.category)
+        asyncio.run(main())
+        print(len(made))
+    """
+    return run_script(script)
+
+
+@pytest.mark.req("D-25")
+def test_no_ssl_context_is_made_for_plain_http(server: Replay) -> None:
+    assert contexts_made(server.url("hello")) == ["hello", "hello", "0"]
+
+
+@pytest.mark.req("D-25")
+def test_one_ssl_context_is_made_per_https_server() -> None:
+    assert contexts_made(f"https://127.0.0.1:{free_port()}") == ["server", "server", "1"]
+
+
+@pytest.mark.req("B-4", "B-5")
+def test_ollama_that_does_not_run_is_asked_for_by_name() -> None:
+    url = f"http://localhost:{free_port()}"
+    with pytest.raises(ProviderError) as raised:
+        BY_NAME["ollama"].send(url)
+    expected = f"server: connection refused: is Ollama running? (expected at {url})"
+    assert str(raised.value) == expected
+    assert (raised.value.exit_code, raised.value.retryable) == (3, True)
+    assert "start it" in raised.value.hint
+
+
+@pytest.mark.req("B-5")
+def test_a_server_that_does_not_run_is_a_server_error_with_its_address() -> None:
+    url = f"http://127.0.0.1:{free_port()}/proxy"
+    error = failure(url)
+    expected = f"server: connection refused: is the server running? (expected at {url})"
+    assert str(error) == expected
+
+
+@pytest.mark.req("B-5")
+def test_a_name_that_nobody_has_is_a_server_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    error = failure("http://localhost.invalid..")
+    assert error.category == "server"
+    assert "localhost.invalid" in str(error)
+
+
+@pytest.mark.req("B-5")
+@pytest.mark.parametrize("name", ["closed", "short", "cut"])
+def test_a_reply_that_breaks_off_is_a_server_error(server: Replay, name: str) -> None:
+    error = failure(server.url(name))
+    assert error.category == "server"
+    assert error.detail.startswith(f"the connection to {server.url(name)} broke: ")
+    assert error.retryable
+
+
+@pytest.mark.req("B-5")
+def test_a_server_that_speaks_no_http_is_a_server_error() -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"]}")
+        writer.write(b"220 mail.example ESMTP\r\n")
+
+    async def ask_it() -> None:
+        async with serving(answer) as url:
+            await OpenAI(url, KEY).send(ask())
+
+    with pytest.raises(ProviderError, match="server: the connection to http://127"):
+        asyncio.run(ask_it())
+
+
+@pytest.mark.req("B-5")
+def test_plain_http_at_an_https_address_is_a_server_error(server: Replay) -> None:
+    error = failure(server.url("hello").replace("http:", "https:"))
+    assert error.detail.startswith("no secure connection to https://127.0.0.1:")
+
+
+@pytest.mark.req("B-4", "B-5")
+def test_a_redirect_is_not_followed(server: Replay) -> None:
+    error = failure(server.url("moved"))
+    assert error.category == "server"
+    assert "/hello/v1/chat/completions" in error.detail
+    assert "not followed" in error.detail
+    assert "base_url" in error.hint
+    assert server.log("hello") == []
+
+
+@pytest.mark.req("B-5")
+def test_a_reply_without_end_is_given_up() -> None:
+    async def ask_it() -> int:
+        sent = 0
+
+        async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            nonlocal sent
+            await reader.readuntil(b"]}")
+            writer.write(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n")
+            while True:
+                writer.write(b"100000\r\n" + b" " * 0x100000 + b"\r\n")
+                await writer.drain()
+                sent += 1
+
+        async with serving(answer) as url:
+            with pytest.raises(ProviderError, match="server: the reply is larger than 32 MiB"):
+                await OpenAI(url, KEY).send(ask())
+        return sent
+
+    assert asyncio.run(ask_it()) < 2 * (MAX_REPLY >> 20)
+
+
+@pytest.mark.req("B-5")
+def test_a_reply_that_unpacks_without_end_is_given_up() -> None:
+    bomb = gzip.compress(b" " * (MAX_REPLY + 1))
+    assert len(bomb) < 40_000
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"]}")
+        head = b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: %d\r\n\r\n"
+        writer.write(head % len(bomb) + bomb)
+
+    async def ask_it() -> None:
+        async with serving(answer) as url:
+            await OpenAI(url, KEY).send(ask())
+
+    with pytest.raises(ProviderError, match="server: the reply is larger than 32 MiB"):
+        asyncio.run(ask_it())
+
+
+@pytest.mark.req("B-3")
+@pytest.mark.parametrize("reply", ["closed", "refused", "short", "huge"])
+def test_the_key_is_in_no_traceback_repr_or_log(
+    server: Replay, caplog: pytest.LogCaptureFixture, reply: str
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    provider = OpenAI(server.url(reply), KEY)
+    with pytest.raises(ProviderError) as raised:
+        asyncio.run(provider.send(ask()))
+    shown = traceback.TracebackException.from_exception(raised.value, capture_locals=True)
+    text = "".join(shown.format())
+    assert "provider = OpenAI(base_url=" in text, "variables are shown"
+    assert server.log(reply)[0].headers["authorization"] == f"Bearer {KEY}"
+    for place in (text, repr(provider), caplog.text, repr(raised.value.__dict__)):
+        assert KEY not in place
+
+
+@pytest.mark.req("B-3")
+def test_name_and_password_of_a_base_url_are_used_and_not_shown(
+    server: Replay, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    url = server.url("closed").replace("//", "//me:secret-password@")
+    error = failure(url)
+    assert server.log("closed")[0].headers["authorization"].startswith("Basic ")
+    assert "secret-password" not in str(error) + error.hint + caplog.text
+
+
+@pytest.mark.req("B-5")
+def test_a_proxy_that_cannot_be_used_is_one_clear_line(
+    server: Replay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HTTP_PROXY", "gopher://127.0.0.1:1")
+    error = failure("http://example.invalid")
+    assert error.detail.startswith("no connection to http://example.invalid can be set up: ")
+    assert "HTTPS_PROXY" in error.hint
+
+
+@pytest.mark.req("B-5")
+def test_a_certificate_file_that_is_not_there_is_one_clear_line(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "none.pem"))
+    error = failure(f"https://127.0.0.1:{free_port()}")
+    assert "can be set up" in error.detail
+    assert "SSL_CERT_FILE" in error.hint
+
+
+@pytest.mark.req("B-2", "A-X1")
+@pytest.mark.parametrize(("name", "hint"), [("OpenAI", "did you mean openai?"), ("xyzzy", "")])
+def test_an_unknown_provider_is_refused_with_the_known_ones(name: str, hint: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        make(name, Config())
+    assert str(raised.value) == (
+        f'unsupported provider "{name}": supported providers are anthropic, openai, ollama, script'
+    )
+    assert raised.value.exit_code == 1
+    assert raised.value.hint == hint
+
+
+@pytest.mark.req("B-3", "D-33")
+@pytest.mark.parametrize("ending", ["", "/", "/v1", "/v1/"])
+def test_a_base_url_means_the_same_with_and_without_v1(
+    server: Replay, monkeypatch: pytest.MonkeyPatch, ending: str
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    monkeypatch.setenv("AXE_OPENAI_BASE_URL", server.url("hello") + ending)
+    answer = asyncio.run(make("openai", Config()).send(ask(Message("user", "hi"))))
+    assert answer.content == "hello"
+    assert [asked.path for asked in server.log("hello")] == ["/v1/chat/completions"]
+
+
+@pytest.mark.req("D-22", "A-X3")
+def test_a_missing_key_is_told_before_anything_is_sent() -> None:
+    with pytest.raises(ConfigError, match="OPENAI_API_KEY") as raised:
+        make("openai", Config())
+    assert raised.value.exit_code == 3
+
+
+@pytest.mark.req("B-3")
+@pytest.mark.parametrize("key", ["sk-“quoted”", "sk-line\nbreak", "sk-dash\u2014es"])
+def test_a_key_with_characters_that_no_key_has_is_refused_unseen(
+    monkeypatch: pytest.MonkeyPatch, key: str
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", key)
+    with pytest.raises(ConfigError, match='the API key of provider "openai"') as raised:
+        make("openai", Config())
+    assert raised.value.exit_code == 3
+    assert key not in str(raised.value) + raised.value.hint
+
+
+@pytest.mark.req("B-3")
+@pytest.mark.parametrize(
+    "url", ["http://:80", "http://host:99999", "http://[::1", "http://a b", "http://host?x=1"]
+)
+def test_a_base_url_that_is_no_address_is_refused(
+    monkeypatch: pytest.MonkeyPatch, url: str
+) -> None:
+    monkeypatch.setenv("AXE_OLLAMA_BASE_URL", url)
+    with pytest.raises(ConfigError, match='base URL of provider "ollama" is no address') as raised:
+        make("ollama", Config())
+    assert "AXE_OLLAMA_BASE_URL" in raised.value.hint

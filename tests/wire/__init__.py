@@ -1,0 +1,1 @@
+"""Replies that real servers have been seen to send (`fixtures/`), and a server that sends them."""
