@@ -1,0 +1,196 @@
+"""The options of a run: one description, the same in the cell, on the line and in the command."""
+
+import inspect
+import os
+from dataclasses import fields
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import axe_nb
+from axe_nb.errors import ConfigError
+from axe_nb.options import OPTIONS, Options, Overrides, parse_line, parse_words
+
+TEXT_FACES = ["cell", "line", "command"]
+
+
+@pytest.mark.req("B-9", "A-D7")
+@pytest.mark.parametrize("face", TEXT_FACES)
+def test_the_options_of_a_run_are_the_same_wherever_they_are_given(face: Any) -> None:
+    line = (
+        "lead --skill s.md --workdir d --model p/m --timeout 2.5 --param temperature=0.2 stop=x "
+        "--agents-dir a --tools grep,fetch --mode plan --dry-run --verbose --json -q"
+    )
+    found = parse_words(line.split(), face)
+    assert found == Options(
+        "lead",
+        Overrides(
+            "p/m", "s.md", "d", 2.5, {"temperature": 0.2, "stop": "x"}, "a", ("grep", "fetch"),
+            "plan",
+        ),
+        dry_run=True, verbose=True, json=True, quiet=True,
+    )  # fmt: skip
+    assert parse_words(["lead", "-m", "p/m", "-v"], face).overrides.model == "p/m"
+
+
+@pytest.mark.req("B-9")
+def test_without_options_a_run_is_as_its_agent_says_within_120_seconds() -> None:
+    assert parse_line("lead") == Options("lead", Overrides(None, None, None, 120.0, {}, None))
+
+
+def test_notebooks_have_options_of_their_own() -> None:
+    found = parse_line("lead -o r -c --raises timeout --raw")
+    assert (found.out, found.goes_on, found.raises, found.raw) == ("r", True, "timeout", True)
+    for words in (["-o", "r"], ["-c"], ["--raises", "error"], ["--raw"]):
+        with pytest.raises(ConfigError):
+            parse_words(["lead", *words], "command")
+    with pytest.raises(ConfigError):
+        parse_words(["lead", "--raw"], "line")
+
+
+def test_the_command_alone_takes_the_prompt_as_an_option() -> None:
+    assert parse_words(["lead", "-p", "Why?"], "command").prompt == "Why?"
+    assert parse_words(["lead", "--prompt=- a\n- b"], "command").prompt == "- a\n- b"
+    with pytest.raises(ConfigError):
+        parse_line("lead -p why")
+
+
+@pytest.mark.parametrize(
+    "status",
+    ["completed", "max_turns", "max_tool_calls", "max_tokens", "timeout", "cancelled", "error",
+     "config", "provider"],
+)  # fmt: skip
+def test_a_cell_can_expect_every_end_of_a_run(status: str) -> None:
+    assert parse_line(f"lead --raises {status}").raises == status
+
+
+MISTAKES = {
+    "lead --timout 3": "unrecognized arguments: --timout 3",
+    "lead --dry": "unrecognized arguments: --dry",
+    "lead what changed": "unrecognized arguments: what changed",
+    "": "the following arguments are required: AGENT",
+    "lead --model": "argument -m/--model: expected one argument",
+    "lead --timeout abc": 'argument --timeout: takes seconds, as in 120 or 0.5, not "abc"',
+    "lead --timeout 0": 'argument --timeout: takes seconds, as in 120 or 0.5, not "0"',
+    "lead --timeout=-1": 'argument --timeout: takes seconds, as in 120 or 0.5, not "-1"',
+    "lead --timeout nan": 'argument --timeout: takes seconds, as in 120 or 0.5, not "nan"',
+    "lead --timeout inf": 'argument --timeout: takes seconds, as in 120 or 0.5, not "inf"',
+    "lead --param a": 'argument --param: takes KEY=VALUE, as in temperature=0.2, not "a"',
+    "lead --param =1": 'argument --param: takes KEY=VALUE, as in temperature=0.2, not "=1"',
+    "lead -o 1a": 'argument -o/--out: takes a Python name, not "1a"',
+    "lead -o class": 'argument -o/--out: takes a Python name, not "class"',
+    "lead -o a.b": 'argument -o/--out: takes a Python name, not "a.b"',
+    "lead --raises never": "argument --raises: invalid choice: 'never'",
+    "lead --mode yolo": "argument --mode: invalid choice: 'yolo'",
+    "lead --model 'p/m": "no closing quotation",
+    "lead \\": "no escaped character",
+}
+
+
+@pytest.mark.req("A-X2")
+@pytest.mark.parametrize("line", MISTAKES)
+def test_a_mistake_is_told_with_the_usage_line(line: str) -> None:
+    if os.name == "nt" and line.endswith("\\"):
+        pytest.skip("a backslash is part of a path there")
+    with pytest.raises(ConfigError) as caught:
+        parse_line(line)
+    assert str(caught.value).startswith(MISTAKES[line])
+    assert caught.value.hint.startswith("usage: %%axe [-m P/M] [--skill F]")
+    assert "\n" not in caught.value.hint
+    assert caught.value.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("face", "program"),
+    [("cell", "usage: %%axe "), ("line", "usage: %axe run "), ("command", "usage: axe-nb run ")],
+)
+def test_the_usage_line_is_that_of_the_face(face: Any, program: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse_words([], face)
+    assert caught.value.hint.startswith(program)
+
+
+@pytest.mark.parametrize(
+    ("word", "value"),
+    [
+        ("temperature=0.2", 0.2),
+        ("n=3", 3),
+        ("on=true", True),
+        ("none=null", None),
+        ("stop=END", "END"),
+        ("empty=", ""),
+        ("text=a=b", "a=b"),
+        ('quoted="3"', "3"),
+        ('list=["a", 1]', ["a", 1]),
+        ('format={"type": "json"}', {"type": "json"}),
+        ("broken={", "{"),
+        ("deep=" + "[" * 100_000, "[" * 100_000),
+    ],
+)
+def test_a_parameter_is_json_where_it_reads_as_json_else_text(word: str, value: object) -> None:
+    name = word.partition("=")[0]
+    assert parse_words(["lead", "--param", word], "command").overrides.params == {name: value}
+
+
+@pytest.mark.req("D-49")
+def test_a_parameter_that_is_written_is_there_also_where_it_is_zero() -> None:
+    assert parse_line("lead --param temperature=0").overrides.params == {"temperature": 0}
+
+
+def test_parameters_add_up_and_the_last_of_a_name_wins() -> None:
+    found = parse_line("lead --param a=1 b=2 --param a=3")
+    assert found.overrides.params == {"a": 3, "b": 2}
+
+
+@pytest.mark.parametrize(
+    ("line", "model"),
+    [
+        ("lead -m 'p/a model'", "p/a model"),
+        ('lead -m "p/it\'s"', "p/it's"),
+        ("lead -m p/m;", "p/m"),
+        ("  lead   -m   p/m  ", "p/m"),
+        ("lead -m p/#m", "p/#m"),
+        ("lead --model=p/é", "p/é"),
+    ],
+)
+def test_an_option_line_is_split_like_a_shell_would(line: str, model: str) -> None:
+    assert parse_line(line).overrides.model == model
+
+
+@pytest.mark.parametrize("timeout", [0, -1, float("nan"), float("inf"), "3", None, True])
+def test_a_timeout_that_is_none_is_refused_in_python_too(timeout: Any) -> None:
+    with pytest.raises(ConfigError, match=r"^timeout takes seconds, as in 120 or 0.5, not "):
+        Overrides(timeout=timeout)
+
+
+def test_params_that_are_no_dict_are_refused_in_python_too() -> None:
+    with pytest.raises(ConfigError, match=r"^params takes a dict"):
+        Overrides(params="temperature=0.2")
+
+
+@pytest.mark.parametrize("function", ["run", "arun", "stream"])
+def test_python_takes_the_same_options_as_keywords(function: str) -> None:
+    taken = set(inspect.signature(getattr(axe_nb, function)).parameters)
+    told = {option.keyword for option in OPTIONS if "python" in option.faces}
+    assert told <= taken
+    assert told == {field.name for field in fields(Overrides)}
+
+
+def test_every_option_says_what_it_is_for() -> None:
+    assert all(option.help and option.help[0].islower() for option in OPTIONS)
+    flags = [flag for option in OPTIONS for flag in option.flags]
+    assert len(flags) == len(set(flags))
+
+
+@settings(deadline=None)
+@given(st.text(st.characters(exclude_categories=["Cs"]), max_size=40))
+def test_any_option_line_is_understood_or_refused(line: str) -> None:
+    try:
+        found = parse_line(line)
+    except ConfigError as error:
+        told = error.hint
+    else:
+        told = f"usage: {found.agent}"
+    assert told.startswith("usage: ")
