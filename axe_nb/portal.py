@@ -65,11 +65,15 @@ class Portal:
     @staticmethod
     def _serve(loop: asyncio.AbstractEventLoop) -> None:
         asyncio.set_event_loop(loop)
+        while True:
+            with contextlib.suppress(
+                SystemExit, KeyboardInterrupt
+            ):  # a task's, kept for its caller
+                loop.run_forever()
+                break
         try:
-            loop.run_forever()
+            loop.run_until_complete(_wound_up())
         finally:
-            # closes the connections: they are held in an async generator (providers/http.py)
-            loop.run_until_complete(loop.shutdown_asyncgens())
             loop.close()
 
     def close(self) -> None:
@@ -80,6 +84,17 @@ class Portal:
         if loop and thread and thread.is_alive():
             loop.call_soon_threadsafe(loop.stop)
             thread.join(1.0)
+
+
+async def _wound_up() -> None:
+    """Stops what still runs, as far as it lets itself be stopped, and closes the connections."""
+    left = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in left:
+        task.cancel()
+    if left:
+        await asyncio.wait(left, timeout=DRAIN)
+    # the connections are held in an async generator (providers/http.py)
+    await asyncio.get_running_loop().shutdown_asyncgens()
 
 
 portal = Portal()
@@ -114,14 +129,14 @@ def pump(
         finally:
             events.put(_End())
 
-    future = portal.submit(working())
-    with _interrupts(future.cancel) as interrupted:
+    with _interrupts() as interrupt:
+        future = portal.submit(working())
         try:
-            _show_all(events, show, tick, interrupted)
+            _show_all(events, show, tick, interrupt, future.cancel)
         except BaseException:
             future.cancel()
             raise
-    if interrupted:
+    if interrupt.at is not None:
         raise Interrupted("stopped; axe_nb.last() has what was finished")
     return future.result()
 
@@ -130,9 +145,12 @@ def _show_all(
     events: queue.SimpleQueue[Event | _End],
     show: Callable[[Event], None],
     tick: Callable[[], None],
-    interrupted: list[float],
+    interrupt: _Interrupt,
+    cancel: Callable[[], object],
 ) -> None:
-    while not (interrupted and time.monotonic() > interrupted[0] + DRAIN):
+    while interrupt.at is None or time.monotonic() < interrupt.at + DRAIN:
+        if interrupt.at is not None:
+            cancel()
         with contextlib.suppress(queue.Empty):
             wait = PUMP
             for _ in range(BATCH):
@@ -144,22 +162,29 @@ def _show_all(
         tick()
 
 
-@contextlib.contextmanager
-def _interrupts(cancel: Callable[[], object]) -> Iterator[list[float]]:
-    """Within it, the first interrupt cancels and is noted, the second is raised."""
-    noted: list[float] = []
-    if threading.current_thread() is not threading.main_thread():
-        yield noted
-        return
+class _Interrupt:
+    """A handler of SIGINT that notes the first one and raises the second."""
 
-    def interrupt(signum: int, frame: object) -> None:
-        if noted:
+    at: float | None = None
+    """When it came, on the monotonic clock; None = not yet."""
+
+    def __call__(self, signum: int, frame: object) -> None:
+        if self.at is not None:
             raise Interrupted("stopped at once")
-        noted.append(time.monotonic())
-        cancel()
+        self.at = time.monotonic()
 
-    before = signal.signal(signal.SIGINT, interrupt)
+
+@contextlib.contextmanager
+def _interrupts() -> Iterator[_Interrupt]:
+    """A block in which interrupts are noted; elsewhere than in the main thread there are none."""
+    interrupt = _Interrupt()
+    before = signal.getsignal(signal.SIGINT)
+    is_mine = threading.current_thread() is threading.main_thread()
+    if not is_mine or not callable(before):  # ignored, or no business of Python's
+        yield interrupt
+        return
+    signal.signal(signal.SIGINT, interrupt)
     try:
-        yield noted
+        yield interrupt
     finally:
         signal.signal(signal.SIGINT, before)
