@@ -29,7 +29,7 @@ class Input:
 
     label: str
     task_prompt: str
-    summary_prompt: str | None
+    summary_prompt: str
     allowed_tools: tuple[str, ...] | None
     max_turns: int | None
 
@@ -89,7 +89,7 @@ async def run(ctx: ToolContext, arguments: Mapping[str, Any]) -> str:
         given.task_prompt,
         given.task_prompt,
         Limits(turns=turns),
-        closing=given.summary_prompt or SUMMARY,
+        closing=given.summary_prompt,
         notes=lambda result: _notes(result, given.label, ctx.depth, turns),
     )
     limit = ctx.agent.sub_agents_config.output_limit
@@ -134,7 +134,7 @@ def _read(arguments: Mapping[str, Any]) -> Input:
     return Input(
         arguments["label"],
         arguments["task_prompt"],
-        arguments.get("summary_prompt"),
+        wish if (wish := arguments.get("summary_prompt") or "").strip() else SUMMARY,
         None if tools is None else tuple(tools),
         None if turns is None else int(turns),
     )

@@ -1,0 +1,567 @@
+"""subagent: every row of seeds 002 and 004, with models that are functions."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import axe_nb
+from axe_nb import Agent, ConfigError, ProviderError, Request, Response, Usage, call
+from axe_nb.agent import SubAgentsConfig
+from axe_nb.budget import Limits
+from axe_nb.builtin.subagent import truncated
+from axe_nb.loop import Run
+from axe_nb.tool import Job
+from tests.delegation.troupe import boss, offered, play, recorded, results, said, told, tool
+from tests.loop.stage import check_events, check_history, heard, stage
+
+DEEP = SubAgentsConfig(max_depth=5)
+
+
+def sub(label: Any = "scout", task_prompt: Any = "look around", **more: Any) -> Any:
+    return call("subagent", label=label, task_prompt=task_prompt, **more)
+
+
+def run(parts: Mapping[str, Any], *calls: Any, **fields: Any) -> Any:
+    """The boss's result; it has `subagent` and a harmless tool."""
+    fields.setdefault("tools", ("subagent",))
+    fields.setdefault("mine", (tool("peek"),))
+    return play(parts, *calls, **fields)
+
+
+@pytest.mark.req("X-1", "X-2", "X-41", "D-44")
+def test_the_model_is_told_of_the_tool_where_tools_names_it() -> None:
+    log: list[Request] = []
+    run({"lead": recorded(log, said("done"))})
+    spec = next(spec for spec in log[0].tools if spec.name == "subagent")
+    assert spec.description == (
+        "Delegate a focused task to a recursive agent instance with isolated conversation "
+        "context. Use this when you need to explore a sub-problem independently without "
+        "polluting the main conversation."
+    )
+    schema = spec.input_schema()
+    assert schema["required"] == ["label", "task_prompt"]
+    types = {name: entry["type"] for name, entry in schema["properties"].items()}
+    assert types == {
+        "label": "string",
+        "task_prompt": "string",
+        "summary_prompt": "string",
+        "allowed_tools": "array",
+        "max_turns": "integer",
+    }
+    assert schema["properties"]["allowed_tools"]["items"] == {"type": "string"}
+    turns = schema["properties"]["max_turns"]
+    assert (turns["minimum"], turns["maximum"]) == (1, 50)
+    assert "default: 10" in turns["description"]
+
+
+@pytest.mark.req("X-41", "D-44")
+def test_the_tool_is_not_there_unless_tools_names_it() -> None:
+    log: list[Request] = []
+    result = run({"lead": recorded(log, said(sub(), results))}, tools=())
+    assert "subagent" not in offered(log[0])
+    assert told(result) == 'Unknown tool: "subagent"'
+
+
+@pytest.mark.req("X-21", "X-20", "X-4", "X-42", "D-6", "D-17")
+def test_the_answer_to_a_second_question_is_all_that_the_parent_sees() -> None:
+    log: list[Request] = []
+    child = recorded(log, said(call("peek"), "a long first answer", "the summary"))
+    result = run({"scout": child}, sub())
+    assert told(result) == "the summary"
+    assert not heard(result)[0].is_error
+    assert [m.content for m in result.children[0].messages if m.role == "user"] == [
+        "look around",
+        "Summarize your findings concisely",
+    ]
+    assert [m.content for m in log[0].messages] == ["look around"], "its own conversation"
+    everything = "\n".join(m.content for m in result.messages)
+    assert "a long first answer" not in everything
+    assert "look around" not in everything
+
+
+@pytest.mark.req("X-21", "X-42")
+def test_a_summary_prompt_replaces_the_usual_one() -> None:
+    log: list[Request] = []
+    child = recorded(log, said("first", "- one\n- two"))
+    result = run({"scout": child}, sub(summary_prompt="As bullet points"))
+    assert log[1].last == "As bullet points"
+    assert told(result) == "- one\n- two"
+
+
+@pytest.mark.parametrize("blank", ["", "  \n", None])
+@pytest.mark.req("X-21", "D-12")
+def test_a_blank_summary_prompt_is_none(blank: str | None) -> None:
+    log: list[Request] = []
+    run({"scout": recorded(log, said("first", "second"))}, sub(summary_prompt=blank))
+    assert log[1].last == "Summarize your findings concisely"
+
+
+@pytest.mark.req("D-17")
+def test_the_summary_is_asked_for_without_tools_and_its_calls_are_dropped() -> None:
+    log: list[Request] = []
+    stubborn = Response("the summary", (call("peek"),))
+    result = run({"scout": recorded(log, said(call("peek"), "found", stubborn))}, sub())
+    assert offered(log[0]) == ["peek", "subagent"]
+    assert offered(log[2]) == []
+    assert told(result) == "the summary"
+    child = result.children[0]
+    assert child.tool_calls == 1
+    check_history(child.messages)
+
+
+@pytest.mark.req("D-17")
+def test_where_the_summary_is_empty_the_last_words_of_the_task_are_the_result() -> None:
+    result = run({"scout": said("what I found", Response(""))}, sub())
+    assert told(result) == "what I found"
+
+
+@pytest.mark.req("X-22", "X-25", "D-34")
+def test_a_child_that_completes_is_noted_as_complete() -> None:
+    child = said(Response("first", usage=Usage(10, 1)), Response("second", usage=Usage(20, 2)))
+    result = run({"scout": child}, sub())
+    notes = dict(result.children[0].metadata)
+    assert notes == {
+        "task_id": "0.1",
+        "depth": "1",
+        "token_estimate": "33",
+        "subagent_label": "scout",
+        "recursion_depth": "0",
+        "completion_status": "complete",
+        "turns_used": "1",
+        "tokens_used": "33",
+        "prompt_tokens": "30",
+        "completion_tokens": "3",
+    }
+    assert "max_turns_reached" not in notes
+    assert "complete" not in told(result), "notes are for people, not for the model"
+
+
+@pytest.mark.req("X-25")
+def test_tokens_are_not_noted_where_the_server_does_not_count_them() -> None:
+    result = run({"scout": said(Response("first"), Response("second"))}, sub())
+    assert not {"tokens_used", "prompt_tokens"} & result.children[0].metadata.keys()
+
+
+@pytest.mark.req("X-23", "X-24", "X-10", "X-42", "D-7", "D-17")
+def test_a_child_that_runs_out_of_turns_still_reports_and_is_no_error() -> None:
+    log: list[Request] = []
+
+    def child(request: Request) -> Any:
+        return call("peek") if request.tools else "partial findings"
+
+    result = run({"scout": recorded(log, child)}, sub(max_turns=2))
+    assert told(result) == "partial findings"
+    assert not heard(result)[0].is_error
+    assert len(log) == 3, "two turns and the summary"
+    one = result.children[0]
+    assert one.status == "max_turns"
+    assert one.tool_calls == 1, "the calls of the last turn are not run"
+    expected = {
+        "completion_status": "incomplete",
+        "max_turns_reached": "true",
+        "turns_used": "2",
+        "max_turns": "2",
+    }
+    assert expected.items() <= one.metadata.items()
+    assert result.ok
+    check_history(one.messages)
+
+
+@pytest.mark.req("D-17", "X-23")
+def test_an_answer_in_the_last_turn_is_complete() -> None:
+    result = run({"scout": said(call("peek"), "found", "summary")}, sub(max_turns=2))
+    notes = result.children[0].metadata
+    assert (notes["completion_status"], notes["turns_used"]) == ("complete", "2")
+    assert "max_turns_reached" not in notes
+
+
+@pytest.mark.req("X-3", "X-18")
+def test_ten_turns_are_the_default_and_the_configuration_can_change_it() -> None:
+    def child(request: Request) -> Any:
+        return call("peek") if request.tools else "summary"
+
+    result = run({"scout": child}, sub())
+    assert result.children[0].metadata["turns_used"] == "10"
+    result = run({"scout": child}, sub(), sub_agents_config=SubAgentsConfig(max_turns=3))
+    assert result.children[0].metadata["turns_used"] == "3"
+    result = run({"scout": child}, sub(max_turns=5), sub_agents_config=SubAgentsConfig(max_turns=3))
+    assert result.children[0].metadata["turns_used"] == "5"
+
+
+@pytest.mark.req("X-18", "X-19", "D-4", "D-39")
+def test_a_child_is_a_copy_of_its_caller_on_the_same_connection() -> None:
+    log: list[Request] = []
+    lead = boss(
+        {"scout": recorded(log, said("first", "second"))},
+        sub(),
+        tools=("subagent",),
+        system_prompt="You are careful.",
+        params={"temperature": 0.3},
+    )
+    made = stage(lead)
+
+    async def runs() -> Run:
+        prepared = await made.session.prepare(lead)
+        await prepared.execute(Job(lead, "go", "go"))
+        return prepared
+
+    parent = asyncio.run(runs())
+    [child] = parent.children.values()
+    assert child.provider is parent.provider
+    assert child.result is not None
+    assert child.result.model == parent.agent.model
+    assert log[0].system == "You are careful."
+    assert log[0].params == {"temperature": 0.3}
+    assert child.result.agent == "scout"
+
+
+@pytest.mark.req("X-18", "D-39")
+def test_skill_files_and_folder_go_down_too(project: Path) -> None:
+    (project / "data").mkdir()
+    (project / "data" / "note.md").write_text("a note", "utf-8")
+    (project / "axe" / "SKILL.md").write_text("a skill", "utf-8")
+    log: list[Request] = []
+    run(
+        {"scout": recorded(log, said("first", "second"))},
+        sub(),
+        skill="SKILL.md",
+        files=("*.md",),
+        workdir="data",
+    )
+    assert "a skill" in log[0].system
+    assert "a note" in log[0].system
+
+
+WRONG = [
+    ("X-7", {"label": "test"}, "Error: Invalid subagent input: "),
+    ("X-7", {"task_prompt": "test"}, "Error: Invalid subagent input: "),
+    ("X-7", {"label": 5, "task_prompt": "t"}, "Error: Invalid subagent input: "),
+    ("X-7", {"label": "l", "task_prompt": ["t"]}, "Error: Invalid subagent input: "),
+    ("X-7", {"label": "", "task_prompt": "", "max_turns": -1}, "Error: Invalid subagent input: "),
+    ("X-10", {"label": "l", "task_prompt": "t", "max_turns": -5}, "Error: Invalid subagent input"),
+    ("X-8", {"label": "l", "task_prompt": "   "}, "Error: task_prompt cannot be empty"),
+    ("X-9", {"label": "", "task_prompt": "t"}, "Error: label cannot be empty"),
+    ("X-11", {"label": "", "task_prompt": ""}, "Error: task_prompt cannot be empty"),
+    ("X-11", {"label": "", "task_prompt": "t", "max_turns": 0}, "Error: label cannot be empty"),
+    (
+        "X-10",
+        {"label": "l", "task_prompt": "t", "max_turns": 0},
+        "Error: max_turns must be between 1 and 50",
+    ),
+    (
+        "X-11",
+        {"label": "l", "task_prompt": "t", "max_turns": 51, "allowed_tools": ["x"]},
+        "Error: max_turns must be between 1 and 50",
+    ),
+    (
+        "X-14",
+        {"label": "l", "task_prompt": "t", "allowed_tools": ["peek", "subagent"]},
+        "Error: Subagent cannot have 'subagent' in allowed_tools",
+    ),
+    (
+        "X-15",
+        {"label": "l", "task_prompt": "t", "allowed_tools": ["peek", "nonexistent_tool"]},
+        "Error: Unknown tool in allowed_tools: nonexistent_tool",
+    ),
+]
+
+
+@pytest.mark.parametrize(("row", "arguments", "text"), WRONG, ids=[str(w[:2]) for w in WRONG])
+@pytest.mark.req("X-7", "X-8", "X-9", "X-10", "X-11", "X-14", "X-15", "X-28", "X-37", "D-7")
+def test_a_wrong_call_is_an_error_result_and_starts_nothing(
+    row: str, arguments: dict[str, Any], text: str
+) -> None:
+    result = run({}, call("subagent", **arguments))
+    [answer] = heard(result)
+    assert answer.is_error
+    assert answer.content.startswith(text), row
+    assert result.children == ()
+    assert result.ok, "the parent goes on"
+
+
+@pytest.mark.req("X-2", "X-43")
+def test_all_arguments_together_are_understood() -> None:
+    log: list[Request] = []
+    result = run(
+        {"test_agent": recorded(log, said("first", "short"))},
+        call(
+            "subagent",
+            label="test_agent",
+            task_prompt="Do something",
+            summary_prompt="Summarize",
+            allowed_tools=["file_ops", "terminal"],
+            max_turns=5,
+        ),
+        tools=("subagent", "file_ops", "terminal"),
+    )
+    assert told(result) == "short"
+    assert result.children[0].agent == "test_agent"
+    assert [log[0].last, log[1].last] == ["Do something", "Summarize"]
+    assert set(offered(log[0])) == {
+        "read_file", "list_dir", "find_files", "write_file", "edit_file", "run_command", "subagent",
+    }  # fmt: skip
+
+
+READERS = {"read_file", "list_dir", "find_files"}
+
+FILTERS = [
+    ("X-12", {}, {"peek", "grep", *READERS, "subagent"}),
+    ("X-12", {"allowed_tools": None}, {"peek", "grep", *READERS, "subagent"}),
+    ("X-13", {"allowed_tools": ["peek"]}, {"peek", "subagent"}),
+    ("X-13", {"allowed_tools": ["peek", "grep", "peek"]}, {"peek", "grep", "subagent"}),
+    ("X-16", {"allowed_tools": []}, {"subagent"}),
+    ("D-20", {"allowed_tools": ["search_files"]}, {"grep", "subagent"}),
+    ("D-20", {"allowed_tools": ["file_ops_readonly"]}, {*READERS, "subagent"}),
+    ("D-20", {"allowed_tools": ["file_ops"]}, {*READERS, "subagent"}),
+]
+
+
+@pytest.mark.parametrize(("row", "more", "names"), FILTERS, ids=[str(f[:2]) for f in FILTERS])
+@pytest.mark.req("X-12", "X-13", "X-16", "X-17", "X-40", "D-20", "D-4")
+def test_the_child_has_the_callers_tools_filtered_and_a_subagent_of_its_own(
+    row: str, more: dict[str, Any], names: set[str]
+) -> None:
+    log: list[Request] = []
+    run(
+        {"scout": recorded(log, said("first", "second"))},
+        sub(**more),
+        tools=("subagent", "grep", "file_ops_readonly"),
+    )
+    assert set(offered(log[0])) == names, row
+
+
+@pytest.mark.req("D-20", "X-15")
+def test_a_toolset_of_which_the_caller_has_nothing_is_unknown() -> None:
+    assert told(run({}, sub(allowed_tools=["file_ops"]))) == (
+        "Error: Unknown tool in allowed_tools: file_ops"
+    )
+
+
+@pytest.mark.req("X-12", "D-4")
+def test_other_ways_to_delegate_go_down_fresh_unless_they_are_filtered_out() -> None:
+    log: list[Request] = []
+    fields: dict[str, Any] = {"tools": ("subagent", "spawn_agent"), "sub_agents": ("helper",)}
+    run({"scout": recorded(log, said("first", "second"))}, sub(), **fields)
+    assert set(offered(log[0])) == {"call_agent", "peek", "subagent", "spawn_agent"}
+    run({"scout": recorded(log, said("a", "b"))}, sub(allowed_tools=["spawn_agent"]), **fields)
+    assert set(offered(log[2])) == {"subagent", "spawn_agent"}
+
+
+@pytest.mark.req("X-13", "O-25")
+def test_a_tool_that_was_filtered_out_is_refused_and_the_child_goes_on() -> None:
+    used: list[str] = []
+
+    async def use(ctx: Any) -> str:
+        used.append(ctx.agent.name)
+        return "used"
+
+    mine = (tool("peek"), tool("danger", fn=use))
+    child = said(call("danger"), results, "summary")
+    result = run({"scout": child}, sub(allowed_tools=["peek"]), mine=mine)
+    assert used == []
+    assert heard(result.children[0])[0].is_error
+    assert result.children[0].tool_calls == 1
+    assert told(result) == "summary"
+
+
+nesting = said(sub("scout", "deeper"), results)
+"""A part that starts one more subagent of its own kind, whatever its depth."""
+
+
+@pytest.mark.req("X-3", "X-4", "X-5", "X-6", "X-17", "X-42", "D-3")
+def test_three_levels_of_subagents_are_the_most() -> None:
+    result = run({"scout": nesting}, sub())
+    chain = list(result.walk())
+    assert [one.metadata.get("recursion_depth") for one in chain] == [None, "0", "1", "2"]
+    assert told(chain[-1]) == (
+        "Error: Maximum subagent recursion depth (3) exceeded. Current depth: 3. "
+        "Cannot spawn nested subagent."
+    )
+    assert heard(chain[-1])[0].is_error
+    assert all(one.ok for one in chain), "a graceful end"
+
+
+@pytest.mark.req("X-17", "X-6", "D-3")
+def test_at_the_limit_the_tool_is_not_offered_but_knows_its_own_words() -> None:
+    log: list[Request] = []
+    run({"scout": recorded(log, nesting)}, sub(), sub_agents_config=SubAgentsConfig(max_depth=2))
+    at = [("subagent" in offered(one)) for one in log if one.turn == 1]
+    assert at == [True, False]
+    refusal = next(r.content for one in reversed(log) for r in one.results if r.is_error)
+    assert refusal.startswith(
+        "Error: Maximum subagent recursion depth (2) exceeded. Current depth: 2."
+    )
+
+
+@pytest.mark.req("X-5", "X-11")
+def test_depth_is_checked_before_the_arguments_are_read() -> None:
+    log: list[Request] = []
+    child = recorded(log, said(call("subagent", nonsense=True), results, "summary"))
+    config = SubAgentsConfig(max_depth=1)
+    result = run({"scout": child}, sub(), sub_agents_config=config)
+    assert "Maximum subagent recursion depth (1) exceeded" in told(result.children[0])
+    assert len(log) == 3, "no request of a grandchild"
+
+
+@pytest.mark.parametrize("depth", [1, 2, 3, 4, 5])
+@pytest.mark.req("D-3")
+def test_the_configured_depth_counts(depth: int) -> None:
+    config = SubAgentsConfig(max_depth=depth)
+    result = run({"scout": nesting}, sub(), sub_agents_config=config)
+    assert len(list(result.walk())) == depth + 1
+
+
+@pytest.mark.req("X-29", "D-7", "X-37")
+def test_a_child_whose_server_fails_is_an_error_result_with_what_it_had_said() -> None:
+    def child(request: Request) -> Any:
+        if request.turn == 1:
+            return Response("I have begun", (call("peek"),))
+        raise ProviderError("rate_limit", "slow down")
+
+    result = run({"scout": child}, sub())
+    [answer] = heard(result)
+    assert answer.is_error
+    assert answer.content == (
+        'Error: subagent "scout" failed: rate_limit: slow down\n\n'
+        "What it had said so far:\nI have begun"
+    )
+    notes = result.children[0].metadata
+    assert (notes["completion_status"], notes["turns_used"]) == ("incomplete", "1")
+    assert result.ok
+
+
+@pytest.mark.req("D-7", "X-29")
+def test_a_child_whose_summary_fails_is_an_error_result_too() -> None:
+    def child(request: Request) -> Any:
+        if request.last == "Summarize your findings concisely":
+            raise ProviderError("server", "gone")
+        return "what I found"
+
+    answer = heard(run({"scout": child}, sub()))[0]
+    assert answer.is_error
+    assert "server: gone" in answer.content
+    assert "what I found" in answer.content
+
+
+@pytest.mark.req("D-7")
+def test_a_child_that_cannot_begin_is_an_error_result(project: Path) -> None:
+    (project / "gone").mkdir()
+
+    async def remove(ctx: Any) -> str:
+        (project / "gone").rmdir()
+        return "removed"
+
+    parts = {"lead": said(call("remove"), sub(), results)}
+    result = run(parts, workdir="gone", mine=(tool("remove", fn=remove),))
+    [answer] = heard(result, 1)
+    assert answer.is_error
+    assert answer.content.startswith('Error: subagent "scout" cannot begin: workdir not found')
+
+
+@pytest.mark.req("X-27", "D-6")
+def test_a_long_result_is_cut_at_the_limit() -> None:
+    result = run({"scout": said("first", "x" * 5000)}, sub())
+    assert told(result) == "x" * 4096 + "\n... (truncated)"
+    exact = run({"scout": said("first", "x" * 4096)}, sub())
+    assert told(exact) == "x" * 4096
+    config = SubAgentsConfig(output_limit=10)
+    short = run({"scout": said("first", "äöüß" * 5)}, sub(), sub_agents_config=config)
+    assert told(short) == "äöüßä\n... (truncated)"
+
+
+@given(st.text(), st.integers(1, 200))
+@pytest.mark.req("X-27", "D-6")
+def test_truncation_keeps_a_whole_start_within_the_limit(text: str, limit: int) -> None:
+    note = "\n... (truncated)"
+    cut = truncated(text, limit)
+    size = len(text.encode("utf-8", "surrogatepass"))
+    if size <= limit:
+        assert cut == text
+        return
+    assert cut.endswith(note)
+    kept = cut.removesuffix(note)
+    assert text.startswith(kept)
+    used = len(kept.encode("utf-8", "surrogatepass"))
+    following = len(text[len(kept)].encode("utf-8", "surrogatepass"))
+    assert used <= limit < used + following, "not one character less than fits"
+
+
+@given(st.text("aé€😀\ud800", min_size=1, max_size=30), st.integers(1, 90))
+@pytest.mark.req("X-27")
+def test_truncation_never_splits_a_character(text: str, limit: int) -> None:
+    assert set(truncated(text, limit).removesuffix("\n... (truncated)")) <= set(text)
+
+
+@pytest.mark.req("X-39")
+def test_limits_of_nothing_are_refused_where_they_are_made() -> None:
+    with pytest.raises(ConfigError, match=r"^max_turns must be greater than 0$"):
+        Limits(turns=0)
+
+
+@pytest.mark.req("X-22")
+def test_a_label_can_be_anything_and_names_stay_short() -> None:
+    label = "first line\nsecond " + "long " * 100
+    result = run({}, sub(label))
+    child = result.children[0]
+    assert "\n" not in child.agent
+    assert len(child.agent) < 70
+    assert child.metadata["subagent_label"] == label
+
+
+@pytest.mark.req("X-19", "X-20", "D-5")
+def test_several_subagents_work_side_by_side_and_answer_in_order() -> None:
+    met = asyncio.Barrier(3)
+
+    async def meet(request: Request) -> str:
+        if request.turn == 1:
+            await met.wait()
+        return f"{request.agent} reports"
+
+    calls = [sub(f"scout{n}") for n in range(3)]
+    lead = boss({"": meet}, *calls, tools=("subagent",))
+    made = stage(lead)
+    result = made.play()
+    assert [r.content for r in heard(result)] == [f"scout{n} reports" for n in range(3)]
+    assert [c.agent for c in result.children] == ["scout0", "scout1", "scout2"]
+    check_events(made.events, result)
+
+
+@pytest.mark.req("D-44")
+def test_enabled_false_takes_the_tool_away() -> None:
+    log: list[Request] = []
+    config = SubAgentsConfig(enabled=False)
+    result = run({"lead": recorded(log, said(sub(), results))}, sub_agents_config=config)
+    assert "subagent" not in offered(log[0])
+    assert told(result) == 'Unknown tool: "subagent"'
+
+
+@pytest.mark.req("X-24", "D-17", "O-6")
+def test_any_budget_that_ends_the_task_still_leads_to_the_summary() -> None:
+    """A subagent below a spawned agent is held by its budget, and reports all the same."""
+
+    def child(request: Request) -> Any:
+        return call("peek") if request.tools else "partial"
+
+    parts = {"spawn_agent": said(sub(), results), "scout": child}
+    result = run(
+        parts, call("spawn_agent", task="t", max_tool_calls=2), tools=("subagent", "spawn_agent")
+    )
+    spawned = result.children[0]
+    scout = spawned.children[0]
+    assert (scout.status, scout.tool_calls) == ("max_tool_calls", 2)
+    assert told(spawned) == "partial"
+    assert not heard(spawned)[0].is_error
+
+
+def test_the_caller_may_have_no_name_of_its_own_in_a_file() -> None:
+    """An agent made in code delegates as one from a file does."""
+    axe_nb.script("coded")(lambda r: sub() if r.agent == "coded" and r.turn == 1 else "said")
+    result = stage(Agent("coded", "script/coded", tools=("subagent",))).play()
+    assert told(result) == "said"
