@@ -1,0 +1,138 @@
+"""What a session puts together and keeps."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import axe_nb
+from axe_nb import Agent, ConfigError, Request
+from axe_nb.options import Overrides
+from axe_nb.session import Session, overridden
+
+
+def echo(name: str) -> list[Request]:
+    """Registers a model that repeats its last message, and keeps its requests."""
+    sent: list[Request] = []
+
+    @axe_nb.script(name)
+    def model(request: Request) -> str:
+        sent.append(request)
+        return request.last
+
+    return sent
+
+
+def write(folder: Path, name: str, **fields: str) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    lines = [f'{k} = "{v}"' for k, v in {"name": name, "model": "script/echo", **fields}.items()]
+    (folder / f"{name}.toml").write_text("\n".join(lines))
+
+
+def test_an_agent_of_the_session_wins_over_a_file(project: Path) -> None:
+    write(project / "axe/agents", "one", description="file")
+    session = Session()
+    assert session.find("one").description == "file"
+    session.define(Agent("one", "script/echo", description="session"))
+    assert session.find("one").description == "session"
+
+
+def test_a_given_folder_wins_over_the_project_which_wins_over_the_persons(
+    project: Path, tmp_path: Path
+) -> None:
+    session = Session()
+    write(tmp_path / "config/axe/agents", "one", description="person")
+    assert session.find("one").description == "person"
+    write(project / "axe/agents", "one", description="project")
+    assert session.find("one").description == "project"
+    write(tmp_path / "given", "one", description="given")
+    assert session.find("one", str(tmp_path / "given")).description == "given"
+
+
+def test_sub_agents_are_found_where_their_parent_is(project: Path, tmp_path: Path) -> None:
+    echo("echo")
+    write(tmp_path / "given", "child")
+
+    @axe_nb.script("boss")
+    def boss(request: Request) -> Any:
+        if request.turn == 1:
+            return axe_nb.call("call_agent", agent="child", task="x")
+        return request.last
+
+    (tmp_path / "given/boss.toml").write_text(
+        'name = "boss"\nmodel = "script/boss"\nsub_agents = ["child"]'
+    )
+    ask = Session().ask("boss", "go", Overrides(agents_dir=str(tmp_path / "given")))
+    assert asyncio.run(ask).text == "Task: x"
+
+
+def test_a_name_that_is_a_path_is_refused() -> None:
+    for bad in ("../x", "a/b", "a\\b"):
+        with pytest.raises(ConfigError):
+            Session().define(Agent(bad, "script/echo"))
+
+
+def test_what_a_run_changes_is_changed_for_it_alone() -> None:
+    one = Agent("one", "script/a", params={"temperature": 0.5, "max_tokens": 9}, mode="ask")
+    other = overridden(
+        one, Overrides(model="script/b", params={"temperature": 1, "seed": 7}, mode="plan")
+    )
+    assert (other.model, other.mode) == ("script/b", "plan")
+    assert other.params == {"temperature": 1, "max_tokens": 9, "seed": 7}
+    assert (one.model, one.mode, one.params["temperature"]) == ("script/a", "ask", 0.5)
+    assert overridden(one, Overrides()) is one
+
+
+def test_the_last_run_is_kept_and_each_agents_own_conversation() -> None:
+    echo("echo")
+    session = Session()
+    for name in ("one", "other"):
+        session.define(Agent(name, "script/echo"))
+    assert session.last is None
+    one = asyncio.run(session.ask("one", "hello"))
+    other = asyncio.run(session.ask("other", "hi"))
+    assert session.last is other
+    assert session.conversation("one") is one
+    with pytest.raises(ConfigError, match="nothing to continue"):
+        session.conversation("third")
+
+
+def test_a_conversation_goes_on() -> None:
+    sent = echo("echo")
+    session = Session()
+    one = session.define(Agent("one", "script/echo"))
+    first = asyncio.run(session.ask(one, "hello"))
+    second = asyncio.run(session.ask(one, "again", continue_from=first))
+    assert [m.content for m in sent[-1].messages] == ["hello", "hello", "again"]
+    assert [m.role for m in second.messages] == ["user", "assistant", "user", "assistant"]
+    assert second.turns == 1, "the turns of this run"
+    assert len(first.messages) == 2, "an earlier result stays as it is"
+
+
+def test_what_is_wrong_beforehand_leaves_the_session_as_it_was(project: Path) -> None:
+    session = Session()
+    with pytest.raises(ConfigError, match="agent config not found: nobody"):
+        asyncio.run(session.ask("nobody", "x"))
+    assert session.last is None
+
+
+@pytest.mark.req("D-25", "A-C4")
+def test_settings_are_read_anew_for_every_run(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with axe_nb.script_server("openai") as server:
+        echo("echo")
+        monkeypatch.delenv("OPENAI_API_KEY")
+        monkeypatch.delenv("AXE_OPENAI_BASE_URL")
+        session = Session()
+        one = session.define(Agent("one", "openai/echo"))
+        with pytest.raises(ConfigError, match="no API key"):
+            asyncio.run(session.ask(one, "x"))
+        (tmp_path / "config/axe").mkdir(parents=True)
+        (tmp_path / "config/axe/config.toml").write_text(
+            f'[providers.openai]\napi_key = "k"\nbase_url = "{server.base_url}/v1"'
+        )
+        assert asyncio.run(session.ask(one, "x")).text == "x"
