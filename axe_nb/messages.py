@@ -191,11 +191,15 @@ class CallIds:
         self._next = 0
 
     def settle(self, prefix: str, calls: Sequence[ToolCall]) -> tuple[ToolCall, ...]:
-        """The calls in order; a blank or repeated id becomes `<prefix>_<n>`."""
-        return tuple(self._settled(prefix, call) for call in calls)
+        """The calls in order; a blank or repeated id becomes `<prefix>_<n>`.
 
-    def _settled(self, prefix: str, call: ToolCall) -> ToolCall:
+        n is the call's position where that is free (A-4.3), else the next that is.
+        """
+        return tuple(self._settled(prefix, call, index) for index, call in enumerate(calls))
+
+    def _settled(self, prefix: str, call: ToolCall, index: int) -> ToolCall:
         if not call.id.strip() or call.id in self._seen:
+            self._next = max(self._next, index)
             while (free := f"{prefix}_{self._next}") in self._seen:
                 self._next += 1
             call = replace(call, id=free)

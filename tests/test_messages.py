@@ -1,0 +1,241 @@
+"""What travels between a run and a model: the types, call ids, conversations that can go on."""
+
+import json
+from dataclasses import FrozenInstanceError
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from axe_nb.messages import (
+    CallIds,
+    Message,
+    Request,
+    Response,
+    ToolCall,
+    ToolParameter,
+    ToolResult,
+    ToolSpec,
+    Usage,
+    answered,
+    call,
+    dump,
+)
+
+
+@pytest.mark.req("A-1.1", "A-1.2", "A-2.2", "A-D2")
+def test_a_tool_describes_its_parameters_as_json_schema() -> None:
+    spec = ToolSpec(
+        "look",
+        "Looks.",
+        {
+            "where": ToolParameter("string", "The place", required=True),
+            "how": ToolParameter("string", schema={"enum": ["up", "down"]}),
+            "times": ToolParameter("integer", "How often", required=True, schema={"minimum": 1}),
+        },
+    )
+    assert spec.input_schema() == {
+        "type": "object",
+        "properties": {
+            "where": {"type": "string", "description": "The place"},
+            "how": {"type": "string", "description": "", "enum": ["up", "down"]},
+            "times": {"type": "integer", "description": "How often", "minimum": 1},
+        },
+        "required": ["where", "times"],
+    }
+
+
+@pytest.mark.req("A-1.1")
+def test_a_tool_without_parameters_has_a_valid_schema() -> None:
+    schema = ToolSpec("now", "The time.", {}).input_schema()
+    assert (schema["type"], schema["properties"], schema.get("required", [])) == ("object", {}, [])
+
+
+@pytest.mark.req("A-1.3", "A-1.4", "A-1.5", "A-1.6", "A-1.7", "A-1.8")
+def test_what_an_older_caller_does_not_know_is_empty() -> None:
+    request = Request("m", [Message("user", "hi")])
+    assert (request.tools, request.system, request.params) == ((), "", {})
+    response = Response("text")
+    assert (response.tool_calls, response.stop_reason, response.usage) == ((), "", Usage(0, 0))
+    message = Message("user", "hi")
+    assert (message.tool_calls, message.tool_results) == ((), ())
+    assert ToolResult("id", "text").is_error is False
+    assert ToolCall("id", "name").arguments == {}
+
+
+@pytest.mark.req("A-1.7")
+def test_an_answer_becomes_an_entry_of_the_conversation_with_or_without_its_calls() -> None:
+    asked = ToolCall("1", "look")
+    response = Response("text", (asked,), echo={"anthropic": [{"type": "thinking"}]})
+    assert response.message() == Message("assistant", "text", (asked,), echo=response.echo)
+    assert response.message(calls=False) == Message("assistant", "text", echo=response.echo)
+
+
+@pytest.mark.req("A-1.9", "D-31")
+@pytest.mark.parametrize(
+    ("stop", "cut"),
+    [("length", True), ("max_tokens", True), ("stop", False), ("tool_use", False), ("", False)],
+)
+def test_a_reply_is_cut_where_the_provider_says_so(stop: str, cut: bool) -> None:
+    assert Response("text", stop_reason=stop).is_cut is cut
+
+
+def test_values_that_cross_a_module_do_not_change() -> None:
+    with pytest.raises(FrozenInstanceError):
+        ToolCall("1", "look").name = "other"
+
+
+def test_tokens_add_up() -> None:
+    assert Usage(1, 2) + Usage(10, 20) == Usage(11, 22)
+    assert Usage(1, 2).total == 3
+
+
+def test_a_request_tells_a_script_model_where_it_stands() -> None:
+    user, said = Message("user", "hi"), Message("assistant", "", (ToolCall("1", "look"),))
+    found = Message(
+        "tool", "ignored", tool_results=(ToolResult("1", "one"), ToolResult("2", "two"))
+    )
+    assert (Request("m", [user]).turn, Request("m", [user]).last) == (1, "hi")
+    assert Request("m", [user]).results == ()
+    request = Request("m", [user, said, found])
+    assert (request.turn, request.last) == (2, "one\n\ntwo")
+    assert [result.content for result in request.results] == ["one", "two"]
+    assert (Request("m", []).last, Request("m", []).results) == ("", ())
+
+
+def test_a_script_writes_a_call_with_keywords() -> None:
+    made = call("call_agent", agent="a", name="n")
+    assert (made.id, made.name, made.arguments) == ("", "call_agent", {"agent": "a", "name": "n"})
+
+
+@pytest.mark.req("A-4.3", "D-28")
+@pytest.mark.parametrize(
+    ("ids", "settled"),
+    [
+        (["", ""], ["ollama_0", "ollama_1"]),
+        (["api-7", "x"], ["api-7", "x"]),
+        (["api-7", ""], ["api-7", "ollama_1"]),
+        (["a", "a", " "], ["a", "ollama_1", "ollama_2"]),
+        (["ollama_0", "", ""], ["ollama_0", "ollama_1", "ollama_2"]),
+        (["", "ollama_0"], ["ollama_0", "ollama_1"]),
+        (["ollama_1", ""], ["ollama_1", "ollama_2"]),
+    ],
+)
+def test_an_id_is_kept_and_where_there_is_none_the_position_is_it(
+    ids: list[str], settled: list[str]
+) -> None:
+    calls = [ToolCall(id, "look") for id in ids]
+    assert [c.id for c in CallIds().settle("ollama", calls)] == settled
+
+
+@pytest.mark.req("D-28")
+def test_ids_are_unique_over_the_whole_conversation_also_one_that_goes_on() -> None:
+    history = [Message("assistant", "", (ToolCall("ollama_0", "look"), ToolCall("x", "look")))]
+    ids = CallIds(history)
+    assert [c.id for c in ids.settle("ollama", [ToolCall("", "a")])] == ["ollama_1"]
+    assert [c.id for c in ids.settle("ollama", [ToolCall("x", "a")])] == ["ollama_2"]
+    assert [c.id for c in ids.settle("openai", [ToolCall("y", "a")])] == ["y"]
+
+
+@pytest.mark.req("D-28")
+@settings(deadline=None)
+@given(st.lists(st.lists(st.sampled_from(["", " ", "a", "p_0", "p_1", "p_3"]), max_size=4)))
+def test_no_two_calls_ever_share_an_id(turns: list[list[str]]) -> None:
+    ids = CallIds()
+    seen = [c.id for turn in turns for c in ids.settle("p", [ToolCall(i, "t") for i in turn])]
+    assert len(set(seen)) == len(seen)
+    assert all(id.strip() for id in seen)
+
+
+A, B = ToolCall("a", "look"), ToolCall("b", "find")
+RESULT_A, RESULT_B = ToolResult("a", "A", name="look"), ToolResult("b", "B", name="find")
+CUT = "Error: interrupted before this call had a result."
+
+
+@pytest.mark.req("D-32")
+@pytest.mark.parametrize("rest", [[], [Message("user", "go on")]])
+def test_calls_left_open_are_answered_as_interrupted(rest: list[Message]) -> None:
+    conversation = [Message("user", "hi"), Message("assistant", "", (A, B)), *rest]
+    closed = answered(conversation)
+    assert closed[:2] == conversation[:2]
+    assert closed[2].role == "tool"
+    assert [(r.call_id, r.content, r.is_error, r.name) for r in closed[2].tool_results] == [
+        ("a", CUT, True, "look"), ("b", CUT, True, "find"),
+    ]  # fmt: skip
+    assert closed[3:] == rest
+
+
+@pytest.mark.req("D-32")
+def test_what_had_a_result_keeps_it_in_call_order() -> None:
+    half = [
+        Message("assistant", "", (A, B)),
+        Message("tool", tool_results=(RESULT_B,)),
+        Message("user", "go on"),
+    ]
+    closed = answered(half)
+    assert [r.content for r in closed[1].tool_results] == [CUT, "B"]
+    assert closed[2:] == half[2:]
+
+
+@pytest.mark.req("D-32")
+def test_a_whole_conversation_stays_as_it_is() -> None:
+    whole = [
+        Message("user", "hi"),
+        Message("assistant", "let me look", (A, B)),
+        Message("tool", tool_results=(RESULT_A, RESULT_B)),
+        Message("assistant", "done"),
+        Message("user", "more"),
+    ]
+    assert answered(whole) == whole
+    assert answered(whole)[2] is whole[2]
+
+
+@pytest.mark.req("D-32")
+def test_assistant_turns_with_nothing_in_them_are_left_out() -> None:
+    conversation = [Message("user", "a"), Message("assistant", " \n"), Message("user", "b")]
+    assert answered(conversation) == [Message("user", "a"), Message("user", "b")]
+
+
+messages = st.lists(
+    st.sampled_from(
+        [
+            Message("user", "u"),
+            Message("assistant", "text"),
+            Message("assistant", ""),
+            Message("assistant", "", (A, B)),
+            Message("assistant", "", (A,)),
+            Message("tool", tool_results=(RESULT_A,)),
+            Message("tool", tool_results=(RESULT_A, RESULT_B)),
+        ]
+    ),
+    max_size=8,
+)
+
+
+@pytest.mark.req("D-32")
+@settings(deadline=None)
+@given(messages)
+def test_every_call_has_its_result_right_after_it_whatever_came_before(
+    conversation: list[Message],
+) -> None:
+    closed = answered(conversation)
+    for at, message in enumerate(closed):
+        if message.tool_calls:
+            have = {result.call_id for result in closed[at + 1].tool_results}
+            assert {c.id for c in message.tool_calls} <= have
+        assert message.role != "assistant" or message.content.strip() or message.tool_calls
+    assert answered(closed) == closed
+
+
+@pytest.mark.parametrize(
+    ("text", "sent"),
+    [
+        ("é\u2028\0", "é\u2028\0"),
+        ("a\ud800b", "a\ufffdb"),
+        ("\udcff", "\ufffd"),
+        ("\ud83d\ude00", "\N{GRINNING FACE}"),
+    ],
+)
+def test_json_is_compact_and_any_text_can_be_sent(text: str, sent: str) -> None:
+    assert dump({"a": [1, "é"]}) == '{"a":[1,"é"]}'.encode()
+    assert json.loads(dump({"text": text})) == {"text": sent}
