@@ -1,0 +1,170 @@
+"""The static twin of a run: what the saved notebook keeps, and shows without a kernel. Pure.
+
+Styles are inline, short and without theme variables: what survives JupyterLab's sanitizer in an
+untrusted notebook. Muted text is the theme's own at less opacity, lines and tracks are half
+transparent grey, and the four accents have enough contrast on white and on black.
+Source: product.md "Notebook"; design README; jupyter-facts §9; goals.md "saved notebook".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from html import escape
+
+from axe_nb import words
+from axe_nb.events import RunResult
+from axe_nb.nb.markdown import render
+from axe_nb.outline import Block, Entry, Outline, Row, as_lines
+from axe_nb.transcript import Transcript
+from axe_nb.tree import Node, State
+
+GREEN, RED, AMBER, GREY = "#393", "#d33", "#b70", "#888"
+
+ACCENTS: Mapping[State, str] = {
+    "running": "#27c",
+    "completed": GREEN,
+    "error": RED,
+    "cancelled": GREY,
+    "not run": GREY,
+}
+"""State → colour; every limit and timeout is amber. Each has its sign and word too."""
+
+SLIVER = 3
+"""Hundredths of the timeline; the bar of a shorter turn or call would say nothing."""
+
+LEVEL = "margin:0 .3em;padding:0 0 0 1.2em;border:0;border-left:1px solid #8884;white-space:nowrap"
+"""One step to the right, along a thin line; unstyled, a quotation is indented too."""
+
+INDENT = "\u2003\u2002"
+"""Before a text of one line: what a margin does, in fewer bytes."""
+
+TEXT = "padding:.3em .6em;background:#8881;white-space:pre-wrap"
+
+PLAIN = "mathjax_ignore tex2jax_ignore"
+"""Keeps dollar signs from being typeset: JupyterLab's class, and nbconvert's."""
+
+
+def twin(result: RunResult, *, name: str = "axe_nb.last()") -> dict[str, str]:
+    """The one bundle that a finished run leaves in a notebook: answer first, then the tree.
+
+    Args:
+        result: a run, however it ended.
+        name: what the reader can type to get `result`; texts that are cut point below it.
+    """
+    root = Transcript.of(result).root
+    assert root is not None
+    return page(root, name)
+
+
+def page(root: Node, name: str) -> dict[str, str]:
+    """The bundle of a tree."""
+    outline = Outline(root, name)
+    text = "\n".join(as_lines(outline))
+    return {"text/html": _Page(outline).whole(), "text/plain": text}
+
+
+def answer(result: RunResult) -> dict[str, str]:
+    """The bundle of the answer alone."""
+    root = Transcript.of(result).root
+    assert root is not None
+    block = Outline(root, "axe_nb.last()").answer()
+    return {"text/html": _div(_answer(block)), "text/plain": block.text}
+
+
+def _div(inner: str) -> str:
+    return f"<div class='{PLAIN}'>{inner}</div>"
+
+
+def _answer(block: Block) -> str:
+    rest = f"<p>… {_text(block.rest)}</p>" if block.rest else ""
+    return render(block.text) + rest
+
+
+def _text(text: str) -> str:
+    """Escaped for a text node; no such text is ever put into an attribute."""
+    return escape(text, quote=False)
+
+
+class _Page:
+    """One outline as HTML."""
+
+    def __init__(self, outline: Outline) -> None:
+        self._outline = outline
+
+    def whole(self) -> str:
+        outline = self._outline
+        root = outline.entry(outline.root)
+        row = root.row
+        tree = (
+            f"<details{_open(row)} style=line-height:1.7em>"
+            f"<summary>{_sign(row)} <b>{_text(row.who)}</b> "
+            f"<span style=opacity:.7>{_text(words.summary(outline.root))}</span></summary>"
+            f"{self._inside(root)}</details>"
+        )
+        warnings = "".join(map(_block, outline.warnings(outline.root)))
+        return _div(_answer(outline.answer()) + tree + warnings)
+
+    def _entry(self, entry: Entry, aligned: bool) -> str:
+        row = entry.row
+        who = "<b style=min-width:6em>" if aligned else "<b>"
+        return (
+            f"<details{_open(row)}><summary><div style=display:inline-flex;width:96%;gap:8px>"
+            f"{_sign(row)}{who}{_text(row.who)}</b>"
+            f"<bdi style=flex:1;overflow:hidden>{_text(row.asked)}</bdi>"
+            f"<small>{_text(row.cost)}</small>{self._bar(row)}</div></summary>"
+            f"{self._inside(entry)}</details>"
+        )
+
+    def _bar(self, row: Row) -> str:
+        """Where a row lay in the run; a turn that is a sliver of it has none."""
+        steps = self._outline.steps
+        first, length = 100 * row.span.begin // steps, round(100 * row.span.length / steps)
+        if length < SLIVER and not row.is_run:
+            return ""
+        accent = ACCENTS.get(row.state, AMBER)
+        return (
+            "<i style='width:9em;height:.4em;margin:auto 0;"
+            "background:linear-gradient(90deg,"
+            f"#8882 {first}%,{accent} 0 {first + length}%,#8882 0)'></i>"
+        )
+
+    def _inside(self, entry: Entry) -> str:
+        if not entry.rows:
+            blocks = (*entry.before, *entry.after)
+            return "".join(_block(block, alone=len(blocks) == 1) for block in blocks)
+        aligned = len(entry.rows) > 1 and not entry.rows[0].row.who.startswith("turn ")
+        parts = (
+            *map(_block, entry.before),
+            *(self._entry(row, aligned) for row in entry.rows),
+            f"<div>… {words.plural(entry.left_out, 'more row')}</div>" if entry.left_out else "",
+            *map(_block, entry.after),
+        )
+        return f"<blockquote style='{LEVEL}'>{''.join(parts)}</blockquote>"
+
+
+def _open(row: Row) -> str:
+    return " open" if row.is_open else ""
+
+
+def _sign(row: Row) -> str:
+    return f"<b style=color:{ACCENTS.get(row.state, AMBER)}>{row.sign}</b>"
+
+
+def _block(block: Block, alone: bool = False) -> str:
+    """A text under its row."""
+    rest = f"<small>{'… ' if block.text else ''}{_text(block.rest)}</small>" if block.rest else ""
+    text = _text(block.text)
+    if not block.is_line:
+        shown = f"{_label(block)}<pre style='{TEXT}'>{text}</pre>{rest}"
+        return f"<div style=margin-left:1.5em>{shown}</div>"
+    line = INDENT + _label(block) + (f"<code>{text}</code> " if text else "") + rest
+    return line if alone else f"<div>{line}</div>"
+
+
+def _label(block: Block) -> str:
+    """What a text is; what a call gave back needs no label."""
+    if block.label == "result":
+        return ""
+    if block.label == "warning":
+        return f"<b style=color:{AMBER}>!</b> <small style=opacity:.7>warning</small> "
+    return f"<small style=opacity:.7>{block.label}</small> "

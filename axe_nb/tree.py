@@ -1,0 +1,178 @@
+"""What happened in a run as a tree: runs, their turns, the calls of each turn, the runs below.
+
+Source: D-1, D-34; design README (the bar); goals.md "live view".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from axe_nb.events import RunResult, Status
+from axe_nb.messages import ToolCall, ToolResult, Usage
+
+State: TypeAlias = Status | Literal["running", "not run"]
+"""Of a run, a turn or a call; a failed call is `error`, one that was stopped `not run`."""
+
+TURN = 2
+"""Steps that a turn takes on the structural timeline."""
+
+CALL = 1
+"""The same, of a tool call without a child."""
+
+ONE_CHILD = frozenset({"call_agent", "subagent", "spawn_agent"})
+"""Tools whose call is one child: both are one row."""
+
+DELEGATION = ONE_CHILD | {"delegate_task"}
+
+
+@dataclass(slots=True)
+class Times:
+    """When something was at work, in seconds of one monotonic clock; live only."""
+
+    started: float | None = None
+    ended: float | None = None
+
+
+@dataclass(slots=True)
+class Span:
+    """Where something lies on the structural timeline: the same for every run of the same shape."""
+
+    begin: int = 0
+    length: int = 0
+
+
+@dataclass(slots=True)
+class CallNode:
+    """A tool call, and the runs that it started."""
+
+    key: str
+    call: ToolCall
+    state: State = "running"
+    result: ToolResult | None = None
+    children: list[Node] = field(default_factory=list)
+    times: Times = field(default_factory=Times)
+    span: Span = field(default_factory=Span)
+    path: str = ""
+    """Below the root's RunResult: `.log[0].calls[1]`."""
+    result_path: str = ""
+    """`.log[0].results[1]`."""
+
+    @property
+    def child(self) -> Node | None:
+        """The run that this call is, where it is one."""
+        return self.children[0] if self.children and self.call.name in ONE_CHILD else None
+
+
+@dataclass(slots=True)
+class TurnNode:
+    """One request, its response and its calls."""
+
+    key: str
+    number: int
+    state: State = "running"
+    text: str = ""
+    pieces: list[str] = field(default_factory=list)
+    """What has arrived of the text so far, where the provider streams."""
+    calls: list[CallNode] = field(default_factory=list)
+    usage: Usage = Usage()
+    parallel: bool = True
+    times: Times = field(default_factory=Times)
+    span: Span = field(default_factory=Span)
+    path: str = ""
+    """`.log[0]`."""
+    is_last: bool = False
+    """Whether its text is the run's answer."""
+
+    @property
+    def streamed(self) -> str:
+        """The text so far, also while it arrives."""
+        return self.text or "".join(self.pieces)
+
+    @property
+    def lone(self) -> CallNode | None:
+        """Its only call, where that is a plain tool: both are one row."""
+        if len(self.calls) != 1 or self.calls[0].children:
+            return None
+        return None if self.calls[0].call.name in DELEGATION else self.calls[0]
+
+
+@dataclass(slots=True)
+class Node:
+    """One run."""
+
+    id: str
+    """Place in the tree, as `RunResult.id`."""
+    agent: str
+    model: str
+    depth: int
+    task: str
+    prompt: str
+    key: str
+    """Of its row: the call's where the call is this run."""
+    parent: Node | None = None
+    state: State = "running"
+    turns: list[TurnNode] = field(default_factory=list)
+    total: Usage = Usage()
+    """Tokens of this run and of all runs below it."""
+    result: RunResult | None = None
+    """Set when it has ended."""
+    times: Times = field(default_factory=Times)
+    span: Span = field(default_factory=Span)
+    path: str = ""
+    """Below the root's RunResult: `.children[0]`; empty for the root."""
+
+    @property
+    def text(self) -> str:
+        """What it answered, or the text so far."""
+        if self.result:
+            return self.result.text
+        return next((t.streamed for t in reversed(self.turns) if t.streamed), "")
+
+    @property
+    def metadata(self) -> Mapping[str, str]:
+        return self.result.metadata if self.result else {}
+
+    def below(self) -> Iterator[Node]:
+        """Every run below this one, depth first in call order."""
+        for turn in self.turns:
+            for call in turn.calls:
+                for child in call.children:
+                    yield child
+                    yield from child.below()
+
+
+Thing: TypeAlias = Node | TurnNode | CallNode
+"""What has a row of its own."""
+
+
+def lay_out(node: Node, begin: int = 0) -> int:
+    """Sets span and path of everything in the tree; the step at which the run ends.
+
+    Calls of one response start at the same step where they ran side by side, else end to end.
+    """
+    at, children = begin, 0
+    for index, turn in enumerate(node.turns):
+        turn.path = f"{node.path}.log[{index}]"
+        turn.span = Span(at, TURN)
+        turn.is_last = index == len(node.turns) - 1 and not turn.calls
+        start = at = at + TURN
+        results = 0
+        for number, call in enumerate(turn.calls):
+            call.path = f"{turn.path}.calls[{number}]"
+            call.result_path = f"{turn.path}.results[{results}]"
+            results += call.result is not None
+            first = start if turn.parallel else at
+            end = first
+            for child in call.children:
+                child.path = f"{node.path}.children[{children}]"
+                children += 1
+                end = lay_out(child, end)
+            end = end if call.children else first + CALL
+            call.span = Span(first, end - first)
+            at = max(at, end)
+    if node.state not in ("completed", "max_turns", "max_tool_calls", "max_tokens"):
+        at += TURN  # the turn in which it ended has no response
+    node.span = Span(begin, max(at - begin, TURN))
+    return begin + node.span.length
