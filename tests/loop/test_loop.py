@@ -276,7 +276,7 @@ def test_every_call_of_a_conversation_has_an_id_of_its_own() -> None:
     check_history(sent[-1].messages)
     ids = [c.id for m in result.messages for c in m.tool_calls]
     assert ids[0] == "same", "one that the API sends is kept"
-    assert ids[1:] == ["script_0", "script_1", "script_2", "script_3", "script_4"]
+    assert ids[1:] == ["script_1", "script_2", "script_3", "script_4", "script_5"]
 
 
 @pytest.mark.req("D-32", "D-16")
