@@ -25,7 +25,7 @@ SUMMARY = "Summarize your findings concisely"
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """The arguments, of the right types; None where the model left them out (X-2)."""
+    """The arguments, of the right types; None = the model left it out (X-2)."""
 
     label: str
     task_prompt: str
@@ -131,10 +131,11 @@ def _read(arguments: Mapping[str, Any]) -> Input:
     whole = isinstance(turns, int) or (isinstance(turns, float) and turns.is_integer())
     if turns is not None and (isinstance(turns, bool) or not whole or turns < 0):
         raise ToolError("Invalid subagent input: `max_turns` must be an integer from 1 to 50")
+    summary = arguments.get("summary_prompt") or ""
     return Input(
         arguments["label"],
         arguments["task_prompt"],
-        wish if (wish := arguments.get("summary_prompt") or "").strip() else SUMMARY,
+        summary if summary.strip() else SUMMARY,
         None if tools is None else tuple(tools),
         None if turns is None else int(turns),
     )

@@ -1,0 +1,486 @@
+"""spawn_agent: every row of seed 003 that is about one child, with models that are functions."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from axe_nb import Agent, ConfigError, ProviderError, Request, Response, Usage, call
+from axe_nb.agent import Budget, SubAgentsConfig
+from axe_nb.budget import Limits
+from axe_nb.loop import Run
+from axe_nb.messages import ToolCall
+from axe_nb.tool import Job
+from tests.delegation.troupe import boss, offered, play, recorded, results, said, told, tool
+from tests.loop.stage import check_history, heard, stage
+
+
+def spawn(task: Any = "find the bug", **more: Any) -> ToolCall:
+    return call("spawn_agent", task=task, **more)
+
+
+def run(parts: Mapping[str, Any], *calls: Any, **fields: Any) -> Any:
+    """The boss's result; it has `spawn_agent` and a harmless tool."""
+    fields.setdefault("tools", ("spawn_agent",))
+    fields.setdefault("mine", (tool("peek"),))
+    return play(parts, *(calls or (spawn(),)), **fields)
+
+
+def child(part: Any) -> dict[str, Any]:
+    return {"spawn_agent": part}
+
+
+def budget(**caps: int) -> SubAgentsConfig:
+    return SubAgentsConfig(budget=Budget(**caps))
+
+
+def forever(request: Request) -> Any:
+    return Response(f"turn {request.turn}", (call("peek"),))
+
+
+@pytest.mark.req("O-14", "O-7", "D-44")
+def test_the_model_is_told_of_the_tool_where_tools_names_it() -> None:
+    log: list[Request] = []
+    run({"lead": recorded(log, said("done"))})
+    spec = next(spec for spec in log[0].tools if spec.name == "spawn_agent")
+    assert spec.description == (
+        "Spawn a sub-agent to perform a focused task independently. The sub-agent has its own "
+        "context window and returns a result summary. Use for: parallel investigation, focused "
+        "code search, isolated analysis. Do NOT use for trivial tasks a single tool call can "
+        "handle."
+    )
+    schema = spec.input_schema()
+    assert schema["required"] == ["task"]
+    types = {name: entry["type"] for name, entry in schema["properties"].items()}
+    assert types == {
+        "task": "string",
+        "scope": "string",
+        "max_tool_calls": "number",
+        "mode": "string",
+    }
+    assert schema["properties"]["mode"]["enum"] == ["plan", "auto"]
+    assert "default: 15" in schema["properties"]["max_tool_calls"]["description"]
+
+
+@pytest.mark.req("O-1", "O-3", "O-20", "O-26", "D-6", "O-34")
+def test_a_child_that_completes_reports_in_a_block() -> None:
+    log: list[Request] = []
+    peeks = [call("peek")] * 3
+    result = run(child(recorded(log, said(peeks, "Found the bug"))))
+    [answer] = heard(result)
+    assert re.fullmatch(r"3 tool calls, \d+\.\ds\n\nFound the bug", answer.content)
+    assert not answer.is_error
+    assert [m.content for m in log[0].messages] == ["find the bug"], "a fresh conversation"
+    spawned = result.children[0]
+    assert (spawned.status, spawned.tool_calls) == ("completed", 3)
+    assert result.tool_calls == 1, "the child's calls are its own"
+
+
+@pytest.mark.req("O-26")
+def test_the_seconds_of_the_block_are_those_of_the_child() -> None:
+    def slow(request: Request) -> Any:
+        return Response("Found", seconds=1.2)
+
+    assert told(run(child(slow))) == "0 tool calls, 1.2s\n\nFound"
+
+
+@pytest.mark.req("O-18", "O-33", "D-39")
+def test_the_system_prompt_holds_the_task_and_the_rules_and_nothing_of_the_project(
+    project: Path,
+) -> None:
+    (project / "src").mkdir()
+    (project / "src" / "note.md").write_text("project context", "utf-8")
+    log: list[Request] = []
+    run(
+        child(recorded(log, said("done"))),
+        spawn("Search for auth patterns", max_tool_calls=10),
+        system_prompt="You lead.",
+        files=("*.md",),
+        workdir="src",
+    )
+    system = log[0].system
+    assert "Search for auth patterns" in system
+    assert "src" in system
+    assert "10 tool calls" in system
+    assert "concise" in system
+    assert "summary" in system
+    for foreign in ("OPIS", "You lead.", "project context", str(project)):
+        assert foreign not in system
+
+
+@pytest.mark.req("O-14", "O-11")
+def test_a_scope_is_told_to_the_child() -> None:
+    log: list[Request] = []
+    run(child(recorded(log, said("done"))), spawn("find it", scope="src/core"))
+    assert log[0].last == "find it\n\nFocus on: src/core"
+    assert "Focus on: src/core" in log[0].system
+
+
+@pytest.mark.req("O-2", "O-5", "D-4")
+def test_the_child_has_the_callers_model_connection_tools_and_parameters() -> None:
+    log: list[Request] = []
+    lead = boss(
+        child(recorded(log, said("done"))),
+        spawn(),
+        tools=("spawn_agent", "delegate_task", "grep"),
+        params={"temperature": 0.1},
+    )
+    made = stage(lead)
+
+    async def runs() -> Run:
+        prepared = await made.session.prepare(lead)
+        await prepared.execute(Job(lead, "go", "go"))
+        return prepared
+
+    parent = asyncio.run(runs())
+    [one] = parent.children.values()
+    assert one.provider is parent.provider
+    assert one.agent.model == lead.model
+    assert log[0].params == {"temperature": 0.1}
+    assert offered(log[0]) == ["spawn_agent", "delegate_task", "grep"]
+
+
+@pytest.mark.req("O-21", "O-6", "D-35", "D-7", "D-18", "D-6")
+def test_the_budget_of_tool_calls_is_kept_and_is_no_error() -> None:
+    result = run(child(forever), spawn(max_tool_calls=3))
+    spawned = result.children[0]
+    assert (spawned.status, spawned.tool_calls) == ("max_tool_calls", 3)
+    assert spawned.metadata["status"] == "budget_exceeded"
+    [answer] = heard(result)
+    assert re.fullmatch(
+        r"\[BUDGET EXCEEDED\] agent exceeded its budget of 3 tool calls\n"
+        r"3 tool calls, \d+\.\ds\n\n"
+        r"turn 4",
+        answer.content,
+    )
+    assert not answer.is_error
+    assert result.ok
+    check_history(spawned.messages)
+
+
+@pytest.mark.req("D-35")
+def test_exactly_the_budget_and_then_an_answer_is_completed() -> None:
+    peeks = [call("peek")] * 3
+    result = run(child(said(peeks, "done")), spawn(max_tool_calls=3))
+    assert result.children[0].status == "completed"
+    over = [call("peek")] * 5
+    result = run(child(said(over, "done")), spawn(max_tool_calls=3))
+    one = result.children[0]
+    assert (one.status, one.tool_calls) == ("max_tool_calls", 3)
+    assert [r.is_error for r in one.log[0].results] == [False, False, False, True, True]
+
+
+@pytest.mark.req("D-18", "O-7")
+def test_the_context_of_a_child_is_bounded() -> None:
+    def growing(request: Request) -> Any:
+        return Response("so far", (call("peek"),), usage=Usage(1000 * request.turn, 10))
+
+    result = run(child(growing), sub_agents_config=budget(max_tokens=2500))
+    one = result.children[0]
+    assert (one.status, one.turns) == ("max_tokens", 3)
+    assert one.metadata["status"] == "budget_exceeded"
+    assert told(result).startswith("[BUDGET EXCEEDED] agent exceeded its budget of 2500 tokens\n")
+    assert not heard(result)[0].is_error
+
+
+@pytest.mark.req("D-18")
+def test_where_the_server_does_not_count_tokens_are_estimated() -> None:
+    def silent(request: Request) -> Any:
+        return Response("x" * 4000, (call("peek"),))
+
+    result = run(child(silent), sub_agents_config=budget(max_tokens=2500))
+    one = result.children[0]
+    assert (one.status, one.turns) == ("max_tokens", 3)
+    assert int(one.metadata["token_estimate"]) >= 3000
+
+
+@pytest.mark.req("O-22", "O-40", "D-8", "D-36", "D-6", "D-7")
+def test_the_time_of_a_child_is_bounded_and_its_work_so_far_kept() -> None:
+    def slow(request: Request) -> Any:
+        return Response(f"turn {request.turn}", (call("peek"),), seconds=2.0)
+
+    result = run(child(slow), sub_agents_config=budget(timeout_ms=5000))
+    one = result.children[0]
+    assert (one.status, one.turns) == ("timeout", 2)
+    assert one.metadata["status"] == "timeout"
+    [answer] = heard(result)
+    assert answer.content.startswith("[TIMEOUT] timeout after 5s\n2 tool calls, ")
+    assert answer.content.endswith("\n\nturn 2")
+    assert not answer.is_error
+    assert result.ok
+
+
+@pytest.mark.req("O-22", "D-8")
+def test_a_timeout_in_real_time_ends_what_the_child_is_doing() -> None:
+    ended: list[str] = []
+
+    async def hang(ctx: Any) -> str:
+        try:
+            await asyncio.sleep(30)
+        finally:
+            ended.append(ctx.agent.name)
+        return "never"
+
+    async def begin(ctx: Any) -> str:
+        one = await ctx.delegate("hang", limits=Limits(seconds=0.1))
+        return f"{one.status}: {one.text}"
+
+    part = said(Response("I begin", (call("hang"),)))
+    result = play(
+        {"begin": part}, call("begin"), mine=(tool("begin", fn=begin), tool("hang", fn=hang))
+    )
+    assert told(result) == "timeout: I begin"
+    assert ended == ["begin"]
+
+
+@pytest.mark.req("O-23", "O-26", "O-41", "D-6", "D-7")
+def test_a_child_whose_server_fails_is_an_error_with_the_reason() -> None:
+    def broken(request: Request) -> Any:
+        raise ProviderError("server", "connection refused")
+
+    result = run(child(broken))
+    [answer] = heard(result)
+    assert re.fullmatch(
+        r"\[ERROR\] Error: server: connection refused\n0 tool calls, \d+\.\ds", answer.content
+    )
+    assert answer.is_error
+    assert result.children[0].metadata["status"] == "error"
+    assert result.ok, "the parent goes on"
+
+
+@pytest.mark.req("D-7")
+def test_a_child_that_cannot_begin_is_an_error(project: Path) -> None:
+    (project / "gone").mkdir()
+
+    async def remove(ctx: Any) -> str:
+        (project / "gone").rmdir()
+        return "removed"
+
+    parts = {"lead": said(call("remove"), spawn(), results)}
+    result = run(parts, workdir="gone", mine=(tool("remove", fn=remove),))
+    [answer] = heard(result, 1)
+    assert answer.content.startswith("[ERROR] Error: workdir not found")
+    assert answer.is_error
+
+
+@pytest.mark.req("O-12", "O-13", "O-8", "D-34")
+def test_what_is_known_of_a_child_is_on_its_result() -> None:
+    part = said(
+        Response("", (call("peek"),), usage=Usage(100, 10)), Response("done", usage=Usage(200, 20))
+    )
+    result = run(child(part), spawn(max_tool_calls=5))
+    one = result.children[0]
+    assert dict(one.metadata) == {
+        "task_id": "0.1",
+        "depth": "1",
+        "status": "completed",
+        "tool_call_count": "1",
+        "token_estimate": "330",
+        "max_tool_calls": "5",
+        "max_tokens": "8192",
+        "timeout_ms": "60000",
+    }
+    assert one.text == "done"
+    assert one.duration_ms >= 0
+
+
+@pytest.mark.req("O-24", "O-43", "D-6")
+def test_files_read_and_modified_are_named_from_what_the_tools_did() -> None:
+    async def read(ctx: Any) -> str:
+        ctx.ledger.files_read["src/auth.py"] = None
+        return "read"
+
+    async def edit(ctx: Any) -> str:
+        ctx.ledger.files_modified["src/auth.py"] = None
+        return "edited"
+
+    mine = (tool("look", fn=read), tool("change", fn=edit))
+    deeper = said([call("look"), spawn("deeper")], "done")
+
+    def part(request: Request) -> Any:
+        if request.messages[0].content == "deeper":
+            return said(call("change"), "changed")(request)
+        return deeper(request)
+
+    result = run(child(part), mine=mine)
+    assert told(result).endswith("\n\ndone\n\nFiles read: src/auth.py\nFiles modified: src/auth.py")
+    assert result.children[0].files_read == ("src/auth.py",)
+    assert result.children[0].children[0].files_modified == ("src/auth.py",)
+
+
+@pytest.mark.req("O-24")
+def test_many_files_are_counted_not_listed() -> None:
+    async def read(ctx: Any) -> str:
+        ctx.ledger.files_read.update(dict.fromkeys(f"f{n}" for n in range(60)))
+        return "read"
+
+    result = run(child(said(call("look"), "done")), mine=(tool("look", fn=read),))
+    assert told(result).endswith("f48, f49 and 10 more")
+
+
+@pytest.mark.parametrize("task", ["", "   ", None])
+@pytest.mark.req("O-27", "O-41", "D-12")
+def test_a_missing_task_is_an_error_at_once(task: str | None) -> None:
+    result = run({}, call("spawn_agent") if task is None else spawn(task))
+    [answer] = heard(result)
+    assert answer.content.startswith("[ERROR] Error: task is required")
+    assert answer.is_error
+    assert result.children == ()
+
+
+CALLS = [
+    (5, "5", ""),
+    ("7", "7", ""),
+    (" 8 ", "8", ""),
+    (9.0, "9", ""),
+    ("9.5", "9", ""),
+    (200, "100", "Note: max_tool_calls was clamped to 100"),
+    ("1000000", "100", "Note: max_tool_calls was clamped to 100"),
+    (10**400, "100", "Note: max_tool_calls was clamped to 100"),
+    (None, "15", ""),
+    ("many", "15", "Note: max_tool_calls was ignored: it is not a number"),
+    (True, "15", "Note: max_tool_calls was ignored: it is not a number"),
+    ([5], "15", "Note: max_tool_calls was ignored: it is not a number"),
+    ({"n": 5}, "15", "Note: max_tool_calls was ignored: it is not a number"),
+    (float("inf"), "15", "Note: max_tool_calls was ignored: it is not a number"),
+    (float("nan"), "15", "Note: max_tool_calls was ignored: it is not a number"),
+]
+
+
+@pytest.mark.parametrize(("given", "granted", "note"), CALLS, ids=[str(c[0])[:9] for c in CALLS])
+@pytest.mark.req("O-8", "O-9", "O-42", "D-18")
+def test_the_budget_that_a_model_gives_is_read_kindly(given: Any, granted: str, note: str) -> None:
+    log: list[Request] = []
+    result = run(child(recorded(log, said("done"))), spawn(max_tool_calls=given))
+    assert result.children[0].metadata["max_tool_calls"] == granted
+    assert f"You can make {granted} tool calls" in log[0].system
+    assert told(result).endswith(note or "done")
+
+
+@pytest.mark.parametrize("given", [0, -1, "0", "-3", 0.0])
+@pytest.mark.req("O-10", "D-18")
+def test_a_budget_of_nothing_is_refused(given: Any) -> None:
+    result = run({}, spawn(max_tool_calls=given))
+    [answer] = heard(result)
+    assert answer.content == "[ERROR] Error: maxToolCalls must be positive"
+    assert answer.is_error
+    assert result.children == ()
+
+
+@pytest.mark.req("O-10", "D-18")
+def test_limits_made_in_python_are_checked_too() -> None:
+    with pytest.raises(ConfigError, match=r"^maxToolCalls must be positive$"):
+        Limits(tool_calls=0)
+    with pytest.raises(ConfigError, match=r"^maxTokens must be positive$"):
+        Limits(tokens=-1)
+    with pytest.raises(ConfigError, match=r"^the timeout must be positive$"):
+        Limits(seconds=0)
+    assert Limits(seconds=0.001).seconds == 0.001, "any positive number"
+
+
+@pytest.mark.req("O-10", "D-36")
+def test_a_configured_budget_is_checked_at_load() -> None:
+    text = 'name = "a"\nmodel = "script/a"\n[sub_agents_config.budget]\ntimeout_ms = 1000'
+    with pytest.raises(ConfigError, match=r"budget.timeout_ms must be at least 5000"):
+        Agent.from_toml(text)
+
+
+@pytest.mark.req("O-16", "O-7", "O-8")
+def test_the_configured_budget_is_the_default() -> None:
+    result = run(child(said("done")), sub_agents_config=budget(max_tool_calls=4, timeout_ms=9000))
+    notes = result.children[0].metadata
+    assert (notes["max_tool_calls"], notes["max_tokens"], notes["timeout_ms"]) == (
+        "4",
+        "8192",
+        "9000",
+    )
+
+
+@pytest.mark.parametrize("mode", ["ask", "dangerous", 7, ["plan"]])
+@pytest.mark.req("O-42", "O-14")
+def test_a_mode_that_there_is_not_is_ignored_with_a_note(mode: Any) -> None:
+    result = run(child(said("done")), spawn(mode=mode), mode="auto")
+    assert told(result).endswith("Note: mode was ignored: it is neither plan nor auto")
+
+
+@pytest.mark.req("O-16", "O-17", "O-39", "O-13", "D-3")
+def test_two_levels_are_the_most_and_the_third_is_refused() -> None:
+    deeper = recorded(log := [], said(spawn("deeper"), results))
+    result = run(child(deeper))
+    chain = list(result.walk())
+    assert [one.metadata.get("depth") for one in chain] == [None, "1", "2"]
+    last = heard(chain[-1])[0]
+    assert last.content == "[ERROR] Error: Maximum sub-agent depth (2) exceeded"
+    assert last.is_error
+    assert [("spawn_agent" in offered(one)) for one in log if one.turn == 1] == [True, False]
+
+
+@pytest.mark.parametrize("depth", [1, 2, 3, 4, 5])
+@pytest.mark.req("D-3", "O-16")
+def test_the_configured_depth_counts(depth: int) -> None:
+    deeper = said(spawn("deeper"), results)
+    result = run(child(deeper), sub_agents_config=SubAgentsConfig(max_depth=depth))
+    assert len(list(result.walk())) == depth + 1
+
+
+@pytest.mark.req("O-9", "O-34")
+def test_a_grandchild_is_granted_no_more_than_its_caller_has() -> None:
+    log: list[Request] = []
+
+    def part(request: Request) -> Any:
+        if request.messages[0].content == "deeper":
+            return forever(request)
+        return said(spawn("deeper", max_tool_calls=50), results)(request)
+
+    result = run(child(recorded(log, part)), spawn(max_tool_calls=2))
+    grandchild = result.children[0].children[0]
+    assert (grandchild.status, grandchild.tool_calls) == ("max_tool_calls", 2)
+    assert any("You can make 2 tool calls" in one.system for one in log)
+    assert "Note: max_tool_calls was clamped to 2" in told(result.children[0])
+
+
+@pytest.mark.req("O-16", "O-32", "D-44")
+def test_enabled_false_takes_the_tools_away() -> None:
+    log: list[Request] = []
+    run(
+        {"lead": recorded(log, said("done"))},
+        tools=("spawn_agent", "delegate_task"),
+        sub_agents=("helper",),
+        sub_agents_config=SubAgentsConfig(enabled=False),
+    )
+    assert offered(log[0]) == ["peek"]
+
+
+@pytest.mark.req("O-37")
+def test_a_child_leaves_no_file_behind(project: Path) -> None:
+    before = sorted(project.rglob("*"))
+    run(child(said(call("peek"), "done")))
+    assert sorted(project.rglob("*")) == before
+
+
+@pytest.mark.req("O-4", "D-5")
+def test_children_run_one_after_another_where_parallel_is_off() -> None:
+    at_work: list[str] = []
+    most: list[int] = []
+
+    async def work(request: Request) -> str:
+        at_work.append("x")
+        most.append(len(at_work))
+        await asyncio.sleep(0.01)
+        at_work.pop()
+        return "done"
+
+    calls = [spawn(f"task {n}") for n in range(3)]
+    run(child(work), *calls, sub_agents_config=SubAgentsConfig(parallel=False))
+    assert max(most) == 1
+    most.clear()
+    run(child(work), *calls)
+    assert max(most) == 3
+    most.clear()
+    run(child(work), *calls, sub_agents_config=SubAgentsConfig(max_concurrent=2))
+    assert max(most) == 2
