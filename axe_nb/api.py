@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
 from axe_nb.agent import Agent, Mode
+from axe_nb.desk import Desk, by_input
 from axe_nb.errors import AxeError
 from axe_nb.events import Event, RunResult
 from axe_nb.loop import is_inside
@@ -60,9 +61,14 @@ def run(
         mode,
     )
     refuse_inside_a_tool()
+    desk = desk_of_person()
+    consult = desk.consult if desk else None
     return watched(
-        lambda emit: session.ask(agent, prompt, overrides, emit, continue_from=continue_from),
+        lambda emit: session.ask(
+            agent, prompt, overrides, emit, continue_from=continue_from, consult=consult
+        ),
         view(display),
+        desk=desk,
     )
 
 
@@ -92,8 +98,12 @@ async def arun(
         None if tools is None else tuple(tools),
         mode,
     )
+    desk = desk_of_person()
+    consult = desk.consult_here if desk else None
     return await watched_here(
-        lambda emit: session.ask(agent, prompt, overrides, emit, continue_from=continue_from),
+        lambda emit: session.ask(
+            agent, prompt, overrides, emit, continue_from=continue_from, consult=consult
+        ),
         view(display),
     )
 
@@ -170,6 +180,17 @@ def refuse_inside_a_tool() -> None:
             "axe_nb.run was called inside an async tool",
             hint="use `await ctx.delegate(…)`, with a parameter `ctx: axe_nb.ToolContext`",
         )
+
+
+def desk_of_person() -> Desk | None:
+    """Where a run can ask the person at the notebook or terminal; None = there is nobody."""
+    if "IPython" in sys.modules:
+        from axe_nb.nb.show import can_ask
+
+        answered = can_ask()
+    else:
+        answered = sys.stdin is not None and sys.stdin.isatty()
+    return Desk(by_input) if answered else None
 
 
 def view(display: bool) -> View:

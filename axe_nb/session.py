@@ -16,6 +16,7 @@ from axe_nb.errors import ConfigError
 from axe_nb.events import Emit, RunResult
 from axe_nb.loop import Env, Run
 from axe_nb.options import Overrides
+from axe_nb.permissions import Consult
 from axe_nb.providers import make
 from axe_nb.providers.base import Provider
 from axe_nb.tool import Job
@@ -53,7 +54,11 @@ class Session:
         return self.agents.get(name) or Agent.load(name, agents_dir)
 
     async def prepare(
-        self, agent: Agent | str, overrides: Overrides = AS_IT_IS, emit: Emit = ignore
+        self,
+        agent: Agent | str,
+        overrides: Overrides = AS_IT_IS,
+        emit: Emit = ignore,
+        consult: Consult | None = None,
     ) -> Run:
         """A run that has sent nothing yet; what a dry run shows.
 
@@ -61,7 +66,7 @@ class Session:
             ConfigError: anything that is wrong beforehand.
         """
         found = self.find(agent, overrides.agents_dir) if isinstance(agent, str) else agent
-        return await Run.prepare(overridden(found, overrides), self._env(overrides, emit))
+        return await Run.prepare(overridden(found, overrides), self._env(overrides, emit, consult))
 
     async def ask(
         self,
@@ -71,13 +76,22 @@ class Session:
         emit: Emit = ignore,
         *,
         continue_from: RunResult | None = None,
+        consult: Consult | None = None,
     ) -> RunResult:
         """The result of one run, however it ended (D-2).
+
+        Args:
+            agent: itself, or its name.
+            prompt: blank = the task is in its instructions.
+            overrides: what this run changes about the agent.
+            emit: is told what happens.
+            continue_from: an earlier result whose conversation goes on.
+            consult: asks the person; None = nobody can be asked.
 
         Raises:
             ConfigError: anything that is wrong before a word is sent.
         """
-        run = await self.prepare(agent, overrides, emit)
+        run = await self.prepare(agent, overrides, emit, consult)
         return await self.carry_out(run, prompt, overrides, continue_from)
 
     async def carry_out(
@@ -105,13 +119,14 @@ class Session:
             )
         return self.conversations[agent]
 
-    def _env(self, overrides: Overrides, emit: Emit) -> Env:
+    def _env(self, overrides: Overrides, emit: Emit, consult: Consult | None) -> Env:
         config = Config.load()
         scripts = _script_dirs(overrides.agents_dir)
         return Env(
             load_agent=lambda name: self.find(name, overrides.agents_dir),
             provider_for=_remembered(lambda name: make(name, config, scripts), scripts),
             emit=emit,
+            consult=consult,
             tools=tuple(t for t in overrides.tools or () if not isinstance(t, str)),
         )
 

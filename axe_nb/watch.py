@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, Protocol, TypeAlias
 
+from axe_nb.desk import Desk
 from axe_nb.events import Emit, Event, RunFinished, RunResult
 from axe_nb.portal import PUMP, pump
 
@@ -52,21 +53,33 @@ class _Watched:
         self._view.event(event)
 
 
-def watched(work: Work, view: View, keep: Callable[[RunResult], object] = id) -> RunResult:
+def watched(
+    work: Work,
+    view: View,
+    keep: Callable[[RunResult], object] = id,
+    desk: Desk | None = None,
+) -> RunResult:
     """The result of a run in the portal's thread, watched from this one.
 
     Args:
         work: runs the agent.
         view: watches it.
         keep: is handed the result, also that of a run that fails or is stopped.
+        desk: where the work puts questions, which are answered in this thread; None = nowhere.
 
     Raises:
         ConfigError: anything that is wrong before a word is sent.
-        Interrupted: the person stopped it.
+        KeyboardInterrupt: the person stopped it.
     """
     seen = _Watched(view)
+
+    def tick() -> None:
+        view.tick()
+        if desk is not None:
+            desk.serve()
+
     try:
-        return pump(work, seen.event, view.tick)
+        return pump(work, seen.event, tick)
     finally:
         if seen.result is not None:
             keep(seen.result)

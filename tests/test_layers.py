@@ -20,7 +20,7 @@ ROOMS = (
     "threads", "tool", "shapes", "schema", "printed", "python_tool", "prompt",
     "providers", "builtin", "permissions", "toolset",
     "conversation", "dispatch", "loop",
-    "portal", "watch", "options", "session",
+    "portal", "desk", "watch", "options", "session",
     "tree", "words", "outline", "transcript", "report", "console",
     "api", "nb", "__init__", "demo", "cli", "__main__",
 )  # fmt: skip

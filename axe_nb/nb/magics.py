@@ -51,6 +51,7 @@ class AxeMagics(Magics):
 
     def _run(self, options: Options, prompt: str) -> RunResult:
         """The result, shown; bound to `-o` also where the run failed or was stopped."""
+        from axe_nb.api import desk_of_person
         from axe_nb.console import StatusLine, run_in_text
         from axe_nb.nb.show import notebook_view
         from axe_nb.session import session
@@ -64,13 +65,21 @@ class AxeMagics(Magics):
             piped, status = bool(prompt.strip()), StatusLine(None)
             return run_in_text(options, prompt, print, print, piped=piped, status=status, keep=keep)
         earlier = session.conversation(options.agent) if options.goes_on else None
+        desk = desk_of_person()
+        consult = desk.consult if desk else None
         view = notebook_view(options.out or "", quiet=options.quiet)
         return watched(
             lambda emit: session.ask(
-                options.agent, prompt, options.overrides, emit, continue_from=earlier
+                options.agent,
+                prompt,
+                options.overrides,
+                emit,
+                continue_from=earlier,
+                consult=consult,
             ),
             view,
             keep,
+            desk,
         )
 
     def _captured(self) -> bool:

@@ -5,6 +5,7 @@ Source: product.md "Notebook" (one display per cell); jupyter-facts §9.
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 from IPython.core.getipython import get_ipython
@@ -35,6 +36,15 @@ def notebook_view(name: str = "", *, quiet: bool = False) -> View:
     if quiet:
         return Once(Static(name, quiet=True))
     return Once(view.LiveView(name) if view.is_live() else Static(name))
+
+
+def can_ask() -> bool:
+    """Whether a person sits in front of this cell, or of this terminal, who could answer."""
+    shell = get_ipython()
+    if shell is None:
+        return sys.stdin is not None and sys.stdin.isatty()
+    kernel = getattr(shell, "kernel", None)
+    return True if kernel is None else bool(getattr(kernel, "_allow_stdin", False))
 
 
 class Static:
