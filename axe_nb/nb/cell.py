@@ -103,8 +103,8 @@ def _value(source: str, namespace: Mapping[str, Any], line: int) -> str:
     shown = "{{ " + " ".join(source.split())[:80] + " }}"
     hint = r"write \{{ for a literal brace, or use --raw"
     try:
-        with warnings.catch_warnings(action="ignore", category=SyntaxWarning):
-            code = compile(source, "<prompt>", "eval")
+        with warnings.catch_warnings(action="ignore"):
+            code = compile(source, "<prompt>", "eval", dont_inherit=True)
         return rendered(eval(code, dict(namespace)))
     except NameError as error:
         name = error.name or source

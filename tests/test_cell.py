@@ -1,0 +1,223 @@
+"""A cell's body becomes a prompt: what stands in double braces, and what is left alone."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from axe_nb.errors import ConfigError
+from axe_nb.nb.cell import prompt_of, rendered
+
+pytestmark = pytest.mark.req("D-40")
+
+
+class Broken:
+    def __str__(self) -> str:
+        raise ValueError("no words")
+
+
+def fail() -> None:
+    raise KeyError("a\nb")
+
+
+NAMES: dict[str, Any] = {
+    "city": "Bergen", "n": 3, "row": {"a": 1}, "rows": [1, "é"], "nested": "{{ city }} {city}",
+    "broken": Broken(), "fail": fail, "f": lambda x, y=1: x * y, "text": "a\nb",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("body", "prompt"),
+    [
+        ("In {{ city }}.", "In Bergen."),
+        ("In {{city}}.", "In Bergen."),
+        ("{{ city }}{{ n }}", "Bergen3"),
+        ("{{ city.upper()[:3] }}", "BER"),
+        ("{{ f(2, y=n) }}", "6"),
+        ("{{ [x for x in rows if x == n - 2] }}", "[\n  1\n]"),
+        ("{{ {'k': n}['k'] }}", "3"),
+        ("{{ row['a'] }}", "1"),
+        ("{{ '}}' + city }}", "}}Bergen"),
+        ("{{ f(\n  2) }}", "2"),
+        ("{{ len(city) }}", "6"),
+        ("{{ rows }}", '[\n  1,\n  "é"\n]'),
+        ("{{ row }}", '{\n  "a": 1\n}'),
+        ("{{ text }}", "a\nb"),
+    ],
+)
+def test_an_expression_in_double_braces_is_replaced_by_its_value(body: str, prompt: str) -> None:
+    assert prompt_of(body, NAMES) == prompt
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "plain { braces } and {city} and $city and ${city}",
+        '{"a": {"b": {"c": 1}}}',
+        "\\frac{{1}}{{2}} and x^{{2}}",
+        "a regex: [0-9]{{3}}",
+        "{{ not closed",
+        "{{ not closed }",
+        "closed only }}",
+        "{{}}",
+        "{{ }}",
+        "{{ .Values.name }} of a chart",
+        "{{#each items}}x{{/each}}",
+        "{{ a b }}",
+        "{{ 'text' }} {{ 1.5 }} {{ [1, 2] }} {{ None }} {{ -1 }} {{ {'a': 1} }}",
+        "{{ import os }}",
+        "{{ x = 1 }}",
+        "{% if city %}",
+        "\\{ {",
+        "{{ " + "city + " * 300 + "city }}",
+    ],
+)
+def test_every_other_brace_passes_unchanged(body: str) -> None:
+    assert prompt_of(body, NAMES) == body
+
+
+def test_a_backslash_makes_the_braces_literal() -> None:
+    assert prompt_of(r"\{{ city }} and {{ city }}", NAMES) == "{{ city }} and Bergen"
+    assert prompt_of(r"\{{ unknown }}", NAMES) == "{{ unknown }}"
+
+
+def test_values_are_never_expanded_again() -> None:
+    assert prompt_of("{{ nested }}!", NAMES) == "{{ city }} {city}!"
+
+
+def test_a_raw_cell_is_taken_as_it_is() -> None:
+    assert prompt_of(r"{{ unknown }} \{{ city }}", NAMES, raw=True) == r"{{ unknown }} \{{ city }}"
+
+
+def told(body: str) -> list[str]:
+    with pytest.raises(ConfigError) as caught:
+        prompt_of(body, NAMES)
+    assert caught.value.exit_code == 2
+    return caught.value.lines()
+
+
+def test_an_unknown_name_is_told_with_its_line_and_the_nearest_name() -> None:
+    assert told("one\n\nIn {{ ctiy }}.") == [
+        'unknown name "ctiy" in {{ ctiy }} (line 4); did you mean city?',
+        r"write \{{ for a literal brace, or use --raw",
+    ]
+    assert told("{{ pritn(n) }}")[0].endswith("(line 2); did you mean print?")
+    assert told("{{ zzz_9 }}")[0] == 'unknown name "zzz_9" in {{ zzz_9 }} (line 2)'
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("{{ 1 / 0 * n }}", "{{ 1 / 0 * n }} failed (line 2): ZeroDivisionError: division by zero"),
+        ("\n{{ row['b'] }}", "{{ row['b'] }} failed (line 3): KeyError: 'b'"),
+        ("{{ fail() }}", "{{ fail() }} failed (line 2): KeyError: 'a\\nb'"),
+        ("{{ broken }}", "{{ broken }} failed (line 2): ValueError: no words"),
+        ("{{ f(\n\n) }}", "{{ f( ) }} failed (line 2): TypeError: "),
+        ("{{ await f() }}", "{{ await f() }} failed (line 2): SyntaxError: "),
+    ],
+)
+def test_an_expression_that_fails_is_told_in_one_line(body: str, message: str) -> None:
+    first = told(body)[0]
+    assert first.startswith(message)
+    assert "\n" not in first
+
+
+def test_a_long_expression_is_told_by_its_beginning() -> None:
+    assert len(told("{{ zzz_9 + '" + "x" * 900 + "' }}")[0]) < 150
+
+
+def test_an_odd_expression_warns_nobody() -> None:
+    """Warnings are errors in these tests, and would spoil a notebook's stderr."""
+    assert prompt_of(r"{{ n is 3 }} {{ '\d' + city }}", NAMES) == r"True \dBergen"
+
+
+def test_the_cells_own_names_are_not_changed() -> None:
+    before = dict(NAMES)
+    assert prompt_of("{{ (new := n) }}", NAMES) == "3"
+    assert before == NAMES
+
+
+@pytest.mark.parametrize(
+    "mark",
+    ["# NBVAL_IGNORE_OUTPUT", "#NBVAL_SKIP", "  # NBVAL_RAISES_EXCEPTION", "## NBVAL_CHECK_OUTPUT"],
+)
+def test_lines_for_nbval_are_no_part_of_the_prompt(mark: str) -> None:
+    assert prompt_of(f"{mark}\nHello\n{mark}\nyou\n{mark}", NAMES) == "Hello\nyou\n"
+    assert prompt_of(f"{mark}\n{{{{ x", NAMES, raw=True) == "{{ x"
+
+
+def test_other_comments_are_part_of_the_prompt() -> None:
+    body = "# A heading\ntext # NBVAL_SKIP\n# about NBVAL_SKIP\n"
+    assert prompt_of(body, NAMES) == body
+
+
+def test_lines_are_those_of_the_editor_also_below_a_line_for_nbval() -> None:
+    body = "# NBVAL_SKIP\n\none\n# NBVAL_CHECK_OUTPUT\n{{ ctiy }}"
+    assert "(line 6)" in told(body)[0]
+
+
+def test_a_value_that_looks_like_a_line_for_nbval_stays() -> None:
+    names = {"mark": "# NBVAL_SKIP\n"}
+    assert prompt_of("{{ mark }}", names) == "# NBVAL_SKIP\n"
+
+
+class Table:
+    """What a data frame has."""
+
+    index = range(300)
+
+    def head(self, count: int) -> "Table":
+        assert count == 200
+        return self
+
+    def to_string(self) -> str:
+        return "a  b\n1  2"
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("text", "text"),
+        (3, "3"),
+        (None, "None"),
+        ((1, 2), "[\n  1,\n  2\n]"),
+        ({"a": {1, 2}}, "{'a': {1, 2}}"),
+        ({(1, 2): 3}, "{(1, 2): 3}"),
+        (Table(), "a  b\n1  2\n[100 more rows left out]"),
+    ],
+)
+def test_a_value_is_written_as_a_model_reads_it_best(value: object, text: str) -> None:
+    assert rendered(value) == text
+
+
+def test_a_value_without_end_is_cut_and_says_so() -> None:
+    assert rendered("x" * 200_000) == "x" * 200_000
+    assert rendered("x" * 200_007).endswith("x\n[7 more characters left out]")
+    loop: list[object] = []
+    loop.append(loop)
+    assert rendered(loop) == "[[...]]"
+
+
+@settings(deadline=None)
+@given(st.text())
+def test_a_text_without_double_braces_is_its_own_prompt(body: str) -> None:
+    text = body.replace("{{", "").replace("NBVAL", "")
+    assert prompt_of(text, {}) == text
+
+
+@settings(deadline=None)
+@given(st.text())
+def test_any_value_arrives_as_it_is(value: str) -> None:
+    assert prompt_of("<{{ v }}>", {"v": value}) == f"<{value}>"
+
+
+@settings(deadline=None)
+@given(st.text("{}\\ an+'\n", max_size=30))
+def test_no_body_does_anything_but_become_a_prompt_or_a_config_error(body: str) -> None:
+    try:
+        prompt = prompt_of(body, {"a": 1})
+    except ConfigError as error:
+        prompt = str(error)
+    assert json.dumps(prompt)
