@@ -55,7 +55,7 @@ def run_in_text(
 
     Raises:
         ConfigError: what is wrong beforehand.
-        Interrupted: the person stopped it; the text so far has been written.
+        KeyboardInterrupt: the person stopped it; the text so far has been written.
     """
     overrides = options.overrides
     earlier = session.conversation(options.agent) if options.goes_on else None

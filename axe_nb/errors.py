@@ -88,15 +88,15 @@ class ProviderError(AxeError):
         return self.category in ("rate_limit", "overloaded", "server", "timeout")
 
 
-class Interrupted(KeyboardInterrupt):
-    """The person at the keyboard stopped a run; `axe_nb.last()` has what was finished."""
+def interrupted(message: str) -> KeyboardInterrupt:
+    """What is raised where the person at the keyboard stopped a run; IPython shows one line of it.
 
-    def _render_traceback_(self) -> list[str]:
-        return [f"KeyboardInterrupt: {self}"]
-
-
-# a notebook records an error's class name: people and nbval are to see the one they know
-Interrupted.__name__ = Interrupted.__qualname__ = "KeyboardInterrupt"
+    It has no class of its own: Python ends a script by the signal for this very class alone, and
+    a notebook records the class's name.
+    """
+    stop = KeyboardInterrupt(message)
+    vars(stop)["_render_traceback_"] = lambda: [f"KeyboardInterrupt: {message}"]
+    return stop
 
 
 class RunError(AxeError):

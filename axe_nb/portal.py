@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, TypeVar
 
-from axe_nb.errors import Interrupted
+from axe_nb.errors import interrupted
 from axe_nb.events import Emit, Event
 
 T = TypeVar("T")
@@ -119,7 +119,7 @@ def pump(
         tick: is called after each batch of events, and every 50 ms.
 
     Raises:
-        Interrupted: the caller was interrupted.
+        KeyboardInterrupt: the caller was interrupted.
     """
     events: queue.SimpleQueue[Event | _End] = queue.SimpleQueue()
 
@@ -137,7 +137,7 @@ def pump(
             future.cancel()
             raise
     if interrupt.at is not None:
-        raise Interrupted("stopped; axe_nb.last() has what was finished")
+        raise interrupted("stopped; axe_nb.last() has what was finished")
     return future.result()
 
 
@@ -170,7 +170,7 @@ class _Interrupt:
 
     def __call__(self, signum: int, frame: object) -> None:
         if self.at is not None:
-            raise Interrupted("stopped at once")
+            raise interrupted("stopped at once")
         self.at = time.monotonic()
 
 
