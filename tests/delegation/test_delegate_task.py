@@ -1,0 +1,276 @@
+"""delegate_task: seed 003 §5 and Task 7, with models that are functions."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from axe_nb import ProviderError, Request, Response, call
+from axe_nb.agent import Budget, SubAgentsConfig
+from axe_nb.messages import ToolCall
+from tests.delegation.troupe import offered, play, recorded, results, said, told, tool
+from tests.loop.stage import heard
+
+SECONDS = re.compile(r"\d+\.\ds$", re.MULTILINE)
+
+
+def plan(*subtasks: Any, goal: Any = "understand it", **more: Any) -> ToolCall:
+    """A call of delegate_task; a text among the subtasks is a task without more."""
+    steps = [{"task": s} if isinstance(s, str) else s for s in subtasks]
+    return call("delegate_task", plan=goal, subtasks=steps, **more)
+
+
+def run(parts: Mapping[str, Any], *calls: Any, **fields: Any) -> Any:
+    """The boss's result; it has `delegate_task` and a harmless tool."""
+    fields.setdefault("tools", ("delegate_task",))
+    fields.setdefault("mine", (tool("peek"),))
+    return play(parts, *calls, **fields)
+
+
+def broken(_: Request) -> Any:
+    raise ProviderError("server", "gone")
+
+
+@pytest.mark.req("O-15", "D-44")
+def test_the_model_is_told_of_the_tool_where_tools_names_it() -> None:
+    log: list[Request] = []
+    run({"lead": recorded(log, said("done"))})
+    spec = next(spec for spec in log[0].tools if spec.name == "delegate_task")
+    assert spec.description == (
+        "Break a complex task into sub-tasks and run them sequentially. Each sub-task spawns a "
+        "sub-agent. Results are aggregated into a single report. Use for multi-step "
+        "investigations or when exploring multiple areas of the codebase."
+    )
+    schema = spec.input_schema()
+    assert schema["required"] == ["plan", "subtasks"]
+    items = schema["properties"]["subtasks"]["items"]
+    assert items["required"] == ["task"]
+    assert {name: entry["type"] for name, entry in items["properties"].items()} == {
+        "task": "string",
+        "scope": "string",
+        "depends_on": "number",
+    }
+
+
+@pytest.mark.req("O-28", "O-26", "D-6")
+def test_the_report_holds_what_each_child_said() -> None:
+    parts = {"subtask 0": said(call("peek"), "Found 5 files"), "subtask 1": said("Auth uses JWT")}
+    result = run(parts, plan("Find all auth files", "Summarize the middleware"))
+    assert SECONDS.sub("#", told(result)) == (
+        "2 of 2 subtasks completed\n\n"
+        "Subtask 0: Find all auth files\n"
+        "1 tool calls, #\n\n"
+        "Found 5 files\n\n"
+        "Subtask 1: Summarize the middleware\n"
+        "0 tool calls, #\n\n"
+        "Auth uses JWT"
+    )
+    assert not heard(result)[0].is_error
+    assert result.tool_calls == 1
+    assert [c.task for c in result.children] == ["Find all auth files", "Summarize the middleware"]
+    assert [c.id for c in result.children] == ["0.1", "0.1-2"]
+
+
+@pytest.mark.req("O-28", "O-4", "D-5")
+def test_subtasks_run_one_after_another_even_where_calls_are_parallel() -> None:
+    diary: list[str] = []
+
+    async def work(request: Request) -> str:
+        diary.append(f"{request.agent} begins")
+        await asyncio.sleep(0.01)
+        diary.append(f"{request.agent} ends")
+        return "done"
+
+    run({"": work}, plan("a", "b", "c"))
+    assert diary == [f"subtask {n} {what}" for n in range(3) for what in ("begins", "ends")]
+
+
+@pytest.mark.req("O-29")
+def test_a_subtask_is_told_what_the_one_that_it_depends_on_said() -> None:
+    log: list[Request] = []
+    parts = {
+        "subtask 0": said("File list: a.ts, b.ts"),
+        "subtask 1": recorded(log, said("Analyzed")),
+    }
+    result = run(parts, plan("List files", {"task": "Analyze files", "depends_on": 0}))
+    assert log[0].last == (
+        "Analyze files\n\n"
+        "This is one step of a plan: understand it\n\n"
+        "Result of subtask 0:\nFile list: a.ts, b.ts"
+    )
+    assert result.children[1].task == "Analyze files"
+
+
+@pytest.mark.req("O-28")
+def test_a_subtask_is_told_nothing_of_those_that_it_does_not_depend_on() -> None:
+    log: list[Request] = []
+    parts = {"subtask 0": said("secret"), "subtask 1": recorded(log, said("done"))}
+    run(parts, plan("one", {"task": "two", "scope": "src"}, goal=""))
+    assert log[0].last == "two\n\nFocus on: src"
+    assert "secret" not in log[0].system
+
+
+@pytest.mark.req("O-30", "D-21", "D-7")
+def test_an_error_stops_the_rest() -> None:
+    result = run({"subtask 1": broken}, plan("first", "failing step", "next step"))
+    [answer] = heard(result)
+    assert answer.is_error
+    assert len(result.children) == 2
+    assert SECONDS.sub("#", answer.content) == (
+        "1 of 3 subtasks completed\n"
+        "Stopped: subtask 1 ended with an error\n\n"
+        "Subtask 0: first\n"
+        "0 tool calls, #\n\n"
+        "done\n\n"
+        "Subtask 1: failing step\n"
+        "[ERROR] Error: server: gone\n"
+        "0 tool calls, #\n\n"
+        "Subtask 2: next step\n"
+        "not run"
+    )
+
+
+@pytest.mark.req("O-30", "D-21")
+def test_a_subtask_that_cannot_begin_stops_the_rest(project: Any) -> None:
+    (project / "gone").mkdir()
+
+    async def remove(ctx: Any) -> str:
+        (project / "gone").rmdir()
+        return "removed"
+
+    parts = {"subtask 0": said(call("remove"), "done")}
+    result = run(parts, plan("a", "b", "c"), workdir="gone", mine=(tool("remove", fn=remove),))
+    text = told(result)
+    assert text.startswith("1 of 3 subtasks completed\nStopped: subtask 1 ended with an error\n")
+    assert "Subtask 1: b\n[ERROR] Error: workdir not found" in text
+    assert text.endswith("Subtask 2: c\nnot run")
+    assert heard(result)[0].is_error
+
+
+@pytest.mark.req("D-21", "O-6", "O-7", "D-7")
+def test_used_up_budgets_and_timeouts_go_on_and_are_marked() -> None:
+    log: list[Request] = []
+    parts = {
+        "subtask 0": lambda r: Response("so far", (call("peek"),)),
+        "subtask 1": lambda r: Response("slowly", (call("peek"),), seconds=6),
+        "subtask 2": recorded(log, said("done")),
+    }
+    config = SubAgentsConfig(budget=Budget(max_tool_calls=2, timeout_ms=10000))
+    steps = ("many", {"task": "slow", "depends_on": 0}, {"task": "last", "depends_on": 1})
+    result = run(parts, plan(*steps), sub_agents_config=config)
+    assert [c.status for c in result.children] == ["max_tool_calls", "timeout", "completed"]
+    text = told(result)
+    assert text.startswith("1 of 3 subtasks completed\n\n")
+    assert "\n[BUDGET EXCEEDED] agent exceeded its budget of 2 tool calls\n2 tool calls" in text
+    assert "\n[TIMEOUT] timeout after 10s\n1 tool calls, 12.0s\n\nslowly" in text
+    assert "Result of subtask 1 (timeout):\nslowly" in log[0].last
+    assert not heard(result)[0].is_error
+
+
+@pytest.mark.req("D-36", "D-10")
+def test_subtasks_in_a_row_add_up_their_time() -> None:
+    part = said(Response("done", seconds=4.0))
+    result = run({"": part}, plan("a", "b", "c"))
+    assert [c.duration_ms // 100 for c in result.children] == [40, 40, 40]
+    assert result.duration_ms // 100 == 120
+
+
+@pytest.mark.req("O-31", "D-21")
+def test_more_than_five_subtasks_are_refused_before_any_runs() -> None:
+    result = run({}, plan(*["Do something"] * 8))
+    [answer] = heard(result)
+    assert answer.content.startswith("[ERROR] Error: Maximum 5 subtasks")
+    assert answer.is_error
+    assert result.children == ()
+    assert len(run({}, plan(*["Do something"] * 5)).children) == 5
+
+
+@pytest.mark.parametrize(
+    ("steps", "text"),
+    [
+        ([{"task": "a", "depends_on": 0}], "subtask 0: depends_on must be left out in the first"),
+        (["a", {"task": "b", "depends_on": 1}], "depends_on must name an earlier subtask, 0 to 0"),
+        (["a", {"task": "b", "depends_on": 2}, "c"], "subtask 1: depends_on must name an earlier"),
+        (["a", "b", {"task": "c", "depends_on": 99}], "subtask 2: depends_on must name an earlier"),
+        (["a", {"task": "b", "depends_on": -1}], "subtask 1: depends_on must name an earlier"),
+        (["a", {"task": "b", "depends_on": "x"}], "subtask 1: depends_on must name an earlier"),
+    ],
+)
+@pytest.mark.req("D-21")
+def test_a_dependency_on_anything_but_an_earlier_subtask_is_refused(
+    steps: list[Any], text: str
+) -> None:
+    result = run({}, plan(*steps))
+    [answer] = heard(result)
+    assert answer.content.startswith("[ERROR] Error: ")
+    assert text in answer.content
+    assert answer.is_error
+    assert result.children == ()
+
+
+@pytest.mark.req("O-42")
+def test_sloppy_subtasks_are_read_kindly() -> None:
+    log: list[Request] = []
+    as_text = json.dumps([{"task": "a"}, {"task": "b", "depends_on": "0"}])
+    result = run({"": recorded(log, said("done"))}, call("delegate_task", subtasks=as_text))
+    assert len(result.children) == 2
+    assert "Result of subtask 0" in log[1].last
+    assert len(run({}, call("delegate_task", plan=1, subtasks={"task": "a"})).children) == 1
+    assert len(run({}, call("delegate_task", plan="p", subtasks=["a", "b"])).children) == 2
+
+
+@pytest.mark.req("D-5")
+def test_with_max_concurrent_those_whose_dependency_is_done_run_together() -> None:
+    diary: list[str] = []
+
+    async def work(request: Request) -> str:
+        number = request.agent[-1]
+        diary.append(f"+{number}")
+        await asyncio.sleep(0.02 if number == "0" else 0.01)
+        diary.append(f"-{number}")
+        return f"result {number}"
+
+    steps = ("a", "b", {"task": "c", "depends_on": 0}, {"task": "d", "depends_on": 2}, "e")
+    config = SubAgentsConfig(max_concurrent=3)
+    result = run({"": work}, plan(*steps), sub_agents_config=config)
+    assert set(diary[:3]) == {"+0", "+1", "+4"}, "three at once, none that has to wait"
+    assert diary.index("+2") > diary.index("-0")
+    assert diary.index("+3") > diary.index("-2")
+    order = [int(n) for n in re.findall(r"^Subtask (\d)", told(result), re.MULTILINE)]
+    assert order == [0, 1, 2, 3, 4], "reported in order all the same"
+
+
+@pytest.mark.req("D-5", "D-21")
+def test_with_max_concurrent_an_error_lets_those_at_work_finish_and_begins_no_more() -> None:
+    async def slow(request: Request) -> str:
+        await asyncio.sleep(0.02)
+        return "finished"
+
+    parts = {"subtask 0": broken, "subtask 1": slow}
+    config = SubAgentsConfig(max_concurrent=2)
+    result = run(parts, plan("a", "b", "c"), sub_agents_config=config)
+    assert [c.status for c in result.children] == ["error", "completed"]
+    assert told(result).endswith("Subtask 2: c\nnot run")
+    assert "finished" in told(result)
+
+
+@pytest.mark.req("O-17", "O-39", "D-3")
+def test_the_depth_is_that_of_spawn_agent() -> None:
+    deeper = recorded(log := [], said(plan("deeper"), results))
+    result = run({"": deeper}, plan("deeper"))
+    chain = list(result.walk())
+    assert len(chain) == 3
+    assert told(chain[-1]) == "[ERROR] Error: Maximum sub-agent depth (2) exceeded"
+    assert [("delegate_task" in offered(one)) for one in log if one.turn == 1] == [True, False]
+
+
+@pytest.mark.req("O-12", "O-13", "D-34")
+def test_what_is_known_of_each_child_is_on_its_result() -> None:
+    result = run({}, plan("a", "b"))
+    places = [(c.metadata["task_id"], c.metadata["status"]) for c in result.children]
+    assert places == [("0.1", "completed"), ("0.1-2", "completed")]
