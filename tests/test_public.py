@@ -1,0 +1,110 @@
+"""The public face of the package: its names, where they lead, and that each says what it is."""
+
+import ast
+import inspect
+import subprocess
+import sys
+import tomllib
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+
+import pytest
+
+import axe_nb
+
+ROOT = Path(__file__).parent.parent
+
+PROMISED = {
+    "Agent", "run", "arun", "stream", "last", "tool", "script", "script_server", "ToolContext",
+    "RunResult", "AxeError", "ConfigError", "ProviderError", "RunError",
+}  # fmt: skip
+"""What product.md and its error texts name."""
+
+
+def public_members(cls: type) -> list[str]:
+    """Methods and properties that a class defines itself, without fields and dunders."""
+    return [
+        name
+        for name, value in vars(cls).items()
+        if not name.startswith("_")
+        and (callable(value) or isinstance(value, (property, classmethod, staticmethod)))
+    ]
+
+
+def test_the_promised_names_are_exported() -> None:
+    assert set(axe_nb.__all__) >= PROMISED
+    assert list(axe_nb.__all__) == sorted(axe_nb.__all__)
+    assert len(axe_nb.__all__) <= 25
+
+
+@pytest.mark.parametrize("name", axe_nb.__all__)
+def test_every_public_name_is_there_and_has_a_docstring(name: str) -> None:
+    value = getattr(axe_nb, name)
+    documented = value if inspect.isroutine(value) or inspect.isclass(value) else type(value)
+    text = inspect.getdoc(documented)
+    assert text
+    # the words that a dataclass makes up by itself are no docstring
+    assert not text.startswith(f"{name}(")
+    assert name in dir(axe_nb)
+
+
+@pytest.mark.parametrize("name", [n for n in axe_nb.__all__ if inspect.isclass(getattr(axe_nb, n))])
+def test_every_method_of_a_public_class_has_a_docstring(name: str) -> None:
+    cls = getattr(axe_nb, name)
+    missing = [member for member in public_members(cls) if not inspect.getdoc(getattr(cls, member))]
+    assert missing == []
+
+
+def test_every_module_says_why_it_exists() -> None:
+    for file in (ROOT / "axe_nb").rglob("*.py"):
+        tree = ast.parse(file.read_text("utf-8"))
+        assert ast.get_docstring(tree) or not tree.body, file
+
+
+def test_the_type_checker_sees_the_same_names_as_the_interpreter() -> None:
+    tree = ast.parse((ROOT / "axe_nb" / "__init__.py").read_text("utf-8"))
+    guarded = next(node for node in tree.body if isinstance(node, ast.If))
+    seen = {
+        alias.asname: f"axe_nb.{node.module.removeprefix('axe_nb.')}"
+        for node in guarded.body
+        if isinstance(node, ast.ImportFrom) and str(node.module).startswith("axe_nb")
+        for alias in node.names
+    }
+    assert set(seen) == set(axe_nb.__all__)
+    for name, module in seen.items():
+        assert getattr(sys.modules[module], name) is getattr(axe_nb, name)
+
+
+def test_a_name_that_there_is_not_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match=r"^module 'axe_nb' has no attribute 'Runner'$"):
+        axe_nb.Runner  # noqa: B018
+
+
+def test_importing_the_package_prints_nothing() -> None:
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", "from axe_nb import *"],
+        capture_output=True, text=True, check=True, timeout=60,
+    )  # fmt: skip
+    assert done.stdout + done.stderr == ""
+
+
+def test_the_version_is_that_of_the_distribution() -> None:
+    pyproject = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    assert axe_nb.__version__ == pyproject["project"]["version"]
+
+
+@pytest.mark.req("A-D5", "D-34")
+def test_a_result_has_the_fields_of_the_product_page() -> None:
+    named = {
+        "text", "status", "error", "turns", "tool_calls", "children", "usage", "agent", "model",
+        "stop_reason", "duration_ms", "messages", "files_read", "files_modified", "metadata",
+    }  # fmt: skip
+    assert is_dataclass(axe_nb.RunResult)
+    assert {field.name for field in fields(axe_nb.RunResult)} >= named
+    computed = {"ok", "total_usage", "raise_for_status", "to_dict", "to_json", "walk"}
+    assert computed <= set(dir(axe_nb.RunResult))
+
+
+def test_the_extension_can_be_loaded_by_its_name() -> None:
+    assert callable(axe_nb.load_ipython_extension)
+    assert callable(axe_nb.unload_ipython_extension)
