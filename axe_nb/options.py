@@ -17,13 +17,14 @@ from typing import Any, Literal, NoReturn, get_args
 from axe_nb.agent import MODES, Mode
 from axe_nb.errors import ConfigError
 from axe_nb.events import Status
-from axe_nb.names import quoted
+from axe_nb.names import nearest, quoted
 from axe_nb.tool import Tool
 
 Face = Literal["cell", "line", "command", "python"]
 """Where an option can be given: %%axe, %axe run, axe-nb run, axe_nb.run()."""
 
-EVERYWHERE: tuple[Face, ...] = ("cell", "line", "command", "python")
+FACES: tuple[Face, ...] = get_args(Face)
+EVERYWHERE: tuple[Face, ...] = FACES
 IN_NOTEBOOKS: tuple[Face, ...] = ("cell", "line")
 IN_TEXT: tuple[Face, ...] = ("cell", "line", "command")
 
@@ -81,6 +82,7 @@ class Options:
     verbose: bool = False
     raw: bool = False
     quiet: bool = False
+    background: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,10 +155,13 @@ OPTIONS: tuple[Option, ...] = (
     Option(("--agents-dir",), "agents_dir", "folder to look agents up in first", "D"),
     Option(("--tools",), "tools", "other tools, by name, with commas", "A,B", read=names),
     Option(("--mode",), "mode", "what tools that write may do", "MODE", choices=MODES),
-    Option(("-p", "--prompt"), "prompt", "what to ask; else piped stdin", "TEXT", ("command",)),
     Option(
-        ("-o", "--out"), "out", "bind the RunResult to a name", "NAME", IN_NOTEBOOKS,
-        read=variable,
+        ("-p", "--prompt"), "prompt", "what to ask (axe-nb: else piped stdin)", "TEXT",
+        ("line", "command"),
+    ),
+    Option(
+        ("-o", "--out"), "out", "bind the RunResult (with --bg its handle) to a name", "NAME",
+        IN_NOTEBOOKS, read=variable,
     ),
     Option(
         ("-c", "--continue"), "goes_on", "go on with this agent's last conversation",
@@ -171,6 +176,10 @@ OPTIONS: tuple[Option, ...] = (
     Option(("-v", "--verbose"), "verbose", "print what happens, line by line", "", IN_TEXT),
     Option(("--raw",), "raw", "leave {{ … }} in the prompt as it is", "", ("cell",)),
     Option(("-q", "--quiet"), "quiet", "the answer only, no tree", "", IN_TEXT),
+    Option(
+        ("--bg",), "background", "return a handle at once, run beside the next cells", "",
+        IN_NOTEBOOKS,
+    ),
 )  # fmt: skip
 """Every option, in the order of the help."""
 
@@ -188,7 +197,20 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Raises a UsageError."""
         usage = " ".join(self.format_usage().split())
-        raise UsageError(message, hint=usage)
+        words = message.removeprefix("unrecognized arguments: ").split()
+        meant = nearest(words[0], self._option_string_actions) if words else ""
+        raise UsageError(f"{message}; did you mean {meant}?" if meant else message, hint=usage)
+
+    def words(self, line: str) -> list[str]:
+        """The words of an option line; a semicolon at its end is IPython's.
+
+        Raises:
+            UsageError: a quotation mark is missing.
+        """
+        try:
+            return list(_lexer(line.strip().removesuffix(";")))
+        except ValueError as error:
+            self.error(f"{str(error)[0].lower()}{str(error)[1:]}")
 
 
 def parser(face: Face) -> Parser:
@@ -217,18 +239,20 @@ def add_to(made: argparse.ArgumentParser, face: Face) -> None:
         )  # fmt: skip
 
 
-def parse_line(line: str, face: Face = "cell") -> Options:
+def parse_line(
+    line: str, face: Face = "cell", defaults: Mapping[str, Any] | None = None
+) -> Options:
     """The option line of a magic.
+
+    Args:
+        defaults: keyword → value of options that the line does not give.
 
     Raises:
         UsageError: it is not right; the hint is the usage line.
     """
     made = parser(face)
-    try:
-        words = list(_lexer(line.strip().removesuffix(";")))
-    except ValueError as error:
-        made.error(f"{str(error)[0].lower()}{str(error)[1:]}")
-    return from_namespace(made.parse_args(words))
+    made.set_defaults(**(defaults or {}))
+    return from_namespace(made.parse_args(made.words(line)))
 
 
 def _lexer(line: str) -> shlex.shlex:
@@ -269,4 +293,5 @@ def from_namespace(found: argparse.Namespace) -> Options:
         raises=given.get("raises"), goes_on="goes_on" in given,
         dry_run="dry_run" in given, json="json" in given,
         verbose="verbose" in given, raw="raw" in given, quiet="quiet" in given,
+        background="background" in given,
     )  # fmt: skip
