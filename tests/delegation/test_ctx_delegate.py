@@ -1,0 +1,194 @@
+"""`ctx.delegate`: what a tool written in Python can start."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from axe_nb import Agent, Request, RunResult, call
+from axe_nb.agent import Budget, SubAgentsConfig
+from axe_nb.budget import Limits
+from axe_nb.tool import ToolContext, ToolError
+from tests.delegation.troupe import boss, offered, play, recorded, results, said, told, tool
+from tests.loop.stage import agent, heard, stage
+
+
+def run(use: Callable[[ToolContext], Any], parts: Any = None, **fields: Any) -> RunResult:
+    """The boss's result; its tool `use` is this function, beside `peek`."""
+    fields.setdefault("tools", ("grep",))
+    return play(parts or {}, call("use"), mine=(tool("peek"), tool("use", fn=use)), **fields)
+
+
+@pytest.mark.req("D-1", "O-18", "O-20")
+def test_a_copy_of_the_caller_does_the_task_within_its_budget() -> None:
+    log: list[Request] = []
+
+    async def use(ctx: ToolContext) -> str:
+        result = await ctx.delegate("count the files", scope="src")
+        return f"{result.status}, {result.text}"
+
+    result = run(use, {"use": recorded(log, said("three"))}, sub_agents_config=SubAgentsConfig())
+    assert told(result) == "completed, three"
+    assert log[0].last == "count the files\n\nFocus on: src"
+    assert "15 tool calls" in log[0].system
+    assert set(offered(log[0])) == {"peek", "use", "grep"}
+    notes = result.children[0].metadata
+    assert (notes["status"], notes["max_tokens"], notes["task_id"]) == ("completed", "8192", "0.1")
+
+
+@pytest.mark.req("O-11", "O-25")
+def test_its_tools_can_be_narrowed_to_some_of_the_callers() -> None:
+    log: list[Request] = []
+
+    async def use(ctx: ToolContext) -> str:
+        return (await ctx.delegate("look", tools=["search_files"])).text
+
+    child = recorded(log, said(call("peek"), "denied"))
+    result = run(use, {"use": child})
+    assert offered(log[0]) == ["grep"]
+    one = result.children[0]
+    assert heard(one)[0].is_error
+    assert (one.tool_calls, one.text) == (1, "denied")
+
+
+@pytest.mark.req("O-11")
+def test_tools_that_the_caller_has_not_cannot_be_given() -> None:
+    async def use(ctx: ToolContext) -> str:
+        return (await ctx.delegate("look", tools=["run_command"])).text
+
+    result = run(use)
+    assert told(result) == "Error: Unknown tool in tools: run_command"
+    assert result.children == ()
+
+
+@pytest.mark.req("O-8", "D-18")
+def test_limits_that_are_given_stand_and_the_rest_is_the_budget() -> None:
+    async def use(ctx: ToolContext) -> str:
+        result = await ctx.delegate("look", limits=Limits(tool_calls=200, seconds=0.5))
+        return str(dict(result.metadata))
+
+    config = SubAgentsConfig(budget=Budget(max_tokens=4000))
+    result = run(use, sub_agents_config=config)
+    notes = result.children[0].metadata
+    caps = (notes["max_tool_calls"], notes["max_tokens"], notes["timeout_ms"])
+    assert caps == ("200", "4000", "500")
+
+
+@pytest.mark.req("D-1", "D-4")
+def test_a_named_agent_has_its_own_everything() -> None:
+    log: list[Request] = []
+
+    async def use(ctx: ToolContext) -> str:
+        return (await ctx.delegate("dig", agent="digger", scope="the cellar")).text
+
+    digger = agent("digger", recorded(log, said("dug")), system_prompt="You dig.")
+    lead = boss({}, call("use"))
+    made = stage(lead, digger)
+    result = made.play(tools=(tool("use", fn=use),))
+    assert told(result) == "dug"
+    assert log[0].system == "You dig."
+    assert log[0].last == "Task: dig\n\nContext:\nFocus on: the cellar"
+    assert offered(log[0]) == []
+    assert result.children[0].agent == "digger"
+
+
+@pytest.mark.req("D-1")
+def test_an_agent_made_in_code_can_be_named_by_itself() -> None:
+    digger = agent("digger", "dug")
+
+    async def use(ctx: ToolContext) -> str:
+        return (await ctx.delegate("dig", digger)).text
+
+    assert told(run(use)) == "dug"
+
+
+@pytest.mark.req("A-13.2")
+def test_an_agent_that_there_is_not_is_the_tools_error() -> None:
+    async def use(ctx: ToolContext) -> str:
+        return (await ctx.delegate("dig", "nobody")).text
+
+    [answer] = heard(run(use))
+    assert answer.is_error
+    assert 'failed to load agent "nobody"' in answer.content
+
+
+@pytest.mark.req("D-3")
+def test_depth_is_limited_to_three_or_as_configured() -> None:
+    async def use(ctx: ToolContext) -> str:
+        return (await ctx.delegate("deeper")).text
+
+    deeper = {"use": said(call("use"), results)}
+    chain = list(run(use, deeper).walk())
+    assert len(chain) == 4
+    assert told(chain[-1]) == "Error: Maximum sub-agent depth (3) exceeded"
+    for depth in (1, 5):
+        config = SubAgentsConfig(max_depth=depth)
+        assert len(list(run(use, deeper, sub_agents_config=config).walk())) == depth + 1
+
+
+@pytest.mark.parametrize(
+    ("more", "text"),
+    [
+        ({"task": "  "}, "Error: task is required"),
+        ({"task": "t", "agent": "a", "tools": ["grep"]}, "Error: tools are for a copy"),
+    ],
+)
+@pytest.mark.req("O-27")
+def test_what_makes_no_sense_is_refused(more: dict[str, Any], text: str) -> None:
+    async def use(ctx: ToolContext) -> str:
+        return (await ctx.delegate(**more)).text
+
+    result = run(use)
+    assert told(result).startswith(text)
+    assert result.children == ()
+
+
+@pytest.mark.req("O-35", "D-19")
+def test_a_mode_can_be_made_stricter_but_not_laxer() -> None:
+    used: list[str] = []
+
+    async def write(ctx: ToolContext) -> str:
+        used.append(ctx.agent.name)
+        return "written"
+
+    def child(mode: Any, own: Any) -> str:
+        async def use(ctx: ToolContext) -> str:
+            return (await ctx.delegate("write", mode=mode)).text
+
+        mine = (tool("write", "write", write), tool("use", fn=use))
+        return told(play({"use": said(call("write"), results)}, call("use"), mine=mine, mode=own))
+
+    assert child("auto", "auto") == "written"
+    assert used == ["use"]
+    assert "the call that started the sub-agent asked for it" in child("plan", "auto")
+    assert 'sub-agents cannot ask; set mode = "auto"' in child("auto", "ask")
+    assert used == ["use"]
+
+
+@pytest.mark.req("D-1")
+def test_a_tool_can_start_several_children_and_combine_them() -> None:
+    async def use(ctx: ToolContext) -> str:
+        texts = [(await ctx.delegate(f"part {n}")).text for n in range(3)]
+        if not all(texts):
+            raise ToolError("a part said nothing")
+        return " + ".join(texts)
+
+    def child(request: Request) -> str:
+        return request.messages[0].content.upper()
+
+    result = run(use, {"use": child})
+    assert told(result) == "PART 0 + PART 1 + PART 2"
+    assert [c.id for c in result.children] == ["0.1", "0.1-2", "0.1-3"]
+
+
+@pytest.mark.req("X-19")
+def test_agents_of_the_session_are_found(project: Any) -> None:
+    Agent("filed", "script/filed").save()
+    agent("filed", "from a file")
+
+    async def use(ctx: ToolContext) -> str:
+        return (await ctx.delegate("go", "filed")).text
+
+    assert told(run(use)) == "from a file"
