@@ -58,7 +58,9 @@ def run_in_text(
         KeyboardInterrupt: the person stopped it; the text so far has been written.
     """
     overrides = options.overrides
-    earlier = session.conversation(options.agent) if options.goes_on else None
+    earlier = (
+        session.conversation(options.agent, overrides.agents_dir) if options.goes_on else None
+    )
 
     async def work(emit: Emit) -> RunResult:
         run = await session.prepare(options.agent, overrides, emit)

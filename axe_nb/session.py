@@ -5,6 +5,7 @@ Source: product.md "Agent files" and "Python"; A-7.3-9, A-7.3-10, D-25.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -15,6 +16,8 @@ from axe_nb.config import Config
 from axe_nb.errors import ConfigError
 from axe_nb.events import Emit, RunResult
 from axe_nb.loop import Env, Run
+from axe_nb.messages import Usage
+from axe_nb.names import suggestion
 from axe_nb.options import Overrides
 from axe_nb.permissions import Consult
 from axe_nb.providers import make
@@ -22,6 +25,19 @@ from axe_nb.providers.base import Provider
 from axe_nb.tool import Job
 
 AS_IT_IS = Overrides()
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What one agent with one model has used in a session, as a root or below one."""
+
+    runs: int = 0
+    turns: int = 0
+    usage: Usage = Usage()
+
+    def and_that_of(self, result: RunResult) -> Spent:
+        """With one more run."""
+        return Spent(self.runs + 1, self.turns + result.turns, self.usage + result.usage)
 
 
 def ignore(_: object) -> None:
@@ -38,12 +54,26 @@ class Session:
     """Agent → the last run of it that was asked for here; what `--continue` goes on with."""
     last: RunResult | None = None
     """The last finished run, also one that failed or was interrupted."""
+    spent: dict[tuple[str, str], Spent] = field(default_factory=dict)
+    """(agent, model) → what its runs used, in order of first use."""
+    texts: dict[str, str] = field(default_factory=dict)
+    """Agent defined here → the TOML that it was written as, where it was."""
 
-    def define(self, agent: Agent) -> Agent:
-        """Makes an agent known by its name, for `%%axe`, `run` and other agents' `sub_agents`."""
+    def define(self, agent: Agent, text: str = "") -> Agent:
+        """Makes an agent known by its name, for `%%axe`, `run` and other agents' `sub_agents`.
+
+        Args:
+            text: the TOML that it was written as.
+        """
         check_name(agent.name)
         self.agents[agent.name] = agent
+        self.texts[agent.name] = text
         return agent
+
+    def forget(self, name: str) -> None:
+        """Undoes `define`: a file of that name counts again."""
+        self.agents.pop(name, None)
+        self.texts.pop(name, None)
 
     def find(self, name: str, agents_dir: str | None = None) -> Agent:
         """The agent of that name: of this session, else from a file.
@@ -105,19 +135,26 @@ class Session:
         finally:
             if run.result is not None:
                 self.last = self.conversations[run.agent.name] = run.result
+                for result in run.result.walk():
+                    key = (result.agent, result.model)
+                    self.spent[key] = self.spent.get(key, Spent()).and_that_of(result)
 
-    def conversation(self, agent: str) -> RunResult:
+    def conversation(self, agent: str, agents_dir: str | None = None) -> RunResult:
         """The agent's last run in this session.
 
         Raises:
             ConfigError: it has not run yet.
         """
-        if agent not in self.conversations:
-            raise ConfigError(
-                f"nothing to continue: agent {quoted(agent)} has not run here",
-                hint="run it once without -c",
-            )
-        return self.conversations[agent]
+        names = [agent]
+        with contextlib.suppress(ConfigError):
+            names.append(self.find(agent, agents_dir).name)  # a file may say another one (D-26)
+        for name in names:
+            if name in self.conversations:
+                return self.conversations[name]
+        raise ConfigError(
+            f"nothing to continue: agent {quoted(agent)} has not run here",
+            hint=suggestion(agent, self.conversations) or "run it once without -c",
+        )
 
     def _env(self, overrides: Overrides, emit: Emit, consult: Consult | None) -> Env:
         config = Config.load()
