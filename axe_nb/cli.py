@@ -46,7 +46,7 @@ def _code(words: Sequence[str] | None) -> int:
         act: Callable[[argparse.Namespace], int] = chosen.act
         return act(chosen)
     except AxeError as error:
-        _note(harmless("\n".join(["error: " + error.lines()[0], *error.lines()[1:]])))
+        _note("\n".join([f"error: {error}", *error.lines()[1:]]))
         return error.exit_code
     except KeyboardInterrupt:
         _note("interrupted")
@@ -200,7 +200,7 @@ def _write(text: str) -> None:
 
 
 def _note(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
+    print(harmless(text), file=sys.stderr, flush=True)
 
 
 def _write_utf8() -> None:

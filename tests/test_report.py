@@ -1,0 +1,308 @@
+"""A run as plain text, to the letter: dry run, verbose lines, the line of JSON."""
+
+import asyncio
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from axe_nb import Agent, ProviderError, Response, call
+from axe_nb.agent import SubAgentsConfig
+from axe_nb.events import RunFinished, RunResult
+from axe_nb.messages import Usage
+from axe_nb.options import Overrides
+from axe_nb.report import (
+    VerboseLines,
+    dry_run,
+    harmless,
+    preview,
+    verbose_footer,
+    verbose_header,
+)
+from axe_nb.session import Session
+from tests.loop.stage import agent, ask, lead, stage
+
+
+def dry(one: Agent, prompt: str = "", **overrides: Any) -> str:
+    """What a dry run of the agent prints."""
+    chosen = Overrides(**overrides)
+    run = asyncio.run(Session().prepare(one, chosen))
+    return dry_run(run, prompt, chosen.timeout)
+
+
+def block(text: str, title: str) -> str:
+    """One block of a dry run, without its title."""
+    return text.split(f"--- {title} ---\n")[1].split("\n\n---")[0]
+
+
+@pytest.mark.req("B-10", "A-8.5b", "A-E2.1", "D-49", "A-X0")
+def test_the_dry_run_of_a_bare_agent_has_every_block_and_none_in_each(project: Path) -> None:
+    one = agent("bare", "hi", sub_agents_config=SubAgentsConfig(max_depth=2))
+    assert dry(one) == (
+        "=== Dry Run ===\n"
+        "\n"
+        "Model:    script/bare\n"
+        "Workdir:  .\n"
+        "Timeout:  120s\n"
+        "Params:   temperature=0, max_tokens=0\n"
+        "\n"
+        "--- System Prompt ---\n"
+        "(none)\n"
+        "\n"
+        "--- Skill ---\n"
+        "(none)\n"
+        "\n"
+        "--- Files (0) ---\n"
+        "(none)\n"
+        "\n"
+        "--- Stdin ---\n"
+        "(none)\n"
+        "\n"
+        "--- Sub-Agents ---\n"
+        "(none)"
+    )
+
+
+@pytest.mark.req("B-10", "A-8.5a", "B-6")
+def test_the_dry_run_shows_all_that_would_be_sent(project: Path) -> None:
+    for path, text in (("axe/s.md", "Be kind.\n"), ("work/b.md", "B"), ("work/d/a.md", "A")):
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        Path(path).write_text(text, "utf-8")
+    one = agent(
+        "full", "hi", system_prompt="You lead.\n", skill="s.md", files=("**/*.md",),
+        workdir="work", sub_agents=("a", "b"), params={"temperature": 0.2, "top_p": 0.5},
+        sub_agents_config=SubAgentsConfig(max_depth=4, parallel=False, timeout=30),
+    )  # fmt: skip
+    assert dry(one, "What changed?\n", timeout=60.0) == (
+        "=== Dry Run ===\n"
+        "\n"
+        "Model:    script/full\n"
+        "Workdir:  work\n"
+        "Timeout:  60s\n"
+        "Params:   temperature=0.2, max_tokens=0, top_p=0.5\n"
+        "\n"
+        "--- System Prompt ---\n"
+        "You lead.\n"
+        "\n"
+        "--- Skill ---\n"
+        "Be kind.\n"
+        "\n"
+        "--- Files (2) ---\n"
+        "b.md\n"
+        "d/a.md\n"
+        "\n"
+        "--- Stdin ---\n"
+        "What changed?\n"
+        "\n"
+        "--- Sub-Agents ---\n"
+        "a, b\n"
+        "Max Depth: 4\n"
+        "Parallel:  no\n"
+        "Timeout:   30s"
+    )
+
+
+@pytest.mark.req("A-8.5a", "A-E2.2", "A-E2.5", "A-E2.6", "A-E2.7", "A-E2.3", "A-9.3", "D-10")
+@pytest.mark.parametrize(
+    ("config", "names", "lines"),
+    [
+        ({}, ("a",), ["a", "Max Depth: 3", "Parallel:  yes", "Timeout:   0s"]),
+        ({"max_depth": 0}, ("a",), ["a", "Max Depth: 3", "Parallel:  yes", "Timeout:   0s"]),
+        ({"max_depth": 1}, ("a", "a"), ["a, a", "Max Depth: 1", "Parallel:  yes", "Timeout:   0s"]),
+        ({"max_depth": 5, "timeout": 0.2}, ("a",),
+         ["a", "Max Depth: 5", "Parallel:  yes", "Timeout:   0.2s"]),
+        ({"timeout": 300}, ("a",), ["a", "Max Depth: 3", "Parallel:  yes",
+                                    "Timeout:   300s (capped by the run's 120s)"]),
+    ],
+)  # fmt: skip
+def test_the_delegation_settings_are_shown_as_they_work(
+    config: Any, names: tuple[str, ...], lines: list[str], project: Path
+) -> None:
+    one = agent("boss", "hi", sub_agents=names, sub_agents_config=SubAgentsConfig(**config))
+    assert block(dry(one), "Sub-Agents").split("\n") == lines
+
+
+@pytest.mark.req("D-44")
+def test_sub_agents_that_are_switched_off_are_not_shown(project: Path) -> None:
+    off = SubAgentsConfig(enabled=False)
+    one = agent("alone", "hi", sub_agents=("a",), sub_agents_config=off)
+    assert block(dry(one), "Sub-Agents") == "(none)"
+
+
+def test_tools_have_a_block_before_the_sub_agents_where_an_agent_has_some(project: Path) -> None:
+    text = dry(agent("handy", "hi", tools=("read_file", "grep"), sub_agents=("a",)))
+    assert block(text, "Tools") == "read_file, grep"
+    assert text.index("--- Stdin ---") < text.index("--- Tools ---") < text.index("--- Sub-")
+    assert "--- Tools ---" not in dry(agent("bare", "hi", sub_agents=("a",)))
+
+
+@pytest.mark.req("D-49", "B-10")
+@pytest.mark.parametrize(
+    ("params", "line"),
+    [
+        ({}, "temperature=0, max_tokens=0"),
+        ({"temperature": 0, "max_tokens": 0}, "temperature=0, max_tokens=0"),
+        ({"max_tokens": 2048}, "temperature=0, max_tokens=2048"),
+        ({"stream": True, "stop": ["a"], "x": None, "t": "é"},
+         'temperature=0, max_tokens=0, stream=true, stop=["a"], x=null, t=é'),
+    ],
+)  # fmt: skip
+def test_parameters_are_shown_as_they_could_be_given(params: Any, line: str, project: Path) -> None:
+    assert f"\nParams:   {line}\n" in dry(agent("tuned", "hi", params=params))
+
+
+def told(*agents: Agent, **overrides: Any) -> list[str]:
+    """The verbose lines of a run of the first agent."""
+    lines: list[str] = []
+    played = stage(*agents)
+    played.play(**overrides)
+    show = VerboseLines(lines.append).show
+    for event in played.events:
+        show(event)
+    return [re.sub(r"completed in \d+ms", "completed in 7ms", line) for line in lines]
+
+
+@pytest.mark.req("A-8.7a", "A-8.7b", "A-7.5a", "A-7.5b", "D-14")
+def test_verbose_lines_follow_the_turns_and_the_sub_agents() -> None:
+    task = "Look\nat\r\nthis " + "x" * 80
+    lines = told(
+        lead(ask("a", task), ask("b", "short"), parallel=False, then="done"),
+        agent("a", "12345"),
+        agent("b", lambda r: (call("nothing"),) if r.turn == 1 else "b", sub_agents=("a",)),
+    )
+    assert lines == [
+        "[turn 1] Sending request (1 messages, 0 tool calls pending)",
+        "[turn 1] Received response: tool_calls (2 tool calls)",
+        f'[sub-agent] Calling "a" (depth 1) with task: Look at this {"x" * 67}...',
+        '[sub-agent] "a" completed in 7ms (5 chars returned)',
+        '[sub-agent] Calling "b" (depth 1) with task: short',
+        '[sub-agent] "b" completed in 7ms (1 chars returned)',
+        "[turn 2] Sending request (3 messages, 2 tool calls pending)",
+        "[turn 2] Received response: stop (0 tool calls)",
+    ]
+
+
+@pytest.mark.req("A-7.5a", "A-10.2")
+def test_the_depth_of_a_verbose_line_is_the_childs() -> None:
+    lines = told(lead(ask("mid"), then="x"), lead(ask("leaf"), name="mid"), agent("leaf", "y"))
+    assert [line for line in lines if "Calling" in line] == [
+        '[sub-agent] Calling "mid" (depth 1) with task: work',
+        '[sub-agent] Calling "leaf" (depth 2) with task: work',
+    ]
+
+
+def failing(error: Exception) -> Any:
+    def model(request: Any) -> Any:
+        raise error
+
+    return model
+
+
+@pytest.mark.req("A-7.5c")
+def test_a_verbose_line_tells_how_a_sub_agent_failed() -> None:
+    lines = told(
+        lead(ask("bad"), ask("ghost"), ask("other"), ask(""), parallel=False, then="x"),
+        agent("bad", failing(ProviderError("server", "it\nbroke"))),
+    )
+    assert [line for line in lines if line.startswith("[sub-agent]")] == [
+        '[sub-agent] Calling "bad" (depth 1) with task: work',
+        '[sub-agent] "bad" failed: server: it broke',
+        '[sub-agent] "ghost" failed: failed to load agent "ghost": agent config not found: ghost',
+        '[sub-agent] "other" failed: failed to load agent "other": agent config not found: other',
+        '[sub-agent] "" failed: "agent" argument is required',
+    ]
+
+
+@pytest.mark.req("A-7.5c", "A-12.3")
+def test_a_verbose_line_tells_that_a_sub_agent_took_too_long() -> None:
+    async def slow(request: Any) -> str:
+        await asyncio.sleep(30)
+        return "late"
+
+    lines = told(lead(ask("slow"), timeout=0.05, then="x"), agent("slow", slow))
+    assert '[sub-agent] "slow" failed: timeout after 0.05s' in lines
+
+
+def test_what_a_model_says_cannot_move_the_cursor() -> None:
+    hostile = "a\x1b[2Jb\x07\x9b31mc\rd"
+    lines = told(lead(ask("evil", hostile), then="x"), agent("evil", "y"))
+    assert lines[2] == '[sub-agent] Calling "evil" (depth 1) with task: a�[2Jb��31mc d'
+    assert harmless("two\r\nlines\tstay\x00") == "two\nlines\tstay�"
+
+
+@pytest.mark.req("D-14")
+@pytest.mark.parametrize(
+    ("task", "line"),
+    [
+        ("x" * 80, "x" * 80),
+        ("x" * 81, "x" * 80 + "..."),
+        ("a\nb\r\nc\rd", "a b c d"),
+        ("\n" * 81, " " * 80 + "..."),
+        ("", ""),
+    ],
+)
+def test_a_preview_is_one_line_of_80_characters(task: str, line: str) -> None:
+    assert preview(task) == line
+
+
+@pytest.mark.req("B-11")
+def test_the_verbose_header_and_footer_are_as_laid_down(project: Path) -> None:
+    Path("axe/s.md").write_text("S", "utf-8")
+    Path("a.md").write_text("A", "utf-8")
+    one = agent("noisy", "hi", skill="s.md", files=("*.md",), params={"temperature": 1})
+    run = asyncio.run(Session().prepare(one))
+    assert verbose_header(run, 120, piped=True) == (
+        "Model:    script/noisy\n"
+        "Workdir:  .\n"
+        "Skill:    s.md\n"
+        "Files:    1 file(s)\n"
+        "Stdin:    yes\n"
+        "Timeout:  120s\n"
+        "Params:   temperature=1, max_tokens=0"
+    )
+    plain = asyncio.run(Session().prepare(agent("noisy", "hi")))
+    header = verbose_header(plain, 0.5, piped=False).split("\n")
+    assert header[2:6] == [
+        "Skill:    (none)", "Files:    0 file(s)", "Stdin:    no", "Timeout:  0.5s",
+    ]  # fmt: skip
+
+
+def counted(turns: int) -> RunResult:
+    """A run of so many turns, each of 10 tokens in and 1 out."""
+
+    def model(request: Any) -> Response:
+        calls = (call("nothing"),) * 2 if request.turn < turns else ()
+        return Response("end", calls, "stop", Usage(10, 1))
+
+    played = stage(agent("counter", model, sub_agents=("a",)))
+    played.play()
+    last = played.events[-1]
+    assert isinstance(last, RunFinished)
+    return last.result
+
+
+@pytest.mark.req("B-11", "A-8.8")
+def test_tokens_are_summed_over_all_turns_and_said_to_be() -> None:
+    lines = verbose_footer(counted(3)).split("\n")
+    assert re.fullmatch(r"Duration: \d+ms", lines[0])
+    assert lines[1:] == ["Tokens:   30 input, 3 output (cumulative)", "Stop:     stop"]
+    assert verbose_footer(counted(1)).split("\n")[1] == "Tokens:   10 input, 1 output"
+
+
+@pytest.mark.req("B-9", "A-8.6", "A-8.8", "A-D5")
+@pytest.mark.parametrize(("turns", "calls"), [(1, 0), (2, 2), (3, 4)])
+def test_the_line_of_json_has_seven_keys_and_counts_the_calls(turns: int, calls: int) -> None:
+    line = counted(turns).to_json()
+    assert "\n" not in line
+    data = json.loads(line)
+    assert list(data) == [
+        "content", "duration_ms", "input_tokens", "model", "output_tokens", "stop_reason",
+        "tool_calls",
+    ]  # fmt: skip
+    assert isinstance(data.pop("duration_ms"), int)
+    assert data == {
+        "content": "end", "input_tokens": 10 * turns, "model": "script/counter",
+        "output_tokens": turns, "stop_reason": "stop", "tool_calls": calls,
+    }  # fmt: skip
