@@ -24,6 +24,15 @@ CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
 TALK_EVERY = 4.0
 """Seconds; how often a long installation says what it is at."""
 
+PIP = {
+    "PIP_DEFAULT_TIMEOUT": "60",
+    "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+    "PIP_NO_INPUT": "1",
+    "PIP_PROGRESS_BAR": "off",
+    "PIP_RETRIES": "5",
+}
+"""How pip behaves, unless the person has set it otherwise."""
+
 
 def say(text: str) -> None:
     """One line on stdout, at once, whatever its encoding can show."""
@@ -57,7 +66,7 @@ def environment(name: str, *packages: str, root: Path = ROOT) -> Path:
     asked = " ".join(packages)
     lines = stamp.read_text("utf-8").splitlines() if stamp.exists() else []
     if lines[:1] != [made_with]:
-        _make(root / name)
+        _make(root / name, python)
         lines = [made_with]
     if lines[1:2] != [made_for]:
         lines = [made_with, made_for]
@@ -83,14 +92,19 @@ def without_settings(environ: Mapping[str, str], home: Path) -> dict[str, str]:
     return kept | {"XDG_CONFIG_HOME": str(home / "config"), "IPYTHONDIR": str(home / "ipython")}
 
 
-def _make(folder: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "venv", "--clear", str(folder)],
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
-        encoding="utf-8", errors="replace", check=False,
-    )  # fmt: skip
+def _make(folder: Path, python: Path) -> None:
+    done = _quietly(sys.executable, "-m", "venv", "--clear", str(folder))
     if done.returncode:
         raise SystemExit(f"{done.stdout.strip()}\n{folder.name}: could not be made, see above")
+    # a Debian's own pip works too, but takes twice as long to find out what to install
+    _quietly(str(python), "-m", "pip", "install", "--no-compile", "--upgrade", "pip")
+
+
+def _quietly(*command: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
+        encoding="utf-8", errors="replace", env=PIP | os.environ, check=False,
+    )  # fmt: skip
 
 
 def _install(python: Path, packages: tuple[str, ...], root: Path) -> None:
@@ -98,12 +112,10 @@ def _install(python: Path, packages: tuple[str, ...], root: Path) -> None:
     say(f"{name}: installing {' '.join(packages)} (once; about a minute)")
     began = talked = time.monotonic()
     log: list[str] = []
-    settings = {"PIP_DEFAULT_TIMEOUT": "60", "PIP_RETRIES": "5"}
-    how = ("--no-input", "--no-compile", "--disable-pip-version-check", "--progress-bar=off")
     with subprocess.Popen(
-        [str(python), "-m", "pip", "install", *how, *packages],
+        [str(python), "-m", "pip", "install", "--no-compile", *packages],
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
-        encoding="utf-8", errors="replace", cwd=root, env=settings | os.environ,
+        encoding="utf-8", errors="replace", cwd=root, env=PIP | os.environ,
     ) as pip:  # fmt: skip
         assert pip.stdout
         for line in pip.stdout:

@@ -30,10 +30,12 @@ def checkout(tmp_path: Path) -> Path:
 
 
 def test_an_environment_is_made_once_and_brought_up_to_date(
-    checkout: Path, capsys: pytest.CaptureFixture[str]
+    checkout: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+
     def installed(package: str = "tiny-1-py3-none-any.whl") -> bool:
-        python = bootstrap.environment(".venv", "--no-index", package, root=checkout)
+        python = bootstrap.environment(".venv", package, root=checkout)
         subprocess.run([python, "-c", "import tiny"], check=True)
         return "installing" in capsys.readouterr().out
 
