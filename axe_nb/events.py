@@ -133,7 +133,8 @@ class RunResult:
         if self.cause:
             self.cause.place = self.place
             raise self.cause
-        failure = RunError(self.error or self.status, exit_code=self.exit_code)
+        hint = "give it more time with --timeout" if self.status == "timeout" else ""
+        failure = RunError(self.error or self.status, exit_code=self.exit_code, hint=hint)
         failure.place = self.place
         raise failure
 
