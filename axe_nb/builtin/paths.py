@@ -31,6 +31,8 @@ FOLDER = os.O_RDONLY | NO_LINK | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_
 FILE = NO_LINK | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
 FILE |= getattr(os, "O_BINARY", 0)
 
+STAY = "Use a path relative to the workdir, inside it"
+
 MAX_PATH = 4096
 """Characters of a path."""
 
@@ -55,9 +57,26 @@ class Spot:
         return Spot(path, name if folder is not None else str(Path(self.name, name)), folder)
 
 
+def located(workdir: Path, path: str) -> tuple[Path, Path]:
+    """(the real workdir, where a path really leads, below it); nothing need be there.
+
+    Raises:
+        ToolError: it is no path, or leads out of the workdir.
+    """
+    root = Path(os.path.realpath(workdir))
+    if not root.is_dir():
+        raise ToolError(f"Working directory not found: {workdir}. Make it, or set another workdir")
+    names = words(path, (workdir, root))
+    with told(path):
+        real = Path(os.path.realpath(root.joinpath(*names)))
+    if not real.is_relative_to(root):
+        raise ToolError(f"Path leads out of the workdir through a link: {path}. {STAY}")
+    return root, real
+
+
 @contextmanager
 def held(workdir: Path, path: str, *, create: bool = False) -> Iterator[Spot]:
-    """The place that a path means.
+    """The place that a path means, its folder held open.
 
     Args:
         path: as a model wrote it.
@@ -66,12 +85,7 @@ def held(workdir: Path, path: str, *, create: bool = False) -> Iterator[Spot]:
     Raises:
         ToolError: it is no path, leads out of the workdir, or a folder on the way is not there.
     """
-    root = Path(os.path.realpath(workdir))
-    if not root.is_dir():
-        raise ToolError(f"Working directory not found: {workdir}. Make it, or set another workdir")
-    real = Path(os.path.realpath(root.joinpath(*words(path, (workdir, root)))))
-    if not real.is_relative_to(root):
-        raise ToolError(f"Path leads out of the workdir through a link: {path}. {STAY}")
+    root, real = located(workdir, path)
     parts = real.relative_to(root).parts
     shown = "/".join(parts) or "."
     with told(path):
@@ -82,9 +96,6 @@ def held(workdir: Path, path: str, *, create: bool = False) -> Iterator[Spot]:
             if create:
                 real.parent.mkdir(parents=True, exist_ok=True)
             yield Spot(shown, str(real), None)
-
-
-STAY = "Use a path relative to the workdir, inside it"
 
 
 def words(path: str, roots: Sequence[Path]) -> tuple[str, ...]:

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 MAX_SECONDS = 10.0
 """Time of one search."""
 
+TOO_LONG = f"stopped after {MAX_SECONDS:.0f} s"
+
 MAX_VISITED = 100_000
 """Files that one search looks at."""
 
@@ -91,8 +93,7 @@ class Search:
         for spot in self._below(top, 0):
             self.visited += 1
             if self.visited > MAX_VISITED or self.left < 0:
-                limit = f"{MAX_VISITED} files" if self.left > 0 else f"{MAX_SECONDS:.0f} s"
-                self.stopped = f"stopped after {limit}"
+                self.stopped = f"stopped after {MAX_VISITED} files" if self.left > 0 else TOO_LONG
                 return
             yield spot
 
@@ -155,8 +156,18 @@ def grep(ctx: ToolContext, pattern: str, path: str = ".", glob: str = "", contex
         context: how many lines to show before and after each match
     """
     parts = glob_parts(glob) if glob.strip() else ("**",)
-    expression = _compiled(pattern)
-    search = Search()
+    return searched(ctx, compiled(pattern), parts, path, context, Search())
+
+
+def searched(
+    ctx: ToolContext,
+    expression: regex.Pattern[str],
+    parts: Sequence[str],
+    path: str,
+    context: int,
+    search: Search,
+) -> str:
+    """What grep answers."""
     shown: list[str] = []
     hits = 0
     with held(ctx.workdir, path) as top, closing(search.files(top)) as files:
@@ -164,7 +175,7 @@ def grep(ctx: ToolContext, pattern: str, path: str = ".", glob: str = "", contex
             if not matches(_below(spot, top), parts):
                 continue
             text = _text(spot, search, spot.path == top.path)
-            lines = lines_of(text) if _may_match(expression, text) else []
+            lines = lines_of(text) if may_match(expression, text) else []
             found = _found(expression, lines, search, MAX_MATCHES - hits)
             if found:
                 hits += len(found)
@@ -172,20 +183,19 @@ def grep(ctx: ToolContext, pattern: str, path: str = ".", glob: str = "", contex
                 shown += _printed(spot.path, lines, found, min(max(context, 0), MAX_CONTEXT))
             if hits >= MAX_MATCHES:
                 shown.append(f"(only the first {MAX_MATCHES} matches; make the pattern narrower)")
-                break
-            if search.stopped:
+            if search.stopped or hits >= MAX_MATCHES:
                 break
     if search.stopped and not hits and search.left < 0:
         raise ToolError(
-            f"the search took longer than {MAX_SECONDS:.0f} s. Use a simpler pattern, "
+            f"the search {search.stopped} without a match. Use a simpler pattern, "
             "without repeats inside repeats, or a smaller folder"
         )
     if not hits:
-        shown.append(f"No matches found for {pattern} in {path}")
+        shown.append(f"No matches found for {expression.pattern} in {path}")
     return "\n".join([*shown, *search.notes()])
 
 
-def _compiled(pattern: str) -> regex.Pattern[str]:
+def compiled(pattern: str) -> regex.Pattern[str]:
     import regex
 
     if not pattern or len(pattern) > MAX_PATTERN:
@@ -231,11 +241,11 @@ def _found(
                 if len(found) == most:
                     break
     except TimeoutError:
-        search.stopped = f"stopped after {MAX_SECONDS:.0f} s"
+        search.stopped = TOO_LONG
     return found
 
 
-def _may_match(expression: regex.Pattern[str], text: str) -> bool:
+def may_match(expression: regex.Pattern[str], text: str) -> bool:
     """Whether a line of the text may match: most files are passed over with one look.
 
     What matches in a line also matches in the text, unless the expression looks at what is not

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from axe_nb.builtin.files import MAX_FILE, contents, is_text
-from axe_nb.builtin.paths import FILE, Spot, held, kind, missing, opened
+from axe_nb.builtin.paths import FILE, Spot, held, kind, located, missing, opened
 from axe_nb.python_tool import made_of
 from axe_nb.schema import check, signature
 from axe_nb.tool import ToolContext, ToolError, head
@@ -69,7 +69,7 @@ def write_file(ctx: ToolContext, path: str, content: str) -> str:
         change = _written(spot, content)
         if change.new == change.old:
             return f"{spot.path} has this content already; nothing was changed"
-        _replace(spot, change.new)
+        put(spot, change.new)
         ctx.ledger.files_modified[spot.path] = None
     size = f"{len(change.new.encode())} bytes"
     if change.old is None:
@@ -92,7 +92,7 @@ def edit_file(
     """
     with _one_at_a_time, held(ctx.workdir, path) as spot:
         change = _edited(spot, old_text, new_text, replace_all)
-        _replace(spot, change.new)
+        put(spot, change.new)
         ctx.ledger.files_modified[spot.path] = None
     return f"Edited {spot.path}\n{_shown(change)}"
 
@@ -109,7 +109,11 @@ def preview(name: str, arguments: Mapping[str, Any], workdir: Path) -> str:
         return ""
     try:
         values = check(arguments, PARAMETERS[name])
-        with held(workdir, values.pop("path")) as spot:
+        path = values.pop("path")
+        root, real = located(workdir, path)
+        if name == "write_file" and not real.exists():
+            return Change(real.relative_to(root).as_posix(), None, values["content"]).difference
+        with held(workdir, path) as spot:
             return CHANGES[name](spot, **values).difference
     except ToolError as error:
         return f"Error: {error}"
@@ -204,7 +208,7 @@ def _sendable(text: str) -> str:
     return text
 
 
-def _replace(spot: Spot, text: str) -> None:
+def put(spot: Spot, text: str) -> None:
     """Puts a text in the place of a file, or where none is; the old one stays until it is whole."""
     before = kind(spot)
     if before is not None:
