@@ -21,7 +21,7 @@ from axe_nb.events import (
     TurnStarted,
 )
 from axe_nb.options import Options
-from axe_nb.portal import pump
+from axe_nb.portal import waited
 from axe_nb.session import session
 from axe_nb.watch import watched
 
@@ -35,9 +35,7 @@ def show_dry_run(options: Options, prompt: str, write: Write) -> None:
     Raises:
         ConfigError: what is wrong beforehand.
     """
-    prepared = pump(
-        lambda emit: session.prepare(options.agent, options.overrides, emit), _ignore, _nothing
-    )
+    prepared = waited(session.prepare(options.agent, options.overrides))
     write(report.dry_run(prepared, prompt, options.overrides.timeout))
 
 
@@ -58,9 +56,7 @@ def run_in_text(
         KeyboardInterrupt: the person stopped it; the text so far has been written.
     """
     overrides = options.overrides
-    earlier = (
-        session.conversation(options.agent, overrides.agents_dir) if options.goes_on else None
-    )
+    earlier = session.conversation(options.agent, overrides.agents_dir) if options.goes_on else None
 
     async def work(emit: Emit) -> RunResult:
         run = await session.prepare(options.agent, overrides, emit)
@@ -161,11 +157,3 @@ def _columns(stream: TextIO) -> int:
         return min(os.get_terminal_size(stream.fileno()).columns, 100)
     except OSError:
         return 80
-
-
-def _ignore(_: Event) -> None:
-    pass
-
-
-def _nothing() -> None:
-    pass

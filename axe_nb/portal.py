@@ -141,6 +141,15 @@ def pump(
     return future.result()
 
 
+def waited(work: Coroutine[Any, Any, T]) -> T:
+    """What the coroutine returns or raises; an interrupt cancels it.
+
+    Raises:
+        KeyboardInterrupt: the caller was interrupted.
+    """
+    return pump(lambda emit: work, lambda event: None, lambda: None)
+
+
 def _show_all(
     events: queue.SimpleQueue[Event | _End],
     show: Callable[[Event], None],

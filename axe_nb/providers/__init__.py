@@ -7,12 +7,16 @@ from __future__ import annotations
 
 from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from axe_nb.agent import nearest, quoted
 from axe_nb.config import Config
 from axe_nb.errors import ConfigError
 from axe_nb.providers.base import Provider
+
+if TYPE_CHECKING:
+    from axe_nb.providers.http import Server
 
 SUPPORTED = ("anthropic", "openai", "ollama", "script")
 
@@ -35,13 +39,27 @@ def make(name: str, config: Config, scripts: tuple[Path, ...] = ()) -> Provider:
             hint=f"did you mean {near}?" if near else "",
             exit_code=1,
         )
-    module = import_module(f"axe_nb.providers.{name}")
-    made: Provider = (
-        module.ScriptProvider(scripts or None)
-        if name == "script"
-        else module.PROVIDER(_address(name, config), _key(name, config))
-    )
+    if name == "script":
+        from axe_nb.providers.script import ScriptProvider
+
+        return ScriptProvider(scripts or None)
+    made: Provider = _connected(name, config)
     return made
+
+
+def server(name: str, config: Config) -> Server:
+    """The server behind a provider that has one, with its key and base URL.
+
+    Raises:
+        ConfigError: its key is missing or no key, or its base URL is no address.
+    """
+    made: Server = _connected(name, config)
+    return made
+
+
+def _connected(name: str, config: Config) -> Any:
+    provider = import_module(f"axe_nb.providers.{name}").PROVIDER
+    return provider(_address(name, config), _key(name, config))
 
 
 def _address(name: str, config: Config) -> str:

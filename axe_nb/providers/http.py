@@ -61,17 +61,34 @@ async def post(server: Server, path: str, body: bytes, *, tools_of: str = "") ->
     Raises:
         ProviderError: the server is not there, refuses, fails or sends something else.
     """
+    return await _asked(server, "POST", path, body, tools_of)
+
+
+async def get(server: Server, path: str) -> dict[str, Any]:
+    """The JSON object that the server answers a GET with; cancelling closes the connection.
+
+    Raises:
+        ProviderError: the server is not there, refuses, fails or sends something else.
+    """
+    return await _asked(server, "GET", path, b"", "")
+
+
+async def _asked(
+    server: Server, method: str, path: str, body: bytes, tools_of: str
+) -> dict[str, Any]:
     try:
-        return await _post(server, path, body, tools_of)
+        return await _answer(server, method, path, body, tools_of)
     except ProviderError as error:
         raise error.with_traceback(None) from None  # its frames hold the key
 
 
-async def _post(server: Server, path: str, body: bytes, tools_of: str) -> dict[str, Any]:
+async def _answer(
+    server: Server, method: str, path: str, body: bytes, tools_of: str
+) -> dict[str, Any]:
     import httpx
 
     try:
-        status, headers, reply = await _exchange(server, path, body)
+        status, headers, reply = await _exchange(server, method, path, body)
         return read_reply(server.name, status, headers, reply, server.key)
     except ProviderError as error:
         if tools_of and refuses_tools(error):
@@ -81,13 +98,15 @@ async def _post(server: Server, path: str, body: bytes, tools_of: str) -> dict[s
         raise _no_reply(server, error) from None
 
 
-async def _exchange(server: Server, path: str, body: bytes) -> tuple[int, Headers, bytes]:
+async def _exchange(
+    server: Server, method: str, path: str, body: bytes
+) -> tuple[int, Headers, bytes]:
     """(status, headers, body) of the reply."""
     client = await _client(server.base_url)
-    headers = {"content-type": "application/json", **server.headers()}
+    headers = {**({"content-type": "application/json"} if body else {}), **server.headers()}
     parts: list[bytes] = []
     size = 0
-    async with client.stream("POST", path, headers=headers, content=body) as response:
+    async with client.stream(method, path, headers=headers, content=body or None) as response:
         async for part in response.aiter_bytes():
             size += len(part)
             if size > MAX_REPLY:
@@ -163,7 +182,7 @@ def _new_client(base_url: str) -> httpx.AsyncClient:
     except (httpx.InvalidURL, ImportError, OSError, ValueError) as error:
         raise ProviderError(
             "server",
-            f"no connection to {_shown(base_url)} can be set up: {one_line(str(error))}",
+            f"no connection to {without_login(base_url)} can be set up: {one_line(str(error))}",
             hint="check base_url, and HTTPS_PROXY, ALL_PROXY and SSL_CERT_FILE in the environment",
         ) from None
 
@@ -172,7 +191,7 @@ def _no_reply(server: Server, error: Exception) -> ProviderError:
     """Why no whole reply came, and what to look at."""
     import httpx
 
-    where = _shown(server.base_url)
+    where = without_login(server.base_url)
     causes = list(_causes(error))
     at_base_url = f"check base_url under [providers.{server.name}] in config.toml"
 
@@ -211,7 +230,7 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__cause__ or error.__context__
 
 
-def _shown(base_url: str) -> str:
+def without_login(base_url: str) -> str:
     """The base URL without name and password."""
     scheme, _, rest = base_url.partition("://")
     host, slash, path = rest.partition("/")

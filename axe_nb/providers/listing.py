@@ -1,0 +1,75 @@
+"""Which models a server has, and which of them was meant.
+
+Source: issue "Working in the notebook" (doctor, hints at a 404); goals.md "Safety".
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from axe_nb.errors import ProviderError
+from axe_nb.names import nearest, quoted
+from axe_nb.providers import wire
+from axe_nb.providers.reply import one_line
+
+if TYPE_CHECKING:
+    from axe_nb.providers.http import Server
+
+SECONDS = 3.0
+"""For one server to answer."""
+
+MAX_NAMES = 2000
+"""Models of one server that are looked at."""
+
+MAX_NAME = 120
+"""Characters; no model's name is longer."""
+
+LISTED = 5
+"""Models that a hint names where none is near."""
+
+PATHS: Mapping[str, str] = {
+    "anthropic": "/v1/models?limit=1000",
+    "openai": "/v1/models",
+    "ollama": "/api/tags",
+}
+"""Provider → where its server lists the models."""
+
+
+async def models(server: Server) -> tuple[str, ...]:
+    """The names of the server's models, sorted.
+
+    Raises:
+        ProviderError: it is not there, refuses, does not list them, or takes too long.
+    """
+    from axe_nb.providers.http import get, without_login
+
+    try:
+        async with asyncio.timeout(SECONDS):
+            data = await get(server, PATHS[server.name])
+    except TimeoutError:
+        where = without_login(server.base_url)
+        raise ProviderError("timeout", f"no answer from {where} within {SECONDS:g}s") from None
+    field, key = ("models", "name") if server.name == "ollama" else ("data", "id")
+    entries = wire.tables(data.get(field), field)[:MAX_NAMES]
+    found = (one_line(wire.text(entry.get(key)), server.key, MAX_NAME) for entry in entries)
+    return tuple(sorted({name for name in found if name}))
+
+
+def has(model: str, names: Sequence[str]) -> bool:
+    """Whether a model is among the names; Ollama's `:latest` may be left out."""
+    return model in names or f"{model}:latest" in names
+
+
+def advice(provider: str, model: str, names: Sequence[str]) -> str:
+    """What to do where the server lacks the model: the nearest of its names, a way to get it."""
+    near = nearest(model, names)
+    more = f", and {len(names) - LISTED} more" if len(names) > LISTED else ""
+    known = f"it has {', '.join(names[:LISTED])}{more}" if names else ""
+    meant = f"did you mean {quoted(near)}?" if near else known
+    if provider != "ollama":
+        return meant
+    pull = f"`ollama pull {shlex.quote(model)}`"
+    return f"{pull}, or {meant}" if near else f"{pull}; {known}" if known else pull
