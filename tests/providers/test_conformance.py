@@ -1,0 +1,491 @@
+"""What the three protocols have in common: one table, run for each over loopback."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import json
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from axe_nb.errors import ProviderError
+from axe_nb.messages import CallIds, Message, Request, Response, ToolCall, ToolResult, Usage
+from axe_nb.providers import anthropic, ollama, openai
+from axe_nb.providers.reply import read_reply
+from tests.providers import sdk
+from tests.providers.dialects import BY_NAME, CALL_AGENT, DIALECTS, KEY, Dialect, ask
+from tests.wire.replay import Replay
+
+GOLDEN = Path(__file__).parent / "golden"
+MODULES = {"anthropic": anthropic, "openai": openai, "ollama": ollama}
+CALLS = (
+    ("call_1", "call_agent", {"agent": "a", "task": "one"}),
+    ("call_2", "call_agent", {"agent": "b", "task": "two", "context": "more"}),
+)
+
+each = pytest.mark.parametrize("dialect", DIALECTS, ids=str)
+
+
+def answer(dialect: Dialect, body: Any, request: Request | None = None) -> Response:
+    """What the provider makes of a server's body of status 200."""
+    with Replay({"x": {"status": 200, "body": body}}) as server:
+        return dialect.send(server.url("x"), request)
+
+
+def sent(dialect: Dialect, request: Request) -> dict[str, Any]:
+    """The body that a server gets."""
+    body: dict[str, Any] = json.loads(MODULES[dialect.name].body(request))
+    return body
+
+
+def conversation(extra: Sequence[Message] = ()) -> Request:
+    """Two calls in one turn, one of which failed, and a question after them."""
+    calls = tuple(ToolCall(id or "", name, arguments) for id, name, arguments in CALLS)
+    results = (
+        ToolResult("call_1", "All passed.", name="call_agent"),
+        ToolResult("call_2", "Error: timeout", is_error=True, name="call_agent"),
+    )
+    return ask(
+        Message("user", 'Say "grüße" 😀\nand run the tests.'),
+        Message("assistant", "On it.", calls),
+        Message("tool", "ignored", tool_results=results),
+        *extra,
+        system="You lead.",
+        tools=(CALL_AGENT,),
+        params={"temperature": 0.2, "max_tokens": 64, "top_p": 0.5},
+    )
+
+
+@each
+@pytest.mark.req(
+    "A-2.1", "A-2.2", "A-2.6", "A-2.7", "A-3.1", "A-3.6", "A-3.7", "A-4.1", "A-4.4", "A-4.5",
+    "A-1.4", "A-1.7", "A-D2", "B-4", "D-29",
+)  # fmt: skip
+def test_a_conversation_is_sent_as_written_down(dialect: Dialect) -> None:
+    """The bodies of `golden/`, as a server got them."""
+    reply = {"status": 200, "body": dialect.reply("done", (), dialect.done)}
+    with Replay({"x": reply}) as server:
+        dialect.send(server.url("x"), conversation((Message("user", "And now?"),)))
+        (asked,) = server.log("x")
+    assert asked.path == dialect.path
+    assert asked.headers["content-type"] == "application/json"
+    assert asked.body == json.loads((GOLDEN / f"{dialect.name}.json").read_text("utf-8"))
+
+
+@each
+@pytest.mark.req("A-2.1", "A-3.1", "A-4.1")
+def test_a_conversation_is_what_the_sdk_sends(dialect: Dialect) -> None:
+    request = conversation((Message("user", "And now?"),))
+    # no temperature: Anthropic's SDK 2.11 does not know it any more
+    sdk.takes(dialect.name, sent(dialect, replace(request, params={"max_tokens": 64})))
+    sdk.takes(dialect.name, sent(dialect, ask()))
+
+
+@each
+@pytest.mark.req("A-2.3", "A-3.2", "A-4.2", "A-E1.1", "A-E1.2", "A-1.5", "A-1.8")
+def test_without_tools_no_tools_are_sent(dialect: Dialect) -> None:
+    assert "tools" not in sent(dialect, ask())
+    assert "tools" not in sent(dialect, ask(tools=()))
+
+
+@each
+@pytest.mark.req("B-4")
+def test_a_blank_system_prompt_is_not_sent(dialect: Dialect) -> None:
+    assert "system" not in json.dumps(sent(dialect, ask(system=" \n")))
+
+
+@each
+@pytest.mark.req("A-1.6", "A-E1.3", "A-4.6", "A-8.8")
+def test_a_text_answer(dialect: Dialect) -> None:
+    response = answer(dialect, dialect.reply("grüße 😀", (), dialect.done))
+    assert response == Response("grüße 😀", (), dialect.done, Usage(5, 7))
+
+
+@each
+@pytest.mark.req("A-2.4", "A-2.5", "A-3.3", "A-4.3", "A-E1.4", "A-1.3", "A-1.9")
+def test_text_and_calls_are_both_kept_in_order(dialect: Dialect) -> None:
+    response = answer(dialect, dialect.reply("On it.", CALLS, dialect.calling))
+    assert response.content == "On it."
+    assert response.tool_calls == tuple(ToolCall(i, n, a) for i, n, a in CALLS)
+    expected = {"anthropic": "tool_use", "openai": "tool_calls", "ollama": "tool_calls"}
+    assert response.stop_reason == expected[dialect.name]
+
+
+@each
+@pytest.mark.req("A-2.5", "A-3.5", "A-E1.5", "A-E1.6")
+def test_calls_alone_have_no_text_and_may_have_no_arguments(dialect: Dialect) -> None:
+    response = answer(dialect, dialect.reply("", [("c", "list_dir", {})], dialect.calling))
+    assert response.content == ""
+    assert response.tool_calls == (ToolCall("c", "list_dir", {}),)
+
+
+@each
+@pytest.mark.req("D-11", "A-1.3")
+def test_arguments_go_back_json_equal(dialect: Dialect) -> None:
+    arguments = {
+        "text": 'grüße "😀"\n\t\\ \u2028', "number": 1.0, "big": 2**63, "none": None, "yes": True,
+        "list": [1, {"a": []}], "": {}, "1": "1",
+    }  # fmt: skip
+    response = answer(dialect, dialect.reply("", [("c", "f", arguments)], dialect.calling))
+    assert response.tool_calls[0].arguments == arguments
+    body = sent(dialect, ask(Message("user", "hi"), response.message()))
+    assert arguments_in(body) == [arguments]
+
+
+def arguments_in(body: dict[str, Any]) -> list[Any]:
+    """The arguments of all calls of a request body, in whatever protocol."""
+    found = []
+    for message in body["messages"]:
+        blocks = message["content"] if isinstance(message["content"], list) else ()
+        found += [block["input"] for block in blocks if block["type"] == "tool_use"]
+        for call in message.get("tool_calls", ()):
+            arguments = call["function"]["arguments"]
+            found.append(json.loads(arguments) if isinstance(arguments, str) else arguments)
+    return found
+
+
+@each
+@pytest.mark.req("D-11", "A-3.4")
+@pytest.mark.parametrize(
+    ("came", "raw"),
+    [("[1]", "[1]"), ('{"a": ', '{"a": '), ("7", "7"), ('"{}"', '"{}"'), ("", ""), (None, "")],
+)
+def test_arguments_that_are_no_object_are_an_empty_one(
+    dialect: Dialect, came: str | None, raw: str
+) -> None:
+    body = dialect.reply("", [("c", "call_agent", "PLACE")], dialect.calling)
+    text = json.dumps(body).replace('"\\"PLACE\\""', json.dumps(came))
+    response = answer(dialect, text.replace('"PLACE"', json.dumps(came)))
+    assert response.tool_calls == (ToolCall("c", "call_agent", {}, raw),)
+    assert arguments_in(sent(dialect, ask(Message("user", "hi"), response.message()))) == [{}]
+
+
+@each
+@pytest.mark.req("D-28", "A-4.3")
+def test_missing_ids_are_made_up_and_stay_unique(dialect: Dialect) -> None:
+    calls = [(None, "f", {}), (" ", "f", {}), ("own", "f", {})]
+    body = dialect.reply("", calls, dialect.calling)
+    ids = [call.id for call in answer(dialect, body).tool_calls]
+    assert ids == [f"{dialect.name}_0", f"{dialect.name}_1", "own"]
+    over_the_conversation = CallIds()
+    turns = [
+        over_the_conversation.settle(dialect.name, answer(dialect, body).tool_calls)
+        for _ in range(2)
+    ]
+    settled = [call.id for turn in turns for call in turn]
+    assert len(set(settled)) == 6
+    assert all(id.strip() for id in settled)
+
+
+@each
+@pytest.mark.req("D-29", "D-32", "A-2.6", "A-3.6", "A-4.4")
+def test_every_call_keeps_its_id_in_history(dialect: Dialect) -> None:
+    messages = sent(dialect, conversation())["messages"]
+    wire = json.dumps(messages)
+    assert [wire.count(f'"{id}"') for id in ("call_1", "call_2")] == [2, 2]
+
+
+@each
+@pytest.mark.req("D-31")
+def test_a_cut_reply_says_so(dialect: Dialect) -> None:
+    assert answer(dialect, dialect.reply("So f", CALLS, dialect.cut)).is_cut
+    assert not answer(dialect, dialect.reply("So far.", (), dialect.done)).is_cut
+
+
+@each
+@pytest.mark.req("D-49", "A-1.8")
+def test_params_are_passed_on_also_when_they_are_zero(dialect: Dialect) -> None:
+    body = sent(dialect, ask(params={"temperature": 0, "max_tokens": 0, "top_k": 3, "unset": None}))
+    where = body.get("options", body)
+    limit = "num_predict" if dialect.name == "ollama" else "max_tokens"
+    assert (where["temperature"], where[limit], where["top_k"]) == (0, 0, 3)
+    assert "unset" not in where
+    assert "temperature" not in json.dumps(sent(dialect, ask()))
+
+
+@each
+def test_params_cannot_overwrite_the_conversation(dialect: Dialect) -> None:
+    ours = {"model": "x", "messages": [], "tools": [1], "system": "x", "stream": True}
+    assert sent(dialect, ask(params=ours)) == sent(dialect, ask())
+
+
+@each
+@pytest.mark.req("A-X1")
+def test_a_param_that_json_cannot_say_is_a_bad_request(dialect: Dialect) -> None:
+    with pytest.raises(ProviderError, match="bad_request: params cannot be sent as JSON"):
+        sent(dialect, ask(params={"when": object()}))
+
+
+@each
+@pytest.mark.req("D-32", "D-12")
+def test_blank_texts_and_empty_turns_are_not_sent(dialect: Dialect) -> None:
+    call = ToolCall("c", "f")
+    result = ToolResult("c", "", name="f")
+    body = sent(
+        dialect,
+        ask(
+            Message("user", "hi"),
+            Message("assistant", " \n", (call,)),
+            Message("tool", tool_results=(result,)),
+            Message("assistant", " "),
+            Message("user", "go on"),
+        ),
+    )
+    sdk.takes(dialect.name, copy.deepcopy(body))
+    roles = [message["role"] for message in body["messages"]]
+    assert roles.count("assistant") == 1
+    texts = [
+        block["text"]
+        for message in body["messages"]
+        for block in (message["content"] if isinstance(message["content"], list) else ())
+        if block["type"] == "text"
+    ]
+    assert all(text.strip() for text in texts)
+
+
+@each
+@pytest.mark.req("D-32")
+def test_reasoning_is_for_its_own_protocol_alone(dialect: Dialect) -> None:
+    echoes = {
+        "anthropic": [{"type": "thinking", "thinking": "secret", "signature": "s"},
+                      {"type": "text", "text": "hello"}],
+        "openai": {"reasoning_content": "secret"},
+        "ollama": "secret",
+    }  # fmt: skip
+    for name in echoes:
+        message = Message("assistant", "hello", echo={name: echoes[name]})
+        body = sent(dialect, ask(Message("user", "hi"), message, Message("user", "more")))
+        assert ("secret" in json.dumps(body)) == (name == dialect.name)
+
+
+@each
+@pytest.mark.req("D-30", "A-4.6")
+def test_a_server_that_refuses_tools_is_an_error_that_names_the_model(dialect: Dialect) -> None:
+    said = "registry.ollama.ai/library/gemma3:4b does not support tools"
+    with Replay({"x": {"status": 400, "body": {"error": said}}}) as server:
+        with pytest.raises(ProviderError) as raised:
+            dialect.send(server.url("x"), Request("gemma3:4b", ask().messages, tools=(CALL_AGENT,)))
+        with pytest.raises(ProviderError) as without_tools:
+            dialect.send(server.url("x"))
+    assert str(raised.value) == f'bad_request: model "gemma3:4b" cannot use tools: {said}'
+    assert raised.value.exit_code == 1
+    assert "another model" in raised.value.hint
+    assert str(without_tools.value) == f"bad_request: {said}"
+
+
+@each
+@pytest.mark.req("D-30", "A-4.6")
+def test_a_server_that_ignores_tools_gives_a_normal_answer(dialect: Dialect) -> None:
+    request = ask(tools=(CALL_AGENT,))
+    response = answer(dialect, dialect.reply("no tools here", (), dialect.done), request)
+    assert (response.content, response.tool_calls) == ("no tools here", ())
+
+
+@each
+@pytest.mark.req("B-5", "A-E7.4", "A-E7.5", "D-23")
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        (400, "bad_request: no"), (401, "auth: no"), (403, "auth: no"), (404, "bad_request: no"),
+        (429, "rate_limit: no"), (500, "server: no"), (529, "overloaded: no"),
+    ],
+)  # fmt: skip
+def test_a_failure_has_a_category_and_the_servers_words(
+    dialect: Dialect, status: int, expected: str
+) -> None:
+    reply = {
+        "status": status, "headers": {"retry-after": "7"}, "body": {"error": {"message": "no"}}
+    }  # fmt: skip
+    with Replay({"x": reply}) as server:
+        with pytest.raises(ProviderError) as raised:
+            dialect.send(server.url("x"))
+        assert len(server.log("x")) == 1, "it is not retried here"
+    assert str(raised.value) == expected
+    assert (raised.value.status, raised.value.retry_after) == (status, 7.0)
+
+
+@each
+@pytest.mark.req("B-5")
+def test_a_reply_without_an_answer_is_a_server_error(dialect: Dialect) -> None:
+    for body in ({}, {"choices": None, "content": None, "message": None}, {"choices": [{}]}):
+        with pytest.raises(ProviderError, match=r"server: response contains no \w+$"):
+            answer(dialect, body)
+
+
+@each
+@pytest.mark.req("A-8.8")
+def test_usage_that_is_missing_or_nonsense_is_zero(dialect: Dialect) -> None:
+    body = dialect.reply("hi", (), dialect.done)
+    for nonsense in (None, "many", [1], {}, -1, True, float("nan"), 1e300, {"input_tokens": "5"}):
+        broken = {**body, "usage": nonsense, "eval_count": nonsense, "prompt_eval_count": nonsense}
+        assert answer(dialect, broken).usage == Usage(0, 0)
+
+
+@each
+@pytest.mark.req("A-E1.4")
+def test_two_turns_over_one_provider(dialect: Dialect) -> None:
+    """The second request carries the first reply and its results as the server knows them."""
+    replies = [
+        {"status": 200, "body": dialect.reply("On it.", CALLS, dialect.calling)},
+        {"status": 200, "body": dialect.reply("Both done.", (), dialect.done)},
+    ]
+
+    async def talk(provider: Any) -> Response:
+        question = Message("user", "Run the tests.")
+        first = await provider.send(ask(question, tools=(CALL_AGENT,)))
+        results = tuple(ToolResult(c.id, f"ran {c.id}", name=c.name) for c in first.tool_calls)
+        history = (question, first.message(), Message("tool", tool_results=results))
+        second: Response = await provider.send(ask(*history, tools=(CALL_AGENT,)))
+        return second
+
+    with Replay({"x": {"sequence": replies}}) as server:
+        assert asyncio.run(talk(dialect.make(server.url("x"), KEY))).content == "Both done."
+        first, second = server.log("x")
+    sdk.takes(dialect.name, first.body)
+    sdk.takes(dialect.name, second.body)
+    assert arguments_in(second.body) == [arguments for _, _, arguments in CALLS]
+    assert second.raw.index(b"ran call_1") < second.raw.index(b"ran call_2")
+
+
+@each
+@pytest.mark.req("A-8.1")
+def test_a_message_is_serialised_once(dialect: Dialect) -> None:
+    """What keeps turn 1000 as quick as turn 10."""
+    request = conversation()
+    MODULES[dialect.name].body(request)
+    written = [message.wire[dialect.name] for message in request.messages]
+    MODULES[dialect.name].body(request)
+    again = [message.wire[dialect.name] for message in request.messages]
+    assert all(a is b for a, b in zip(written, again, strict=True))
+    for other in DIALECTS:
+        MODULES[other.name].body(request)
+    assert [message.wire[dialect.name] for message in request.messages] == written
+
+
+@each
+def test_any_text_can_be_sent(dialect: Dialect) -> None:
+    text = 'lone \ud800 surrogate, nul \x00, "quotes" \\ \u2028 😀'
+    body = sent(dialect, ask(Message("user", text)))
+    assert "lone \ufffd surrogate, nul \x00" in str(body["messages"][0]).replace("\\x00", "\x00")
+
+
+ANY_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3)
+    ),
+    max_leaves=6,
+)
+
+
+def rich(dialect: Dialect) -> dict[str, Any]:
+    """A reply with everything in it that is read."""
+    body = dialect.reply("On it.", CALLS, dialect.calling)
+    match dialect.name:
+        case "anthropic":
+            thought = {"type": "thinking", "thinking": "hm", "signature": "s"}
+            body["content"][:0] = [thought, {"type": "redacted_thinking", "data": "d"}]
+            body["usage"] |= {"cache_read_input_tokens": 1, "cache_creation_input_tokens": None}
+        case "openai":
+            message = body["choices"][0]["message"]
+            message |= {"reasoning_content": "hm", "refusal": None, "reasoning_details": [{}]}
+            message["tool_calls"][0]["extra_content"] = {"google": {"thought_signature": "s"}}
+        case _:
+            body["message"]["thinking"] = "hm"
+    return body
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The path of everything in a JSON value."""
+    yield path
+    if isinstance(value, dict):
+        keys: Iterable[Any] = value
+    else:
+        keys = range(len(value)) if isinstance(value, list) else ()
+    for key in keys:
+        yield from places(value[key], (*path, key))
+
+
+def changed(body: Any, path: tuple[Any, ...], value: Any) -> Any:
+    """The body with another value at `path`; `...` takes it away."""
+    if not path:
+        return None if value is ... else value
+    copied = copy.deepcopy(body)
+    parent = copied
+    for key in path[:-1]:
+        parent = parent[key]
+    if value is ...:
+        del parent[path[-1]]
+    else:
+        parent[path[-1]] = value
+    return copied
+
+
+@st.composite
+def mutated(draw: st.DrawFn, dialect: Dialect) -> bytes:
+    """A reply with a few things changed or gone, and now and then bytes that are cut or wrong."""
+    body: Any = rich(dialect)
+    for _ in range(draw(st.integers(0, 3))):
+        path = draw(st.sampled_from(list(places(body))))
+        body = changed(body, path, draw(st.just(...) | ANY_JSON))
+    raw = json.dumps(body, ensure_ascii=draw(st.booleans())).encode("utf-8", "surrogatepass")
+    match draw(st.integers(0, 9)):
+        case 0:
+            return raw[: draw(st.integers(0, len(raw)))]
+        case 1:
+            at = draw(st.integers(0, len(raw)))
+            return raw[:at] + draw(st.binary(max_size=4)) + raw[at + 1 :]
+        case _:
+            return raw
+
+
+@each
+@pytest.mark.req("D-11", "D-32", "B-5")
+@settings(
+    max_examples=int(os.environ.get("AXE_FUZZ", "300")),
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+@given(data=st.data())
+def test_a_mutated_reply_gives_an_answer_or_a_provider_error(
+    dialect: Dialect, data: st.DataObject
+) -> None:
+    module = MODULES[dialect.name]
+    status = data.draw(st.sampled_from([200, 200, 200, 200, 400, 404, 500]))
+    raw = data.draw(mutated(dialect))
+    with suppress(ProviderError):  # anything else fails the test
+        check(dialect, module.parse(read_reply(dialect.name, status, {}, raw, KEY)))
+
+
+def check(dialect: Dialect, response: Response) -> None:
+    """That an answer has the types that it promises, and that the next request can be sent."""
+    assert isinstance(response.content, str)
+    assert isinstance(response.stop_reason, str)
+    for count in (response.usage.input_tokens, response.usage.output_tokens):
+        assert isinstance(count, int)
+        assert count >= 0
+    calls = CallIds().settle(dialect.name, response.tool_calls)
+    assert all(isinstance(c.name, str) and isinstance(c.arguments, dict) for c in calls)
+    results = tuple(ToolResult(c.id, "ok", name=c.name) for c in calls)
+    for kept in (calls, ()):
+        said = Message("assistant", response.content, kept, echo=response.echo)
+        history = (Message("user", "hi"), said, Message("tool", tool_results=results))
+        body = json.loads(
+            MODULES[dialect.name].body(ask(*history)).decode(), parse_constant=pytest.fail
+        )
+        assert arguments_in(body) == [c.arguments for c in kept]
+        for message in body["messages"]:
+            assert message["role"] in ("user", "assistant", "tool")
+            assert isinstance(message["content"], (str, list, type(None)))
+
+
+def test_every_protocol_is_in_the_table() -> None:
+    assert set(BY_NAME) == set(MODULES) == {"anthropic", "openai", "ollama"}

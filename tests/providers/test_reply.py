@@ -1,0 +1,295 @@
+"""What a status, headers and a body mean; the same for every provider."""
+
+from __future__ import annotations
+
+import email.utils
+import json
+import time
+from typing import Any
+
+import pytest
+
+from axe_nb.errors import ProviderError
+from axe_nb.providers.reply import category, read_reply
+
+KEY = "sk-canary-0123456789abcdef"
+JSON = {"content-type": "application/json"}
+
+
+def failure(
+    status: int, body: Any = b"", headers: dict[str, str] | None = None, provider: str = "openai"
+) -> ProviderError:
+    raw = body if isinstance(body, bytes) else json.dumps(body).encode()
+    with pytest.raises(ProviderError) as raised:
+        read_reply(provider, status, JSON if headers is None else headers, raw, KEY)
+    return raised.value
+
+
+@pytest.mark.req("B-5", "D-37", "A-X1", "A-X3")
+@pytest.mark.parametrize(
+    ("status", "expected", "exit_code", "retryable"),
+    [
+        (400, "bad_request", 1, False),
+        (401, "auth", 3, False),
+        (403, "auth", 3, False),
+        (404, "bad_request", 1, False),
+        (408, "timeout", 3, True),
+        (413, "bad_request", 1, False),
+        (422, "bad_request", 1, False),
+        (429, "rate_limit", 3, True),
+        (500, "server", 3, True),
+        (502, "server", 3, True),
+        (503, "server", 3, True),
+        (504, "server", 3, True),
+        (529, "overloaded", 3, True),
+        (599, "server", 3, True),
+        (302, "server", 3, True),
+    ],
+)
+def test_a_status_has_its_category_and_exit_code(
+    status: int, expected: str, exit_code: int, retryable: bool
+) -> None:
+    error = failure(status, {"error": {"message": "no"}})
+    assert (category(status), error.category) == (expected, expected)
+    assert (error.status, error.exit_code, error.retryable) == (status, exit_code, retryable)
+    assert str(error).startswith(f"{expected}: ")
+
+
+@pytest.mark.req("B-5")
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"type": "error", "error": {"type": "invalid_request_error", "message": "no such model"}},
+        {"error": {"message": "no such model", "type": "x", "param": None, "code": None}},
+        {"error": "no such model"},
+        {"message": "no such model"},
+        {"object": "error", "message": "no such model", "code": 400},
+        {"detail": "no such model"},
+        {"detail": [{"loc": ["body", "model"], "msg": "no such model", "type": "value_error"}]},
+        [{"error": {"code": 400, "message": "no such model", "status": "INVALID_ARGUMENT"}}],
+        {"error": {"message": {"text": 1, "message": " no such\n\tmodel "}}},
+        {"error": True, "message": "no such model"},
+        {"error": None, "message": "no such model"},
+    ],
+)
+def test_the_message_is_the_servers_own_in_whatever_shape(body: Any) -> None:
+    assert str(failure(400, body)) == "bad_request: no such model"
+
+
+@pytest.mark.req("B-5")
+@pytest.mark.parametrize(
+    ("status", "body", "headers", "expected"),
+    [
+        (500, b"", {}, "server: 500 Internal Server Error"),
+        (500, {}, None, "server: 500 Internal Server Error"),
+        (500, {"error": {"code": 7}}, None, "server: 500 Internal Server Error"),
+        (529, b"", {}, "overloaded: 529"),
+        (
+            404, b"404 page not found\n", {"content-type": "text/plain; charset=utf-8"},
+            "bad_request: 404 Not Found: 404 page not found",
+        ),
+        (
+            502, b"<html><h1>502 Bad Gateway</h1><hr>nginx</html>", {"content-type": "text/html"},
+            "server: 502 Bad Gateway",
+        ),
+        (502, b"\n <!doctype html><h1>Oops</h1>", {}, "server: 502 Bad Gateway"),
+    ],
+)  # fmt: skip
+def test_without_a_message_it_is_the_status_text(
+    status: int, body: Any, headers: dict[str, str] | None, expected: str
+) -> None:
+    assert str(failure(status, body, headers)) == expected
+
+
+@pytest.mark.req("B-5")
+@pytest.mark.parametrize(
+    ("body", "kind", "expected"),
+    [
+        (b"", "application/json", "server: the reply is empty"),
+        (b" \r\n ", "text/plain", "server: the reply is empty"),
+        (
+            b"<html><head><title>Welcome to nginx!</title></head>", "text/html; charset=utf-8",
+            "server: the reply is no JSON object but text/html: Welcome to nginx!",
+        ),
+        (
+            b'data: {"id": 1}\n\n', "text/event-stream",
+            'server: the reply is no JSON object but text/event-stream: data: {"id": 1}',
+        ),
+        (b"[1]", "text/json", "server: the reply is no JSON object but text/json: [1]"),
+        (b"null", "", "server: the reply is no JSON object but text: null"),
+        (b'{"a": ', "application/json", None),
+        (b'{"a": 1} {"b": 2}', "application/json", None),
+        (b"\xff\xfe\x00", "application/octet-stream", None),
+        (b"[" * 100_000, "application/json", None),
+        (b'{"a":' * 5_000 + b"1" + b"}" * 5_000, "application/json", None),
+        (b'{"a":' * 101 + b"1" + b"}" * 101, "application/json", None),
+        (b'{"a": ' + b"9" * 5000 + b"}", "application/json", None),
+    ],
+)  # fmt: skip
+def test_what_is_no_json_object_is_a_server_error_that_says_what_came(
+    body: bytes, kind: str, expected: str | None
+) -> None:
+    error = failure(200, body, {"content-type": kind})
+    assert error.category == "server"
+    assert error.retryable
+    assert len(str(error)) < 160
+    assert "\n" not in str(error)
+    if expected:
+        assert str(error) == expected
+
+
+def test_odd_json_is_read_all_the_same() -> None:
+    body = (
+        b'\xef\xbb\xbf\n{"a": NaN, "b": [-Infinity, 1e999], '
+        b'"c": "\\ud83d x \\ud83d\\ude00", "d": 1.5}'
+    )
+    data = read_reply("openai", 200, JSON, body)
+    assert data == {"a": None, "b": [None, None], "c": "\ufffd x 😀", "d": 1.5}
+    assert read_reply("openai", 200, {}, b'{"\\udc00": "\xff"}') == {"\ufffd": "\ufffd"}
+    deep = b'{"a":' * 100 + b"1" + b"}" * 100
+    assert json.dumps(read_reply("openai", 200, {}, deep)).encode().replace(b" ", b"") == deep
+
+
+@pytest.mark.req("B-5")
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        ({"type": "overloaded_error", "message": "Overloaded"}, "overloaded: Overloaded"),
+        ({"type": "rate_limit_error", "message": "slow"}, "rate_limit: slow"),
+        ({"type": "authentication_error", "message": "key"}, "auth: key"),
+        ({"type": "invalid_request_error", "message": "bad"}, "bad_request: bad"),
+        ({"type": ["?"], "message": "odd"}, "server: odd"),
+        ({"code": 429, "message": "upstream"}, "rate_limit: upstream"),
+        ({"code": "500"}, "server: the reply reports an error"),
+        ("model runner has stopped", "server: model runner has stopped"),
+    ],
+)
+def test_an_error_in_a_reply_of_status_200_is_an_error(error: Any, expected: str) -> None:
+    assert str(failure(200, {"error": error})) == expected
+
+
+@pytest.mark.req("B-5")
+def test_a_reply_that_names_no_error_is_none() -> None:
+    for nothing in (None, "", {}, False):
+        assert read_reply("openai", 200, JSON, json.dumps({"error": nothing}).encode())
+
+
+def test_a_message_is_one_line_of_at_most_300_characters() -> None:
+    hostile = "first\x1b[31m\r\nsecond\u202e\u2028third\x00 " + "x" * 10_000
+    message = failure(400, {"error": hostile}).detail
+    assert message.startswith("first [31m second third xxx")
+    assert len(message) == 300
+    assert message.isprintable()
+
+
+@pytest.mark.req("B-3")
+@pytest.mark.parametrize("status", [200, 400, 401, 502])
+def test_the_key_is_taken_out_wherever_the_server_repeats_it(status: int) -> None:
+    padding = "x" * 290 + " "
+    for body in (
+        {"error": {"message": f"Incorrect API key provided: {KEY}."}},
+        {"error": padding + KEY},
+        '{{"error": "{}"}}'.format(KEY.replace("-", "\\u002d")).encode(),
+        f"you sent {KEY}".encode(),
+        f"<html>{'<b>' * 700}{KEY}</html>".encode(),
+    ):
+        error = failure(status, body, {"content-type": "text/plain"})
+        shown = str(error) + error.hint
+        assert KEY not in shown
+        assert "canary" not in shown
+    where = f"https://x.invalid/{KEY}?{KEY}"
+    assert KEY not in str(failure(307, b"", {"location": where}))
+
+
+def test_a_key_that_is_half_masked_is_masked_whole() -> None:
+    error = failure(401, {"error": {"message": "Incorrect API key provided: sk-te****key."}})
+    assert str(error) == "auth: Incorrect API key provided: ***"
+
+
+def test_a_short_stand_in_for_a_key_does_not_eat_words() -> None:
+    said = {"choices": [], "note": "lm-studio runs"}
+    assert read_reply("openai", 200, {}, json.dumps(said).encode(), "lm-studio") == said
+    with pytest.raises(ProviderError, match="server: all nonexistent"):
+        read_reply("openai", 500, {}, b'{"error": "all nonexistent"}', "none")
+
+
+def test_a_key_in_an_answer_does_not_get_through() -> None:
+    data = read_reply("openai", 200, {}, f'{{"text": "it is {KEY}"}}'.encode(), KEY)
+    assert data == {"text": "it is ***"}
+
+
+@pytest.mark.req("B-4", "B-5")
+@pytest.mark.parametrize(
+    ("location", "shown"),
+    [
+        ("https://api.example.com/v1/messages?token=secret", "https://api.example.com/v1/messages"),
+        ("https://me:secret@api.example.com/", "https://api.example.com/"),
+        ("/login", "/login"),
+        ("http://[broken", "another address"),
+        ("", "another address"),
+    ],
+)
+def test_a_redirect_says_where_to_and_keeps_secrets(location: str, shown: str) -> None:
+    error = failure(301, b"", {"location": location})
+    assert str(error) == (
+        f"server: the server redirects to {shown}, and redirects are not followed "
+        "(301 Moved Permanently)"
+    )
+    assert "secret" not in str(error)
+    assert "base_url under [providers.openai] in config.toml" in error.hint
+
+
+@pytest.mark.req("D-23")
+@pytest.mark.parametrize(
+    ("value", "seconds"),
+    [
+        ("2", 2.0), ("0.5", 0.5), ("-3", 0.0), ("1e9", 86400.0), ("inf", 86400.0),
+        ("nan", None), ("soon", None), ("", None), ("Wed, 99 Foo 2026", None),
+        ("Thu, 01 Jan 1970 00:00:00 GMT", 0.0), ("Fri, 31 Dec 9999 23:59:59 GMT", 86400.0),
+    ],
+)  # fmt: skip
+def test_retry_after_is_seconds_whatever_the_server_writes(
+    value: str, seconds: float | None
+) -> None:
+    assert failure(429, b"", {"retry-after": value}).retry_after == seconds
+
+
+@pytest.mark.req("D-23")
+def test_retry_after_may_be_a_date() -> None:
+    soon = email.utils.formatdate(time.time() + 30, usegmt=True)
+    wait = failure(503, b"", {"retry-after": soon}).retry_after
+    assert wait is not None
+    assert 25 < wait <= 30
+
+
+@pytest.mark.parametrize(
+    ("status", "provider", "expected"),
+    [
+        (401, "anthropic", "ANTHROPIC_API_KEY"),
+        (401, "openai", "api_key under [providers.openai] in config.toml"),
+        (404, "ollama", "check the model's name, and base_url under [providers.ollama]"),
+        (429, "openai", "max_retries under [retry]"),
+        (529, "anthropic", "max_retries under [retry]"),
+    ],
+)
+def test_an_error_has_a_next_step(status: int, provider: str, expected: str) -> None:
+    assert expected in failure(status, {"error": "no"}, provider=provider).hint
+
+
+def test_a_script_model_is_not_told_to_check_keys() -> None:
+    assert failure(401, {"error": "no"}, provider="script").hint == ""
+
+
+@pytest.mark.req("D-45")
+@pytest.mark.parametrize(
+    "message",
+    [
+        "prompt is too long: 210000 tokens > 200000 maximum",
+        "This model's maximum context length is 8192 tokens. However, you requested 9000 tokens",
+        "the request exceeds the available context size",
+        "input length and `max_tokens` exceed context limit: context_window is 200000",
+    ],
+)
+def test_a_conversation_that_is_too_long_is_explained(message: str) -> None:
+    error = failure(400, {"error": {"message": message}})
+    assert "longer than the model can read" in error.hint

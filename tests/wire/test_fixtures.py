@@ -1,0 +1,87 @@
+"""What real servers send, and what a careful client makes of it; each file names its sources."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from axe_nb.errors import ProviderError
+from axe_nb.messages import CallIds, Message, Response, ToolCall, ToolResult
+from tests.providers import sdk
+from tests.providers.dialects import BY_NAME, CALL_AGENT, KEY, ask
+from tests.wire.replay import FIXTURES, Replay
+
+JSON = [name for name, fixture in FIXTURES.items() if fixture["mode"] == "json"]
+CATEGORIES = {"not_found": "bad_request", "truncated": "server"}
+"""Kind of an error in the fixtures → ours, where they differ."""
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Replay]:
+    with Replay(FIXTURES) as replay:
+        yield replay
+
+
+@pytest.mark.parametrize("name", JSON)
+def test_a_real_reply_is_understood(server: Replay, name: str) -> None:
+    fixture = FIXTURES[name]
+    dialect, expected = BY_NAME[fixture["protocol"]], fixture["expect"]
+    provider = dialect.make(server.url(name), KEY)
+    request = ask(Message("user", "Run the tests."), tools=(CALL_AGENT,))
+    if expected["outcome"] == "error":
+        with pytest.raises(ProviderError) as raised:
+            asyncio.run(provider.send(request))
+        check_error(expected["error"], raised.value)
+        return
+    response = asyncio.run(provider.send(request))
+    check_response(expected, response)
+    calls = CallIds(request.messages).settle(provider.name, response.tool_calls)
+    check_ids(expected, calls)
+    if "next_request" in expected:
+        messages = [*request.messages, *said(response, calls), Message("user", "Go on.")]
+        asyncio.run(provider.send(ask(*messages, tools=(CALL_AGENT,))))
+        sdk.takes(dialect.name, server.log(name)[-1].body)
+
+
+def said(response: Response, calls: Sequence[ToolCall]) -> Iterator[Message]:
+    """The conversation after the reply as the loop writes it: no empty turn, no open call."""
+    if response.content.strip() or calls:
+        yield Message("assistant", response.content, tuple(calls), echo=response.echo)
+    if calls:
+        results = (ToolResult(call.id, "All passed.", name=call.name) for call in calls)
+        yield Message("tool", tool_results=tuple(results))
+
+
+def check_response(expected: Mapping[str, Any], response: Response) -> None:
+    assert response.content == expected["text"]
+    assert len(response.tool_calls) == len(expected["tool_calls"])
+    for call, fields in zip(response.tool_calls, expected["tool_calls"], strict=True):
+        assert (call.name, call.arguments) == (fields["name"], fields["arguments"])
+        assert bool(call.raw) == fields.get("bad_arguments", False)
+        assert call.id == fields.get("id", call.id)
+    stop = "length" if response.is_cut else "tool" if response.tool_calls else "end"
+    assert stop == expected["stop"]
+    assert response.is_cut == (expected.get("executable") is False)
+
+
+def check_ids(expected: Mapping[str, Any], calls: Sequence[ToolCall]) -> None:
+    ids = [call.id for call in calls]
+    if expected.get("ids_unique"):
+        assert len(set(ids)) == len(ids)
+    if expected.get("ids_nonempty"):
+        assert all(ids)
+
+
+def check_error(expected: Mapping[str, Any], error: ProviderError) -> None:
+    assert error.category == CATEGORIES.get(expected["kind"], expected["kind"])
+    assert error.retryable == expected["retryable"]
+    for part in expected.get("has", ()):
+        assert part in str(error)
+    for part in expected.get("has_not", ()):
+        assert part not in str(error)
+    if "retry_after" in expected:
+        assert error.retry_after == expected["retry_after"]
+    assert KEY not in str(error)
