@@ -1,0 +1,185 @@
+"""What is Anthropic's alone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from axe_nb.errors import ProviderError
+from axe_nb.messages import Message, Response, ToolCall, ToolResult, Usage
+from axe_nb.providers.anthropic import Anthropic, body, parse
+from tests.providers import sdk
+from tests.providers.dialects import BY_NAME, KEY, ask
+from tests.wire.replay import Replay
+
+THOUGHT = {"type": "thinking", "thinking": "hm", "signature": "sig-1"}
+AFTERTHOUGHT = {"type": "thinking", "thinking": "so", "signature": "sig-2"}
+HIDDEN = {"type": "redacted_thinking", "data": "b64"}
+
+
+def use(id: str, **more: Any) -> dict[str, Any]:
+    return {"type": "tool_use", "id": id, "name": "f", "input": {"n": 1}, **more}
+
+
+def text(words: str, **more: Any) -> dict[str, Any]:
+    return {"type": "text", "text": words, **more}
+
+
+def reply(*content: Any, stop: str | None = "tool_use") -> dict[str, Any]:
+    usage = {"input_tokens": 5, "output_tokens": 7}
+    return {"content": list(content), "stop_reason": stop, "usage": usage}
+
+
+def messages(*said: Message) -> list[dict[str, Any]]:
+    sent: list[dict[str, Any]] = json.loads(body(ask(*said)))["messages"]
+    return sent
+
+
+def results(response: Response) -> Message:
+    return Message("tool", tool_results=tuple(ToolResult(c.id, "1") for c in response.tool_calls))
+
+
+@pytest.mark.req("B-4")
+def test_the_headers_are_anthropics() -> None:
+    done = {"status": 200, "body": reply(text("hi"), stop="end_turn")}
+    with Replay({"x": done}) as server:
+        BY_NAME["anthropic"].send(server.url("x"))
+        (asked,) = server.log("x")
+    assert asked.path == "/v1/messages"
+    assert asked.headers["x-api-key"] == KEY
+    assert asked.headers["anthropic-version"] == "2023-06-01"
+    assert "authorization" not in asked.headers
+
+
+@pytest.mark.req("B-4", "D-49")
+def test_max_tokens_is_always_sent() -> None:
+    assert json.loads(body(ask()))["max_tokens"] == 4096
+    assert json.loads(body(ask(params={"max_tokens": 7})))["max_tokens"] == 7
+
+
+@pytest.mark.req("A-2.5")
+def test_the_content_is_all_text_blocks_together() -> None:
+    response = parse(reply(text("one "), use("a"), text("two"), {"type": "unknown", "text": "x"}))
+    assert response.content == "one two"
+    assert [call.id for call in response.tool_calls] == ["a"]
+
+
+@pytest.mark.req("D-16")
+def test_an_empty_content_is_an_answer_only_at_the_end_of_a_turn() -> None:
+    assert parse(reply(stop="end_turn")) == Response("", (), "end_turn", Usage(5, 7))
+    for stop in ("tool_use", "refusal", "max_tokens", "", None, 7):
+        with pytest.raises(ProviderError, match="server: response contains no content"):
+            parse(reply(stop=stop))
+    with pytest.raises(ProviderError, match=r"no content \(stop_reason refusal\)"):
+        parse(reply(stop="refusal"))
+    with pytest.raises(ProviderError, match="no content"):
+        parse({"stop_reason": "end_turn"})
+
+
+@pytest.mark.parametrize("content", ["text", [None], [[]], {"type": "text"}, 7, True])
+def test_content_of_another_shape_is_a_server_error(content: Any) -> None:
+    with pytest.raises(ProviderError, match="server: content of the reply is not a list"):
+        parse({"content": content, "stop_reason": "end_turn"})
+
+
+@pytest.mark.req("A-8.8", "D-18")
+def test_tokens_from_the_cache_are_input_too() -> None:
+    data = reply(text("hi"))
+    data["usage"] |= {"cache_read_input_tokens": 100, "cache_creation_input_tokens": 10}
+    assert parse(data).usage == Usage(115, 7)
+
+
+@pytest.mark.req("D-32")
+@pytest.mark.parametrize(
+    "content",
+    [
+        (THOUGHT, text("On it."), use("a"), use("b")),
+        (HIDDEN, THOUGHT, use("a")),
+        (THOUGHT, use("a"), AFTERTHOUGHT, text("and"), use("b")),
+    ],
+)
+def test_thinking_goes_back_unchanged_and_in_its_place(content: Sequence[dict[str, Any]]) -> None:
+    response = parse(reply(*content))
+    sent = messages(Message("user", "hi"), response.message(), results(response))
+    assert sent[1] == {"role": "assistant", "content": list(content)}
+    sdk.takes("anthropic", json.loads(body(ask(Message("user", "hi"), response.message()))))
+
+
+@pytest.mark.req("D-32", "D-31", "D-17")
+def test_thinking_goes_back_also_when_the_calls_are_dropped() -> None:
+    response = parse(reply(THOUGHT, text("So far."), AFTERTHOUGHT, use("a")))
+    sent = messages(Message("user", "hi"), response.message(calls=False), Message("user", "more"))
+    # the API refuses a turn that ends in thinking
+    assert sent[1] == {"role": "assistant", "content": [THOUGHT, text("So far.")]}
+
+
+@pytest.mark.req("D-32", "D-28")
+def test_settled_ids_stand_where_the_calls_stood() -> None:
+    response = parse(reply(use(""), THOUGHT, use("a")))
+    settled = (ToolCall("anthropic_7", "f", {"n": 1}), ToolCall("a", "f", {"n": 1}))
+    message = Message("assistant", "", settled, echo=response.echo)
+    (sent,) = messages(message)
+    assert sent["content"] == [use("anthropic_7"), THOUGHT, use("a")]
+
+
+@pytest.mark.req("D-32")
+def test_blocks_that_servers_refuse_are_not_echoed() -> None:
+    response = parse(reply(THOUGHT, text("  "), text("x", citations=None), use("a", caller="y")))
+    sent = messages(Message("user", "hi"), response.message())
+    assert sent[1]["content"] == [THOUGHT, text("x"), use("a")]
+
+
+@pytest.mark.req("D-32")
+def test_a_reply_without_thinking_needs_no_echo() -> None:
+    assert parse(reply(text("hi"), use("a"))).echo == {}
+
+
+@pytest.mark.req("D-32", "A-2.6")
+def test_messages_of_one_role_in_a_row_become_one() -> None:
+    call = ToolCall("a", "f", {"n": 1})
+    sent = messages(
+        Message("user", "one"),
+        Message("user", "two"),
+        Message("assistant", "x"),
+        Message("assistant", "y", (call,)),
+        Message("tool", tool_results=(ToolResult("a", "1"),)),
+        Message("user", "three"),
+    )
+    assert sent == [
+        {"role": "user", "content": [text("one"), text("two")]},
+        {"role": "assistant", "content": [text("x"), text("y"), use("a")]},
+        {
+            "role": "user",
+            "content": [
+                {"type": "tool_result", "tool_use_id": "a", "content": "1", "is_error": False},
+                text("three"),
+            ],
+        },
+    ]
+
+
+@pytest.mark.req("D-28", "D-32")
+@pytest.mark.parametrize("id", ["call:1", "ünï", "x" * 65, "functions.f:0", "a b", "\ud800"])
+def test_an_id_that_the_api_refuses_is_sent_as_another_both_times(id: str) -> None:
+    call, other = ToolCall(id, "f"), ToolCall(f"{id}.", "f")
+    answers = tuple(ToolResult(c.id, "1") for c in (call, other))
+    said = (Message("assistant", "", (call, other)), Message("tool", tool_results=answers))
+    uses, back = messages(*said)
+    ids = [block["id"] for block in uses["content"]]
+    assert [block["tool_use_id"] for block in back["content"]] == ids
+    assert len(set(ids)) == 2
+    assert all(i.isascii() and i.replace("_", "").isalnum() and len(i) <= 64 for i in ids)
+    assert json.loads(body(ask(*said)))["messages"] == [uses, back], "the same in every request"
+
+
+def test_an_error_without_words_gets_one() -> None:
+    """The API refuses an empty result that is an error."""
+    (sent,) = messages(Message("tool", tool_results=(ToolResult("a", "", is_error=True),)))
+    assert sent["content"][0]["content"] == "failed"
+
+
+def test_the_key_is_not_in_the_repr() -> None:
+    assert repr(Anthropic("http://x", KEY)) == "Anthropic(base_url='http://x')"

@@ -1,0 +1,165 @@
+"""What is Ollama's alone."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from axe_nb.errors import ProviderError
+from axe_nb.messages import Message, Request, ToolCall, ToolResult
+from axe_nb.providers.ollama import Ollama, body, parse
+from tests.providers.dialects import BY_NAME, ask
+from tests.wire.replay import Replay
+
+OLLAMA = BY_NAME["ollama"]
+
+
+def reply(done: str = "stop", **message: Any) -> dict[str, Any]:
+    return {"message": {"role": "assistant", **message}, "done": True, "done_reason": done}
+
+
+def messages(*said: Message, **more: Any) -> list[dict[str, Any]]:
+    sent: list[dict[str, Any]] = json.loads(body(ask(*said, **more)))["messages"]
+    return sent
+
+
+def sent(**params: Any) -> dict[str, Any]:
+    whole: dict[str, Any] = json.loads(body(ask(params=params)))
+    return {key: value for key, value in whole.items() if key not in ("model", "messages")}
+
+
+@pytest.mark.req("B-4")
+def test_a_server_without_key_is_sent_none() -> None:
+    with Replay({"x": {"status": 200, "body": OLLAMA.reply("hi", (), "stop")}}) as server:
+        OLLAMA.send(server.url("x"), key="")
+        OLLAMA.send(server.url("x"), key="k")
+        without, with_key = server.log("x")
+    assert without.path == "/api/chat"
+    assert "authorization" not in without.headers
+    assert with_key.headers["authorization"] == "Bearer k"
+    assert repr(Ollama("http://x", "k")) == "Ollama(base_url='http://x')"
+
+
+@pytest.mark.req("B-4", "A-C2")
+def test_streaming_is_declined_and_options_are_sent_only_where_set() -> None:
+    assert sent() == {"stream": False}
+
+
+@pytest.mark.req("B-4", "D-49")
+def test_params_are_options_but_for_those_beside_the_model() -> None:
+    assert sent(
+        temperature=0, max_tokens=5, num_ctx=4096, keep_alive="5m", think=False,
+        format={"type": "object"}, logprobs=True, options={"seed": 1},
+    ) == {
+        "stream": False,
+        "keep_alive": "5m",
+        "think": False,
+        "format": {"type": "object"},
+        "logprobs": True,
+        "options": {"seed": 1, "temperature": 0, "num_ctx": 4096, "num_predict": 5},
+    }  # fmt: skip
+    assert sent(max_tokens=5, num_predict=6)["options"] == {"num_predict": 6}
+
+
+@pytest.mark.req("B-4")
+def test_the_system_prompt_is_the_first_message() -> None:
+    assert messages(Message("user", "hi"), system="You lead.") == [
+        {"role": "system", "content": "You lead."},
+        {"role": "user", "content": "hi"},
+    ]
+
+
+@pytest.mark.req("A-4.4", "A-4.5", "D-29")
+def test_ids_go_back_only_where_they_are_the_servers_own() -> None:
+    calls = (ToolCall("ollama_0", "f", {"n": 1}), ToolCall("call_x", "g"))
+    results = (ToolResult("ollama_0", "1", name="f"), ToolResult("call_x", "2", name="g"))
+    assert messages(Message("assistant", "", calls), Message("tool", tool_results=results)) == [
+        {
+            "role": "assistant",
+            "content": "",
+            "tool_calls": [
+                {"function": {"name": "f", "arguments": {"n": 1}}},
+                {"id": "call_x", "function": {"name": "g", "arguments": {}}},
+            ],
+        },
+        {"role": "tool", "content": "1", "tool_name": "f"},
+        {"role": "tool", "content": "2", "tool_name": "g", "tool_call_id": "call_x"},
+    ]
+
+
+@pytest.mark.req("A-4.3")
+def test_calls_without_ids_are_numbered_in_their_order() -> None:
+    calls = [{"function": {"name": n, "arguments": {"n": n}}} for n in ("f", "g")]
+    response = parse(reply(content="", tool_calls=calls))
+    assert response.tool_calls == (
+        ToolCall("ollama_0", "f", {"n": "f"}),
+        ToolCall("ollama_1", "g", {"n": "g"}),
+    )
+
+
+@pytest.mark.req("A-1.9", "D-31")
+@pytest.mark.parametrize(
+    ("done", "with_calls", "expected"),
+    [
+        ("stop", True, "tool_calls"),
+        ("stop", False, "stop"),
+        ("length", True, "length"),
+        ("", True, ""),
+        (None, False, ""),
+    ],
+)
+def test_the_stop_reason(done: Any, with_calls: bool, expected: str) -> None:
+    calls = [{"function": {"name": "f", "arguments": {}}}] if with_calls else []
+    assert parse(reply(done, content="x", tool_calls=calls)).stop_reason == expected
+
+
+def answered(content: Any, request: Request, done: str = "stop") -> str:
+    with Replay({"x": {"status": 200, "body": reply(done, content=content)}}) as server:
+        return OLLAMA.send(server.url("x"), request).content
+
+
+@pytest.mark.req("B-4", "D-16", "D-37", "D-12")
+@pytest.mark.parametrize("content", ["", " \n", None])
+def test_an_empty_message_is_an_error_on_the_first_turn(content: str | None) -> None:
+    with pytest.raises(ProviderError) as raised:
+        answered(content, ask())
+    assert str(raised.value) == "server: response contains no content"
+
+
+@pytest.mark.req("D-37", "A-E6.7", "D-17")
+def test_an_empty_message_is_an_answer_later_on() -> None:
+    call = Message("assistant", "", (ToolCall("ollama_0", "f"),))
+    result = Message("tool", tool_results=(ToolResult("ollama_0", "1", name="f"),))
+    assert answered("", ask(Message("user", "hi"), call, result)) == ""
+    assert answered("", ask(Message("user", "hi"), Message("assistant", "x"), result)) == ""
+
+
+@pytest.mark.req("D-31")
+def test_an_empty_message_that_a_limit_cut_is_cut() -> None:
+    assert answered("", ask(), done="length") == ""
+
+
+@pytest.mark.req("D-32")
+def test_thinking_goes_back_unchanged() -> None:
+    calls = [{"id": "c", "function": {"name": "f", "arguments": {}}}]
+    response = parse(reply(content="x", thinking="hm", tool_calls=calls))
+    (whole,), (without_calls,) = (messages(response.message(calls=c)) for c in (True, False))
+    assert whole == {"role": "assistant", "content": "x", "thinking": "hm", "tool_calls": calls}
+    assert without_calls == {"role": "assistant", "content": "x", "thinking": "hm"}
+
+
+@pytest.mark.req("D-37", "B-5")
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        (401, "auth: unauthorized"), (404, "bad_request: unauthorized"),
+        (429, "rate_limit: unauthorized"), (500, "server: unauthorized"),
+    ],
+)  # fmt: skip
+def test_errors_are_text_beside_error(status: int, expected: str) -> None:
+    reply = {"status": status, "body": {"error": "unauthorized"}}
+    with Replay({"x": reply}) as server, pytest.raises(ProviderError) as raised:
+        OLLAMA.send(server.url("x"))
+    assert str(raised.value) == expected

@@ -1,0 +1,170 @@
+"""What is OpenAI's alone, and that of the servers that speak its protocol."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from axe_nb.errors import ProviderError
+from axe_nb.messages import Message, Response, ToolCall, ToolResult
+from axe_nb.providers.openai import body, parse
+from tests.providers.dialects import BY_NAME, KEY, ask
+from tests.wire.replay import Replay
+
+OPENAI = BY_NAME["openai"]
+
+
+def reply(**message: Any) -> dict[str, Any]:
+    return {"choices": [{"message": {"role": "assistant", **message}, "finish_reason": "stop"}]}
+
+
+def call(**more: Any) -> dict[str, Any]:
+    return {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}, **more}
+
+
+def messages(*said: Message, **more: Any) -> list[dict[str, Any]]:
+    sent: list[dict[str, Any]] = json.loads(body(ask(*said, **more)))["messages"]
+    return sent
+
+
+@pytest.mark.req("B-4")
+def test_the_key_is_a_bearer_token() -> None:
+    with Replay({"x": {"status": 200, "body": OPENAI.reply("hi", (), "stop")}}) as server:
+        OPENAI.send(server.url("x"))
+        (asked,) = server.log("x")
+    assert asked.path == "/v1/chat/completions"
+    assert asked.headers["authorization"] == f"Bearer {KEY}"
+    assert "x-api-key" not in asked.headers
+
+
+@pytest.mark.req("B-4")
+def test_the_system_prompt_is_the_first_message() -> None:
+    assert messages(Message("user", "hi"), system="You lead.") == [
+        {"role": "system", "content": "You lead."},
+        {"role": "user", "content": "hi"},
+    ]
+
+
+@pytest.mark.req("B-4", "D-49")
+def test_max_tokens_is_sent_only_where_it_is_set() -> None:
+    assert json.loads(body(ask())).keys() == {"model", "messages"}
+    assert json.loads(body(ask(params={"max_completion_tokens": 9})))["max_completion_tokens"] == 9
+
+
+@pytest.mark.req("B-4")
+@pytest.mark.parametrize("choices", [[], None, {}, ""])
+def test_no_choices_is_an_error_in_these_words(choices: Any) -> None:
+    with pytest.raises(ProviderError) as raised:
+        parse({"choices": choices})
+    assert str(raised.value) == "server: response contains no choices"
+
+
+@pytest.mark.req("A-3.5", "A-3.7")
+@pytest.mark.parametrize("content", [None, "", " \n"])
+def test_calls_without_text_go_back_with_null(content: str | None) -> None:
+    response = parse(reply(content=content, tool_calls=[call()]))
+    assert response.content.strip() == ""
+    (sent,) = messages(response.message())
+    assert sent == {"role": "assistant", "content": None, "tool_calls": [call()]}
+
+
+@pytest.mark.req("A-3.7")
+def test_an_answer_without_calls_has_no_list_of_calls() -> None:
+    assert messages(Message("assistant", "hi")) == [{"role": "assistant", "content": "hi"}]
+
+
+@pytest.mark.req("A-3.6")
+def test_each_result_is_a_message_without_an_error_mark() -> None:
+    results = (ToolResult("a", "1"), ToolResult("b", "no", is_error=True))
+    assert messages(Message("tool", tool_results=results)) == [
+        {"role": "tool", "tool_call_id": "a", "content": "1"},
+        {"role": "tool", "tool_call_id": "b", "content": "no"},
+    ]
+
+
+@pytest.mark.req("D-11")
+def test_arguments_may_come_as_an_object() -> None:
+    function = {"name": "f", "arguments": {"n": [1]}}
+    response = parse(reply(tool_calls=[call(function=function)]))
+    assert response.tool_calls == (ToolCall("c", "f", {"n": [1]}),)
+
+
+@pytest.mark.req("D-11")
+@pytest.mark.parametrize(
+    "arguments",
+    ['{"n": NaN}', "[" * 500, '{"n": ' + "9" * 5000 + "}", '{"n":' * 150 + "1" + "}" * 150],
+)
+def test_arguments_that_could_not_go_back_are_kept_for_display_only(arguments: str) -> None:
+    function = {"name": "f", "arguments": arguments}
+    response = parse(reply(tool_calls=[call(function=function)]))
+    assert response.tool_calls == (ToolCall("c", "f", {}, arguments),)
+
+
+@pytest.mark.req("D-28")
+def test_ids_that_are_numbers_are_ids() -> None:
+    response = parse(reply(tool_calls=[call(id=0), call(id=17)]))
+    assert [c.id for c in response.tool_calls] == ["0", "17"]
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (
+            [{"type": "text", "text": "a"}, {"type": "thinking", "thinking": []}, {"text": "b"}],
+            "ab",
+        ),
+        ([], ""),
+        (False, ""),
+    ],
+)
+def test_content_may_come_in_parts(content: Any, expected: str) -> None:
+    assert parse(reply(content=content)).content == expected
+
+
+@pytest.mark.parametrize("broken", [{"content": 7}, {"tool_calls": "f"}, {"tool_calls": [None]}])
+def test_parts_of_another_shape_are_a_server_error(broken: dict[str, Any]) -> None:
+    with pytest.raises(ProviderError, match=r"server: \w+ of the reply is not a list of objects"):
+        parse(reply(**broken))
+
+
+def test_a_refusal_is_the_answer() -> None:
+    assert parse(reply(content=None, refusal="I cannot.")).content == "I cannot."
+
+
+@pytest.mark.req("D-16")
+def test_an_empty_answer_is_an_answer() -> None:
+    assert parse(reply(content="")) == Response(stop_reason="stop")
+
+
+@pytest.mark.req("D-32")
+@pytest.mark.parametrize(
+    "reasoning",
+    [
+        {"reasoning_content": "hm"},
+        {"reasoning_details": [{"type": "reasoning.encrypted", "data": "b64", "index": 0}]},
+        {"reasoning_content": "hm", "reasoning_details": [{"type": "reasoning.text"}]},
+    ],
+)
+def test_reasoning_goes_back_unchanged(reasoning: dict[str, Any]) -> None:
+    response = parse(reply(content="x", tool_calls=[call()], **reasoning))
+    (whole,), (without_calls,) = (messages(response.message(calls=c)) for c in (True, False))
+    assert whole == {"role": "assistant", "content": "x", **reasoning, "tool_calls": [call()]}
+    assert without_calls == {"role": "assistant", "content": "x", **reasoning}
+
+
+@pytest.mark.req("D-32")
+def test_a_signed_call_goes_back_signed() -> None:
+    """Gemini's server takes no call back without its signature."""
+    signed = call(id="b", extra_content={"google": {"thought_signature": "sig"}})
+    response = parse(reply(tool_calls=[call(id="a"), signed]))
+    (sent,) = messages(response.message())
+    assert sent["tool_calls"] == [call(id="a"), signed]
+
+
+@pytest.mark.req("B-5")
+def test_a_choice_that_reports_an_error_is_one() -> None:
+    error = {"code": 502, "message": "upstream went away"}
+    with pytest.raises(ProviderError, match="server: upstream went away"):
+        parse({"choices": [{"error": error, "message": {"content": "par"}}]})
