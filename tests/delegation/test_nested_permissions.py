@@ -1,0 +1,195 @@
+"""What tools may do below others: never more than every run above them may."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+
+from axe_nb import Agent, Request, RunResult, call
+from axe_nb.agent import SubAgentsConfig
+from axe_nb.options import Overrides
+from axe_nb.permissions import Answer
+from axe_nb.tool import Effect
+from tests.delegation.test_mixed_trees import WAYS, by, last_heard, level_of
+from tests.delegation.test_permissions import EFFECTS, MODES, Person, tools, uses
+from tests.delegation.troupe import offered, told
+from tests.loop.stage import agent, check_history, heard, stage
+
+DELEGATION = ("subagent", "spawn_agent", "delegate_task")
+
+
+@dataclass
+class Family:
+    """A chain of children, each started in its way; the last one makes its calls."""
+
+    ways: Sequence[str]
+    calls: Any
+    helper: Mapping[str, Any] = field(default_factory=dict)
+    """Fields of the agent that call_agent calls."""
+    wish: str = ""
+    """The mode that spawn_agent is called with; empty = none."""
+    used: list[str] = field(default_factory=list, init=False)
+    """Who used a tool of which effect."""
+    log: list[Request] = field(default_factory=list, init=False)
+
+    def model(self, request: Request) -> Any:
+        self.log.append(request)
+        level = level_of(request)
+        if not request.tools or request.turn > 1:
+            return last_heard(request) or "nothing"
+        if level == len(self.ways):
+            return self.calls
+        one = by(self.ways[level], level + 1)
+        if self.wish and one.name == "spawn_agent":
+            one = replace(one, arguments={**one.arguments, "mode": self.wish})
+        return one
+
+    def play(self, person: Person | None = None, **fields: Any) -> RunResult:
+        """What the lead comes to; the fields are its."""
+        mine = tools(self.used)
+        names = (*(one.name for one in mine), *DELEGATION, "ask_user")
+        lead = agent("lead", self.model, sub_agents=("helper",), tools=names, **fields)
+        helper = Agent("helper", lead.model, sub_agents=("helper",), tools=names, **self.helper)
+        made = stage(lead, helper)
+        overrides = Overrides(tools=(*mine, *names))
+        consult = person.consult if person else None
+        result = asyncio.run(made.session.ask(lead, "level 0", overrides, consult=consult))
+        for one in result.walk():
+            check_history(one.messages)
+        return result
+
+
+def leaf(result: RunResult) -> RunResult:
+    return list(result.walk())[-1]
+
+
+def allowed_to_a_child(effect: Effect, root: str, child: str) -> bool:
+    """What D-19 says: the child's mode is never laxer than the root's; ask is no in a child."""
+    mode = min(root, child, key=MODES.index)
+    match effect:
+        case "read":
+            return True
+        case "user":
+            return mode != "plan"
+    return root == "auto" and mode != "plan"
+
+
+@pytest.mark.parametrize("root", MODES)
+@pytest.mark.parametrize("effect", EFFECTS)
+@pytest.mark.req("D-19", "D-47", "O-19", "O-35", "O-36", "O-5")
+def test_a_child_may_do_no_more_than_its_caller_whatever_its_file_says(
+    root: Any, effect: Effect
+) -> None:
+    for own, inherit, way in itertools.product(MODES, (True, False), WAYS):
+        made = Family((way,), uses(effect), helper={"mode": own})
+        config = SubAgentsConfig(inherit_mode=inherit)
+        made.play(Person(*[Answer("yes")] * 9), mode=root, sub_agents_config=config)
+        begins = root != "plan" or way in ("call_agent", "subagent")
+        mode = root if way != "call_agent" or (inherit and own != "plan") else own
+        expected = begins and allowed_to_a_child(effect, root, mode)
+        assert bool(made.used) is expected, (root, own, inherit, way)
+
+
+@pytest.mark.parametrize("root", MODES)
+@pytest.mark.req("O-14", "O-19", "O-36", "D-19")
+def test_a_spawned_childs_mode_is_what_the_call_says_where_that_is_stricter(root: Any) -> None:
+    for wish, effect in itertools.product(("plan", "auto"), EFFECTS):
+        made = Family(("spawn_agent",), uses(effect), wish=wish)
+        made.play(mode=root)
+        expected = root != "plan" and allowed_to_a_child(effect, root, wish)
+        assert bool(made.used) is expected, (root, wish, effect)
+
+
+@pytest.mark.req("D-19", "D-47")
+def test_no_nesting_of_three_levels_gets_more_than_the_strictest_above_allows() -> None:
+    """Every order of two ways, every mode of the root and of the named agent between."""
+    for ways in itertools.product(WAYS, repeat=2):
+        for root, own, inherit in itertools.product(MODES, MODES, (True, False)):
+            made = Family(ways, [uses("user"), uses("write")], helper={"mode": own})
+            config = SubAgentsConfig(inherit_mode=inherit, max_depth=3)
+            made.play(mode=root, sub_agents_config=config)
+            where = (ways, root, own, inherit)
+            if root == "plan" or ("call_agent" in ways and own == "plan"):
+                assert made.used == [], where
+            if root == "ask":
+                assert not [one for one in made.used if one.endswith("write")], where
+
+
+@pytest.mark.parametrize("written", ["deny", "ask"])
+@pytest.mark.req("D-19", "O-25")
+def test_what_is_denied_above_is_denied_below_in_every_nesting(written: str) -> None:
+    for ways in itertools.product(WAYS, repeat=2):
+        lax = {"mode": "auto", "permissions": {"write_it": "allow"}}
+        made = Family(ways, uses("write"), helper=lax)
+        config = SubAgentsConfig(max_depth=3)
+        last = leaf(
+            made.play(mode="auto", permissions={"write_it": written}, sub_agents_config=config)
+        )
+        assert made.used == [], ways
+        assert "lead.toml" in told(last), "the ancestor whose key it is"
+        assert last.tool_calls == 1
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.req("O-35", "D-19", "X-37")
+def test_a_childs_denial_names_the_file_that_can_be_changed(way: str) -> None:
+    made = Family((way,), uses("write"))
+    assert told(leaf(made.play(mode="ask"))) == (
+        "Error: permission denied for write_it: sub-agents cannot ask; "
+        'set mode = "auto" or permissions.write_it = "allow" in lead.toml'
+    )
+
+
+@pytest.mark.req("D-47", "D-19")
+def test_a_childs_denial_by_its_own_file_names_that_file() -> None:
+    plan = Family(("call_agent",), uses("write"), helper={"mode": "plan"})
+    assert 'set mode = "auto" in helper.toml' in told(leaf(plan.play(mode="auto")))
+    deny = Family(("call_agent",), uses("write"), helper={"permissions": {"write_it": "deny"}})
+    assert 'permissions.write_it is "deny" in helper.toml' in told(leaf(deny.play(mode="auto")))
+
+
+@pytest.mark.req("O-36", "D-19")
+def test_who_was_started_in_plan_mode_hears_that_the_call_asked_for_it() -> None:
+    made = Family(("spawn_agent", "subagent"), uses("write"), wish="plan")
+    assert told(leaf(made.play(mode="auto"))) == (
+        "Error: permission denied for write_it: it is not allowed in plan mode; "
+        "the call that started the sub-agent asked for it"
+    )
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.req("O-19", "D-19", "O-33")
+def test_a_child_never_asks_the_person(way: str) -> None:
+    person = Person(*[Answer("text", "yes")] * 9)
+    helper = {"mode": "auto", "permissions": {"ask_user": "allow"}}
+    for one in (call("ask_user", question="May I?"), uses("write")):
+        made = Family((way,), one, helper=helper)
+        last = leaf(made.play(person, mode="ask", permissions={"ask_user": "allow"}))
+        assert "sub-agents cannot ask" in told(last)
+        assert heard(last)[0].is_error
+        assert last.ok, "it goes on"
+    assert person.questions == []
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.req("O-19")
+def test_a_child_is_not_told_of_ask_user(way: str) -> None:
+    made = Family((way,), uses("read"))
+    made.play()
+    assert "ask_user" in offered(made.log[0])
+    child = [one for one in made.log if level_of(one) == 1]
+    assert child
+    assert all("ask_user" not in offered(one) for one in child)
+
+
+@pytest.mark.req("O-25", "D-19")
+def test_delegating_itself_can_be_denied() -> None:
+    for way in WAYS:
+        result = Family((way,), uses("read")).play(mode="auto", permissions={way: "deny"})
+        assert f'permissions.{way} is "deny" in lead.toml' in told(result)
+        assert result.children == ()

@@ -1,0 +1,317 @@
+"""What tools may do: modes, `[permissions]`, a person who is asked, and none of it by nesting."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from axe_nb import Agent, ConfigError, Request, RunResult, call
+from axe_nb.messages import ToolCall
+from axe_nb.options import Overrides
+from axe_nb.permissions import Answer, Question
+from axe_nb.tool import Effect, Tool, ToolContext
+from tests.delegation.test_mixed_trees import by
+from tests.delegation.troupe import boss, offered, play, recorded, results, said, told, tool
+from tests.loop.stage import heard, stage, texts
+
+EFFECTS: tuple[Effect, ...] = ("read", "user", "write")
+MODES = ("plan", "ask", "auto")
+
+
+def tools(used: list[str]) -> tuple[Tool, ...]:
+    """One tool of each effect; each notes who used it."""
+
+    def one(effect: Effect) -> Tool:
+        async def use(ctx: ToolContext) -> str:
+            used.append(f"{ctx.agent.name} {effect}")
+            return "used"
+
+        return tool(f"{effect}_it", effect, use)
+
+    return tuple(one(effect) for effect in EFFECTS)
+
+
+def uses(effect: str) -> ToolCall:
+    return call(f"{effect}_it")
+
+
+def attempt(effect: Effect, **fields: Any) -> RunResult:
+    """A run without anybody to ask, whose agent tries the tool of that effect."""
+    return play({}, uses(effect), mine=tools([]), **fields)
+
+
+ALONE = {
+    "plan": {"read": True, "user": False, "write": False},
+    "ask": {"read": True, "user": True, "write": False},
+    "auto": {"read": True, "user": True, "write": True},
+}
+"""Mode → effect → whether the tool may be used where nobody can be asked (D-19)."""
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("effect", EFFECTS)
+@pytest.mark.req("D-19")
+def test_a_mode_allows_what_it_says_where_nobody_can_be_asked(mode: Any, effect: Effect) -> None:
+    result = attempt(effect, mode=mode)
+    [answer] = heard(result)
+    assert answer.content == "used" if ALONE[mode][effect] else answer.is_error
+    assert result.tool_calls == 1, "a denied call counts as a call"
+    assert result.ok
+
+
+@pytest.mark.req("D-19")
+def test_a_denial_names_the_agent_and_the_key_to_change() -> None:
+    assert told(attempt("write")) == (
+        "Error: permission denied for write_it: it needs a yes, and nobody can be asked here; "
+        'set mode = "auto" or permissions.write_it = "allow" in lead.toml'
+    )
+    assert told(attempt("write", mode="plan")) == (
+        "Error: permission denied for write_it: it is not allowed in plan mode; "
+        'set mode = "auto" in lead.toml'
+    )
+    assert told(attempt("read", permissions={"read_it": "deny"})) == (
+        "Error: permission denied for read_it: "
+        'permissions.read_it is "deny" in lead.toml; set it to "allow" or "ask"'
+    )
+
+
+@pytest.mark.parametrize(
+    ("mode", "written", "effect", "allowed"),
+    [
+        ("ask", "allow", "write", True),
+        ("ask", "deny", "user", False),
+        ("ask", "ask", "read", False),
+        ("auto", "deny", "write", False),
+        ("auto", "ask", "write", False),
+        ("plan", "allow", "write", False),
+        ("plan", "deny", "read", False),
+    ],
+)
+@pytest.mark.req("D-19", "O-36")
+def test_a_written_permission_counts_over_the_mode_but_plan_stays_plan(
+    mode: Any, written: str, effect: Effect, allowed: bool
+) -> None:
+    result = attempt(effect, mode=mode, permissions={f"{effect}_it": written})
+    assert (told(result) == "used") is allowed
+
+
+@pytest.mark.parametrize(
+    ("permissions", "key"),
+    [
+        ({"terminal": "deny"}, "permissions.terminal"),
+        ({"file_ops": "deny"}, ""),
+        ({"search_files": "deny"}, ""),
+        ({"run_command": "deny", "terminal": "allow"}, "permissions.run_command"),
+    ],
+)
+@pytest.mark.req("D-20", "D-19")
+def test_permissions_may_be_written_for_aliases_and_toolsets(
+    permissions: Mapping[str, str], key: str
+) -> None:
+    """A rule for an alias is a rule for the tool; one for the tool itself comes first."""
+    named = {"terminal": "run_command", "file_ops": "write_file", "search_files": "grep"}
+    name = named[next(iter(permissions), "")] if not key else "run_command"
+
+    async def pretend(ctx: ToolContext) -> str:
+        return "used"
+
+    stand_in = Tool(name, "A stand-in.", {}, lambda ctx, _: pretend(ctx), "write")
+    result = play({}, call(name), mine=(stand_in,), mode="auto", permissions=permissions)
+    assert f'{key or "permissions." + next(iter(permissions))} is "deny"' in told(result)
+
+
+@pytest.mark.req("D-20")
+def test_of_several_rules_for_a_tool_the_strictest_counts_unless_one_has_its_name() -> None:
+    stand_in = (Tool("write_file", "A stand-in.", {}, lambda ctx, _: pretend(), "write"),)
+
+    async def pretend() -> str:
+        return "used"
+
+    def outcome(**permissions: str) -> str:
+        one = play({}, call("write_file"), mine=stand_in, mode="auto", permissions=permissions)
+        return told(one)
+
+    assert outcome(file_ops="allow", read_file="deny") == "used"
+    assert "denied" in outcome(file_ops="deny")
+    assert outcome(file_ops="deny", write_file="allow") == "used"
+
+
+@pytest.mark.parametrize("key", ["run_comand", "writefile", "nonsense"])
+@pytest.mark.req("D-27", "D-20")
+def test_a_permission_for_a_tool_that_there_is_not_is_refused(key: str) -> None:
+    with pytest.raises(ConfigError, match=f'unknown tool "{key}" in agent "lead"'):
+        attempt("read", permissions={key: "deny"})
+
+
+@pytest.mark.req("O-32", "D-19", "D-44")
+def test_in_plan_mode_only_harmless_tools_are_offered_and_others_denied() -> None:
+    log: list[Request] = []
+    asked = [uses("user"), uses("write"), by("spawn_agent", 1), by("delegate_task", 1)]
+    result = play(
+        {"lead": recorded(log, said(asked, "done"))},
+        mine=tools([]),
+        tools=("subagent", "spawn_agent", "delegate_task", "ask_user"),
+        sub_agents=("helper",),
+        mode="plan",
+    )
+    assert set(offered(log[0])) == {"read_it", "call_agent", "subagent", "ask_user"}
+    assert [answer.is_error for answer in heard(result)] == [True] * 4
+    assert all("it is not allowed in plan mode" in text for text in texts(result))
+    assert result.children == ()
+    assert result.tool_calls == 4
+
+
+@pytest.mark.req("O-32")
+def test_in_the_other_modes_all_are_offered() -> None:
+    for mode in ("ask", "auto"):
+        log: list[Request] = []
+        names = ("spawn_agent", "delegate_task")
+        play({"lead": recorded(log, said("done"))}, mine=tools([]), tools=names, mode=mode)
+        assert set(offered(log[0])) == {"read_it", "user_it", "write_it", *names}
+
+
+class Person:
+    """Answers in turn, and notes what was asked."""
+
+    def __init__(self, *answers: Answer, seconds: float = 0.0) -> None:
+        self.answers = list(answers)
+        self.seconds = seconds
+        self.questions: list[Question] = []
+        self.asking = 0
+        self.most_at_once = 0
+
+    async def consult(self, question: Question) -> Answer:
+        self.questions.append(question)
+        self.asking += 1
+        self.most_at_once = max(self.asking, self.most_at_once)
+        await asyncio.sleep(self.seconds)
+        self.asking -= 1
+        return self.answers.pop(0)
+
+
+def asking(
+    person: Person, lead: Agent, mine: Sequence[Tool] = (), timeout: float = 20.0
+) -> RunResult:
+    """The agent's run, with a person at hand."""
+    made = stage(lead)
+    overrides = Overrides(tools=(*mine, *lead.tools), timeout=timeout)
+    return asyncio.run(
+        made.session.ask(lead, "go", overrides, made.events.append, consult=person.consult)
+    )
+
+
+def write_once(then: Any = results) -> dict[str, Any]:
+    return {"lead": said(call("write_it", path="a"), then)}
+
+
+@pytest.mark.req("D-19", "D-48")
+def test_a_yes_lets_the_call_run_and_a_no_does_not() -> None:
+    used: list[str] = []
+    person = Person(Answer("yes"), Answer("no"), Answer("no", "not this one"))
+    calls = (uses("write"), uses("write"), uses("write"))
+    result = asking(person, boss({}, *calls), tools(used))
+    assert texts(result) == [
+        "used",
+        "Error: permission denied for write_it by the person asked",
+        "Error: permission denied for write_it by the person asked: not this one",
+    ]
+    assert used == ["lead write"]
+    question = person.questions[0]
+    assert (question.agent, question.tool, question.run) == ("lead", "write_it", "0")
+
+
+@pytest.mark.req("D-19", "D-48")
+def test_always_is_for_this_tool_in_this_run() -> None:
+    person = Person(Answer("always"), Answer("no"))
+    other = tool("erase_it", "write")
+    script = said(uses("write"), [uses("write"), call("erase_it")], results)
+    result = asking(person, boss({"lead": script}), (*tools([]), other))
+    assert texts(result) == ["used"]
+    assert [a.is_error for a in heard(result, 1)] == [False, True]
+    assert len(person.questions) == 2
+
+
+@pytest.mark.req("D-48")
+def test_edited_arguments_are_what_runs() -> None:
+    seen: list[Mapping[str, Any]] = []
+
+    async def write(ctx: ToolContext, arguments: Mapping[str, Any]) -> str:
+        seen.append(arguments)
+        return "written"
+
+    person = Person(Answer("edit", arguments={"path": "b"}))
+    lead = boss(write_once())
+    result = asking(person, lead, (Tool("write_it", "Writes.", {}, write, "write"),))
+    assert seen == [{"path": "b"}]
+    assert person.questions[0].arguments == {"path": "a"}
+    assert result.ok
+
+
+@pytest.mark.req("D-48", "D-19")
+def test_the_person_sees_what_would_change() -> None:
+    async def write(ctx: ToolContext, arguments: Mapping[str, Any]) -> str:
+        return "written"
+
+    one = Tool(
+        "write_it", "Writes.", {}, write, "write", preview=lambda a, folder: f"+ {a['path']}"
+    )
+    person = Person(Answer("yes"))
+    asking(person, boss(write_once()), (one,))
+    assert person.questions[0].detail == "+ a"
+
+
+@pytest.mark.req("D-48", "D-2")
+def test_stop_ends_the_run_as_cancelled() -> None:
+    used: list[str] = []
+    result = asking(Person(Answer("stop")), boss(write_once("never said")), tools(used))
+    assert (result.status, result.error) == ("cancelled", "stopped by the person who was asked")
+    assert used == []
+    assert result.turns == 1
+
+
+@pytest.mark.req("D-48")
+def test_the_clock_stands_still_while_a_person_thinks() -> None:
+    person = Person(Answer("yes"), seconds=0.6)
+    result = asking(person, boss(write_once()), tools([]), timeout=0.4)
+    assert result.status == "completed"
+    slow = Person(Answer("yes"), seconds=0.3)
+
+    async def hang(ctx: ToolContext) -> str:
+        await asyncio.sleep(20)
+        return "never"
+
+    late = asking(slow, boss(write_once()), (tool("write_it", "write", hang),), timeout=0.4)
+    assert (late.status, late.error) == ("timeout", "timeout after 0.4s")
+    assert late.duration_ms >= 600
+
+
+@pytest.mark.req("D-48")
+def test_one_question_at_a_time() -> None:
+    person = Person(*[Answer("yes")] * 3, seconds=0.01)
+    result = asking(person, boss({}, *[uses("write")] * 3), tools([]))
+    assert texts(result) == ["used"] * 3
+    assert person.most_at_once == 1
+
+
+@pytest.mark.req("D-20", "D-48")
+def test_a_model_can_ask_the_person() -> None:
+    person = Person(Answer("text", "the blue one"))
+    lead = boss({}, call("ask_user", question="Which one?"), tools=("ask_user",))
+    result = asking(person, lead)
+    assert told(result) == "the blue one"
+    assert person.questions[0].detail == "Which one?"
+    silent = asking(Person(Answer("text", " ")), lead)
+    assert told(silent) == "(The person gave no answer.)"
+
+
+@pytest.mark.req("D-19", "D-20")
+def test_where_nobody_can_be_asked_the_model_hears_why() -> None:
+    result = play({}, call("ask_user", question="Which one?"), tools=("ask_user",), mode="auto")
+    [answer] = heard(result)
+    assert answer.is_error
+    assert answer.content.startswith("Error: permission denied for ask_user: nobody can be asked")
+    blank = play({}, call("ask_user"), tools=("ask_user",))
+    assert told(blank) == "Error: question cannot be empty"
