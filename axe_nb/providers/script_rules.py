@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from axe_nb.errors import ProviderError
@@ -170,9 +171,10 @@ def stop_reason(calls: tuple[ToolCall, ...]) -> str:
 def estimated(request: Request, text: str, calls: tuple[ToolCall, ...]) -> dict[str, int]:
     """Tokens as characters // 4 of what was sent (tools included) and of what was answered.
 
-    Counts only what every wire format carries, so that it is the same over a socket.
+    Counts only what every wire format carries, so that it is the same over a socket; the current
+    folder counts as one character, so that it is the same on every machine.
     """
-    sent = len(request.system) + sum(
+    sent = len(request.system.replace(str(Path.cwd()), ".")) + sum(
         len(tool.name) + len(tool.description) + len(dump(tool.input_schema()).decode())
         for tool in request.tools
     )
