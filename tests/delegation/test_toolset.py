@@ -1,0 +1,106 @@
+"""Which tools an agent has: by name, alias and set, of the session, and those to delegate by."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from axe_nb import ConfigError, Request, call
+from axe_nb.agent import SubAgentsConfig
+from axe_nb.python_tool import tool as python_tool
+from tests.delegation.troupe import offered, play, recorded, said, told, tool
+from tests.loop.stage import texts
+
+
+def names(**fields: Any) -> list[str]:
+    """Names of the tools that an agent is told of."""
+    log: list[Request] = []
+    play({"lead": recorded(log, said("done"))}, **fields)
+    return offered(log[0])
+
+
+@pytest.mark.req("D-20")
+def test_toolsets_and_aliases_stand_for_their_tools() -> None:
+    assert names(tools=("file_ops_readonly",)) == ["read_file", "list_dir", "find_files"]
+    assert names(tools=("file_ops", "search_files", "grep", "read_file")) == [
+        "read_file", "list_dir", "find_files", "write_file", "edit_file", "grep",
+    ]  # fmt: skip
+
+
+@pytest.mark.req("D-20", "X-40")
+def test_a_model_may_call_a_tool_by_its_alias(project: Any) -> None:
+    (project / "a.txt").write_text("needle", "utf-8")
+    calls = (call("search_files", pattern="needle"), call("list_directory"), call("terminal"))
+    result = play({}, *calls, tools=("file_ops_readonly", "grep"))
+    grep, listing, terminal = texts(result)
+    assert "a.txt" in grep
+    assert "a.txt" in listing
+    assert terminal == 'Unknown tool: "terminal"', "what an agent has not, no alias gives it"
+
+
+@pytest.mark.req("D-44")
+def test_each_way_to_delegate_is_there_where_it_is_asked_for() -> None:
+    assert names() == []
+    assert names(sub_agents=("helper",)) == ["call_agent"]
+    assert names(sub_agents=("helper",), tools=("call_agent", "subagent")) == [
+        "call_agent",
+        "subagent",
+    ]
+    assert names(tools=("subagent", "spawn_agent", "delegate_task")) == [
+        "subagent",
+        "spawn_agent",
+        "delegate_task",
+    ]
+    off = SubAgentsConfig(enabled=False)
+    every = ("subagent", "spawn_agent", "delegate_task", "grep")
+    assert names(sub_agents=("helper",), tools=every, sub_agents_config=off) == ["grep"]
+
+
+@pytest.mark.req("D-20")
+def test_python_tools_of_the_session_are_found_by_name_and_the_newest_counts() -> None:
+    @python_tool(name="toolset_probe")
+    def first() -> str:
+        return "first"
+
+    assert told(play({}, call("toolset_probe"), tools=("toolset_probe",))) == "first"
+
+    @python_tool(name="toolset_probe")
+    def second() -> str:
+        return "second"
+
+    assert told(play({}, call("toolset_probe"), tools=("toolset_probe",))) == "second"
+    unnamed = play({}, call("toolset_probe"), tools=("grep",))
+    assert told(unnamed) == 'Unknown tool: "toolset_probe"'
+
+
+@pytest.mark.req("D-20", "D-4")
+def test_tools_handed_to_a_run_are_only_for_those_who_name_them() -> None:
+    log: list[Request] = []
+    play(
+        {"scout": recorded(log, said("a", "b"))},
+        call("subagent", label="scout", task_prompt="t", allowed_tools=["mine"]),
+        tools=("subagent",),
+        mine=(tool("mine"), tool("other")),
+    )
+    assert set(offered(log[0])) == {"mine", "subagent"}
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("grpe", 'did you mean "grep"?'),
+        ("file_op", 'did you mean "file_ops"?'),
+        ("sub_agent", 'did you mean "subagent"?'),
+        ("my_own_function", "a tool of yours needs @axe_nb.tool above it"),
+        ("call_agent", "`sub_agents` offers call_agent"),
+    ],
+)
+@pytest.mark.req("D-20", "D-27")
+def test_a_tool_that_there_is_not_is_refused_before_a_word_is_sent(name: str, hint: str) -> None:
+    log: list[Request] = []
+    with pytest.raises(ConfigError) as caught:
+        play({"lead": recorded(log, said("done"))}, tools=(name,))
+    assert caught.value.message == f'unknown tool "{name}" in agent "lead"'
+    assert hint in caught.value.hint
+    assert log == []

@@ -1,0 +1,166 @@
+"""`[limits]`: caps for a run and everything below it, whatever way it was started."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from functools import cache
+from typing import Any
+
+import pytest
+
+from axe_nb import ProviderError, Request, Response, Usage, call
+from axe_nb.agent import Retry, SubAgentsConfig, TreeLimits
+from tests.delegation.test_mixed_trees import WAYS, Chain, by
+from tests.delegation.troupe import boss, play, said, tool
+from tests.loop.stage import agent, check_events, heard, stage
+
+DEEP = SubAgentsConfig(max_depth=5)
+
+
+def requests(result: Any) -> int:
+    return sum(one.turns for one in result.walk())
+
+
+@cache
+def unlimited(ways: tuple[str, ...]) -> int:
+    """Requests of the chain where there is no cap."""
+    return requests(Chain(ways).play(sub_agents_config=DEEP))
+
+
+@pytest.mark.parametrize("most", range(1, 12))
+@pytest.mark.req("D-2")
+def test_a_tree_never_sends_more_requests_than_its_root_allows(most: int) -> None:
+    for ways in itertools.permutations(WAYS):
+        result = Chain(ways).play(limits=TreeLimits(max_requests=most), sub_agents_config=DEEP)
+        free = unlimited(ways)
+        assert requests(result) == min(most, free), ways
+        if most < free:
+            assert result.status == "max_turns"
+            assert f"limits.max_requests ({most}) of lead reached: " in str(result.error)
+        else:
+            assert result.ok
+
+
+@pytest.mark.req("D-5")
+def test_children_side_by_side_share_the_cap_exactly() -> None:
+    sent: list[str] = []
+
+    async def child(request: Request) -> str:
+        sent.append(request.agent)
+        await asyncio.sleep(0.01)
+        return "done"
+
+    calls = [by("spawn_agent", n) for n in range(8)]
+    lead = boss({"": child}, *calls, tools=("spawn_agent",), limits=TreeLimits(max_requests=5))
+    made = stage(lead)
+    result = made.play()
+    assert len(sent) == 4, "and one of the lead's own"
+    assert [one.status for one in result.children].count("max_turns") == 4
+    assert result.status == "max_turns"
+    check_events(made.events, result)
+
+
+@pytest.mark.req("D-2")
+def test_a_reached_cap_says_who_spent_what() -> None:
+    calls = [by(way, 1) for way in WAYS]
+
+    def model(request: Request) -> Any:
+        if request.agent == "lead":
+            return calls if request.turn == 1 else "done"
+        return "said"
+
+    lead = agent(
+        "lead", model, tools=WAYS[1:], sub_agents=("helper",), limits=TreeLimits(max_requests=6)
+    )
+    result = stage(lead, agent("helper", "said")).play()
+    assert result.error == (
+        "limits.max_requests (6) of lead reached: "
+        "sub 1 2, subtask 0 1, spawn_agent 1, lead 1, helper 1 requests"
+    )
+    assert result.text == "", "the text so far"
+    assert len(result.children) == 4
+    assert len(heard(result)) == 4, "every call has its result"
+
+
+@pytest.mark.req("D-2")
+def test_a_long_list_of_spenders_is_summed_up() -> None:
+    calls = [call("subagent", label=f"scout {n}", task_prompt="t") for n in range(9)]
+    result = play({}, *calls, tools=("subagent",), limits=TreeLimits(max_requests=19))
+    assert result.error
+    assert result.error.startswith("limits.max_requests (19) of lead reached: scout 8 2, ")
+    assert result.error.endswith(", others 9 requests")
+    assert len(result.error) < 200
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.req("D-2")
+def test_tokens_are_capped_for_the_whole_tree(way: str) -> None:
+    def reply(level: int, request: Request) -> Any:
+        if level == 0:
+            one = by(way, 1) if request.turn < 20 else "done"
+            calls = () if isinstance(one, str) else (one,)
+            return Response("", calls, usage=Usage(5, 5))
+        return Response("said", usage=Usage(50, 50))
+
+    result = Chain((), reply).play(limits=TreeLimits(max_total_tokens=500))
+    assert result.status == "max_tokens"
+    assert str(result.error).startswith("limits.max_total_tokens (500) of lead reached: ")
+    spent = result.total_usage.total
+    assert 500 <= spent < 500 + 110, "no request is begun once it is reached"
+
+
+@pytest.mark.req("D-18")
+def test_a_server_that_does_not_count_tokens_does_not_get_round_the_cap() -> None:
+    def model(request: Request) -> Any:
+        return Response("x" * 400, (call("peek"),))
+
+    lead = agent("lead", model, limits=TreeLimits(max_total_tokens=1000))
+    result = stage(lead).play(tools=(tool("peek"),))
+    assert result.status == "max_tokens"
+    assert result.turns <= 5
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.req("D-3", "D-4")
+def test_a_copy_counts_for_its_callers_cap_and_a_named_agent_for_its_own_too(way: str) -> None:
+    """The helper may send two requests; its tree ends at that, the lead goes on."""
+    made = Chain(("call_agent", way, way)).set_up(sub_agents_config=DEEP)
+    helper = made.session.agents["helper"]
+    made.session.define(type(helper)(**{**vars(helper), "limits": TreeLimits(max_requests=2)}))
+    result = made.play()
+    assert result.ok
+    below = result.children[0]
+    assert requests(below) == 2
+    [answer] = heard(result)
+    assert answer.is_error
+    assert "limits.max_requests (2) of helper reached" in answer.content
+
+
+@pytest.mark.req("D-23")
+def test_a_retry_is_a_request_too() -> None:
+    tries: list[int] = []
+
+    def model(request: Request) -> Any:
+        tries.append(1)
+        raise ProviderError("rate_limit", "slow down", retry_after=0.001)
+
+    lead = agent("lead", model, retry=Retry(max_retries=9), limits=TreeLimits(max_requests=3))
+    result = stage(lead).play()
+    assert len(tries) == 3
+    assert result.status == "max_turns"
+
+
+@pytest.mark.req("D-2", "D-17")
+def test_where_no_request_is_left_for_the_summary_the_last_words_are_kept() -> None:
+    result = play(
+        {"scout": said("what I found", "summary")},
+        call("subagent", label="scout", task_prompt="t"),
+        tools=("subagent",),
+        limits=TreeLimits(max_requests=2),
+    )
+    scout = result.children[0]
+    assert (scout.status, scout.text) == ("max_turns", "what I found")
+    assert scout.metadata["completion_status"] == "incomplete"
+    assert "max_turns_reached" not in scout.metadata, "it was not its own limit"
+    assert heard(result)[0].content == "what I found"
