@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from axe_nb.messages import call as call
     from axe_nb.providers.script import script as script
     from axe_nb.providers.script_server import script_server as script_server
+    from axe_nb.python_tool import tool as tool
+    from axe_nb.tools import ToolContext as ToolContext
+    from axe_nb.tools import ToolError as ToolError
 
 _HOMES = {
     "Agent": "agent",
@@ -51,6 +54,9 @@ _HOMES = {
     "script": "providers.script",
     "script_server": "providers.script_server",
     "stream": "api",
+    "tool": "python_tool",
+    "ToolContext": "tools",
+    "ToolError": "tools",
 }
 """Public name → the module that it lives in."""
 
@@ -64,6 +70,8 @@ __all__ = [
     "RunError",
     "RunResult",
     "ToolCall",
+    "ToolContext",
+    "ToolError",
     "Usage",
     "arun",
     "call",
@@ -73,6 +81,7 @@ __all__ = [
     "script",
     "script_server",
     "stream",
+    "tool",
 ]
 
 

@@ -18,7 +18,7 @@ from axe_nb.loop import is_inside
 from axe_nb.options import DEFAULT_TIMEOUT, Overrides
 from axe_nb.portal import portal
 from axe_nb.session import session
-from axe_nb.tool import Tool
+from axe_nb.tools import Tool
 from axe_nb.watch import Blind, View, watched, watched_here
 
 

@@ -19,7 +19,7 @@ from axe_nb.clock import Clock
 from axe_nb.events import Emit, RunResult, ToolFinished, ToolStarted
 from axe_nb.messages import ToolCall, ToolResult
 from axe_nb.permissions import Answer, Consult, Permit, Question, nobody
-from axe_nb.tool import Job, Ledger, Tool, ToolContext, ToolError, ToolOutput
+from axe_nb.tools import Job, Ledger, Tool, ToolContext, ToolError, ToolOutput
 from axe_nb.toolset import Toolset
 
 Start: TypeAlias = Callable[[ToolCall, int, float, Job], Awaitable[RunResult]]

@@ -23,7 +23,7 @@ from axe_nb.permissions import Consult, Permit
 from axe_nb.prompt import NO_PROMPT, Briefing, brief
 from axe_nb.providers.base import Provider
 from axe_nb.threads import in_thread
-from axe_nb.tool import Job, Tool
+from axe_nb.tools import Job, Tool
 from axe_nb.toolset import Ceiling, Toolset, assemble
 
 _inside: contextvars.ContextVar[bool] = contextvars.ContextVar("axe_nb_inside", default=False)

@@ -18,7 +18,7 @@ from axe_nb.agent import MODES, Mode
 from axe_nb.errors import ConfigError
 from axe_nb.events import Status
 from axe_nb.names import nearest, quoted
-from axe_nb.tool import Tool
+from axe_nb.tools import Tool
 
 Face = Literal["cell", "line", "command", "python"]
 """Where an option can be given: %%axe, %axe run, axe-nb run, axe_nb.run()."""

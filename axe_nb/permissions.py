@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias
 
 from axe_nb.agent import MODES, Agent, Mode
 from axe_nb.builtin import ask_user, expanded
-from axe_nb.tool import Tool
+from axe_nb.tools import Tool
 
 Decision = Literal["deny", "ask", "allow"]
 DECISIONS = ("deny", "ask", "allow")

@@ -21,7 +21,7 @@ from axe_nb.plain import plain
 from axe_nb.printed import captured
 from axe_nb.schema import Signature, check, signature
 from axe_nb.threads import in_thread
-from axe_nb.tool import Effect, Tool, ToolContext, ToolError, ToolOutput, head
+from axe_nb.tools import Effect, Tool, ToolContext, ToolError, ToolOutput, head
 
 F = TypeVar("F", bound=Callable[..., Any])
 

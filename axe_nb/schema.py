@@ -16,7 +16,7 @@ from axe_nb.errors import ConfigError
 from axe_nb.hints import documented, hints
 from axe_nb.messages import dump
 from axe_nb.shapes import MAX_MISTAKES, Mistakes, Parameter, Shape, fields, note, shape
-from axe_nb.tool import ToolContext, ToolError
+from axe_nb.tools import ToolContext, ToolError
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from axe_nb.options import Overrides
 from axe_nb.permissions import Consult
 from axe_nb.providers import make
 from axe_nb.providers.base import Provider
-from axe_nb.tool import Job
+from axe_nb.tools import Job
 
 AS_IT_IS = Overrides()
 

@@ -26,7 +26,7 @@ from axe_nb.messages import ToolSpec
 from axe_nb.names import nearest, quoted
 from axe_nb.permissions import Permit
 from axe_nb.python_tool import SESSION
-from axe_nb.tool import Tool
+from axe_nb.tools import Tool
 
 HARD_DEPTH = 5
 """No configuration goes deeper (A-10.4)."""

@@ -17,10 +17,10 @@ ROOMS = (
     "errors", "messages", "plain", "hints", "names", "events",
     "files", "config", "toml_lines", "toml_table", "agent_files", "agent", "graph",
     "clock", "budget",
-    "threads", "tool", "shapes", "schema", "printed", "python_tool", "prompt",
+    "threads", "tools", "shapes", "schema", "printed", "python_tool", "prompt",
     "providers", "builtin", "permissions", "toolset",
     "conversation", "dispatch", "loop",
-    "portal", "desk", "watch", "options", "session",
+    "portal", "desk", "watch", "options", "session", "advice", "checks", "doctor",
     "tree", "words", "outline", "transcript", "report", "console",
     "api", "nb", "__init__", "demo", "cli", "__main__",
 )  # fmt: skip

@@ -20,7 +20,7 @@ from axe_nb.messages import ToolSpec
 from axe_nb.plain import plain
 from axe_nb.schema import check, signature
 from axe_nb.shapes import Parameter, shape
-from axe_nb.tool import ToolContext, ToolError
+from axe_nb.tools import ToolContext, ToolError
 
 
 class Colour(Enum):

@@ -12,7 +12,7 @@ from axe_nb.agent import quoted
 from axe_nb.budget import Limits
 from axe_nb.errors import AxeError
 from axe_nb.messages import ToolParameter
-from axe_nb.tool import Job, Tool, ToolContext, ToolOutput, text_argument
+from axe_nb.tools import Job, Tool, ToolContext, ToolOutput, text_argument
 
 NAME = "call_agent"
 

@@ -13,7 +13,7 @@ from axe_nb.budget import Limits
 from axe_nb.builtin import spawn_agent
 from axe_nb.builtin.inheritance import inherited
 from axe_nb.events import RunResult
-from axe_nb.tool import Job, ToolContext, ToolError
+from axe_nb.tools import Job, ToolContext, ToolError
 
 
 async def delegate(

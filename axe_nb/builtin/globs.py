@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 
 from axe_nb.errors import ConfigError
 from axe_nb.prompt import check_glob
-from axe_nb.tool import ToolError
+from axe_nb.tools import ToolError
 
 MAX_PATTERN = 1000
 """Characters of a glob."""

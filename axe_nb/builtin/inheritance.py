@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from axe_nb.agent import Agent, TreeLimits
 from axe_nb.builtin import call_agent, expanded
-from axe_nb.tool import ToolContext, ToolError
+from axe_nb.tools import ToolContext, ToolError
 
 NAME_SIZE = 60
 """Characters of a child's name; a model may have made it up."""

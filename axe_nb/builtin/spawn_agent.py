@@ -16,7 +16,7 @@ from axe_nb.builtin.inheritance import heir
 from axe_nb.errors import AxeError
 from axe_nb.events import RunResult, Status
 from axe_nb.messages import ToolParameter
-from axe_nb.tool import Job, Tool, ToolContext, ToolOutput, text_argument
+from axe_nb.tools import Job, Tool, ToolContext, ToolOutput, text_argument
 
 NAME = "spawn_agent"
 

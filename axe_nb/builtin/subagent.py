@@ -16,7 +16,7 @@ from axe_nb.errors import AxeError
 from axe_nb.events import RunResult
 from axe_nb.messages import ToolParameter
 from axe_nb.names import quoted
-from axe_nb.tool import Job, Tool, ToolContext, ToolError, head
+from axe_nb.tools import Job, Tool, ToolContext, ToolError, head
 
 NAME = "subagent"
 

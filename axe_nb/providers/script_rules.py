@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from axe_nb.errors import ProviderError
@@ -171,10 +170,9 @@ def stop_reason(calls: tuple[ToolCall, ...]) -> str:
 def estimated(request: Request, text: str, calls: tuple[ToolCall, ...]) -> dict[str, int]:
     """Tokens as characters // 4 of what was sent (tools included) and of what was answered.
 
-    Counts only what every wire format carries, so that it is the same over a socket; the current
-    folder counts as one character, so that it is the same on every machine.
+    Counts only what every wire format carries, so that it is the same over a socket.
     """
-    sent = len(request.system.replace(str(Path.cwd()), ".")) + sum(
+    sent = len(request.system) + sum(
         len(tool.name) + len(tool.description) + len(dump(tool.input_schema()).decode())
         for tool in request.tools
     )

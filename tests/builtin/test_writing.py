@@ -12,7 +12,7 @@ import pytest
 
 from axe_nb import builtin
 from axe_nb.builtin.writing import preview
-from axe_nb.tool import Ledger, Tool
+from axe_nb.tools import Ledger, Tool
 from tests.calls import answer, failure, run
 
 

@@ -10,7 +10,7 @@ import pytest
 from axe_nb import Agent, Request, RunResult, call
 from axe_nb.agent import Budget, SubAgentsConfig
 from axe_nb.budget import Limits
-from axe_nb.tool import ToolContext, ToolError
+from axe_nb.tools import ToolContext, ToolError
 from tests.delegation.troupe import boss, offered, play, recorded, results, said, told, tool
 from tests.loop.stage import agent, heard, stage
 

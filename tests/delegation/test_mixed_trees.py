@@ -16,7 +16,7 @@ from axe_nb.agent import Budget, SubAgentsConfig, TreeLimits
 from axe_nb.budget import Limits
 from axe_nb.messages import ToolCall, answered
 from axe_nb.python_tool import tool as python_tool
-from axe_nb.tool import Tool, ToolContext
+from axe_nb.tools import Tool, ToolContext
 from tests.delegation.troupe import offered, tool
 from tests.loop.stage import Stage, agent, check_events, check_history, heard, stage
 

@@ -12,7 +12,7 @@ from axe_nb import Agent, ConfigError, Request, RunResult, call
 from axe_nb.messages import ToolCall
 from axe_nb.options import Overrides
 from axe_nb.permissions import Answer, Question
-from axe_nb.tool import Effect, Tool, ToolContext
+from axe_nb.tools import Effect, Tool, ToolContext
 from tests.delegation.test_mixed_trees import by
 from tests.delegation.troupe import boss, offered, play, recorded, results, said, told, tool
 from tests.loop.stage import heard, stage, texts

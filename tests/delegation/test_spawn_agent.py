@@ -15,7 +15,7 @@ from axe_nb.agent import Budget, SubAgentsConfig
 from axe_nb.budget import Limits
 from axe_nb.loop import Run
 from axe_nb.messages import ToolCall
-from axe_nb.tool import Job
+from axe_nb.tools import Job
 from tests.delegation.troupe import boss, offered, play, recorded, results, said, told, tool
 from tests.loop.stage import check_history, heard, stage
 

@@ -14,7 +14,7 @@ from axe_nb.events import Event, RunFinished, RunStarted, ToolFinished, ToolStar
 from axe_nb.messages import Message, ToolResult
 from axe_nb.options import Overrides
 from axe_nb.session import Session
-from axe_nb.tool import Tool, ToolContext
+from axe_nb.tools import Tool, ToolContext
 
 Model = Callable[[Request], Any]
 

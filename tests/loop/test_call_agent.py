@@ -14,7 +14,7 @@ from axe_nb import Agent, ProviderError, Request, Response, Usage, call
 from axe_nb.builtin import call_agent
 from axe_nb.messages import ToolCall
 from axe_nb.report import VerboseLines
-from axe_nb.tool import ToolContext
+from axe_nb.tools import ToolContext
 from tests.loop.stage import (
     agent,
     ask,

@@ -10,7 +10,7 @@ import pytest
 from axe_nb import Agent, ConfigError, ProviderError, Request, Response, RunError, Usage, call
 from axe_nb.agent import Retry, SubAgentsConfig
 from axe_nb.messages import ToolCall
-from axe_nb.tool import ToolContext
+from axe_nb.tools import ToolContext
 from tests.loop.stage import (
     agent,
     check_events,

@@ -11,7 +11,7 @@ import pytest
 from axe_nb import Agent, ProviderError, Request, Response, RunResult, call
 from axe_nb.events import RunFinished, RunStarted, ToolStarted
 from axe_nb.messages import answered
-from axe_nb.tool import ToolContext
+from axe_nb.tools import ToolContext
 from tests.loop.stage import (
     Stage,
     agent,

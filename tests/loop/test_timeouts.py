@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from axe_nb import Agent, Request, Response, RunError, Usage, call
-from axe_nb.tool import ToolContext
+from axe_nb.tools import ToolContext
 from tests.loop.stage import (
     agent,
     ask,

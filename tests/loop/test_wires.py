@@ -18,7 +18,7 @@ from axe_nb import Agent, ProviderError, Request, Response, RunResult, Usage, ca
 from axe_nb.messages import answered
 from axe_nb.providers.script_server import ScriptServer
 from axe_nb.providers.script_wire import Protocol
-from axe_nb.tool import ToolContext
+from axe_nb.tools import ToolContext
 from axe_nb.transcript import as_text
 from tests.loop.stage import (
     Stage,

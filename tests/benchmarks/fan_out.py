@@ -1,0 +1,314 @@
+"""`python -m tests.benchmarks.fan_out`: what delegation costs, beside the ideal and plain httpx.
+
+The model answers after 50 ms, in a process of its own, so a lead with any number of children
+cannot take less than 150 ms: its first turn, theirs, its second. Prints rows of goals.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import os
+import subprocess
+import sys
+import time
+import tracemalloc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+MODEL_SECONDS = 0.05
+IDEAL_SECONDS = 3 * MODEL_SECONDS
+TURN_CHAIN = 50
+COPIES = 2000
+"""Agents that are made to find out what one costs."""
+
+
+class Model(asyncio.Protocol):
+    """A server of OpenAI's protocol that costs next to nothing.
+
+    The model `lead-N-S` calls N children and then answers, `chain-N-S` makes one call in each of N
+    turns, `child-S` answers; each answer takes S seconds.
+    """
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        self._read = b""
+
+    def data_received(self, data: bytes) -> None:
+        self._read += data
+        head, blank, body = self._read.partition(b"\r\n\r\n")
+        if not blank:
+            return
+        size = int(head.lower().partition(b"content-length:")[2].split(b"\r\n", 1)[0])
+        if len(body) < size:
+            return
+        self._read = body[size:]
+        name = body.partition(b'"model":"')[2].partition(b'"')[0].decode()
+        kind, *numbers = name.split("-")
+        reply = answer(kind, int(numbers[0]) if len(numbers) > 1 else 0, body)
+        asyncio.get_running_loop().call_later(float(numbers[-1]), self._send, reply)
+
+    def _send(self, body: bytes) -> None:
+        head = f"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {len(body)}"
+        self._transport.write(head.encode() + b"\r\n\r\n" + body)
+
+
+def answer(kind: str, size: int, body: bytes) -> bytes:
+    """What the model says to a request."""
+    turn = body.count(b'"role":"assistant"')
+    calls = size if kind == "lead" and turn == 0 else int(kind == "chain" and turn < size)
+    message: dict[str, Any] = {"role": "assistant", "content": None if calls else "done"}
+    if calls:
+        arguments = json.dumps({"agent": "child", "task": "work"})
+        name = "call_agent" if kind == "lead" else "nothing"
+        function = {"name": name, "arguments": arguments}
+        message["tool_calls"] = [
+            {"id": f"{turn}_{n}", "type": "function", "function": function} for n in range(calls)
+        ]
+    usage = {"prompt_tokens": 9, "completion_tokens": 9}
+    return json.dumps({"choices": [{"message": message}], "usage": usage}).encode()
+
+
+async def serve() -> None:
+    """Prints the port, and serves until its input is closed."""
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(Model, "127.0.0.1", 0, backlog=4096)
+    print(server.sockets[0].getsockname()[1], flush=True)
+    await loop.run_in_executor(None, sys.stdin.read)
+
+
+@contextmanager
+def server() -> Iterator[None]:
+    """A model in a process of its own, as OpenAI."""
+    words = [sys.executable, "-m", __spec__.name, "serve"]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin
+        assert process.stdout
+        port = int(process.stdout.readline())
+        os.environ |= {
+            "AXE_OPENAI_BASE_URL": f"http://127.0.0.1:{port}",
+            "OPENAI_API_KEY": "none",
+        }
+        yield
+        process.stdin.close()
+
+
+async def fan_out(children: int) -> float:
+    """Seconds of a lead with so many children; every one of them counted."""
+    from axe_nb import Agent
+    from axe_nb.session import Session
+
+    session = Session()
+    events: list[object] = []
+    session.define(Agent("child", f"openai/child-{MODEL_SECONDS}"))
+    lead = Agent("lead", f"openai/lead-{children}-{MODEL_SECONDS}", sub_agents=("child",))
+    began = time.perf_counter()
+    result = await session.ask(lead, "go", emit=events.append)
+    seconds = time.perf_counter() - began
+    assert [child.text for child in result.children] == ["done"] * children, result
+    assert len(events) >= 6 * children
+    return seconds
+
+
+def compact(value: object) -> str:
+    return json.dumps(value, separators=(",", ":"))
+
+
+async def with_httpx(children: int) -> float:
+    """Seconds of the same requests by httpx alone."""
+    import httpx
+
+    async def ask(model: str) -> None:
+        body = compact({"model": model, "messages": [{"role": "user", "content": "go"}]})
+        headers = {"content-type": "application/json"}
+        reply = await client.post("/v1/chat/completions", content=body, headers=headers)
+        reply.json()
+
+    url = os.environ["AXE_OPENAI_BASE_URL"]
+    limits = httpx.Limits(max_connections=None, max_keepalive_connections=20)
+    async with httpx.AsyncClient(base_url=url, verify=False, timeout=None, limits=limits) as client:
+        began = time.perf_counter()
+        await ask(f"lead-{children}-{MODEL_SECONDS}")
+        async with asyncio.TaskGroup() as group:
+            for _ in range(children):
+                group.create_task(ask(f"child-{MODEL_SECONDS}"))
+        await ask(f"child-{MODEL_SECONDS}")
+        return time.perf_counter() - began
+
+
+async def nothing(ctx: Any, arguments: Any) -> str:
+    return "ok"
+
+
+def a_tool() -> Any:
+    from axe_nb.tools import Tool
+
+    return Tool("nothing", "Does nothing.", {}, nothing, "read")
+
+
+async def chain() -> float:
+    """Seconds of one turn with a tool call, of a conversation of fifty; the model takes none."""
+    from axe_nb import Agent
+    from axe_nb.options import Overrides
+    from axe_nb.session import Session
+
+    one = Agent("one", f"openai/chain-{TURN_CHAIN - 1}-0")
+    events: list[object] = []
+    began = time.perf_counter()
+    result = await Session().ask(one, "go", Overrides(tools=(a_tool(),)), events.append)
+    seconds = time.perf_counter() - began
+    assert (result.turns, result.status) == (TURN_CHAIN, "completed"), result
+    return seconds / TURN_CHAIN
+
+
+class Instantly:
+    """A provider without HTTP: what is left is our own."""
+
+    name = "openai"
+
+    async def send(self, request: Any, on_text: Any = None) -> Any:
+        from axe_nb import Response, Usage, call
+
+        is_last = len(request.messages) >= 2 * TURN_CHAIN - 1
+        return Response("" if not is_last else "done", () if is_last else (call("nothing"),),
+                        "stop", Usage(9, 9))  # fmt: skip
+
+
+async def chain_of_our_own() -> float:
+    """Seconds of CPU of one turn with a tool call, without HTTP; with events."""
+    from axe_nb import Agent
+    from axe_nb.loop import Env, Run
+    from axe_nb.tools import Job
+
+    one = Agent("one", "openai/x", tools=("nothing",))
+    events: list[object] = []
+    provider = Instantly()
+    env = Env(lambda _: one, lambda _, __: provider, events.append, tools=(a_tool(),))
+    began = time.process_time()
+    result = await (await Run.prepare(one, env)).execute(Job(one, "go", "go"))
+    seconds = time.process_time() - began
+    assert (result.turns, result.status) == (TURN_CHAIN, "completed"), result
+    return seconds / TURN_CHAIN
+
+
+async def chain_with_httpx() -> float:
+    """Seconds of one such request by httpx alone."""
+    import httpx
+
+    messages: list[object] = [{"role": "user", "content": "go"}]
+    url = os.environ["AXE_OPENAI_BASE_URL"]
+    async with httpx.AsyncClient(base_url=url, verify=False, timeout=None) as client:
+        began = time.perf_counter()
+        for turn in range(TURN_CHAIN):
+            body = compact({"model": f"chain-{TURN_CHAIN - 1}-0", "messages": messages})
+            headers = {"content-type": "application/json"}
+            reply = await client.post("/v1/chat/completions", content=body, headers=headers)
+            messages.append(reply.json()["choices"][0]["message"])
+            messages.append({"role": "tool", "tool_call_id": f"{turn}_0", "content": "ok"})
+        return (time.perf_counter() - began) / TURN_CHAIN
+
+
+def resident() -> float:
+    """Megabytes of memory that this process has needed at most."""
+    import resource
+
+    unit = 1024 * 1024 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
+
+
+async def best(work: Callable[[], Any], times: int) -> float:
+    """The fastest of so many, after one that warms up: the least disturbed by other processes."""
+    await work()
+    return min([await work() for _ in range(times)])
+
+
+async def measure(what: str) -> dict[str, float]:
+    """Figures of one kind, in a process that has done nothing else."""
+    match what:
+        case "turn":
+            return {
+                "axe_nb": await best(chain, 9),
+                "httpx": await best(chain_with_httpx, 9),
+                "own": await best(chain_of_our_own, 30),
+            }
+        case "1000":
+            await fan_out(1)  # what is imported on first use; connections stay cold
+            await with_httpx(1)
+            httpx = await with_httpx(1000)
+            before = resident()
+            return {"httpx": httpx, "axe_nb": await fan_out(1000), "grown": resident() - before}
+        case children:
+            return {
+                "axe_nb": await best(lambda: fan_out(int(children)), 5),
+                "httpx": await best(lambda: with_httpx(int(children)), 5),
+            }
+
+
+def one_agent() -> tuple[float, float]:
+    """(seconds, bytes) of an agent with a tool."""
+    from axe_nb import Agent
+
+    def make(copies: int) -> tuple[list[Any], float]:
+        gc.collect()
+        began = time.perf_counter()
+        made = [
+            (a_tool(), Agent("one", "openai/x", system_prompt="Be one.", tools=("nothing",)))
+            for _ in range(copies)
+        ]
+        return made, (time.perf_counter() - began) / copies
+
+    seconds = min(make(COPIES)[1] for _ in range(9))
+    tracemalloc.start()
+    kept, _ = make(COPIES)
+    size, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    return seconds, size / len(kept)
+
+
+def apart(what: str) -> dict[str, float]:
+    """`measure`, in a process of its own."""
+    words = [sys.executable, "-m", __spec__.name, what]
+    done = subprocess.run(words, stdout=subprocess.PIPE, check=True)
+    found: dict[str, float] = json.loads(done.stdout)
+    return found
+
+
+def row(what: str, measured: str, value: float, gate: float, goal: float, unit: str) -> None:
+    """Prints a row, and whether it is within the gate and the goal."""
+    verdict = "goal" if value <= goal else "gate" if value <= gate else "MISSED"
+    print(f"{what:32} {measured:34} gate {gate:g}{unit}, goal {goal:g}{unit}: {verdict}")
+
+
+def main() -> None:
+    with server():
+        for children, gate, goal in (("10", 1.15, 1.08), ("100", 1.7, 1.3)):
+            took = apart(children)
+            ratio = took["axe_nb"] / IDEAL_SECONDS
+            shown = f"{ratio:.2f} x ideal, httpx {took['httpx'] / IDEAL_SECONDS:.2f} x"
+            row(f"fan-out of {children}", shown, ratio, gate, goal, " x")
+        took = min((apart("1000") for _ in range(3)), key=lambda found: found["axe_nb"])
+        shown = f"{took['axe_nb']:.2f} s, httpx {took['httpx']:.2f} s"
+        row("fan-out of 1000, cold", shown, took["axe_nb"], 1.5, 0.6, " s")
+        row("memory growth at 1000", f"{took['grown']:.0f} MB", took["grown"], 60, 30, " MB")
+        took = apart("turn")
+        ratio = took["axe_nb"] / took["httpx"]
+        shown = f"{took['axe_nb'] * 1e6:.0f} µs, httpx {took['httpx'] * 1e6:.0f} µs: {ratio:.2f} x"
+        row("one turn with a tool call", shown, ratio, 1.3, 0.4, " x httpx")
+    own = took["own"] * 1e6
+    row("our own share of it, CPU", f"{own:.0f} µs", own, 150, 50, " µs")
+    seconds, size = one_agent()
+    row("one agent with one tool", f"{seconds * 1e6:.1f} µs", seconds * 1e6, 25, 5, " µs")
+    row("its memory", f"{size / 1000:.1f} kB", size / 1000, 4, 2, " kB")
+
+
+if __name__ == "__main__":
+    match sys.argv[1:]:
+        case []:
+            main()
+        case ["serve"]:
+            asyncio.run(serve())
+        case [what]:
+            print(json.dumps(asyncio.run(measure(what))))
