@@ -24,6 +24,7 @@ from axe_nb.options import Options
 from axe_nb.portal import waited
 from axe_nb.session import session
 from axe_nb.watch import watched
+from axe_nb.words import plural
 
 Write: TypeAlias = Callable[[str], object]
 """Takes one line, or a text of several, without its last newline."""
@@ -138,7 +139,8 @@ class StatusLine:
         at_work = " › ".join(names[:1]) + (f" › {', '.join(names[1:6])}" if names[1:] else "")
         more = f" and {len(names) - 6} more" if len(names) > 6 else ""
         seconds = int(now - self._started)
-        line = f"{at_work}{more} · {self._turns} turns · {self._calls} calls · {seconds}s"
+        counts = f"{plural(self._turns, 'turn')} · {plural(self._calls, 'call')}"
+        line = f"{at_work}{more} · {counts} · {seconds}s"
         line = "".join(c if c.isprintable() else " " for c in line)[: _columns(self._stream) - 1]
         self._stream.write("\r" + line.ljust(self._width))
         self._stream.flush()
@@ -154,6 +156,6 @@ class StatusLine:
 
 def _columns(stream: TextIO) -> int:
     try:
-        return min(os.get_terminal_size(stream.fileno()).columns, 100)
+        return min(os.get_terminal_size(stream.fileno()).columns or 80, 100)
     except OSError:
         return 80

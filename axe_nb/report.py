@@ -25,12 +25,12 @@ from axe_nb.events import (
 from axe_nb.loop import Run
 from axe_nb.messages import dump
 from axe_nb.names import quoted
+from axe_nb.words import HOSTILE
 
 PREVIEW = 80
 """Characters of a task in one line."""
 
 _LINE_END = re.compile(r"\r\n|\n|\r")
-_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 def preview(text: str) -> str:
@@ -40,8 +40,8 @@ def preview(text: str) -> str:
 
 
 def harmless(text: str) -> str:
-    """The text without the control characters that a terminal would obey."""
-    return _CONTROL.sub("�", text.replace("\r\n", "\n"))
+    """The text without the characters that a terminal would obey."""
+    return HOSTILE.sub("�", text.replace("\r\n", "\n"))
 
 
 def shown_path(path: Path) -> str:

@@ -1,0 +1,212 @@
+"""The command line as a process of its own: pipes, signals, terminals, exit codes, no traceback."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+on_posix = pytest.mark.skipif(os.name == "nt", reason="needs signals, ptys or /dev")
+
+AGENT = 'name = "{0}"\nmodel = "script/{0}"\n'
+SCRIPTS = {
+    "echo": '[[rule]]\ntext = "{last}"\n',
+    "slow": '[[rule]]\ndelay = 60\ntext = "late"\n',
+    "bad": '[[rule]]\nstatus = 401\nerror = "no such key"\n',
+}
+
+
+@pytest.fixture
+def tree(project: Path) -> Path:
+    """A project with agents that answer, take their time, and fail."""
+    (project / "axe" / "scripts").mkdir()
+    for name, script in SCRIPTS.items():
+        (project / "axe" / "agents" / f"{name}.toml").write_text(AGENT.format(name), "utf-8")
+        (project / "axe" / "scripts" / f"{name}.toml").write_text(script, "utf-8")
+    return project
+
+
+def axe(*words: str, stdin: bytes = b"", shell: str = "") -> subprocess.CompletedProcess[bytes]:
+    """Runs a command line to its end; by the shell where it is part of one."""
+    command = [sys.executable, "-m", "axe_nb", *words]
+    done = subprocess.run(
+        ["sh", "-c", f'"$@" {shell}', "sh", *command] if shell else command,
+        input=stdin, capture_output=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert b"Traceback" not in done.stderr
+    assert b"Exception ignored" not in done.stderr
+    return done
+
+
+@pytest.mark.req("A-X0", "A-X1", "A-X2", "A-X3", "D-22")
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (("run", "echo", "-p", "hi"), 0),
+        (("run", "echo", "-m", "nonsense"), 1),
+        (("run", "nobody"), 2),
+        (("run", "echo", "-m", "openai/gpt"), 3),
+        (("run", "bad"), 3),
+        (("walk",), 2),
+    ],
+)
+def test_a_process_ends_with_the_code_of_what_happened(
+    words: tuple[str, ...], code: int, tree: Path
+) -> None:
+    done = axe(*words)
+    assert done.returncode == code
+    assert (done.stdout == b"hi\n") if code == 0 else done.stderr.startswith(b"error: ")
+
+
+@pytest.mark.req("B-8")
+@pytest.mark.parametrize(
+    ("stdin", "answer"),
+    [
+        (b"from a pipe\n", b"from a pipe\n\n"),
+        ("\ufeffWörter".encode(), "Wörter\n".encode()),
+        (b"\xff!", "\ufffd!\n".encode()),
+        (b"", b"Execute the task described in your instructions.\n"),
+        (b" \n\t", b"Execute the task described in your instructions.\n"),
+    ],
+)
+def test_what_is_piped_is_the_prompt_and_blank_is_the_fixed_sentence(
+    stdin: bytes, answer: bytes, tree: Path
+) -> None:
+    done = axe("run", "echo", stdin=stdin)
+    assert (done.returncode, done.stdout.replace(b"\r\n", b"\n"), done.stderr) == (0, answer, b"")
+
+
+@pytest.mark.req("B-8", "B-11")
+def test_a_prompt_on_the_line_leaves_the_pipe_alone(tree: Path) -> None:
+    done = axe("run", "echo", "-p", "mine", "-v", stdin=b"piped")
+    assert done.stdout.strip() == b"mine"
+    assert b"Stdin:    no" in done.stderr
+    assert b"Stdin:    yes" in axe("run", "echo", "-v", stdin=b"piped").stderr
+
+
+def test_a_pipe_without_end_is_not_read_for_ever(tree: Path) -> None:
+    done = axe("run", "echo", stdin=b"x" * (8 * 1024 * 1024 + 1))
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert done.stderr.startswith(b"error: the piped prompt is larger than 8388608 bytes")
+
+
+def test_answers_are_utf8_whatever_the_locale(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONIOENCODING", "ascii")
+    assert axe("run", "echo", stdin="→ é 研".encode()).stdout.strip() == "→ é 研".encode()
+
+
+@on_posix
+def test_a_reader_that_goes_away_is_no_failure_to_talk_about(tree: Path) -> None:
+    done = axe("run", "echo", stdin=b"x" * 200_000, shell="| true")
+    assert (done.stdout, done.stderr) == (b"", b"")
+
+
+@on_posix
+@pytest.mark.parametrize(
+    ("shell", "code", "told"),
+    [
+        ("> /dev/full", 1, b"error: No space left on device\n"),
+        (">&-", 0, b""),
+        ("<&-", 0, b""),
+        ("2>&-", 0, b""),
+    ],
+)
+def test_streams_that_are_full_or_closed_end_without_a_traceback(
+    shell: str, code: int, told: bytes, tree: Path
+) -> None:
+    if "full" in shell and not Path("/dev/full").exists():
+        pytest.skip("there is no /dev/full here")
+    done = axe("run", "echo", "-p", "hi", shell=shell)
+    assert (done.returncode, done.stderr) == (code, told)
+
+
+@on_posix
+def test_a_folder_that_is_gone_ends_without_a_traceback(tree: Path) -> None:
+    done = axe("run", "echo", "-p", "x", "--agents-dir", str(tree / "axe" / "agents"),
+               shell='& mkdir gone; cd gone; rmdir ../gone; wait; "$@"')  # fmt: skip
+    assert done.stderr.splitlines()[-2].startswith(b"error: workdir not found: the current folder")
+
+
+@on_posix
+@pytest.mark.req("D-38")
+@pytest.mark.parametrize("flags", [[], ["-v"], ["--json"]])
+def test_an_interrupt_ends_the_run_at_once_with_130(flags: list[str], tree: Path) -> None:
+    command = [sys.executable, "-m", "axe_nb", "run", "slow", "-p", "x", *flags, "-v"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
+        assert running.stderr
+        for line in running.stderr:
+            if line.startswith(b"[turn 1] Sending"):
+                break
+        asked = time.monotonic()
+        running.send_signal(signal.SIGINT)
+        out, err = running.communicate(timeout=30)
+    assert running.returncode == 130
+    assert time.monotonic() - asked < 5
+    assert err.splitlines()[-1] == b"interrupted"
+    assert b"Traceback" not in err
+    assert out.count(b"\n") == ("--json" in flags)
+
+
+def on_terminal(*words: str) -> tuple[int, bytes, bytes]:
+    """(exit code, stdout, what the terminal at stderr got) of a command line."""
+    import pty
+
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "axe_nb", *words]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stdin=theirs, stderr=theirs) as running:
+        os.close(theirs)
+        shown = b""
+        while True:
+            try:
+                part = os.read(ours, 4096)
+            except OSError:  # the terminal's other end is closed
+                break
+            if not part:
+                break
+            shown += part
+        out, _ = running.communicate(timeout=60)
+    os.close(ours)
+    return running.returncode, out, shown
+
+
+@on_posix
+def test_on_a_terminal_one_line_shows_who_is_at_work_and_goes_away(tree: Path) -> None:
+    (tree / "axe" / "scripts" / "slow.toml").write_text(
+        '[[rule]]\ndelay = 1.0\ntext = "done"\n', "utf-8"
+    )
+    code, out, shown = on_terminal("run", "slow", "-p", "x")
+    assert (code, out) == (0, b"done\n")
+    lines = shown.split(b"\r")
+    assert "slow · 1 turn · 0 calls · 0s".encode() in [line.strip() for line in lines]
+    assert b"\n" not in shown
+    assert lines[-1] == b""
+    assert lines[-2].strip() == b""
+    assert on_terminal("run", "slow", "-p", "x", "-q") == (0, b"done\n", b"")
+
+
+@on_posix
+def test_what_a_model_answers_cannot_command_the_terminal(tree: Path) -> None:
+    import pty
+
+    (tree / "axe" / "scripts" / "echo.toml").write_text(
+        '[[rule]]\ntext = "a\\u001B]0;title\\u0007b\\tc\\nd"\n', "utf-8"
+    )
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "axe_nb", "run", "echo", "-p", "x"]
+    subprocess.run(command, stdout=theirs, stderr=subprocess.PIPE, timeout=60, check=True)
+    shown = os.read(ours, 4096)
+    os.close(ours)
+    os.close(theirs)
+    assert shown.decode() == "a�]0;title�b\tc\r\nd\r\n"
+    assert axe("run", "echo", "-p", "x").stdout == b"a\x1b]0;title\x07b\tc\nd\n"
+
+
+def test_the_console_script_is_the_same_command(tree: Path) -> None:
+    script = Path(sys.executable).parent / ("axe-nb.exe" if os.name == "nt" else "axe-nb")
+    if not script.exists():
+        pytest.skip("the package is not installed here")
+    done = subprocess.run([script, "version"], capture_output=True, timeout=60, check=True)
+    assert done.stdout == axe("version").stdout
