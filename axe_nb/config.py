@@ -54,6 +54,23 @@ def config_path() -> Path:
     return config_dir() / "config.toml"
 
 
+def placed(path: Path) -> str:
+    """The path as people find it, without the folders of this machine where that can be.
+
+    It starts below the current folder, the config folder or the home folder.
+    """
+    whole = path.absolute()
+    for folder, name in ((Path.cwd(), ""), (config_dir().parent, _config_home())):
+        if name is not None and whole.is_relative_to(folder):
+            return f"{name}{whole.relative_to(folder).as_posix()}"
+    return shown(whole)
+
+
+def _config_home() -> str | None:
+    """How messages call the folder of the config folder; None where it lies at home."""
+    return "$XDG_CONFIG_HOME/" if os.environ.get("XDG_CONFIG_HOME", "").strip() else None
+
+
 def agent_dirs(agents_dir: str | Path | None = None) -> list[Path]:
     """The folders that agents are looked up in, first hit wins; they need not exist."""
     given = [expanded(agents_dir)] if agents_dir else []

@@ -1,20 +1,29 @@
 """Who may call whom: the delegation graph of an agent as a small picture in text.
 
-Source: product.md "Notebook" (`%%axe_agent`, `%axe show`); D-3.
+Source: product.md "Notebook" (`%%axe_agent`, `%axe show`); D-3, D-44, A-E2.4.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import cache
+from itertools import islice
+from typing import TypeAlias
 
 from axe_nb.agent import Agent
 from axe_nb.errors import ConfigError
 
-MAX_LINES = 100
-"""Lines of a picture; the rest is counted."""
+MAX_LINES = 40
+"""Lines of a picture; the rest is left out, and said so."""
 
 DEFAULT_DEPTH = 3
 """Of call_agent, where the root sets none."""
+
+Find: TypeAlias = Callable[[str], "Agent | ConfigError"]
+Lines: TypeAlias = Iterator[str]
+
+OF_COPIES = ("subagent", "spawn_agent", "delegate_task")
+"""Delegation tools whose children are copies of the caller."""
 
 
 def picture(agent: Agent, find: Callable[[str], Agent]) -> str:
@@ -24,39 +33,56 @@ def picture(agent: Agent, find: Callable[[str], Agent]) -> str:
         agent: the root of the picture.
         find: name -> agent. Raises ConfigError.
     """
+    if not agent.sub_agents_config.enabled:
+        return f"{agent.name}  (delegates to nobody: sub_agents_config.enabled is false)"
     deepest = agent.sub_agents_config.max_depth or DEFAULT_DEPTH
-    lines = [agent.name, *_below(agent, find, (agent.name,), deepest, "")]
-    if len(lines) > MAX_LINES:
-        lines = [*lines[:MAX_LINES], f"… {len(lines) - MAX_LINES} more"]
+    below = _below(agent, _found_once(find), (agent.name,), deepest, "")
+    lines = [f"{agent.name}  (depth 0, max_depth {deepest})", *islice(below, MAX_LINES)]
+    if next(below, None) is not None:
+        lines.append("…  and more")
     return "\n".join(lines)
 
 
-def _below(
-    agent: Agent, find: Callable[[str], Agent], path: tuple[str, ...], deepest: int, indent: str
-) -> Iterator[str]:
-    names = agent.sub_agents if agent.sub_agents_config.enabled else ()
+def _below(agent: Agent, find: Find, path: tuple[str, ...], deepest: int, indent: str) -> Lines:
+    names = dict.fromkeys(agent.sub_agents)
+    copies = [tool for tool in OF_COPIES if tool in agent.tools]
+    last = [*names, *copies][-1:]
     for name in names:
-        is_last = name is names[-1]
-        branch, further = ("└─ ", "   ") if is_last else ("├─ ", "│  ")
-        child, note = _child(name, find, path, deepest)
+        branch, further = ("└─ ", "   ") if [name] == last else ("├─ ", "│  ")
+        child, lower, note = _child(name, find, path, deepest)
         yield f"{indent}{branch}{name}{note}"
         if child is not None:
-            lower = min(deepest, child.sub_agents_config.max_depth or deepest)
             yield from _below(child, find, (*path, name), lower, indent + further)
+    for tool in copies:
+        yield f"{indent}{'└─ ' if [tool] == last else '├─ '}copies of itself, by {tool}"
 
 
 def _child(
-    name: str, find: Callable[[str], Agent], path: tuple[str, ...], deepest: int
-) -> tuple[Agent | None, str]:
-    """The agent to go on with, if any, and what is to be said of it."""
-    try:
-        child = find(name)
-    except ConfigError as error:
-        return None, f"  ✗ {error.message}"
-    if not child.sub_agents:
-        return None, ""
-    if len(path) >= deepest:
-        return None, f"  (may not delegate here: max_depth {deepest})"
+    name: str, find: Find, path: tuple[str, ...], deepest: int
+) -> tuple[Agent | None, int, str]:
+    """(the agent to go on with, if any; the lowest limit down to it; what is to be said of it)."""
+    child = find(name)
+    if isinstance(child, ConfigError):
+        return None, deepest, f"  ✗ {child}"
+    lower = min(deepest, child.sub_agents_config.max_depth or deepest)
+    may = child.sub_agents_config.enabled and (child.sub_agents or set(OF_COPIES) & {*child.tools})
+    if not may:
+        return None, lower, ""
     if name in path:
-        return None, "  ↺ cycle, ended by max_depth"
-    return child, ""
+        return None, lower, f"  ↺ cycle, ended by max_depth {lower}"
+    if len(path) >= lower:
+        return None, lower, f"  (depth {len(path)}: may not delegate, max_depth {lower})"
+    return child, lower, ""
+
+
+def _found_once(find: Callable[[str], Agent]) -> Find:
+    """`find` that asks once for each name, and hands back what it raises."""
+
+    @cache
+    def found(name: str) -> Agent | ConfigError:
+        try:
+            return find(name)
+        except ConfigError as error:
+            return error
+
+    return found

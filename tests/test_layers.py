@@ -21,7 +21,7 @@ ROOMS = (
     "providers", "builtin", "permissions", "toolset",
     "conversation", "dispatch", "loop",
     "portal", "desk", "watch", "options", "session", "advice", "checks", "doctor",
-    "tree", "words", "outline", "transcript", "report", "console",
+    "tree", "words", "outline", "transcript", "report", "card", "console",
     "api", "nb", "__init__", "demo", "cli", "__main__",
 )  # fmt: skip
 """Modules and folders of `axe_nb/`: each imports from earlier ones, a folder also from itself."""

@@ -44,18 +44,25 @@ async def models(server: Server) -> tuple[str, ...]:
     Raises:
         ProviderError: it is not there, refuses, does not list them, or takes too long.
     """
-    from axe_nb.providers.http import get, without_login
+    from axe_nb.providers.http import get
 
     try:
         async with asyncio.timeout(SECONDS):
             data = await get(server, PATHS[server.name])
     except TimeoutError:
-        where = without_login(server.base_url)
-        raise ProviderError("timeout", f"no answer from {where} within {SECONDS:g}s") from None
+        told = f"no answer from {address(server)} within {SECONDS:g}s"
+        raise ProviderError("timeout", told) from None
     field, key = ("models", "name") if server.name == "ollama" else ("data", "id")
     entries = wire.tables(data.get(field), field)[:MAX_NAMES]
     found = (one_line(wire.text(entry.get(key)), server.key, MAX_NAME) for entry in entries)
     return tuple(sorted({name for name in found if name}))
+
+
+def address(server: Server) -> str:
+    """The server's base URL, for people: without name and password."""
+    from axe_nb.providers.http import without_login
+
+    return without_login(server.base_url)
 
 
 def has(model: str, names: Sequence[str]) -> bool:
