@@ -158,7 +158,7 @@ def _matches(pattern: str, workdir: Path) -> Iterator[Path]:
             if all(any(fnmatchcase(part, known) for known in hidden) for part in dotted):
                 yield path
     except (OSError, ValueError, NotImplementedError) as error:
-        raise ConfigError(f"invalid glob pattern {quoted(pattern)}: {error}") from None
+        raise _no_glob(pattern, str(error)) from None
 
 
 def check_glob(pattern: str) -> None:
@@ -178,4 +178,10 @@ def check_glob(pattern: str) -> None:
         else ""
     )
     if problem:
-        raise ConfigError(f"invalid glob pattern {quoted(pattern)}: {problem}")
+        raise _no_glob(pattern, problem)
+
+
+def _no_glob(pattern: str, problem: str) -> ConfigError:
+    return ConfigError(
+        f"invalid glob pattern {quoted(pattern)}: {problem}", hint="a glob is like docs/**/*.md"
+    )

@@ -1,0 +1,307 @@
+"""Whatever can be wrong is told in at most three lines: cause, place, next step; with its code."""
+
+import json
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from axe_nb import cli
+
+KEY = "sk-secret-0123456789abcdef"
+ASSISTANT = {"role": "assistant", "content": ""}
+
+
+@pytest.fixture
+def run(project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    """Runs `axe-nb run a` with more words; (exit code, stdout, lines of stderr)."""
+    put("axe/agents/a.toml", 'name = "a"\nmodel = "script/a"\n')
+    put("axe/scripts/a.toml", '[[rule]]\ntext = "fine"\n')
+    for provider in ("ANTHROPIC", "OPENAI"):
+        monkeypatch.setenv(f"{provider}_API_KEY", KEY)
+
+    def run(*words: str, name: str = "a") -> tuple[int, str, list[str]]:
+        code = cli.main(["run", name, "-p", "x", *words])
+        written = capsys.readouterr()
+        assert KEY not in written.out + written.err
+        assert "Traceback" not in written.err
+        return code, written.out, written.err.splitlines()
+
+    return run
+
+
+def put(path: str, data: str | bytes) -> None:
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    Path(path).write_bytes(data if isinstance(data, bytes) else data.encode())
+
+
+MEND_SKILL = (
+    'mend skill of agent "a"; it is looked for below the folder of the agents and in the config '
+    "folder"
+)
+GOOD = 'name = "a"\nmodel = "script/a"\n'
+AGENTS = {
+    "no TOML": ("name = a", [
+        'failed to parse agent config "a": Invalid value (at line 1, column 8)',
+        "in axe/agents/a.toml", 'text needs quotes, as in model = "provider/model"']),
+    "an unknown key": (GOOD + "subagents = []", ['unknown key "subagents" (line 3)',
+                                                  "in axe/agents/a.toml",
+                                                  'did you mean "sub_agents"?']),
+    "no name": ('model = "script/a"', ["agent config missing required field: name",
+                                       "in axe/agents/a.toml", 'add name = "…"']),
+    "no model": ('name = "a"', ["agent config missing required field: model",
+                                "in axe/agents/a.toml", 'add model = "…"']),
+    "too deep": (GOOD + "[sub_agents_config]\nmax_depth = 6",
+                 ["sub_agents_config.max_depth cannot exceed 5", "in axe/agents/a.toml, line 4"]),
+    "no UTF-8": (b"\xff", ['failed to read agent config "a": not UTF-8 (at line 1)',
+                           "in axe/agents/a.toml"]),
+    "no skill": (GOOD + 'skill = "gone.md"', [
+        "skill not found: gone.md",
+        MEND_SKILL]),
+    "a bad glob": (GOOD + 'files = ["[a"]', ['invalid glob pattern "[a": unclosed bracket',
+                                          "a glob is like docs/**/*.md"]),
+    "no workdir": (GOOD + 'workdir = "gone"', ["workdir not found: gone",
+                                               'mend workdir of agent "a", or give --workdir']),
+}  # fmt: skip
+
+
+@pytest.mark.req("A-X2", "B-1", "B-6", "D-27", "D-42")
+@pytest.mark.parametrize("case", AGENTS)
+def test_an_agent_that_is_not_right_exits_2(case: str, run) -> None:
+    text, lines = AGENTS[case]
+    put("axe/agents/a.toml", text)
+    code, out, err = run()
+    assert (code, out) == (2, "")
+    assert err == ["error: " + lines[0], *lines[1:]]
+
+
+LINES = {
+    "no such agent": (("aa",), 2, ["agent config not found: aa", 'did you mean "a"?']),
+    "no such agent, none near": (("zzz",), 2, ["agent config not found: zzz",
+                                               "`axe-nb agents init zzz` writes one"]),
+    "a bad model": (("a", "-m", "gpt"), 1, [
+        'invalid model format "gpt": expected provider/model-name',
+        "for example anthropic/claude-sonnet-4-5, ollama/llama3.2 or script/lead"]),
+    "no provider": (("a", "-m", "/gpt"), 1, [
+        'invalid model format "/gpt": empty provider',
+        "for example anthropic/claude-sonnet-4-5, ollama/llama3.2 or script/lead"]),
+    "an unknown skill": (("a", "--skill", "/gone/x.md"), 2, [
+        "skill not found: /gone/x.md",
+        MEND_SKILL]),
+    "an unknown workdir": (("a", "--workdir", "gone"), 2, [
+        "workdir not found: gone", 'mend workdir of agent "a", or give --workdir']),
+    "a parameter that JSON cannot say": (("a", "--param", "top_p=NaN"), 2, [
+        "params.top_p must be what JSON can say: no dates, nan or inf"]),
+}  # fmt: skip
+
+
+@pytest.mark.req("A-X1", "A-X2", "B-2")
+@pytest.mark.parametrize("case", LINES)
+def test_a_line_that_asks_for_what_there_is_not_is_told(case: str, run) -> None:
+    (name, *words), code, lines = LINES[case]
+    assert run(*words, name=name) == (code, "", ["error: " + lines[0], *lines[1:]])
+
+
+@pytest.mark.req("A-X1", "B-2")
+@pytest.mark.parametrize("provider", ["gemini", "OpenAI", "antropic"])
+def test_an_unknown_provider_exits_1_and_names_those_there_are(provider: str, run) -> None:
+    code, out, err = run("-m", f"{provider}/x")
+    assert (code, out) == (1, "")
+    assert err[0].startswith(
+        f'error: unsupported provider "{provider}": supported providers are '
+        "anthropic, openai, ollama"
+    )
+
+
+@pytest.mark.req("A-X3", "B-3", "D-22")
+def test_a_missing_key_exits_3_and_names_the_variable_and_the_file(
+    run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "")
+    code, out, err = run("-m", "openai/gpt")
+    assert (code, out) == (3, "")
+    assert err[0].startswith('error: no API key for provider "openai": set OPENAI_API_KEY')
+    assert err[0].endswith("config.toml")
+    assert len(err) == 2
+
+
+@pytest.mark.req("A-X2", "B-3")
+@pytest.mark.parametrize("text", [b"[providers", b"providers = 1", b"\xff", b"#" * 2**21])
+def test_a_broken_settings_file_exits_2_and_is_named(text: bytes, run, tmp_path: Path) -> None:
+    put(str(tmp_path / "config" / "axe" / "config.toml"), text)
+    code, out, err = run()
+    assert (code, out) == (2, "")
+    assert err[0].startswith(("error: failed to parse config file: ", "error: failed to read "))
+    assert err[1].endswith("config.toml")
+
+
+@contextmanager
+def server(status: int, body: bytes, headers: Mapping[str, str] | None = None) -> Iterator[str]:
+    """A server on loopback that answers everything alike; its URL. Status 0 = it hangs up."""
+
+    class Answer(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["content-length"]))
+            if not status:
+                return
+            self.send_response(status)
+            for name, value in {"content-length": str(len(body)), **(headers or {})}.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    listening = ThreadingHTTPServer(("127.0.0.1", 0), Answer)
+    threading.Thread(target=listening.serve_forever, args=(0.02,), daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{listening.server_port}"
+    finally:
+        listening.shutdown()
+        listening.server_close()
+
+
+SAYS = b'{"error": {"type": "e", "message": "the server\'s own words"}}'
+REPLIES = {
+    "401": (401, SAYS, 3, "auth: the server's own words", "_API_KEY"),
+    "404": (404, SAYS, 1, "bad_request: the server's own words", "check the model's name"),
+    "400": (400, SAYS, 1, "bad_request: the server's own words", None),
+    "429": (429, SAYS, 3, "rate_limit: the server's own words", "wait a little"),
+    "500": (500, SAYS, 3, "server: the server's own words", "try again"),
+    "500 without words": (500, b"", 3, "server: 500 Internal Server Error", "try again"),
+    "529": (529, SAYS, 3, "overloaded: the server's own words", "try again"),
+    "HTML": (200, b"<!DOCTYPE html><h1>Welcome</h1>", 3, "server: the reply is no JSON", None),
+    "nothing": (200, b"", 3, "server: the reply is empty", None),
+    "a list": (200, b"[]", 3, "server: ", None),
+    "no answer in it": (200, b"{}", 3, "server: response contains no ", None),
+    "hangs up": (0, b"", 3, "server: the connection to http://127.0.0.1", "try again"),
+}
+
+
+@pytest.mark.req("A-X1", "A-X3", "A-13.5", "B-5")
+@pytest.mark.parametrize("provider", ["anthropic", "openai", "ollama"])
+@pytest.mark.parametrize("case", REPLIES)
+def test_a_server_that_does_not_answer_as_it_should_is_told(
+    case: str, provider: str, run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    status, body, expected, cause, step = REPLIES[case]
+    with server(status, body) as url:
+        monkeypatch.setenv(f"AXE_{provider.upper()}_BASE_URL", url)
+        code, out, err = run("-m", f"{provider}/some-model")
+    assert (code, out) == (expected, "")
+    assert err[0].startswith(f"error: {cause}")
+    assert err[1] == "in agent a, turn 1"
+    assert len(err) <= 3
+    if step:
+        assert step in err[2]
+
+
+@pytest.mark.req("A-X3", "B-4")
+@pytest.mark.parametrize("provider", ["anthropic", "openai", "ollama"])
+def test_a_redirect_is_not_followed(provider: str, run, monkeypatch: pytest.MonkeyPatch) -> None:
+    with server(200, b"{}") as other, server(302, b"", {"location": other}) as url:
+        monkeypatch.setenv(f"AXE_{provider.upper()}_BASE_URL", url)
+        code, out, err = run("-m", f"{provider}/some-model")
+    assert (code, out) == (3, "")
+    assert err[0].startswith(f"error: server: the server redirects to {other}")
+    assert "base_url" in err[2]
+
+
+@pytest.mark.req("A-X3", "B-4")
+@pytest.mark.parametrize(
+    ("provider", "who"),
+    [("anthropic", "the server"), ("openai", "the server"), ("ollama", "Ollama")],
+)
+def test_a_server_that_is_not_there_is_told_with_its_address(
+    provider: str, who: str, run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with server(200, b"{}") as url:
+        pass
+    monkeypatch.setenv(f"AXE_{provider.upper()}_BASE_URL", url)
+    code, out, err = run("-m", f"{provider}/some-model")
+    assert (code, out) == (3, "")
+    assert err[0] == f"error: server: connection refused: is {who} running? (expected at {url})"
+    assert len(err) == 3
+
+
+@pytest.mark.req("A-X3", "D-10")
+def test_a_server_that_takes_its_time_is_told_with_the_setting(
+    run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waiting = threading.Event()
+
+    class Slow(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            waiting.wait(20)
+
+    listening = ThreadingHTTPServer(("127.0.0.1", 0), Slow)
+    threading.Thread(target=listening.serve_forever, args=(0.02,), daemon=True).start()
+    monkeypatch.setenv("AXE_OPENAI_BASE_URL", f"http://127.0.0.1:{listening.server_port}")
+    code, out, err = run("-m", "openai/slow", "--timeout", "0.3")
+    waiting.set()
+    listening.shutdown()
+    listening.server_close()
+    assert (code, out) == (3, "")
+    assert err == [
+        "error: timeout after 0.3s", "in agent a, turn 1", "give it more time with --timeout",
+    ]  # fmt: skip
+
+
+EMPTY = {
+    "anthropic": {"content": [], "stop_reason": "end_turn"},
+    "openai": {"choices": [{"message": ASSISTANT, "finish_reason": "stop"}]},
+}
+
+
+@pytest.mark.req("D-16", "A-E6.7", "A-X0")
+@pytest.mark.parametrize("provider", EMPTY)
+def test_an_answer_without_words_is_an_empty_answer(
+    provider: str, run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with server(200, json.dumps(EMPTY[provider]).encode()) as url:
+        monkeypatch.setenv(f"AXE_{provider.upper()}_BASE_URL", url)
+        assert run("-m", f"{provider}/some-model") == (0, "\n", [])
+
+
+@pytest.mark.req("D-16", "D-37", "A-X3")
+@pytest.mark.parametrize(
+    ("provider", "reply"),
+    [
+        ("anthropic", {"content": [], "stop_reason": "tool_use"}),
+        ("openai", {"choices": []}),
+        ("ollama", {"message": ASSISTANT, "done": True}),
+    ],
+)
+def test_an_answer_that_is_none_exits_3(
+    provider: str, reply: object, run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with server(200, json.dumps(reply).encode()) as url:
+        monkeypatch.setenv(f"AXE_{provider.upper()}_BASE_URL", url)
+        code, out, err = run("-m", f"{provider}/some-model")
+    assert (code, out) == (3, "")
+    assert err[0].startswith("error: server: response contains no ")
+
+
+@pytest.mark.parametrize("url", ["localhost:1", KEY, "http://h:99999", "http://[::1"])
+def test_an_address_that_is_none_exits_2_and_is_not_repeated(
+    url: str, run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AXE_OPENAI_BASE_URL", url)
+    code, out, err = run("-m", "openai/gpt")
+    assert (code, out) == (2, "")
+    assert err[0].startswith('error: base URL of provider "openai" ')
+    assert "AXE_OPENAI_BASE_URL" in err[1]
+
+
+@pytest.mark.parametrize("key", ["schlüssel-" + KEY, "a\x07b" + KEY])
+def test_a_key_that_is_none_exits_3_and_is_not_repeated(
+    key: str, run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", key)
+    code, out, err = run("-m", "openai/gpt")
+    assert (code, out) == (3, "")
+    assert err[0] == 'error: the API key of provider "openai" has characters that no key has'
