@@ -165,7 +165,7 @@ def check_glob(pattern: str) -> None:
     """Refuses what is no glob (B-6, D-42).
 
     Raises:
-        ConfigError: it is blank, has an unclosed bracket, or leads out of its folder.
+        ConfigError: it is blank, has an unclosed bracket or a brace, or leads out of its folder.
     """
     bare = re.sub(r"\[[!^]?+.[^\]]*\]", "", pattern)
     problem = (
@@ -173,6 +173,8 @@ def check_glob(pattern: str) -> None:
         if not pattern.strip()
         else "unclosed bracket"
         if "[" in bare
+        else "no braces; one glob for each form"
+        if "{" in bare
         else "leads out of the workdir"
         if Path(pattern).is_absolute() or ".." in Path(pattern).parts
         else ""
