@@ -1,0 +1,168 @@
+"""run_command."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from axe_nb import builtin
+from axe_nb.threads import in_thread
+from axe_nb.tools import Tool
+from tests.calls import answer, failure, run
+
+pytestmark = pytest.mark.skipif(os.name == "nt", reason="not run: the commands are of POSIX")
+
+
+def tool(name: str) -> Tool:
+    found = builtin.find(name)
+    assert found is not None
+    return found
+
+
+RUN = tool("run_command")
+
+
+def gone(pid: int, patience: float = 5.0) -> bool:
+    """Whether a process ends within some seconds; one that nobody has waited for has ended too."""
+    ends = time.monotonic() + patience
+    while time.monotonic() < ends:
+        try:
+            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        except OSError:
+            return True
+        if state == "Z":
+            return True
+        time.sleep(0.02)
+    return False
+
+
+def wait_for(file: Path) -> None:
+    """Returns when there is something in a file."""
+    while not file.exists() or not file.read_text():
+        time.sleep(0.02)
+
+
+@pytest.mark.req("D-20")
+def test_a_command_runs_in_the_workdir_and_its_output_comes_back(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("hello\n")
+    assert run(RUN, tmp_path, command="cat a.txt; echo oh >&2; pwd") == (
+        f"hello\noh\n{tmp_path.resolve()}\n"
+    )
+    assert run(RUN, tmp_path, command="true") == "(no output)"
+
+
+@pytest.mark.req("X-35", "D-43")
+def test_a_dangerous_command_is_not_run(tmp_path: Path) -> None:
+    assert failure(RUN, tmp_path, command="touch x && sudo ls") == (
+        'blocked by safety validator: "sudo" asks for more rights; '
+        "do without it, or ask the user to run it"
+    )
+    assert not (tmp_path / "x").exists()
+
+
+@pytest.mark.req("X-35", "X-38")
+def test_a_command_that_fails_is_an_error_with_its_output(tmp_path: Path) -> None:
+    assert failure(RUN, tmp_path, command="echo half done; exit 3") == (
+        "command failed with exit code 3\nhalf done"
+    )
+    text = failure(RUN, tmp_path, command="no-such-program-here")
+    assert text.startswith("command failed with exit code 127: command not found; see whether ")
+    (tmp_path / "x").touch()
+    assert "exit code 126: it is there, but may not be run" in failure(RUN, tmp_path, command="./x")
+    assert failure(RUN, tmp_path, command="kill -TERM $$") == "command was ended by signal 15"
+
+
+@pytest.mark.req("X-35")
+def test_a_workdir_that_is_not_there_is_told(tmp_path: Path) -> None:
+    assert "Working directory not found" in failure(RUN, tmp_path / "no", command="true")
+
+
+@pytest.mark.req("X-35")
+def test_a_timeout_ends_the_whole_group_and_keeps_the_output(tmp_path: Path) -> None:
+    command = "echo started; (sleep 60 & echo $! > inner; wait) & echo $$ > outer; wait"
+    assert failure(RUN, tmp_path, command=command, timeout=0.5) == (
+        "command took longer than 0.5s and was ended\nstarted"
+    )
+    for name in ("inner", "outer"):
+        assert gone(int((tmp_path / name).read_text()))
+
+
+@pytest.mark.req("D-8")
+def test_cancelling_ends_the_whole_group(tmp_path: Path) -> None:
+    command = "(sleep 60 & echo $! > inner; wait) & echo $$ > outer; wait"
+
+    async def cancelled() -> None:
+        task = asyncio.create_task(answer(RUN, tmp_path, {"command": command}))
+        await in_thread(wait_for, tmp_path / "inner")
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(cancelled())
+    for name in ("inner", "outer"):
+        assert gone(int((tmp_path / name).read_text()))
+
+
+def test_nothing_in_the_background_outlives_its_command(tmp_path: Path) -> None:
+    started = time.monotonic()
+    text = run(RUN, tmp_path, command="sleep 60 & echo $! > inner; echo done", timeout=30)
+    assert text == "done\n"
+    assert time.monotonic() - started < 20
+    assert gone(int((tmp_path / "inner").read_text()))
+
+
+def test_keys_are_not_in_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-secret")
+    monkeypatch.setenv("MY_TOKEN", "sk-secret")
+    monkeypatch.setenv("HTTPS_PROXY", "http://user:sk-secret@proxy")
+    text = run(RUN, tmp_path, command="env; echo ${MY_TOKEN:-unset}")
+    assert "sk-secret" not in text
+    assert text.endswith("unset\n")
+    assert f"PATH={os.environ['PATH']}" in text
+
+
+def test_there_is_no_input_to_wait_for(tmp_path: Path) -> None:
+    assert run(RUN, tmp_path, command="cat; echo end", timeout=30) == "end\n"
+
+
+def test_long_output_keeps_its_start_and_its_end(tmp_path: Path) -> None:
+    text = run(RUN, tmp_path, command="echo first; seq 1 100000; echo last")
+    assert text.startswith("first\n1\n2\n")
+    assert text.endswith("99999\n100000\nlast\n")
+    assert " bytes left out) ..." in text
+    assert len(text.encode()) <= 65_536
+
+
+def test_endless_output_is_ended_with_the_time(tmp_path: Path) -> None:
+    text = failure(RUN, tmp_path, command="yes", timeout=0.3)
+    assert text.startswith("command took longer than 0.3s and was ended\ny\ny\n")
+    assert len(text) < 65_536
+
+
+def test_bytes_that_are_no_text_do_not_stop_it(tmp_path: Path) -> None:
+    assert run(RUN, tmp_path, command="printf 'a\\377b'") == "a\ufffdb"
+
+
+@pytest.mark.req("X-38")
+@pytest.mark.parametrize("timeout", [0, -1, "nan"])
+def test_a_timeout_is_more_than_nothing(tmp_path: Path, timeout: object) -> None:
+    text = failure(RUN, tmp_path, command="true", timeout=timeout)
+    assert "timeout" in text
+    assert isinstance(text, str)
+
+
+def test_commands_run_side_by_side(tmp_path: Path) -> None:
+    for n in range(4):
+        os.mkfifo(tmp_path / f"gate{n}")
+
+    async def all_at_once() -> list[str]:
+        # a reader waits for its writer: none of them ends unless both are at work
+        pairs = [f"{verb} gate{n}" for n in range(4) for verb in ("cat", "echo x >")]
+        calls = (answer(RUN, tmp_path, {"command": c, "timeout": 20}) for c in pairs)
+        return await asyncio.gather(*calls)
+
+    assert asyncio.run(all_at_once()) == ["x\n", "(no output)"] * 4
