@@ -16,9 +16,12 @@ INTERRUPTED = "Error: interrupted before this call had a result."
 """What a call without a result is answered with when its conversation goes on."""
 
 
+_compact = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+
 def dump(value: object) -> bytes:
     """JSON as bytes of UTF-8, compact; lone surrogates, which no server takes, are replaced."""
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    text = _compact(value)
     try:
         return text.encode()
     except UnicodeEncodeError:

@@ -59,7 +59,8 @@ def loads(text: str, *, strict: bool = False) -> Any:
         value = (_STRICT if strict else _LENIENT).decode(text)
     except RecursionError:
         raise ValueError("nested too deeply") from None
-    return _kept(value, MAX_NESTING)
+    is_plain = "\\u" not in text and text.count("{") + text.count("[") <= MAX_NESTING
+    return value if is_plain else _kept(value, MAX_NESTING)
 
 
 def _kept(value: Any, room: int) -> Any:

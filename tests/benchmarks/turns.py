@@ -18,7 +18,7 @@ from typing import Any
 
 import httpx
 
-from axe_nb.messages import Message, Request, ToolResult
+from axe_nb.messages import Message, Request, ToolCall, ToolResult
 from axe_nb.providers.reply import read_reply
 from tests.providers.dialects import CALL_AGENT, DIALECTS, Dialect
 from tests.providers.test_conformance import MODULES
@@ -83,8 +83,6 @@ def history(turns: int) -> Iterator[Message]:
 
 
 def one_turn(number: str) -> Iterator[Message]:
-    from axe_nb.messages import ToolCall
-
     yield Message(
         "assistant", "On it.", (ToolCall(number, "call_agent", {"agent": "a", "task": TASK}),)
     )
