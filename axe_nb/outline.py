@@ -20,8 +20,8 @@ MAX_WARNINGS = 5
 ROOM = 6000
 """Characters that all texts of a tree share, so that long runs do not make huge notebooks."""
 
-LEAST, MOST = 80, 1000
-"""Characters of one text, whatever its share."""
+LEAST, MOST = 60, 1000
+"""Characters of one text: in a long run, and in the shortest."""
 
 ANSWER = 20_000
 """Characters of the answer above the tree."""
@@ -97,22 +97,23 @@ class Outline:
     root: Node
     name: str = ""
     """What gives the root's RunResult in Python; empty = texts are cut without a pointer."""
-    room: int = field(init=False)
-    """Characters of one text."""
+    room: int = 0
+    """Characters of one text; 0 = a share of ROOM."""
+    is_long: bool = field(init=False)
+    """Whether there is no room to quote what successful calls were given and gave back."""
     steps: int = field(init=False)
     """Length of the structural timeline."""
 
-    @property
-    def is_long(self) -> bool:
-        """Whether there is no room to quote what successful calls were given and gave back."""
-        return self.room < WIDE
-
     def __post_init__(self) -> None:
         self.steps = lay_out(self.root)
-        runs = [self.root, *self.root.below()]
-        texts = sum(2 + sum(1 + len(t.calls) for t in n.turns) for n in runs)
-        self.room = max(LEAST, min(MOST, ROOM // texts))
+        self.is_long = False
         self._rows = 0
+        if not self.room:
+            runs = [self.root, *self.root.below()]
+            texts = sum(2 + sum(1 + len(t.calls) for t in n.turns) for n in runs)
+            share = min(MOST, ROOM // texts)
+            self.is_long = share < WIDE
+            self.room = LEAST if self.is_long else share
 
     def answer(self) -> Block:
         """What stands above the tree."""
@@ -159,8 +160,8 @@ class Outline:
         if thing.child:
             return self.row(thing.child)
         return Row(
-            thing.state, words.who(thing), words.asked(thing), words.cost_of_call(thing), thing.span,
-            is_open=thing.state == "error",
+            thing.state, words.who(thing), words.asked(thing), words.cost_of_call(thing),
+            thing.span, is_open=thing.state == "error",
         )  # fmt: skip
 
     def blocks(self, thing: Thing) -> tuple[tuple[Block, ...], tuple[Block, ...]]:
@@ -252,8 +253,7 @@ def things_below(thing: Thing) -> list[Thing]:
         return list(thing.children)
     node = thing.child if isinstance(thing, CallNode) else thing
     assert node is not None
-    only = len(node.turns) == 1 and not node.turns[0].calls and node.state == "completed"
-    return [] if only and node.depth else list(node.turns)
+    return [turn for turn in node.turns if not turn.is_hidden]
 
 
 def as_lines(outline: Outline) -> Iterator[str]:

@@ -21,7 +21,7 @@ from axe_nb.events import (
     TurnStarted,
 )
 from axe_nb.outline import Outline, as_lines
-from axe_nb.tree import ONE_CHILD, CallNode, Node, Thing, Times, TurnNode
+from axe_nb.tree import CallNode, Node, Thing, Times, TurnNode
 
 
 @dataclass
@@ -41,7 +41,7 @@ class Transcript:
         return transcript
 
     def apply(self, event: Event, now: float) -> tuple[Thing, ...]:
-        """What the event changed, in constant time.
+        """What the event changed, in constant time; what it is about comes last.
 
         Args:
             event: the next one of this tree; its root's first.
@@ -54,9 +54,8 @@ class Transcript:
             return ()
         match event:
             case TurnStarted():
-                key = f"{node.id}/{event.turn}"
-                node.turns.append(TurnNode(key, event.turn, times=Times(now)))
-                return node, node.turns[-1]
+                node.turns.append(TurnNode(node, event.turn, times=Times(now)))
+                return node, *node.turns[-2:]
             case TextDelta():
                 if not node.turns:
                     return ()
@@ -71,37 +70,46 @@ class Transcript:
             case _:
                 assert_never(event)
 
+    def stop(self) -> None:
+        """Marks what will never come to its end: nothing more is heard of this tree."""
+        for node in self._nodes.values():
+            if node.result is None:
+                node.state = "cancelled"
+        for call in self._calls.values():
+            if call.result is None:
+                call.state = "not run"
+
     def _begin(self, event: RunStarted, now: float) -> tuple[Thing, ...]:
         call = self._calls.get((event.parent, event.call_id))
         if self.root and not call:
             return ()
-        merged = call if call and call.call.name in ONE_CHILD and not call.children else None
         node = Node(
-            event.run, event.agent, event.model, event.depth, event.task, event.prompt,
-            merged.key if merged else event.run, self._nodes.get(event.parent), times=Times(now),
+            event.run, event.agent, event.model, event.depth, event.task, event.prompt, call,
+            times=Times(now),
         )  # fmt: skip
         self._nodes[event.run] = node
         if call is None:
             self.root = node
             return (node,)
         call.children.append(node)
-        return call, node
+        return call.turn, call, node
 
     def _answered(self, node: Node, event: TurnFinished, now: float) -> tuple[Thing, ...]:
         turn = node.turns[-1]
         turn.text, turn.usage, turn.parallel = event.text, event.usage, event.parallel
         turn.pieces.clear()
         turn.times.ended = now
-        turn.calls = [CallNode(f"{turn.key}/{i}", c) for i, c in enumerate(event.calls)]
+        turn.calls = [CallNode(turn, i, c) for i, c in enumerate(event.calls)]
+        turn.waiting = len(turn.calls)
         turn.state = "running" if turn.calls else "completed"
         self._calls.update(((node.id, c.call.id), c) for c in turn.calls)
-        changed: list[Thing] = [turn, *turn.calls]
-        above: Node | None = node
-        while above:
-            above.total += event.usage
-            changed.append(above)
-            above = above.parent
-        return tuple(changed)
+        above: list[Node] = []
+        at: Node | None = node
+        while at:
+            at.total += event.usage
+            above.append(at)
+            at = at.parent
+        return *reversed(above), turn, *turn.calls
 
     def _called(
         self, node: Node, event: ToolStarted | ToolFinished, now: float
@@ -118,25 +126,23 @@ class Transcript:
         call.result = event.result
         call.times.ended = now
         call.state = "error" if event.result.is_error else "completed"
-        turn = node.turns[-1]
-        if any(c.result is None for c in turn.calls):
-            return (call,)
-        turn.state = "completed"
-        return call, turn
+        call.turn.waiting -= 1
+        if not call.turn.waiting:
+            call.turn.state = "completed"
+        return call.turn, call
 
     def _end(self, node: Node, result: RunResult, now: float) -> tuple[Thing, ...]:
         node.result, node.state, node.times.ended = result, result.status, now
-        changed: list[Thing] = [node]
         if node.turns and node.turns[-1].state == "running":
-            changed += self._close(node, node.turns[-1], result, now)
-        call = self._calls.get((node.parent.id, result.call_id)) if node.parent else None
-        return (*changed, call) if call else tuple(changed)
+            return *self._close(node, node.turns[-1], result, now), node
+        return (node,)
 
     def _close(self, node: Node, turn: TurnNode, result: RunResult, now: float) -> list[Thing]:
         """Ends what was still open in a run that has ended."""
         if turn.times.ended is None:
             node.turns.pop()  # no response: the run's error says why
-            return []
+            turn.state, turn.times.ended = node.state, now
+            return [turn]
         turn.state = "completed"
         answered = {r.call_id: r for r in result.log[-1].results} if result.log else {}
         open_calls = [c for c in turn.calls if c.result is None]

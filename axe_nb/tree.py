@@ -47,7 +47,9 @@ class Span:
 class CallNode:
     """A tool call, and the runs that it started."""
 
-    key: str
+    turn: TurnNode = field(repr=False)
+    index: int
+    """Which call of its turn, from 0."""
     call: ToolCall
     state: State = "running"
     result: ToolResult | None = None
@@ -60,6 +62,10 @@ class CallNode:
     """`.log[0].results[1]`."""
 
     @property
+    def key(self) -> str:
+        return f"{self.turn.key}/{self.index}"
+
+    @property
     def child(self) -> Node | None:
         """The run that this call is, where it is one."""
         return self.children[0] if self.children and self.call.name in ONE_CHILD else None
@@ -69,21 +75,36 @@ class CallNode:
 class TurnNode:
     """One request, its response and its calls."""
 
-    key: str
+    run: Node = field(repr=False)
     number: int
     state: State = "running"
     text: str = ""
     pieces: list[str] = field(default_factory=list)
     """What has arrived of the text so far, where the provider streams."""
     calls: list[CallNode] = field(default_factory=list)
+    waiting: int = 0
+    """Calls that have no result yet."""
     usage: Usage = Usage()
     parallel: bool = True
     times: Times = field(default_factory=Times)
     span: Span = field(default_factory=Span)
     path: str = ""
     """`.log[0]`."""
-    is_last: bool = False
-    """Whether its text is the run's answer."""
+
+    @property
+    def key(self) -> str:
+        return f"{self.run.key}/{self.number}"
+
+    @property
+    def is_last(self) -> bool:
+        """Whether its text is the run's answer."""
+        return not self.calls and bool(self.run.turns) and self.run.turns[-1] is self
+
+    @property
+    def is_hidden(self) -> bool:
+        """Whether the row of its run says it all: the only turn of a child, without calls."""
+        is_only = self.number == 1 and len(self.run.turns) <= 1
+        return is_only and not self.calls and self.run.depth > 0
 
     @property
     def streamed(self) -> str:
@@ -109,9 +130,8 @@ class Node:
     depth: int
     task: str
     prompt: str
-    key: str
-    """Of its row: the call's where the call is this run."""
-    parent: Node | None = None
+    call: CallNode | None = field(default=None, repr=False)
+    """The call that started it; None for a root."""
     state: State = "running"
     turns: list[TurnNode] = field(default_factory=list)
     total: Usage = Usage()
@@ -122,6 +142,15 @@ class Node:
     span: Span = field(default_factory=Span)
     path: str = ""
     """Below the root's RunResult: `.children[0]`; empty for the root."""
+
+    @property
+    def key(self) -> str:
+        return self.id
+
+    @property
+    def parent(self) -> Node | None:
+        """The run that delegated; None for a root."""
+        return self.call.turn.run if self.call else None
 
     @property
     def text(self) -> str:
@@ -144,7 +173,23 @@ class Node:
 
 
 Thing: TypeAlias = Node | TurnNode | CallNode
-"""What has a row of its own."""
+"""What may have a row of its own."""
+
+
+def shown_by(thing: Thing) -> Thing:
+    """What has the row that shows this: itself, or what it is one row with."""
+    if isinstance(thing, CallNode):
+        return thing.turn if thing.turn.lone is thing else thing
+    if isinstance(thing, TurnNode):
+        return shown_by(thing.run) if thing.is_hidden else thing
+    return thing.call if thing.call and thing.call.child is thing else thing
+
+
+def above(thing: Thing) -> Thing | None:
+    """What has the row that this row lies under; None for the root's."""
+    if isinstance(thing, CallNode):
+        return thing.turn
+    return shown_by(thing.run) if isinstance(thing, TurnNode) else thing.call
 
 
 def lay_out(node: Node, begin: int = 0) -> int:
@@ -156,7 +201,6 @@ def lay_out(node: Node, begin: int = 0) -> int:
     for index, turn in enumerate(node.turns):
         turn.path = f"{node.path}.log[{index}]"
         turn.span = Span(at, TURN)
-        turn.is_last = index == len(node.turns) - 1 and not turn.calls
         start = at = at + TURN
         results = 0
         for number, call in enumerate(turn.calls):

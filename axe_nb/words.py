@@ -110,7 +110,9 @@ def asks(turn: TurnNode) -> str:
     """What a turn does, in a few words."""
     if not turn.calls:
         if turn.state == "running":
-            return line(turn.streamed[-4 * LINE :][::-1])[::-1] or "waits for the model"
+            return _writing(turn) or "waits for the model"
+        if turn.state != "completed":
+            return "no answer"
         return "answers" if turn.text.strip() else "answers with no text"
     if turn.lone:
         return line(f"{who(turn.lone)} {written(turn.lone.call)}")
@@ -123,6 +125,13 @@ def asks(turn: TurnNode) -> str:
     ]
     together = "" if len(turn.calls) == 1 else " at once" if turn.parallel else " one by one"
     return ", ".join(told) + together
+
+
+def _writing(turn: TurnNode) -> str:
+    """What is being written: of a child its end, the root's is shown whole."""
+    if turn.run.depth == 0:
+        return "writes" if turn.streamed else ""
+    return line(turn.streamed[-LINE:])
 
 
 def _names(names: list[str], noun: str) -> str:

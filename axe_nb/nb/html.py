@@ -32,10 +32,13 @@ ACCENTS: Mapping[State, str] = {
 SLIVER = 3
 """Hundredths of the timeline; the bar of a shorter turn or call would say nothing."""
 
-LEVEL = "margin:0 .3em;padding:0 0 0 1.2em;border:0;border-left:1px solid #8884;white-space:nowrap"
+LEVEL = "margin:0 0 0 .3em;padding:0 0 0 1.2em;border-left:1px solid #8884;white-space:nowrap"
 """One step to the right, along a thin line; unstyled, a quotation is indented too."""
 
-INDENT = "\u2003\u2002"
+SHORT = 50
+"""Characters that do not wrap in any window worth the name."""
+
+INDENT = "\u2003 "
 """Before a text of one line: what a margin does, in fewer bytes."""
 
 TEXT = "padding:.3em .6em;background:#8881;white-space:pre-wrap"
@@ -61,6 +64,12 @@ def page(root: Node, name: str) -> dict[str, str]:
     outline = Outline(root, name)
     text = "\n".join(as_lines(outline))
     return {"text/html": _Page(outline).whole(), "text/plain": text}
+
+
+def waiting(root: Node) -> dict[str, str]:
+    """The bundle beside a live view, for front ends that have no widgets."""
+    text = f"{words.line(root.agent, words.WHO)} is running, or was stopped before its end"
+    return {"text/html": _div(f"<p>{_text(text)}</p>"), "text/plain": text}
 
 
 def answer(result: RunResult) -> dict[str, str]:
@@ -106,11 +115,12 @@ class _Page:
 
     def _entry(self, entry: Entry, aligned: bool) -> str:
         row = entry.row
+        ellipsis = ";text-overflow:ellipsis" if len(row.asked) > SHORT else ""
         who = "<b style=min-width:6em>" if aligned else "<b>"
         return (
             f"<details{_open(row)}><summary><div style=display:inline-flex;width:96%;gap:8px>"
             f"{_sign(row)}{who}{_text(row.who)}</b>"
-            f"<bdi style=flex:1;overflow:hidden>{_text(row.asked)}</bdi>"
+            f"<bdi style=flex:1;overflow:hidden{ellipsis}>{_text(row.asked)}</bdi>"
             f"<small>{_text(row.cost)}</small>{self._bar(row)}</div></summary>"
             f"{self._inside(entry)}</details>"
         )
@@ -154,11 +164,13 @@ def _block(block: Block, alone: bool = False) -> str:
     """A text under its row."""
     rest = f"<small>{'… ' if block.text else ''}{_text(block.rest)}</small>" if block.rest else ""
     text = _text(block.text)
+    quoted = f"<code style=background:#8881>{text}</code> " if text else ""
     if not block.is_line:
-        shown = f"{_label(block)}<pre style='{TEXT}'>{text}</pre>{rest}"
-        return f"<div style=margin-left:1.5em>{shown}</div>"
-    line = INDENT + _label(block) + (f"<code>{text}</code> " if text else "") + rest
-    return line if alone else f"<div>{line}</div>"
+        quoted = f"<pre style='{TEXT}'>{text}</pre>"
+    elif len(text) <= SHORT:
+        line = f"{INDENT}{_label(block)}{quoted}{rest}"
+        return line if alone else f"<div>{line}</div>"
+    return f"<div style=margin-left:1.5em>{_label(block)}{quoted}{rest}</div>"
 
 
 def _label(block: Block) -> str:

@@ -1,0 +1,211 @@
+// The live tree of a run: rows arrive by key, whole, and are drawn with textContent only.
+// Nothing is ever sent back. See view.py for what is sent, and why some of it twice.
+
+const STATES = {
+  running: "running",
+  completed: "good",
+  error: "bad",
+  cancelled: "off",
+  "not run": "off",
+};
+const KINDS = { run: "run", turn: "turn", call: "call" };
+const TICK = 250; // milliseconds between two looks at the clock
+const SAY = 4000; // milliseconds between two announcements to a screen reader
+
+function make(tag, name, ...inside) {
+  const element = document.createElement(tag);
+  if (name) element.className = `axe-nb-${name}`;
+  element.append(...inside);
+  return element;
+}
+
+function put(element, text) {
+  if (element.textContent !== text) element.textContent = text;
+}
+
+function seconds(value) {
+  return value < 60
+    ? `${value.toFixed(1)} s`
+    : `${Math.floor(value / 60)} min ${Math.floor(value % 60)} s`;
+}
+
+// What is known of one tree; every view of the widget draws from it.
+class Store {
+  constructor() {
+    this.rows = new Map();
+    this.text = "";
+    this.newest = "";
+    this.offset = 0; // seconds on this machine's clock at which the run began
+    this.views = new Set();
+  }
+
+  get now() {
+    return performance.now() / 1000 - this.offset;
+  }
+
+  take(news) {
+    if (!news || !Array.isArray(news.rows)) return;
+    this.offset = performance.now() / 1000 - news.now;
+    this.newest = news.newest;
+    const fresh = [];
+    for (const row of news.rows) {
+      const known = this.rows.get(row.key);
+      if (known && known.version >= row.version) continue;
+      if (row.above !== null && !this.rows.has(row.above)) continue; // lost: the snapshot has it
+      this.rows.set(row.key, row);
+      fresh.push(row);
+    }
+    const [at, piece] = news.text;
+    if (at <= this.text.length) this.text = this.text.slice(0, at) + piece;
+    for (const view of this.views) view.draw(fresh);
+  }
+}
+
+class Row {
+  constructor(row) {
+    this.sign = make("span", "sign");
+    this.sign.setAttribute("role", "img");
+    this.who = make("b", "who");
+    this.asked = make("span", "asked");
+    this.cost = make("small", "cost");
+    this.bar = make("i");
+    const line = make("summary", "", this.sign, this.who, this.asked, this.cost);
+    if (row.above !== null) line.append(make("span", "bar", this.bar));
+    this.before = make("div", "texts");
+    this.below = make("div", "rows");
+    this.after = make("div", "texts");
+    this.inside = make("div", "inside", this.before, this.below, this.after);
+    this.element = make("details", "row", line, this.inside);
+    this.element.open = row.kind === "turn" || row.above === null;
+  }
+
+  draw(row, now) {
+    this.data = row;
+    const state = STATES[row.state] ?? "limit";
+    const kind = KINDS[row.kind] ?? "call";
+    this.element.className = `axe-nb-row axe-nb-${kind} axe-nb-${state}`;
+    put(this.sign, row.sign);
+    this.sign.setAttribute("aria-label", row.state);
+    put(this.who, row.who);
+    if (row.above !== null) put(this.asked, row.asked);
+    texts(this.before, row.before);
+    texts(this.after, row.after);
+    const [started, ended] = row.times;
+    this.element.classList.toggle("axe-nb-waiting", started === null);
+    this.bar.style.setProperty("--from", started ?? 0);
+    this.bar.style.setProperty("--to", ended ?? "var(--now)");
+    this.tick(now);
+  }
+
+  get runs() {
+    return this.data.times[0] !== null && this.data.times[1] === null;
+  }
+
+  tick(now) {
+    const [started, ended] = this.data.times;
+    const took = started === null ? 0 : (ended ?? now) - started;
+    const facts = [this.data.above === null ? this.data.asked : this.data.cost];
+    if (took >= 0.1) facts.push(seconds(took));
+    put(this.data.above === null ? this.asked : this.cost, facts.filter(Boolean).join(" · "));
+  }
+}
+
+function texts(box, blocks) {
+  while (box.children.length > blocks.length) box.lastChild.remove();
+  blocks.forEach(([label, text, rest], index) => {
+    let block = box.children[index];
+    if (!block) {
+      block = make("div", "text", make("small"), make("pre"), make("small", "rest"));
+      box.append(block);
+    }
+    const [name, body, more] = block.children;
+    put(name, label);
+    put(body, text);
+    put(more, rest ? `… ${rest}` : "");
+    block.classList.toggle("axe-nb-warning", label === "warning");
+    block.classList.toggle("axe-nb-lines", text.includes("\n"));
+  });
+}
+
+class View {
+  constructor(store, element) {
+    this.store = store;
+    this.rows = new Map();
+    this.text = make("pre", "writing");
+    this.said = make("span", "said");
+    this.said.setAttribute("role", "status");
+    this.scroll = make("div", "scroll", this.text);
+    this.root = make("div", "tree", this.scroll, this.said);
+    element.append(this.root);
+    this.newest = null;
+    this.spoke = 0;
+    this.draw([...store.rows.values()]);
+    this.timer = setInterval(() => this.tick(), TICK);
+  }
+
+  draw(fresh) {
+    const follows = this.isAtEnd();
+    const now = this.store.now;
+    for (const row of fresh) this.place(row).draw(row, now);
+    this.mark();
+    put(this.text, this.store.text);
+    this.tick();
+    if (follows) this.scroll.scrollTop = this.scroll.scrollHeight;
+  }
+
+  place(row) {
+    const known = this.rows.get(row.key);
+    if (known) return known;
+    const made = new Row(row);
+    this.rows.set(row.key, made);
+    if (row.above === null) this.scroll.insertBefore(made.element, this.text);
+    else this.rows.get(row.above).below.append(made.element);
+    return made;
+  }
+
+  // Marks the newest row; where it is folded away, the row that it is folded into.
+  mark() {
+    let shown = this.rows.get(this.store.newest)?.element;
+    for (let at = shown; at; at = at.parentElement.closest("details")) if (!at.open) shown = at;
+    if (shown === this.newest) return;
+    this.newest?.classList.remove("axe-nb-newest");
+    shown?.classList.add("axe-nb-newest");
+    this.newest = shown;
+  }
+
+  isAtEnd() {
+    const { scrollTop, clientHeight, scrollHeight } = this.scroll;
+    return scrollHeight - scrollTop - clientHeight < 8;
+  }
+
+  tick() {
+    const now = this.store.now;
+    this.root.style.setProperty("--now", now.toFixed(2));
+    for (const row of this.rows.values()) if (row.runs) row.tick(now);
+    const top = this.rows.values().next().value;
+    if (!top || performance.now() - this.spoke < SAY) return;
+    this.spoke = performance.now();
+    put(this.said, `${top.data.who}: ${top.data.asked}`);
+  }
+
+  close() {
+    clearInterval(this.timer);
+    this.store.views.delete(this);
+  }
+}
+
+export default () => {
+  const store = new Store();
+  return {
+    initialize({ model }) {
+      store.take(model.get("snapshot"));
+      model.on("change:snapshot", () => store.take(model.get("snapshot")));
+      model.on("msg:custom", (news) => store.take(news));
+    },
+    render({ el }) {
+      const view = new View(store, el);
+      store.views.add(view);
+      return () => view.close();
+    },
+  };
+};

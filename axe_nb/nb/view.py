@@ -1,0 +1,209 @@
+"""The live tree of a run: one widget, fed at most ten times a second, replaced by the twin.
+
+Source: product.md "Notebook" (one display per cell); jupyter-facts §0.4-0.7, §2, §4, §9.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import os
+import time
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from IPython.core.displaypub import CapturingDisplayPublisher
+from IPython.core.getipython import get_ipython
+from IPython.display import display
+
+from axe_nb import words
+from axe_nb.events import Event, RunResult
+from axe_nb.messages import dump
+from axe_nb.nb import html
+from axe_nb.outline import ANSWER, Outline
+from axe_nb.transcript import Transcript
+from axe_nb.tree import CallNode, Node, Thing, Times, TurnNode, above, shown_by
+
+STATIC = Path(__file__).parent / "static"
+
+EVERY = 0.1
+"""Seconds between two updates."""
+
+AGAIN = 1.5
+"""Seconds between two snapshots; a large one is sent more rarely, see RATE."""
+
+RATE = 60_000
+"""Bytes a second that snapshots may take."""
+
+ROOM = 300
+"""Characters of one text in the live tree."""
+
+
+def is_live() -> bool:
+    """Whether a person watches: AXE_NB_DISPLAY says so, else the kernel may ask for input."""
+    shell = get_ipython()
+    kernel = getattr(shell, "kernel", None)
+    if shell is None or kernel is None:
+        return False
+    if isinstance(shell.display_pub, CapturingDisplayPublisher):
+        return False
+    if any(importlib.util.find_spec(name) is None for name in ("ipywidgets", "anywidget")):
+        return False
+    wanted = os.environ.get("AXE_NB_DISPLAY", "")
+    if wanted in ("live", "static"):
+        return wanted == "live"
+    # headless runners do not let the kernel ask; pytest's mark is inherited by its kernels
+    return bool(getattr(kernel, "_allow_stdin", False)) and "PYTEST_VERSION" not in os.environ
+
+
+class LiveView:
+    """One run in one cell, while it happens; all methods are called in the cell's thread."""
+
+    def __init__(self, name: str = "axe_nb.last()") -> None:
+        self._name = name
+        self._transcript = Transcript()
+        self._changed: dict[str, Thing] = {}
+        """Key of a row → what it shows, where that has changed since the last update."""
+        self._newest = ""
+        """Key of the row of the last event."""
+        self._feed: Feed | None = None
+        self._began = time.monotonic()
+
+    def event(self, event: Event) -> None:
+        """Notes an event; the first one displays the tree."""
+        now = time.monotonic() - self._began
+        for thing in self._transcript.apply(event, now):
+            row = shown_by(thing)
+            self._changed[row.key] = row
+            self._newest = row.key
+        root = self._transcript.root
+        if root and self._feed is None:
+            self._feed = Feed(root, now)
+
+    def tick(self) -> None:
+        """Sends what has changed, where the last update is long enough ago."""
+        now = time.monotonic() - self._began
+        if self._feed and self._changed and now - self._feed.sent >= EVERY:
+            self._feed.update(self._changed, self._newest, now)
+            self._changed.clear()
+
+    def finish(self, result: RunResult | None) -> None:
+        """Puts the static twin in the tree's place, and closes the widget."""
+        feed, root = self._feed, self._transcript.root
+        if feed is None or root is None:
+            return
+        self._feed = None
+        if root.result is None:
+            self._transcript.stop()
+        feed.update(self._changed, "", time.monotonic() - self._began)
+        feed.close(html.twin(result, name=self._name) if result else html.page(root, self._name))
+
+
+class Feed:
+    """What the browser is told of one tree.
+
+    Rows are sent whole, each with its version, as messages. A message may get lost, so now and
+    then all rows are sent again as one synchronised trait: without it, early content was lost in
+    ten runs of ten (jupyter-facts §2).
+    """
+
+    def __init__(self, root: Node, now: float) -> None:
+        self.sent = now
+        """When the last update was sent; as all times here, seconds since the run began."""
+        self._root = root
+        self._outline = Outline(root, room=ROOM)
+        self._rows: dict[str, dict[str, Any]] = {}
+        self._text = ""
+        self._number = 0
+        self._snapshot_at = now
+        self._bytes = 0
+        self._note({root.key: root})
+        self._widget = _widget_class()(snapshot=self._snapshot(root.key, now))
+        data, metadata = self._widget._repr_mimebundle_()
+        first = {**data, **html.waiting(root)}
+        self._display = display(  # type: ignore[no-untyped-call]  # IPython's own gap
+            first, metadata=metadata, raw=True, display_id=True
+        )
+
+    def update(self, changed: Mapping[str, Thing], newest: str, now: float) -> None:
+        """Sends the rows of what has changed; all rows where it is time again, and at the end.
+
+        Args:
+            changed: by key of the row.
+            newest: key of the row to mark; empty = the run is over.
+            now: seconds since the run began.
+        """
+        before = self._text
+        rows = self._note(changed)
+        self.sent = now
+        wait = max(AGAIN, self._bytes / RATE)
+        with contextlib.suppress(Exception):  # a front end's trouble is not the run's
+            if not newest or now < AGAIN or now - self._snapshot_at >= wait:
+                self._widget.snapshot = self._snapshot(newest, now)
+                return
+            at = len(before) if self._text.startswith(before) else 0
+            self._widget.send(
+                {"now": now, "newest": newest, "rows": rows, "text": [at, self._text[at:]]}
+            )
+
+    def close(self, bundle: dict[str, str]) -> None:
+        """The twin instead of the widget."""
+        self._display.update(bundle, raw=True)
+        self._widget.close()
+
+    def _snapshot(self, newest: str, now: float) -> dict[str, Any]:
+        self._snapshot_at = now
+        rows = list(self._rows.values())
+        snapshot = {"now": now, "newest": newest, "rows": rows, "text": [0, self._text]}
+        self._bytes = len(dump(snapshot))
+        return snapshot
+
+    def _note(self, changed: Mapping[str, Thing]) -> list[dict[str, Any]]:
+        """The rows of what has changed, as the browser wants them."""
+        self._number += 1
+        news = {key: self._row(key, thing) for key, thing in changed.items()}
+        self._rows.update(news)
+        turn = self._root.turns[-1] if self._root.turns else None
+        self._text = words.clean(turn.streamed[:ANSWER]) if turn and not turn.calls else ""
+        return list(news.values())
+
+    def _row(self, key: str, thing: Thing) -> dict[str, Any]:
+        row = self._outline.row(thing)
+        before, after = self._outline.blocks(thing)
+        over = above(thing)
+        times = _times(thing)
+        return {
+            "key": key,
+            "version": self._number,
+            "above": over.key if over else None,
+            "kind": "run" if row.is_run else "turn" if isinstance(thing, TurnNode) else "call",
+            "state": row.state,
+            "sign": row.sign,
+            "who": row.who,
+            "asked": row.asked if over else words.summary(self._root),
+            "cost": row.cost if over else "",
+            "times": [times.started, times.ended],
+            "before": [[b.label, b.text, b.rest] for b in before],
+            "after": [[b.label, b.text, b.rest] for b in after],
+        }
+
+
+def _times(thing: Thing) -> Times:
+    child = thing.child if isinstance(thing, CallNode) else None
+    return child.times if child else thing.times
+
+
+@cache
+def _widget_class() -> type[Any]:
+    """The widget, made on first use: its libraries take longer to import than a run to begin."""
+    import anywidget
+    import traitlets
+
+    class Tree(anywidget.AnyWidget):
+        _esm = (STATIC / "live.js").read_text("utf-8")
+        _css = (STATIC / "live.css").read_text("utf-8")
+        snapshot = traitlets.Dict().tag(sync=True)
+
+    return Tree
