@@ -45,10 +45,11 @@ class Limits:
     def within(self, above: Limits) -> Limits:
         """These limits for a child of a run that has `above`: calls and tokens no laxer (O-9).
 
-        Turns are each run's own (X-18), and time is bounded by the parent's deadline.
+        Turns are each run's own (X-18), up to the 50 of all; time is bounded by the deadline above.
         """
         return replace(
             self,
+            turns=min(self.turns, MAX_TURNS),
             tool_calls=_least(self.tool_calls, above.tool_calls),
             tokens=_least(self.tokens, above.tokens),
         )

@@ -76,6 +76,16 @@ def test_limits_that_are_given_stand_and_the_rest_is_the_budget() -> None:
     assert caps == ("200", "4000", "500")
 
 
+@pytest.mark.req("A-8.3", "A-N2")
+def test_nobody_takes_more_than_fifty_turns() -> None:
+    async def use(ctx: ToolContext) -> str:
+        limits = Limits(turns=1000, tool_calls=1000, tokens=10**9)
+        return str((await ctx.delegate("look", limits=limits)).error)
+
+    result = run(use, {"use": said(call("peek"))})
+    assert told(result) == "agent exceeded maximum conversation turns (50)"
+
+
 @pytest.mark.req("D-1", "D-4")
 def test_a_named_agent_has_its_own_everything() -> None:
     log: list[Request] = []
