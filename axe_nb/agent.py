@@ -114,7 +114,7 @@ class Agent:
     system_prompt: str = ""
     """What the agent always knows."""
     skill: str = ""
-    """Path of a SKILL.md that is added to the system prompt; relative to the config folder."""
+    """Path of a SKILL.md that is added to the system prompt; below `axe/` or the config folder."""
     files: tuple[str, ...] = ()
     """Globs of text files that are added to the system prompt, relative to the workdir."""
     workdir: str = ""

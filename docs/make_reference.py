@@ -1,0 +1,201 @@
+"""Writes reference.md out of the code, so that no key, option or code is described by hand twice.
+
+`python docs/make_reference.py`; a test fails where the file is not what this makes.
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import inspect
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, get_args
+
+from axe_nb import agent, config
+from axe_nb.events import EXIT_CODES, Status
+from axe_nb.options import OPTIONS, PROGRAM, Face, Option
+from axe_nb.toml_table import nested_table, toml_fields, type_name
+
+FILE = Path(__file__).with_name("reference.md")
+
+HEAD = """\
+# Reference
+
+Made from the code by `docs/make_reference.py`; do not edit it by hand.
+"""
+
+ENDS: Mapping[Status, str] = {
+    "completed": "The model answered without asking for a tool.",
+    "max_turns": "It still asked for tools when its turns or the requests of the tree were used up.",
+    "max_tool_calls": "It asked for more tool calls than its budget allows.",
+    "max_tokens": "The token limit cut a reply with calls, or the tokens of the tree are used up.",
+    "timeout": "The time was up; what was finished is kept.",
+    "cancelled": "It was interrupted; what was finished is kept.",
+    "error": "The model's server failed, refused or sent nonsense; the exit code is the error's.",
+}  # fmt: skip
+"""Status → what it means."""
+
+CODES: Mapping[int, str] = {
+    0: "The run completed; also a dry run, and every other command that did what it was asked.",
+    1: "The agent failed: a bad model name, an unknown provider, a request that the server calls "
+    "bad, a limit that was reached.",
+    2: "The configuration is wrong: no such agent, a mistake in its file, in `config.toml` or in "
+    "the options, no skill, a bad glob. Nothing was sent.",
+    3: "The model's server failed: no key, refused, too many requests, no time left, no answer.",
+    130: "It was interrupted.",
+}
+"""Exit code → what it means (seed 000 §8, D-22, D-38)."""
+
+VARIABLES: Mapping[str, str] = {
+    "ANTHROPIC_API_KEY, OPENAI_API_KEY, OLLAMA_API_KEY": "The provider's key; wins over `api_key` "
+    "in `config.toml`. Ollama needs none.",
+    "AXE_ANTHROPIC_BASE_URL, AXE_OPENAI_BASE_URL, AXE_OLLAMA_BASE_URL": "Root of the provider's "
+    "server, with or without `/v1`; wins over `base_url` in `config.toml`.",
+    "XDG_CONFIG_HOME": "Folder of `axe/config.toml` and `axe/agents/`; by default `~/.config`.",
+    "AXE_NB_DISPLAY": "`live` or `static`: how a notebook shows a run, whatever it would choose.",
+    "VISUAL, EDITOR": "What `axe-nb agents edit` opens a file with.",
+    "HTTPS_PROXY, ALL_PROXY, NO_PROXY, SSL_CERT_FILE": "As everywhere; httpx reads them.",
+}
+"""Names of variables → what they do; an empty one counts as not set."""
+
+
+def reference() -> str:
+    """The whole page."""
+    parts = [HEAD, *agent_files(), *options(), *ends(), *environment()]
+    return "\n".join(part.rstrip() + "\n" for part in parts)
+
+
+def agent_files() -> Iterator[str]:
+    """The keys of an agent's file, table by table."""
+    yield "## Agent files"
+    yield (
+        "`NAME.toml`, looked for in the folder of `--agents-dir`, in `./axe/agents/` and in "
+        "`$XDG_CONFIG_HOME/axe/agents/`."
+    )
+    yield from _keys(agent.Agent, ())
+    ignored = sorted(agent.OF_THE_COMMAND_LINE) + [f"retry.{k}" for k in sorted(agent.OF_ITS_RETRY)]
+    yield (
+        "Keys of the Axe command line that are accepted with a warning and have no effect here: "
+        f"{_listed(ignored)}. Its `[budget] max_tokens` is read as `limits.max_total_tokens`. "
+        "Any other key is an error that names the nearest one."
+    )
+
+
+def _keys(cls: type, at: tuple[str, ...]) -> Iterator[str]:
+    """The tables for a dataclass and, after it, for those that are tables within it."""
+    below = strings_below(cls)
+    rows, inner = [], []
+    for field in toml_fields(cls):
+        nested = nested_table(field)
+        if nested:
+            inner.append((nested, (*at, field.name)))
+            continue
+        rows.append([f"`{field.name}`", type_name(field), _default(field), below[field.name]])
+    if at:
+        yield f"### `[{'.'.join(at)}]`"
+        yield first_line(cls)
+    yield _table(["key", "type", "default", "meaning"], rows)
+    for nested, path in inner:
+        yield from _keys(nested, path)
+
+
+def _default(field: dataclasses.Field[Any]) -> str:
+    if field.default is dataclasses.MISSING:
+        return "" if callable(field.default_factory) else "required"
+    if field.default in ("", ()):
+        return ""
+    return f"`{json.dumps(field.default)}`"
+
+
+def strings_below(cls: type) -> dict[str, str]:
+    """Field of a class → the string literal below it, in one line."""
+    body = _class(cls).body
+    return {
+        field.target.id: " ".join(below.value.value.split())
+        for field, below in pairwise(body)
+        if isinstance(field, ast.AnnAssign)
+        and isinstance(field.target, ast.Name)
+        and isinstance(below, ast.Expr)
+        and isinstance(below.value, ast.Constant)
+        and isinstance(below.value.value, str)
+    }
+
+
+def _class(cls: type) -> ast.ClassDef:
+    tree = ast.parse(inspect.getsource(cls))
+    found = tree.body[0]
+    assert isinstance(found, ast.ClassDef)
+    return found
+
+
+def first_line(cls: type) -> str:
+    """What the class says of itself, without the name of its table."""
+    line = (inspect.getdoc(cls) or "").split("\n")[0].partition(": ")[2]
+    return re.sub(r" \(D-\d+\)", "", line[:1].upper() + line[1:])
+
+
+def options() -> Iterator[str]:
+    """The options of a run, and where each can be given."""
+    yield "## Options of a run"
+    faces: tuple[Face, ...] = ("cell", "line", "command", "python")
+    heads = [*(f"`{PROGRAM[face]}`" for face in faces if face in PROGRAM), "`axe_nb.run()`"]
+    rows = [
+        [_flags(option), option.help, *(_given(option, face) for face in faces)]
+        for option in OPTIONS
+    ]
+    yield _table(["option", "what it does", *heads], rows)
+
+
+def _flags(option: Option) -> str:
+    value = f" {option.metavar}" if option.metavar else ""
+    more = " …" if option.repeated else ""
+    chosen = f"<br>{_listed(option.choices)}" if option.choices else ""
+    return f"`{', '.join(option.flags)}{value}{more}`{chosen}"
+
+
+def _given(option: Option, face: Face) -> str:
+    if face not in option.faces:
+        return ""
+    return f"`{option.keyword}=`" if face == "python" else "yes"
+
+
+def ends() -> Iterator[str]:
+    """How a run can end, and what the command line makes of it."""
+    assert set(ENDS) == set(get_args(Status))
+    yield "## How a run ends"
+    codes = {status: str(code) for status, code in EXIT_CODES.items()} | {"error": "1 or 3"}
+    rows = [[f"`{status}`", codes[status], text] for status, text in ENDS.items()]
+    yield _table(["status", "exit code", "meaning"], rows)
+    yield "## Exit codes of `axe-nb`"
+    yield _table(["code", "meaning"], [[str(code), text] for code, text in CODES.items()])
+
+
+def environment() -> Iterator[str]:
+    """The variables that are read, and the settings file."""
+    yield "## Environment variables"
+    rows = [[_listed(names.split(", ")), text] for names, text in VARIABLES.items()]
+    yield _table(["variable", "what it does"], rows)
+    yield "## Settings file"
+    yield "`$XDG_CONFIG_HOME/axe/config.toml`; `axe-nb config init` writes it like this:"
+    yield f"```toml\n{config.SCAFFOLD}```"
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
+
+
+def _table(heads: list[str], rows: list[list[str]]) -> str:
+    return "\n".join(map(_row, [heads, ["---"] * len(heads), *rows]))
+
+
+def _row(cells: list[str]) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+if __name__ == "__main__":
+    FILE.write_text(reference(), "utf-8", newline="\n")
+    print(f"wrote {FILE.name}")

@@ -1,0 +1,66 @@
+"""The reference page is made from the code, and names all that the code reads."""
+
+import ast
+import importlib.util
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from axe_nb.agent import Agent, Budget, Retry, SubAgentsConfig, TreeLimits
+from axe_nb.events import EXIT_CODES
+from axe_nb.options import OPTIONS
+from axe_nb.toml_table import toml_fields
+
+ROOT = Path(__file__).parent.parent
+PAGE = ROOT / "docs" / "reference.md"
+
+
+@pytest.fixture(scope="module")
+def generator() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("reference", ROOT / "docs/make_reference.py")
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_checked_in_page_is_the_one_that_the_generator_makes(generator: ModuleType) -> None:
+    made = generator.reference()
+    assert PAGE.read_text("utf-8") == made, "run `python docs/make_reference.py`"
+
+
+@pytest.mark.parametrize("cls", [Agent, SubAgentsConfig, Budget, TreeLimits, Retry])
+def test_every_key_has_a_meaning_and_is_on_the_page(cls: type, generator: ModuleType) -> None:
+    text = PAGE.read_text("utf-8")
+    told = generator.strings_below(cls)
+    for field in toml_fields(cls):
+        is_table = f"{field.name}]`" in text
+        assert is_table or (told[field.name] and f"| `{field.name}` |" in text)
+
+
+def test_every_option_status_and_exit_code_is_on_the_page() -> None:
+    text = PAGE.read_text("utf-8")
+    assert [option.flag for option in OPTIONS if option.flag not in text] == []
+    assert [status for status in EXIT_CODES if f"| `{status}` |" not in text] == []
+    assert [code for code in {*EXIT_CODES.values(), 2} if f"\n| {code} |" not in text] == []
+
+
+def variables_read() -> Iterator[str]:
+    """Names of environment variables that are written out in the code."""
+    for file in (ROOT / "axe_nb").rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+            match node:
+                case ast.Call(
+                    func=ast.Attribute(attr="get", value=environ), args=[ast.Constant(name), *_]
+                ) if ast.unparse(environ).endswith("environ"):
+                    yield name
+
+
+def test_every_variable_that_is_read_is_on_the_page() -> None:
+    names = set(variables_read())
+    assert {"XDG_CONFIG_HOME", "EDITOR"} <= names
+    text = PAGE.read_text("utf-8")
+    assert {name for name in names if f"`{name}`" not in text} == set()
