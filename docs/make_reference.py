@@ -30,7 +30,7 @@ Made from the code by `docs/make_reference.py`; do not edit it by hand.
 
 ENDS: Mapping[Status, str] = {
     "completed": "The model answered without asking for a tool.",
-    "max_turns": "It still asked for tools when its turns or the requests of the tree were used up.",
+    "max_turns": "It still asked for tools when its turns or the requests of its tree were gone.",
     "max_tool_calls": "It asked for more tool calls than its budget allows.",
     "max_tokens": "The token limit cut a reply with calls, or the tokens of the tree are used up.",
     "timeout": "The time was up; what was finished is kept.",
