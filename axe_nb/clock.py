@@ -19,6 +19,8 @@ class Deadline:
     """On the clock of the event loop, in seconds."""
     setting: float
     """The setting that this comes from, in seconds: what the timeout message names (D-10)."""
+    scope: asyncio.Timeout
+    """The block of the run that it belongs to: cancelled then, with all runs in it."""
 
     def __str__(self) -> str:
         return f"timeout after {seconds_text(self.setting)}s"
@@ -40,12 +42,13 @@ class Clock:
         self.ahead = ahead
         """Virtual seconds that script models on the virtual clock have taken so far."""
         self._started = self.now()
-        mine = None if seconds is None else Deadline(self._started + seconds, seconds)
-        self.deadline = above if mine is None or (above and above.at < mine.at) else mine
+        self.deadline = above
         """The nearest one; None = no limit."""
-        # a deadline from above is watched by the run that it belongs to, which cancels this one
-        self._watched = mine if self.deadline is mine else None
-        self._scope = asyncio.timeout_at(self._watched.at - ahead if self._watched else None)
+        self._scope = asyncio.timeout_at(None)
+        if seconds is not None and (above is None or self._started + seconds <= above.at):
+            at = self._started + seconds
+            self._scope = asyncio.timeout_at(at - ahead)
+            self.deadline = Deadline(at, seconds, self._scope)
 
     def now(self) -> float:
         """Seconds on the loop's clock, virtual ones included."""
@@ -58,8 +61,10 @@ class Clock:
 
     @property
     def is_late(self) -> bool:
-        """Whether the time is up."""
-        return self.deadline is not None and self.now() >= self.deadline.at
+        """Whether the time is up; the timer itself is asked too, for it may fire a tick early."""
+        if self.deadline is None:
+            return False
+        return self.deadline.scope.expired() or self.now() >= self.deadline.at
 
     def scope(self) -> asyncio.Timeout:
         """The block that the run's work belongs into; raises TimeoutError when the time is up."""
@@ -90,8 +95,8 @@ class Clock:
             self._reschedule()
 
     def _reschedule(self) -> None:
-        if self._watched is not None:
-            self._scope.reschedule(self._watched.at - self.ahead)
+        if self.deadline is not None and self.deadline.scope is self._scope:
+            self._scope.reschedule(self.deadline.at - self.ahead)
 
 
 def seconds_text(seconds: float) -> str:

@@ -68,6 +68,29 @@ def test_a_child_has_no_more_time_than_its_run(setting: float) -> None:
     check_events(played.events, result)
 
 
+class CoarseLoop(asyncio.SelectorEventLoop):
+    """A loop whose clock ticks as that of Windows does: its timers fire up to a tick too early."""
+
+    TICK = 0.0156
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._clock_resolution = self.TICK
+
+    def time(self) -> float:
+        return super().time() // self.TICK * self.TICK
+
+
+@pytest.mark.req("A-12.2", "D-10", "A-C6")
+@pytest.mark.parametrize("seconds", [0.1, 0.107, 0.113])
+def test_a_timeout_is_told_from_an_interrupt_also_by_a_coarse_clock(seconds: float) -> None:
+    played = stage(lead(ask("hanging")), hanging())
+    with asyncio.Runner(loop_factory=CoarseLoop) as runner:
+        result = runner.run(played.ask(timeout=seconds))
+    assert [run.status for run in result.walk()] == ["timeout", "timeout"]
+    assert result.children[0].error == f"timeout after {seconds}s"
+
+
 @pytest.mark.req("A-12.1", "A-12.2", "D-10")
 def test_a_childs_time_is_for_everything_below_it() -> None:
     middle = agent("middle", lambda r: ask("hanging"), sub_agents=("hanging",))
