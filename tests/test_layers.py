@@ -28,7 +28,7 @@ ROOMS = (
 
 REACHES_UP = {
     ("api", "nb"): "axe_nb.run() shows the notebook's view, where IPython is running",
-    ("tool", "builtin"): "ctx.delegate is one of the ways to delegate, built on ctx.start",
+    ("tools", "builtin"): "ctx.delegate is one of the ways to delegate, built on ctx.start",
 }
 """(room, later room) → why it may import it all the same, inside a function."""
 

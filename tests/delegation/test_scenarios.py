@@ -33,9 +33,9 @@ def sources(project: Path) -> Path:
 def run(project: Path, rules: str, prompt: str, **fields: Any) -> RunResult:
     """What the agent `lead`, from its file, comes to with a model that follows the rules."""
     (project / "axe" / "scripts").mkdir(exist_ok=True)
-    (project / "axe" / "scripts" / "lead.toml").write_text(rules, "utf-8")
+    (project / "axe" / "scripts" / "scenario.toml").write_text(rules, "utf-8")
     fields.setdefault("tools", ("subagent", "file_ops_readonly", "grep"))
-    Agent("lead", "script/lead", **fields).save()
+    Agent("lead", "script/scenario", **fields).save()
     return axe_nb.run("lead", prompt, display=False)
 
 
