@@ -1,0 +1,115 @@
+"""The names of the built-in tools, what they take, and how they fail."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from axe_nb import builtin
+from axe_nb.tools import Tool, ToolError
+from tests.calls import run
+
+
+def tool(name: str) -> Tool:
+    found = builtin.find(name)
+    assert found is not None
+    return found
+
+
+@pytest.mark.req("D-19", "D-20")
+@pytest.mark.parametrize(
+    ("name", "required", "optional", "effect"),
+    [
+        ("read_file", ["path"], ["offset", "limit"], "read"),
+        ("list_dir", [], ["path"], "read"),
+        ("find_files", ["pattern"], ["path"], "read"),
+        ("grep", ["pattern"], ["path", "glob", "context"], "read"),
+        ("write_file", ["path", "content"], [], "write"),
+        ("edit_file", ["path", "old_text", "new_text"], ["replace_all"], "write"),
+        ("run_command", ["command"], ["timeout"], "write"),
+        ("fetch", ["url"], [], "read"),
+    ],
+)
+def test_names_parameters_and_effects(
+    name: str, required: list[str], optional: list[str], effect: str
+) -> None:
+    found = tool(name)
+    assert found.name == name
+    assert list(found.parameters) == required + optional
+    assert [p for p, spec in found.parameters.items() if spec.required] == required
+    assert all(spec.description and spec.type for spec in found.parameters.values())
+    assert found.description
+    assert found.effect == effect
+
+
+@pytest.mark.req("D-20")
+def test_toolsets_and_aliases() -> None:
+    readonly = ("read_file", "list_dir", "find_files")
+    assert builtin.expanded("file_ops_readonly") == readonly
+    assert builtin.expanded("file_ops") == (*readonly, "write_file", "edit_file")
+    aliases = {
+        "search_files": "grep",
+        "terminal": "run_command",
+        "list_directory": "list_dir",
+        "url_fetch": "fetch",
+    }
+    for alias, name in aliases.items():
+        assert builtin.expanded(alias) == (name,)
+        assert builtin.canonical(alias) == name
+        assert tool(alias) is tool(name)
+    assert builtin.expanded("my_own") == ("my_own",)
+    assert builtin.find("my_own") is None
+    assert builtin.find("file_ops") is None
+
+
+def test_a_tool_is_imported_when_it_is_asked_for() -> None:
+    code = (
+        "import sys; from axe_nb import builtin;"
+        "late = {'axe_nb.builtin.web', 'axe_nb.builtin.files', 'regex', 'justhtml', 'httpx'};"
+        "assert not late & set(sys.modules), late & set(sys.modules);"
+        "builtin.find('read_file'); builtin.find('grep'); builtin.find('fetch');"
+        "assert not {'regex', 'justhtml', 'httpx'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
+    ),
+    max_leaves=5,
+)
+PATHS = st.text("ab./~\\ \0", max_size=10)
+
+
+@pytest.mark.req("X-30", "X-36")
+@pytest.mark.parametrize(
+    "name", ["read_file", "list_dir", "find_files", "grep", "write_file", "edit_file"]
+)
+@given(st.data())
+@settings(max_examples=40, deadline=None)
+def test_whatever_the_arguments_there_is_a_text_or_an_error_for_the_model(
+    name: str, data: st.DataObject
+) -> None:
+    known = st.sampled_from([*tool(name).parameters, "other"])
+    arguments: dict[str, Any] = data.draw(st.dictionaries(known, ANYTHING | PATHS))
+    if data.draw(st.booleans()):
+        arguments = {"path": "a.txt", "pattern": "a", "content": "b", **arguments}
+    with tempfile.TemporaryDirectory() as folder:
+        work = Path(folder, "work")
+        work.mkdir()
+        (work / "a.txt").write_text("a\n")
+        try:
+            text = run(tool(name), work, **arguments)
+        except ToolError as error:
+            text = str(error)
+        assert isinstance(text, str)
+        assert [path.name for path in Path(folder).iterdir()] == ["work"]

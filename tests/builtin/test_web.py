@@ -1,0 +1,450 @@
+"""fetch: what it reaches, what it does not, and what becomes of a page."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import shutil
+import ssl
+import subprocess
+import threading
+import time
+import tomllib
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from axe_nb import builtin
+from axe_nb.builtin import web
+from axe_nb.builtin.addresses import Address, refused
+from axe_nb.builtin.web import Fetcher
+from tests.calls import failure, run
+from tests.conftest import not_run
+
+CORPUS = tomllib.loads((Path(__file__).parent / "addresses.toml").read_text("utf-8"))
+HERE = Path()
+PAGE = (200, {"Content-Type": "text/plain"}, b"hello")
+
+
+@dataclass
+class Site:
+    """A web server on loopback."""
+
+    pages: dict[str, tuple[int, dict[str, str], Any]] = field(default_factory=dict)
+    """Path → (status, headers, body or function of the handler)."""
+    asked: list[tuple[str, str]] = field(default_factory=list)
+    """(path, Host header) of each request."""
+    port: int = 0
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def fetcher(self, **options: Any) -> Fetcher:
+        return Fetcher(allowed=frozenset({f"127.0.0.1:{self.port}"}), **options)
+
+    def fetch(self, path: str, **options: Any) -> str:
+        return run(web.tool(self.fetcher(**options)), HERE, url=f"{self.url}{path}")
+
+    def failure(self, path: str, **options: Any) -> str:
+        return failure(web.tool(self.fetcher(**options)), HERE, url=f"{self.url}{path}")
+
+
+@contextmanager
+def served(context: ssl.SSLContext | None = None) -> Iterator[Site]:
+    site = Site()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            site.asked.append((self.path, self.headers["Host"]))
+            status, headers, body = site.pages.get(self.path, (404, {}, b"nothing here"))
+            self.send_response(status)
+            for name, value in headers.items():
+                self.send_header(name, value)
+            self.end_headers()
+            try:
+                if callable(body):
+                    body(self)
+                else:
+                    self.wfile.write(body)
+            except OSError:  # the client went away
+                return
+
+        def log_message(self, *_: object) -> None: ...
+
+    class Server(ThreadingHTTPServer):
+        def handle_error(self, *_: object) -> None: ...
+
+    with Server(("127.0.0.1", 0), Handler) as server:
+        if context:
+            server.socket = context.wrap_socket(server.socket, server_side=True)
+        site.port = server.server_port
+        serving = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
+        serving.start()
+        try:
+            yield site
+        finally:
+            server.shutdown()
+            serving.join()
+
+
+@pytest.fixture
+def site() -> Iterator[Site]:
+    with served() as site:
+        yield site
+
+
+def by_table(host: str, port: int) -> Sequence[Address]:
+    """Resolves the names of the corpus, and no other."""
+    table: dict[str, list[str]] = CORPUS["names"]
+    if host not in table:
+        raise OSError(f"{host} was not to be resolved")
+    return [ip_address(address) for address in table[host]]
+
+
+def test_the_corpus_has_eighty_forms() -> None:
+    assert len(set(CORPUS["refused"]["urls"])) >= 80
+
+
+@pytest.mark.req("X-31")
+@pytest.mark.parametrize("url", CORPUS["refused"]["urls"])
+def test_no_address_but_public_ones_is_connected_to(url: str) -> None:
+    text = failure(web.tool(Fetcher(resolve=by_table)), HERE, url=url)
+    assert text.startswith(("blocked: ", "invalid URL: "))
+    assert "was not to be resolved" not in text
+
+
+@pytest.mark.parametrize("address", CORPUS["public"]["addresses"])
+def test_public_addresses_are_not_refused(address: str) -> None:
+    assert refused(ip_address(address)) == ""
+
+
+@pytest.mark.req("X-31", "X-38")
+@pytest.mark.parametrize(
+    ("url", "text"),
+    [
+        (
+            "http://169.254.169.254/latest",
+            "blocked: http://169.254.169.254/latest leads to 169.254.169.254, which is not public "
+            "(link-local). Only pages of the public internet can be fetched",
+        ),
+        (
+            "http://0x7f.1/",
+            "blocked: the host of 'http://0x7f.1/' is an address in an unusual notation. "
+            "Write it plainly",
+        ),
+        (
+            "file:///etc/passwd",
+            "invalid URL: 'file:///etc/passwd': only http and https can be fetched",
+        ),
+    ],
+)
+def test_a_refusal_says_why(url: str, text: str) -> None:
+    assert failure(web.tool(Fetcher()), HERE, url=url) == text
+
+
+def test_loopback_is_refused_unless_this_address_and_port_are_allowed(site: Site) -> None:
+    site.pages["/"] = PAGE
+    assert "which is not public (loopback)" in failure(web.tool(Fetcher()), HERE, url=site.url)
+    other = Fetcher(allowed=frozenset({f"127.0.0.1:{site.port + 1}"}))
+    assert "loopback" in failure(web.tool(other), HERE, url=site.url)
+    assert site.asked == []
+    assert site.fetch("/") == f"{site.url}/\n\nhello"
+
+
+@pytest.mark.req("X-31")
+def test_a_name_is_resolved_once_and_the_connection_goes_where_it_was_judged(site: Site) -> None:
+    site.pages["/"] = PAGE
+    answers = [[ip_address("127.0.0.1")], [ip_address("169.254.169.254")]]
+
+    def rebinding(host: str, port: int) -> Sequence[Address]:
+        assert (host, port) == ("rebind.example.org", site.port)
+        return answers.pop(0)
+
+    url = f"http://rebind.example.org:{site.port}/"
+    fetcher = site.fetcher(resolve=rebinding)
+    assert run(web.tool(fetcher), HERE, url=url) == f"{url}\n\nhello"
+    assert site.asked == [("/", f"rebind.example.org:{site.port}")]
+    assert "link-local" in failure(web.tool(fetcher), HERE, url=url)
+    assert len(site.asked) == 1
+
+
+def test_the_next_address_of_a_host_is_tried_where_one_does_not_answer(site: Site) -> None:
+    site.pages["/"] = PAGE
+    both = [ip_address("127.0.0.2"), ip_address("127.0.0.1")]
+    allowed = frozenset({f"{address}:{site.port}" for address in both})
+    fetcher = Fetcher(allowed, resolve=lambda host, port: both)
+    text = run(web.tool(fetcher), HERE, url=f"http://two.example.org:{site.port}/")
+    assert text.endswith("hello")
+
+
+def test_redirects_are_followed_and_the_last_address_told(site: Site) -> None:
+    site.pages["/a"] = (302, {"Location": "/b?x=1"}, b"")
+    site.pages["/b?x=1"] = (301, {"Location": f"{site.url}/c"}, b"")
+    site.pages["/c"] = PAGE
+    assert site.fetch("/a") == f"{site.url}/c\n\nhello"
+
+
+@pytest.mark.req("X-31")
+@pytest.mark.parametrize(
+    ("target", "told"),
+    [
+        ("http://169.254.169.254/", "blocked: http://169.254.169.254/ leads to 169.254.169.254"),
+        ("//10.0.0.1/x", "blocked: http://10.0.0.1/x leads to 10.0.0.1"),
+        ("http://0x7f.1/", "is an address in an unusual notation"),
+        ("file:///etc/passwd", "only http and https can be fetched"),
+        ("http://user@example.org/", "has a user name in it"),
+        ("http://[::1/", "invalid URL: "),
+    ],
+)
+def test_each_redirect_is_judged(site: Site, target: str, told: str) -> None:
+    site.pages["/"] = (302, {"Location": target}, b"")
+    assert told in site.failure("/")
+    assert len(site.asked) == 1
+
+
+def test_redirects_come_to_an_end(site: Site) -> None:
+    site.pages["/"] = (302, {"Location": "/"}, b"")
+    assert site.failure("/").endswith("more than 5 redirects. Try another page")
+    assert len(site.asked) == 6
+
+
+@pytest.mark.req("X-31", "X-38")
+@pytest.mark.parametrize(
+    ("status", "told"),
+    [
+        (404, "HTTP 404 Not Found for {url}/x. Check the address, or try another page"),
+        (403, "HTTP 403 Forbidden for {url}/x. It may not be read: try another page"),
+        (500, "HTTP 500 Internal Server Error for {url}/x. Try again later, or another page"),
+        (429, "HTTP 429 Too Many Requests for {url}/x. The server wants fewer requests: wait,"),
+    ],
+)
+def test_a_failure_of_the_server_is_an_error(site: Site, status: int, told: str) -> None:
+    site.pages["/x"] = (status, {"Content-Type": "text/html"}, b"<p>sorry")
+    assert site.failure("/x").startswith(told.replace("{url}", site.url))
+
+
+@pytest.mark.req("X-31", "X-38")
+def test_a_server_that_is_not_there_or_talks_nonsense_is_an_error(site: Site) -> None:
+    def nonsense(handler: BaseHTTPRequestHandler) -> None:
+        handler.connection.shutdown(2)
+
+    site.pages["/"] = (200, {"Content-Length": "100"}, nonsense)
+    text = site.failure("/")
+    assert f"{site.url}/: could not be reached: " in text
+    with served() as other:
+        port = other.port
+    fetcher = Fetcher(frozenset({f"127.0.0.1:{port}"}))
+    text = failure(web.tool(fetcher), HERE, url=f"http://127.0.0.1:{port}/")
+    assert "could not be reached: " in text
+    assert text.endswith("Check the address, or try another page")
+    text = failure(web.tool(Fetcher(resolve=by_table)), HERE, url="http://nowhere.example.org/")
+    assert "nowhere.example.org is not known" in text
+
+
+@pytest.mark.req("X-31")
+def test_a_slow_page_is_given_up(site: Site) -> None:
+    release = threading.Event()
+
+    def drip(handler: BaseHTTPRequestHandler) -> None:
+        while not release.wait(0.02):
+            handler.wfile.write(b"x")
+
+    site.pages["/"] = (200, {"Content-Type": "text/plain"}, drip)
+    started = time.monotonic()
+    try:
+        text = site.failure("/", seconds=0.3)
+    finally:
+        release.set()
+    assert text == f"{site.url}/: no page after 0.3s. Try again later, or another page"
+    assert time.monotonic() - started < 10
+
+
+@pytest.mark.req("X-31")
+def test_a_page_too_large_is_refused_before_or_while_it_is_read(site: Site) -> None:
+    def endless(handler: BaseHTTPRequestHandler) -> None:
+        for _ in range(1000):
+            handler.wfile.write(b"x" * 65536)
+
+    text = {"Content-Type": "text/plain"}
+    site.pages["/declared"] = (200, {**text, "Content-Length": "9999999"}, b"")
+    site.pages["/endless"] = (200, text, endless)
+    site.pages["/limit"] = (200, text, b"x" * 2_097_152)
+    for path in ("/declared", "/endless"):
+        assert site.failure(path) == (
+            f"{site.url}{path} is too large: more than 2097152 bytes. Try a smaller page"
+        )
+    assert "(truncated: the first 65536 of " in site.fetch("/limit")
+
+
+@pytest.mark.req("X-31")
+def test_a_small_answer_that_unpacks_to_much_is_refused(site: Site) -> None:
+    bomb = gzip.compress(b"x" * 50_000_000)
+    assert len(bomb) < 100_000
+    site.pages["/"] = (200, {"Content-Type": "text/plain", "Content-Encoding": "gzip"}, bomb)
+    assert "is too large" in site.failure("/")
+
+
+def test_packed_pages_are_unpacked(site: Site) -> None:
+    for packing, body in {
+        "gzip": gzip.compress(b"hello"), "deflate": zlib.compress(b"hello"), "identity": b"hello",
+    }.items():  # fmt: skip
+        site.pages["/"] = (200, {"Content-Type": "text/plain", "Content-Encoding": packing}, body)
+        assert site.fetch("/").endswith("hello")
+    site.pages["/"] = (200, {"Content-Type": "text/plain", "Content-Encoding": "gzip"}, b"hello")
+    assert "is packed, and damaged" in site.failure("/")
+    site.pages["/"] = (200, {"Content-Type": "text/plain", "Content-Encoding": "br"}, b"hello")
+    assert "is packed as br, which cannot be read" in site.failure("/")
+
+
+@pytest.mark.req("X-31", "X-38")
+def test_too_many_fetches_in_a_minute_are_refused(site: Site) -> None:
+    site.pages["/"] = PAGE
+    tool = web.tool(site.fetcher(per_minute=2))
+    for _ in range(2):
+        run(tool, HERE, url=site.url)
+    text = failure(tool, HERE, url=site.url)
+    assert text.startswith("rate limit: 2 fetches a minute are used up. Wait 60s, or go on")
+    assert len(site.asked) == 2
+
+
+@pytest.mark.parametrize(
+    "kind", ["image/png", "application/octet-stream", "application/pdf", "video/x"]
+)
+def test_what_is_no_text_is_refused(site: Site, kind: str) -> None:
+    site.pages["/"] = (200, {"Content-Type": kind}, b"text, they say")
+    assert site.failure("/") == (
+        f"{site.url}/ is {kind}, and only text can be fetched. Try another page"
+    )
+
+
+def test_bytes_that_only_call_themselves_text_are_refused(site: Site) -> None:
+    site.pages["/"] = (200, {"Content-Type": "text/plain"}, b"\x7fELF\0\0\0")
+    assert "is not text" in site.failure("/")
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "text"),
+    [
+        ("application/json", b'{"a": "\xc3\xa9"}', '{"a": "é"}'),
+        ("application/ld+json", b"{}", "{}"),
+        ("text/plain; charset=iso-8859-1", b"caf\xe9", "café"),
+        ('text/html; charset="windows-1252"', b"<p>\x80</p>", "€"),
+        ("text/html", b"<meta charset='iso-8859-1'><p>caf\xe9</p>", "café"),
+        ("text/plain; charset=punycode", "für".encode(), "für"),
+        ("text/plain; charset=no-such", "für".encode(), "für"),
+        ("text/plain; charset=utf-16", "für".encode("utf-16"), "für"),
+        ("text/plain", b"\xef\xbb\xbfmarked \xff", "marked \ufffd"),
+        ("text/html", b"", "(empty page)"),
+    ],
+)
+def test_text_is_decoded(site: Site, kind: str, body: bytes, text: str) -> None:
+    site.pages["/"] = (200, {"Content-Type": kind}, body)
+    assert site.fetch("/") == f"{site.url}/\n\n{text}"
+
+
+def test_html_becomes_readable(site: Site) -> None:
+    html = """<!DOCTYPE html><html><head><title> The
+      title </title><style>p {color: red}</style><script>alert('no')</script></head>
+      <body><h1>Heading</h1><p>Some <b>bold</b> text, a <a href="/next">link</a> and a
+      <a href="javascript:alert(1)">trap</a>.<ul><li>one<li>two</ul></body></html>"""
+    site.pages["/"] = (200, {"Content-Type": "text/html; charset=utf-8"}, html.encode())
+    text = site.fetch("/")
+    assert text.startswith(
+        f"{site.url}/\n\nThe title\n\n# Heading\n\nSome **bold** text, a [link](/next)"
+    )
+    assert "- one\n- two" in text
+    assert not [word for word in ("alert", "color", "<p>") if word in text]
+
+
+@pytest.mark.parametrize("part", ["<div>", "<b><i>", "<table>", "<!--", "<", "<a ", "<svg><p>"])
+def test_hostile_html_is_read_or_given_up_in_time(site: Site, part: str) -> None:
+    site.pages["/"] = (200, {"Content-Type": "text/html"}, (part * 20_000).encode() + b"end")
+    assert isinstance(site.fetch("/"), str)
+
+
+@pytest.mark.req("D-8")
+def test_cancelling_closes_the_connection(site: Site) -> None:
+    here, closed = threading.Event(), threading.Event()
+
+    def hold(handler: BaseHTTPRequestHandler) -> None:
+        handler.wfile.flush()
+        here.set()
+        handler.connection.settimeout(20)
+        if handler.connection.recv(1) == b"":
+            closed.set()
+
+    site.pages["/"] = (200, {"Content-Type": "text/plain"}, hold)
+
+    async def cancelled() -> None:
+        task = asyncio.create_task(site.fetcher().fetch(f"{site.url}/"))
+        await asyncio.to_thread(here.wait, 20)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(cancelled())
+    assert closed.wait(10)
+
+
+def test_settings_of_the_person_are_not_used(
+    site: Site, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    netrc = tmp_path / "netrc"
+    netrc.write_text("machine 127.0.0.1 login me password sk-secret\n")
+    monkeypatch.setenv("NETRC", str(netrc))
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+    seen: list[str | None] = []
+    site.pages["/"] = (
+        200,
+        {"Content-Type": "text/plain"},
+        lambda h: seen.append(h.headers["Authorization"]),
+    )
+    site.fetch("/")
+    assert seen == [None]
+
+
+@pytest.fixture
+def certified(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ssl.SSLContext:
+    """A certificate for good.example.org that the process trusts."""
+    if shutil.which("openssl") is None:
+        not_run("openssl is not there")
+    key, cert = tmp_path / "key.pem", tmp_path / "cert.pem"
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-keyout", key,
+         "-out", cert, "-subj", "/CN=good.example.org", "-addext",
+         "subjectAltName=DNS:good.example.org"],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    monkeypatch.setenv("SSL_CERT_FILE", str(cert))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(cert, key)
+    return context
+
+
+def test_a_certificate_is_checked_for_the_name_not_the_address(certified: ssl.SSLContext) -> None:
+    with served(certified) as site:
+        site.pages["/"] = PAGE
+        fetcher = site.fetcher(resolve=lambda host, port: [ip_address("127.0.0.1")])
+        good, bad = (f"https://{host}.example.org:{site.port}/" for host in ("good", "bad"))
+        assert run(web.tool(fetcher), HERE, url=good) == f"{good}\n\nhello"
+        text = failure(web.tool(fetcher), HERE, url=bad)
+        assert "could not be reached: " in text
+        assert "bad.example.org" in text
+        assert len(site.asked) == 1
+
+
+@pytest.mark.req("D-20")
+def test_fetch_is_there_under_its_names() -> None:
+    tool = builtin.find("fetch")
+    assert tool is not None
+    assert builtin.find("url_fetch") is tool
+    assert list(tool.parameters) == ["url"]
+    assert tool.effect == "read"
