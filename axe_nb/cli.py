@@ -6,6 +6,7 @@ Source: product.md "Command line"; seed 000 §5.7, §8 (A-5.7, A-X*); B-8..B-12,
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import shlex
 import subprocess
@@ -17,9 +18,11 @@ import axe_nb
 from axe_nb import agent_files, config, options
 from axe_nb.agent import Agent
 from axe_nb.clock import seconds_text
+from axe_nb.desk import Desk, by_input
 from axe_nb.errors import AxeError, ConfigError
 from axe_nb.files import reason, write_new
 from axe_nb.names import quoted
+from axe_nb.permissions import Answer, Question
 from axe_nb.report import harmless, text_of
 
 MAX_STDIN = 8 * 1024 * 1024
@@ -98,9 +101,29 @@ def _run(chosen: argparse.Namespace) -> int:
         show_dry_run(asked, prompt, _write)
         return 0
     status = StatusLine(None if asked.quiet else sys.stderr)
-    result = run_in_text(asked, prompt, _write, _note, piped=bool(piped), status=status)
+    result = run_in_text(
+        asked, prompt, _write, _note,
+        piped=bool(piped), status=status, desk=_desk(status.clear),
+    )  # fmt: skip
     result.raise_for_status()
     return 0
+
+
+def _desk(before: Callable[[], None]) -> Desk | None:
+    """Where a run can ask the person; None where nobody sits at the terminal.
+
+    Args:
+        before: is called before each question.
+    """
+    if sys.stdin is None or not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return None
+
+    def ask(question: Question) -> Answer:
+        before()
+        with contextlib.redirect_stdout(sys.stderr):  # stdout carries the answer only
+            return by_input(question)
+
+    return Desk(ask)
 
 
 def _list(chosen: argparse.Namespace) -> int:

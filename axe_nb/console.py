@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import TextIO, TypeAlias
 
 from axe_nb import report
+from axe_nb.desk import Desk
 from axe_nb.events import (
     Emit,
     Event,
@@ -49,6 +50,7 @@ def run_in_text(
     piped: bool,
     status: StatusLine,
     keep: Callable[[RunResult], object] = id,
+    desk: Desk | None = None,
 ) -> RunResult:
     """The run's result, after its answer (or JSON line) went to `write` and all else to `note`.
 
@@ -60,12 +62,13 @@ def run_in_text(
     earlier = session.conversation(options.agent, overrides.agents_dir) if options.goes_on else None
 
     async def work(emit: Emit) -> RunResult:
-        run = await session.prepare(options.agent, overrides, emit)
+        consult = desk.consult if desk else None
+        run = await session.prepare(options.agent, overrides, emit, consult)
         if options.verbose:
             note(report.verbose_header(run, overrides.timeout, piped=piped))
         return await session.carry_out(run, prompt, overrides, earlier)
 
-    return watched(work, TextView(options, write, note, status), keep)
+    return watched(work, TextView(options, write, note, status), keep, desk)
 
 
 class TextView:

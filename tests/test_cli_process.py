@@ -150,7 +150,7 @@ def test_an_interrupt_ends_the_run_at_once_with_130(flags: list[str], tree: Path
     assert out.count(b"\n") == ("--json" in flags)
 
 
-def on_terminal(*words: str) -> tuple[int, bytes, bytes]:
+def on_terminal(*words: str, typed: bytes = b"") -> tuple[int, bytes, bytes]:
     """(exit code, stdout, what the terminal at stderr got) of a command line."""
     import pty
 
@@ -159,6 +159,7 @@ def on_terminal(*words: str) -> tuple[int, bytes, bytes]:
     with subprocess.Popen(command, stdout=subprocess.PIPE, stdin=theirs, stderr=theirs) as running:
         os.close(theirs)
         shown = b""
+        os.write(ours, typed)
         while True:
             try:
                 part = os.read(ours, 4096)
@@ -185,6 +186,53 @@ def test_on_a_terminal_one_line_shows_who_is_at_work_and_goes_away(tree: Path) -
     assert lines[-1] == b""
     assert lines[-2].strip() == b""
     assert on_terminal("run", "slow", "-p", "x", "-q") == (0, b"done\n", b"")
+
+
+WRITES = """
+[[rule]]
+when = { turn = 1 }
+calls = [{ tool = "write_file", arguments = { path = "made.txt", content = "made" } }]
+[[rule]]
+text = "{results}"
+"""
+
+
+@pytest.fixture
+def writer(tree: Path) -> Path:
+    """The project with an agent that wants to write a file; the file."""
+    (tree / "axe" / "scripts" / "writer.toml").write_text(WRITES, "utf-8")
+    text = AGENT.format("writer") + 'tools = ["write_file"]\n'
+    (tree / "axe" / "agents" / "writer.toml").write_text(text, "utf-8")
+    return tree / "made.txt"
+
+
+@on_posix
+@pytest.mark.req("D-19", "D-48")
+def test_a_person_at_the_terminal_is_asked_beside_the_answer(writer: Path) -> None:
+    code, out, shown = on_terminal("run", "writer", "-p", "x", typed=b"y\n")
+    assert code == 0
+    assert b"writer wants to call write_file(" in shown
+    assert b"wants" not in out
+    assert writer.read_text("utf-8") == "made"
+
+
+@on_posix
+@pytest.mark.req("D-19")
+def test_a_person_at_the_terminal_can_say_no(writer: Path) -> None:
+    code, out, _ = on_terminal("run", "writer", "-p", "x", typed=b"n\n")
+    assert (code, writer.exists()) == (0, False)
+    assert out.startswith(b"Error: ")
+
+
+@pytest.mark.req("D-19")
+def test_where_nobody_sits_at_a_terminal_the_call_is_denied_with_the_key_to_change(
+    writer: Path,
+) -> None:
+    done = axe("run", "writer", "-p", "x")
+    assert (done.returncode, writer.exists()) == (0, False)
+    assert b'mode = "auto"' in done.stdout
+    assert axe("run", "writer", "-p", "x", "--mode", "auto").returncode == 0
+    assert writer.read_text("utf-8") == "made"
 
 
 @on_posix
