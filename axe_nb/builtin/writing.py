@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -101,20 +102,18 @@ def preview(name: str, arguments: Mapping[str, Any], workdir: Path) -> str:
     """The difference that a call of write_file or edit_file would make, or why it would fail.
 
     Args:
-        name: of the tool; for any other one the answer is empty.
+        name: of the tool.
         arguments: as the model gave them.
         workdir: absolute.
     """
-    if name not in TOOLS:
-        return ""
     try:
         values = check(arguments, PARAMETERS[name])
         path = values.pop("path")
         root, real = located(workdir, path)
         if name == "write_file" and not real.exists():
-            return Change(real.relative_to(root).as_posix(), None, values["content"]).difference
+            return _shown(Change(real.relative_to(root).as_posix(), None, values["content"]))
         with held(workdir, path) as spot:
-            return CHANGES[name](spot, **values).difference
+            return _shown(CHANGES[name](spot, **values))
     except ToolError as error:
         return f"Error: {error}"
 
@@ -250,7 +249,12 @@ def _shown(change: Change) -> str:
     return kept if kept == whole else f"{kept}\n... (the rest of the difference is left out)"
 
 
-TOOLS = {tool.name: tool for tool in (made_of(write_file, "write"), made_of(edit_file, "write"))}
+TOOLS = {
+    function.__name__: replace(
+        made_of(function, "write"), preview=partial(preview, function.__name__)
+    )
+    for function in (write_file, edit_file)
+}
 
 PARAMETERS = {f.__name__: signature(f, f.__name__).parameters for f in (write_file, edit_file)}
 

@@ -78,3 +78,11 @@ def test_long_commands_are_judged_quickly() -> None:
     ):
         judged(command)
     assert judged("x" * 10_001)
+
+
+def test_the_docs_name_what_is_deliberately_not_caught() -> None:
+    docs = Path(__file__).parents[2] / "docs" / "tools.md"
+    lines = docs.read_text("utf-8").splitlines()
+    assert [command for command in CORPUS["not_caught"] if command not in lines] == []
+    assert refusal("sed '/x/d' a.txt", WORK)
+    assert refusal("sed -e '\\#x#d' a.txt", WORK) == ""
