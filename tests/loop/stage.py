@@ -10,7 +10,7 @@ from typing import Any
 import axe_nb
 from axe_nb import Agent, Request, RunResult, ToolCall, call
 from axe_nb.agent import SubAgentsConfig
-from axe_nb.events import Event, RunFinished, RunStarted, ToolFinished, ToolStarted
+from axe_nb.events import Emit, Event, RunFinished, RunStarted, ToolFinished, ToolStarted
 from axe_nb.messages import Message, ToolResult
 from axe_nb.options import Overrides
 from axe_nb.session import Session
@@ -49,6 +49,8 @@ class Stage:
     session: Session = field(default_factory=Session)
     events: list[Event] = field(default_factory=list)
     root: Agent | None = None
+    emit: Emit | None = None
+    """Takes the events instead."""
 
     async def ask(
         self, prompt: str = "go", continue_from: RunResult | None = None, **overrides: Any
@@ -56,7 +58,7 @@ class Stage:
         """The result of the first agent; the events are kept also where it is cancelled."""
         assert self.root
         return await self.session.ask(
-            self.root, prompt, Overrides(**overrides), self.events.append,
+            self.root, prompt, Overrides(**overrides), self.emit or self.events.append,
             continue_from=continue_from,
         )  # fmt: skip
 
