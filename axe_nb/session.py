@@ -35,9 +35,8 @@ class Spent:
     turns: int = 0
     usage: Usage = Usage()
 
-    def and_that_of(self, result: RunResult) -> Spent:
-        """With one more run."""
-        return Spent(self.runs + 1, self.turns + result.turns, self.usage + result.usage)
+    def __add__(self, other: Spent) -> Spent:
+        return Spent(self.runs + other.runs, self.turns + other.turns, self.usage + other.usage)
 
 
 def ignore(_: object) -> None:
@@ -137,7 +136,8 @@ class Session:
                 self.last = self.conversations[run.agent.name] = run.result
                 for result in run.result.walk():
                     key = (result.agent, result.model)
-                    self.spent[key] = self.spent.get(key, Spent()).and_that_of(result)
+                    own = Spent(1, result.turns, result.usage)
+                    self.spent[key] = self.spent.get(key, Spent()) + own
 
     def conversation(self, agent: str, agents_dir: str | None = None) -> RunResult:
         """The agent's last run in this session.

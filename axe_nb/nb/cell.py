@@ -25,8 +25,16 @@ LONGEST_VALUE = 200_000
 """Characters of one value in a prompt; the rest is left out, and said so."""
 
 
-def prompt_of(body: str, namespace: Mapping[str, Any], *, raw: bool = False) -> str:
+def prompt_of(
+    body: str, namespace: Mapping[str, Any], *, raw: bool = False, first_line: int = 2
+) -> str:
     """The prompt that a cell's body means.
+
+    Args:
+        body: what stands below the magic.
+        namespace: the user's variables.
+        raw: whether `{{ … }}` stays as it is.
+        first_line: of the body, as its editor counts, for messages; the magic's own is 1 (D-41).
 
     Raises:
         ConfigError: an expression names something unknown, or fails; the message has its line.
@@ -34,7 +42,7 @@ def prompt_of(body: str, namespace: Mapping[str, Any], *, raw: bool = False) -> 
     if raw:
         return NBVAL.sub("", body)
     pieces: list[str] = []
-    at, line = 0, 2  # the magic's own line is 1
+    at, line = 0, first_line
     for mark in NBVAL.finditer(body):
         pieces.append(interpolated(body[at : mark.start()], namespace, line))
         line += body.count("\n", at, mark.end())

@@ -1,130 +1,131 @@
-"""`%%axe`: an option line and a prompt become one run, shown in the cell.
+"""`%%axe`, `%axe` and `%%axe_agent`: what IPython knows of axe_nb.
 
-Imports nothing of the core until a cell runs, so that `%load_ext axe_nb` is quick.
-Source: product.md "Notebook"; B-8; seed 000 §8.
+Imports nothing of the core until a magic is used, so that `%load_ext axe_nb` is quick.
+Source: product.md "Notebook"; jupyter-facts §6, §7.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import functools
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from IPython.core.interactiveshell import InteractiveShell
-from IPython.core.magic import Magics, cell_magic, magics_class
+from IPython.core.magic import Magics, cell_magic, line_magic, magics_class
+from traitlets import Enum, Float, Unicode
 
 if TYPE_CHECKING:
-    from axe_nb.errors import AxeError
     from axe_nb.events import RunResult
-    from axe_nb.options import Options
+    from axe_nb.nb.background import Background
+    from axe_nb.nb.help import Topic
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def with_page(topic: Topic) -> Callable[[F], F]:
+    """Gives a magic the page that IPython shows for `%%axe?`, and interrupts of one line."""
+
+    def page() -> str:
+        from axe_nb.nb.help import help_text
+
+        return help_text(topic)
+
+    def mark(function: F) -> F:
+        @functools.wraps(function)
+        def magic(*words: str) -> Any:
+            try:
+                return function(*words)
+            except KeyboardInterrupt as stop:
+                if hasattr(stop, "_render_traceback_"):
+                    raise
+                from axe_nb.errors import interrupted
+
+                raise interrupted("stopped before anything was sent") from None
+
+        magic.getdoc = page  # type: ignore[attr-defined]  # IPython asks for it
+        return cast(F, magic)
+
+    return mark
 
 
 @magics_class
 class AxeMagics(Magics):
-    """The magics of axe_nb."""
+    """The magics of axe_nb. `%config AxeMagics` shows what holds where a cell says nothing."""
 
     shell: InteractiveShell
 
+    model = Unicode("", help="Model for all runs; empty = each agent's own.").tag(config=True)
+    timeout = Float(0.0, help="Seconds for a run; 0 = 120.").tag(config=True)
+    mode = Enum(
+        ("", "plan", "ask", "auto"), "", help="Mode for all runs; empty = each agent's own."
+    ).tag(config=True)
+    agents_dir = Unicode("", help="Folder to look agents up in first.").tag(config=True)
+    display = Enum(
+        ("", "live", "static", "off"),
+        "",
+        help="How runs are shown; empty = live where a person watches.",
+    ).tag(config=True)
+
     @cell_magic
-    def axe(self, line: str, cell: str) -> RunResult | None:
-        """Runs an agent on the cell's body: `%%axe AGENT [options]`; returns the RunResult."""
+    @with_page("cell")
+    def axe(self, line: str, cell: str) -> RunResult | Background | None:
         from axe_nb.nb.cell import prompt_of
+        from axe_nb.nb.run_cell import run_cell
+        from axe_nb.nb.typed import typed
         from axe_nb.options import parse_line
 
-        options = parse_line(line)
-        try:
-            prompt = prompt_of(cell, self.shell.user_ns, raw=options.raw)
-            if options.dry_run:
-                self._dry_run(options, prompt)
-                return None
-            result = self._run(options, prompt)
-        except Exception as error:
-            if _is_expected(error, options.raises):
-                print(f"{type(error).__name__}: {error}")
-                return None
-            raise
-        _check_end(result, options.raises)
-        return None if self._captured() else result
+        options = parse_line(line, "cell", self.defaults())
+        body, magic_line = typed(self.shell, "axe", cell)
 
-    def _dry_run(self, options: Options, prompt: str) -> None:
-        from axe_nb.console import show_dry_run
+        def prompt() -> str:
+            names = self.shell.user_ns
+            return prompt_of(body, names, raw=options.raw, first_line=magic_line + 1)
 
-        show_dry_run(options, prompt, print)
+        return run_cell(self.shell, options, prompt, print)
 
-    def _run(self, options: Options, prompt: str) -> RunResult:
-        """The result, shown; bound to `-o` also where the run failed or was stopped."""
-        from axe_nb.api import desk_of_person
-        from axe_nb.console import StatusLine, run_in_text
-        from axe_nb.nb.show import notebook_view
-        from axe_nb.session import session
-        from axe_nb.watch import watched
+    @line_magic("axe")  # type: ignore[arg-type]  # IPython's own gap
+    @with_page("line")
+    def axe_line(self, line: str) -> RunResult | Background | None:
+        from axe_nb.nb.line import obey
 
-        def keep(result: RunResult) -> None:
-            if options.out:
-                self.shell.user_ns[options.out] = result
+        return obey(self, line, print)
 
-        if options.json or options.verbose:
-            piped, status = bool(prompt.strip()), StatusLine(None)
-            return run_in_text(options, prompt, print, print, piped=piped, status=status, keep=keep)
-        earlier = session.conversation(options.agent) if options.goes_on else None
-        desk = desk_of_person()
-        consult = desk.consult if desk else None
-        view = notebook_view(options.out or "", quiet=options.quiet)
-        return watched(
-            lambda emit: session.ask(
-                options.agent,
-                prompt,
-                options.overrides,
-                emit,
-                continue_from=earlier,
-                consult=consult,
-            ),
-            view,
-            keep,
-            desk,
-        )
+    @cell_magic
+    @with_page("agent")
+    def axe_agent(self, line: str, cell: str) -> None:
+        from axe_nb.nb.agent_cell import define
 
-    def _captured(self) -> bool:
-        """Whether the cell runs under %%capture, which would keep an empty display of the value."""
-        from IPython.core.displaypub import CapturingDisplayPublisher
+        print(define(self.shell, line, cell, self.agents_dir))
 
-        return isinstance(self.shell.display_pub, CapturingDisplayPublisher)
-
-
-def _is_expected(error: Exception, raises: str | None) -> bool:
-    from axe_nb.errors import ConfigError, ProviderError
-
-    kinds = {"config": ConfigError, "provider": ProviderError}
-    return raises in kinds and isinstance(error, kinds[raises])
-
-
-def _check_end(result: RunResult, raises: str | None) -> None:
-    """Raises where the run did not end as it should: completed, or as `--raises` says."""
-    from axe_nb.errors import ProviderError, RunError
-
-    if raises is None:
-        result.raise_for_status()
-        return
-    met = (
-        isinstance(result.cause, ProviderError)
-        if raises == "provider"
-        else (result.status == raises)
-    )
-    if not met:
-        failure: AxeError = RunError(
-            f"the run ended as {result.status}, not as {raises} (--raises)", exit_code=1
-        )
-        failure.place = result.place
-        raise failure
+    def defaults(self) -> dict[str, Any]:
+        """Keyword → value of the options that `%config AxeMagics` sets."""
+        set_here = {
+            "model": self.model,
+            "timeout": self.timeout,
+            "mode": self.mode,
+            "agents_dir": self.agents_dir,
+        }
+        return {keyword: value for keyword, value in set_here.items() if value}
 
 
 def load(shell: InteractiveShell) -> None:
-    """Adds the magics; twice is harmless."""
-    if "AxeMagics" not in shell.magics_manager.registry:
-        shell.register_magics(AxeMagics(shell))
+    """Adds the magics and their completion; twice is harmless."""
+    if "AxeMagics" in shell.magics_manager.registry:
+        return
+    from axe_nb.nb.complete import install
+
+    shell.register_magics(AxeMagics(shell))
+    install(shell)
 
 
 def unload(shell: InteractiveShell) -> None:
-    """Takes the magics away."""
+    """Takes them away."""
+    from axe_nb.nb.complete import uninstall
+
     manager = shell.magics_manager
-    manager.registry.pop("AxeMagics", None)
-    for kind in ("line", "cell"):
-        manager.magics[kind].pop("axe", None)
+    magics = manager.registry.pop("AxeMagics", None)
+    for kind, name in (("line", "axe"), ("cell", "axe"), ("cell", "axe_agent")):
+        manager.magics[kind].pop(name, None)
+    if magics in shell.configurables:
+        shell.configurables.remove(magics)
+    uninstall(shell)

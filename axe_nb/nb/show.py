@@ -15,8 +15,8 @@ from IPython.display import display
 from axe_nb.events import Event, RunResult
 from axe_nb.watch import Blind, View
 
-_shown: list[RunResult] = []
-"""Results that this cell has displayed; returned by it, they are not displayed again."""
+_shown: list[object] = []
+"""What this cell has displayed already; returned by it, it is not displayed again."""
 
 
 def notebook_view(name: str = "", *, quiet: bool = False) -> View:
@@ -33,9 +33,30 @@ def notebook_view(name: str = "", *, quiet: bool = False) -> View:
 
     install(shell)
     name = name or "axe_nb.last()"
+    display = wanted(shell)
+    if display == "off":
+        return Once(Blind())
     if quiet:
         return Once(Static(name, quiet=True))
-    return Once(view.LiveView(name) if view.is_live() else Static(name))
+    return Once(view.LiveView(name) if view.is_live(display) else Static(name))
+
+
+def wanted(shell: InteractiveShell) -> str:
+    """How the person wants runs to be shown (`%config AxeMagics.display`); empty = not said."""
+    magics = shell.magics_manager.registry.get("AxeMagics")
+    return str(magics.display) if magics else ""
+
+
+def shown_how(shell: InteractiveShell) -> str:
+    """How a run in this cell would be shown, in words."""
+    from axe_nb.nb import view
+
+    display = wanted(shell)
+    if display == "off":
+        return "not at all (%config AxeMagics.display)"
+    if view.is_live(display):
+        return "live, and as a static tree at the end"
+    return "as a static tree at the end: nobody watches live here"
 
 
 def can_ask() -> bool:
@@ -74,7 +95,7 @@ class Once:
     def finish(self, result: RunResult | None) -> None:
         self._inner.finish(result)
         if result is not None:
-            _shown.append(result)
+            remember(result)
 
 
 def show(result: RunResult, name: str = "axe_nb.last()", *, quiet: bool = False) -> None:
@@ -85,9 +106,19 @@ def show(result: RunResult, name: str = "axe_nb.last()", *, quiet: bool = False)
     display(bundle, raw=True)  # type: ignore[no-untyped-call]  # IPython's own gap
 
 
+def remember(thing: object) -> None:
+    """Notes that this cell has displayed it."""
+    _shown.append(thing)
+
+
+def is_shown(thing: object) -> bool:
+    """Whether this cell has displayed it."""
+    return any(thing is shown for shown in _shown)
+
+
 def show_again(result: RunResult) -> None:
     """Displays a result that is a cell's value, unless the cell has just shown it."""
-    if not any(result is shown for shown in _shown):
+    if not is_shown(result):
         show(result)
 
 

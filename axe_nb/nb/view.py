@@ -41,8 +41,13 @@ ROOM = 300
 """Characters of one text in the live tree."""
 
 
-def is_live() -> bool:
-    """Whether a person watches: AXE_NB_DISPLAY says so, else the kernel may ask for input."""
+def is_live(wanted: str = "") -> bool:
+    """Whether a person watches.
+
+    Args:
+        wanted: "live" or "static", where the person has said so; else AXE_NB_DISPLAY counts, else
+            whether the kernel may ask for input.
+    """
     shell = get_ipython()
     kernel = getattr(shell, "kernel", None)
     if shell is None or kernel is None:
@@ -51,7 +56,7 @@ def is_live() -> bool:
         return False
     if any(importlib.util.find_spec(name) is None for name in ("ipywidgets", "anywidget")):
         return False
-    wanted = os.environ.get("AXE_NB_DISPLAY", "")
+    wanted = wanted or os.environ.get("AXE_NB_DISPLAY", "")
     if wanted in ("live", "static"):
         return wanted == "live"
     # headless runners do not let the kernel ask; pytest's mark is inherited by its kernels
@@ -153,12 +158,13 @@ class Feed:
         self._display.update(bundle, raw=True)
         self._widget.close()
 
-    def _snapshot(self, newest: str, now: float) -> dict[str, Any]:
+    def _snapshot(self, newest: str, now: float) -> str:
         self._snapshot_at = now
         rows = list(self._rows.values())
         snapshot = {"now": now, "newest": newest, "rows": rows, "text": [0, self._text]}
-        self._bytes = len(dump(snapshot))
-        return snapshot
+        text = dump(snapshot).decode()
+        self._bytes = len(text)
+        return text
 
     def _note(self, changed: Mapping[str, Thing]) -> list[dict[str, Any]]:
         """The rows of what has changed, as the browser wants them."""
@@ -204,6 +210,7 @@ def _widget_class() -> type[Any]:
     class Tree(anywidget.AnyWidget):
         _esm = (STATIC / "live.js").read_text("utf-8")
         _css = (STATIC / "live.css").read_text("utf-8")
-        snapshot = traitlets.Dict().tag(sync=True)
+        # as text: the browser compares a trait's old and new value, which is slow for objects
+        snapshot = traitlets.Unicode().tag(sync=True)
 
     return Tree

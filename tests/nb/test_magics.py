@@ -70,7 +70,7 @@ def test_a_failure_is_a_real_error_of_at_most_three_lines(cells: Kernel) -> None
     for cell, name, said in (
         ("%%axe nobody\nhi", "ConfigError", "agent config not found: nobody"),
         ("%%axe typo\nhi", "ConfigError", 'unknown key "system_promt" (line 3)'),
-        ("%%axe echo --timeout none\nhi", "UsageError", "--timeout takes seconds"),
+        ("%%axe echo --timeout none\nhi", "UsageError", "argument --timeout: takes seconds"),
         ("%%axe\nhi", "UsageError", "AGENT"),
         ("%%axe echo --colour red\nhi", "UsageError", "--colour"),
         ("%%axe echo -m nowhere\nhi", "ConfigError", 'invalid model format "nowhere"'),

@@ -1,0 +1,230 @@
+"""`%%axe_agent NAME`: the TOML in a cell becomes an agent of the session, and a file if asked.
+
+Source: product.md "Notebook" (`%%axe_agent`); D-26, D-27, D-41.
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import re
+import tomllib
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+
+from IPython.core.interactiveshell import InteractiveShell
+
+from axe_nb.agent import Agent
+from axe_nb.agent_files import find_file
+from axe_nb.card import abilities
+from axe_nb.checks import Problem, problems
+from axe_nb.config import agent_dirs, placed
+from axe_nb.errors import ConfigError
+from axe_nb.files import expanded, read_text, reason, write_whole
+from axe_nb.names import check_name, quoted
+from axe_nb.nb.cell import NBVAL
+from axe_nb.nb.typed import typed
+from axe_nb.options import Parser
+from axe_nb.session import session
+from axe_nb.toml_table import Source
+
+LONGEST_DIFFERENCE = 200
+"""Lines that are shown."""
+
+
+def parser() -> Parser:
+    """The option line's."""
+    made = Parser(prog="%%axe_agent", add_help=False, allow_abbrev=False)
+    made.add_argument("agent", metavar="NAME", help="name of the agent")
+    made.add_argument("--save", action="store_true", help="write the file, and show what changes")
+    made.add_argument(
+        "--dir", metavar="D", default="",
+        help="folder of the file (default: where it lies, else axe/agents)",
+    )  # fmt: skip
+    return made
+
+
+def define(shell: InteractiveShell, line: str, cell: str, agents_dir: str) -> str:
+    """What the cell prints; the agent is known by its name from then on.
+
+    Where its file is written, and is the one that is found by the name, the file counts; else the
+    agent is kept in this session.
+
+    Args:
+        shell: whose cell it is.
+        line: the option line.
+        cell: the TOML.
+        agents_dir: folder that agents are looked up in first; empty = none.
+
+    Raises:
+        ConfigError: the name, an option or the TOML is not right, with the line in the cell.
+    """
+    chosen = _chosen(line)
+    name = chosen.agent
+    body, magic_line = typed(shell, "axe_agent", cell)
+    agent, noted = _read(name, body, magic_line, agents_dir)
+    text = NBVAL.sub("", body)
+    path = _place(name, chosen.dir, agents_dir) if chosen.save else None
+    saved = _save(path, name, text) if path else []
+    if path and _finds(name, path, agents_dir):
+        session.forget(name)
+    else:
+        session.define(agent, text)
+    head = f"{name}: {agent.model}, mode {agent.mode}"
+    may = abilities(agent, lambda other: session.find(other, agents_dir or None))
+    warnings = [f"! {warning}" for warning in agent.warnings]
+    return "\n".join(filter(None, [head, may, *warnings, *noted, *saved]))
+
+
+def _chosen(line: str) -> argparse.Namespace:
+    """The option line, read.
+
+    Raises:
+        UsageError: it is not right.
+    """
+    made = parser()
+    chosen = made.parse_args(made.words(line))
+    check_name(chosen.agent)
+    if chosen.dir and not chosen.save:
+        made.error("--dir says where --save writes")
+    return chosen
+
+
+def _read(name: str, body: str, magic_line: int, agents_dir: str) -> tuple[Agent, list[str]]:
+    """The agent that the TOML describes, and what it lacks around it.
+
+    Raises:
+        ConfigError: the TOML is not right; message or place has the line in the cell.
+    """
+    source = Source(_numbered(name, body, magic_line))
+    try:
+        agent = Agent.from_toml(source.text, name=name)
+    except ConfigError as error:
+        error.place = error.place or _place_of(error, source, magic_line)
+        raise
+    if agent.name != name:
+        own = f"name is {quoted(agent.name)} (line {source.line(('name',))})"
+        raise ConfigError(
+            f"{own}, and the magic says {quoted(name)}",
+            hint="make them the same, or leave name out",
+        )
+    found = problems(agent, lambda other: session.find(other, agents_dir or None))
+    for problem in found:
+        if problem.is_mistake:
+            problem.error.place = f"line {_line(problem, source) or magic_line}"
+            raise problem.error
+    return agent, [_note(problem, _line(problem, source)) for problem in found]
+
+
+def _numbered(name: str, body: str, magic_line: int) -> str:
+    """The TOML with its lines numbered as the editor does, and with its name.
+
+    What stands above it is replaced by blank lines, or by the name where the TOML has none.
+    """
+    try:
+        has_name = "name" in tomllib.loads(body)
+    except (ValueError, RecursionError):
+        has_name = True  # the parser is going to say what is wrong
+    return "\n" * (magic_line - 1) + ("" if has_name else f"name = {quoted(name)}") + "\n" + body
+
+
+def _place_of(error: ConfigError, source: Source, magic_line: int) -> str:
+    """Where to look for what has no line of its own; empty where the message says it."""
+    if re.search(r"\bline \d+", error.message):
+        return ""
+    if "end of document" in error.message:
+        return f"line {source.text.rstrip().count(chr(10)) + 1}"
+    field = error.message.rpartition(": ")[2]  # a required field without a value
+    return f"line {source.line((field,)) or magic_line}"
+
+
+def _line(problem: Problem, source: Source) -> int | None:
+    """The line of the list's entry, or of the key; None where the TOML does not say it."""
+    first = source.line(problem.key)
+    if first is None or not problem.entry:
+        return first
+    lines = source.text.split("\n")
+    for number in range(first, len(lines) + 1):
+        if re.search(rf"""["']{re.escape(problem.entry)}["']""", lines[number - 1]):
+            return number
+    return first
+
+
+def _note(problem: Problem, line: int | None) -> str:
+    at = f" (line {line})" if line else ""
+    step = f"; {problem.error.hint}" if problem.error.hint else ""
+    return f"! {problem.error}{at}{step}"
+
+
+def _place(name: str, folder: str, agents_dir: str) -> Path:
+    """The file to write: in the given folder, else where the agent lies, else where agents do."""
+    if folder:
+        return expanded(folder) / f"{name}.toml"
+    try:
+        return find_file(name, agents_dir or None)
+    except ConfigError:
+        return agent_dirs(agents_dir or None)[0] / f"{name}.toml"
+
+
+def _finds(name: str, path: Path, agents_dir: str) -> bool:
+    """Whether the agent of that name is the one in this file."""
+    try:
+        return find_file(name, agents_dir or None).resolve() == path.resolve()
+    except ConfigError:
+        return False
+
+
+def _save(path: Path, name: str, body: str) -> list[str]:
+    """Writes the file where anything changes; what changes, in lines.
+
+    Raises:
+        ConfigError: the file cannot be read or written.
+    """
+    before = _text_of(path)
+    text = _as_file(name, body, before or "")
+    called = _called(path)
+    if text == before:
+        return [f"{called} is as it was"]
+    write_whole(path, text)
+    if before is None:
+        return [f"written to {called}"]
+    return [f"written to {called}:", *_difference(before, text)]
+
+
+def _text_of(path: Path) -> str | None:
+    """The file's text; None where there is no file.
+
+    Raises:
+        ConfigError: it cannot be read.
+    """
+    try:
+        return read_text(path)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise ConfigError(f"cannot read {_called(path)}: {reason(error)}") from None
+
+
+def _as_file(name: str, body: str, before: str) -> str:
+    """The TOML as it goes into the file: with its name, and with line ends as they were."""
+    if "name" not in tomllib.loads(body):
+        body = f"name = {quoted(name)}\n{body}"
+    ends = re.search(r"[\r\n]*\Z", before)
+    text = body.rstrip("\n") + (ends[0].replace("\r", "") if before and ends else "\n")
+    return text.replace("\n", "\r\n") if "\r\n" in before else text
+
+
+def _difference(before: str, after: str) -> Iterator[str]:
+    found = difflib.unified_diff(
+        before.splitlines(), after.splitlines(), "before", "now", lineterm=""
+    )
+    yield from islice(found, LONGEST_DIFFERENCE)
+    if next(found, None) is not None:
+        yield "…"
+
+
+def _called(path: Path) -> str:
+    """The path for people; its name alone where it lies on some other place of this machine."""
+    shown = placed(path)
+    return path.name if Path(shown).is_absolute() else shown

@@ -1,0 +1,180 @@
+"""Tab behind `%%axe`, `%axe` and `%%axe_agent`: agents, flags, models, sub-commands, names.
+
+IPython's custom matchers are used: its older hooks break words at hyphens (jupyter-facts §6).
+Source: product.md "Notebook" (Tab completes).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterable
+from types import FunctionType, ModuleType
+from typing import TYPE_CHECKING
+
+from IPython.core.completer import (
+    CompletionContext,
+    SimpleCompletion,
+    SimpleMatcherResult,
+    context_matcher,
+)
+from IPython.core.getipython import get_ipython
+from IPython.core.interactiveshell import InteractiveShell
+
+if TYPE_CHECKING:
+    from axe_nb.options import Face, Option
+
+LINE = re.compile(r"\s*(?P<magic>%%axe_agent|%%axe|%axe)\s+(?P<rest>.*)\Z", re.DOTALL)
+"""A line with a magic, up to the cursor."""
+
+MOST = 200
+"""Agents whose files are read for their models."""
+
+NOTHING: SimpleMatcherResult = {"completions": []}
+
+
+@context_matcher(identifier="axe_nb")  # type: ignore[untyped-decorator]  # IPython's own gap
+def matcher(context: CompletionContext) -> SimpleMatcherResult:
+    """What may stand at the cursor, if it is on the line of one of our magics."""
+    found = LINE.match(context.text_until_cursor)
+    if found is None:
+        return NOTHING
+    above = context.full_text.split("\n")[: context.cursor_line]
+    magic = found["magic"]
+    if magic != "%axe" and any(line.strip() and not line.startswith("%%") for line in above):
+        return NOTHING  # a cell magic stands first, below nothing but others
+    words = found["rest"].split()
+    word = "" if found["rest"][-1:].isspace() or not words else words.pop()
+    offered = _offered(magic, words, word)  # may import the core, when Tab is first pressed
+    if offered is None:
+        return NOTHING
+    fragment = word.rpartition(",")[2]
+    return {
+        "completions": [
+            SimpleCompletion(text=text, type="param")
+            for text in offered
+            if text.startswith(fragment)
+        ],
+        "suppress": True,
+        "matched_fragment": fragment,
+    }
+
+
+def install(shell: InteractiveShell) -> None:
+    """Adds the matcher; twice is harmless."""
+    if shell.Completer is not None and matcher not in shell.Completer.custom_matchers:
+        shell.Completer.custom_matchers.append(matcher)
+
+
+def uninstall(shell: InteractiveShell) -> None:
+    """Takes it away."""
+    if shell.Completer is not None and matcher in shell.Completer.custom_matchers:
+        shell.Completer.custom_matchers.remove(matcher)
+
+
+def _offered(magic: str, words: list[str], word: str) -> Iterable[str] | None:
+    """All that may stand here; None where IPython knows better, as with files.
+
+    Args:
+        magic: as it is written.
+        words: those before the one at the cursor.
+        word: the one at the cursor, as far as it is written.
+    """
+    from axe_nb.nb.line import COMMANDS
+
+    if magic == "%%axe_agent":
+        return None if words[-1:] == ["--dir"] else ("--save", "--dir") if words else _agents()
+    if magic == "%%axe":
+        return _of_a_run("cell", words, word)
+    if not words:
+        return COMMANDS
+    verb, *words = words
+    command = COMMANDS.get(verb)
+    if verb == "run":
+        return _of_a_run("line", words, word)
+    if command is None:
+        return ()
+    flags = tuple(flag for flag, _, _ in command.options)
+    if words[-1:] == ["--agents-dir"]:
+        return None
+    wants_name = command.takes and not words and not word.startswith("-") and verb != "init"
+    return _agents() if wants_name else flags
+
+
+def _of_a_run(face: Face, words: list[str], word: str) -> Iterable[str] | None:
+    from axe_nb.options import OPTIONS
+
+    by_flag = {flag: option for option in OPTIONS if face in option.faces for flag in option.flags}
+    before = by_flag.get(words[-1]) if words else None
+    if before is not None and before.metavar and not word.startswith("-"):
+        return _values(before)
+    has_agent = any(
+        not named.startswith("-") and not (flag in by_flag and by_flag[flag].metavar)
+        for flag, named in zip(["", *words], words, strict=False)
+    )
+    return by_flag if word.startswith("-") or has_agent else _agents()
+
+
+def _values(option: Option) -> Iterable[str] | None:
+    """What may stand behind an option."""
+    match option.keyword:
+        case "model":
+            return _models()
+        case "out":
+            return _variables()
+        case "tools":
+            return _tools()
+        case "params":
+            return ("temperature=", "max_tokens=")
+        case "skill" | "workdir" | "agents_dir":
+            return None
+        case _:
+            return option.choices
+
+
+def _agents_dir() -> str | None:
+    shell = get_ipython()
+    magics = shell and shell.magics_manager.registry.get("AxeMagics")
+    return magics.agents_dir or None if magics else None
+
+
+def _agents() -> list[str]:
+    from axe_nb.agent_files import list_agents
+    from axe_nb.session import session
+
+    return sorted({*session.agents, *list_agents(_agents_dir())})
+
+
+def _models() -> list[str]:
+    """Those of the agents, those that have run here, the scripts, and the providers."""
+    from axe_nb.errors import ConfigError
+    from axe_nb.providers import SUPPORTED
+    from axe_nb.providers.script import known
+    from axe_nb.session import session
+
+    models = {model for _, model in session.spent} | {f"script/{name}" for name in known()}
+    for name in _agents()[:MOST]:
+        with contextlib.suppress(ConfigError):
+            models.add(session.find(name, _agents_dir()).model)
+    return sorted(models | {f"{provider}/" for provider in SUPPORTED})
+
+
+def _tools() -> list[str]:
+    from axe_nb.python_tool import SESSION
+    from axe_nb.toolset import KNOWN
+
+    return sorted({*KNOWN, *SESSION})
+
+
+def _variables() -> list[str]:
+    """The user's own names that a result may replace."""
+    shell = get_ipython()
+    if shell is None:
+        return []
+    return sorted(
+        name
+        for name, value in shell.user_ns.items()
+        if not name.startswith("_")
+        and name not in shell.user_ns_hidden
+        and not isinstance(value, ModuleType | type | FunctionType)
+    )

@@ -1,0 +1,39 @@
+"""What was typed into a cell below its magic, and on which line: IPython hands over less than that.
+
+It takes `>>>` and `...` away from the beginnings of lines, also within a prompt, and says nothing
+of blank lines and other magics above.
+Source: product.md "Notebook" (the body passes unchanged); D-41.
+"""
+
+from __future__ import annotations
+
+import re
+
+from IPython.core.interactiveshell import InteractiveShell
+
+_PROMPTS = re.compile(
+    r"^\s*((>>>|\.\.\.)[ \t]?|(\[(nav|ins)\] )?(In \[\d+\]|\.{3,}): ?)?\s*", re.MULTILINE
+)
+"""What IPython may take away from the beginning of a line."""
+
+
+def typed(shell: InteractiveShell, magic: str, body: str) -> tuple[str, int]:
+    """(the body as it was typed, line of the magic from 1 as an editor counts).
+
+    Args:
+        magic: its name.
+        body: what IPython made of it; all that there is where the magic was not typed in a cell.
+    """
+    history = shell.history_manager
+    raw = history.input_hist_raw[-1] if history is not None else ""
+    head = re.search(rf"^%%{magic}(?!\w).*(?:\n|\Z)", raw, re.MULTILINE)
+    if head is None:
+        return body, 1
+    whole = raw[head.end() :]
+    if _bare(whole) != _bare(body):
+        return body, 1
+    return whole, raw.count("\n", 0, head.start()) + 1
+
+
+def _bare(text: str) -> str:
+    return _PROMPTS.sub("", text).rstrip()
