@@ -8,7 +8,7 @@ Source: house style §7 (what it prints is captured); jupyter-facts §1.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -44,6 +44,9 @@ class _Switch:
     def write(self, text: str) -> int:
         written: int = (_paper.get() or self._stream).write(text)
         return written
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        self.write("".join(lines))
 
     def flush(self) -> None:
         (_paper.get() or self._stream).flush()

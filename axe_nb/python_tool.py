@@ -123,7 +123,7 @@ async def _run(
     values = check(arguments, wanted.parameters)
     if wanted.context:
         values[wanted.context] = ctx
-    bound = inspect.BoundArguments(inspect.signature(function), values)
+    bound = wanted.bound(values)
     with captured() as paper:
         try:
             result = await _result(function, bound)

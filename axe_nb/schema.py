@@ -27,6 +27,11 @@ class Signature:
     parameters: Mapping[str, Parameter]
     context: str
     """The parameter that takes the ToolContext, which no model knows of; empty = none does."""
+    python: inspect.Signature
+
+    def bound(self, values: Mapping[str, Any]) -> inspect.BoundArguments:
+        """The values as a call of the function takes them; those left out are its defaults."""
+        return inspect.BoundArguments(self.python, dict(values))
 
 
 def signature(function: Callable[..., Any], name: str) -> Signature:
@@ -42,13 +47,14 @@ def signature(function: Callable[..., Any], name: str) -> Signature:
     description, told = documented(function)
     wanted: dict[str, Parameter] = {}
     context = ""
-    for parameter in inspect.signature(function).parameters.values():
+    python = inspect.signature(function)
+    for parameter in python.parameters.values():
         hint = types_of.get(parameter.name, Any)
         if hint is ToolContext or ToolContext in typing.get_args(hint):
             context = parameter.name
         else:
             wanted[parameter.name] = _wanted(parameter, hint, told, name)
-    return Signature(description, wanted, context)
+    return Signature(description, wanted, context, python)
 
 
 def _wanted(

@@ -164,12 +164,13 @@ def fields(
             note(mistakes, f'there is no "{at}{name[:MAX_SHOWN]}" ({remark})')
     values: dict[str, Any] = {}
     for name, parameter in wanted.items():
+        if name not in given and not parameter.required:
+            continue
         value = given.get(name)
-        if value is None and not parameter.shape.accepts(None):
-            if parameter.required:
-                note(mistakes, f'"{at}{name}" is missing; it must be {parameter.shape.wanted}')
-        elif name in given or parameter.required:
+        if value is not None or parameter.shape.accepts(None):
             values[name] = take(parameter.shape, value, f"{at}{name}", mistakes)
+        elif parameter.required:
+            note(mistakes, f'"{at}{name}" is missing; it must be {parameter.shape.wanted}')
     return values
 
 

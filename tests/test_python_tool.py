@@ -301,7 +301,7 @@ def test_what_a_function_prints_goes_into_its_own_result(
 
     @tool
     async def talk_later(name: str) -> str:
-        print("hello from", name)
+        sys.stdout.writelines(["hello ", f"from {name}"])
         await asyncio.sleep(0.05)
         return name.upper()
 

@@ -90,7 +90,7 @@ ANYTHING = st.recursive(
 PATHS = st.text("ab./~\\ \0", max_size=10)
 
 
-@pytest.mark.req("X-30", "X-36")
+@pytest.mark.req("X-30")
 @pytest.mark.parametrize(
     "name", ["read_file", "list_dir", "find_files", "grep", "write_file", "edit_file"]
 )
