@@ -89,13 +89,14 @@ async def _answer(
 
     try:
         status, headers, reply = await _exchange(server, method, path, body)
+    except (httpx.HTTPError, OSError, UnicodeError) as error:
+        raise _no_reply(server, error) from None
+    try:
         return read_reply(server.name, status, headers, reply, server.key)
     except ProviderError as error:
         if tools_of and refuses_tools(error):
             raise without_tools(error, tools_of) from None
         raise
-    except (httpx.HTTPError, OSError) as error:
-        raise _no_reply(server, error) from None
 
 
 async def _exchange(
