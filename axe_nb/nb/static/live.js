@@ -10,6 +10,7 @@ const STATES = {
 };
 const KINDS = { run: "run", turn: "turn", call: "call" };
 const TICK = 250; // milliseconds between two looks at the clock
+const SHORTEST = 4; // seconds that the bars span at first
 const SAY = 4000; // milliseconds between two announcements to a screen reader
 
 function make(tag, name, ...inside) {
@@ -44,7 +45,6 @@ class Store {
   }
 
   take(news) {
-    if (!news || !Array.isArray(news.rows)) return;
     this.offset = performance.now() / 1000 - news.now;
     this.newest = news.newest;
     const fresh = [];
@@ -77,6 +77,14 @@ class Row {
     this.inside = make("div", "inside", this.before, this.below, this.after);
     this.element = make("details", "row", line, this.inside);
     this.element.open = row.kind === "turn" || row.above === null;
+    this.element.addEventListener("toggle", () => this.fill());
+  }
+
+  // Texts are made when a reader can see them: most rows are never opened.
+  fill() {
+    if (!this.element.open) return;
+    texts(this.before, this.data.before);
+    texts(this.after, this.data.after);
   }
 
   draw(row, now) {
@@ -88,12 +96,8 @@ class Row {
     this.sign.setAttribute("aria-label", row.state);
     put(this.who, row.who);
     if (row.above !== null) put(this.asked, row.asked);
-    texts(this.before, row.before);
-    texts(this.after, row.after);
-    const [started, ended] = row.times;
-    this.element.classList.toggle("axe-nb-waiting", started === null);
-    this.bar.style.setProperty("--from", started ?? 0);
-    this.bar.style.setProperty("--to", ended ?? "var(--now)");
+    this.fill();
+    this.inside.classList.toggle("axe-nb-leaf", !this.below.children.length);
     this.tick(now);
   }
 
@@ -103,7 +107,9 @@ class Row {
 
   tick(now) {
     const [started, ended] = this.data.times;
-    const took = started === null ? 0 : (ended ?? now) - started;
+    const took = started === null ? 0 : Math.max(0, (ended ?? now) - started);
+    this.bar.style.setProperty("--from", (started ?? 0).toFixed(2));
+    this.bar.style.setProperty("--took", took.toFixed(2));
     const facts = [this.data.above === null ? this.data.asked : this.data.cost];
     if (took >= 0.1) facts.push(seconds(took));
     put(this.data.above === null ? this.asked : this.cost, facts.filter(Boolean).join(" · "));
@@ -138,19 +144,25 @@ class View {
     this.root = make("div", "tree", this.scroll, this.said);
     element.append(this.root);
     this.newest = null;
+    this.span = SHORTEST; // seconds
+    this.isScaled = false;
     this.spoke = 0;
+    this.follows = true; // until the reader scrolls up
+    this.scroll.addEventListener("scroll", () => {
+      const { scrollTop, clientHeight, scrollHeight } = this.scroll;
+      this.follows = scrollHeight - scrollTop - clientHeight < 30;
+    });
     this.draw([...store.rows.values()]);
+    this.tick();
     this.timer = setInterval(() => this.tick(), TICK);
   }
 
   draw(fresh) {
-    const follows = this.isAtEnd();
     const now = this.store.now;
     for (const row of fresh) this.place(row).draw(row, now);
     this.mark();
     put(this.text, this.store.text);
-    this.tick();
-    if (follows) this.scroll.scrollTop = this.scroll.scrollHeight;
+    if (this.follows) requestAnimationFrame(() => this.scroll.scrollTo(0, 1e9));
   }
 
   place(row) {
@@ -159,7 +171,11 @@ class View {
     const made = new Row(row);
     this.rows.set(row.key, made);
     if (row.above === null) this.scroll.insertBefore(made.element, this.text);
-    else this.rows.get(row.above).below.append(made.element);
+    else {
+      const over = this.rows.get(row.above);
+      over.below.append(made.element);
+      over.inside.classList.remove("axe-nb-leaf");
+    }
     return made;
   }
 
@@ -173,14 +189,12 @@ class View {
     this.newest = shown;
   }
 
-  isAtEnd() {
-    const { scrollTop, clientHeight, scrollHeight } = this.scroll;
-    return scrollHeight - scrollTop - clientHeight < 8;
-  }
-
   tick() {
     const now = this.store.now;
-    this.root.style.setProperty("--now", now.toFixed(2));
+    // by leaps, so that bars stand still in between and few of them are laid out anew
+    for (; this.span < now; this.span *= 1.5) this.isScaled = false;
+    if (!this.isScaled) this.root.style.setProperty("--span", this.span.toFixed(2));
+    this.isScaled = true;
     for (const row of this.rows.values()) if (row.runs) row.tick(now);
     const top = this.rows.values().next().value;
     if (!top || performance.now() - this.spoke < SAY) return;
@@ -198,8 +212,9 @@ export default () => {
   const store = new Store();
   return {
     initialize({ model }) {
-      store.take(model.get("snapshot"));
-      model.on("change:snapshot", () => store.take(model.get("snapshot")));
+      const all = () => store.take(JSON.parse(model.get("snapshot")));
+      all();
+      model.on("change:snapshot", all);
       model.on("msg:custom", (news) => store.take(news));
     },
     render({ el }) {

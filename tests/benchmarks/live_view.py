@@ -1,0 +1,182 @@
+"""`python -m tests.benchmarks.live_view`: the live tree in a real JupyterLab, and saved sizes.
+
+Prints rows of goals.md: 50 turns of 20 children over 30 s, four changes a child. The lag of an
+update is the time from the kernel's own stamp on its message to the first frame that shows it.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import nbformat
+
+from axe_nb.events import RunResult, Turn
+from axe_nb.messages import ToolCall, ToolResult, Usage
+from axe_nb.nb.html import twin
+from tests.browser.lab import Lab, chromium, server
+
+TURNS, CHILDREN, SECONDS = 50, 20, 30
+TEXT = ("The quick brown fox jumps over the lazy dog, 42 times a day. " * 40)[:1500]
+
+WATCH = """
+window.axe = {frames: 0, bytes: 0, lags: [], sent: []};
+const Native = window.WebSocket;
+function header(buffer) {
+  const view = new DataView(buffer), at = (i) => Number(view.getBigUint64(8 * i, true));
+  return JSON.parse(new TextDecoder().decode(buffer.slice(at(2), at(3))));
+}
+window.WebSocket = class extends Native {
+  constructor(...args) {
+    super(...args);
+    this.addEventListener("message", ({data}) => {
+      if (!(data instanceof ArrayBuffer)) return;
+      const {msg_type, date} = header(data);
+      if (!msg_type.startsWith("comm_")) return;
+      window.axe.frames += 1;
+      window.axe.bytes += data.byteLength;
+      window.axe.sent.push(Date.parse(date));
+    });
+  }
+};
+new MutationObserver((changes) => {
+  if (!changes.some(({target}) => target.parentElement?.closest?.(".axe-nb-tree"))) return;
+  const sent = window.axe.sent.splice(0);
+  if (sent.length) requestAnimationFrame(() => {
+    for (const at of sent) window.axe.lags.push(performance.timeOrigin + performance.now() - at);
+  });
+}).observe(document, {subtree: true, childList: true, characterData: true, attributes: true});
+"""
+
+CELL = f"""
+import time
+from axe_nb.events import (
+    RunFinished, RunResult, RunStarted, TextDelta, ToolFinished, ToolStarted, TurnFinished,
+    TurnStarted,
+)
+from axe_nb.messages import ToolCall, ToolResult, Usage
+from axe_nb.nb.view import LiveView
+
+ANSWER = "An answer of a child, about as long as a paragraph is. " * 7
+view, began, events = LiveView(), time.monotonic(), 0
+pause = {SECONDS} / {TURNS} / ({CHILDREN} * 4)
+
+def tell(*news):
+    for event in news:
+        view.event(event)
+    view.tick()
+
+def wait():
+    global events
+    events += 1
+    while (left := began + events * pause - time.monotonic()) > 0:
+        time.sleep(min(left, 0.02))
+        view.tick()
+
+tell(RunStarted("0", "", "", "lead", "script/lead", 0, "Do it", "Do it"))
+for turn in range(1, {TURNS} + 1):
+    calls = [ToolCall(f"{{turn}}-{{i}}", "call_agent", {{"agent": "child"}}) for i in range({CHILDREN})]
+    tell(TurnStarted("0", turn, 1, 0),
+         TurnFinished("0", turn, "", tuple(calls), "tool_use", Usage(10, 10), True))
+    runs = {{c: f"0.{{c.id}}" for c in calls}}.items() if False else [(c, f"0.{{c.id}}") for c in calls]
+    for call, run in runs:
+        tell(ToolStarted("0", call),
+             RunStarted(run, "0", call.id, "child", "script/c", 1, f"Part {{run}} of it", "Task: a part"),
+             TurnStarted(run, 1, 1, 0))
+        wait()
+    for words in (ANSWER[:100], ANSWER[100:]):
+        for call, run in runs:
+            tell(TextDelta(run, words))
+            wait()
+    for call, run in runs:
+        result = RunResult(status="completed", text=ANSWER, agent="child", model="script/c", turns=1, id=run)
+        tell(TurnFinished(run, 1, ANSWER, (), "end", Usage(10, 10), True), RunFinished(run, result),
+             ToolFinished("0", ToolResult(call.id, ANSWER), 0.1))
+        wait()
+for _ in range(60):
+    time.sleep(0.05)
+    view.tick()
+cpu = time.process_time()
+view.finish(RunResult(status="completed", text="Done.", agent="lead", model="script/lead"))
+"""
+
+
+def live(folder: Path) -> dict[str, Any]:
+    """What the page saw of the run."""
+    with server(folder) as jupyter, chromium() as browser:
+        context = browser.new_context(viewport={"width": 1280, "height": 900})
+        context.add_init_script(WATCH)
+        lab = Lab(jupyter, context)
+        lab.write("live.ipynb", CELL)
+        lab.open("live.ipynb")
+        lab.run_all(wait=False)
+        rows = TURNS * (CHILDREN + 1) + 1
+        lab.page.wait_for_selector(".axe-nb-tree")
+        lab.page.wait_for_timeout(SECONDS * 1000)
+        seen = f"() => document.querySelectorAll('.axe-nb-tree .axe-nb-good').length >= {rows - 1}"
+        lab.page.wait_for_function(seen, timeout=8000, polling=500)
+        measured: dict[str, Any] = lab.page.evaluate("() => window.axe")
+        measured["nodes"] = lab.page.evaluate(
+            "() => document.querySelectorAll('.axe-nb-tree *').length"
+        )
+        lab.finished()
+        lab.page.wait_for_selector(".jp-OutputArea details")
+        measured["left"] = lab.page.locator(".axe-nb-tree").count()
+        return measured
+
+
+def long_run() -> RunResult:
+    """30 turns of 1.5 kB with 4 children: what goals.md measures saved notebooks by."""
+    log, children = [], []
+    for number in range(1, 30):
+        if number % 7:
+            call = ToolCall(f"c{number}", "read_file", {"path": f"docs/page{number}.md"})
+        else:
+            task = f"Look into part {number} of the loader"
+            call = ToolCall(f"c{number}", "call_agent", {"agent": "helper", "task": task})
+            children.append(_helper(number, task, call.id))
+        result = ToolResult(call.id, TEXT, name=call.name)
+        log.append(Turn(number, "", (call,), (result,), "tool_use", Usage(400, 112)))
+    log.append(Turn(30, TEXT, (), (), "end_turn", Usage(300, 400)))
+    return RunResult(
+        status="completed", text=TEXT, agent="lead", model="script/lead", turns=30,
+        tool_calls=29, children=tuple(children), log=tuple(log),
+    )  # fmt: skip
+
+
+def _helper(number: int, task: str, call_id: str) -> RunResult:
+    log = (Turn(1, TEXT, (), (), "end_turn", Usage(300, 400)),)
+    return RunResult(
+        status="completed", text=TEXT, agent="helper", model="script/helper", turns=1, log=log,
+        id=f"0.{number}", call_id=call_id, prompt=f"Task: {task}", task=task,
+    )  # fmt: skip
+
+
+def saved() -> int:
+    """Bytes of a notebook that holds one such run."""
+    notebook = nbformat.v4.new_notebook()
+    cell = nbformat.v4.new_code_cell("%%axe lead\nCheck the loader.", execution_count=1)
+    cell.outputs = [nbformat.v4.new_output("display_data", twin(long_run()))]
+    notebook.cells = [cell]
+    return len(nbformat.writes(notebook).encode())
+
+
+def main() -> None:
+    print(f"saved notebook, 30 turns x 1.5 kB with 4 children: {saved():,} bytes, 0 widget models")
+    with tempfile.TemporaryDirectory() as folder:
+        seen = live(Path(folder) / "lab")
+    lags = sorted(seen["lags"])
+    print(f"live view, {TURNS} turns x {CHILDREN} children over {SECONDS} s:")
+    print(f"  {seen['frames'] / SECONDS:.1f} updates/s, {seen['bytes'] / 1e6:.2f} MB sent")
+    print(
+        f"  lag: median {statistics.median(lags):.0f} ms, "
+        f"p95 {lags[int(len(lags) * 0.95)]:.0f} ms, max {lags[-1]:.0f} ms"
+    )
+    print(f"  every row was there at the end, in {seen['nodes']:,} nodes; left over: {seen['left']}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
