@@ -15,9 +15,9 @@ from typing import Any, Literal
 from axe_nb.agent_files import find_file as find_file
 from axe_nb.agent_files import init as init
 from axe_nb.agent_files import list_agents as list_agents
-from axe_nb.config import agent_dirs
+from axe_nb.config import agent_dirs, placed
 from axe_nb.errors import ConfigError
-from axe_nb.files import read_text, reason, shown, write_whole
+from axe_nb.files import read_text, reason, write_whole
 from axe_nb.names import check_name as check_name
 from axe_nb.names import nearest as nearest
 from axe_nb.names import parse_model as parse_model
@@ -171,7 +171,7 @@ class Agent:
         Raises:
             ConfigError: not TOML, an unknown key, a wrong value, a missing field.
         """
-        source = Source(text, shown(Path(path)) if path else "")
+        source = Source(text, placed(Path(path)) if path else "")
         try:
             table = tomllib.loads(text)
         except (ValueError, RecursionError) as error:
@@ -254,7 +254,7 @@ def _set_aside(table: dict[str, Any], name: str, source: Source) -> list[str]:
 
 def _in_file(message: str, path: Path) -> ConfigError:
     error = ConfigError(message)
-    error.place = f"in {shown(path)}"
+    error.place = f"in {placed(path)}"
     return error
 
 

@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from axe_nb.errors import ConfigError
-from axe_nb.files import expanded, read_text, reason
-from axe_nb.files import shown as shown
+from axe_nb.files import expanded, read_text, reason, shown
 
 BASE_URLS: Mapping[str, str] = {
     "anthropic": "https://api.anthropic.com",
@@ -120,14 +119,14 @@ class Config:
         if not (key.isascii() and key.isprintable()):
             raise ConfigError(
                 f'the API key of provider "{provider}" has characters that no key has',
-                hint=f"copy it anew into {variable}, or into {shown(config_path())}",
+                hint=f"copy it anew into {variable}, or into {placed(config_path())}",
                 exit_code=3,
             )
         if key or provider in KEYLESS:
             return key
         raise ConfigError(
             f'no API key for provider "{provider}": set {variable}, '
-            f"or api_key under [providers.{provider}] in {shown(config_path())}",
+            f"or api_key under [providers.{provider}] in {placed(config_path())}",
             hint="or try without a key: a script/… model",
             exit_code=3,
         )
@@ -147,7 +146,7 @@ class Config:
         if not url.startswith(("http://", "https://")):
             raise ConfigError(
                 f'base URL of provider "{provider}" must start with http:// or https://',
-                hint=f"set AXE_{provider.upper()}_BASE_URL or base_url in {shown(config_path())}",
+                hint=f"set AXE_{provider.upper()}_BASE_URL or base_url in {placed(config_path())}",
             )
         return url.removesuffix("/v1")
 
@@ -160,5 +159,5 @@ class Config:
 
 def _wrong(message: str, *, hint: str = "") -> ConfigError:
     error = ConfigError(message, hint=hint)
-    error.place = f"in {shown(config_path())}"
+    error.place = f"in {placed(config_path())}"
     return error

@@ -269,12 +269,18 @@ def test_a_byte_order_mark_is_no_part_of_the_file(project: Path) -> None:
         Agent.load("lead")
 
 
-def test_a_path_below_the_home_folder_is_told_with_a_tilde(
-    project: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_place_is_told_without_the_folders_of_this_machine(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("HOME", str(project))
-    monkeypatch.setenv("USERPROFILE", str(project))
-    (project / "axe" / "agents" / "lead.toml").write_text("x", "utf-8")
-    with pytest.raises(ConfigError) as caught:
-        Agent.load("lead", project / "axe" / "agents")
-    assert caught.value.place == "in ~/axe/agents/lead.toml"
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("USERPROFILE", str(tmp_path / "home"))
+    for folder, place in (
+        (project / "team", "in team/lead.toml"),
+        (tmp_path / "home" / "mine", "in ~/mine/lead.toml"),
+        (tmp_path / "config" / "axe" / "agents", "in $XDG_CONFIG_HOME/axe/agents/lead.toml"),
+    ):
+        folder.mkdir(parents=True)
+        (folder / "lead.toml").write_text("x", "utf-8")
+        with pytest.raises(ConfigError) as caught:
+            Agent.load("lead", folder)
+        assert caught.value.place == place

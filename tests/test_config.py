@@ -36,13 +36,25 @@ def test_a_key_comes_from_the_environment_then_from_the_file(
 @pytest.mark.req("B-3", "D-22", "A-X3")
 @pytest.mark.parametrize("empty", ["", "[providers]", '[providers.anthropic]\napi_key = ""'])
 def test_a_missing_key_names_the_variable_and_the_file(empty: str) -> None:
-    path = settings(empty)
+    settings(empty)
     with pytest.raises(ConfigError) as caught:
         Config.load().api_key("anthropic")
-    assert "ANTHROPIC_API_KEY" in str(caught.value)
-    assert str(path) in str(caught.value)
-    assert path.name == "config.toml"
+    assert str(caught.value) == (
+        'no API key for provider "anthropic": set ANTHROPIC_API_KEY, or api_key under '
+        "[providers.anthropic] in $XDG_CONFIG_HOME/axe/config.toml"
+    )
     assert caught.value.exit_code == 3
+
+
+@pytest.mark.req("B-3")
+def test_a_message_about_a_key_is_the_same_on_every_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("XDG_CONFIG_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("USERPROFILE", str(tmp_path))
+    with pytest.raises(ConfigError, match=r" in ~/\.config/axe/config\.toml$"):
+        Config.load().api_key("openai")
 
 
 @pytest.mark.req("B-3")
@@ -144,7 +156,7 @@ def test_a_broken_settings_file_is_told_with_its_place(case: str) -> None:
         Config.load().api_key("openai")
     assert str(caught.value).startswith(message)
     assert "\n" not in str(caught.value)
-    assert caught.value.place == f"in {config.config_path()}"
+    assert caught.value.place == "in $XDG_CONFIG_HOME/axe/config.toml"
     assert caught.value.exit_code == 2
 
 
