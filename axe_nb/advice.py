@@ -6,10 +6,10 @@ Source: issue "Working in the notebook" (hints with errors).
 
 from __future__ import annotations
 
-from axe_nb.agent import parse_model
 from axe_nb.config import BASE_URLS, Config
 from axe_nb.errors import AxeError, ProviderError
 from axe_nb.events import RunResult
+from axe_nb.names import parse_model
 from axe_nb.portal import waited
 from axe_nb.providers import server
 from axe_nb.providers.listing import advice, has, models

@@ -12,16 +12,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from axe_nb.agent_files import find_file as find_file
-from axe_nb.agent_files import init as init
-from axe_nb.agent_files import list_agents as list_agents
+from axe_nb.agent_files import find_file
 from axe_nb.config import agent_dirs, placed
 from axe_nb.errors import ConfigError
 from axe_nb.files import read_text, reason, write_whole
-from axe_nb.names import check_name as check_name
-from axe_nb.names import nearest as nearest
-from axe_nb.names import parse_model as parse_model
-from axe_nb.names import quoted as quoted
+from axe_nb.names import check_name, quoted
 from axe_nb.toml_table import Source, WrongValue, check_types, read, written
 
 Mode = Literal["plan", "ask", "auto"]

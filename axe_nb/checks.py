@@ -11,9 +11,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from axe_nb.agent import Agent, parse_model
+from axe_nb.agent import Agent
 from axe_nb.config import Config
 from axe_nb.errors import ConfigError
+from axe_nb.names import parse_model
 from axe_nb.permissions import Permit
 from axe_nb.prompt import brief, check_glob
 from axe_nb.providers import SUPPORTED, make

@@ -13,11 +13,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from axe_nb.agent import Agent, quoted
+from axe_nb.agent import Agent
 from axe_nb.budget import Limits, Stop
 from axe_nb.clock import Clock
 from axe_nb.events import Emit, RunResult, ToolFinished, ToolStarted
 from axe_nb.messages import ToolCall, ToolResult
+from axe_nb.names import quoted
 from axe_nb.permissions import Answer, Consult, Permit, Question, nobody
 from axe_nb.tools import Job, Ledger, Tool, ToolContext, ToolError, ToolOutput
 from axe_nb.toolset import Toolset

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 
-from axe_nb.agent import Agent, parse_model, quoted
+from axe_nb.agent import Agent
 from axe_nb.budget import Stop, Tally
 from axe_nb.clock import Clock, Deadline
 from axe_nb.conversation import Conversation
@@ -19,6 +19,7 @@ from axe_nb.dispatch import Dispatch
 from axe_nb.errors import AxeError, ConfigError, ProviderError
 from axe_nb.events import Emit, RunFinished, RunResult, RunStarted, Status
 from axe_nb.messages import Message, Response, ToolCall, ToolResult
+from axe_nb.names import parse_model, quoted
 from axe_nb.permissions import Consult, Permit
 from axe_nb.prompt import NO_PROMPT, Briefing, brief
 from axe_nb.providers.base import Provider

@@ -10,14 +10,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from axe_nb.agent import Agent, check_name, quoted
+from axe_nb.agent import Agent
 from axe_nb.budget import Limits
 from axe_nb.config import Config
 from axe_nb.errors import ConfigError
 from axe_nb.events import Emit, RunResult
 from axe_nb.loop import Env, Run
 from axe_nb.messages import Usage
-from axe_nb.names import suggestion
+from axe_nb.names import check_name, quoted, suggestion
 from axe_nb.options import Overrides
 from axe_nb.permissions import Consult
 from axe_nb.providers import make
