@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any
 
 from axe_nb.agent import Agent, Mode
@@ -121,7 +121,7 @@ async def stream(
     tools: Sequence[str | Tool] | None = None,
     mode: Mode | None = None,
     continue_from: RunResult | None = None,
-) -> AsyncIterator[Event]:
+) -> AsyncGenerator[Event, None]:
     """The events of a run as they happen; the last one carries the RunResult. Shows nothing.
 
     Leaving the loop early cancels the run.
