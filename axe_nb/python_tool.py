@@ -83,14 +83,16 @@ def tool(
     return mark if function is None else mark(function)
 
 
-def tool_of(function: Callable[..., Any]) -> Tool:
-    """The tool that a function carries; of one without the decorator, one without marks.
+def tool_of(thing: Tool | Callable[..., Any]) -> Tool:
+    """A tool as it is; of a function the one that it carries, else one without marks.
 
     Raises:
         ConfigError: no tool can be made of it.
     """
-    carried = getattr(function, "__axe_tool__", None)
-    return carried if isinstance(carried, Tool) else made_of(function, "user")
+    if isinstance(thing, Tool):
+        return thing
+    carried = getattr(thing, "__axe_tool__", None)
+    return carried if isinstance(carried, Tool) else made_of(thing, "user")
 
 
 def made_of(function: Callable[..., Any], effect: Effect, name: str = "") -> Tool:

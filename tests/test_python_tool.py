@@ -102,6 +102,7 @@ def test_a_plain_function_can_be_passed_as_a_tool(tmp_path: Path) -> None:
 
     assert run(tool_of(triple), tmp_path, n="5") == "15"
     assert tool_of(triple).effect == "user"
+    assert tool_of(given := tool_of(triple)) is given
     assert "triple" not in SESSION
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import subprocess
 import time
 from pathlib import Path
 
@@ -30,11 +31,8 @@ def gone(pid: int, patience: float = 5.0) -> bool:
     """Whether a process ends within some seconds; one that nobody has waited for has ended too."""
     ends = time.monotonic() + patience
     while time.monotonic() < ends:
-        try:
-            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-        except OSError:
-            return True
-        if state == "Z":
+        state = subprocess.run(["ps", "-o", "state=", "-p", str(pid)], capture_output=True)
+        if state.stdout.strip()[:1] in (b"", b"Z"):
             return True
         time.sleep(0.02)
     return False

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import resource
 import stat
 from pathlib import Path
 from typing import Any
@@ -93,6 +92,8 @@ def test_a_link_inside_stays_a_link(tmp_path: Path) -> None:
 @pytest.mark.req("X-32", "X-38")
 @pytest.mark.skipif(os.name == "nt", reason="not run: limits of a process are of POSIX")
 def test_a_disk_without_space_leaves_the_old_file_whole(tmp_path: Path) -> None:
+    import resource
+
     (tmp_path / "a.txt").write_text("old")
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))  # no file may grow beyond it
