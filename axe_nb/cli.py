@@ -92,6 +92,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _run(chosen: argparse.Namespace) -> int:
+    from axe_nb.advice import with_next_step
     from axe_nb.console import StatusLine, run_in_text, show_dry_run
 
     asked = options.from_namespace(chosen)
@@ -105,7 +106,7 @@ def _run(chosen: argparse.Namespace) -> int:
         asked, prompt, _write, _note,
         piped=bool(piped), status=status, desk=_desk(status.clear),
     )  # fmt: skip
-    result.raise_for_status()
+    with_next_step(result).raise_for_status()
     return 0
 
 

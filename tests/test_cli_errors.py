@@ -139,8 +139,10 @@ def test_a_broken_settings_file_exits_2_and_is_named(text: bytes, run, tmp_path:
 
 
 @contextmanager
-def server(status: int, body: bytes, headers: Mapping[str, str] | None = None) -> Iterator[str]:
-    """A server on loopback that answers everything alike; its URL. Status 0 = it hangs up."""
+def server(
+    status: int, body: bytes, headers: Mapping[str, str] | None = None, models: bytes = b""
+) -> Iterator[str]:
+    """A server on loopback that answers every POST alike; its URL. Status 0 = it hangs up."""
 
     class Answer(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
@@ -152,6 +154,12 @@ def server(status: int, body: bytes, headers: Mapping[str, str] | None = None) -
                 self.send_header(name, value)
             self.end_headers()
             self.wfile.write(body)
+
+        def do_GET(self) -> None:
+            self.send_response(200 if models else 404)
+            self.send_header("content-length", str(len(models)))
+            self.end_headers()
+            self.wfile.write(models)
 
         def log_message(self, *_: object) -> None:
             pass
@@ -198,6 +206,18 @@ def test_a_server_that_does_not_answer_as_it_should_is_told(
     assert len(err) <= 3
     if step:
         assert step in err[2]
+
+
+def test_a_model_that_the_server_does_not_have_is_told_with_one_that_it_has(
+    run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    models = b'{"data": [{"id": "gpt-large"}, {"id": "other"}]}'
+    with server(404, SAYS, models=models) as url:
+        monkeypatch.setenv("AXE_OPENAI_BASE_URL", url)
+        code, out, err = run("-m", "openai/gpt-larg")
+    assert (code, out) == (1, "")
+    assert err[0] == "error: bad_request: the server's own words"
+    assert "gpt-large" in err[2]
 
 
 @pytest.mark.req("A-X3", "B-4")
