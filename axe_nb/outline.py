@@ -26,8 +26,11 @@ LEAST, MOST = 60, 1000
 ANSWER = 20_000
 """Characters of the answer above the tree."""
 
-WIDE = 100
-"""Characters of a text that stands beside its label in the text twin."""
+ENOUGH = 100
+"""Characters; where the share of a text is less, the run is a long one."""
+
+WIDE = 120
+"""Characters of a text that stands beside its label."""
 
 
 MINOR = frozenset({"said", "arguments", "result"})
@@ -112,7 +115,7 @@ class Outline:
             runs = [self.root, *self.root.below()]
             texts = sum(2 + sum(1 + len(t.calls) for t in n.turns) for n in runs)
             share = min(MOST, ROOM // texts)
-            self.is_long = share < WIDE
+            self.is_long = share < ENOUGH
             self.room = LEAST if self.is_long else share
 
     def answer(self) -> Block:
@@ -189,7 +192,7 @@ class Outline:
         if not node.depth and result.cause and result.cause.hint:
             after.append(self._block("next", result.cause.hint, f"{node.path}.cause"))
         after += [
-            self._block(label, "\n".join(files), f"{node.path}.{key}")
+            self._block(label, ", ".join(files), f"{node.path}.{key}")
             for label, key, files in (
                 ("read", "files_read", result.files_read),
                 ("changed", "files_modified", result.files_modified),

@@ -43,8 +43,8 @@ HOSTILE = re.compile(
 SECONDS = re.compile(r"(\b\d+ tool calls?), \d+(?:\.\d+)?s\b")
 """The seconds in what spawn_agent tells the model: they differ from run to run (D-6)."""
 
-OF_ITS_PLACE = frozenset({"task_id", "depth", "token_estimate"})
-"""Metadata that the tree itself shows."""
+NOT_NOTED = frozenset({"task_id", "depth", "token_estimate", "duration_ms"})
+"""Metadata that the tree itself shows, or that is not the same in two equal runs."""
 
 
 def clean(text: str) -> str:
@@ -206,6 +206,5 @@ def summary(node: Node) -> str:
 
 
 def noted(metadata: Mapping[str, str]) -> str:
-    """A child's metadata, without what the tree shows and what differs between equal runs."""
-    shown = {k: v for k, v in metadata.items() if k not in OF_ITS_PLACE and not k.endswith("_ms")}
-    return "\n".join(f"{key}: {value}" for key, value in shown.items())
+    """A child's metadata in one line, without what the tree shows or what differs between runs."""
+    return " · ".join(f"{key} {value}" for key, value in metadata.items() if key not in NOT_NOTED)

@@ -1,0 +1,410 @@
+"""Events folded into a tree, and the text twin of it."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from axe_nb import Agent, ProviderError, Request, Response, RunResult, Usage, call
+from axe_nb.events import Event, TextDelta, Turn
+from axe_nb.messages import ToolCall, ToolResult
+from axe_nb.outline import Outline, as_lines
+from axe_nb.providers.script import functions
+from axe_nb.transcript import Transcript, as_text
+from axe_nb.tree import Node, shown_by
+from tests.loop.stage import Stage, agent, ask, lead, play, stage, tool
+
+
+@pytest.fixture(autouse=True)
+def no_functions() -> Iterator[None]:
+    functions.clear()
+    yield
+    functions.clear()
+
+
+def folded(events: list[Event]) -> Node:
+    """The tree that the events make, one second apart."""
+    transcript = Transcript()
+    for second, event in enumerate(events):
+        transcript.apply(event, float(second))
+    assert transcript.root
+    return transcript.root
+
+
+def of(result: RunResult) -> Node:
+    root = Transcript.of(result).root
+    assert root
+    return root
+
+
+def laid_out(result: RunResult) -> Node:
+    """The tree with its structural timeline."""
+    return Outline(of(result)).root
+
+
+def slow(name: str, seconds: float, text: str = "late") -> Agent:
+    async def model(_: Request) -> str:
+        await asyncio.sleep(seconds)
+        return text
+
+    return agent(name, model)
+
+
+def three() -> Stage:
+    """A lead with three children at once: one fine, one that fails, one too slow."""
+    return stage(
+        lead(
+            ask("reader", "List every TOML key that the loader accepts"),
+            ask("ghost"),
+            ask("sleeper", "Wait"),
+            then="There are **27** keys.",
+            timeout=0.05,
+        ),
+        agent("reader", "27 keys"),
+        slow("sleeper", 5),
+    )
+
+
+TEXT = """\
+There are **27** keys.
+
+✓ lead · script/lead · completed · 2 turns · 1 tool call · 2 sub-agents (1 timeout) · N tokens
+  ✓ turn 1 · asks reader, ghost, sleeper at once · N tokens
+    ✓ reader · List every TOML key that the loader accepts · 1 turn · N tokens
+      was told: Task: List every TOML key that the loader accepts
+      answered: 27 keys
+    ✗ ghost · work · failed
+      arguments: {"agent": "ghost", "task": "work"}
+      error:
+        Error: sub-agent "ghost" failed - failed to load agent "ghost": agent config not found: \
+ghost. You may retry or proceed without this result.
+    ◷ sleeper · Wait · timeout after 0.05s
+      was told: Task: Wait
+      answered: Error: sub-agent "sleeper" failed - timeout after 0.05s. You may retry or proceed \
+without this result.
+  ✓ turn 2 · answers · N tokens"""
+
+
+@pytest.mark.req("A-D5", "D-14")
+def test_the_text_twin_has_the_answer_first_and_then_the_tree(project: Path) -> None:
+    text = as_text(three().play(), name="r")
+    assert re.sub(r"[\d,]+ tokens", "N tokens", text) == TEXT
+
+
+async def cancelled(made: Stage) -> RunResult:
+    """What a run comes to that is stopped while its children work."""
+    running = asyncio.create_task(made.ask())
+    await asyncio.sleep(0.05)
+    running.cancel()
+    await asyncio.wait([running])
+    assert made.session.last
+    return made.session.last
+
+
+def endless(request: Request) -> Any:
+    return call("call_agent", agent="reader", task=f"again {request.turn}")
+
+
+def refused(_: Request) -> str:
+    raise ProviderError("overloaded", "Overloaded", hint="try again later")
+
+
+SHAPES: dict[str, Any] = {
+    "three children": three,
+    "one by one": lambda: stage(
+        lead(ask("reader", "a"), ask("reader", "b"), parallel=False), agent("reader", "27 keys")
+    ),
+    "no end": lambda: stage(
+        agent("lead", endless, sub_agents=("reader",)), agent("reader", "27 keys")
+    ),
+    "a cut reply": lambda: stage(agent("lead", lambda _: Response("so f", (), "length"))),
+    "a failing server": lambda: stage(lead(ask("reader")), agent("reader", refused)),
+    "a failing root": lambda: stage(agent("lead", refused)),
+    "unknown tool": lambda: stage(lead(call("rm", path="/"), then="I see.")),
+    "a subagent and its summary": lambda: stage(
+        agent(
+            "lead",
+            lambda r: (
+                call("subagent", label="scout", task_prompt="look")
+                if r.turn == 1 and "look" not in r.last
+                else "summed up"
+            ),
+            tools=("subagent",),
+        )
+    ),
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_folding_the_events_gives_what_the_result_gives(shape: str, project: Path) -> None:
+    made: Stage = SHAPES[shape]()
+    result = made.play()
+    live = "\n".join(as_lines(Outline(folded(made.events), "r")))
+    assert live == as_text(result, name="r")
+
+
+def test_a_cancelled_run_keeps_what_was_finished(project: Path) -> None:
+    made = stage(
+        lead(ask("reader"), ask("sleeper")), agent("reader", "27 keys"), slow("sleeper", 5)
+    )
+    result = asyncio.run(cancelled(made))
+    text = as_text(result, name="r")
+    assert "\n".join(as_lines(Outline(folded(made.events), "r"))) == text
+    assert "⊘ lead · script/lead · cancelled · 1 turn" in text
+    assert "    ✓ reader · work · 1 turn" in text
+    assert "      answered: 27 keys" in text
+    assert "    ⊘ sleeper · work · cancelled" in text
+
+
+@pytest.mark.req("A-11.3")
+def test_two_runs_of_the_same_script_give_the_same_text(project: Path) -> None:
+    def text(first: float, second: float) -> str:
+        return as_text(
+            stage(lead(ask("a"), ask("b"), then="done"), slow("a", first), slow("b", second)).play()
+        )
+
+    assert text(0.0, 0.03) == text(0.03, 0.0)
+
+
+def test_the_seconds_that_spawn_agent_tells_its_model_are_masked() -> None:
+    block = "3 tool calls, 1.2s\n\nAll is well."
+    calls = (ToolCall("c", "spawn_agent", {"task": "look"}),)
+    result = done(log=(Turn(1, "", calls, (ToolResult("c", block),), "", Usage()), LAST))
+    text = as_text(result)
+    assert "3 tool calls, …s" in text
+    assert "1.2s" not in text
+
+
+def done(**fields: Any) -> RunResult:
+    """A finished run made by hand."""
+    return RunResult(
+        **{"status": "completed", "text": "ok", "agent": "lead", "model": "script/x", **fields}
+    )
+
+
+LAST = Turn(2, "ok", (), (), "end", Usage())
+
+
+def of_texts(*texts: str) -> RunResult:
+    """A run whose tools gave back the texts, one a turn."""
+    log = [
+        Turn(
+            number,
+            "",
+            (ToolCall(f"c{number}", "read_file", {"path": "a"}),),
+            (ToolResult(f"c{number}", text),),
+            "",
+            Usage(),
+        )
+        for number, text in enumerate(texts, 1)
+    ]
+    return done(log=(*log, LAST))
+
+
+POINTER = re.compile(r"… ([\d,]+) more characters?: (\S+)")
+
+
+def pointers(text: str, result: RunResult) -> list[tuple[int, str]]:
+    """(characters left out, the text that the pointer gives) of every cut."""
+    return [
+        (int(count.replace(",", "")), eval(path, {"r": result}))
+        for count, path in POINTER.findall(text)
+    ]
+
+
+def test_a_long_text_is_cut_with_a_pointer_to_the_rest(project: Path) -> None:
+    long = "x" * 3000
+    made = stage(lead(ask("reader", long), then="y" * 30_000), agent("reader", "z" * 3000))
+    result = made.play()
+    found = pointers(as_text(result, name="r"), result)
+    assert [whole for _, whole in found] == [
+        result.text,
+        f"Task: {long}",
+        result.children[0].text,
+    ]
+    assert all(0 < left < len(whole) for left, whole in found)
+
+
+def test_the_pointer_of_a_tool_result_counts_what_is_missing(project: Path) -> None:
+    result = of_texts("short", "a\n" * 300)
+    [(left, whole)] = pointers(as_text(result, name="r"), result)
+    assert whole == "a\n" * 300
+    shown = as_text(result, name="r").split("result:\n")[1].split("      …")[0].split()
+    assert shown == ["a"] * 12
+    assert len("\n".join(shown)) + left == len(whole.strip("\n"))
+
+
+def test_a_long_run_points_to_what_its_calls_gave_back_and_quotes_the_rest() -> None:
+    text = as_text(of_texts(*["x" * 2000] * 40))
+    assert "xxx" not in text
+    assert len(text) < 4000
+    failing = of_texts(*["fine " * 400] * 40)
+    turn = failing.log[3]
+    bad = Turn(4, "", turn.calls, (ToolResult("c4", "Error: gone", is_error=True),), "", Usage())
+    shown = as_text(done(log=(*failing.log[:3], bad, *failing.log[4:])))
+    assert "  ✗ turn 4 · read_file" in shown
+    assert "    error: Error: gone" in shown
+
+
+HOSTILE = "a\x1b[31mred\x07 \u202eback\u202c \u2028 \x9b \ud800 \x00 end\r\nnext\rover"
+
+
+def test_what_could_harm_a_terminal_or_a_file_is_taken_out() -> None:
+    text = as_text(done(text=HOSTILE, agent=HOSTILE, error=HOSTILE, status="error"))
+    text.encode()
+    assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u202a-\u202e]", text)
+    assert "end\nnext�over" in text
+
+
+def test_a_name_of_many_lines_stays_one_row() -> None:
+    result = of_texts("fine")
+    call_of_it = ToolCall("c1", "two\nlines", {"path": "a\n✓ lead · completed"})
+    turn = Turn(1, "", (call_of_it,), (ToolResult("c1", "fine"),), "", Usage())
+    lines = as_text(done(log=(turn, LAST), agent="le\nad")).split("\n")
+    assert [line for line in lines if line.startswith("✓")] == [
+        "✓ le ad · script/x · completed · 2 turns · 1 tool call"
+    ]
+    assert result.log[0].calls[0].name == "read_file"
+
+
+@pytest.mark.req("D-31")
+def test_warnings_stand_right_under_the_summary() -> None:
+    many = tuple(f"context file {n} left out" for n in range(7))
+    lines = as_text(done(warnings=many), name="r").split("\n")
+    assert lines[2] == "✓ lead · script/x · completed · 7 warnings"
+    assert lines[3] == "! warning: context file 0 left out"
+    assert lines[8] == "! warning: 2 more warnings: r.warnings"
+    assert len(lines) == 9
+
+
+@pytest.mark.req("D-34", "O-12", "X-22")
+def test_a_childs_metadata_and_files_are_shown() -> None:
+    child = done(
+        agent="scout", id="0.1", call_id="c", text="ok", task="look", prompt="look",
+        metadata={
+            "task_id": "0.1", "depth": "1", "token_estimate": "9", "subagent_label": "scout",
+            "completion_status": "complete", "duration_ms": "17",
+        },
+        files_read=("a.md", "b.md"), files_modified=("c.md",),
+    )  # fmt: skip
+    calls = (ToolCall("c", "subagent", {"label": "scout", "task_prompt": "look"}),)
+    turn = Turn(1, "", calls, (ToolResult("c", "ok"),), "", Usage())
+    text = as_text(done(log=(turn, LAST), children=(child,)))
+    assert "noted: subagent_label scout · completion_status complete\n" in text
+    assert "read: a.md, b.md\n" in text
+    assert "changed: c.md\n" in text
+
+
+def spans(node: Node) -> dict[str, tuple[int, int]]:
+    """Row → (first step, steps), by the row's name."""
+    found: dict[str, tuple[int, int]] = {}
+    for turn in node.turns:
+        found[f"turn {turn.number}"] = (turn.span.begin, turn.span.length)
+        for one in turn.calls:
+            found[one.child.agent if one.child else one.call.name] = (
+                one.span.begin,
+                one.span.length,
+            )
+    return found
+
+
+def pair(**config: Any) -> RunResult:
+    return stage(
+        lead(ask("one"), ask("two"), then="done", **config),
+        agent("one", "1"),
+        lead(ask("three"), then="2", name="two"),
+        agent("three", "3"),
+    ).play()
+
+
+@pytest.mark.req("A-11.1")
+def test_calls_side_by_side_start_at_the_same_step(project: Path) -> None:
+    at = spans(laid_out(pair()))
+    assert at["turn 1"] == (0, 2)
+    assert at["one"] == (2, 2)
+    assert at["two"] == (2, 6)
+    assert at["turn 2"] == (8, 2)
+
+
+@pytest.mark.req("A-11.5")
+def test_calls_one_after_another_lie_end_to_end(project: Path) -> None:
+    at = spans(laid_out(pair(parallel=False)))
+    assert (at["one"], at["two"], at["turn 2"]) == ((2, 2), (4, 6), (10, 2))
+
+
+def test_a_run_that_ended_without_an_answer_has_a_length_too(project: Path) -> None:
+    at = spans(laid_out(three().play()))
+    assert at["sleeper"] == (2, 2)
+    assert at["call_agent"] == (2, 1)
+
+
+def test_a_huge_tree_is_drawn_up_to_a_limit() -> None:
+    calls = tuple(ToolCall(f"c{n}", "read_file", {"n": n}) for n in range(2000))
+    results = tuple(ToolResult(c.id, "fine") for c in calls)
+    text = as_text(done(log=(Turn(1, "", calls, results, "", Usage()), LAST)))
+    assert text.count("read_file {") < 500
+    assert "1,502 more rows" in text
+    assert "calls read_file ×2000 at once" in text
+
+
+def test_a_piece_of_text_changes_one_turn_only(project: Path) -> None:
+    made = three()
+    made.play()
+    transcript = Transcript()
+    for event in made.events[:2]:
+        transcript.apply(event, 0.0)
+    changed = transcript.apply(TextDelta("0", "Hel"), 1.0)
+    assert transcript.root
+    assert changed == (transcript.root.turns[0],)
+    assert transcript.root.text == "Hel"
+    assert transcript.apply(TextDelta("no such run", "x"), 1.0) == ()
+
+
+def test_live_times_are_those_of_the_events(project: Path) -> None:
+    made = stage(lead(ask("one"), then="done"), agent("one", "1"))
+    made.play()
+    root = folded(made.events)
+    last = float(len(made.events) - 1)
+    assert (root.times.started, root.times.ended) == (0.0, last)
+    child = root.turns[0].calls[0].child
+    assert child
+    assert child.times.started
+    assert 0.0 < child.times.started < child.times.ended < last  # type: ignore[operator]
+
+
+def test_a_child_is_one_row_with_its_call(project: Path) -> None:
+    root = of(pair())
+    one = root.turns[0].calls[0]
+    assert one.child
+    assert shown_by(one.child) is one
+    assert shown_by(one.child.turns[0]) is one
+    assert shown_by(root) is root
+
+
+def test_two_children_of_one_call_have_rows_of_their_own() -> None:
+    children = tuple(
+        done(agent=f"part{n}", id=f"0.1-{n}", call_id="c", text=f"said {n}", prompt=f"do {n}")
+        for n in range(2)
+    )
+    calls = (ToolCall("c", "delegate_task", {"plan": "all"}),)
+    turn = Turn(1, "", calls, (ToolResult("c", "both done"),), "", Usage())
+    text = as_text(done(log=(turn, LAST), children=children))
+    assert '    ✓ delegate_task · {"plan": "all"} · 9 characters\n      ✓ part0' in text
+    assert "        was told: do 1\n        answered: said 1\n" in text
+
+
+def test_an_async_tool_that_delegates_keeps_its_own_row(project: Path) -> None:
+    async def both(ctx: Any) -> str:
+        result = await ctx.delegate("look")
+        return f"heard {result.text}"
+
+    helper = tool("helper", both)
+    root = agent("lead", lambda r: call("helper") if r.turn == 1 and r.last == "go" else "done")
+    text = as_text(play(root, tools=(helper,)))
+    assert "    ✓ helper · {} · 10 characters\n" in text
+    assert "      result: heard done\n" in text
