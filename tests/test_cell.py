@@ -3,11 +3,13 @@
 import json
 from typing import Any
 
+import pandas
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from axe_nb.errors import ConfigError
+from axe_nb.events import RunResult
 from axe_nb.nb.cell import prompt_of, rendered
 
 pytestmark = pytest.mark.req("D-40")
@@ -163,19 +165,6 @@ def test_a_value_that_looks_like_a_line_for_nbval_stays() -> None:
     assert prompt_of("{{ mark }}", names) == "# NBVAL_SKIP\n"
 
 
-class Table:
-    """What a data frame has."""
-
-    index = range(300)
-
-    def head(self, count: int) -> "Table":
-        assert count == 200
-        return self
-
-    def to_string(self) -> str:
-        return "a  b\n1  2"
-
-
 @pytest.mark.parametrize(
     ("value", "text"),
     [
@@ -185,11 +174,45 @@ class Table:
         ((1, 2), "[\n  1,\n  2\n]"),
         ({"a": {1, 2}}, "{'a': {1, 2}}"),
         ({(1, 2): 3}, "{(1, 2): 3}"),
-        (Table(), "a  b\n1  2\n[100 more rows left out]"),
+        (RunResult(status="completed", text="so it is", agent="a", model="p/m"), "so it is"),
     ],
 )
 def test_a_value_is_written_as_a_model_reads_it_best(value: object, text: str) -> None:
     assert rendered(value) == text
+
+
+def test_a_table_is_written_with_all_its_rows_and_columns() -> None:
+    frame = pandas.DataFrame({f"c{i}": range(70) for i in range(30)})
+    lines = rendered(frame).split("\n")
+    assert lines[0].split() == [f"c{i}" for i in range(30)]
+    assert [line.split()[0] for line in lines[1:]] == [str(row) for row in range(70)]
+    assert rendered(frame["c1"]).split("\n")[69] == "69    69"
+
+
+def test_a_large_table_is_cut_and_says_so() -> None:
+    frame = pandas.DataFrame({f"c{i}": range(1000) for i in range(60)})
+    *table, note = rendered(frame).split("\n")
+    assert note == "[800 more rows and 10 more columns left out]"
+    assert len(table) == 201
+    assert table[0].split()[-1] == "c49"
+    assert rendered(frame["c1"]).endswith("\n[800 more rows left out]")
+
+
+@pytest.mark.parametrize(
+    ("expression", "kind"),
+    [
+        ("input", "builtin_function_or_method"),
+        ("f", "function"),
+        ("city.upper", "builtin_function_or_method"),
+        ("type", "type"),
+        ("(i for i in rows)", "generator"),
+    ],
+)
+def test_what_has_no_words_is_told_instead_of_sent(expression: str, kind: str) -> None:
+    assert told(f"a\n{{{{ {expression} }}}}") == [
+        f"{{{{ {expression} }}}} is a {kind}, not a value (line 3)",
+        r"write \{{ for a literal brace, or use --raw",
+    ]
 
 
 def test_a_value_without_end_is_cut_and_says_so() -> None:

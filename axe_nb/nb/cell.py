@@ -11,15 +11,23 @@ import json
 import re
 import warnings
 from collections.abc import Iterator, Mapping
+from types import BuiltinFunctionType, FunctionType, GeneratorType, MethodType, ModuleType
 from typing import Any
 
 from axe_nb.errors import ConfigError
+from axe_nb.events import RunResult
 from axe_nb.names import nearest, quoted
 
 NBVAL = re.compile(r"^[ \t]*#+[ \t]*NBVAL_\w+.*(?:\n|\Z)", re.MULTILINE)
 
 LONGEST_EXPRESSION = 1000
 """Characters between the braces; what is longer is no expression."""
+
+MOST_ROWS, MOST_COLUMNS = 200, 50
+"""Of a table in a prompt; the rest is left out, and said so."""
+
+NO_DATA = (type, ModuleType, FunctionType, BuiltinFunctionType, MethodType, GeneratorType)
+"""What has no words of its own; a template's `{{ input }}` or `{{ id }}` means another thing."""
 
 LONGEST_VALUE = 200_000
 """Characters of one value in a prompt; the rest is left out, and said so."""
@@ -113,7 +121,10 @@ def _value(source: str, namespace: Mapping[str, Any], line: int) -> str:
     try:
         with warnings.catch_warnings(action="ignore"):
             code = compile(source, "<prompt>", "eval", dont_inherit=True)
-        return rendered(eval(code, dict(namespace)))
+        value = eval(code, dict(namespace))
+        if not isinstance(value, NO_DATA):
+            return rendered(value)
+        problem = f"is a {type(value).__name__}, not a value"
     except NameError as error:
         name = error.name or source
         near = nearest(name, [*namespace, *dir(builtins)])
@@ -124,6 +135,7 @@ def _value(source: str, namespace: Mapping[str, Any], line: int) -> str:
     except Exception as error:
         what = f"{type(error).__name__}: {error}".splitlines()[0][:200]
         raise ConfigError(f"{shown} failed (line {line}): {what}", hint=hint) from None
+    raise ConfigError(f"{shown} {problem} (line {line})", hint=hint)
 
 
 def rendered(value: object) -> str:
@@ -135,14 +147,28 @@ def rendered(value: object) -> str:
 
 
 def _written(value: object) -> str:
+    if isinstance(value, RunResult):
+        return value.text
     if isinstance(value, (dict, list, tuple)):
         try:
             return json.dumps(value, ensure_ascii=False, indent=2)
         except (TypeError, ValueError, RecursionError):
             return str(value)
-    to_string = getattr(value, "to_string", None)  # pandas: str() would cut columns
-    if callable(to_string) and hasattr(value, "head") and hasattr(value, "index"):
-        rows = len(getattr(value, "index", ()))
-        table = str(value.head(200).to_string())
-        return table if rows <= 200 else f"{table}\n[{rows - 200} more rows left out]"
+    if hasattr(value, "to_string") and hasattr(value, "head") and hasattr(value, "index"):
+        return _table(value)
     return str(value)
+
+
+def _table(value: Any) -> str:
+    """A pandas table or column with all that fits; its own text would leave out the middle."""
+    rows, columns = len(value.index), len(getattr(value, "columns", ()))
+    kept = value.head(MOST_ROWS)
+    if columns > MOST_COLUMNS:
+        kept = kept.iloc[:, :MOST_COLUMNS]
+    left_out = [
+        f"{count - most} more {what}"
+        for count, most, what in ((rows, MOST_ROWS, "rows"), (columns, MOST_COLUMNS, "columns"))
+        if count > most
+    ]
+    note = f"\n[{' and '.join(left_out)} left out]" if left_out else ""
+    return f"{kept.to_string()}{note}"
