@@ -116,6 +116,11 @@ def test_only_the_notebook_room_knows_jupyter() -> None:
     assert packages(ast.Module(at_run_time, [])) & JUPYTER == set()
 
 
+def test_no_providers_own_kit_is_used() -> None:
+    used = {m for m, tree in TREES.items() if packages(tree) & {"anthropic", "openai", "ollama"}}
+    assert used == set()
+
+
 def test_only_the_notebook_and_the_command_print() -> None:
     printing = {
         f"{module}:{node.lineno} {ast.unparse(node)}"
