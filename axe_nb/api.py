@@ -184,6 +184,8 @@ def refuse_inside_a_tool() -> None:
 
 def desk_of_person() -> Desk | None:
     """Where a run can ask the person at the notebook or terminal; None = there is nobody."""
+    if is_inside():
+        return None
     if "IPython" in sys.modules:
         from axe_nb.nb.show import can_ask
 
@@ -194,8 +196,8 @@ def desk_of_person() -> Desk | None:
 
 
 def view(display: bool) -> View:
-    """The notebook's display where there is one, else nothing."""
-    if not display or "IPython" not in sys.modules:
+    """The notebook's display where there is one, else nothing; a run within a run has none."""
+    if not display or is_inside() or "IPython" not in sys.modules:
         return Blind()
     from axe_nb.nb.show import notebook_view
 

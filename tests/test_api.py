@@ -289,6 +289,20 @@ def test_a_model_that_blocks_may_run_another_agent() -> None:
     )
 
 
+def test_a_run_within_a_run_has_no_display_of_its_own() -> None:
+    done = script("""
+        from IPython.core.interactiveshell import InteractiveShell
+        import axe_nb
+        from axe_nb import api
+
+        InteractiveShell.instance()
+        outer = type(api.view(True)).__name__
+        axe_nb.script("m")(lambda request: type(api.view(True)).__name__)
+        print(axe_nb.run(axe_nb.Agent("a", "script/m"), "go", display=False).text, outer != "Blind")
+        """)
+    assert (done.stdout, done.stderr) == ("Blind True\n", "")
+
+
 def test_a_result_is_continued() -> None:
     one = agent("one", lambda r: f"{len(r.messages)}")
     first = axe_nb.run(one, "a")
