@@ -47,6 +47,7 @@ def prompt_of(
     Raises:
         ConfigError: an expression names something unknown, or fails; the message has its line.
     """
+    body = body.removesuffix("\n")  # some senders of cells add one, some do not
     if raw:
         return NBVAL.sub("", body)
     pieces: list[str] = []
