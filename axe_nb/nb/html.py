@@ -32,7 +32,7 @@ ACCENTS: Mapping[State, str] = {
 SLIVER = 3
 """Hundredths of the timeline; the bar of a shorter turn or call would say nothing."""
 
-LEVEL = "margin:0 0 0 .3em;padding:0 0 0 1.2em;border-left:1px solid #8884;white-space:nowrap"
+LEVEL = "margin:0 0 0 .3em;padding:0 0 0 1.2em;border-left:1px solid #8884"
 """One step to the right, along a thin line; unstyled, a quotation is indented too."""
 
 SHORT = 50
@@ -105,9 +105,9 @@ class _Page:
         root = outline.entry(outline.root)
         row = root.row
         tree = (
-            f"<details{_open(row)} style=line-height:1.7em>"
+            f"<details{_open(row)} style=line-height:1.7em;white-space:nowrap>"
             f"<summary>{_sign(row)} <b>{_text(row.who)}</b> "
-            f"<span style=opacity:.7>{_text(words.summary(outline.root))}</span></summary>"
+            f"<span style=opacity:.7;white-space:normal>{_text(words.summary(outline.root))}</span></summary>"
             f"{self._inside(root)}</details>"
         )
         warnings = "".join(map(_block, outline.warnings(outline.root)))

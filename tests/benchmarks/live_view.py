@@ -12,15 +12,10 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-import nbformat
-
-from axe_nb.events import RunResult, Turn
-from axe_nb.messages import ToolCall, ToolResult, Usage
-from axe_nb.nb.html import twin
 from tests.browser.lab import Lab, chromium, server
+from tests.nb.runs import long_run, saved_size
 
 TURNS, CHILDREN, SECONDS = 50, 20, 30
-TEXT = ("The quick brown fox jumps over the lazy dog, 42 times a day. " * 40)[:1500]
 
 WATCH = """
 window.axe = {frames: 0, bytes: 0, lags: [], sent: []};
@@ -128,44 +123,8 @@ def live(folder: Path) -> dict[str, Any]:
         return measured
 
 
-def long_run() -> RunResult:
-    """30 turns of 1.5 kB with 4 children: what goals.md measures saved notebooks by."""
-    log, children = [], []
-    for number in range(1, 30):
-        if number % 7:
-            call = ToolCall(f"c{number}", "read_file", {"path": f"docs/page{number}.md"})
-        else:
-            task = f"Look into part {number} of the loader"
-            call = ToolCall(f"c{number}", "call_agent", {"agent": "helper", "task": task})
-            children.append(_helper(number, task, call.id))
-        result = ToolResult(call.id, TEXT, name=call.name)
-        log.append(Turn(number, "", (call,), (result,), "tool_use", Usage(400, 112)))
-    log.append(Turn(30, TEXT, (), (), "end_turn", Usage(300, 400)))
-    return RunResult(
-        status="completed", text=TEXT, agent="lead", model="script/lead", turns=30,
-        tool_calls=29, children=tuple(children), log=tuple(log),
-    )  # fmt: skip
-
-
-def _helper(number: int, task: str, call_id: str) -> RunResult:
-    log = (Turn(1, TEXT, (), (), "end_turn", Usage(300, 400)),)
-    return RunResult(
-        status="completed", text=TEXT, agent="helper", model="script/helper", turns=1, log=log,
-        id=f"0.{number}", call_id=call_id, prompt=f"Task: {task}", task=task,
-    )  # fmt: skip
-
-
-def saved() -> int:
-    """Bytes of a notebook that holds one such run."""
-    notebook = nbformat.v4.new_notebook()
-    cell = nbformat.v4.new_code_cell("%%axe lead\nCheck the loader.", execution_count=1)
-    cell.outputs = [nbformat.v4.new_output("display_data", twin(long_run()))]
-    notebook.cells = [cell]
-    return len(nbformat.writes(notebook).encode())
-
-
 def main() -> None:
-    print(f"saved notebook, 30 turns x 1.5 kB with 4 children: {saved():,} bytes, 0 widget models")
+    print(f"saved notebook, 30 turns x 1.5 kB with 4 children: {saved_size(long_run()):,} bytes, 0 widget models")
     with tempfile.TemporaryDirectory() as folder:
         seen = live(Path(folder) / "lab")
     lags = sorted(seen["lags"])

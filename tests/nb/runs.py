@@ -1,0 +1,93 @@
+"""Finished runs made by hand, for the views."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import nbformat
+
+from axe_nb.events import RunResult, Turn
+from axe_nb.messages import ToolCall, ToolResult, Usage
+from axe_nb.nb.html import twin
+
+PAYLOADS: tuple[str, ...] = tuple(
+    json.loads((Path(__file__).parent.parent / "payloads.json").read_text("utf-8"))
+)
+"""Texts that would act, load or be typeset if a view let them."""
+
+TEXT = ("The quick brown fox jumps over the lazy dog, 42 times a day. " * 40)[:1500]
+
+
+def done(**fields: Any) -> RunResult:
+    """A completed run, but for what is given."""
+    return RunResult(
+        **{"status": "completed", "text": "ok", "agent": "lead", "model": "script/x", **fields}
+    )
+
+
+def turn(number: int, *calls: ToolCall, text: str = "", results: Sequence[str] = ()) -> Turn:
+    """A turn whose calls gave back the results."""
+    answered = tuple(ToolResult(c.id, r, name=c.name) for c, r in zip(calls, results, strict=False))
+    return Turn(number, text, calls, answered, "", Usage(300, 212))
+
+
+def long_run() -> RunResult:
+    """30 turns of 1.5 kB with 4 children: what goals.md measures saved notebooks by."""
+    log, children = [], []
+    for number in range(1, 30):
+        if number % 7:
+            call = ToolCall(f"c{number}", "read_file", {"path": f"docs/page{number}.md"})
+        else:
+            task = f"Look into part {number} of the loader"
+            call = ToolCall(f"c{number}", "call_agent", {"agent": "helper", "task": task})
+            children.append(
+                done(
+                    agent="helper", text=TEXT, id=f"0.{number}", call_id=call.id, task=task,
+                    prompt=f"Task: {task}", log=(turn(1, text=TEXT),), usage=Usage(300, 212),
+                )
+            )  # fmt: skip
+        log.append(turn(number, call, results=[TEXT]))
+    return done(text=TEXT, log=(*log, turn(30, text=TEXT)), children=tuple(children))
+
+
+def hostile_run(payloads: Sequence[str] = PAYLOADS) -> RunResult:
+    """A failed run with every payload everywhere: answer, names, arguments, results, errors."""
+    log, children = [], []
+    for number, payload in enumerate(payloads, 1):
+        read = ToolCall(f"a{number}", payload, {payload: payload}, raw=payload)
+        told = ToolCall(f"b{number}", "call_agent", {"agent": payload, "task": payload})
+        children.append(
+            done(
+                status="error", agent=payload, model=payload, text=payload, error=payload,
+                id=f"0.{number}", call_id=told.id, task=payload, prompt=payload,
+                warnings=(payload,), metadata={payload: payload}, files_read=(payload,),
+                files_modified=(payload,),
+            )
+        )  # fmt: skip
+        log.append(turn(number, read, told, text=payload, results=[payload, f"Error: {payload}"]))
+    return done(
+        status="error", text="\n\n".join(payloads), agent=payloads[0], model=payloads[2],
+        error=payloads[4], warnings=tuple(payloads[:5]), log=tuple(log),
+        children=tuple(children),
+    )  # fmt: skip
+
+
+def notebook(*bundles: dict[str, str]) -> nbformat.NotebookNode:
+    """A saved notebook, a cell for each bundle."""
+    made = nbformat.v4.new_notebook()
+    made.metadata["kernelspec"] = {
+        "name": "python3", "display_name": "Python 3", "language": "python"
+    }  # fmt: skip
+    for bundle in bundles:
+        cell = nbformat.v4.new_code_cell("%%axe lead\nCheck the loader.", execution_count=1)
+        cell.outputs = [nbformat.v4.new_output("display_data", bundle)]
+        made.cells.append(cell)
+    return made
+
+
+def saved_size(result: RunResult) -> int:
+    """Bytes of a notebook that holds the run's twin and nothing else."""
+    return len(nbformat.writes(notebook(twin(result))).encode())
