@@ -153,6 +153,27 @@ def test_a_childs_denial_by_its_own_file_names_that_file() -> None:
     assert 'permissions.write_it is "deny" in helper.toml' in told(leaf(deny.play(mode="auto")))
 
 
+@pytest.mark.req("D-19", "O-35")
+def test_what_its_caller_was_allowed_by_name_a_child_has_to_be_allowed_too() -> None:
+    """A permission is its file's: a named agent below would have to ask, and cannot."""
+    made = Family(("call_agent",), uses("write"))
+    last = leaf(made.play(mode="ask", permissions={"write_it": "allow"}))
+    assert 'sub-agents cannot ask; set mode = "auto" or permissions.write_it' in told(last)
+    assert told(last).endswith('= "allow" in helper.toml')
+    copy = Family(("subagent",), uses("write"))
+    assert told(leaf(copy.play(mode="ask", permissions={"write_it": "allow"}))) == "used"
+
+
+@pytest.mark.req("D-19", "D-47")
+def test_ask_in_a_childs_own_file_is_yes_below_auto_and_no_one_level_deeper() -> None:
+    strict = SubAgentsConfig(inherit_mode=False)
+    one = Family(("call_agent",), uses("write"), helper={"mode": "ask"})
+    assert told(leaf(one.play(mode="auto", sub_agents_config=strict))) == "used"
+    two = Family(("call_agent", "subagent"), uses("write"), helper={"mode": "ask"})
+    last = leaf(two.play(mode="auto", sub_agents_config=strict))
+    assert told(last).endswith('= "allow" in helper.toml')
+
+
 @pytest.mark.req("O-36", "D-19")
 def test_who_was_started_in_plan_mode_hears_that_the_call_asked_for_it() -> None:
     made = Family(("spawn_agent", "subagent"), uses("write"), wish="plan")

@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from axe_nb import Agent, ConfigError, ProviderError, Request, Response, Usage, call
+from axe_nb import Agent, ConfigError, ProviderError, Request, Response, RunResult, Usage, call
 from axe_nb.agent import Budget, SubAgentsConfig
 from axe_nb.budget import Limits
+from axe_nb.builtin.spawn_agent import block, is_failure
 from axe_nb.loop import Run
 from axe_nb.messages import ToolCall
 from axe_nb.tools import Job
@@ -251,6 +252,27 @@ def test_a_child_whose_server_fails_is_an_error_with_the_reason() -> None:
     assert answer.is_error
     assert result.children[0].metadata["status"] == "error"
     assert result.ok, "the parent goes on"
+
+
+@pytest.mark.parametrize(
+    ("status", "text"),
+    [
+        ("error", "[ERROR] Error: why\n2 tool calls, 1.5s\n\nso far"),
+        ("max_turns", "[BUDGET EXCEEDED] why\n2 tool calls, 1.5s\n\nso far"),
+        ("max_tool_calls", "[BUDGET EXCEEDED] why\n2 tool calls, 1.5s\n\nso far"),
+        ("max_tokens", "[BUDGET EXCEEDED] why\n2 tool calls, 1.5s\n\nso far"),
+        ("timeout", "[TIMEOUT] why\n2 tool calls, 1.5s\n\nso far"),
+        ("cancelled", "[CANCELLED] why\n2 tool calls, 1.5s\n\nso far"),
+    ],
+)
+@pytest.mark.req("D-6", "O-41", "O-12", "D-7")
+def test_the_status_stands_first_where_a_child_did_not_complete(status: Any, text: str) -> None:
+    one = RunResult(
+        status=status, text="so far", agent="a", model="m", error="why", tool_calls=2,
+        duration_ms=1500,
+    )  # fmt: skip
+    assert block(one) == text
+    assert is_failure(one) is (status in ("error", "cancelled"))
 
 
 @pytest.mark.req("D-7")
