@@ -164,9 +164,9 @@ def last() -> RunResult | None:
     return session.last
 
 
-def define(agent: Agent) -> Agent:
+def define(agent: Agent) -> None:
     """Makes an agent known in this session by its name, before any file of that name."""
-    return session.define(agent)
+    session.define(agent)
 
 
 def refuse_inside_a_tool() -> None:
