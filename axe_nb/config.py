@@ -58,8 +58,11 @@ def placed(path: Path) -> str:
 
     It starts below the current folder, the config folder or the home folder.
     """
-    whole = path.absolute()
-    for folder, name in ((Path.cwd(), ""), (config_dir().parent, _config_home())):
+    try:
+        here, whole = Path.cwd(), path.absolute()
+    except OSError:  # the current folder was deleted
+        return shown(path)
+    for folder, name in ((here, ""), (config_dir().parent, _config_home())):
         if name is not None and whole.is_relative_to(folder):
             return f"{name}{whole.relative_to(folder).as_posix()}"
     return shown(whole)
