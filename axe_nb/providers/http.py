@@ -199,11 +199,9 @@ def _no_reply(server: Server, error: Exception) -> ProviderError:
     def is_due_to(kind: type[BaseException]) -> bool:
         return any(isinstance(cause, kind) for cause in causes)
 
-    if isinstance(error, httpx.ConnectTimeout):
+    if isinstance(error, httpx.TimeoutException):
         message = f"no connection to {where} within {CONNECT_SECONDS:g}s"
         return ProviderError("timeout", message, hint=at_base_url)
-    if isinstance(error, httpx.TimeoutException):
-        return ProviderError("timeout", f"no answer from {where} in time")
     if is_due_to(ConnectionRefusedError):
         who = "Ollama" if server.name == "ollama" else "the server"
         message = f"connection refused: is {who} running? (expected at {where})"

@@ -13,13 +13,14 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
+import httpx
 import pytest
 
 from axe_nb.config import Config
 from axe_nb.errors import ConfigError, ProviderError
 from axe_nb.messages import Message
 from axe_nb.providers import make
-from axe_nb.providers.http import MAX_REPLY
+from axe_nb.providers.http import MAX_REPLY, _no_reply
 from axe_nb.providers.openai import OpenAI
 from tests.providers.dialects import BY_NAME, KEY, ask
 from tests.wire.replay import Replay
@@ -139,6 +140,23 @@ def test_loops_that_are_closed_carelessly_are_let_go(server: Replay) -> None:
     assert [asked.connection for asked in server.log("hello")] == [0, 1, 2, 3, 4]
 
 
+@pytest.mark.req("D-25")
+def test_a_loop_that_goes_on_after_its_generators_gets_new_connections(server: Replay) -> None:
+    script = f"""if True:
+        import asyncio
+        from axe_nb.messages import Message, Request
+        from axe_nb.providers.openai import OpenAI
+        loop = asyncio.new_event_loop()
+        provider = OpenAI({server.url("hello")!r}, "k")
+        for _ in range(2):
+            request = Request("m", (Message("user", "hi"),))
+            print(loop.run_until_complete(provider.send(request)).content)
+            loop.run_until_complete(loop.shutdown_asyncgens())
+    """
+    assert run_script(script) == ["hello", "hello"]
+    assert [asked.connection for asked in server.log("hello")] == [0, 1]
+
+
 @pytest.mark.req("D-8", "A-C7")
 def test_cancelling_closes_the_connection_at_once(server: Replay) -> None:
     async def cancelled() -> None:
@@ -244,6 +262,14 @@ def test_a_server_that_does_not_run_is_a_server_error_with_its_address() -> None
     error = failure(url)
     expected = f"server: connection refused: is the server running? (expected at {url})"
     assert str(error) == expected
+
+
+@pytest.mark.req("B-5")
+def test_a_server_that_takes_no_connection_is_a_timeout() -> None:
+    """Told from the error itself: to see one come about takes ten seconds."""
+    error = _no_reply(OpenAI("http://10.0.0.1", KEY), httpx.ConnectTimeout(""))
+    assert str(error) == "timeout: no connection to http://10.0.0.1 within 10s"
+    assert (error.exit_code, error.retryable) == (3, True)
 
 
 NO_HOSTS = (
