@@ -197,8 +197,9 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Raises a UsageError."""
         usage = " ".join(self.format_usage().split())
-        words = message.removeprefix("unrecognized arguments: ").split()
-        meant = nearest(words[0], self._option_string_actions) if words else ""
+        what, _, words = message.partition("unrecognized arguments: ")
+        unknown = words.split()[:1] if not what else []
+        meant = nearest(unknown[0], self._option_string_actions) if unknown else ""
         raise UsageError(f"{message}; did you mean {meant}?" if meant else message, hint=usage)
 
     def words(self, line: str) -> list[str]:

@@ -20,6 +20,8 @@ _PROMPTS = re.compile(
 def typed(shell: InteractiveShell, magic: str, body: str) -> tuple[str, int]:
     """(the body as it was typed, line of the magic from 1 as an editor counts).
 
+    Blank lines at the end are left out: IPython adds one, and its history has none.
+
     Args:
         magic: its name.
         body: what IPython made of it; all that there is where the magic was not typed in a cell.
@@ -28,11 +30,11 @@ def typed(shell: InteractiveShell, magic: str, body: str) -> tuple[str, int]:
     raw = history.input_hist_raw[-1] if history is not None else ""
     head = re.search(rf"^%%{magic}(?!\w).*(?:\n|\Z)", raw, re.MULTILINE)
     if head is None:
-        return body, 1
+        return body.rstrip("\n"), 1
     whole = raw[head.end() :]
     if _bare(whole) != _bare(body):
-        return body, 1
-    return whole, raw.count("\n", 0, head.start()) + 1
+        return body.rstrip("\n"), 1
+    return whole.rstrip("\n"), raw.count("\n", 0, head.start()) + 1
 
 
 def _bare(text: str) -> str:

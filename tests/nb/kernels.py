@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import queue
+import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,6 +12,8 @@ from typing import Any
 
 from jupyter_client import KernelManager
 from jupyter_client.blocking import BlockingKernelClient
+
+COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 LONGEST_CELL = 30.0
 """Seconds."""
@@ -22,6 +25,8 @@ class Kernel:
     def __init__(self, manager: KernelManager, client: BlockingKernelClient) -> None:
         self._manager = manager
         self._client = client
+        self.payload: list[dict[str, Any]] = []
+        """What the last cell asked the front end to do."""
 
     def run(
         self, code: str, *, live: bool = False, interrupt_after: float | None = None
@@ -53,18 +58,38 @@ class Kernel:
             kind, content = message["msg_type"], message["content"]
             if kind == "status" and content["execution_state"] == "idle":
                 self.idle_at = time.monotonic()
+                self.payload = self._reply(asked).get("payload", [])
                 return outputs
             if kind not in ("status", "execute_input"):
                 outputs.append({"type": kind, **content})
         raise TimeoutError(f"the cell did not end within {LONGEST_CELL} s: {code[:80]}")
 
-    def complete(self, code: str) -> list[str]:
-        """What Tab offers at the end of the code."""
-        self._client.complete(code)
-        reply = self._client.get_shell_msg(timeout=LONGEST_CELL)
-        while reply["msg_type"] != "complete_reply":
+    def _reply(self, asked: str) -> dict[str, Any]:
+        """The content of the kernel's answer to a request."""
+        while True:
             reply = self._client.get_shell_msg(timeout=LONGEST_CELL)
-        return list(reply["content"]["matches"])
+            if reply["parent_header"].get("msg_id") == asked:
+                return dict(reply["content"])
+
+    def page(self) -> str:
+        """What the last cell put in the pager, as `?` does."""
+        pages = [entry["data"]["text/plain"] for entry in self.payload if entry["source"] == "page"]
+        return COLOUR.sub("", "\n".join(pages))
+
+    def next_cell(self) -> str:
+        """What the last cell put in a new cell below."""
+        texts = [entry["text"] for entry in self.payload if entry["source"] == "set_next_input"]
+        return "\n".join(texts)
+
+    def complete(self, code: str, at: int | None = None) -> list[str]:
+        """What Tab offers at the end of the code, or after `at` characters of it.
+
+        Each offer is the text up to the cursor with the offered word in its place.
+        """
+        at = len(code) if at is None else at
+        content = self._reply(self._client.complete(code, at))
+        start = content["cursor_start"]
+        return [code[:start] + match for match in content["matches"]]
 
 
 @contextmanager

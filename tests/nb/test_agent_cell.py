@@ -1,0 +1,229 @@
+"""`%%axe_agent`: TOML in a cell becomes an agent; its file keeps what the person wrote."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.nb.kernels import Kernel, kernel, text
+
+COMMENTED = '''\
+# Who reads the handbook. Keep this comment.
+
+description = "Reads"            # for people
+name = "reader"
+model   =   "script/echo"        # spaces as they are
+
+system_prompt = """
+You read {{ this }} and >>> that.
+    >>> indented
+"""
+
+[params]           # the last table
+temperature = 0.5
+'''
+
+ECHO = '[[rule]]\ntext = "You said: {last}"\n'
+
+
+@pytest.fixture
+def cells(project: Path, kernel_python: Path) -> Iterator[Kernel]:
+    """A kernel with the extension loaded, in a project with the script `echo`."""
+    (project / "axe" / "scripts").mkdir()
+    (project / "axe" / "scripts" / "echo.toml").write_text(ECHO, "utf-8")
+    with kernel(kernel_python, project) as running:
+        assert running.run("%load_ext axe_nb") == []
+        yield running
+
+
+def written(project: Path, name: str) -> str:
+    return (project / "axe" / "agents" / f"{name}.toml").read_bytes().decode()
+
+
+def test_a_cell_defines_an_agent_for_this_session_and_shows_it(
+    project: Path, cells: Kernel
+) -> None:
+    said = text(
+        cells.run(
+            '%%axe_agent lead\nmodel = "script/echo"\nsub_agents = ["reader", "ghost"]\n'
+            'tools = ["grep", "subagent"]\n[permissions]\ngrep = "deny"'
+        )
+    )
+    assert said == (
+        "lead: script/echo, mode ask\n"
+        "Allowed:        call_agent, subagent\n"
+        "Denied:         grep\n"
+        "lead  (depth 0, max_depth 3)\n"
+        "├─ reader  ✗ agent config not found: reader\n"
+        "├─ ghost  ✗ agent config not found: ghost\n"
+        "└─ copies of itself, by subagent\n"
+        "! agent config not found: reader (line 3); `axe-nb agents init reader` writes one\n"
+        "! agent config not found: ghost (line 3); `axe-nb agents init ghost` writes one\n"
+    )
+    assert cells.run('%%axe_agent reader\nmodel = "script/echo"')[0]["text"] == (
+        "reader: script/echo, mode ask\n"
+    )
+    assert text(cells.run("%%axe reader -q\nhi")) == "You said: hi"
+    assert list((project / "axe" / "agents").iterdir()) == [], "no file without --save"
+
+
+def test_the_picture_marks_cycles_and_depth(cells: Kernel) -> None:
+    cells.run('%%axe_agent a\nmodel = "script/echo"\nsub_agents = ["b"]')
+    cells.run('%%axe_agent b\nmodel = "script/echo"\nsub_agents = ["a", "c"]')
+    said = text(
+        cells.run(
+            '%%axe_agent c\nmodel = "script/echo"\nsub_agents = ["a"]\n'
+            "[sub_agents_config]\nmax_depth = 2"
+        )
+    )
+    assert said.endswith(
+        "c  (depth 0, max_depth 2)\n"
+        "└─ a\n"
+        "   └─ b  (depth 2: may not delegate, max_depth 2)\n"
+    )  # fmt: skip
+    assert "│  └─ b  ↺ cycle, ended by max_depth 3\n" in text(cells.run("%axe show b"))
+
+
+MISTAKES = {
+    'model = "script/echo"\nsystem_promt = "x"': (
+        'unknown key "system_promt" (line 3)', 'did you mean "system_prompt"?',
+    ),
+    'model = "script/echo"\n\n[params]\ntop = 1\n[sub_agents_config]\nmax_deph = 2': (
+        'unknown key "sub_agents_config.max_deph" (line 7)', 'did you mean "max_depth"?',
+    ),
+    'model = "script/echo"\n[sub_agents_config.budget]\ntimeout_ms = 1': (
+        "sub_agents_config.budget.timeout_ms must be at least 5000", "line 4",
+    ),
+    'model = "script/echo"\n# why\nmode = "atuo"': (
+        "mode must be one of plan, ask, auto", "line 4",
+    ),
+    'model = "script/echo"\nfiles = "x"': ("files must be a list of texts", "line 3"),
+    'model = "script/echo"\n[permissions]\ngrep = "maybe"': (
+        "permissions.grep must be allow, ask or deny", "line 4",
+    ),
+    'model = "script/echo"\n[sub_agents_config]\nmax_depth = 6': (
+        "sub_agents_config.max_depth cannot exceed 5", "line 4",
+    ),
+    'model = "echo"': (
+        'invalid model format "echo": expected provider/model-name', "line 2",
+    ),
+    '\nmodel = "opanai/gpt"': (
+        'unsupported provider "opanai": supported providers are', "line 3",
+        "did you mean openai?",
+    ),
+    'model = "script/echo"\ntools = [\n  "read_file",\n  "grap",\n]': (
+        'unknown tool "grap" in agent "x"', "line 5", 'did you mean "grep"?',
+    ),
+    'model = "script/echo"\n[permissions]\nwrite_fil = "allow"': (
+        'unknown tool "write_fil" in agent "x"', "line 4", 'did you mean "write_file"?',
+    ),
+    'model = "script/echo"\nfiles = [\n  "*.md",\n  "a[b",\n]': (
+        'invalid glob pattern "a[b": unclosed bracket', "line 5",
+    ),
+    'model = "script/echo"\nname = "y"': (
+        'name is "y" (line 3), and the magic says "x"', "make them the same, or leave name out",
+    ),
+    'model = "script/echo"\ndescription = no quotes': ("at line 3, column 15",),
+    'model = "script/echo"\nmode = "ask"\nmode = "auto"': ("Cannot overwrite a value", "line 4"),
+    'model = "script/echo"\nsystem_prompt = """\nnever closed\n': ("line 4",),
+    'description = "x"': ("agent config missing required field: model", "line 1"),
+    'description = "x"\nmodel = ""': ("agent config missing required field: model", "line 3"),
+    'name = ""\nmodel = "script/echo"': ("agent config missing required field: name", "line 2"),
+}  # fmt: skip
+"""TOML of an agent `x` → what its error must say."""
+
+
+@pytest.mark.req("D-27", "D-41", "D-36")
+def test_a_mistake_is_told_with_the_line_that_the_editor_shows(cells: Kernel) -> None:
+    for toml, told in MISTAKES.items():
+        [error] = cells.run(f"%%axe_agent x\n{toml}")
+        whole = "\n".join(error["traceback"])
+        for part in told:
+            assert part in whole, (toml, whole)
+        assert len(whole.splitlines()) <= 3
+    assert "agent config not found: x" in text(cells.run("%%axe x\nhi")), "nothing was defined"
+
+
+@pytest.mark.req("D-41")
+def test_blank_lines_and_other_magics_above_count_as_in_the_editor(cells: Kernel) -> None:
+    for above, line in (("", 3), ("\n\n", 5), ("%%capture --no-stdout\n", 4), ("\n%%time\n", 5)):
+        *_, error = cells.run(f'{above}%%axe_agent x\nmodel = "script/echo"\nmodl = "y"')
+        assert error["evalue"] == f'unknown key "modl" (line {line})'
+
+
+def test_a_mistake_in_the_option_line_has_the_usage_line(cells: Kernel) -> None:
+    for line, told in (
+        ("", "the following arguments are required: NAME"),
+        ("a b", "unrecognized arguments: b"),
+        ("a --sav", "unrecognized arguments: --sav; did you mean --save?"),
+        ("a --dir x", "--dir says where --save writes"),
+        ("../a", 'invalid agent name "../a": a plain name, without folders'),
+    ):
+        [error] = cells.run(f'%%axe_agent {line}\nmodel = "script/echo"')
+        assert error["evalue"] == told
+
+
+def test_saving_writes_what_was_typed_with_its_name_added(project: Path, cells: Kernel) -> None:
+    said = text(cells.run('%%axe_agent new --save\n# NBVAL_SKIP\n# a comment\nmodel = "script/x"'))
+    assert "written to axe/agents/new.toml\n" in said
+    assert '! script not found: x (line 4); looked for @axe_nb.script("x")' in said
+    assert written(project, "new") == 'name = "new"\n# a comment\nmodel = "script/x"\n'
+
+
+def test_an_agent_that_is_edited_and_saved_changes_only_where_it_was_changed(
+    project: Path, cells: Kernel
+) -> None:
+    file = project / "axe" / "agents" / "reader.toml"
+    for ends in ("\n", "\r\n"):
+        before = COMMENTED.replace("\n", ends)
+        file.write_bytes(before.encode())
+        cells.run("%axe edit reader")
+        cell = cells.next_cell()
+        assert cell == f"%%axe_agent reader --save\n{COMMENTED.removesuffix(chr(10))}"
+        said = text(cells.run(cell))
+        assert "axe/agents/reader.toml is as it was\n" in said
+        assert written(project, "reader") == before
+        said = text(cells.run(cell.replace("temperature = 0.5", "temperature = 0.7")))
+        assert said.endswith(
+            "written to axe/agents/reader.toml:\n--- before\n+++ now\n@@ -10,4 +10,4 @@\n"
+            ' """\n \n [params]           # the last table\n'
+            "-temperature = 0.5\n+temperature = 0.7\n"
+        )
+        assert written(project, "reader") == before.replace("0.5", "0.7")
+    for ending in ("", "\n\n\n"):
+        file.write_text(before := COMMENTED.rstrip("\n") + ending, "utf-8")
+        cells.run("%axe edit reader")
+        cells.run(cells.next_cell().replace("0.5", "0.7"))
+        assert written(project, "reader") == before.replace("0.5", "0.7"), "ends stay as they were"
+
+
+def test_what_is_saved_is_the_file_that_counts_from_then_on(project: Path, cells: Kernel) -> None:
+    cells.run('%%axe_agent a --save\nmodel = "script/echo"')
+    file = project / "axe" / "agents" / "a.toml"
+    file.write_text('name = "a"\nmodel = "script/other"\n', "utf-8")
+    assert "script not found: other" in text(cells.run("%%axe a\nhi"))
+    cells.run('%%axe_agent a\nmodel = "script/echo"')
+    assert text(cells.run("%%axe a -q\nhi")) == "You said: hi", "a cell without --save wins"
+    assert "a  script/echo    this session, before its file" in text(cells.run("%axe list"))
+    cells.run('%%axe_agent b --save --dir elsewhere/agents\nmodel = "script/echo"')
+    assert (project / "elsewhere" / "agents" / "b.toml").exists()
+    assert text(cells.run("%%axe b -q\nhi")) == "You said: hi", "not found by name, so it is kept"
+
+
+def test_a_file_in_another_place_of_the_machine_is_called_by_its_name(
+    tmp_path: Path, cells: Kernel
+) -> None:
+    said = text(cells.run(f'%%axe_agent a --save --dir {tmp_path}/other\nmodel = "script/echo"'))
+    assert said.endswith("written to a.toml\n")
+    assert (tmp_path / "other" / "a.toml").exists()
+
+
+def test_editing_gives_back_the_toml_of_the_cell_or_of_the_python_agent(cells: Kernel) -> None:
+    cells.run('%%axe_agent a\n# mine\nmodel = "script/echo"\n')
+    cells.run("%axe edit a")
+    assert cells.next_cell() == '%%axe_agent a --save\n# mine\nmodel = "script/echo"'
+    cells.run("import axe_nb; _ = axe_nb.define(axe_nb.Agent(name='p', model='script/echo'))")
+    cells.run("%axe edit p")
+    assert cells.next_cell() == '%%axe_agent p --save\nname = "p"\nmodel = "script/echo"'

@@ -1,0 +1,116 @@
+"""What is typed into a cell is what reaches a model's server, brace for brace."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from axe_nb.providers.script_server import ScriptServer, script_server
+from tests.nb.kernels import Kernel, kernel, text
+from tests.nb.prompts import UNCHANGED, UNKNOWN
+
+pytestmark = pytest.mark.req("D-40")
+
+ECHO = '[[rule]]\ntext = "heard"\n'
+
+
+@contextmanager
+def cells_and_server(project: Path, python: Path) -> Iterator[tuple[Kernel, ScriptServer]]:
+    """A kernel whose agent `echo` asks a server on loopback, and that server."""
+    (project / "axe" / "scripts").mkdir(exist_ok=True)
+    (project / "axe" / "scripts" / "echo.toml").write_text(ECHO, "utf-8")
+    (project / "axe" / "agents" / "echo.toml").write_text(
+        'name = "echo"\nmodel = "openai/echo"\n', "utf-8"
+    )
+    with script_server("openai") as server, kernel(python, project) as running:
+        assert running.run("%load_ext axe_nb") == []
+        yield running, server
+
+
+def reached(server: ScriptServer) -> Any:
+    """The user's message of the latest request."""
+    return server.requests[-1]["messages"][-1]["content"]
+
+
+def test_there_are_enough_prompts() -> None:
+    assert len(UNCHANGED) >= 60
+
+
+def test_prompts_full_of_braces_reach_the_server_unchanged(
+    project: Path, kernel_python: Path
+) -> None:
+    with cells_and_server(project, kernel_python) as (cells, server):
+        changed = {}
+        for name, prompt in UNCHANGED.items():
+            before = len(server.requests)
+            said = cells.run(f"%%axe echo -q\n{prompt}")
+            assert len(server.requests) == before + 1, f"{name}: {text(said)}"
+            if reached(server) != prompt.rstrip("\n"):  # blank lines at the end say nothing
+                changed[name] = reached(server)
+        assert changed == {}
+        for name, prompt in UNKNOWN.items():
+            cells.run(f"%%axe echo -q --raw\n{prompt[0]}")
+            assert reached(server) == prompt[0].removeprefix("# NBVAL_SKIP\n"), name
+
+
+def test_a_valid_expression_with_an_unknown_name_is_an_error_with_the_editors_line(
+    project: Path, kernel_python: Path
+) -> None:
+    with cells_and_server(project, kernel_python) as (cells, server):
+        for name, (prompt, unknown, line) in UNKNOWN.items():
+            [error] = cells.run(f"%%axe echo\n{prompt}")
+            assert error["ename"] == "ConfigError", name
+            assert error["evalue"].startswith(f"unknown name {json.dumps(unknown)} in "), name
+            assert f"(line {line})" in error["evalue"], name
+            assert r"write \{{ for a literal brace, or use --raw" in "\n".join(error["traceback"])
+        [error] = cells.run("\n\n%%axe echo\n{{ nobody }}")
+        assert "(line 4)" in error["evalue"], "blank lines above count, as in the editor"
+        *_, error = cells.run("%%time\n%%axe echo\n{{ nobody }}")
+        assert "(line 3)" in error["evalue"], "other magics above count too"
+        assert server.requests == [], "nothing was sent"
+
+
+def test_values_reach_the_server_as_a_model_reads_them_best(project: Path) -> None:
+    with cells_and_server(project, Path(sys.executable)) as (cells, server):
+        cells.run(
+            "import pandas\n"
+            "braces = '{{ city }} {city} $city \\\\{{'\ncity = 'Bergen'\n"
+            "row = {'a': {'b': ['é', None]}}\n"
+            "frame = pandas.DataFrame({'town': ['Bergen', 'Oslo'], 'n': [3, 10]})\n"
+            "tall = pandas.DataFrame({'n': range(1000)})\n"
+            "huge = 'x' * 1_000_000\n"
+        )
+        sent = {}
+        for name in ("braces", "row", "frame", "tall", "huge", "city"):
+            cells.run(f"%%axe echo -o r\n<{{{{ {name} }}}}>")
+            sent[name] = reached(server)
+        assert sent["braces"] == r"<{{ city }} {city} $city \{{>", "values are not expanded again"
+        assert sent["row"] == '<{\n  "a": {\n    "b": [\n      "é",\n      null\n    ]\n  }\n}>'
+        assert sent["frame"] == "<     town   n\n0  Bergen   3\n1    Oslo  10>"
+        assert sent["tall"].endswith("\n[800 more rows left out]>")
+        assert sent["tall"].count("\n") == 201
+        assert sent["huge"] == f"<{'x' * 200_000}\n[800000 more characters left out]>"
+        cells.run("%%axe echo\n{{ r }}!")
+        assert reached(server) == "heard!", "a result stands for its text"
+
+
+def test_an_expression_that_fails_sends_nothing_and_names_its_line(
+    project: Path, kernel_python: Path
+) -> None:
+    with cells_and_server(project, kernel_python) as (cells, server):
+        for body, told in {
+            "a\n{{ 1 / int('0') }}": "{{ 1 / int('0') }} failed (line 3): ZeroDivisionError: ",
+            "{{ open('nowhere.txt').read() }}": "failed (line 2): FileNotFoundError: ",
+            "{{ {}['k'] + str(1) }}": "failed (line 2): KeyError: 'k'",
+            "{{ input }}": "{{ input }} is a method, not a value (line 2)",
+        }.items():
+            [error] = cells.run(f"%%axe echo\n{body}")
+            assert told in error["evalue"]
+            assert len("\n".join(error["traceback"]).splitlines()) == 2
+        assert server.requests == []
