@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from typing import Any
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from typing import Any, TypeAlias
 
 from axe_nb.agent import Agent, Mode
 from axe_nb.desk import Desk, by_input
@@ -17,9 +17,13 @@ from axe_nb.events import Event, RunResult
 from axe_nb.loop import is_inside
 from axe_nb.options import DEFAULT_TIMEOUT, Overrides
 from axe_nb.portal import portal
+from axe_nb.python_tool import tool_of
 from axe_nb.session import session
 from axe_nb.tools import Tool
 from axe_nb.watch import Blind, View, watched, watched_here
+
+Tools: TypeAlias = str | Tool | Callable[..., Any]
+"""A tool: its name, itself, or a function marked with `@axe_nb.tool`."""
 
 
 def run(
@@ -32,7 +36,7 @@ def run(
     timeout: float = DEFAULT_TIMEOUT,
     params: Mapping[str, Any] | None = None,
     agents_dir: str | None = None,
-    tools: Sequence[str | Tool] | None = None,
+    tools: Sequence[Tools] | None = None,
     mode: Mode | None = None,
     continue_from: RunResult | None = None,
     display: bool = True,
@@ -43,7 +47,7 @@ def run(
         agent: its name, or an Agent.
         prompt: blank = the task is in its instructions.
         timeout: seconds for the whole tree.
-        tools: names, or functions marked with `@axe_nb.tool`, in place of the agent's.
+        tools: in place of the agent's.
         continue_from: an earlier result whose conversation goes on.
         display: whether a notebook shows it live.
 
@@ -51,14 +55,7 @@ def run(
         ConfigError: anything that is wrong before a word is sent.
     """
     overrides = Overrides(
-        model,
-        skill,
-        workdir,
-        timeout,
-        params or {},
-        agents_dir,
-        None if tools is None else tuple(tools),
-        mode,
+        model, skill, workdir, timeout, params or {}, agents_dir, _tools(tools), mode
     )
     refuse_inside_a_tool()
     desk = desk_of_person()
@@ -82,21 +79,14 @@ async def arun(
     timeout: float = DEFAULT_TIMEOUT,
     params: Mapping[str, Any] | None = None,
     agents_dir: str | None = None,
-    tools: Sequence[str | Tool] | None = None,
+    tools: Sequence[Tools] | None = None,
     mode: Mode | None = None,
     continue_from: RunResult | None = None,
     display: bool = True,
 ) -> RunResult:
     """As `run`, for the caller's own event loop."""
     overrides = Overrides(
-        model,
-        skill,
-        workdir,
-        timeout,
-        params or {},
-        agents_dir,
-        None if tools is None else tuple(tools),
-        mode,
+        model, skill, workdir, timeout, params or {}, agents_dir, _tools(tools), mode
     )
     desk = desk_of_person()
     consult = desk.consult_here if desk else None
@@ -118,7 +108,7 @@ async def stream(
     timeout: float = DEFAULT_TIMEOUT,
     params: Mapping[str, Any] | None = None,
     agents_dir: str | None = None,
-    tools: Sequence[str | Tool] | None = None,
+    tools: Sequence[Tools] | None = None,
     mode: Mode | None = None,
     continue_from: RunResult | None = None,
 ) -> AsyncGenerator[Event, None]:
@@ -130,14 +120,7 @@ async def stream(
         ConfigError: anything that is wrong before a word is sent.
     """
     overrides = Overrides(
-        model,
-        skill,
-        workdir,
-        timeout,
-        params or {},
-        agents_dir,
-        None if tools is None else tuple(tools),
-        mode,
+        model, skill, workdir, timeout, params or {}, agents_dir, _tools(tools), mode
     )
     events: asyncio.Queue[Event | None] = asyncio.Queue()
 
@@ -167,6 +150,12 @@ def last() -> RunResult | None:
 def define(agent: Agent) -> None:
     """Makes an agent known in this session by its name, before any file of that name."""
     session.define(agent)
+
+
+def _tools(given: Sequence[Tools] | None) -> tuple[str | Tool, ...] | None:
+    if given is None:
+        return None
+    return tuple(t if isinstance(t, str) else tool_of(t) for t in given)
 
 
 def refuse_inside_a_tool() -> None:

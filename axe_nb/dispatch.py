@@ -20,6 +20,7 @@ from axe_nb.events import Emit, RunResult, ToolFinished, ToolStarted
 from axe_nb.messages import ToolCall, ToolResult
 from axe_nb.names import quoted
 from axe_nb.permissions import Answer, Consult, Permit, Question, nobody
+from axe_nb.threads import in_thread
 from axe_nb.tools import Job, Ledger, Tool, ToolContext, ToolError, ToolOutput
 from axe_nb.toolset import Toolset
 
@@ -146,7 +147,9 @@ class Dispatch:
             decision, reason = "deny", nobody(tool, self.agent)
         if decision == "deny":
             raise ToolError(f"permission denied for {tool.name}: {reason}")
-        detail = tool.preview(arguments, self.workdir) if tool.preview else ""
+        detail = ""
+        if tool.preview:  # it reads files
+            detail = await in_thread(tool.preview, arguments, self.workdir)
         answer = await self._asked(
             Question(self.run, self.agent.name, tool.name, arguments, detail)
         )

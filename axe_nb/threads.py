@@ -32,6 +32,8 @@ async def in_thread(function: Callable[..., T], /, *args: Any) -> T:
                 future.set_result,
                 context.run(function, *args),
             )
+        except StopIteration as error:  # no future can hold one
+            done = (future.set_exception, RuntimeError(f"StopIteration: {error}"))
         except BaseException as error:
             done = (future.set_exception, error)
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
