@@ -79,7 +79,12 @@ def _text_block(content: str) -> list[dict[str, Any]]:
 
 
 def _tool_use(call: ToolCall) -> dict[str, Any]:
-    return {"type": "tool_use", "id": _id(call.id), "name": call.name, "input": call.arguments}
+    return {
+        "type": "tool_use",
+        "id": _id(call.id),
+        "name": call.name,
+        "input": dict(call.arguments),
+    }
 
 
 def _id(id: str) -> str:

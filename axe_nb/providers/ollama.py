@@ -43,7 +43,7 @@ def encode(message: Message) -> list[dict[str, Any]]:
 
 
 def _call(call: ToolCall) -> dict[str, Any]:
-    function = {"name": call.name, "arguments": call.arguments}
+    function = {"name": call.name, "arguments": dict(call.arguments)}
     return {**_own("id", call.id), "function": function}
 
 

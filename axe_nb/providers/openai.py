@@ -53,7 +53,7 @@ def _calls(message: Message, signed: Any) -> list[dict[str, Any]]:
         {
             "id": call.id,
             "type": "function",
-            "function": {"name": call.name, "arguments": dump(call.arguments).decode()},
+            "function": {"name": call.name, "arguments": dump(dict(call.arguments)).decode()},
             **({SIGNED: signature} if signature else {}),
         }
         for call, signature in zip(message.tool_calls, signatures, strict=False)

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -150,6 +151,13 @@ def arguments_in(body: dict[str, Any]) -> list[Any]:
             arguments = call["function"]["arguments"]
             found.append(json.loads(arguments) if isinstance(arguments, str) else arguments)
     return found
+
+
+@each
+@pytest.mark.req("A-1.3")
+def test_arguments_may_be_any_mapping(dialect: Dialect) -> None:
+    call = ToolCall("c", "f", MappingProxyType({"n": 1}))
+    assert arguments_in(sent(dialect, ask(Message("assistant", "", (call,))))) == [{"n": 1}]
 
 
 @each

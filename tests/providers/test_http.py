@@ -38,6 +38,7 @@ def server() -> Iterator[Replay]:
         "closed": {"network": "close_before_headers"},
         "refused": {"status": 401, "body": {"error": {"message": f"no such key: {KEY}"}}},
         "huge": {"status": 200, "body": b" " * (MAX_REPLY + 1)},
+        "idle": HELLO | {"network": "close_after"},
         "short": HELLO | {"network": "short_body"},
         "cut": {"status": 200, "stream": ["{"], "network": "cut_chunked"},
         "moved": {"status": 308, "headers": {"location": "/hello/v1/chat/completions"}},
@@ -107,6 +108,17 @@ def test_every_base_url_and_every_loop_has_connections_of_its_own(server: Replay
     assert [asked.connection for asked in server.log("again")] == [1, 1]
     OPENAI.send(server.url("hello"))
     assert server.log("hello")[-1].connection == 2
+
+
+@pytest.mark.req("D-25")
+def test_a_connection_that_the_server_closed_meanwhile_is_not_used_again(server: Replay) -> None:
+    async def turns() -> None:
+        for _ in range(3):
+            await OpenAI(server.url("idle"), KEY).send(ask())
+            assert await asyncio.to_thread(server.closed.acquire, timeout=5)
+
+    asyncio.run(turns())
+    assert [asked.connection for asked in server.log("idle")] == [0, 1, 2]
 
 
 @pytest.mark.req("D-25", "D-8")

@@ -2,8 +2,9 @@
 
 A reply is a JSON object as in `fixtures/`: `status`, `headers`, and `body` (text, or JSON to be
 written) or `stream` (chunks: text or {"hex"}). `network` says what goes wrong on the way:
-`close_before_headers`, `short_body`, `cut_chunked`, or `silence`: no answer until the client
-leaves. A reply may hold a `sequence` of replies, one per request; its last one repeats.
+`close_before_headers`, `short_body`, `cut_chunked`, `close_after` (without saying so), or
+`silence`: no answer until the client leaves. A reply may hold a `sequence` of replies, one per
+request; its last one repeats.
 
     with Replay({"hello": {"status": 200, "body": {}}}) as server:
         server.url("hello")     # base URL
@@ -158,7 +159,7 @@ class _Handler(BaseHTTPRequestHandler):
         is_short = reply.get("network") == "short_body"
         self._head(reply, ("content-length", str(len(body) + (50 if is_short else 0))))
         self.wfile.write(body)
-        self.close_connection |= is_short
+        self.close_connection |= is_short or reply.get("network") == "close_after"
 
     def _stream(self, reply: Mapping[str, Any]) -> None:
         self._head(reply, ("transfer-encoding", "chunked"))
