@@ -42,11 +42,11 @@ def main(arguments: list[str]) -> int:
         older = side_by_side.submit(
             environment, OLDER_KERNEL, "-e", ".", "ipykernel<7", "ipython<9"
         )
+        find_chromium()
     python = str(newest.result())
     older.result()
     if arguments:
         return subprocess.call([python, "-m", "pytest", *arguments], cwd=ROOT)
-    find_chromium()
     with tempfile.TemporaryDirectory() as home:
         environ = without_settings(os.environ, Path(home))
         outcome = {name: step(name, [python, *line], environ) for name, line in STEPS.items()}
