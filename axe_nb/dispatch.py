@@ -19,7 +19,7 @@ from axe_nb.clock import Clock
 from axe_nb.events import Emit, RunResult, ToolFinished, ToolStarted
 from axe_nb.messages import ToolCall, ToolResult
 from axe_nb.names import quoted
-from axe_nb.permissions import Answer, Consult, Permit, Question, nobody
+from axe_nb.permissions import Answer, Consult, Permit, Question
 from axe_nb.threads import in_thread
 from axe_nb.tools import Job, Ledger, Tool, ToolContext, ToolError, ToolOutput
 from axe_nb.toolset import Toolset
@@ -144,7 +144,8 @@ class Dispatch:
         if decision == "allow" or (decision == "ask" and tool.name in self._always):
             return arguments
         if decision == "ask" and self.consult is None:
-            decision, reason = "deny", nobody(tool, self.agent)
+            reason = f"it needs a yes, and nobody can be asked here; set {self.permit.keys(tool)}"
+            decision = "deny"
         if decision == "deny":
             raise ToolError(f"permission denied for {tool.name}: {reason}")
         detail = ""

@@ -74,7 +74,7 @@ class Place:
     def below(self, call: ToolCall, key: str, agent: Agent, job: Job) -> Place:
         """The place of a child; `key` tells it from its siblings."""
         return Place(
-            Permit.below(self.permit, agent, job.mode),
+            Permit.below(self.permit, agent, job.mode, is_copy=job.is_copy),
             Tally(agent.name, agent.limits, self.tally),
             self.ceiling.lowered(agent),
             f"{self.id}.{key}",

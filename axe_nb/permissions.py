@@ -56,19 +56,25 @@ class Permit:
     """What one run may do, and why not; never more than the run above it (D-19)."""
 
     agent: Agent
-    """Whose `mode` and `[permissions]` these are."""
+    """In whose file the run's `[permissions]` stand; a copy's in its caller's."""
     mode: Mode
     above: Permit | None = None
+    mode_of: Agent | None = None
+    """In whose file the `mode` stands that makes this one so strict; None = in the agent's."""
     by_call: bool = False
-    """Whether it is the call that started the run, not a file, that made its mode so strict."""
+    """Whether it is no file, but the call that started the run."""
 
     @classmethod
-    def below(cls, parent: Permit, agent: Agent, wish: Mode | None = None) -> Permit:
+    def below(
+        cls, parent: Permit, agent: Agent, wish: Mode | None = None, *, is_copy: bool = False
+    ) -> Permit:
         """The permit of a child: the parent's mode, or its own or `wish` if stricter (D-47)."""
         inherits = parent.agent.sub_agents_config.inherit_mode and agent.mode != "plan"
         own = _stricter(parent.mode, parent.mode if inherits else agent.mode)
         mode = _stricter(own, wish or own)
-        return cls(agent, mode, parent, by_call=mode != own)
+        owner = parent.agent if is_copy else agent
+        mode_of = (parent.mode_of or parent.agent) if mode == parent.mode else owner
+        return cls(owner, mode, parent, mode_of, by_call=mode != own)
 
     def decide(self, tool: Tool) -> tuple[Decision, str]:
         """The decision for a tool, and for a denial the reason: whose key to change."""
@@ -82,7 +88,7 @@ class Permit:
         own, reason = self._own(tool)
         if decision == "ask" or (own == "ask" and self.above.mode != "auto"):
             asker = self.above if decision == "ask" else self
-            return "deny", f"sub-agents cannot ask; set {_keys(tool, asker.agent)}"
+            return "deny", f"sub-agents cannot ask; set {asker.keys(tool)}"
         return ("allow", "") if own == "ask" else (own, reason)
 
     def offers(self, tool: Tool) -> bool:
@@ -90,6 +96,16 @@ class Permit:
         if tool.name == ask_user.NAME and self.above is not None:
             return False
         return self.mode != "plan" or self.decide(tool)[0] == "allow"
+
+    def keys(self, tool: Tool) -> str:
+        """What to change, and where, for the tool to be allowed without a question."""
+        mode, allow = 'mode = "auto"', f'permissions.{tool.name} = "allow"'
+        there, here = _file(self.mode_of or self.agent), _file(self.agent)
+        return (
+            f"{mode} or {allow} in {here}"
+            if there == here
+            else (f"{mode} in {there} or {allow} in {here}")
+        )
 
     def _own(self, tool: Tool) -> tuple[Decision, str]:
         if self.mode == "plan" and not (tool.effect == "read" or tool.name in IN_PLAN):
@@ -114,20 +130,11 @@ class Permit:
     def _way_out(self) -> str:
         if self.by_call:
             return "the call that started the sub-agent asked for it"
-        return f'set mode = "auto" in {_file(self.agent)}'
-
-
-def nobody(tool: Tool, agent: Agent) -> str:
-    """Why a call that needs a yes is denied where nobody can give it."""
-    return f"it needs a yes, and nobody can be asked here; set {_keys(tool, agent)}"
+        return f'set mode = "auto" in {_file(self.mode_of or self.agent)}'
 
 
 def _stricter(one: Mode, other: Mode) -> Mode:
     return min(one, other, key=MODES.index)
-
-
-def _keys(tool: Tool, agent: Agent) -> str:
-    return f'mode = "auto" or permissions.{tool.name} = "allow" in {_file(agent)}'
 
 
 def _file(agent: Agent) -> str:

@@ -46,6 +46,8 @@ class Job:
     """A last question, asked without tools, whose answer is the run's text (X-21); empty = none."""
     mode: Mode | None = None
     """A mode that the child is to have, where it is not laxer than the parent's."""
+    is_copy: bool = False
+    """Whether the child is a copy of the caller: its settings stand in the caller's file."""
     notes: Callable[[RunResult], Mapping[str, str]] = lambda _: {}
     """(result) -> what the delegation tool notes about it, for `RunResult.metadata`."""
 

@@ -131,7 +131,15 @@ def job(
         files=(),
     )
     prompt = "\n\n".join(part for part in (task, focus, more) if part)
-    return Job(child, task, prompt, limits, mode=mode, notes=lambda result: _notes(result, limits))
+    return Job(
+        child,
+        task,
+        prompt,
+        limits,
+        mode=mode,
+        is_copy=True,
+        notes=lambda result: _notes(result, limits),
+    )
 
 
 def _briefing(ctx: ToolContext, task: str, focus: str, limits: Limits) -> str:

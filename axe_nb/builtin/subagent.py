@@ -90,6 +90,7 @@ async def run(ctx: ToolContext, arguments: Mapping[str, Any]) -> str:
         given.task_prompt,
         Limits(turns=turns),
         closing=given.summary_prompt,
+        is_copy=True,
         notes=lambda result: _notes(result, given.label, ctx.depth, turns),
     )
     limit = ctx.agent.sub_agents_config.output_limit
