@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 LINE = re.compile(r"\s*(?P<magic>%%axe_agent|%%axe|%axe)\s+(?P<rest>.*)\Z", re.DOTALL)
 """A line with a magic, up to the cursor."""
 
+OTHER = re.compile(r"%%(?!axe\b|axe_agent\b)")
+"""A cell magic that may stand above ours, as %%time does."""
+
 MOST = 200
 """Agents whose files are read for their models."""
 
@@ -41,8 +44,8 @@ def matcher(context: CompletionContext) -> SimpleMatcherResult:
         return NOTHING
     above = context.full_text.split("\n")[: context.cursor_line]
     magic = found["magic"]
-    if magic != "%axe" and any(line.strip() and not line.startswith("%%") for line in above):
-        return NOTHING  # a cell magic stands first, below nothing but others
+    if magic != "%axe" and any(line.strip() and not OTHER.match(line) for line in above):
+        return NOTHING  # it is text: a cell magic stands first
     words = found["rest"].split()
     word = "" if found["rest"][-1:].isspace() or not words else words.pop()
     offered = _offered(magic, words, word)  # may import the core, when Tab is first pressed

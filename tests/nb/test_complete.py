@@ -1,0 +1,104 @@
+"""Tab behind the magics, as a notebook asks a real kernel for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.nb.kernels import Kernel, kernel
+
+
+@pytest.fixture
+def cells(project: Path, kernel_python: Path) -> Iterator[Kernel]:
+    """A kernel with the extension, two agents in files, one of the session, and some names."""
+    agents = project / "axe" / "agents"
+    (project / "axe" / "scripts").mkdir()
+    (project / "axe" / "scripts" / "echo.toml").write_text('[[rule]]\ntext = "x"', "utf-8")
+    (agents / "lead-writer.toml").write_text('name = "lead-writer"\nmodel = "ollama/qwen3:8b"')
+    (agents / "reader.toml").write_text('name = "reader"\nmodel = "openai/gpt-5-mini"')
+    (agents / "broken.toml").write_text("no toml at all")
+    with kernel(kernel_python, project) as running:
+        running.run("%load_ext axe_nb")
+        running.run('%%axe_agent planner\nmodel = "script/echo"')
+        running.run("import json\nsurvey = 1\nsecond_survey = 2\ndef a_function(): ...")
+        yield running
+
+
+AGENTS = ("broken", "lead-writer", "planner", "reader")
+
+OFFERED = {
+    "%%axe ": [f"%%axe {name}" for name in AGENTS],
+    "%%axe lead-w": ["%%axe lead-writer"],
+    "%%axe -m script/echo pl": ["%%axe -m script/echo planner"],
+    "%%axe reader --pa": ["%%axe reader --param"],
+    "%%axe reader --m": ["%%axe reader --model", "%%axe reader --mode"],
+    "%%axe reader -m op": ["%%axe reader -m openai/", "%%axe reader -m openai/gpt-5-mini"],
+    "%%axe reader --model ollama/q": ["%%axe reader --model ollama/qwen3:8b"],
+    "%%axe reader -m script/": ["%%axe reader -m script/", "%%axe reader -m script/echo"],
+    "%%axe reader --mode a": ["%%axe reader --mode ask", "%%axe reader --mode auto"],
+    "%%axe reader --raises max_t": [
+        "%%axe reader --raises max_turns", "%%axe reader --raises max_tool_calls",
+        "%%axe reader --raises max_tokens",
+    ],
+    "%%axe reader -o su": ["%%axe reader -o survey"],
+    "%%axe reader --out s": ["%%axe reader --out second_survey", "%%axe reader --out survey"],
+    "%%axe reader --out ": ["%%axe reader --out second_survey", "%%axe reader --out survey"],
+    "%%axe reader --tools read_file,gr": ["%%axe reader --tools read_file,grep"],
+    "%%axe reader --param temp": ["%%axe reader --param temperature="],
+    "%%axe_agent re": ["%%axe_agent reader"],
+    "%%axe_agent reader --s": ["%%axe_agent reader --save"],
+    "%axe re": ["%axe reset"],
+    "%axe ": [
+        f"%axe {verb}" for verb in (
+            "list", "show", "init", "edit", "tools", "run", "usage", "doctor", "reset", "help",
+        )
+    ],
+    "%axe show lead": ["%axe show lead-writer"],
+    "%axe show lead-writer --a": ["%axe show lead-writer --agents-dir"],
+    "%axe reset --": ["%axe reset --agents"],
+    "%axe run rea": ["%axe run reader"],
+    "%axe run reader -m ollama/q": ["%axe run reader -m ollama/qwen3:8b"],
+    "x = 1\n%axe sh": ["x = 1\n%axe show"],
+    "%%time\n%%axe rea": ["%%time\n%%axe reader"],
+}  # fmt: skip
+"""What is typed → the text after each of the offers."""
+
+
+def test_tab_offers_what_fits_there_and_nothing_else(cells: Kernel) -> None:
+    wrong = {}
+    for typed, wanted in OFFERED.items():
+        found = cells.complete(typed)
+        if sorted(found) != sorted(wanted):
+            wrong[typed] = found
+    assert wrong == {}
+
+
+def test_flags_are_those_of_the_face(cells: Kernel) -> None:
+    in_a_cell = {offer.rpartition(" ")[2] for offer in cells.complete("%%axe reader --")}
+    in_a_line = {offer.rpartition(" ")[2] for offer in cells.complete("%axe run reader --")}
+    assert {"--model", "--continue", "--raw", "--bg"} <= in_a_cell
+    assert in_a_line - in_a_cell == {"--prompt"}
+    assert in_a_cell - in_a_line == {"--raw"}
+
+
+def test_files_are_left_to_ipython(project: Path, cells: Kernel) -> None:
+    (project / "skills").mkdir()
+    for typed in ("%%axe reader --workdir sk", "%%axe_agent a --save --dir sk"):
+        assert any("skills" in offer for offer in cells.complete(typed))
+
+
+def test_the_body_of_a_cell_and_other_code_are_left_alone(cells: Kernel) -> None:
+    for typed in ("%%axe planner\nre", "%%axe planner\n%%axe re", "x = 1\n%%axe re"):
+        assert not any("reader" in offer for offer in cells.complete(typed))
+    assert "survey" in [offer.strip() for offer in cells.complete("surv")]
+    line = "%%axe rea -q\nhello"
+    assert cells.complete(line, at=len("%%axe rea")) == ["%%axe reader"]
+
+
+def test_unloading_takes_the_offers_away(cells: Kernel) -> None:
+    cells.run("%unload_ext axe_nb")
+    assert not any("reader" in offer for offer in cells.complete("%%axe rea"))
+    cells.run("%load_ext axe_nb")
+    assert cells.complete("%%axe rea") == ["%%axe reader"]
