@@ -13,6 +13,9 @@ from typing import Any, NoReturn
 
 import pytest
 
+from axe_nb.providers.script import functions
+from axe_nb.python_tool import SESSION
+from axe_nb.session import session
 from tests import bootstrap
 
 CHROMIUM = next(filter(None, map(shutil.which, bootstrap.CHROMIUM)), None)
@@ -70,6 +73,18 @@ def no_settings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 def own_config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each test has a config folder of its own, `$XDG_CONFIG_HOME/axe`, that does not exist yet."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+
+
+@pytest.fixture(autouse=True)
+def own_session() -> Iterator[None]:
+    """What a test defines, agents, models, tools and conversations, is gone after it."""
+    tables = [functions, SESSION, *(t for t in vars(session).values() if isinstance(t, dict))]
+    before = [dict(table) for table in tables]
+    yield
+    session.last = None
+    for table, content in zip(tables, before, strict=True):
+        table.clear()
+        table.update(content)
 
 
 @pytest.fixture

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+import axe_nb
+from axe_nb.session import session
 from tests.bootstrap import without_settings
 
 pytestmark = pytest.mark.req("A-T2")
@@ -56,3 +58,18 @@ def test_each_test_has_a_config_folder_of_its_own(tmp_path: Path) -> None:
 def test_a_project_is_the_current_folder_and_has_room_for_agents(project: Path) -> None:
     assert Path.cwd() == project
     assert list(Path("axe/agents").iterdir()) == []
+
+
+@pytest.mark.parametrize("time", ["first", "second"])
+def test_what_a_test_defines_is_gone_after_it(time: str) -> None:
+    assert axe_nb.last() is None
+    assert (session.agents, session.conversations, session.spent) == ({}, {}, {})
+    with pytest.raises(axe_nb.ConfigError):
+        axe_nb.run(axe_nb.Agent(name="lead", model="script/lead"), "go")
+
+    @axe_nb.script("lead")
+    def model(request: axe_nb.Request) -> str:
+        return time
+
+    axe_nb.define(axe_nb.Agent(name="lead", model="script/lead"))
+    assert axe_nb.run("lead", "go").text == time
