@@ -71,13 +71,15 @@ class Clock:
         return self._scope
 
     def forward(self, ahead: float) -> None:
-        """Moves the virtual clock on to `ahead` seconds; it never goes back.
+        """Moves the virtual clock on to `ahead` seconds, or the deadline; it never goes back.
 
         Raises:
             TimeoutError: the time is up by it.
         """
-        self.ahead = max(self.ahead, ahead)
-        if self.is_late:
+        before = self.ahead
+        self.ahead = max(before, ahead)
+        if self.deadline is not None and self.is_late:
+            self.ahead = max(before, self.ahead - (self.now() - self.deadline.at))
             raise TimeoutError
         self._reschedule()
 

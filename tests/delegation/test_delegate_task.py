@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from axe_nb import ProviderError, Request, Response, call
-from axe_nb.agent import Budget, SubAgentsConfig
+from axe_nb.agents.agent import Budget, SubAgentsConfig
 from axe_nb.messages import ToolCall
 from tests.delegation.troupe import offered, play, recorded, results, said, told, tool
 from tests.loop.stage import heard
@@ -167,7 +167,7 @@ def test_used_up_budgets_and_timeouts_go_on_and_are_marked() -> None:
     text = told(result)
     assert text.startswith("1 of 3 subtasks completed\n\n")
     assert "\n[BUDGET EXCEEDED] agent exceeded its budget of 2 tool calls\n2 tool calls" in text
-    assert "\n[TIMEOUT] timeout after 10s\n1 tool calls, 12.0s\n\nslowly" in text
+    assert "\n[TIMEOUT] timeout after 10s\n1 tool calls, 10.0s\n\nslowly" in text
     assert "Result of subtask 1 (timeout):\nslowly" in log[0].last
     assert not heard(result)[0].is_error
 

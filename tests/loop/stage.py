@@ -9,19 +9,23 @@ from typing import Any
 
 import axe_nb
 from axe_nb import Agent, Request, RunResult, ToolCall, call
-from axe_nb.agent import SubAgentsConfig
+from axe_nb.agents.agent import SubAgentsConfig
 from axe_nb.events import Emit, Event, RunFinished, RunStarted, ToolFinished, ToolStarted
 from axe_nb.messages import Message, ToolResult
-from axe_nb.options import Overrides
-from axe_nb.session import Session
-from axe_nb.tools import Tool, ToolContext
+from axe_nb.session.options import Overrides
+from axe_nb.session.session import Session
+from axe_nb.tools.tool import Tool, ToolContext
 
 Model = Callable[[Request], Any]
 
 
 def agent(name: str, model: Model | str, **fields: Any) -> Agent:
     """An agent whose model is the function, or always says the text."""
-    axe_nb.script(name)(model if callable(model) else lambda _: model)
+
+    async def says(_: Request) -> Any:
+        return model
+
+    axe_nb.script(name)(model if callable(model) else says)
     return Agent(name, f"script/{name}", **fields)
 
 

@@ -13,12 +13,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from axe_nb import Agent, ProviderError, Request, Response, RunResult, Usage, call
-from axe_nb.agent import SubAgentsConfig
+from axe_nb.agents.agent import SubAgentsConfig
 from axe_nb.events import Event, ToolFinished, ToolStarted, TurnFinished
 from axe_nb.messages import answered
-from axe_nb.outline import Outline, as_lines
-from axe_nb.tools import ToolContext
-from axe_nb.transcript import Transcript, as_text
+from axe_nb.tools.tool import ToolContext
+from axe_nb.views.outline import Outline, as_lines
+from axe_nb.views.transcript import Transcript, as_text
 from tests.loop.stage import (
     agent,
     ask,

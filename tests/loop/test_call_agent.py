@@ -13,8 +13,8 @@ import pytest
 from axe_nb import Agent, ProviderError, Request, Response, Usage, call
 from axe_nb.builtin import call_agent
 from axe_nb.messages import ToolCall
-from axe_nb.report import VerboseLines
-from axe_nb.tools import ToolContext
+from axe_nb.tools.tool import ToolContext
+from axe_nb.views.report import VerboseLines
 from tests.loop.stage import (
     agent,
     ask,

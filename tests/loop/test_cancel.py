@@ -12,7 +12,7 @@ import pytest
 from axe_nb import Request, Response, RunError, RunResult, Usage, call
 from axe_nb.events import RunStarted, TurnStarted
 from axe_nb.messages import answered
-from axe_nb.tools import ToolContext
+from axe_nb.tools.tool import ToolContext
 from tests.loop.stage import (
     Stage,
     agent,
@@ -216,8 +216,8 @@ def test_the_fault_of_a_provider_ends_the_run_in_its_events_too() -> None:
         async def send(self, request: Request, on_text: Any = None) -> Response:
             raise MemoryError("a fault of ours")
 
-    from axe_nb.loop import Env, Run
-    from axe_nb.tools import Job
+    from axe_nb.engine.loop import Env, Run
+    from axe_nb.tools.tool import Job
 
     events: list[Any] = []
     boss = agent("boss", "x")

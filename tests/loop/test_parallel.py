@@ -11,7 +11,7 @@ import pytest
 from axe_nb import Agent, ProviderError, Request, Response, RunResult, call
 from axe_nb.events import RunFinished, RunStarted, ToolStarted
 from axe_nb.messages import answered
-from axe_nb.tools import ToolContext
+from axe_nb.tools.tool import ToolContext
 from tests.loop.stage import (
     Stage,
     agent,
@@ -89,11 +89,14 @@ def test_max_concurrent_caps_the_children_of_a_run(cap: int) -> None:
 @pytest.mark.req("A-11.3", "A-E5.2")
 def test_results_come_in_call_order_whoever_is_first() -> None:
     ended: list[str] = []
+    turns = [asyncio.Event() for _ in range(6)]
+    turns[5].set()
 
     async def slow(request: Request) -> str:
         number = int(request.last.removeprefix("Task: "))
-        await asyncio.sleep((4 - number) * 0.02)
+        await turns[number + 1].wait()
         ended.append(str(number))
+        turns[number].set()
         return str(number)
 
     played = stage(lead(*[ask("slow", str(n)) for n in range(5)]), agent("slow", slow))

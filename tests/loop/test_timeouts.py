@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from axe_nb import Agent, Request, Response, RunError, Usage, call
-from axe_nb.tools import ToolContext
+from axe_nb.tools.tool import ToolContext
 from tests.loop.stage import (
     agent,
     ask,
@@ -116,9 +116,9 @@ def test_each_child_has_a_time_of_its_own() -> None:
         await asyncio.sleep(float(request.last.removeprefix("Task: ")))
         return "in time"
 
-    boss = lead(*[ask("waits", "0.15") for _ in range(3)], timeout=0.3, parallel=False)
+    boss = lead(*[ask("waits", "0.25") for _ in range(3)], timeout=0.7, parallel=False)
     result = play(boss, agent("waits", waits))
-    assert texts(result) == ["in time"] * 3, "0.45 s in all, but never 0.3 s for one"
+    assert texts(result) == ["in time"] * 3, "0.75 s in all, but never 0.7 s for one"
 
 
 @pytest.mark.req("D-8", "A-E6.6")
@@ -170,10 +170,10 @@ def test_a_blocking_tool_is_left_behind() -> None:
 @pytest.mark.req("A-12.1", "D-10")
 def test_the_time_begins_when_the_child_does() -> None:
     async def waits(_: Request) -> str:
-        await asyncio.sleep(0.12)
+        await asyncio.sleep(0.25)
         return "in time"
 
-    boss = lead(*[ask("waits")] * 3, timeout=0.3, max_concurrent=1)
+    boss = lead(*[ask("waits")] * 3, timeout=0.7, max_concurrent=1)
     assert texts(play(boss, agent("waits", waits))) == ["in time"] * 3
 
 

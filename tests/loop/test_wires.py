@@ -18,8 +18,8 @@ from axe_nb import Agent, ProviderError, Request, Response, RunResult, Usage, ca
 from axe_nb.messages import answered
 from axe_nb.providers.script_server import ScriptServer
 from axe_nb.providers.script_wire import Protocol
-from axe_nb.tools import ToolContext
-from axe_nb.transcript import as_text
+from axe_nb.tools.tool import ToolContext
+from axe_nb.views.transcript import as_text
 from tests.loop.stage import (
     Stage,
     agent,
@@ -138,12 +138,12 @@ def test_failures_of_children_are_told_the_same(protocol: Protocol) -> None:
 
     with script_server(protocol):
         names = ("401", "429", "529", "500", "400", "never")
-        one = lead(*[ask("child", name) for name in names], then="on", timeout=0.5)
+        one = lead(*[ask("child", name) for name in names], then="on", timeout=1)
         child = agent("child", model)
         result = play(over(protocol, one), over(protocol, child))
     assert texts(result) == [
         failed("auth: invalid key"), failed("rate_limit: slow down"), failed("overloaded: busy"),
-        failed("server: boom"), failed("bad_request: what?"), failed("timeout after 0.5s"),
+        failed("server: boom"), failed("bad_request: what?"), failed("timeout after 1s"),
     ]  # fmt: skip
     assert (result.status, result.text, result.exit_code) == ("completed", "on", 0)
 
@@ -162,7 +162,7 @@ def test_eight_children_of_300_ms_take_hardly_longer_than_one(protocol: Protocol
         result = play(one, other)
         took = time.perf_counter() - began
     assert texts(result) == [f"Task: t{n}" for n in range(8)]
-    assert took < 1.0, "in order they would take 2.4 s"
+    assert took < 2.0, "in order they would take 2.4 s"
 
 
 def eventually(condition: Callable[[], bool], seconds: float = 1.0) -> bool:
@@ -207,7 +207,7 @@ def test_cancelling_eight_children_aborts_their_requests_and_keeps_what_was_done
         assert server.aborted == 8
         result = played.session.last
         assert result is not None
-        assert took < 0.5
+        assert took < 1.0, "the gate; some hundredths where nothing else runs"
         assert {run.status for run in result.walk()} == {"cancelled"}
         assert [c.turns for c in result.children] == [1] * 8
         assert [texts(c) for c in result.children] == [['looked\nat "it"']] * 8
@@ -236,7 +236,7 @@ def test_a_childs_timeout_aborts_its_request(protocol: Protocol) -> None:
     assert result.text == "on"
 
 
-WAYS = ("unknown", "401", "429", "529", "500", "html", "refused", "timeout", "stranger", "empty",
+WAYS = ("unknown", "401", "429", "529", "500", "html", "refused", "late", "stranger", "empty",
         "crash")  # fmt: skip
 
 
@@ -246,6 +246,9 @@ def test_of_200_children_a_third_fail_each_in_its_own_way(protocol: Protocol, pr
     """Over sockets; every call has its one result, in call order, and the parent ends."""
     (project / "axe/scripts").mkdir()
     (project / "axe/scripts/html.toml").write_text('[[rule]]\nerror = "nonsense"')
+    (project / "axe/scripts/late.toml").write_text(
+        'clock = "virtual"\n[[rule]]\ntext = "late"\ndelay = 3600'
+    )
 
     def model(request: Request) -> Any:
         match request.messages[0].content.removeprefix("Task: "):
@@ -257,8 +260,6 @@ def test_of_200_children_a_third_fail_each_in_its_own_way(protocol: Protocol, pr
                 raise ProviderError("overloaded", "busy")
             case "500":
                 raise ProviderError("server", "boom")
-            case "timeout":
-                raise ProviderError("timeout", "")
             case "crash":
                 raise RuntimeError("crash")
             case "turns":
@@ -277,18 +278,19 @@ def test_of_200_children_a_third_fail_each_in_its_own_way(protocol: Protocol, pr
                 return call("call_agent", agent="stranger", task="x")
             case "empty":
                 return ask("child", " ")
-            case "html" | "refused":
+            case "html" | "refused" | "late":
                 return ask(way)
             case _:
                 return ask("child", way)
 
     child = agent("child", model, sub_agents=("child",))
-    boss = lead(*map(one, range(200)), then="survived", timeout=5)
-    boss = replace(boss, sub_agents=("child", "ghost", "html", "refused"))
+    boss = lead(*map(one, range(200)), then="survived", timeout=60)
+    boss = replace(boss, sub_agents=("child", "ghost", "html", "refused", "late"))
     with script_server(protocol) as server:
         played = stage(
             over(protocol, boss), over(protocol, child), Agent("html", f"{protocol}/html"),
             Agent("refused", "openai/x" if protocol != "openai" else "ollama/x"),
+            Agent("late", "script/late"),
         )  # fmt: skip
         with pytest.MonkeyPatch.context() as patch:
             for other in {"openai", "ollama"} - {protocol}:
@@ -311,7 +313,7 @@ def test_of_200_children_a_third_fail_each_in_its_own_way(protocol: Protocol, pr
     assert reasons["500"].startswith("server: boom")
     assert reasons["html"].startswith("server: the reply is no JSON object but text/html")
     assert "connection refused" in reasons["refused"]
-    assert reasons["timeout"].startswith("timeout after 5s")
+    assert reasons["late"].startswith("timeout after 60s")
     assert "agent exceeded maximum conversation turns (50)" in told[198].content
     assert "crash" in reasons["crash"]
     for run in result.walk():
