@@ -68,7 +68,7 @@ def conversation(extra: Sequence[Message] = ()) -> Request:
 @each
 @pytest.mark.req(
     "A-2.1", "A-2.2", "A-2.6", "A-2.7", "A-3.1", "A-3.6", "A-3.7", "A-4.1", "A-4.4", "A-4.5",
-    "A-1.4", "A-1.7", "A-D2", "B-4", "D-29",
+    "A-1.1", "A-1.2", "A-1.4", "A-1.7", "A-D2", "B-4", "D-29",
 )  # fmt: skip
 def test_a_conversation_is_sent_as_written_down(dialect: Dialect) -> None:
     """The bodies of `golden/`, as a server got them."""
