@@ -13,7 +13,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
-    from axe_nb.agent import Agent as Agent
+    from axe_nb.agents.agent import Agent as Agent
     from axe_nb.api import arun as arun
     from axe_nb.api import define as define
     from axe_nb.api import last as last
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
     from axe_nb.messages import call as call
     from axe_nb.providers.script import script as script
     from axe_nb.providers.script_server import script_server as script_server
-    from axe_nb.python_tool import tool as tool
-    from axe_nb.tools import ToolContext as ToolContext
-    from axe_nb.tools import ToolError as ToolError
+    from axe_nb.tools.python_tool import tool as tool
+    from axe_nb.tools.tool import ToolContext as ToolContext
+    from axe_nb.tools.tool import ToolError as ToolError
 
 _HOMES = {
-    "Agent": "agent",
+    "Agent": "agents.agent",
     "AxeError": "errors",
     "ConfigError": "errors",
     "ProviderError": "errors",
@@ -54,9 +54,9 @@ _HOMES = {
     "script": "providers.script",
     "script_server": "providers.script_server",
     "stream": "api",
-    "tool": "python_tool",
-    "ToolContext": "tools",
-    "ToolError": "tools",
+    "tool": "tools.python_tool",
+    "ToolContext": "tools.tool",
+    "ToolError": "tools.tool",
 }
 """Public name → the module that it lives in."""
 

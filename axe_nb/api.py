@@ -10,17 +10,17 @@ import sys
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from axe_nb.agent import Agent, Mode
-from axe_nb.desk import Desk, by_input
+from axe_nb.agents.agent import Agent, Mode
+from axe_nb.engine.loop import is_inside
 from axe_nb.errors import AxeError
 from axe_nb.events import Event, RunResult
-from axe_nb.loop import is_inside
-from axe_nb.options import DEFAULT_TIMEOUT, Overrides
-from axe_nb.portal import portal
-from axe_nb.python_tool import tool_of
-from axe_nb.session import session
-from axe_nb.tools import Tool
-from axe_nb.watch import Blind, View, watched, watched_here
+from axe_nb.session.desk import Desk, by_input
+from axe_nb.session.options import DEFAULT_TIMEOUT, Overrides
+from axe_nb.session.portal import portal
+from axe_nb.session.session import session
+from axe_nb.session.watch import Blind, View, watched, watched_here
+from axe_nb.tools.python_tool import tool_of
+from axe_nb.tools.tool import Tool
 
 Tools: TypeAlias = str | Tool | Callable[..., Any]
 """A tool: its name, itself, or a function marked with `@axe_nb.tool`."""

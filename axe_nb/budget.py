@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from axe_nb.agent import TreeLimits
+from axe_nb.agents.agent import TreeLimits
 from axe_nb.errors import ConfigError
 from axe_nb.events import Status
 

@@ -15,15 +15,16 @@ from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 import axe_nb
-from axe_nb import agent_files, config, options
-from axe_nb.agent import Agent
+from axe_nb.agents import agent_files, config
+from axe_nb.agents.agent import Agent
+from axe_nb.agents.files import reason, write_new
+from axe_nb.agents.names import quoted
 from axe_nb.clock import seconds_text
-from axe_nb.desk import Desk, by_input
+from axe_nb.engine.permissions import Answer, Question
 from axe_nb.errors import AxeError, ConfigError
-from axe_nb.files import reason, write_new
-from axe_nb.names import quoted
-from axe_nb.permissions import Answer, Question
-from axe_nb.report import harmless, text_of
+from axe_nb.session import options
+from axe_nb.session.desk import Desk, by_input
+from axe_nb.views.report import harmless, text_of
 
 MAX_STDIN = 8 * 1024 * 1024
 """Bytes of a piped prompt; no model takes as much."""
@@ -92,8 +93,8 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _run(chosen: argparse.Namespace) -> int:
-    from axe_nb.advice import with_next_step
     from axe_nb.console import StatusLine, run_in_text, show_dry_run
+    from axe_nb.doctor.advice import with_next_step
 
     asked = options.from_namespace(chosen)
     piped = "" if sys.stdin is None or sys.stdin.isatty() or asked.prompt else _stdin()

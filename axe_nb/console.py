@@ -10,8 +10,6 @@ import time
 from collections.abc import Callable
 from typing import TextIO, TypeAlias
 
-from axe_nb import report
-from axe_nb.desk import Desk
 from axe_nb.events import (
     Emit,
     Event,
@@ -21,11 +19,13 @@ from axe_nb.events import (
     ToolStarted,
     TurnStarted,
 )
-from axe_nb.options import Options
-from axe_nb.portal import waited
-from axe_nb.session import session
-from axe_nb.watch import watched
-from axe_nb.words import plural
+from axe_nb.session.desk import Desk
+from axe_nb.session.options import Options
+from axe_nb.session.portal import waited
+from axe_nb.session.session import session
+from axe_nb.session.watch import watched
+from axe_nb.views import report
+from axe_nb.views.words import plural
 
 Write: TypeAlias = Callable[[str], object]
 """Takes one line, or a text of several, without its last newline."""

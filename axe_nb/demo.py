@@ -11,17 +11,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TextIO
 
-from axe_nb.agent import Agent
+from axe_nb.agents.agent import Agent
 from axe_nb.console import StatusLine
 from axe_nb.events import RunResult
 from axe_nb.messages import Request, ToolCall, call
-from axe_nb.options import Overrides
-from axe_nb.portal import pump
 from axe_nb.providers.script import script
-from axe_nb.session import Session
+from axe_nb.session.options import Overrides
+from axe_nb.session.portal import pump
+from axe_nb.session.session import Session
 
 READERS = {
-    "counter": ("loop.py", "How many functions and classes does the loop have?"),
+    "counter": ("engine/loop.py", "How many functions and classes does the loop have?"),
     "historian": ("messages.py", "Which design do the messages follow?"),
     "critic": ("errors.py", "What can go wrong?"),
 }
@@ -30,7 +30,7 @@ READERS = {
 
 def show(write: Callable[[str], object], status: TextIO) -> RunResult:
     """Runs the demo, and writes its answer and its tree."""
-    from axe_nb.transcript import as_text
+    from axe_nb.views.transcript import as_text
 
     session = Session()
     here = str(Path(__file__).parent)

@@ -15,10 +15,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, get_args
 
-from axe_nb import agent, config
+from axe_nb.agents import agent, config
+from axe_nb.agents.toml_table import nested_table, toml_fields, type_name
 from axe_nb.events import EXIT_CODES, Status
-from axe_nb.options import OPTIONS, PROGRAM, Face, Option
-from axe_nb.toml_table import nested_table, toml_fields, type_name
+from axe_nb.session.options import OPTIONS, PROGRAM, Face, Option
 
 FILE = Path(__file__).with_name("reference.md")
 

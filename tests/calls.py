@@ -6,10 +6,10 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from axe_nb.agent import Agent
+from axe_nb.agents.agent import Agent
 from axe_nb.events import RunResult
 from axe_nb.messages import ToolCall
-from axe_nb.tools import Job, Ledger, Tool, ToolContext, ToolError, ToolOutput
+from axe_nb.tools.tool import Job, Ledger, Tool, ToolContext, ToolError, ToolOutput
 
 
 async def no_child(job: Job) -> RunResult:

@@ -14,8 +14,8 @@ from typing import Any, NoReturn
 import pytest
 
 from axe_nb.providers.script import functions
-from axe_nb.python_tool import SESSION
-from axe_nb.session import session
+from axe_nb.session.session import session
+from axe_nb.tools.python_tool import SESSION
 from tests import bootstrap
 
 CHROMIUM = next(filter(None, map(shutil.which, bootstrap.CHROMIUM)), None)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from axe_nb.agent import Agent, Budget, Retry, SubAgentsConfig, TreeLimits
+from axe_nb.agents.agent import Agent, Budget, Retry, SubAgentsConfig, TreeLimits
 from axe_nb.errors import ConfigError
 
 text = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
@@ -100,15 +100,15 @@ WRONG = [
     ("params", {"a": object()}, "params.a must be what JSON can say: no dates, nan or inf"),
     ("permissions", {"grep": True}, "permissions must be a table of texts"),
     ("permissions", {"grep": "yes"}, "permissions.grep must be allow, ask or deny"),
-    ("limits", {"max_requests": 1}, "limits must be a TreeLimits of axe_nb.agent"),
+    ("limits", {"max_requests": 1}, "limits must be a TreeLimits of axe_nb.agents.agent"),
     ("limits", TreeLimits(max_requests=True), "limits.max_requests must be a whole number"),
     ("limits", TreeLimits(max_requests=-1), "limits.max_requests must be non-negative"),
     ("limits", TreeLimits(max_total_tokens=-1), "limits.max_total_tokens must be non-negative"),
-    ("retry", 3, "retry must be a Retry of axe_nb.agent"),
+    ("retry", 3, "retry must be a Retry of axe_nb.agents.agent"),
     ("retry", Retry(max_retries=-1), "retry.max_retries must be non-negative"),
     (
         "sub_agents_config", {"max_depth": 2},
-        "sub_agents_config must be a SubAgentsConfig of axe_nb.agent",
+        "sub_agents_config must be a SubAgentsConfig of axe_nb.agents.agent",
     ),
 ]  # fmt: skip
 
@@ -138,7 +138,7 @@ CONFIG = [
     ("max_turns", 0, "max_turns must be between 1 and 50"),
     ("max_turns", 51, "max_turns must be between 1 and 50"),
     ("output_limit", 0, "output_limit must be positive"),
-    ("budget", 9, "budget must be a Budget of axe_nb.agent"),
+    ("budget", 9, "budget must be a Budget of axe_nb.agents.agent"),
     ("budget", Budget(max_tokens=1.5), "budget.max_tokens must be a whole number"),
     ("budget", Budget(max_tool_calls=0), "budget.max_tool_calls must be positive"),
     ("budget", Budget(max_tokens=0), "budget.max_tokens must be positive"),

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from axe_nb.agent import Agent
-from axe_nb.agent_files import find_file, init, list_agents, scaffold
+from axe_nb.agents.agent import Agent
+from axe_nb.agents.agent_files import find_file, init, list_agents, scaffold
 from axe_nb.errors import ConfigError
 
 

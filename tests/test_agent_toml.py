@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from axe_nb.agent import Agent
+from axe_nb.agents.agent import Agent
 from axe_nb.errors import ConfigError
 
 START = 'name = "lead"\nmodel = "p/m"\n'

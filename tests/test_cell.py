@@ -154,6 +154,7 @@ def test_other_comments_are_part_of_the_prompt() -> None:
     body = "# A heading\ntext # NBVAL_SKIP\n# about NBVAL_SKIP\n"
     assert prompt_of(body, NAMES) == body.removesuffix("\n")
 
+
 def test_lines_are_those_of_the_editor_also_below_a_line_for_nbval() -> None:
     body = "# NBVAL_SKIP\n\none\n# NBVAL_CHECK_OUTPUT\n{{ ctiy }}"
     assert "(line 6)" in told(body)[0]

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from axe_nb import config
-from axe_nb.agent import Agent
-from axe_nb.config import Config
+from axe_nb.agents import config
+from axe_nb.agents.agent import Agent
+from axe_nb.agents.config import Config
 from axe_nb.errors import ConfigError
 
 SECRET = "sk-very-secret-0123456789"

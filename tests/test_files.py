@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from axe_nb.agents.files import expanded, read_text, reason, shown, write_new, write_whole
 from axe_nb.errors import ConfigError
-from axe_nb.files import expanded, read_text, reason, shown, write_new, write_whole
 
 on_posix = pytest.mark.skipif(os.name == "nt", reason="Windows has neither modes nor fifos")
 

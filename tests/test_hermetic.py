@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import axe_nb
-from axe_nb.session import session
+from axe_nb.session.session import session
 from tests.bootstrap import without_settings
 
 pytestmark = pytest.mark.req("A-T2")

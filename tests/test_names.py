@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from axe_nb.agents.names import check_name, nearest, parse_model, quoted, suggestion
 from axe_nb.errors import ConfigError
-from axe_nb.names import check_name, nearest, parse_model, quoted, suggestion
 
 
 @pytest.mark.req("B-2")

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import axe_nb
 from axe_nb.errors import ConfigError
-from axe_nb.options import OPTIONS, Options, Overrides, parse_line, parse_words
+from axe_nb.session.options import OPTIONS, Options, Overrides, parse_line, parse_words
 
 TEXT_FACES = ["cell", "line", "command"]
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from axe_nb.agent import Agent
+from axe_nb.agents.agent import Agent
+from axe_nb.agents.prompt import brief
 from axe_nb.errors import ConfigError
-from axe_nb.prompt import brief
 
 AGENT = Agent(name="a", model="p/m")
 on_posix = pytest.mark.skipif(os.name == "nt", reason="needs links and fifos")

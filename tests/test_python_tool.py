@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 from axe_nb import builtin
 from axe_nb.budget import Stop
 from axe_nb.errors import ConfigError
-from axe_nb.python_tool import RESERVED, SESSION, bounded, tool, tool_of
-from axe_nb.tools import ToolContext, ToolError, ToolOutput, head
+from axe_nb.tools.python_tool import RESERVED, SESSION, bounded, tool, tool_of
+from axe_nb.tools.tool import ToolContext, ToolError, ToolOutput, head
 from tests.calls import answer, context, failure, run
 
 

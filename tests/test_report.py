@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from axe_nb import Agent, ProviderError, Response, call
-from axe_nb.agent import SubAgentsConfig
+from axe_nb.agents.agent import SubAgentsConfig
 from axe_nb.events import RunFinished, RunResult
 from axe_nb.messages import Usage
-from axe_nb.options import Overrides
-from axe_nb.report import (
+from axe_nb.session.options import Overrides
+from axe_nb.session.session import Session
+from axe_nb.views.report import (
     VerboseLines,
     dry_run,
     harmless,
@@ -21,7 +22,6 @@ from axe_nb.report import (
     verbose_footer,
     verbose_header,
 )
-from axe_nb.session import Session
 from tests.loop.stage import agent, ask, lead, stage
 
 

@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 
 from axe_nb.errors import ConfigError
 from axe_nb.messages import ToolSpec
-from axe_nb.plain import plain
-from axe_nb.schema import check, signature
-from axe_nb.shapes import Parameter, shape
-from axe_nb.tools import ToolContext, ToolError
+from axe_nb.tools.plain import plain
+from axe_nb.tools.schema import check, signature
+from axe_nb.tools.shapes import Parameter, shape
+from axe_nb.tools.tool import ToolContext, ToolError
 
 
 class Colour(Enum):

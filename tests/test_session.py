@@ -10,8 +10,8 @@ import pytest
 
 import axe_nb
 from axe_nb import Agent, ConfigError, Request
-from axe_nb.options import Overrides
-from axe_nb.session import Session, overridden
+from axe_nb.session.options import Overrides
+from axe_nb.session.session import Session, overridden
 
 
 def echo(name: str) -> list[Request]:

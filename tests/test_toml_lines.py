@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from axe_nb.toml_lines import line_of
+from axe_nb.agents.toml_lines import line_of
 
 pytestmark = pytest.mark.req("D-27")
 

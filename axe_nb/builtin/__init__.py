@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from importlib import import_module
 
-from axe_nb.tools import Tool
+from axe_nb.tools.tool import Tool
 
 HOMES: Mapping[str, str] = {
     "read_file": "files",

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from axe_nb.messages import ToolParameter
-from axe_nb.tools import Tool, ToolContext, ToolError, text_argument
+from axe_nb.tools.tool import Tool, ToolContext, ToolError, text_argument
 
 NAME = "ask_user"
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from axe_nb.agents.names import quoted
 from axe_nb.budget import Limits
 from axe_nb.errors import AxeError
 from axe_nb.messages import ToolParameter
-from axe_nb.names import quoted
-from axe_nb.tools import Job, Tool, ToolContext, ToolOutput, text_argument
+from axe_nb.tools.tool import Job, Tool, ToolContext, ToolOutput, text_argument
 
 NAME = "call_agent"
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from axe_nb.agent import Agent, Mode
+from axe_nb.agents.agent import Agent, Mode
 from axe_nb.budget import Limits
 from axe_nb.builtin import spawn_agent
 from axe_nb.builtin.inheritance import inherited
 from axe_nb.events import RunResult
-from axe_nb.tools import Job, ToolContext, ToolError
+from axe_nb.tools.tool import Job, ToolContext, ToolError
 
 
 async def delegate(

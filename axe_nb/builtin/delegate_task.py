@@ -25,7 +25,7 @@ from axe_nb.builtin.spawn_agent import (
 from axe_nb.errors import AxeError
 from axe_nb.events import RunResult
 from axe_nb.messages import ToolParameter
-from axe_nb.tools import Tool, ToolContext, ToolError, ToolOutput, text_argument
+from axe_nb.tools.tool import Tool, ToolContext, ToolError, ToolOutput, text_argument
 
 NAME = "delegate_task"
 

@@ -9,8 +9,8 @@ import os
 import stat
 
 from axe_nb.builtin.paths import Spot, entered, held, kind, opened, readable
-from axe_nb.python_tool import MAX_OUTPUT, made_of
-from axe_nb.tools import ToolContext, ToolError, head
+from axe_nb.tools.python_tool import MAX_OUTPUT, made_of
+from axe_nb.tools.tool import ToolContext, ToolError, head
 
 MAX_FILE = 10 * 1024 * 1024
 """Bytes; a larger file is neither read, searched nor edited."""

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 
+from axe_nb.agents.prompt import check_glob
 from axe_nb.errors import ConfigError
-from axe_nb.prompt import check_glob
-from axe_nb.tools import ToolError
+from axe_nb.tools.tool import ToolError
 
 MAX_PATTERN = 1000
 """Characters of a glob."""

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from axe_nb.agent import Agent, TreeLimits
+from axe_nb.agents.agent import Agent, TreeLimits
 from axe_nb.builtin import call_agent, expanded
-from axe_nb.tools import ToolContext, ToolError
+from axe_nb.tools.tool import ToolContext, ToolError
 
 NAME_SIZE = 60
 """Characters of a child's name; a model may have made it up."""

@@ -11,7 +11,7 @@ import zlib
 from typing import TYPE_CHECKING
 
 from axe_nb.threads import in_thread
-from axe_nb.tools import ToolError
+from axe_nb.tools.tool import ToolError
 
 if TYPE_CHECKING:
     import httpx

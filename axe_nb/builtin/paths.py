@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from axe_nb.names import nearest
-from axe_nb.tools import ToolError
+from axe_nb.agents.names import nearest
+from axe_nb.tools.tool import ToolError
 
 BY_DESCRIPTOR = {os.open, os.stat, os.mkdir, os.unlink, os.rename} <= os.supports_dir_fd
 """Whether folders can be held open and walked one by one."""

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING
 from axe_nb.builtin.files import contents, decoded, is_text, lines_of
 from axe_nb.builtin.globs import glob_parts, matches
 from axe_nb.builtin.paths import Spot, entered, held, kind, missing, readable
-from axe_nb.python_tool import made_of
-from axe_nb.tools import ToolContext, ToolError
+from axe_nb.tools.python_tool import made_of
+from axe_nb.tools.tool import ToolContext, ToolError
 
 if TYPE_CHECKING:
     import regex

@@ -18,9 +18,9 @@ from typing import IO
 
 from axe_nb.builtin.commands import refusal
 from axe_nb.clock import seconds_text
-from axe_nb.python_tool import made_of
 from axe_nb.threads import in_thread
-from axe_nb.tools import ToolContext, ToolError
+from axe_nb.tools.python_tool import made_of
+from axe_nb.tools.tool import ToolContext, ToolError
 
 SECONDS = 60.0
 """Time of a command that asks for none."""

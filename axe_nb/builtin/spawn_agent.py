@@ -10,13 +10,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from axe_nb.agent import Budget, Mode
+from axe_nb.agents.agent import Budget, Mode
 from axe_nb.budget import Limits
 from axe_nb.builtin.inheritance import heir
 from axe_nb.errors import AxeError
 from axe_nb.events import RunResult, Status
 from axe_nb.messages import ToolParameter
-from axe_nb.tools import Job, Tool, ToolContext, ToolOutput, text_argument
+from axe_nb.tools.tool import Job, Tool, ToolContext, ToolOutput, text_argument
 
 NAME = "spawn_agent"
 

@@ -9,14 +9,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from axe_nb.agent import SubAgentsConfig
+from axe_nb.agents.agent import SubAgentsConfig
+from axe_nb.agents.names import quoted
 from axe_nb.budget import MAX_TURNS, Limits
 from axe_nb.builtin.inheritance import heir, inherited, one_line
 from axe_nb.errors import AxeError
 from axe_nb.events import RunResult
 from axe_nb.messages import ToolParameter
-from axe_nb.names import quoted
-from axe_nb.tools import Job, Tool, ToolContext, ToolError, head
+from axe_nb.tools.tool import Job, Tool, ToolContext, ToolError, head
 
 NAME = "subagent"
 

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 from axe_nb.builtin.addresses import Address, literal, misspelled, refused, resolve
 from axe_nb.builtin.pages import as_text
 from axe_nb.clock import seconds_text
-from axe_nb.python_tool import made_of
 from axe_nb.threads import in_thread
-from axe_nb.tools import Tool, ToolError
+from axe_nb.tools.python_tool import made_of
+from axe_nb.tools.tool import Tool, ToolError
 
 if TYPE_CHECKING:
     import httpx

@@ -20,9 +20,9 @@ from typing import Any
 
 from axe_nb.builtin.files import MAX_FILE, contents, is_text
 from axe_nb.builtin.paths import FILE, Spot, held, kind, located, missing, opened
-from axe_nb.python_tool import made_of
-from axe_nb.schema import check, signature
-from axe_nb.tools import ToolContext, ToolError, head
+from axe_nb.tools.python_tool import made_of
+from axe_nb.tools.schema import check, signature
+from axe_nb.tools.tool import ToolContext, ToolError, head
 
 MAX_DIFFERENCE = 4096
 """Bytes of a difference that a result shows."""

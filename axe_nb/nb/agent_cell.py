@@ -15,19 +15,19 @@ from pathlib import Path
 
 from IPython.core.interactiveshell import InteractiveShell
 
-from axe_nb.agent import Agent
-from axe_nb.agent_files import find_file
-from axe_nb.card import abilities
-from axe_nb.checks import Problem, problems
-from axe_nb.config import agent_dirs, placed
+from axe_nb.agents.agent import Agent
+from axe_nb.agents.agent_files import find_file
+from axe_nb.agents.config import agent_dirs, placed
+from axe_nb.agents.files import expanded, read_text, reason, write_whole
+from axe_nb.agents.names import check_name, quoted
+from axe_nb.agents.toml_table import Source
+from axe_nb.doctor.checks import Problem, problems
 from axe_nb.errors import ConfigError
-from axe_nb.files import expanded, read_text, reason, write_whole
-from axe_nb.names import check_name, quoted
 from axe_nb.nb.cell import NBVAL
 from axe_nb.nb.typed import typed
-from axe_nb.options import Parser
-from axe_nb.session import session
-from axe_nb.toml_table import Source
+from axe_nb.session.options import Parser
+from axe_nb.session.session import session
+from axe_nb.views.card import abilities
 
 LONGEST_DIFFERENCE = 200
 """Lines that are shown."""

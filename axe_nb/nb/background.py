@@ -17,7 +17,7 @@ from IPython.display import display
 
 from axe_nb.events import Emit, Event, RunResult
 from axe_nb.nb import show, view
-from axe_nb.watch import Blind, View, Work, watched
+from axe_nb.session.watch import Blind, View, Work, watched
 
 GLANCE = 0.05
 """Seconds between two looks; a bare `wait()` is not woken by an interrupt on Windows."""

@@ -14,9 +14,9 @@ from collections.abc import Iterator, Mapping
 from types import BuiltinFunctionType, FunctionType, GeneratorType, MethodType, ModuleType
 from typing import Any
 
+from axe_nb.agents.names import nearest, quoted
 from axe_nb.errors import ConfigError
 from axe_nb.events import RunResult
-from axe_nb.names import nearest, quoted
 
 NBVAL = re.compile(r"^[ \t]*#+[ \t]*NBVAL_\w+.*(?:\n|\Z)", re.MULTILINE)
 

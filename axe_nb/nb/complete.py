@@ -22,7 +22,7 @@ from IPython.core.getipython import get_ipython
 from IPython.core.interactiveshell import InteractiveShell
 
 if TYPE_CHECKING:
-    from axe_nb.options import Face, Option
+    from axe_nb.session.options import Face, Option
 
 LINE = re.compile(r"\s*(?P<magic>%%axe_agent|%%axe|%axe)\s+(?P<rest>.*)\Z", re.DOTALL)
 """A line with a magic, up to the cursor."""
@@ -33,24 +33,22 @@ OTHER = re.compile(r"%%(?!axe\b|axe_agent\b)")
 MOST = 200
 """Agents whose files are read for their models."""
 
-NOTHING: SimpleMatcherResult = {"completions": []}
 
-
-@context_matcher(identifier="axe_nb")  # type: ignore[untyped-decorator]  # IPython's own gap
+@context_matcher(identifier="axe_nb", priority=1000)  # type: ignore[untyped-decorator]  # IPython's own gap
 def matcher(context: CompletionContext) -> SimpleMatcherResult:
     """What may stand at the cursor, if it is on the line of one of our magics."""
     found = LINE.match(context.text_until_cursor)
     if found is None:
-        return NOTHING
+        return {"completions": []}
     above = context.full_text.split("\n")[: context.cursor_line]
     magic = found["magic"]
     if magic != "%axe" and any(line.strip() and not OTHER.match(line) for line in above):
-        return NOTHING  # it is text: a cell magic stands first
+        return {"completions": []}  # it is text: a cell magic stands first
     words = found["rest"].split()
     word = "" if found["rest"][-1:].isspace() or not words else words.pop()
     offered = _offered(magic, words, word)  # may import the core, when Tab is first pressed
     if offered is None:
-        return NOTHING
+        return {"completions": []}
     fragment = word.rpartition(",")[2]
     return {
         "completions": [
@@ -105,7 +103,7 @@ def _offered(magic: str, words: list[str], word: str) -> Iterable[str] | None:
 
 
 def _of_a_run(face: Face, words: list[str], word: str) -> Iterable[str] | None:
-    from axe_nb.options import OPTIONS
+    from axe_nb.session.options import OPTIONS
 
     by_flag = {flag: option for option in OPTIONS if face in option.faces for flag in option.flags}
     before = by_flag.get(words[-1]) if words else None
@@ -142,8 +140,8 @@ def _agents_dir() -> str | None:
 
 
 def _agents() -> list[str]:
-    from axe_nb.agent_files import list_agents
-    from axe_nb.session import session
+    from axe_nb.agents.agent_files import list_agents
+    from axe_nb.session.session import session
 
     return sorted({*session.agents, *list_agents(_agents_dir())})
 
@@ -153,7 +151,7 @@ def _models() -> list[str]:
     from axe_nb.errors import ConfigError
     from axe_nb.providers import SUPPORTED
     from axe_nb.providers.script import known
-    from axe_nb.session import session
+    from axe_nb.session.session import session
 
     models = {model for _, model in session.spent} | {f"script/{name}" for name in known()}
     for name in _agents()[:MOST]:
@@ -163,8 +161,8 @@ def _models() -> list[str]:
 
 
 def _tools() -> list[str]:
-    from axe_nb.python_tool import SESSION
-    from axe_nb.toolset import KNOWN
+    from axe_nb.engine.toolset import KNOWN
+    from axe_nb.tools.python_tool import SESSION
 
     return sorted({*KNOWN, *SESSION})
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
-from axe_nb import options
 from axe_nb.nb import agent_cell
 from axe_nb.nb.line import COMMANDS
-from axe_nb.options import Parser
+from axe_nb.session import options
+from axe_nb.session.options import Parser
 
 Topic = Literal["cell", "line", "agent"]
 

@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from html import escape
 
-from axe_nb import words
 from axe_nb.events import RunResult
 from axe_nb.nb.markdown import render
-from axe_nb.outline import Block, Entry, Outline, Row, as_lines
-from axe_nb.transcript import Transcript
-from axe_nb.tree import Node, State
+from axe_nb.views import words
+from axe_nb.views.outline import Block, Entry, Outline, Row, as_lines
+from axe_nb.views.transcript import Transcript
+from axe_nb.views.tree import Node, State
 
 GREEN, RED, AMBER, GREY = "#393", "#d33", "#b70", "#888"
 
@@ -38,7 +38,7 @@ LEVEL = "margin:0 0 0 .3em;padding:0 0 0 1.2em;border-left:1px solid #8884"
 SHORT = 50
 """Characters that do not wrap in any window worth the name."""
 
-INDENT = "\u2003 "
+INDENT = "\u2003"
 """Before a text of one line: what a margin does, in fewer bytes."""
 
 TEXT = "padding:.3em .6em;background:#8881;white-space:pre-wrap"

@@ -11,15 +11,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from axe_nb import agent_files, card
-from axe_nb.config import placed
-from axe_nb.doctor import Finding, examine
+from axe_nb.agents import agent_files
+from axe_nb.agents.config import placed
+from axe_nb.agents.files import read_text, reason
+from axe_nb.agents.names import quoted, suggestion
+from axe_nb.doctor.doctor import Finding, examine
 from axe_nb.errors import ConfigError
-from axe_nb.files import read_text, reason
-from axe_nb.names import quoted, suggestion
-from axe_nb.options import Parser, UsageError, parse_line
-from axe_nb.portal import waited
-from axe_nb.session import Spent, session
+from axe_nb.session.options import Parser, UsageError, parse_line
+from axe_nb.session.portal import waited
+from axe_nb.session.session import Spent, session
+from axe_nb.views import card
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell

@@ -72,7 +72,7 @@ class AxeMagics(Magics):
         from axe_nb.nb.cell import prompt_of
         from axe_nb.nb.run_cell import run_cell
         from axe_nb.nb.typed import typed
-        from axe_nb.options import parse_line
+        from axe_nb.session.options import parse_line
 
         options = parse_line(line, "cell", self.defaults())
         body, magic_line = typed(self.shell, "axe", cell)

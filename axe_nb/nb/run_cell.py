@@ -10,16 +10,16 @@ from collections.abc import Callable
 from IPython.core.displaypub import CapturingDisplayPublisher
 from IPython.core.interactiveshell import InteractiveShell
 
-from axe_nb.advice import with_next_step
 from axe_nb.api import desk_of_person
 from axe_nb.console import StatusLine, run_in_text, show_dry_run
+from axe_nb.doctor.advice import with_next_step
 from axe_nb.errors import AxeError, ConfigError, ProviderError, RunError
 from axe_nb.events import RunResult
 from axe_nb.nb.background import Background, start
 from axe_nb.nb.show import install, notebook_view, remember
-from axe_nb.options import Options, UsageError
-from axe_nb.session import session
-from axe_nb.watch import watched
+from axe_nb.session.options import Options, UsageError
+from axe_nb.session.session import session
+from axe_nb.session.watch import watched
 
 NOT_IN_BACKGROUND = {
     "json": "--json", "verbose": "--verbose", "quiet": "--quiet", "raises": "--raises",

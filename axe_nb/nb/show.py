@@ -13,7 +13,7 @@ from IPython.core.interactiveshell import InteractiveShell
 from IPython.display import display
 
 from axe_nb.events import Event, RunResult
-from axe_nb.watch import Blind, View
+from axe_nb.session.watch import Blind, View
 
 _shown: list[object] = []
 """What this cell has displayed already; returned by it, it is not displayed again."""

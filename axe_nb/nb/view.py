@@ -18,13 +18,13 @@ from IPython.core.displaypub import CapturingDisplayPublisher
 from IPython.core.getipython import get_ipython
 from IPython.display import display
 
-from axe_nb import words
 from axe_nb.events import Event, RunResult
 from axe_nb.messages import dump
 from axe_nb.nb import html
-from axe_nb.outline import ANSWER, Outline
-from axe_nb.transcript import Transcript
-from axe_nb.tree import CallNode, Node, Thing, Times, TurnNode, above, shown_by
+from axe_nb.views import words
+from axe_nb.views.outline import ANSWER, Outline
+from axe_nb.views.transcript import Transcript
+from axe_nb.views.tree import CallNode, Node, Thing, Times, TurnNode, above, shown_by
 
 STATIC = Path(__file__).parent / "static"
 

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from axe_nb.config import Config
+from axe_nb.agents.config import Config
+from axe_nb.agents.names import nearest, quoted
 from axe_nb.errors import ConfigError
-from axe_nb.names import nearest, quoted
 from axe_nb.providers.base import Provider
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from axe_nb.agents.names import nearest, quoted
 from axe_nb.errors import ProviderError
-from axe_nb.names import nearest, quoted
 from axe_nb.providers import wire
 from axe_nb.providers.reply import one_line
 

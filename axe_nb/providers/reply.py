@@ -15,9 +15,9 @@ from collections.abc import Mapping
 from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
-from axe_nb.config import BASE_URLS
+from axe_nb.agents.config import BASE_URLS
+from axe_nb.agents.names import quoted
 from axe_nb.errors import Category, ProviderError
-from axe_nb.names import quoted
 from axe_nb.providers.wire import loads
 
 Headers: TypeAlias = Mapping[str, str]

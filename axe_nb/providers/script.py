@@ -17,11 +17,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
-from axe_nb.config import config_dir
+from axe_nb.agents.config import config_dir
+from axe_nb.agents.files import expanded, read_text, reason, shown
+from axe_nb.agents.names import nearest, quoted
 from axe_nb.errors import ConfigError, ProviderError
-from axe_nb.files import expanded, read_text, reason, shown
 from axe_nb.messages import Request, Response, ToolCall, Usage, dump
-from axe_nb.names import nearest, quoted
 from axe_nb.providers.base import OnText
 from axe_nb.providers.script_rules import (
     Fault,

@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from axe_nb.agents.names import quoted
 from axe_nb.errors import ProviderError
 from axe_nb.messages import Request, Response, ToolCall, Usage, dump
-from axe_nb.names import quoted
 
 if TYPE_CHECKING:
     import regex

@@ -18,9 +18,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from axe_nb.agents.names import quoted
 from axe_nb.errors import Category, ConfigError, ProviderError
 from axe_nb.messages import Request, dump
-from axe_nb.names import quoted
 from axe_nb.providers.script import NONSENSE, answer, known
 from axe_nb.providers.script_http import (
     ClientGone,

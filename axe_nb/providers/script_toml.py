@@ -13,11 +13,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from axe_nb.agents.names import nearest, quoted
+from axe_nb.agents.toml_lines import line_of
 from axe_nb.errors import ConfigError
 from axe_nb.messages import ToolCall
-from axe_nb.names import nearest, quoted
 from axe_nb.providers.script_rules import FAULTS, OWN_PLACES, Fault, Rule, Script
-from axe_nb.toml_lines import line_of
 
 if TYPE_CHECKING:
     import regex

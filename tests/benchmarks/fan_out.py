@@ -99,7 +99,7 @@ def server() -> Iterator[None]:
 async def fan_out(children: int) -> float:
     """Seconds of a lead with so many children; every one of them counted."""
     from axe_nb import Agent
-    from axe_nb.session import Session
+    from axe_nb.session.session import Session
 
     session = Session()
     events: list[object] = []
@@ -144,7 +144,7 @@ async def nothing(ctx: Any, arguments: Any) -> str:
 
 
 def a_tool() -> Any:
-    from axe_nb.tools import Tool
+    from axe_nb.tools.tool import Tool
 
     return Tool("nothing", "Does nothing.", {}, nothing, "read")
 
@@ -152,8 +152,8 @@ def a_tool() -> Any:
 async def chain() -> float:
     """Seconds of one turn with a tool call, of a conversation of fifty; the model takes none."""
     from axe_nb import Agent
-    from axe_nb.options import Overrides
-    from axe_nb.session import Session
+    from axe_nb.session.options import Overrides
+    from axe_nb.session.session import Session
 
     one = Agent("one", f"openai/chain-{TURN_CHAIN - 1}-0")
     events: list[object] = []
@@ -180,8 +180,8 @@ class Instantly:
 async def chain_of_our_own() -> float:
     """Seconds of CPU of one turn with a tool call, without HTTP; with events."""
     from axe_nb import Agent
-    from axe_nb.loop import Env, Run
-    from axe_nb.tools import Job
+    from axe_nb.engine.loop import Env, Run
+    from axe_nb.tools.tool import Job
 
     one = Agent("one", "openai/x", tools=("nothing",))
     events: list[object] = []

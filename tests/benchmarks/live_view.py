@@ -12,8 +12,9 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from tests.browser.lab import Lab, chromium, server
-from tests.nb.runs import long_run, saved_size
+from tests.browser.lab import Lab, server, started
+from tests.conftest import CHROMIUM
+from tests.nb.runs import code, long_run, saved_size
 
 TURNS, CHILDREN, SECONDS = 50, 20, 30
 
@@ -56,6 +57,7 @@ from axe_nb.messages import ToolCall, ToolResult, Usage
 from axe_nb.nb.view import LiveView
 
 ANSWER = "An answer of a child, about as long as a paragraph is. " * 7
+END = {{"status": "completed", "model": "script/x"}}
 view, began, events = LiveView(), time.monotonic(), 0
 pause = {SECONDS} / {TURNS} / ({CHILDREN} * 4)
 
@@ -73,40 +75,40 @@ def wait():
 
 tell(RunStarted("0", "", "", "lead", "script/lead", 0, "Do it", "Do it"))
 for turn in range(1, {TURNS} + 1):
-    calls = [ToolCall(f"{{turn}}-{{i}}", "call_agent", {{"agent": "child"}}) for i in range({CHILDREN})]
+    calls = tuple(ToolCall(f"{{turn}}-{{i}}", "call_agent", {{}}) for i in range({CHILDREN}))
     tell(TurnStarted("0", turn, 1, 0),
-         TurnFinished("0", turn, "", tuple(calls), "tool_use", Usage(10, 10), True))
-    runs = {{c: f"0.{{c.id}}" for c in calls}}.items() if False else [(c, f"0.{{c.id}}") for c in calls]
-    for call, run in runs:
+         TurnFinished("0", turn, "", calls, "tool_use", Usage(10, 10), True))
+    for call in calls:
+        run = "0." + call.id
         tell(ToolStarted("0", call),
-             RunStarted(run, "0", call.id, "child", "script/c", 1, f"Part {{run}} of it", "Task: a part"),
+             RunStarted(run, "0", call.id, "child", "script/c", 1, f"Part {{run}}", "Task: a part"),
              TurnStarted(run, 1, 1, 0))
         wait()
     for words in (ANSWER[:100], ANSWER[100:]):
-        for call, run in runs:
-            tell(TextDelta(run, words))
+        for call in calls:
+            tell(TextDelta("0." + call.id, words))
             wait()
-    for call, run in runs:
-        result = RunResult(status="completed", text=ANSWER, agent="child", model="script/c", turns=1, id=run)
-        tell(TurnFinished(run, 1, ANSWER, (), "end", Usage(10, 10), True), RunFinished(run, result),
+    for call in calls:
+        run = "0." + call.id
+        tell(TurnFinished(run, 1, ANSWER, (), "end", Usage(10, 10), True),
+             RunFinished(run, RunResult(**END, text=ANSWER, agent="child", id=run)),
              ToolFinished("0", ToolResult(call.id, ANSWER), 0.1))
         wait()
 for _ in range(60):
     time.sleep(0.05)
     view.tick()
-cpu = time.process_time()
-view.finish(RunResult(status="completed", text="Done.", agent="lead", model="script/lead"))
+view.finish(RunResult(**END, text="Done.", agent="lead"))
 """
 
 
 def live(folder: Path) -> dict[str, Any]:
     """What the page saw of the run."""
-    with server(folder) as jupyter, chromium() as browser:
+    assert CHROMIUM, "there is no chromium"
+    with server(folder) as jupyter, started(CHROMIUM) as browser:
         context = browser.new_context(viewport={"width": 1280, "height": 900})
         context.add_init_script(WATCH)
         lab = Lab(jupyter, context)
-        lab.write("live.ipynb", CELL)
-        lab.open("live.ipynb")
+        lab.open(code(CELL))
         lab.run_all(wait=False)
         rows = TURNS * (CHILDREN + 1) + 1
         lab.page.wait_for_selector(".axe-nb-tree")
@@ -124,7 +126,8 @@ def live(folder: Path) -> dict[str, Any]:
 
 
 def main() -> None:
-    print(f"saved notebook, 30 turns x 1.5 kB with 4 children: {saved_size(long_run()):,} bytes, 0 widget models")
+    size = saved_size(long_run())
+    print(f"saved notebook, 30 turns x 1.5 kB with 4 children: {size:,} bytes, 0 widget models")
     with tempfile.TemporaryDirectory() as folder:
         seen = live(Path(folder) / "lab")
     lags = sorted(seen["lags"])
@@ -134,7 +137,9 @@ def main() -> None:
         f"  lag: median {statistics.median(lags):.0f} ms, "
         f"p95 {lags[int(len(lags) * 0.95)]:.0f} ms, max {lags[-1]:.0f} ms"
     )
-    print(f"  every row was there at the end, in {seen['nodes']:,} nodes; left over: {seen['left']}")
+    print(
+        f"  every row was there at the end, in {seen['nodes']:,} nodes; left over: {seen['left']}"
+    )
 
 
 if __name__ == "__main__":

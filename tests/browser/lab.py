@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -18,8 +20,6 @@ from typing import Any
 
 import nbformat
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
-
-CHROMIUM = Path("/usr/bin/chromium")
 
 FLAGS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
@@ -36,6 +36,37 @@ QUIET = {
 
 TOKEN = "axe-nb-test"
 
+CONTRASTS = """
+(selector) => {
+  const context = document.createElement("canvas").getContext("2d", {willReadFrequently: true});
+  function rgb(...layers) {
+    context.clearRect(0, 0, 1, 1);
+    for (const layer of layers) { context.fillStyle = layer; context.fillRect(0, 0, 1, 1); }
+    return [...context.getImageData(0, 0, 1, 1).data].slice(0, 3);
+  }
+  function light(colour) {
+    const [r, g, b] = colour.map((c) => c / 255)
+      .map((c) => (c <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4));
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  }
+  const found = {};
+  const walker = document.createTreeWalker(document.querySelector(selector), NodeFilter.SHOW_TEXT);
+  while (walker.nextNode()) {
+    const text = walker.currentNode.data.trim(), element = walker.currentNode.parentElement;
+    if (!text || !element.checkVisibility() || element.matches("[role=status]")) continue;
+    const behind = [], ups = [];
+    for (let up = element; up; up = up.parentElement) ups.push(getComputedStyle(up));
+    for (const style of ups.toReversed()) behind.push(style.backgroundColor);
+    const back = rgb(...behind), opacity = ups.reduce((all, s) => all * s.opacity, 1);
+    const own = rgb(...behind, ups[0].color);
+    const seen = own.map((c, i) => c * opacity + back[i] * (1 - opacity));
+    const [dark, bright] = [light(seen), light(back)].sort((a, b) => a - b);
+    found[text] = (bright + 0.05) / (dark + 0.05);
+  }
+  return found;
+}
+"""
+
 
 @dataclass
 class Server:
@@ -44,6 +75,20 @@ class Server:
     folder: Path
     """Notebooks live here; cells run here."""
     url: str
+
+    def clear(self) -> None:
+        """Ends all kernels, and empties the folder."""
+        for kernel in json.loads(self._call("GET", "kernels")):
+            self._call("DELETE", f"kernels/{kernel['id']}")
+        for path in self.folder.iterdir():
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+    def _call(self, method: str, path: str) -> bytes:
+        request = urllib.request.Request(
+            f"{self.url}/api/{path}", method=method, headers={"Authorization": f"token {TOKEN}"}
+        )
+        with urllib.request.urlopen(request, timeout=30) as reply:
+            return bytes(reply.read())
 
 
 @contextmanager
@@ -56,7 +101,7 @@ def server(home: Path, **env: str) -> Iterator[Server]:
     places = {
         "JUPYTER_CONFIG_DIR": config, "JUPYTER_DATA_DIR": home / "data",
         "JUPYTER_RUNTIME_DIR": home / "runtime", "IPYTHONDIR": home / "ipython",
-        "HOME": home,
+        "HOME": home, "PYTHONPATH": Path(__file__).parents[2],
     }  # fmt: skip
     inherited = {k: v for k, v in os.environ.items() if k != "PYTEST_VERSION"}
     command = [
@@ -92,10 +137,10 @@ def _address(home: Path, process: subprocess.Popen[bytes]) -> str:
 
 
 @contextmanager
-def chromium() -> Iterator[Browser]:
-    """Debian's Chromium with a fresh profile."""
+def started(chromium: str) -> Iterator[Browser]:
+    """Debian's Chromium, without a window and with a fresh profile."""
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
+        browser = playwright.chromium.launch(executable_path=chromium, args=list(FLAGS))
         try:
             yield browser
         finally:
@@ -132,27 +177,33 @@ class Lab:
         self.requests.append(route.request.url)
         route.abort()
 
-    def write(self, name: str, *cells: str) -> Path:
-        """A notebook of code cells on disk."""
-        notebook = nbformat.v4.new_notebook()
-        notebook.metadata["kernelspec"] = {
-            "name": "python3", "display_name": "Python 3", "language": "python"
-        }  # fmt: skip
-        notebook.cells = [nbformat.v4.new_code_cell(cell) for cell in cells]
-        path = self.server.folder / name
-        nbformat.write(notebook, path)
-        return path
+    def load(self) -> None:
+        """Loads JupyterLab anew, as a visitor would."""
+        self.page.goto(f"{self.server.url}/lab?token={TOKEN}&reset")
+        self.page.wait_for_selector(".jp-Launcher")
 
-    def open(self, name: str, *, kernel: bool = True) -> None:
-        """Shows the notebook in a workspace of its own."""
-        stem = name.removesuffix(".ipynb")
-        self.page.goto(f"{self.server.url}/lab/workspaces/{stem}/tree/{name}?token={TOKEN}&reset")
+    def open(self, notebook: nbformat.NotebookNode, name: str = "test.ipynb") -> None:
+        """Writes the notebook and shows it, with a fresh kernel that is ready to run cells."""
+        nbformat.write(notebook, self.server.folder / name)
+        if self.page.url == "about:blank":
+            self.load()
+        self.page.evaluate(
+            "path => window.jupyterapp.commands.execute('docmanager:open', {path})", name
+        )
         self.page.wait_for_selector(".jp-Notebook .jp-Cell")
-        if kernel:
-            self.page.wait_for_function(
-                "() => window.jupyterapp.shell.currentWidget?.sessionContext"
-                "?.session?.kernel?.status === 'idle'"
-            )
+        self.page.wait_for_function(
+            "() => window.jupyterapp.shell.currentWidget?.sessionContext"
+            "?.session?.kernel?.status === 'idle'"
+        )
+
+    def reset(self) -> tuple[list[str], list[str], list[str]]:
+        """Closes all notebooks and kernels; the requests, dialogs and errors there were."""
+        self.page.evaluate("() => window.jupyterapp.commands.execute('application:close-all')")
+        self.server.clear()
+        seen = (self.requests[:], self.dialogs[:], self.errors[:])
+        for noted in (self.requests, self.dialogs, self.errors):
+            noted.clear()
+        return seen
 
     def command(self, name: str) -> None:
         """Starts a command of JupyterLab; does not wait for its end."""
@@ -180,7 +231,23 @@ class Lab:
         )
         self.page.wait_for_function("name => document.body.dataset.jpThemeName === name", arg=name)
 
-    def save(self, name: str) -> nbformat.NotebookNode:
+    def gate(self, *names: str) -> None:
+        """Lets the models of `plays.py` go on that wait at these gates."""
+        for name in names:
+            (self.server.folder / name).touch()
+
+    def unfold(self) -> None:
+        """Opens every row there is."""
+        self.page.evaluate(
+            "() => document.querySelectorAll('.jp-OutputArea details').forEach(e => e.open = true)"
+        )
+
+    def save(self, name: str = "test.ipynb") -> nbformat.NotebookNode:
         """The notebook as JupyterLab writes it."""
         self.page.evaluate("() => window.jupyterapp.commands.execute('docmanager:save')")
         return nbformat.read(self.server.folder / name, as_version=4)
+
+    def contrasts(self, selector: str) -> dict[str, float]:
+        """Text → its contrast with what is behind it (WCAG), for every visible text."""
+        found: dict[str, float] = self.page.evaluate(CONTRASTS, selector)
+        return found

@@ -9,7 +9,7 @@ import pytest
 
 from axe_nb import builtin
 from axe_nb.builtin.files import MAX_FILE
-from axe_nb.tools import Ledger, Tool
+from axe_nb.tools.tool import Ledger, Tool
 from tests.calls import failure, run
 
 

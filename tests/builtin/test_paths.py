@@ -15,7 +15,7 @@ import pytest
 from axe_nb import builtin
 from axe_nb.builtin import paths
 from axe_nb.builtin.paths import held, opened, words
-from axe_nb.tools import Ledger, Tool, ToolError
+from axe_nb.tools.tool import Ledger, Tool, ToolError
 from tests.calls import failure, run
 
 CORPUS: dict[str, list[str]] = tomllib.loads(

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from axe_nb import builtin
-from axe_nb.tools import Tool, ToolError
+from axe_nb.tools.tool import Tool, ToolError
 from tests.calls import run
 
 

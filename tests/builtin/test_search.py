@@ -17,7 +17,7 @@ from axe_nb import builtin
 from axe_nb.builtin.globs import glob_parts, matches
 from axe_nb.builtin.search import Search, compiled, may_match, searched
 from axe_nb.threads import in_thread
-from axe_nb.tools import Ledger, Tool, ToolError
+from axe_nb.tools.tool import Ledger, Tool, ToolError
 from tests.calls import context, failure, run
 
 

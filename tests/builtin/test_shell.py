@@ -12,7 +12,7 @@ import pytest
 
 from axe_nb import builtin
 from axe_nb.threads import in_thread
-from axe_nb.tools import Tool
+from axe_nb.tools.tool import Tool
 from tests.calls import answer, failure, run
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="not run: the commands are of POSIX")

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from axe_nb import builtin
-from axe_nb.tools import Ledger, Tool
+from axe_nb.tools.tool import Ledger, Tool
 from tests.calls import answer, failure, run
 
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from axe_nb import Agent, Request, RunResult, call
-from axe_nb.agent import Budget, SubAgentsConfig
+from axe_nb.agents.agent import Budget, SubAgentsConfig
 from axe_nb.budget import Limits
-from axe_nb.tools import ToolContext, ToolError
+from axe_nb.tools.tool import ToolContext, ToolError
 from tests.delegation.troupe import boss, offered, play, recorded, results, said, told, tool
 from tests.loop.stage import agent, heard, stage
 

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from axe_nb import Agent, Request, RunResult, call
-from axe_nb.agent import SubAgentsConfig
-from axe_nb.options import Overrides
-from axe_nb.permissions import Answer
-from axe_nb.tools import Effect
+from axe_nb.agents.agent import SubAgentsConfig
+from axe_nb.engine.permissions import Answer
+from axe_nb.session.options import Overrides
+from axe_nb.tools.tool import Effect
 from tests.delegation.test_mixed_trees import WAYS, by, last_heard, level_of
 from tests.delegation.test_permissions import EFFECTS, MODES, Person, tools, uses
 from tests.delegation.troupe import offered, told

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from axe_nb import Agent, ConfigError, ProviderError, Request, Response, RunResult, Usage, call
-from axe_nb.agent import Budget, SubAgentsConfig
+from axe_nb.agents.agent import Budget, SubAgentsConfig
 from axe_nb.budget import Limits
 from axe_nb.builtin.spawn_agent import block, is_failure
-from axe_nb.loop import Run
+from axe_nb.engine.loop import Run
 from axe_nb.messages import ToolCall
-from axe_nb.tools import Job
+from axe_nb.tools.tool import Job
 from tests.delegation.troupe import boss, offered, play, recorded, results, said, told, tool
 from tests.loop.stage import check_history, heard, stage
 

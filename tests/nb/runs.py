@@ -75,19 +75,25 @@ def hostile_run(payloads: Sequence[str] = PAYLOADS) -> RunResult:
     )  # fmt: skip
 
 
-def notebook(*bundles: dict[str, str]) -> nbformat.NotebookNode:
-    """A saved notebook, a cell for each bundle."""
+def code(*sources: str) -> nbformat.NotebookNode:
+    """A notebook of cells that have not run."""
     made = nbformat.v4.new_notebook()
     made.metadata["kernelspec"] = {
         "name": "python3", "display_name": "Python 3", "language": "python"
     }  # fmt: skip
-    for bundle in bundles:
-        cell = nbformat.v4.new_code_cell("%%axe lead\nCheck the loader.", execution_count=1)
+    made.cells = [nbformat.v4.new_code_cell(source) for source in sources]
+    return made
+
+
+def saved(*bundles: dict[str, str]) -> nbformat.NotebookNode:
+    """A notebook as it is saved after a run: a cell for each bundle."""
+    made = code(*["%%axe lead\nCheck the loader."] * len(bundles))
+    for cell, bundle in zip(made.cells, bundles, strict=True):
+        cell.execution_count = 1
         cell.outputs = [nbformat.v4.new_output("display_data", bundle)]
-        made.cells.append(cell)
     return made
 
 
 def saved_size(result: RunResult) -> int:
     """Bytes of a notebook that holds the run's twin and nothing else."""
-    return len(nbformat.writes(notebook(twin(result))).encode())
+    return len(nbformat.writes(saved(twin(result))).encode())

@@ -16,7 +16,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from axe_nb.config import Config
+from axe_nb.agents.config import Config
 from axe_nb.errors import ConfigError, ProviderError
 from axe_nb.messages import Message
 from axe_nb.providers import make

@@ -15,7 +15,7 @@ import pytest
 
 import axe_nb
 from axe_nb import ConfigError, ProviderError, Request, Response, ToolCall, Usage
-from axe_nb.config import config_dir
+from axe_nb.agents.config import config_dir
 from axe_nb.messages import Message
 from axe_nb.providers.script import ScriptProvider, check, functions, known
 

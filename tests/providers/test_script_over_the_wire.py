@@ -13,7 +13,7 @@ import pytest
 
 import axe_nb
 from axe_nb import ProviderError, Request, Response
-from axe_nb.config import Config
+from axe_nb.agents.config import Config
 from axe_nb.messages import CallIds, Message, ToolCall, ToolParameter, ToolResult, ToolSpec
 from axe_nb.providers import make
 from axe_nb.providers.script import functions

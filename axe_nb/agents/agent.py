@@ -1,0 +1,312 @@
+"""Who runs: one agent, from a TOML file or from code.
+
+Source: seed 000 §3.5 (A-5.*, A-E2.*), B-1, B-2, B-12; D-26, D-27, D-36; product.md "Agent files".
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from axe_nb.agents.agent_files import find_file
+from axe_nb.agents.config import agent_dirs, placed
+from axe_nb.agents.files import read_text, reason, write_whole
+from axe_nb.agents.names import check_name, quoted
+from axe_nb.agents.toml_table import Source, WrongValue, check_types, read, written
+from axe_nb.errors import ConfigError
+
+Mode = Literal["plan", "ask", "auto"]
+MODES = ("plan", "ask", "auto")
+
+OF_THE_COMMAND_LINE = frozenset(
+    {"memory", "mcp_servers", "artifacts", "stream", "timeout", "allowed_hosts"}
+)
+"""Keys of the Axe command line that are accepted and not acted on (D-27)."""
+
+OF_ITS_RETRY = frozenset({"backoff", "initial_delay_ms", "max_delay_ms"})
+"""The same, below `[retry]`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """`[sub_agents_config.budget]`: what a spawn_agent or delegate_task child may use (D-18)."""
+
+    max_tool_calls: int = 15
+    """Tool calls that the child may have executed."""
+    max_tokens: int = 8192
+    """Size of the child's context: input and output tokens of its latest response."""
+    timeout_ms: int = 60000
+    """Milliseconds; at least 5000."""
+
+
+@dataclass(frozen=True, slots=True)
+class SubAgentsConfig:
+    """`[sub_agents_config]`: how this agent may delegate."""
+
+    enabled: bool = True
+    """false takes all delegation tools away."""
+    max_depth: int = 0
+    """Levels of agents below this one, 1 to 5; 0 = the tool's own default (3, spawn_agent 2)."""
+    parallel: bool = True
+    """Whether several calls of one response run side by side."""
+    timeout: float = 0
+    """Seconds for each call_agent child, fractions allowed; 0 = the run's remaining time."""
+    max_concurrent: int = 0
+    """Children at once; 0 = no cap."""
+    max_turns: int = 10
+    """Turns of a subagent child, 1 to 50."""
+    output_limit: int = 4096
+    """Bytes of UTF-8 of a subagent's result that the parent's model sees."""
+    inherit_mode: bool = True
+    """Whether children run in this agent's mode; never in a laxer one."""
+    budget: Budget = Budget()
+
+
+NO_CONFIG = SubAgentsConfig()
+"""All as it is where nothing is configured."""
+
+
+@dataclass(frozen=True, slots=True)
+class TreeLimits:
+    """`[limits]`: caps for a run and everything below it; 0 = none."""
+
+    max_requests: int = 0
+    """Model requests of the whole tree."""
+    max_total_tokens: int = 0
+    """Input and output tokens of the whole tree."""
+
+
+@dataclass(frozen=True, slots=True)
+class TreeBudget:
+    """`[budget]` of the Axe command line; read as `[limits]` (D-27)."""
+
+    max_tokens: int = 0
+    """The same as `limits.max_total_tokens`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """`[retry]`: of one request to a provider, never of a child run (D-23)."""
+
+    max_retries: int = 0
+    """Further tries after a failure that may pass (429, 529, 5xx, no connection)."""
+
+
+@dataclass(frozen=True)
+class Agent:
+    """One agent: what it is told, which model answers, what it may do; from TOML or from code."""
+
+    name: str
+    """Required; the file is `<name>.toml`."""
+    model: str
+    """Required: provider/model, as in anthropic/claude-sonnet-4-5, ollama/llama3.2, script/lead."""
+    description: str = ""
+    """For people; no model sees it."""
+    system_prompt: str = ""
+    """What the agent always knows."""
+    skill: str = ""
+    """Path of a SKILL.md that is added to the system prompt; below `axe/` or the config folder."""
+    files: tuple[str, ...] = ()
+    """Globs of text files that are added to the system prompt, relative to the workdir."""
+    workdir: str = ""
+    """Folder of the agent's files and tools; empty = the current folder."""
+    sub_agents: tuple[str, ...] = ()
+    """Names of the agents that it may call; any name here offers the tool call_agent."""
+    tools: tuple[str, ...] = ()
+    """Names of tools and toolsets that it may use."""
+    mode: Mode = "ask"
+    """What tools that write may do: plan (nothing), ask (after a yes), auto (all)."""
+    params: Mapping[str, Any] = field(default_factory=dict)
+    """`[params]` for the model: temperature, max_tokens; other keys are passed on as they are."""
+    permissions: Mapping[str, str] = field(default_factory=dict)
+    """`[permissions]`: tool → allow, ask or deny, over the mode."""
+    limits: TreeLimits = TreeLimits()
+    retry: Retry = Retry()
+    sub_agents_config: SubAgentsConfig = NO_CONFIG
+    path: str = field(default="", compare=False, metadata={"toml": False})
+    """File that it was loaded from; empty for one made in code."""
+    warnings: tuple[str, ...] = field(default=(), compare=False, metadata={"toml": False})
+    """What its file says that is accepted but without effect."""
+
+    def __post_init__(self) -> None:
+        check_types(self)
+        for name in ("files", "sub_agents", "tools"):
+            if not isinstance(given := getattr(self, name), tuple):
+                object.__setattr__(self, name, tuple(given))
+        _check(self)
+
+    @classmethod
+    def load(cls, name: str, agents_dir: str | Path | None = None) -> Agent:
+        """The agent `name` from the first folder that has its file.
+
+        Raises:
+            ConfigError: there is none, or it is not right; the message says where.
+        """
+        path = find_file(name, agents_dir)
+        try:
+            text = read_text(path)
+        except OSError as error:
+            raise _in_file(
+                f"failed to read agent config {quoted(name)}: {reason(error)}", path
+            ) from None
+        return cls.from_toml(text, name=name, path=str(path))
+
+    @classmethod
+    def from_toml(cls, text: str, *, name: str = "", path: str = "") -> Agent:
+        """The agent that a TOML text describes.
+
+        Args:
+            name: what it was looked up by; a differing `name` key is a warning (D-26).
+            path: its file, for messages and for paths relative to it.
+
+        Raises:
+            ConfigError: not TOML, an unknown key, a wrong value, a missing field.
+        """
+        source = Source(text, placed(Path(path)) if path else "")
+        try:
+            table = tomllib.loads(text)
+        except (ValueError, RecursionError) as error:
+            called = f"agent config {quoted(name)}" if name else "agent config"
+            failure = ConfigError(f"failed to parse {called}: {error}", hint=_toml_hint(error))
+            failure.place = source.place()
+            raise failure from None
+        try:
+            warnings = _set_aside(table, name, source)
+            values = {"name": "", "model": "", **read(cls, table, source)}
+            return cls(**values, path=path, warnings=tuple(warnings))
+        except ConfigError as error:
+            error.place = error.place or source.place(getattr(error, "key", ()))
+            raise
+
+    def to_toml(self) -> str:
+        """The agent as a TOML text: what differs from the defaults, in the documented order.
+
+        Raises:
+            ConfigError: `params` holds something that TOML cannot say, as None.
+        """
+        import tomli_w
+
+        table = written(self)
+        try:
+            text = tomli_w.dumps(table, multiline_strings=True)
+            text.encode()
+            # tomli_w makes one line end of both kinds where a text has several lines
+            return text if tomllib.loads(text) == table else tomli_w.dumps(table)
+        except (TypeError, ValueError) as error:
+            raise ConfigError(
+                f"agent {quoted(self.name)} cannot be written as TOML: {error}"
+            ) from None
+
+    def save(self, agents_dir: str | Path | None = None) -> Path:
+        """Writes the agent's file, whole or not at all.
+
+        It goes to `agents_dir`, else to where it was loaded from, else to `./axe/agents/`.
+
+        Raises:
+            ConfigError: its name is not a plain one, or the file cannot be written.
+        """
+        check_name(self.name)
+        folder = agent_dirs(agents_dir)[0]
+        path = Path(self.path) if self.path and not agents_dir else folder / f"{self.name}.toml"
+        write_whole(path, self.to_toml())
+        return path
+
+
+def _set_aside(table: dict[str, Any], name: str, source: Source) -> list[str]:
+    """Takes what the Axe command line alone understands out of the table; warnings about it.
+
+    Raises:
+        ConfigError: its `[budget]` is not right.
+    """
+    ignored = sorted(OF_THE_COMMAND_LINE & table.keys())
+    for key in ignored:
+        del table[key]
+    retry = table.get("retry")
+    if isinstance(retry, dict):
+        for key in sorted(OF_ITS_RETRY & retry.keys()):
+            del retry[key]
+            ignored.append(f"retry.{key}")
+    if "budget" in table:
+        budget = TreeBudget(**read(TreeBudget, table.pop("budget"), source, ("budget",)))
+        check_types(budget, ("budget",))
+        if budget.max_tokens < 0:
+            raise WrongValue(("budget", "max_tokens"), "must be non-negative")
+        limits = table.setdefault("limits", {})
+        if isinstance(limits, dict) and "max_total_tokens" not in limits:
+            limits["max_total_tokens"] = budget.max_tokens
+        else:
+            ignored.append("budget.max_tokens")
+    warnings = [f"without effect in axe_nb: {', '.join(ignored)}"] if ignored else []
+    own = table.get("name")
+    if name and isinstance(own, str) and own.strip() and own != name:
+        warnings.append(f"file {quoted(name + '.toml')} holds the agent name {quoted(own)}")
+    return warnings
+
+
+def _in_file(message: str, path: Path) -> ConfigError:
+    error = ConfigError(message)
+    error.place = f"in {placed(path)}"
+    return error
+
+
+def _toml_hint(error: Exception) -> str:
+    known = str(error).startswith("Invalid value")
+    return 'text needs quotes, as in model = "provider/model"' if known else ""
+
+
+def _check(agent: Agent) -> None:
+    """Refuses values that the types allow and the designs do not (A-5.4, A-5.5, B-1, D-36).
+
+    Raises:
+        ConfigError: names the key.
+    """
+    for key in ("name", "model"):
+        if not getattr(agent, key).strip():
+            raise ConfigError(
+                f"agent config missing required field: {key}", hint=f'add {key} = "…"'
+            )
+    if agent.mode not in MODES:
+        raise WrongValue(("mode",), f"must be one of {', '.join(MODES)}")
+    if agent.sub_agents_config is not NO_CONFIG:
+        _check_delegation(agent.sub_agents_config)
+    for table, key, value in (
+        ("limits", "max_requests", agent.limits.max_requests),
+        ("limits", "max_total_tokens", agent.limits.max_total_tokens),
+        ("retry", "max_retries", agent.retry.max_retries),
+    ):
+        if value < 0:
+            raise WrongValue((table, key), "must be non-negative")
+    for tool, permission in agent.permissions.items():
+        if permission not in ("allow", "ask", "deny"):
+            raise WrongValue(("permissions", tool), "must be allow, ask or deny")
+    for name, value in agent.params.items():
+        if not _is_json(value):
+            raise WrongValue(("params", name), "must be what JSON can say: no dates, nan or inf")
+
+
+def _check_delegation(config: SubAgentsConfig) -> None:
+    for key, wrong, problem in (
+        ("max_depth", config.max_depth > 5, "cannot exceed 5"),
+        ("max_depth", config.max_depth < 0, "must be non-negative"),
+        ("timeout", config.timeout < 0, "must be non-negative"),
+        ("max_concurrent", config.max_concurrent < 0, "must be non-negative"),
+        ("max_turns", not 1 <= config.max_turns <= 50, "must be between 1 and 50"),
+        ("output_limit", config.output_limit <= 0, "must be positive"),
+        ("budget.max_tool_calls", config.budget.max_tool_calls <= 0, "must be positive"),
+        ("budget.max_tokens", config.budget.max_tokens <= 0, "must be positive"),
+        ("budget.timeout_ms", config.budget.timeout_ms < 5000, "must be at least 5000"),
+    ):
+        if wrong:
+            raise WrongValue(("sub_agents_config", *key.split(".")), problem)
+
+
+def _is_json(value: Any) -> bool:
+    try:
+        json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError, RecursionError):
+        return False
+    return True

@@ -1,0 +1,84 @@
+"""Where the files of agents lie: found by name, listed, and a first one to start from.
+
+Source: product.md "Agent files"; A-5.6, B-1, B-12.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from axe_nb.agents.config import agent_dirs
+from axe_nb.agents.files import write_new
+from axe_nb.agents.names import check_name, quoted, suggestion
+from axe_nb.errors import ConfigError
+
+
+def find_file(name: str, agents_dir: str | Path | None = None) -> Path:
+    """The file of the agent `name`, in the first folder that has one.
+
+    Raises:
+        ConfigError: there is none; the hint names the nearest agent.
+    """
+    check_name(name)
+    for folder in agent_dirs(agents_dir):
+        path = folder / f"{name}.toml"
+        if os.path.lexists(path):
+            return path
+    hint = suggestion(name, list_agents(agents_dir)) or f"`axe-nb agents init {name}` writes one"
+    raise ConfigError(f"agent config not found: {name}", hint=hint)
+
+
+def list_agents(agents_dir: str | Path | None = None) -> dict[str, Path]:
+    """Name → file of every agent that can be found, sorted by name; first folder wins."""
+    found: dict[str, Path] = {}
+    for folder in agent_dirs(agents_dir):
+        for path in sorted(folder.glob("*.toml")):
+            found.setdefault(path.stem, path)
+    return dict(sorted(found.items()))
+
+
+SCAFFOLD = '''\
+name = {name}
+# description = "What this agent is for"
+model = "anthropic/claude-sonnet-4-5"   # provider/model: anthropic, openai, ollama, script
+
+system_prompt = """
+You are a careful assistant.
+"""
+
+# skill = "skills/review/SKILL.md"      # added to the system prompt
+# files = ["docs/**/*.md"]              # added to the system prompt, relative to workdir
+# workdir = "~/project"
+
+# sub_agents = ["researcher", "writer"] # agents that it may call
+# tools = ["file_ops_readonly", "grep"]
+# mode = "ask"                          # plan | ask | auto
+
+# [params]
+# temperature = 0.2
+# max_tokens = 2048
+
+# [sub_agents_config]
+# max_depth = 3
+# parallel = true
+# timeout = 120
+'''
+"""What `init` writes; valid TOML (A-5.6, B-12)."""
+
+
+def scaffold(name: str) -> str:
+    """A commented agent file to start from."""
+    check_name(name)
+    return SCAFFOLD.format(name=quoted(name))
+
+
+def init(name: str, agents_dir: str | Path | None = None) -> Path:
+    """Writes a commented agent file to start from.
+
+    Raises:
+        ConfigError: there is one already, or it cannot be written.
+    """
+    path = agent_dirs(agents_dir)[0] / f"{name}.toml"
+    write_new(path, scaffold(name))
+    return path

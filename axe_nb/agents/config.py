@@ -1,0 +1,166 @@
+"""Where things lie and what the user has set: keys, base URLs, folders.
+
+Environment beats `config.toml` beats the built-in default.
+Source: B-3, B-6, D-33; product.md "Agent files".
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from axe_nb.agents.files import expanded, read_text, reason, shown
+from axe_nb.errors import ConfigError
+
+BASE_URLS: Mapping[str, str] = {
+    "anthropic": "https://api.anthropic.com",
+    "openai": "https://api.openai.com",
+    "ollama": "http://localhost:11434",
+}
+"""Provider → root of its own server."""
+
+KEYLESS = frozenset({"ollama", "script"})
+"""Providers that need no key."""
+
+SCAFFOLD = """\
+# Keys and servers for axe-nb. Environment variables win over this file:
+# ANTHROPIC_API_KEY, OPENAI_API_KEY, AXE_OPENAI_BASE_URL, …
+
+# [providers.anthropic]
+# api_key = ""
+
+# [providers.openai]
+# api_key = ""
+# base_url = "https://api.openai.com"   # any server that speaks the same protocol
+
+# [providers.ollama]
+# base_url = "http://localhost:11434"
+"""
+
+
+def config_dir() -> Path:
+    """`$XDG_CONFIG_HOME/axe`, by default `~/.config/axe`; it need not exist."""
+    home = os.environ.get("XDG_CONFIG_HOME", "").strip()
+    return expanded(home or "~/.config") / "axe"
+
+
+def config_path() -> Path:
+    """The global settings file; it need not exist."""
+    return config_dir() / "config.toml"
+
+
+def placed(path: Path) -> str:
+    """The path as people find it, without the folders of this machine where that can be.
+
+    It starts below the current folder, the config folder or the home folder.
+    """
+    try:
+        here, whole = Path.cwd(), path.absolute()
+    except OSError:  # the current folder was deleted
+        return shown(path)
+    for folder, name in ((here, ""), (config_dir().parent, _config_home())):
+        if name is not None and whole.is_relative_to(folder):
+            return f"{name}{whole.relative_to(folder).as_posix()}"
+    return shown(whole)
+
+
+def _config_home() -> str | None:
+    """How messages call the folder of the config folder; None where it lies at home."""
+    return "$XDG_CONFIG_HOME/" if os.environ.get("XDG_CONFIG_HOME", "").strip() else None
+
+
+def agent_dirs(agents_dir: str | Path | None = None) -> list[Path]:
+    """The folders that agents are looked up in, first hit wins; they need not exist."""
+    given = [expanded(agents_dir)] if agents_dir else []
+    return [*given, Path("axe") / "agents", config_dir() / "agents"]
+
+
+@dataclass(frozen=True)
+class Config:
+    """The global `config.toml`, read; empty where there is none."""
+
+    providers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, repr=False)
+    """Provider → its table; may hold keys, so it is never printed."""
+
+    @classmethod
+    def load(cls) -> Config:
+        """The settings as they are now; nothing is cached.
+
+        Raises:
+            ConfigError: the file cannot be read or is not TOML.
+        """
+        path = config_path()
+        try:
+            table = tomllib.loads(read_text(path))
+        except FileNotFoundError:
+            return cls()
+        except OSError as error:
+            raise _wrong(f"failed to read config file: {reason(error)}") from None
+        except (ValueError, RecursionError) as error:
+            raise _wrong(f"failed to parse config file: {error}") from None
+        providers = table.get("providers", {})
+        tables_of = providers.values() if isinstance(providers, dict) else [providers]
+        if not all(isinstance(entry, dict) for entry in tables_of):
+            raise _wrong(
+                "failed to parse config file: providers must be tables",
+                hint='write [providers.openai] and below it api_key = "…"',
+            )
+        return cls(providers)
+
+    def api_key(self, provider: str) -> str:
+        """The provider's key; empty for one that needs none.
+
+        Raises:
+            ConfigError: no key is set, or it cannot be one (exit 3, D-22).
+        """
+        variable = f"{provider.upper()}_API_KEY"
+        key = os.environ.get(variable, "").strip() or self._text(provider, "api_key")
+        if not (key.isascii() and key.isprintable()):
+            raise ConfigError(
+                f'the API key of provider "{provider}" has characters that no key has',
+                hint=f"copy it anew into {variable}, or into {placed(config_path())}",
+                exit_code=3,
+            )
+        if key or provider in KEYLESS:
+            return key
+        raise ConfigError(
+            f'no API key for provider "{provider}": set {variable}, '
+            f"or api_key under [providers.{provider}] in {placed(config_path())}",
+            hint="or try without a key: a script/… model",
+            exit_code=3,
+        )
+
+    def base_url(self, provider: str) -> str:
+        """Root URL of the provider's server, without a trailing slash or `/v1` (D-33).
+
+        Raises:
+            ConfigError: it is no http address; what it is, is not told: it may be a key.
+        """
+        url = (
+            os.environ.get(f"AXE_{provider.upper()}_BASE_URL", "").strip()
+            or self._text(provider, "base_url")
+            or BASE_URLS[provider]
+        )
+        url = url.rstrip("/")
+        if not url.startswith(("http://", "https://")):
+            raise ConfigError(
+                f'base URL of provider "{provider}" must start with http:// or https://',
+                hint=f"set AXE_{provider.upper()}_BASE_URL or base_url in {placed(config_path())}",
+            )
+        return url.removesuffix("/v1")
+
+    def _text(self, provider: str, key: str) -> str:
+        value = self.providers.get(provider, {}).get(key, "")
+        if not isinstance(value, str):
+            raise _wrong(f"failed to parse config file: providers.{provider}.{key} must be text")
+        return value.strip()
+
+
+def _wrong(message: str, *, hint: str = "") -> ConfigError:
+    error = ConfigError(message, hint=hint)
+    error.place = f"in {placed(config_path())}"
+    return error

@@ -1,0 +1,189 @@
+"""What an agent is told before its first message: prompt, skill, files.
+
+Source: B-6, B-7, B-8; seed 000 §2.3 base; D-12, D-42.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from axe_nb.agents.agent import Agent
+from axe_nb.agents.config import config_dir
+from axe_nb.agents.files import expanded, read_text, reason
+from axe_nb.agents.names import quoted
+from axe_nb.errors import ConfigError
+
+NO_PROMPT = "Execute the task described in your instructions."
+"""What an agent is told where the prompt is blank (B-8)."""
+
+MAX_FILE = 1024 * 1024
+"""Bytes; a larger context file is left out with a warning."""
+
+MAX_FILES = 8 * 1024 * 1024
+"""Bytes of all context files together; what comes after is left out with a warning."""
+
+
+@dataclass(frozen=True, slots=True)
+class Briefing:
+    """An agent's own context, read from disk."""
+
+    system: str
+    """The whole system prompt."""
+    workdir: Path
+    """Absolute."""
+    skill: str
+    """Text of the skill; empty = none."""
+    files: tuple[tuple[str, str], ...]
+    """(path relative to the workdir, text) of every context file, sorted by path."""
+    warnings: tuple[str, ...]
+
+
+def brief(agent: Agent) -> Briefing:
+    """The agent's system prompt and what it is made of.
+
+    Raises:
+        ConfigError: the workdir or the skill is not there, or a glob is not valid.
+    """
+    workdir = _workdir(agent)
+    skill = _skill(agent)
+    files, warnings = _files(agent.files, workdir)
+    return Briefing(_system(agent.system_prompt, skill, files), workdir, skill, files, warnings)
+
+
+def _system(prompt: str, skill: str, files: Sequence[tuple[str, str]]) -> str:
+    """The parts joined as B-7 lays down; an empty part leaves no delimiter."""
+    text = prompt if prompt.strip() else ""
+    if skill.strip():
+        text += f"\n\n---\n\n## Skill\n\n{skill}"
+    if files:
+        fenced = (
+            f"### {path}\n```{Path(path).suffix.removeprefix('.')}\n{content}\n```"
+            for path, content in files
+        )
+        text += "\n\n---\n\n## Context Files\n\n" + "\n\n".join(fenced)
+    return text
+
+
+def _workdir(agent: Agent) -> Path:
+    try:
+        path = expanded(agent.workdir.strip() or ".").absolute()
+        is_there = path.is_dir()
+    except OSError:  # the current folder was deleted, or no name can be that long
+        is_there = False
+    if not is_there:
+        raise ConfigError(
+            f"workdir not found: {agent.workdir.strip() or 'the current folder'}",
+            hint=f"mend workdir of agent {quoted(agent.name)}, or give --workdir",
+        )
+    return path
+
+
+def _skill(agent: Agent) -> str:
+    """Text of the skill file: absolute, else below the folder of the agents, else of the config."""
+    given = agent.skill.strip()
+    if not given:
+        return ""
+    path = expanded(given)
+    home = Path(agent.path).parent.parent if agent.path else Path("axe")
+    for candidate in [path] if path.is_absolute() else [home / path, config_dir() / path]:
+        try:
+            return read_text(candidate)
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError as error:
+            raise ConfigError(
+                f"failed to read skill {given}: {reason(error)}", hint=_mend_skill(agent)
+            ) from None
+    raise ConfigError(f"skill not found: {given}", hint=_mend_skill(agent))
+
+
+def _mend_skill(agent: Agent) -> str:
+    return (
+        f"mend skill of agent {quoted(agent.name)}; it is looked for below the folder of the "
+        "agents and in the config folder"
+    )
+
+
+def _files(
+    patterns: Sequence[str], workdir: Path
+) -> tuple[tuple[tuple[str, str], ...], tuple[str, ...]]:
+    """Every text file below the workdir that a pattern names, and warnings about those left out."""
+    inside = workdir.resolve()
+    found = {path for pattern in patterns for path in _matches(pattern, workdir)}
+    files: dict[str, str] = {}
+    warnings: list[str] = []
+    room = MAX_FILES
+    for path in sorted(found):
+        shown = path.relative_to(workdir).as_posix()
+        if not path.is_file() or not path.resolve().is_relative_to(inside):
+            continue
+        try:
+            with path.open("rb") as file:
+                data = file.read(MAX_FILE + 1)
+        except OSError as error:
+            warnings.append(f"context file {shown} left out: {reason(error)}")
+            continue
+        if b"\0" in data[:512]:
+            continue
+        if len(data) > min(MAX_FILE, room):
+            warnings.append(
+                f"context file {shown} left out: larger than the {MAX_FILE} bytes "
+                f"of one file or the {MAX_FILES} of all"
+            )
+            continue
+        room -= len(data)
+        files[shown] = data.decode("utf-8", errors="replace")
+    return tuple(sorted(files.items())), tuple(warnings)
+
+
+def _matches(pattern: str, workdir: Path) -> Iterator[Path]:
+    """What the glob names; hidden files and folders only where it names them with their dot.
+
+    `**` does not go into links: two that lead back would keep it busy for ever.
+
+    Raises:
+        ConfigError: it is no glob.
+    """
+    check_glob(pattern)
+    # inside a name `**` is `*`; at the end it means the files too
+    parts = [p if p == "**" else re.sub(r"\*+", "*", p) for p in Path(pattern).parts]
+    hidden = [part for part in parts if part.startswith(".")]
+    try:
+        for path in workdir.glob("/".join([*parts, "*"] if parts[-1:] == ["**"] else parts)):
+            dotted = [part for part in path.relative_to(workdir).parts if part.startswith(".")]
+            if all(any(fnmatchcase(part, known) for known in hidden) for part in dotted):
+                yield path
+    except (OSError, ValueError, NotImplementedError) as error:
+        raise _no_glob(pattern, str(error)) from None
+
+
+def check_glob(pattern: str) -> None:
+    """Refuses what is no glob (B-6, D-42).
+
+    Raises:
+        ConfigError: it is blank, has an unclosed bracket or a brace, or leads out of its folder.
+    """
+    bare = re.sub(r"\[[!^]?+.[^\]]*\]", "", pattern)
+    problem = (
+        "blank"
+        if not pattern.strip()
+        else "unclosed bracket"
+        if "[" in bare
+        else "no braces; one glob for each form"
+        if "{" in bare
+        else "leads out of the workdir"
+        if Path(pattern).is_absolute() or ".." in Path(pattern).parts
+        else ""
+    )
+    if problem:
+        raise _no_glob(pattern, problem)
+
+
+def _no_glob(pattern: str, problem: str) -> ConfigError:
+    return ConfigError(
+        f"invalid glob pattern {quoted(pattern)}: {problem}", hint="a glob is like docs/**/*.md"
+    )

@@ -1,0 +1,165 @@
+"""A TOML table becomes a dataclass, and back; a mistake in it is told with its key and line.
+
+Source: D-27, D-36; B-1.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from axe_nb.agents.names import quoted, suggestion
+from axe_nb.agents.toml_lines import line_of
+from axe_nb.errors import ConfigError
+
+
+class WrongValue(ConfigError):
+    """A key has a value that it cannot have, whether from a file or from code."""
+
+    def __init__(self, key: tuple[str, ...], problem: str, *, hint: str = "") -> None:
+        super().__init__(f"{'.'.join(key)} {problem}", hint=hint)
+        self.key = key
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The text that a table is read from, to say where something stands."""
+
+    text: str
+    file: str = ""
+    """How its file is called in messages; empty where there is none."""
+
+    def line(self, key: tuple[str, ...]) -> int | None:
+        """Line of the key, from 1; None where it is not written in the text."""
+        return line_of(self.text, key) if key else None
+
+    def place(self, key: tuple[str, ...] = ()) -> str:
+        """Where to look; empty where nothing is known."""
+        line = self.line(key)
+        at = [f"in {self.file}" if self.file else "", f"line {line}" if line else ""]
+        return ", ".join(filter(None, at))
+
+
+def read(
+    cls: type, table: Mapping[str, Any], source: Source, at: tuple[str, ...] = ()
+) -> dict[str, Any]:
+    """The table's values by field of the dataclass, nested tables built; types are not checked.
+
+    Raises:
+        ConfigError: a key that the dataclass does not have.
+        WrongValue: something else where there must be a table.
+    """
+    if not isinstance(table, dict):
+        raise WrongValue(at, "must be a table")
+    keys = {field.name: field for field in toml_fields(cls)}
+    values: dict[str, Any] = {}
+    for key, value in table.items():
+        if key not in keys:
+            raise _unknown((*at, key), list(keys), source)
+        nested = nested_table(keys[key])
+        if nested:
+            value = nested(**read(nested, value, source, (*at, key)))
+        values[key] = value
+    return values
+
+
+def _unknown(key: tuple[str, ...], known: list[str], source: Source) -> ConfigError:
+    line = source.line(key)
+    error = ConfigError(
+        f"unknown key {quoted('.'.join(key))}" + (f" (line {line})" if line else ""),
+        hint=suggestion(key[-1], known) or f"known keys: {', '.join(known)}",
+    )
+    error.place = f"in {source.file}" if source.file else ""
+    return error
+
+
+def check_types(value: Any, at: tuple[str, ...] = ()) -> None:
+    """Refuses a dataclass that holds something else than its annotations say.
+
+    Raises:
+        WrongValue: names the key, with those above it.
+    """
+    cls: Any = type(value)
+    for name, default, called, fits in _checks(cls):
+        own = getattr(value, name)
+        if own is default:
+            continue
+        if not fits(own):
+            raise WrongValue((*at, name), f"must be {called}")
+        if dataclasses.is_dataclass(own):
+            check_types(own, (*at, name))
+
+
+def written(value: Any) -> dict[str, Any]:
+    """The TOML table of a dataclass: fields that differ from their default."""
+    table: dict[str, Any] = {}
+    for field in toml_fields(type(value)):
+        own = getattr(value, field.name)
+        default = field.default_factory() if callable(field.default_factory) else field.default
+        if own == default:
+            continue
+        if dataclasses.is_dataclass(own):
+            table[field.name] = written(own)
+        elif isinstance(own, Mapping):
+            table[field.name] = dict(own)
+        else:
+            table[field.name] = list(own) if isinstance(own, tuple) else own
+    return table
+
+
+def toml_fields(cls: type) -> list[dataclasses.Field[Any]]:
+    """The fields that are keys of the TOML table, in the order of the class."""
+    return [field for field in dataclasses.fields(cls) if field.metadata.get("toml", True)]
+
+
+def nested_table(field: dataclasses.Field[Any]) -> type[Any] | None:
+    """The dataclass of a field that is a table of its own; None for all others."""
+    return type(field.default) if dataclasses.is_dataclass(field.default) else None
+
+
+def type_name(field: dataclasses.Field[Any]) -> str:
+    """What a value of the field is, in words."""
+    return "a table" if nested_table(field) else _KINDS[str(field.type)][0]
+
+
+_KINDS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
+    "str": ("text", lambda v: isinstance(v, str)),
+    "Mode": ("text", lambda v: isinstance(v, str)),
+    "bool": ("true or false", lambda v: isinstance(v, bool)),
+    "int": ("a whole number", lambda v: isinstance(v, int) and not isinstance(v, bool)),
+    "float": (
+        "a number",
+        lambda v: isinstance(v, (int, float)) and not isinstance(v, bool) and math.isfinite(v),
+    ),
+    "tuple[str, ...]": (
+        "a list of texts",
+        lambda v: isinstance(v, (list, tuple)) and all(isinstance(e, str) for e in v),
+    ),
+    "Mapping[str, Any]": (
+        "a table",
+        lambda v: isinstance(v, Mapping) and all(isinstance(e, str) for e in v),
+    ),
+    "Mapping[str, str]": (
+        "a table of texts",
+        lambda v: isinstance(v, Mapping) and all(isinstance(e, str) for p in v.items() for e in p),
+    ),
+}
+"""Annotation of a field → how its type is called, and whether a value is of it."""
+
+
+@cache
+def _checks(cls: Any) -> tuple[tuple[str, Any, str, Callable[[Any], bool]], ...]:
+    """(field, default, what it must be, whether a value is that) of all fields of a dataclass."""
+    return tuple(_check_of(field) for field in toml_fields(cls))
+
+
+def _check_of(field: dataclasses.Field[Any]) -> tuple[str, Any, str, Callable[[Any], bool]]:
+    nested = nested_table(field)
+    if nested is None:
+        return field.name, field.default, *_KINDS[str(field.type)]
+    called = f"a {nested.__name__} of {nested.__module__}"
+    return field.name, field.default, called, lambda v: isinstance(v, nested)

@@ -1,0 +1,1 @@
+"""What is in the way, and the next step."""

@@ -1,0 +1,34 @@
+"""The next step after a refused model name: which names its server knows.
+
+Only the faces that show an error ask for this, once; a run never does.
+Source: issue "Working in the notebook" (hints with errors).
+"""
+
+from __future__ import annotations
+
+from axe_nb.agents.config import BASE_URLS, Config
+from axe_nb.agents.names import parse_model
+from axe_nb.errors import AxeError, ProviderError
+from axe_nb.events import RunResult
+from axe_nb.providers import server
+from axe_nb.providers.listing import advice, has, models
+from axe_nb.session.portal import waited
+
+
+def with_next_step(result: RunResult) -> RunResult:
+    """The result; the hint of its error names models where the one asked for is not there."""
+    error = result.cause
+    provider, model = parse_model(result.model)
+    if not (isinstance(error, ProviderError) and error.status == 404 and provider in BASE_URLS):
+        return result
+    error.hint = waited(_hint(provider, model)) or error.hint
+    return result
+
+
+async def _hint(provider: str, model: str) -> str:
+    """Empty where the server has the model after all, or says nothing of use."""
+    try:
+        names = await models(server(provider, Config.load()))
+    except AxeError:
+        names = ()
+    return "" if has(model, names) else advice(provider, model, names)

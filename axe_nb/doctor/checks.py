@@ -1,0 +1,99 @@
+"""What will stop an agent from running, found without sending a word.
+
+Each problem names its key, so that a face can point at the line.
+Source: product.md "Notebook" (`%%axe_agent`, `%axe doctor`); B-2, B-3, B-6, D-20, A-E2.4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+from axe_nb.agents.agent import Agent
+from axe_nb.agents.config import Config
+from axe_nb.agents.names import parse_model
+from axe_nb.agents.prompt import brief, check_glob
+from axe_nb.engine.permissions import Permit
+from axe_nb.engine.toolset import Ceiling, assemble
+from axe_nb.errors import ConfigError
+from axe_nb.providers import SUPPORTED, make
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that is in the way of an agent."""
+
+    key: tuple[str, ...]
+    """Where it is written in the agent's TOML."""
+    entry: str
+    """Which entry of the key's list; empty where it is no list."""
+    error: ConfigError
+    is_mistake: bool
+    """Whether the TOML itself has to change; else something around it is missing."""
+
+
+def problems(
+    agent: Agent, find: Callable[[str], Agent], scripts: tuple[Path, ...] = ()
+) -> list[Problem]:
+    """All that is in the way of this agent, mistakes first.
+
+    Args:
+        agent: whose TOML is right so far.
+        find: name -> agent. Raises ConfigError.
+        scripts: folders to look script models up in first.
+    """
+    found = [problem for check in _checks(agent, find, scripts) if (problem := _tried(*check))]
+    return sorted(found, key=lambda problem: not problem.is_mistake)
+
+
+Check = tuple[tuple[str, ...], str, bool, Callable[[], object]]
+"""(key, entry, whether a failure is a mistake in the TOML, the check itself)"""
+
+
+def _checks(
+    agent: Agent, find: Callable[[str], Agent], scripts: tuple[Path, ...]
+) -> Iterator[Check]:
+    provider, _, name = agent.model.partition("/")
+    yield ("model",), "", True, partial(parse_model, agent.model)
+    if provider.strip() and name.strip():
+        is_unknown = provider not in SUPPORTED
+        yield ("model",), "", is_unknown, partial(_reachable, agent.model, scripts)
+    bare = replace(agent, tools=(), permissions={}, files=(), skill="", workdir="")
+    for name in agent.tools:
+        yield ("tools",), name, True, partial(_tools, replace(bare, tools=(name,)))
+    for name, decision in agent.permissions.items():
+        own = (name,) if name in agent.tools else ()
+        alone = replace(bare, tools=own, permissions={name: decision})
+        yield ("permissions", name), "", True, partial(_tools, alone)
+    for pattern in agent.files:
+        yield ("files",), pattern, True, partial(check_glob, pattern)
+    yield ("workdir",), "", False, partial(brief, replace(bare, workdir=agent.workdir))
+    yield ("skill",), "", False, partial(brief, replace(bare, skill=agent.skill))
+    for name in agent.sub_agents:
+        yield ("sub_agents",), name, False, partial(find, name)
+
+
+def _tried(
+    key: tuple[str, ...], entry: str, is_mistake: bool, check: Callable[[], object]
+) -> Problem | None:
+    try:
+        check()
+    except ConfigError as error:
+        return Problem(key, entry, error, is_mistake)
+    return None
+
+
+def _tools(agent: Agent) -> None:
+    assemble(agent, 0, Ceiling(), Permit(agent, agent.mode))
+
+
+def _reachable(model: str, scripts: tuple[Path, ...]) -> None:
+    """Whether there is a key, a base URL, or the script."""
+    provider, name = model.split("/", 1)
+    make(provider, Config.load(), scripts)
+    if provider == "script":
+        from axe_nb.providers.script import check
+
+        check(name, scripts)

@@ -1,0 +1,1 @@
+"""One agent at work: limits, turns, calls, and the only loop."""

@@ -1,0 +1,106 @@
+"""What a function wants, read off its signature; a model's arguments checked against it.
+
+Source: product.md "Python" (`@axe_nb.tool`), A-2.2, D-11, X-38.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from axe_nb.errors import ConfigError
+from axe_nb.messages import dump
+from axe_nb.tools.hints import documented, hints
+from axe_nb.tools.shapes import MAX_MISTAKES, Mistakes, Parameter, Shape, fields, note, shape
+from axe_nb.tools.tool import ToolContext, ToolError
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """A function as a model is to know it."""
+
+    description: str
+    parameters: Mapping[str, Parameter]
+    context: str
+    """The parameter that takes the ToolContext, which no model knows of; empty = none does."""
+    python: inspect.Signature
+
+    def bound(self, values: Mapping[str, Any]) -> inspect.BoundArguments:
+        """The values as a call of the function takes them; those left out are its defaults."""
+        return inspect.BoundArguments(self.python, dict(values))
+
+
+def signature(function: Callable[..., Any], name: str) -> Signature:
+    """What a function wants.
+
+    Args:
+        name: of the function, for errors.
+
+    Raises:
+        ConfigError: a parameter has no name, or is of no type that JSON has.
+    """
+    types_of = hints(function, name)
+    description, told = documented(function)
+    wanted: dict[str, Parameter] = {}
+    context = ""
+    python = inspect.signature(function)
+    for parameter in python.parameters.values():
+        hint = types_of.get(parameter.name, Any)
+        if hint is ToolContext or ToolContext in typing.get_args(hint):
+            context = parameter.name
+        else:
+            wanted[parameter.name] = _wanted(parameter, hint, told, name)
+    return Signature(description, wanted, context, python)
+
+
+def _wanted(
+    parameter: inspect.Parameter, hint: Any, told: Mapping[str, str], name: str
+) -> Parameter:
+    if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+        raise ConfigError(
+            f'"{parameter}" of {name} cannot be described to a model',
+            hint="give each parameter its own name",
+        )
+    required = parameter.default is parameter.empty
+    default = None if required else parameter.default
+    kind = shape(hint, f'"{parameter.name}" of {name}')
+    return Parameter(kind, told.get(parameter.name, ""), required, default)
+
+
+def check(arguments: Mapping[str, Any], wanted: Mapping[str, Parameter]) -> dict[str, Any]:
+    """The arguments as values of their types; what was left out stays so.
+
+    Raises:
+        ToolError: they do not fit; the text names every mistake, up to a bound.
+    """
+    mistakes: Mistakes = []
+    values = fields(arguments, wanted, "", _kindly, mistakes)
+    if mistakes:
+        more = ["and more"] if len(mistakes) > MAX_MISTAKES else []
+        told = "; ".join([*mistakes[:MAX_MISTAKES], *more])
+        raise ToolError(f"wrong arguments: {told}. Call again with all of them right")
+    return values
+
+
+def _kindly(shape: Shape, value: Any, at: str, mistakes: Mistakes) -> Any:
+    """The value; one that does not fit is tried once more across the border of text and JSON.
+
+    A string is read as the JSON that it holds, anything else becomes its JSON text (D-11).
+    """
+    mine: Mistakes = []
+    result = shape.read(value, at, mine)
+    if not mine:
+        return result
+    try:
+        other = json.loads(value) if isinstance(value, str) else dump(value).decode()
+    except (ValueError, RecursionError):
+        other = None
+    if other is not None and shape.accepts(other):
+        return shape.read(other, at, mistakes)
+    for mistake in mine:
+        note(mistakes, mistake)
+    return None

@@ -1,0 +1,112 @@
+"""An agent on one page: what it is, what it may do, whom it may call; all tools, a line each.
+
+Source: A-5.7; D-19, D-20; product.md "Notebook" (`%%axe_agent`, `%axe show`, `%axe tools`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from axe_nb.agents.agent import Agent
+from axe_nb.builtin import ALIASES, NAMES, TOOLSETS
+from axe_nb.clock import seconds_text
+from axe_nb.engine.permissions import Decision, Permit
+from axe_nb.engine.toolset import Ceiling, assemble
+from axe_nb.tools.python_tool import SESSION
+from axe_nb.tools.tool import Effect, Tool
+from axe_nb.views.graph import OF_COPIES, picture
+from axe_nb.views.report import text_of
+
+WIDTH = 100
+"""Characters of a line about a tool."""
+
+DECISIONS: dict[Decision, str] = {"allow": "Allowed", "ask": "Asks first", "deny": "Denied"}
+
+EFFECTS: dict[Effect, str] = {
+    "read": "reads", "user": "yours", "write": "writes", "delegate": "delegates",
+}  # fmt: skip
+
+
+def rows(agent: Agent) -> Iterator[tuple[str, str]]:
+    """(label, value) of what its file says, without what it leaves out."""
+    told = [
+        ("Name", agent.name), ("Description", agent.description), ("Model", agent.model),
+        ("Skill", agent.skill), ("Files", ", ".join(agent.files)), ("Workdir", agent.workdir),
+        ("Tools", ", ".join(agent.tools)), ("Mode", agent.mode),
+        ("Params", ", ".join(f"{k}={text_of(v)}" for k, v in agent.params.items())),
+        ("System Prompt", agent.system_prompt.strip()),
+    ]  # fmt: skip
+    if agent.sub_agents:
+        deep = agent.sub_agents_config
+        told += [
+            ("Sub-Agents", ", ".join(agent.sub_agents)),
+            ("Max Depth", str(deep.max_depth or 3)),
+            ("Parallel", "yes" if deep.parallel else "no"),
+            ("Timeout", f"{seconds_text(deep.timeout)}s"),
+        ]
+    yield from ((label, value) for label, value in told if value)
+
+
+def line(label: str, value: str) -> str:
+    """A row as text (A-5.7)."""
+    return f"{label + ':':<16}{value}"
+
+
+def abilities(agent: Agent, agents: Callable[[str], Agent]) -> str:
+    """What the agent may do, and the picture of whom it may call; empty where it only talks.
+
+    Raises:
+        ConfigError: it names a tool that there is not.
+    """
+    lines = [line(DECISIONS[d], ", ".join(names)) for d, names in _decided(agent).items() if names]
+    limits = agent.limits
+    for label, most in (("Requests", limits.max_requests), ("Tokens", limits.max_total_tokens)):
+        lines += [line(label, f"at most {most} in the whole tree")] if most else []
+    if "delegate" in {tool.effect for tool in _tools(agent)} or agent.sub_agents:
+        lines.append(picture(agent, agents))
+    return "\n".join(lines)
+
+
+def _tools(agent: Agent) -> list[Tool]:
+    permit = Permit(agent, agent.mode)
+    ceiling = Ceiling(root=agent.sub_agents_config.max_depth)
+    return list(assemble(agent, 0, ceiling, permit).tools.values())
+
+
+def _decided(agent: Agent) -> dict[Decision, list[str]]:
+    permit = Permit(agent, agent.mode)
+    decided: dict[Decision, list[str]] = {decision: [] for decision in DECISIONS}
+    for tool in _tools(agent):
+        decided[permit.decide(tool)[0]].append(tool.name)
+    return decided
+
+
+def all_tools() -> str:
+    """Every tool that an agent can name, in a line each, and the names of sets of them."""
+    everything = Agent(
+        name="any", model="script/any", tools=(*NAMES, *OF_COPIES, *SESSION), sub_agents=("any",)
+    )
+    sets = (f"{name} = {', '.join(tools)}" for name, tools in TOOLSETS.items())
+    aliases = (f"{alias} = {name}" for alias, name in ALIASES.items())
+    return "\n".join([*_lines(_tools(everything)), "", *sets, *aliases])
+
+
+def tools_of(agent: Agent) -> str:
+    """The agent's tools, in a line each, with what its mode and permissions say of them.
+
+    Raises:
+        ConfigError: it names a tool that there is not.
+    """
+    permit = Permit(agent, agent.mode)
+    return "\n".join(_lines(_tools(agent), lambda tool: DECISIONS[permit.decide(tool)[0]].lower()))
+
+
+def _lines(tools: Iterable[Tool], said: Callable[[Tool], str] = lambda tool: "") -> Iterator[str]:
+    listed = list(tools)
+    width = max((len(tool.name) for tool in listed), default=0)
+    for tool in listed:
+        start = f"{tool.name:<{width}}  {EFFECTS[tool.effect]:<9}  "
+        start += f"{said(tool):<10}  " if said(tool) else ""
+        about = " ".join(tool.description.split()).partition(". ")[0].rstrip(".")
+        room = WIDTH - len(start)
+        yield f"{start}{about}" if len(about) <= room else f"{start}{about[: room - 1]}…"

@@ -1,0 +1,88 @@
+"""Who may call whom: the delegation graph of an agent as a small picture in text.
+
+Source: product.md "Notebook" (`%%axe_agent`, `%axe show`); D-3, D-44, A-E2.4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import cache
+from itertools import islice
+from typing import TypeAlias
+
+from axe_nb.agents.agent import Agent
+from axe_nb.errors import ConfigError
+
+MAX_LINES = 40
+"""Lines of a picture; the rest is left out, and said so."""
+
+DEFAULT_DEPTH = 3
+"""Of call_agent, where the root sets none."""
+
+Find: TypeAlias = Callable[[str], "Agent | ConfigError"]
+Lines: TypeAlias = Iterator[str]
+
+OF_COPIES = ("subagent", "spawn_agent", "delegate_task")
+"""Delegation tools whose children are copies of the caller."""
+
+
+def picture(agent: Agent, find: Callable[[str], Agent]) -> str:
+    """The agents below `agent`, one a line; missing ones, cycles and the depth limit are marked.
+
+    Args:
+        agent: the root of the picture.
+        find: name -> agent. Raises ConfigError.
+    """
+    if not agent.sub_agents_config.enabled:
+        return f"{agent.name}  (delegates to nobody: sub_agents_config.enabled is false)"
+    deepest = agent.sub_agents_config.max_depth or DEFAULT_DEPTH
+    below = _below(agent, _found_once(find), (agent.name,), deepest, "")
+    lines = [f"{agent.name}  (depth 0, max_depth {deepest})", *islice(below, MAX_LINES)]
+    if next(below, None) is not None:
+        lines.append("…  and more")
+    return "\n".join(lines)
+
+
+def _below(agent: Agent, find: Find, path: tuple[str, ...], deepest: int, indent: str) -> Lines:
+    names = dict.fromkeys(agent.sub_agents)
+    copies = [tool for tool in OF_COPIES if tool in agent.tools]
+    last = [*names, *copies][-1:]
+    for name in names:
+        branch, further = ("└─ ", "   ") if [name] == last else ("├─ ", "│  ")
+        child, lower, note = _child(name, find, path, deepest)
+        yield f"{indent}{branch}{name}{note}"
+        if child is not None:
+            yield from _below(child, find, (*path, name), lower, indent + further)
+    for tool in copies:
+        yield f"{indent}{'└─ ' if [tool] == last else '├─ '}copies of itself, by {tool}"
+
+
+def _child(
+    name: str, find: Find, path: tuple[str, ...], deepest: int
+) -> tuple[Agent | None, int, str]:
+    """(the agent to go on with, if any; the lowest limit down to it; what is to be said of it)."""
+    child = find(name)
+    if isinstance(child, ConfigError):
+        return None, deepest, f"  ✗ {child}"
+    lower = min(deepest, child.sub_agents_config.max_depth or deepest)
+    may = child.sub_agents_config.enabled and (child.sub_agents or set(OF_COPIES) & {*child.tools})
+    if not may:
+        return None, lower, ""
+    if name in path:
+        return None, lower, f"  ↺ cycle, ended by max_depth {lower}"
+    if len(path) >= lower:
+        return None, lower, f"  (depth {len(path)}: may not delegate, max_depth {lower})"
+    return child, lower, ""
+
+
+def _found_once(find: Callable[[str], Agent]) -> Find:
+    """`find` that asks once for each name, and hands back what it raises."""
+
+    @cache
+    def found(name: str) -> Agent | ConfigError:
+        try:
+            return find(name)
+        except ConfigError as error:
+            return error
+
+    return found

@@ -1,0 +1,303 @@
+"""The tree in rows and texts, the same words for every view; and the text twin of it. Pure.
+
+Source: design README (rows, "was told", "answered"); product.md "Notebook"; D-6, D-34.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from axe_nb.views import words
+from axe_nb.views.tree import CallNode, Node, Span, State, Thing, TurnNode, lay_out
+
+MAX_ROWS = 500
+"""Rows of a twin; what comes after is counted, not drawn."""
+
+MAX_WARNINGS = 5
+"""Warnings of one run; what comes after is counted."""
+
+ROOM = 6000
+"""Characters that all texts of a tree share, so that long runs do not make huge notebooks."""
+
+LEAST, MOST = 60, 1000
+"""Characters of one text: in a long run, and in the shortest."""
+
+ANSWER = 20_000
+"""Characters of the answer above the tree."""
+
+ENOUGH = 100
+"""Characters; where the share of a text is less, the run is a long one."""
+
+WIDE = 120
+"""Characters of a text that stands beside its label."""
+
+
+MINOR = frozenset({"said", "arguments", "result"})
+"""Labels of the texts that a long run only points to, and its text twin leaves out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line of the tree."""
+
+    state: State
+    who: str
+    asked: str
+    cost: str
+    span: Span
+    is_run: bool = False
+    is_open: bool = False
+    """Failures open by themselves."""
+
+    @property
+    def sign(self) -> str:
+        return words.SIGNS[self.state]
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A text under a row: what went in, what came out."""
+
+    label: str
+    text: str
+    more: int = 0
+    """Characters that are left out."""
+    pointer: str = ""
+    """What gives the whole text in Python."""
+
+    @property
+    def is_line(self) -> bool:
+        """Whether it fits beside its label."""
+        return "\n" not in self.text and len(self.text) <= WIDE
+
+    @property
+    def rest(self) -> str:
+        """What is left out and where it is; empty where nothing is."""
+        if not self.more:
+            return ""
+        where = f": {self.pointer}" if self.pointer else ""
+        noun = "more character" if self.text else "character"
+        return words.plural(self.more, noun) + where
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A row with all that it opens into, in reading order."""
+
+    row: Row
+    before: tuple[Block, ...]
+    rows: tuple[Entry, ...]
+    after: tuple[Block, ...]
+    left_out: int = 0
+    """Rows below this one that are not drawn."""
+
+
+@dataclass
+class Outline:
+    """A tree of runs as rows and texts."""
+
+    root: Node
+    name: str = ""
+    """What gives the root's RunResult in Python; empty = texts are cut without a pointer."""
+    room: int = 0
+    """Characters of one text; 0 = a share of ROOM."""
+    is_long: bool = field(init=False)
+    """Whether there is no room to quote what successful calls were given and gave back."""
+    steps: int = field(init=False)
+    """Length of the structural timeline."""
+
+    def __post_init__(self) -> None:
+        self.steps = lay_out(self.root)
+        self.is_long = False
+        self._rows = 0
+        if not self.room:
+            runs = [self.root, *self.root.below()]
+            texts = sum(2 + sum(1 + len(t.calls) for t in n.turns) for n in runs)
+            share = min(MOST, ROOM // texts)
+            self.is_long = share < ENOUGH
+            self.room = LEAST if self.is_long else share
+
+    def answer(self) -> Block:
+        """What stands above the tree."""
+        text, more = words.clean(self.root.text[:ANSWER]), len(self.root.text) - ANSWER
+        return Block("answer", text.strip("\n"), max(more, 0), f"{self.name}.text")
+
+    def warnings(self, node: Node) -> list[Block]:
+        """What is worth knowing; a root's stand outside the fold, so that they are seen (D-31)."""
+        all_of_them = node.result.warnings if node.result else ()
+        path = f"{node.path}.warnings"
+        shown = [self._block("warning", w, f"{path}[{i}]") for i, w in enumerate(all_of_them)]
+        left = len(shown) - MAX_WARNINGS
+        if left <= 0:
+            return shown
+        rest = f"{words.plural(left, 'more warning')}: {self.name}{path}"
+        return [*shown[:MAX_WARNINGS], Block("warning", rest)]
+
+    def entry(self, thing: Thing) -> Entry:
+        """A row and everything below it, up to MAX_ROWS rows in all."""
+        self._rows += 1
+        before, after = self.blocks(thing)
+        rows: list[Entry] = []
+        below = things_below(thing)
+        for child in below:
+            if self._rows >= MAX_ROWS:
+                break
+            rows.append(self.entry(child))
+        return Entry(self.row(thing), before, tuple(rows), after, len(below) - len(rows))
+
+    def row(self, thing: Thing) -> Row:
+        """The line of a run, a turn or a call."""
+        if isinstance(thing, Node):
+            return Row(
+                thing.state, words.line(thing.agent, words.WHO), words.line(thing.task),
+                words.cost_of_run(thing), thing.span, True,
+                thing.state not in ("completed", "running"),
+            )  # fmt: skip
+        if isinstance(thing, TurnNode):
+            failed = any(state_of(call) not in ("completed", "running") for call in thing.calls)
+            return Row(
+                thing.lone.state if thing.lone else thing.state, f"turn {thing.number}",
+                words.asks(thing), words.cost_of_turn(thing), thing.span, is_open=failed,
+            )  # fmt: skip
+        if thing.child:
+            return self.row(thing.child)
+        return Row(
+            thing.state, words.who(thing), words.asked(thing), words.cost_of_call(thing),
+            thing.span, is_open=thing.state == "error",
+        )  # fmt: skip
+
+    def blocks(self, thing: Thing) -> tuple[tuple[Block, ...], tuple[Block, ...]]:
+        """The texts before and after the rows that a row opens into."""
+        if isinstance(thing, Node):
+            before, after = self._of_run(thing, None)
+        elif isinstance(thing, TurnNode):
+            before, after = self._of_turn(thing)
+        elif thing.child:
+            before, after = self._of_run(thing.child, thing)
+        else:
+            before, after = self._of_call(thing, words.asked(thing))
+        return tuple(filter(_is_something, before)), tuple(filter(_is_something, after))
+
+    def _of_run(self, node: Node, call: CallNode | None) -> tuple[list[Block], list[Block]]:
+        result = node.result
+        before = [self._block("was told", node.prompt, f"{node.path}.prompt")] if node.depth else []
+        if result is None:
+            return before, []
+        before += self.warnings(node) if node.depth else []
+        answered = call.result.content if call and call.result else node.text
+        after = self._answered(node, call, answered) if node.depth else []
+        if result.error and (not node.depth or result.error not in answered):
+            after.append(self._block("error", result.error, f"{node.path}.error"))
+        if not node.depth and result.cause and result.cause.hint:
+            after.append(self._block("next", result.cause.hint, f"{node.path}.cause"))
+        after += [
+            self._block(label, ", ".join(files), f"{node.path}.{key}")
+            for label, key, files in (
+                ("read", "files_read", result.files_read),
+                ("changed", "files_modified", result.files_modified),
+            )
+        ]
+        after.append(self._block("noted", words.noted(node.metadata), f"{node.path}.metadata"))
+        return before, after
+
+    def _answered(self, node: Node, call: CallNode | None, answered: str) -> list[Block]:
+        """What came out of a child: what its caller's model heard, and its text if that is more."""
+        own = self._block("text so far", node.text, f"{node.path}.text")
+        if not (call and call.result):
+            return (
+                [self._block("answered", answered, own.pointer)]
+                if node.state == "completed"
+                else [own]
+            )
+        path = f"{node.path}.text" if answered == node.text else f"{call.result_path}.content"
+        heard = self._block("answered", answered, path)
+        is_new = node.state != "completed" and node.text.strip() not in answered
+        return [own, heard] if is_new else [heard]
+
+    def _of_turn(self, turn: TurnNode) -> tuple[list[Block], list[Block]]:
+        """What it said, but for a last turn: that is its run's answer."""
+        said = self._block("said", "" if turn.is_last else turn.streamed, f"{turn.path}.text")
+        if not turn.lone:
+            return [said], []
+        before, after = self._of_call(turn.lone, words.asks(turn))
+        return [said, *before], after
+
+    def _of_call(self, call: CallNode, asked: str) -> tuple[list[Block], list[Block]]:
+        written = words.written(call.call)
+        shown = "" if asked.endswith(words.clean(written)) else written
+        content = call.result.content if call.result else ""
+        label = "error" if call.state == "error" else "result"
+        return [self._block("arguments", shown, f"{call.path}.arguments")], [
+            self._block(label, content, f"{call.result_path}.content")
+        ]
+
+    def _block(self, label: str, text: str, path: str) -> Block:
+        shown, more = words.cut(text, self.room)
+        if more and label in MINOR and self.is_long:
+            shown, more = "", len(text)
+        return Block(label, shown, more, f"{self.name}{path}" if self.name else "")
+
+
+def _is_something(block: Block) -> bool:
+    return bool(block.text or block.more)
+
+
+def state_of(call: CallNode) -> State:
+    """How a call went: as its run did, where it is one."""
+    return call.child.state if call.child else call.state
+
+
+def things_below(thing: Thing) -> list[Thing]:
+    """What has a row right below this row."""
+    if isinstance(thing, TurnNode):
+        return [] if thing.lone else list(thing.calls)
+    if isinstance(thing, CallNode) and not thing.child:
+        return list(thing.children)
+    node = thing.child if isinstance(thing, CallNode) else thing
+    assert node is not None
+    return [turn for turn in node.turns if not turn.is_hidden]
+
+
+def as_lines(outline: Outline) -> Iterator[str]:
+    """The text twin: the answer, then the tree, two spaces a level."""
+    answer = outline.answer()
+    if answer.text:
+        yield answer.text
+        if answer.rest:
+            yield f"… {answer.rest}"
+        yield ""
+    root = outline.entry(outline.root)
+    yield f"{root.row.sign} {root.row.who} · {words.summary(outline.root)}"
+    for warning in outline.warnings(outline.root):
+        yield from _lines_of(warning, "")
+    left_out = MINOR if outline.is_long else frozenset[str]()
+    yield from _inside(root, "  ", left_out)
+
+
+def _inside(entry: Entry, indent: str, left_out: frozenset[str]) -> Iterator[str]:
+    for block in entry.before:
+        if block.label not in left_out:
+            yield from _lines_of(block, indent)
+    for inner in entry.rows:
+        row = inner.row
+        facts = " · ".join(filter(None, (row.who, row.asked, row.cost)))
+        yield f"{indent}{row.sign} {facts}"
+        yield from _inside(inner, indent + "  ", left_out)
+    if entry.left_out:
+        yield f"{indent}… {words.plural(entry.left_out, 'more row')}"
+    for block in entry.after:
+        if block.label not in left_out:
+            yield from _lines_of(block, indent)
+
+
+def _lines_of(block: Block, indent: str) -> Iterator[str]:
+    label = f"! {block.label}" if block.label == "warning" else block.label
+    if block.is_line and not block.rest:
+        yield f"{indent}{label}: {block.text}"
+        return
+    yield f"{indent}{label}:"
+    for line in block.text.split("\n"):
+        yield f"{indent}  {line}".rstrip()
+    if block.rest:
+        yield f"{indent}  … {block.rest}"

@@ -1,0 +1,213 @@
+"""A run as plain text, to the letter of the Axe command line: dry run and verbose lines.
+
+Source: seed 000 §8.5-8.8, §7.5 (A-8.5..A-8.8, A-7.5), B-10, B-11; D-10, D-14, D-49.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from axe_nb.agents.names import quoted
+from axe_nb.builtin import call_agent
+from axe_nb.clock import seconds_text
+from axe_nb.engine.loop import Run
+from axe_nb.events import (
+    Event,
+    RunFinished,
+    RunResult,
+    RunStarted,
+    ToolFinished,
+    ToolStarted,
+    TurnFinished,
+    TurnStarted,
+)
+from axe_nb.messages import dump
+from axe_nb.views.words import HOSTILE
+
+PREVIEW = 80
+"""Characters of a task in one line."""
+
+_LINE_END = re.compile(r"\r\n|\n|\r")
+
+
+def preview(text: str) -> str:
+    """The text in one line; `...` only where it is cut (D-14)."""
+    line = _LINE_END.sub(" ", text)
+    return line if len(line) <= PREVIEW else f"{line[:PREVIEW]}..."
+
+
+def harmless(text: str) -> str:
+    """The text without the characters that a terminal would obey."""
+    return HOSTILE.sub("�", text.replace("\r\n", "\n"))
+
+
+def shown_path(path: Path) -> str:
+    """The path, relative to the current folder where it lies below it: it says no machine."""
+    try:
+        return path.relative_to(Path.cwd()).as_posix()
+    except ValueError:
+        return str(path)
+
+
+def dry_run(run: Run, prompt: str, timeout: float) -> str:
+    """What would be sent, and to whom (B-10, A-8.5)."""
+    files = "\n".join(path for path, _ in run.briefing.files)
+    blocks = [
+        f"=== Dry Run ===\n\n{_setup(run, timeout, model=True)}",
+        _block("System Prompt", run.agent.system_prompt),
+        _block("Skill", run.briefing.skill),
+        _block(f"Files ({len(run.briefing.files)})", files),
+        _block("Stdin", prompt),
+        *_tools(run),
+        _block("Sub-Agents", _sub_agents(run, timeout)),
+    ]
+    return "\n\n".join(blocks)
+
+
+def _tools(run: Run) -> list[str]:
+    """The block of an agent that has tools, other than its sub-agents; none for the others."""
+    offered = [tool.name for tool in run.toolset.offered if tool.name != call_agent.NAME]
+    return [_block("Tools", ", ".join(offered))] if run.agent.tools else []
+
+
+def _setup(run: Run, timeout: float, *, model: bool) -> str:
+    lines = [f"Model:    {run.agent.model}"] if model else []
+    lines += [
+        f"Workdir:  {shown_path(run.briefing.workdir)}",
+        f"Timeout:  {seconds_text(timeout)}s",
+        f"Params:   {_params(run.agent.params)}",
+    ]
+    return "\n".join(lines)
+
+
+def _params(params: Any) -> str:
+    """Temperature and max_tokens always, 0 where absent (D-49); then the others."""
+    shown = {"temperature": 0, "max_tokens": 0, **params}
+    return ", ".join(f"{key}={text_of(value)}" for key, value in shown.items())
+
+
+def text_of(value: Any) -> str:
+    """A parameter as `--param` takes it: text as it is, all else as JSON."""
+    return value if isinstance(value, str) else dump(value).decode()
+
+
+def _block(title: str, content: str) -> str:
+    return f"--- {title} ---\n{content.rstrip() if content.strip() else '(none)'}"
+
+
+def _sub_agents(run: Run, timeout: float) -> str:
+    agent = run.agent
+    config = agent.sub_agents_config
+    tool = run.toolset.tools.get(call_agent.NAME)
+    if tool is None:
+        return ""
+    capped = config.timeout > timeout
+    note = f" (capped by the run's {seconds_text(timeout)}s)" if capped else ""
+    return "\n".join(
+        [
+            ", ".join(agent.sub_agents),
+            f"Max Depth: {run.place.ceiling.of(tool)}",
+            f"Parallel:  {'yes' if config.parallel else 'no'}",
+            f"Timeout:   {seconds_text(config.timeout)}s{note}",
+        ]
+    )
+
+
+def verbose_header(run: Run, timeout: float, *, piped: bool) -> str:
+    """The lines before the first turn (B-11)."""
+    setup = _setup(run, timeout, model=False).split("\n")
+    return "\n".join(
+        [
+            f"Model:    {run.agent.model}",
+            setup[0],
+            f"Skill:    {run.agent.skill.strip() or '(none)'}",
+            f"Files:    {len(run.briefing.files)} file(s)",
+            f"Stdin:    {'yes' if piped else 'no'}",
+            *setup[1:],
+        ]
+    )
+
+
+def verbose_footer(result: RunResult) -> str:
+    """The lines after the last turn (B-11, A-8.8)."""
+    cumulative = " (cumulative)" if result.turns > 1 else ""
+    usage = result.usage
+    return "\n".join(
+        [
+            f"Duration: {result.duration_ms}ms",
+            f"Tokens:   {usage.input_tokens} input, {usage.output_tokens} output{cumulative}",
+            f"Stop:     {result.stop_reason}",
+        ]
+    )
+
+
+class VerboseLines:
+    """Events → the lines of `--verbose`: turns of the root, starts and ends of all children."""
+
+    def __init__(self, write: Callable[[str], object]) -> None:
+        self._write = write
+        self._agents: dict[str, str] = {}
+        """Run → its agent."""
+        self._waiting: dict[tuple[str, str], str] = {}
+        """(run, call) → agent that it asks for, until a child has started."""
+
+    def show(self, event: Event) -> None:
+        """Writes the event's lines, if it has any."""
+        for line in self._lines(event):
+            self._write(harmless(_LINE_END.sub(" ", line)))
+
+    def _lines(self, event: Event) -> Iterator[str]:
+        match event:
+            case RunStarted(parent=""):
+                pass
+            case RunStarted():
+                self._agents[event.run] = event.agent
+                self._waiting.pop((event.parent, event.call_id), "")
+                task = preview(event.task)
+                yield (
+                    f"[sub-agent] Calling {quoted(event.agent)} (depth {event.depth}) "
+                    f"with task: {task}"
+                )
+            case TurnStarted(run="0"):
+                yield (
+                    f"[turn {event.turn}] Sending request "
+                    f"({event.messages} messages, {event.pending} tool calls pending)"
+                )
+            case TurnFinished(run="0"):
+                yield (
+                    f"[turn {event.turn}] Received response: "
+                    f"{event.stop_reason} ({len(event.calls)} tool calls)"
+                )
+            case ToolStarted() if event.call.name == call_agent.NAME:
+                asked = str(event.call.arguments.get("agent", ""))
+                self._waiting[event.run, event.call.id] = asked
+            case ToolFinished():
+                key = (event.run, event.result.call_id)
+                if key in self._waiting:
+                    asked = quoted(self._waiting.pop(key))
+                    yield f"[sub-agent] {asked} failed: {_reason(asked, event.result.content)}"
+            case RunFinished() if event.run in self._agents:
+                yield self._ended(quoted(self._agents[event.run]), event.result)
+            case _:
+                pass
+
+    @staticmethod
+    def _ended(agent: str, result: RunResult) -> str:
+        if not result.ok:
+            return f"[sub-agent] {agent} failed: {result.error}"
+        return (
+            f"[sub-agent] {agent} completed in {result.duration_ms}ms "
+            f"({len(result.text)} chars returned)"
+        )
+
+
+def _reason(agent: str, told: str) -> str:
+    """What went wrong, out of the sentence that the parent's model was told."""
+    return (
+        told.removeprefix(f"Error: sub-agent {agent} failed - ")
+        .removeprefix("call_agent error: ")
+        .removesuffix(". You may retry or proceed without this result.")
+    )
