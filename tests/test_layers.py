@@ -84,12 +84,18 @@ def test_a_module_imports_only_from_the_rooms_before_its_own() -> None:
     assert wrong == set()
 
 
+def module_of(name: str) -> str:
+    """The module that the dotted name of an import lies in."""
+    path = name.removeprefix("axe_nb.").replace(".", "/")
+    room = path.rpartition("/")[0]
+    return next(m for m in (path, f"{path}/__init__", room, f"{room}/__init__") if m in TREES)
+
+
 def test_no_modules_import_one_another_in_a_circle() -> None:
     needs = {
         module: {
-            next((m for m in (path, path.rpartition("/")[0], f"{path}/__init__") if m in TREES), "")
+            module_of(name)
             for statement, name in imports(tree)
-            for path in [name.removeprefix("axe_nb.").replace(".", "/")]
             if statement in tree.body and name.startswith("axe_nb.")
         }
         for module, tree in TREES.items()
