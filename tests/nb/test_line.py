@@ -1,0 +1,242 @@
+"""`%axe …`: the sub-commands, the line form of a run, `%config`, and the help pages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.nb.kernels import Kernel, kernel, text
+
+AGENTS = {
+    "echo": 'name = "echo"\ndescription = "Says it again"\nmodel = "script/echo"\n',
+    "lead": 'name = "lead"\nmodel = "script/lead"\nsub_agents = ["echo"]\n',
+    "slow": 'name = "slow"\nmodel = "script/slow"\n',
+    "wrong": 'name = "wrong"\nmodle = "script/echo"\n',
+}
+SCRIPTS = {
+    "echo": (
+        '[[rule]]\ntext = "You said: {last}"\nusage = { input_tokens = 1000, output_tokens = 7 }\n'
+    ),
+    "other": '[[rule]]\ntext = "The other: {last}"\n',
+    "slow": 'clock = "virtual"\n[[rule]]\ndelay = 60\ntext = "late"\n',
+    "lead": (
+        "[[rule]]\nwhen = { turn = 1 }\n"
+        'calls = [{ tool = "call_agent", arguments = { agent = "echo", task = "one" } }]\n'
+        "usage = { input_tokens = 20, output_tokens = 3 }\n"
+        '[[rule]]\ntext = "done"\nusage = { input_tokens = 30, output_tokens = 4 }\n'
+    ),
+}
+
+
+@pytest.fixture
+def cells(project: Path, kernel_python: Path) -> Iterator[Kernel]:
+    """A kernel with the extension loaded, in a project with the agents above."""
+    (project / "axe" / "scripts").mkdir()
+    for name, content in AGENTS.items():
+        (project / "axe" / "agents" / f"{name}.toml").write_text(content, "utf-8")
+    for name, content in SCRIPTS.items():
+        (project / "axe" / "scripts" / f"{name}.toml").write_text(content, "utf-8")
+    with kernel(kernel_python, project) as running:
+        assert running.run("%load_ext axe_nb") == []
+        yield running
+
+
+def test_list_says_what_can_be_run_and_what_is_wrong(cells: Kernel) -> None:
+    cells.run('%%axe_agent here\nmodel = "script/echo"')
+    cells.run('%%axe_agent echo\nmodel = "script/echo"')
+    assert [line.split() for line in text(cells.run("%axe list")).splitlines()] == [
+        ["echo", "script/echo", "this", "session,", "before", "its", "file"],
+        ["here", "script/echo", "this", "session"],
+        ["lead", "script/lead", "axe/agents"],
+        ["slow", "script/slow", "axe/agents"],
+        ["wrong", "✗", "unknown", "key", '"modle"', "(line", "2)", "axe/agents"],
+    ]
+    cells.run("%axe reset --agents")
+    first = text(cells.run("%axe list")).splitlines()[0]
+    assert first == "echo   script/echo  Says it again" + " " * 17 + "axe/agents"
+
+
+@pytest.mark.req("A-5.7")
+def test_show_says_what_an_agent_is_may_do_and_whom_it_may_call(cells: Kernel) -> None:
+    assert text(cells.run("%axe show lead;")) == (
+        "Name:           lead\n"
+        "Model:          script/lead\n"
+        "Mode:           ask\n"
+        "Sub-Agents:     echo\n"
+        "Max Depth:      3\n"
+        "Parallel:       yes\n"
+        "Timeout:        0s\n"
+        "Allowed:        call_agent\n"
+        "lead  (depth 0, max_depth 3)\n"
+        "└─ echo\n"
+    )
+    [error] = cells.run("%axe show ehco")
+    assert error["evalue"] == "agent config not found: ehco"
+    assert 'did you mean "echo"?' in "\n".join(error["traceback"])
+
+
+@pytest.mark.req("B-12")
+def test_init_writes_a_first_file_and_never_over_another(project: Path, cells: Kernel) -> None:
+    said = text(cells.run("%axe init fresh"))
+    assert said == "written to axe/agents/fresh.toml; `%axe edit fresh` puts it in a cell\n"
+    cells.run("%axe edit fresh")
+    assert cells.next_cell().startswith('%%axe_agent fresh --save\nname = "fresh"\n# description')
+    [error] = cells.run("%axe init fresh")
+    assert error["evalue"] == "axe/agents/fresh.toml exists already"
+
+
+def test_tools_are_listed_with_what_the_agent_may_do_with_them(cells: Kernel) -> None:
+    cells.run(
+        "import axe_nb\n@axe_nb.tool\ndef look_up(town: str) -> str:\n    'Looks a town up.'\n"
+    )
+    every = text(cells.run("%axe tools"))
+    for name, effect in {
+        "read_file": "reads",
+        "edit_file": "writes",
+        "spawn_agent": "delegates",
+        "look_up": "yours",
+    }.items():
+        [line] = [line for line in every.splitlines() if line.split()[:1] == [name]]
+        assert line.split()[1] == effect
+    assert "file_ops_readonly = read_file, list_dir, find_files\n" in every
+    cells.run(
+        '%%axe_agent w\nmodel = "script/echo"\ntools = ["write_file", "look_up", "grep"]\n'
+        '[permissions]\ngrep = "deny"'
+    )
+    told = [line[:36].split() for line in text(cells.run("%axe tools w")).splitlines()]
+    assert [" ".join(words[:3]) for words in told] == [
+        "write_file writes asks",
+        "look_up yours allowed",
+        "grep reads denied",
+    ]
+    assert text(cells.run("%axe tools echo")) == "echo has no tools: it only talks\n"
+
+
+def test_usage_sums_tokens_by_agent_and_model(cells: Kernel) -> None:
+    assert text(cells.run("%axe usage")) == "nothing has run yet\n"
+    for cell in (
+        "%%axe lead\na",
+        "%%axe lead\nb",
+        "%%axe echo -m script/other\nc",
+        "%%axe echo\nd",
+    ):
+        cells.run(cell)
+    rows = [line.split() for line in text(cells.run("%axe usage")).splitlines()]
+    assert rows[0] == ["agent", "model", "runs", "turns", "input", "output"]
+    assert rows[1:3] == [
+        ["lead", "script/lead", "2", "4", "100", "14"],
+        ["echo", "script/echo", "3", "3", "3,000", "21"],
+    ]
+    assert rows[3][:4] == ["echo", "script/other", "1", "1"]
+    total = [sum(int(row[i].replace(",", "")) for row in rows[1:4]) for i in range(2, 6)]
+    assert rows[4] == ["total", *(f"{number:,}" for number in total)]
+
+
+def test_reset_begins_a_conversation_anew(cells: Kernel) -> None:
+    cells.run("%%axe echo\none")
+    cells.run("%%axe lead\ntwo")
+    assert text(cells.run("%axe reset echo")) == "conversations forgotten: echo\n"
+    [error] = cells.run("%%axe echo -c\nhi")
+    assert error["evalue"] == 'nothing to continue: agent "echo" has not run here'
+    assert cells.run("%%axe lead -c\nhi")[0]["type"] == "display_data"
+    assert text(cells.run("%axe reset")) == "conversations forgotten: lead\n"
+    assert text(cells.run("%axe reset")) == "conversations forgotten: none\n"
+    [error] = cells.run("%axe reset lead2")
+    assert error["evalue"] == "agent config not found: lead2"
+    cells.run('%%axe_agent echo\nmodel = "script/other"')
+    assert text(cells.run("%axe reset --agents")).endswith("agents forgotten: echo\n")
+    assert text(cells.run("%%axe echo -q\nhi")) == "You said: hi", "its file counts again"
+
+
+def test_a_line_runs_an_agent_as_a_cell_does(cells: Kernel) -> None:
+    [in_a_cell] = cells.run("%%axe lead -o one\nhello {x}")
+    [in_a_line] = cells.run("%axe run lead -o two -p 'hello'")
+    assert in_a_line["data"] == in_a_cell["data"]
+    assert text(cells.run("r = %axe run echo -q --prompt hi\nprint(r.prompt, r.ok)")).endswith(
+        "hi True\n"
+    )
+    cells.run("word = 'there'")
+    assert text(cells.run('%axe run echo -q -p "hello {word}"')) == "You said: hello there"
+    blank = text(cells.run("%axe run echo -q"))
+    assert blank == "You said: Execute the task described in your instructions."
+    *_, error = cells.run("%axe run slow --timeout 2 -p x")
+    assert error["evalue"] == "timeout after 2s"
+    assert "=== Dry Run ===" in text(cells.run("%axe run lead --dry-run -p x"))
+
+
+def test_a_mistake_is_an_error_of_the_cell_with_what_was_meant(cells: Kernel) -> None:
+    for line, name, told in (
+        ("%axe lits", "UsageError", 'did you mean "list"?'),
+        ("%axe nonsense", "UsageError", "it has list, show, init, edit, tools, run, usage"),
+        ("%axe cassette x", "UsageError", '%axe has no "cassette"'),
+        ("%axe show", "UsageError", "usage: %axe show [--agents-dir D] NAME"),
+        ("%axe list extra", "UsageError", "unrecognized arguments: extra"),
+        ("%axe reset --agent", "UsageError", "did you mean --agents?"),
+        ("%axe run", "UsageError", "usage: %axe run "),
+        ("%axe run echo --raw", "UsageError", "unrecognized arguments: --raw"),
+        ("%axe run nobody -p x", "ConfigError", "agent config not found: nobody"),
+        ("%axe show 'x", "UsageError", "no closing quotation"),
+    ):
+        [error] = cells.run(line)
+        assert error["ename"] == name
+        assert told in "\n".join(error["traceback"])
+        assert len("\n".join(error["traceback"]).splitlines()) <= 3
+
+
+def test_config_sets_what_holds_where_a_cell_says_nothing(project: Path, cells: Kernel) -> None:
+    cells.run("%config AxeMagics.model = 'script/other'")
+    assert text(cells.run("%%axe echo -q\nhi")) == "The other: hi"
+    assert text(cells.run("%%axe echo -q -m script/echo\nhi")) == "You said: hi"
+    assert text(cells.run("%axe run echo -q -p hi")) == "The other: hi"
+    cells.run("%config AxeMagics.model = ''")
+    cells.run("%config AxeMagics.timeout = 3")
+    *_, error = cells.run("%%axe slow\nhi")
+    assert error["evalue"] == "timeout after 3s"
+    *_, error = cells.run("%%axe slow --timeout 5\nhi")
+    assert error["evalue"] == "timeout after 5s"
+    cells.run("%config AxeMagics.mode = 'plan'")
+    dry = text(cells.run("%%axe lead --dry-run --tools write_file,grep\nhi"))
+    assert "--- Tools ---\ngrep\n" in dry
+    folder = project / "more" / "agents"
+    folder.mkdir(parents=True)
+    (folder / "there.toml").write_text('name = "there"\nmodel = "script/echo"\n', "utf-8")
+    cells.run("%config AxeMagics.agents_dir = 'more/agents'")
+    assert text(cells.run("%%axe there -q --mode ask\nhi")) == "You said: hi"
+    assert "there" in text(cells.run("%axe list"))
+    assert "any of ['', 'plan', 'ask', 'auto']" in text(
+        cells.run("%config AxeMagics.mode = 'yolo'")
+    )
+
+
+def test_config_says_how_runs_are_shown(cells: Kernel) -> None:
+    cells.run("%config AxeMagics.display = 'off'")
+    assert cells.run("%%axe echo -o r\nhi") == []
+    assert cells.run("import axe_nb; s = axe_nb.run('echo', 'hi')") == []
+    [shown] = cells.run("r")
+    assert shown["data"]["text/plain"].startswith("You said: hi"), "asked for, it is shown"
+    cells.run("%config AxeMagics.display = 'live'")
+    first = next(o for o in cells.run("%%axe echo\nhi") if o["type"] == "display_data")
+    assert "application/vnd.jupyter.widget-view+json" in first["data"]
+    cells.run("%config AxeMagics.display = 'static'")
+    cells.run("%env AXE_NB_DISPLAY=live")
+    [only] = cells.run("%%axe echo\nhi")
+    assert set(only["data"]) == {"text/plain", "text/html"}
+
+
+def test_the_help_pages_are_written_from_the_tables(cells: Kernel) -> None:
+    cells.run("%%axe?")
+    page = cells.page()
+    for part in (
+        "{{ expr }} in the body", "usage: %%axe", "-m P/M, --model P/M", "--bg", "--raises STATUS",
+    ):  # fmt: skip
+        assert part in page
+    cells.run("%%axe_agent?")
+    assert "usage: %%axe_agent [--save] [--dir D] NAME" in cells.page()
+    cells.run("%axe?")
+    assert "%axe reset [NAME]" in cells.page()
+    said = text(cells.run("%axe help"))
+    assert said == text(cells.run("%axe"))
+    assert "%axe doctor" in said
+    assert "cassette" not in said
