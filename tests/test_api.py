@@ -12,7 +12,6 @@ import sys
 import textwrap
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,20 +28,7 @@ from axe_nb.events import (
     TurnFinished,
     TurnStarted,
 )
-from axe_nb.providers.script import functions
-from axe_nb.session.session import session
 from tests.loop.stage import agent, ask, check_events, check_history, lead, tool
-
-
-@pytest.fixture(autouse=True)
-def fresh() -> Iterator[None]:
-    """A session and models of this test's own."""
-    functions.clear()
-    session.agents.clear()
-    session.conversations.clear()
-    session.last = None
-    yield
-    functions.clear()
 
 
 def tree() -> Agent:

@@ -329,7 +329,7 @@ def test_a_process_ends_promptly_with_work_left_behind() -> None:
 
 
 def test_importing_starts_no_thread() -> None:
-    code = "import threading, axe_nb, axe_nb.portal; print(threading.active_count())"
+    code = "import threading, axe_nb, axe_nb.session.portal; print(threading.active_count())"
     assert script(code).stdout == "1\n"
 
 
