@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import re
 import time
@@ -25,6 +26,8 @@ class Kernel:
     def __init__(self, manager: KernelManager, client: BlockingKernelClient) -> None:
         self._manager = manager
         self._client = client
+        self.cell = ""
+        """The last cell, as messages name it."""
         self.payload: list[dict[str, Any]] = []
         """What the last cell asked the front end to do."""
 
@@ -39,7 +42,7 @@ class Kernel:
             interrupt_after: seconds after which the kernel is interrupted; twice where the cell
                 goes on for five seconds more.
         """
-        asked = self._client.execute(code, allow_stdin=live)
+        self.cell = asked = self._client.execute(code, allow_stdin=live)
         outputs: list[dict[str, Any]] = []
         started = time.monotonic()
         self.interrupted_at = 0.0
@@ -63,6 +66,18 @@ class Kernel:
             if kind not in ("status", "execute_input"):
                 outputs.append({"type": kind, **content})
         raise TimeoutError(f"the cell did not end within {LONGEST_CELL} s: {code[:80]}")
+
+    def later(self, seconds: float) -> list[dict[str, Any]]:
+        """What comes on its own within the time, each with the cell that it is said of."""
+        outputs: list[dict[str, Any]] = []
+        end = time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0:
+            with contextlib.suppress(queue.Empty):
+                message = self._client.get_iopub_msg(timeout=left)
+                of = message["parent_header"].get("msg_id")
+                if message["msg_type"] != "status":
+                    outputs.append({"type": message["msg_type"], "of": of, **message["content"]})
+        return outputs
 
     def _reply(self, asked: str) -> dict[str, Any]:
         """The content of the kernel's answer to a request."""

@@ -1,0 +1,164 @@
+"""`--bg`: a run beside the next cells, seen in its own output only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.nb.kernels import Kernel, kernel, text
+
+SCRIPTS = {
+    "echo": '[[rule]]\ntext = "You said: {last}"\n',
+    "slow": '[[rule]]\ndelay = 2\ntext = "late: {last}"\n',
+    "slower": '[[rule]]\ndelay = 6\ntext = "late: {last}"\n',
+    "never": '[[rule]]\ndelay = 60\ntext = "too late"\n',
+    "broken": '[[rule]]\nstatus = 529\nerror = "Overloaded"\n',
+    "lead": (
+        "[[rule]]\nwhen = { turn = 1 }\n"
+        'calls = [{ tool = "call_agent", arguments = { agent = "slow", task = "wait" } }]\n'
+        '[[rule]]\ntext = "Both are done."\n'
+    ),
+}
+
+
+@pytest.fixture
+def cells(project: Path, kernel_python: Path) -> Iterator[Kernel]:
+    """A kernel with the extension loaded, in a project with an agent for each script."""
+    (project / "axe" / "scripts").mkdir()
+    for name, content in SCRIPTS.items():
+        (project / "axe" / "scripts" / f"{name}.toml").write_text(content, "utf-8")
+        sub_agents = 'sub_agents = ["slow"]\n' if name == "lead" else ""
+        (project / "axe" / "agents" / f"{name}.toml").write_text(
+            f'name = "{name}"\nmodel = "script/{name}"\n{sub_agents}', "utf-8"
+        )
+    with kernel(kernel_python, project) as running:
+        assert running.run("%load_ext axe_nb") == []
+        yield running
+
+
+@pytest.fixture
+def watched(cells: Kernel) -> Kernel:
+    """The same, with a person who watches live."""
+    cells.run("%env AXE_NB_DISPLAY=live")
+    return cells
+
+
+def printed(outputs: list[dict[str, object]]) -> str:
+    """What a cell printed, without the end of an earlier cell's view: ipykernel 6 reports it here.
+
+    Front ends put that where its display is.
+    """
+    return text([output for output in outputs if output["type"] == "stream"])
+
+
+def kinds(outputs: list[dict[str, object]]) -> set[object]:
+    return {output["type"] for output in outputs if output["type"] != "comm_open"}
+
+
+def test_a_handle_is_there_at_once_and_the_view_stays_in_its_own_output(watched: Kernel) -> None:
+    started = watched.run("%%axe lead --bg -o job\ngo")
+    own = watched.cell
+    [shown] = [output for output in started if output["type"] == "display_data"]
+    assert "application/vnd.jupyter.widget-view+json" in shown["data"]
+    assert kinds(started) <= {"display_data", "comm_msg"}, "the handle itself is not shown"
+    place = shown["transient"]["display_id"]
+
+    assert text(watched.run("print(job.done, job)")) == (
+        "False <lead: running; .result(), .cancel(), .done>\n"
+    )
+    meanwhile = watched.run("import time; time.sleep(1); print('another cell')")
+    after = [*meanwhile, *watched.later(3)]
+    seen = {kind for kind in kinds(after) if kind != "comm_close"}
+    assert seen <= {"stream", "comm_msg", "update_display_data"}, "nothing new in a later cell"
+    assert printed(after) == "another cell\n"
+    [twin] = [output for output in after if output["type"] == "update_display_data"]
+    assert twin["transient"]["display_id"] == place
+    assert set(twin["data"]) == {"text/html", "text/plain"}
+    assert twin["data"]["text/plain"].startswith("Both are done.")
+    assert own != watched.cell
+
+    [ended] = watched.run("job.result()")
+    assert ended["data"] == twin["data"], "asked for in another cell, it is shown there too"
+    assert text(watched.run("job")) == "<lead: completed; .result(), .cancel(), .done>"
+    assert text(watched.run("import axe_nb; print(job.done, axe_nb.last() is job.result())")) == (
+        "True True\n"
+    )
+
+
+def test_interrupting_another_cell_does_not_stop_it(watched: Kernel) -> None:
+    watched.run("%%axe slower --bg -o job\nhello")
+    *_, error = watched.run("import time; time.sleep(20)", interrupt_after=0.3)
+    assert error["ename"] == "KeyboardInterrupt"
+    *_, error = watched.run("job.result()", interrupt_after=0.3)
+    assert error["ename"] == "KeyboardInterrupt", "only the waiting is stopped"
+    assert printed(watched.run("print(job.done, job.result(20).text)")) == "False late: hello\n"
+
+
+@pytest.mark.req("D-8")
+def test_cancelling_keeps_what_was_done(watched: Kernel) -> None:
+    watched.run("%%axe never --bg -o job\ngo")
+    [error] = watched.run("job.result(timeout=0.1)")
+    assert (error["ename"], error["evalue"]) == (
+        "TimeoutError", "never is still running; .cancel() stops it",
+    )  # fmt: skip
+    assert printed(watched.run("job.cancel(); r = job.result(5); print(r.status, job.done)")) == (
+        "cancelled True\n"
+    )
+    assert printed(watched.run("job.cancel(); print(job)")).startswith("<never: cancelled;")
+    watched.run("%%axe never -c -m script/echo -o again\nand now?")
+    assert text(watched.run("print(again.text)")) == "You said: and now?\n"
+
+
+def test_two_runs_at_once_and_a_cell_beside_them(watched: Kernel) -> None:
+    watched.run("%%axe slow --bg -o one\n1")
+    watched.run("%%axe slow --bg -o two\n2")
+    watched.run("%%axe echo -o three\n3")
+    assert printed(watched.run("print([r.text for r in (one.result(), two.result(), three)])")) == (
+        "['late: 1', 'late: 2', 'You said: 3']\n"
+    )
+
+
+def test_what_is_wrong_beforehand_is_an_error_of_the_cell(watched: Kernel) -> None:
+    for cell, told in (
+        ("%%axe nobody --bg\nhi", "agent config not found: nobody"),
+        ("%%axe echo --bg\n{{ nobody }}", 'unknown name "nobody" in {{ nobody }} (line 2)'),
+        ("%%axe echo --bg -c\nhi", 'nothing to continue: agent "echo" has not run here'),
+        ("%%axe echo --bg --json\nhi", "--bg and --json do not go together"),
+        ("%%axe echo --bg -v\nhi", "--bg and --verbose do not go together"),
+        ("%%axe echo --bg -q\nhi", "--bg and --quiet do not go together"),
+        ("%%axe echo --bg --raises error\nhi", "--bg and --raises do not go together"),
+    ):
+        [error] = watched.run(cell)
+        assert error["evalue"] == told
+
+
+def test_a_run_that_fails_is_told_by_its_result(watched: Kernel) -> None:
+    started = watched.run("%%axe broken --bg -o job\nhi")
+    assert "error" not in kinds(started)
+    assert printed(watched.run("r = job.result(); print(r.status, r.error)")) == (
+        "error overloaded: Overloaded\n"
+    )
+    [error] = watched.run("_ = r.raise_for_status()")
+    assert error["ename"] == "ProviderError"
+
+
+def test_headless_it_runs_in_the_foreground_with_the_same_handle(cells: Kernel) -> None:
+    [plain] = cells.run("%%axe echo\nhi")
+    [shown] = cells.run("%%axe echo --bg -o job\nhi")
+    assert shown["type"] == "display_data"
+    assert shown["data"] == plain["data"]
+    assert text(cells.run("print(job.done, job.result().text)")) == "True You said: hi\n"
+    [error] = cells.run("%%axe nobody --bg\nhi")
+    assert error["evalue"] == "agent config not found: nobody"
+    *_, error = cells.run("%%axe never --bg -o job\nhi", interrupt_after=1.5)
+    assert error["ename"] == "KeyboardInterrupt"
+    assert cells.run("%axe run echo --bg -o job -p hi")[0]["data"] == plain["data"]
+
+
+def test_shown_nowhere_it_runs_beside_the_next_cells_too(cells: Kernel) -> None:
+    cells.run("%config AxeMagics.display = 'off'")
+    assert cells.run("%%axe slow --bg -o job\nhello") == []
+    assert text(cells.run("print(job.done, job.result().text)")) == "False late: hello\n"
+    assert cells.later(0.5) == []
