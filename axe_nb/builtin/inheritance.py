@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from axe_nb.agents.agent import Agent, TreeLimits
+from axe_nb.agents.agent import Agent
 from axe_nb.builtin import call_agent, expanded
 from axe_nb.tools.tool import ToolContext, ToolError
 
@@ -17,16 +17,12 @@ NAME_SIZE = 60
 
 
 def heir(ctx: ToolContext, name: str, tools: Sequence[str]) -> Agent:
-    """A copy of the caller: its model, prompt, folder and settings, with these of its tools.
-
-    The caps of its `[limits]` go on to count for the child in the caller's own tally.
-    """
+    """A copy of the caller: its model, prompt, folder and settings, with these of its tools."""
     return replace(
         ctx.agent,
         name=one_line(name),
         tools=tuple(tool for tool in tools if tool != call_agent.NAME),
         sub_agents=ctx.agent.sub_agents if call_agent.NAME in tools else (),
-        limits=TreeLimits(),
         warnings=(),
     )
 

@@ -101,11 +101,9 @@ class Permit:
         """What to change, and where, for the tool to be allowed without a question."""
         mode, allow = 'mode = "auto"', f'permissions.{tool.name} = "allow"'
         there, here = _file(self.mode_of or self.agent), _file(self.agent)
-        return (
-            f"{mode} or {allow} in {here}"
-            if there == here
-            else (f"{mode} in {there} or {allow} in {here}")
-        )
+        if there == here:
+            return f"{mode} or {allow} in {here}"
+        return f"{mode} in {there} or {allow} in {here}"
 
     def _own(self, tool: Tool) -> tuple[Decision, str]:
         if self.mode == "plan" and not (tool.effect == "read" or tool.name in IN_PLAN):

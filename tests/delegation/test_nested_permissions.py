@@ -167,6 +167,19 @@ def test_what_its_caller_was_allowed_by_name_a_child_has_to_be_allowed_too() -> 
 
 
 @pytest.mark.req("D-19", "D-47")
+def test_a_childs_own_file_cannot_make_its_mode_laxer() -> None:
+    made = Family(("call_agent",), uses("write"), helper={"mode": "auto"})
+    last = leaf(
+        made.play(
+            mode="ask",
+            permissions={"write_it": "allow"},
+            sub_agents_config=SubAgentsConfig(inherit_mode=False),
+        )
+    )
+    assert 'set mode = "auto" in lead.toml or permissions' in told(last)
+
+
+@pytest.mark.req("D-19", "D-47")
 def test_ask_in_a_childs_own_file_is_yes_below_auto_and_no_one_level_deeper() -> None:
     strict = SubAgentsConfig(inherit_mode=False)
     one = Family(("call_agent",), uses("write"), helper={"mode": "ask"})

@@ -137,6 +137,10 @@ def test_of_several_rules_for_a_tool_the_strictest_counts_unless_one_has_its_nam
     assert outcome(file_ops="allow", read_file="deny") == "used"
     assert "denied" in outcome(file_ops="deny")
     assert outcome(file_ops="deny", write_file="allow") == "used"
+    both = {"file_ops": "allow", "file_ops_readonly": "deny"}
+    for permissions in (both, dict(reversed(both.items()))):
+        one = play({}, call("list_dir"), tools=("list_dir",), permissions=permissions)
+        assert 'permissions.file_ops_readonly is "deny"' in told(one)
 
 
 @pytest.mark.parametrize("key", ["run_comand", "writefile", "nonsense"])

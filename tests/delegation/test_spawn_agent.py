@@ -96,12 +96,14 @@ def test_the_system_prompt_holds_the_task_and_the_rules_and_nothing_of_the_proje
 ) -> None:
     (project / "src").mkdir()
     (project / "src" / "note.md").write_text("project context", "utf-8")
+    (project / "axe" / "SKILL.md").write_text("project skill", "utf-8")
     log: list[Request] = []
     run(
         child(recorded(log, said("done"))),
         spawn("Search for auth patterns", max_tool_calls=10),
         system_prompt="You lead.",
         files=("*.md",),
+        skill="SKILL.md",
         workdir="src",
     )
     system = log[0].system
@@ -110,7 +112,7 @@ def test_the_system_prompt_holds_the_task_and_the_rules_and_nothing_of_the_proje
     assert "10 tool calls" in system
     assert "concise" in system
     assert "summary" in system
-    for foreign in ("OPIS", "You lead.", "project context", str(project)):
+    for foreign in ("OPIS", "You lead.", "project context", "project skill", str(project)):
         assert foreign not in system
 
 
@@ -464,6 +466,34 @@ def test_a_grandchild_is_granted_no_more_than_its_caller_has() -> None:
     assert (grandchild.status, grandchild.tool_calls) == ("max_tool_calls", 2)
     assert any("You can make 2 tool calls" in one.system for one in log)
     assert "Note: max_tool_calls was clamped to 2" in told(result.children[0])
+
+
+@pytest.mark.req("O-9", "O-18", "D-18")
+def test_whatever_is_started_below_a_budget_is_within_it() -> None:
+    """Calls and context: a subagent has the budget of the spawned agent, subtasks have no more."""
+
+    async def begin(ctx: Any) -> str:
+        return (await ctx.delegate("begin", limits=Limits(tool_calls=4, tokens=3000))).text
+
+    def part(request: Request) -> Any:
+        step = call("delegate_task", plan="", subtasks=[{"task": "deeper"}])
+        return said([call("subagent", label="scout", task_prompt="t"), step], "done")(request)
+
+    def scout(request: Request) -> Any:
+        return Response("hm", (call("peek"),), usage=Usage(1000 * request.turn, 0))
+
+    log: list[Request] = []
+    result = play(
+        {"begin": part, "scout": scout, "subtask 0": recorded(log, said("done"))},
+        call("begin"),
+        mine=(tool("peek"), tool("begin", fn=begin)),
+        tools=("subagent", "delegate_task"),
+    )
+    below, step = result.children[0].children
+    assert (below.status, below.turns) == ("max_tokens", 5), "four turns and the summary"
+    notes = step.metadata
+    assert (notes["max_tool_calls"], notes["max_tokens"]) == ("4", "3000")
+    assert "You can make 4 tool calls" in log[0].system
 
 
 @pytest.mark.req("O-16", "O-32", "D-44")
