@@ -114,6 +114,9 @@ class _Handler(BaseHTTPRequestHandler):
         super().finish()
         self.replay.closed.release()
 
+    def do_GET(self) -> None:
+        self.do_POST()
+
     def log_message(self, *_: object) -> None:
         """Says nothing."""
 

@@ -1,0 +1,177 @@
+"""Which models a server has, asked over real sockets of servers that are right, ill and hostile."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from axe_nb.agents.config import Config
+from axe_nb.errors import ConfigError, ProviderError
+from axe_nb.providers import listing, server
+from axe_nb.providers.script_server import script_server
+from axe_nb.providers.script_wire import Protocol
+from tests.providers.dialects import KEY
+from tests.wire.replay import Replay
+
+PROTOCOLS: tuple[Protocol, ...] = ("anthropic", "openai", "ollama")
+
+
+@pytest.fixture(autouse=True)
+def keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    for provider in PROTOCOLS:
+        monkeypatch.setenv(f"{provider.upper()}_API_KEY", KEY)
+
+
+def names(provider: str) -> tuple[str, ...]:
+    return asyncio.run(listing.models(server(provider, Config.load())))
+
+
+def failure(provider: str) -> ProviderError:
+    with pytest.raises(ProviderError) as caught:
+        names(provider)
+    return caught.value
+
+
+@pytest.fixture
+def replies(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """reply -> the server that gives it to every provider."""
+    running: list[Replay] = []
+
+    def serve(**reply: Any) -> Replay:
+        running.append(Replay({"x": reply}).__enter__())
+        for provider in PROTOCOLS:
+            monkeypatch.setenv(f"AXE_{provider.upper()}_BASE_URL", running[-1].url("x"))
+        return running[-1]
+
+    yield serve
+    for one in running:
+        one.__exit__(None, None, None)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_the_names_are_those_that_the_server_lists(project: Path, protocol: Protocol) -> None:
+    (project / "axe" / "scripts").mkdir()
+    for name in ("beta", "alpha"):
+        (project / "axe" / "scripts" / f"{name}.toml").write_text("", "utf-8")
+    with script_server(protocol):
+        assert names(protocol) == ("alpha", "beta")
+
+
+@pytest.mark.parametrize(
+    ("provider", "path", "header"),
+    [
+        ("anthropic", "/v1/models?limit=1000", ("x-api-key", KEY)),
+        ("openai", "/v1/models", ("authorization", f"Bearer {KEY}")),
+        ("ollama", "/api/tags", ("authorization", f"Bearer {KEY}")),
+    ],
+)
+def test_each_protocol_is_asked_in_its_own_way(
+    replies: Any, provider: str, path: str, header: tuple[str, str]
+) -> None:
+    asked = replies(body={"data": [{"id": "a"}], "models": [{"name": "a"}]})
+    assert names(provider) == ("a",)
+    [request] = asked.log("x")
+    assert request.path == path
+    assert request.raw == b""
+    assert "content-type" not in request.headers
+    assert request.headers[header[0]] == header[1]
+
+
+@pytest.mark.parametrize("provider", PROTOCOLS)
+def test_failures_have_their_category(replies: Any, provider: str) -> None:
+    for status, category in ((401, "auth"), (404, "bad_request"), (429, "rate_limit")):
+        replies(status=status, body={"error": {"message": f"no: {KEY}"}})
+        error = failure(provider)
+        assert error.category == category
+        assert KEY not in repr(error)
+    replies(body="<html>hello</html>", headers={"content-type": "text/html"})
+    assert failure(provider).category == "server"
+
+
+HOSTILE: Mapping[str, Any] = {
+    "no list": {"data": {"id": "a"}},
+    "text": {"data": "abc"},
+    "numbers": {"data": [1, 2]},
+}
+
+
+@pytest.mark.parametrize("body", HOSTILE.values(), ids=list(HOSTILE))
+def test_what_is_no_list_is_an_error(replies: Any, body: Any) -> None:
+    replies(body=body)
+    assert failure("openai").category == "server"
+
+
+def test_names_are_made_harmless_and_bounded(replies: Any) -> None:
+    replies(
+        body={
+            "data": [
+                {"id": "a\x1b[31m\nb"}, {"id": "x" * 500}, {"id": 7}, {"id": ""}, {"id": None}, {},
+                {"id": f"model-{KEY}"}, *({"id": f"m{n}"} for n in range(3000)),
+            ]
+        }
+    )  # fmt: skip
+    found = names("openai")
+    assert len(found) <= 2000
+    assert "a [31m b" in found
+    assert "x" * 119 + "…" in found
+    assert "***" in found
+    assert all(name.isprintable() and len(name) <= 120 for name in found)
+
+
+def test_a_server_that_says_nothing_is_given_up_soon(
+    replies: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replies(network="silence")
+    began = time.monotonic()
+    error = failure("openai")
+    assert error.category == "timeout"
+    assert str(error).endswith("within 3s")
+    assert time.monotonic() - began < 6
+
+
+def test_a_server_that_is_not_there_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    monkeypatch.setenv("AXE_OLLAMA_BASE_URL", f"http://user:{KEY}@127.0.0.1:{port}")
+    error = failure("ollama")
+    assert str(error) == (
+        f"server: connection refused: is Ollama running? (expected at http://127.0.0.1:{port})"
+    )
+
+
+def test_without_a_key_nobody_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY")
+    with pytest.raises(ConfigError, match="OPENAI_API_KEY"):
+        names("openai")
+
+
+def test_a_model_is_there_by_its_name_or_as_the_latest() -> None:
+    assert listing.has("llama3.2", ("llama3.2:latest", "qwen3:8b"))
+    assert listing.has("qwen3:8b", ("qwen3:8b",))
+    assert not listing.has("qwen3", ("qwen3:8b",))
+
+
+@pytest.mark.parametrize(
+    ("provider", "model", "known", "told"),
+    [
+        ("openai", "gpt-5-mnii", ("gpt-5", "gpt-5-mini"), 'did you mean "gpt-5-mini"?'),
+        ("openai", "zzz", ("a", "b"), "it has a, b"),
+        ("openai", "zzz", tuple("abcdefg"), "it has a, b, c, d, e, and 2 more"),
+        ("openai", "zzz", (), ""),
+        ("ollama", "llama3.1", ("llama3.2:latest",), '`ollama pull llama3.1`, or did you mean '
+         '"llama3.2:latest"?'),
+        ("ollama", "zzz", ("qwen3:8b",), "`ollama pull zzz`; it has qwen3:8b"),
+        ("ollama", "zzz", (), "`ollama pull zzz`"),
+        ("ollama", "a; rm -rf x", (), "`ollama pull 'a; rm -rf x'`"),
+    ],
+)  # fmt: skip
+def test_the_next_step_names_the_nearest_model_or_how_to_get_it(
+    provider: str, model: str, known: tuple[str, ...], told: str
+) -> None:
+    assert listing.advice(provider, model, known) == told
