@@ -96,8 +96,14 @@ def server() -> Iterator[None]:
         process.stdin.close()
 
 
-async def fan_out(children: int) -> float:
-    """Seconds of a lead with so many children; every one of them counted."""
+def stopwatch() -> Callable[[], tuple[float, float]]:
+    """What gives (seconds, seconds of CPU) since now."""
+    began, cpu = time.perf_counter(), time.process_time()
+    return lambda: (time.perf_counter() - began, time.process_time() - cpu)
+
+
+async def fan_out(children: int) -> tuple[float, float]:
+    """(seconds, seconds of CPU) of a lead with so many children; every one of them counted."""
     from axe_nb import Agent
     from axe_nb.session.session import Session
 
@@ -105,20 +111,20 @@ async def fan_out(children: int) -> float:
     events: list[object] = []
     session.define(Agent("child", f"openai/child-{MODEL_SECONDS}"))
     lead = Agent("lead", f"openai/lead-{children}-{MODEL_SECONDS}", sub_agents=("child",))
-    began = time.perf_counter()
+    spent = stopwatch()
     result = await session.ask(lead, "go", emit=events.append)
-    seconds = time.perf_counter() - began
+    found = spent()
     assert [child.text for child in result.children] == ["done"] * children, result
     assert len(events) >= 6 * children
-    return seconds
+    return found
 
 
 def compact(value: object) -> str:
     return json.dumps(value, separators=(",", ":"))
 
 
-async def with_httpx(children: int) -> float:
-    """Seconds of the same requests by httpx alone."""
+async def with_httpx(children: int) -> tuple[float, float]:
+    """(seconds, seconds of CPU) of the same requests by httpx alone."""
     import httpx
 
     async def ask(model: str) -> None:
@@ -130,13 +136,13 @@ async def with_httpx(children: int) -> float:
     url = os.environ["AXE_OPENAI_BASE_URL"]
     limits = httpx.Limits(max_connections=None, max_keepalive_connections=20)
     async with httpx.AsyncClient(base_url=url, verify=False, timeout=None, limits=limits) as client:
-        began = time.perf_counter()
+        spent = stopwatch()
         await ask(f"lead-{children}-{MODEL_SECONDS}")
         async with asyncio.TaskGroup() as group:
             for _ in range(children):
                 group.create_task(ask(f"child-{MODEL_SECONDS}"))
         await ask(f"child-{MODEL_SECONDS}")
-        return time.perf_counter() - began
+        return spent()
 
 
 async def nothing(ctx: Any, arguments: Any) -> str:
@@ -219,13 +225,13 @@ def resident() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
 
 
-async def best(work: Callable[[], Any], times: int) -> float:
+async def best(work: Callable[[], Any], times: int) -> Any:
     """The fastest of so many, after one that warms up: the least disturbed by other processes."""
     await work()
     return min([await work() for _ in range(times)])
 
 
-async def measure(what: str) -> dict[str, float]:
+async def measure(what: str) -> dict[str, Any]:
     """Figures of one kind, in a process that has done nothing else."""
     match what:
         case "turn":
@@ -268,30 +274,33 @@ def one_agent() -> tuple[float, float]:
     return seconds, size / len(kept)
 
 
-def apart(what: str) -> dict[str, float]:
+def apart(what: str) -> dict[str, Any]:
     """`measure`, in a process of its own."""
     words = [sys.executable, "-m", __spec__.name, what]
     done = subprocess.run(words, stdout=subprocess.PIPE, check=True)
-    found: dict[str, float] = json.loads(done.stdout)
+    found: dict[str, Any] = json.loads(done.stdout)
     return found
 
 
 def row(what: str, measured: str, value: float, gate: float, goal: float, unit: str) -> None:
     """Prints a row, and whether it is within the gate and the goal."""
     verdict = "goal" if value <= goal else "gate" if value <= gate else "MISSED"
-    print(f"{what:32} {measured:34} gate {gate:g}{unit}, goal {goal:g}{unit}: {verdict}")
+    print(f"{what:25} {measured:48} gate {gate:g}{unit}, goal {goal:g}{unit}: {verdict}")
 
 
 def main() -> None:
     with server():
         for children, gate, goal in (("10", 1.15, 1.08), ("100", 1.7, 1.3)):
             took = apart(children)
-            ratio = took["axe_nb"] / IDEAL_SECONDS
-            shown = f"{ratio:.2f} x ideal, httpx {took['httpx'] / IDEAL_SECONDS:.2f} x"
+            (seconds, cpu), (theirs, their_cpu) = took["axe_nb"], took["httpx"]
+            ratio = seconds / IDEAL_SECONDS
+            shown = f"{ratio:.2f} x ideal, httpx {theirs / IDEAL_SECONDS:.2f} x"
+            shown += f" (CPU {cpu / their_cpu:.2f} x httpx)"
             row(f"fan-out of {children}", shown, ratio, gate, goal, " x")
         took = min((apart("1000") for _ in range(3)), key=lambda found: found["axe_nb"])
-        shown = f"{took['axe_nb']:.2f} s, httpx {took['httpx']:.2f} s"
-        row("fan-out of 1000, cold", shown, took["axe_nb"], 1.5, 0.6, " s")
+        (seconds, cpu), (theirs, their_cpu) = took["axe_nb"], took["httpx"]
+        shown = f"{seconds:.2f} s, httpx {theirs:.2f} s (CPU {cpu / their_cpu:.2f} x httpx)"
+        row("fan-out of 1000, cold", shown, seconds, 1.5, 0.6, " s")
         row("memory growth at 1000", f"{took['grown']:.0f} MB", took["grown"], 60, 30, " MB")
         took = apart("turn")
         ratio = took["axe_nb"] / took["httpx"]
