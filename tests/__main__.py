@@ -30,7 +30,7 @@ STEPS = {
 }
 """Name of each step -> what Python is to run."""
 
-LONGEST = 600
+LONGEST = 1200
 """Seconds; a step that takes longer hangs."""
 
 
