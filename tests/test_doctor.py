@@ -1,0 +1,258 @@
+"""What the doctor finds: keys, servers that are up, down, unauthorised or lack a model, agents."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import socket
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from axe_nb.agents.agent import Agent
+from axe_nb.agents.config import config_path
+from axe_nb.doctor.doctor import Finding, examine
+from axe_nb.session.session import Session
+from tests.wire.replay import Replay
+
+KEY = "sk-canary-5f0c8e1d7b6a4932"
+
+Serve = Callable[..., Replay]
+
+
+def found(
+    defined: Mapping[str, Agent] | None = None, agents_dir: str | None = None
+) -> list[Finding]:
+    session = Session()
+    session.agents.update(defined or {})
+    findings = asyncio.run(
+        examine(agents_dir, session.agents, lambda name: session.find(name, agents_dir))
+    )
+    told = "\n".join(map(str, findings))
+    assert KEY not in told
+    assert KEY not in repr(findings)
+    return findings
+
+
+def of(what: str, findings: list[Finding]) -> list[tuple[str, str, str]]:
+    return [(f.state, f.told, f.next_step) for f in findings if f.what == what]
+
+
+def using(model: str, name: str = "lead") -> dict[str, Agent]:
+    return {name: Agent(name, model)}
+
+
+@pytest.fixture
+def serve(monkeypatch: pytest.MonkeyPatch) -> Iterator[Serve]:
+    """(provider, reply) -> the server that is the provider's from now on."""
+    with ExitStack() as stack:
+
+        def one(provider: str, **reply: Any) -> Replay:
+            server = stack.enter_context(Replay({"x": reply}))
+            url = server.url("x").replace("http://", f"http://user:{KEY}@")
+            monkeypatch.setenv(f"AXE_{provider.upper()}_BASE_URL", url)
+            return server
+
+        yield one
+
+
+def test_versions_are_told() -> None:
+    [(state, told, step)] = of("versions", found())
+    assert state == "right"
+    assert step == ""
+    for name in ("Python 3.", "axe-nb ", "ipykernel ", "ipywidgets ", "anywidget ", "httpx "):
+        assert name in told
+
+
+@pytest.mark.req("B-3")
+def test_keys_are_set_or_not_and_never_shown(
+    project: Path, monkeypatch: pytest.MonkeyPatch, serve: Serve
+) -> None:
+    findings = found(using("anthropic/claude-x"))
+    assert of("anthropic key", findings) == [
+        (
+            "wrong", "not set, for agent lead",
+            "set ANTHROPIC_API_KEY, or api_key under [providers.anthropic] in config.toml",
+        )
+    ]  # fmt: skip
+    assert of("openai key", findings) == [("note", "not set; no agent here needs it", "")]
+    assert of("anthropic server", findings) == [], "without a key it is not asked"
+    serve("anthropic", body={"data": []})
+    serve("openai", body={"data": []})
+    monkeypatch.setenv("ANTHROPIC_API_KEY", KEY)
+    config_path().parent.mkdir(parents=True)
+    config_path().write_text(f'[providers.openai]\napi_key = "{KEY}"\n', "utf-8")
+    findings = found()
+    assert of("anthropic key", findings) == [("right", "set (ANTHROPIC_API_KEY)", "")]
+    assert of("openai key", findings) == [("right", "set (config.toml)", "")]
+    monkeypatch.setenv("ANTHROPIC_API_KEY", f"{KEY}\u00e9")
+    [(state, told, step)] = of("anthropic key", found())
+    assert (state, told) == (
+        "wrong", 'the API key of provider "anthropic" has characters that no key has',
+    )  # fmt: skip
+    assert step.startswith("copy it anew into ANTHROPIC_API_KEY")
+
+
+def test_a_server_that_is_up_is_told_with_its_address_without_the_login(
+    project: Path, monkeypatch: pytest.MonkeyPatch, serve: Serve
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    server = serve("openai", body={"data": [{"id": "gpt-5"}, {"id": "gpt-5-mini"}]})
+    findings = found(using("openai/gpt-5"))
+    assert of("openai server", findings) == [("right", f"up at {server.url('x')}, 2 models", "")]
+    assert [request.path for request in server.log("x")] == ["/v1/models"]
+
+
+def test_a_model_that_the_server_lacks_is_told_with_the_nearest(
+    project: Path, monkeypatch: pytest.MonkeyPatch, serve: Serve
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    serve("openai", body={"data": [{"id": "gpt-5"}, {"id": "gpt-5-mini"}]})
+    serve("ollama", body={"models": [{"name": "llama3.2:latest"}]})
+    agents = {
+        **using("openai/gpt-5-mnii", "a"), **using("openai/gpt-5-mnii", "b"),
+        **using("openai/gpt-5", "c"), **using("ollama/qwen3", "d"), **using("ollama/llama3.2", "e"),
+    }  # fmt: skip
+    findings = found(agents)
+    assert of("openai server", findings)[1:] == [
+        ("wrong", 'has no "gpt-5-mnii", for agents a, b', 'did you mean "gpt-5-mini"?')
+    ]
+    assert of("ollama server", findings)[1:] == [
+        ("wrong", 'has no "qwen3", for agent d', "`ollama pull qwen3`; it has llama3.2:latest")
+    ]
+
+
+def test_a_server_that_refuses_the_key_is_told(
+    project: Path, monkeypatch: pytest.MonkeyPatch, serve: Serve
+) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", KEY)
+    server = serve("anthropic", status=401, body={"error": {"message": f"invalid key {KEY}"}})
+    assert of("anthropic server", found()) == [
+        (
+            "wrong", f"up at {server.url('x')}, refuses the key",
+            "check ANTHROPIC_API_KEY, or api_key under [providers.anthropic] in config.toml",
+        )
+    ]  # fmt: skip
+
+
+def test_a_server_that_is_down_is_told_with_the_next_step(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    monkeypatch.setenv("AXE_OLLAMA_BASE_URL", f"http://user:{KEY}@127.0.0.1:{port}")
+    [(state, told, step)] = of("ollama server", found(using("ollama/x")))
+    assert state == "wrong"
+    assert told == f"connection refused: is Ollama running? (expected at http://127.0.0.1:{port})"
+    assert step == "start it, or check base_url under [providers.ollama] in config.toml"
+    monkeypatch.setenv("AXE_OLLAMA_BASE_URL", f"ftp://{KEY}")
+    [(state, told, step)] = of("ollama server", found(using("ollama/x")))
+    assert (state, told) == (
+        "wrong", 'base URL of provider "ollama" must start with http:// or https://',
+    )  # fmt: skip
+    assert step.startswith("set AXE_OLLAMA_BASE_URL or base_url in ")
+
+
+def test_a_server_without_a_list_is_up_all_the_same(
+    project: Path, monkeypatch: pytest.MonkeyPatch, serve: Serve
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    server = serve("openai", status=404, body={"detail": "Not Found"})
+    assert of("openai server", found(using("openai/x"))) == [
+        ("note", f"up at {server.url('x')}; it does not list its models", "")
+    ]
+
+
+def test_servers_that_say_nothing_are_waited_for_side_by_side(
+    project: Path, monkeypatch: pytest.MonkeyPatch, serve: Serve
+) -> None:
+    for provider in ("anthropic", "openai", "ollama"):
+        serve(provider, network="silence")
+        monkeypatch.setenv(f"{provider.upper()}_API_KEY", KEY)
+    began = time.monotonic()
+    findings = found(using("ollama/x"))
+    assert time.monotonic() - began < 7, "three times three seconds one after another are nine"
+    for provider in ("anthropic", "openai", "ollama"):
+        [(state, told, _)] = of(f"{provider} server", findings)
+        assert state == "wrong"
+        assert re.match(r"no answer from http://127\.0\.0\.1:\d+/x within 3s", told)
+
+
+def test_agents_are_looked_through(project: Path) -> None:
+    (project / "axe" / "scripts").mkdir()
+    (project / "axe" / "scripts" / "echo.toml").write_text('[[rule]]\ntext = "x"', "utf-8")
+    for name, text in {
+        "good": 'model = "script/echo"',
+        "typo": 'model = "script/echo"\nsystem_promt = "x"',
+        "noscript": 'model = "script/nowhere"',
+        "tools": 'model = "script/echo"\ntools = ["grap"]\nskill = "none.md"',
+        "lead": 'model = "script/echo"\nsub_agents = ["good", "ghost"]',
+        "old": 'model = "script/echo"\n[memory]\nx = 1',
+        "model": 'model = "gpt-5"',
+    }.items():
+        (project / "axe" / "agents" / f"{name}.toml").write_text(f'name = "{name}"\n{text}\n')
+    findings = found()
+    assert of("agents", findings) == [("note", "7 found, 2 without a problem", "")]
+    assert of("agent good", findings) == []
+    assert of("agent typo", findings) == [
+        (
+            "wrong", 'unknown key "system_promt" (line 3) (in axe/agents/typo.toml)',
+            'did you mean "system_prompt"?',
+        )
+    ]  # fmt: skip
+    assert [told for _, told, _ in of("agent noscript", findings)] == ["script not found: nowhere"]
+    assert [told for _, told, _ in of("agent tools", findings)] == [
+        'unknown tool "grap" in agent "tools"', "skill not found: none.md",
+    ]  # fmt: skip
+    assert [told for _, told, _ in of("agent lead", findings)] == ["agent config not found: ghost"]
+    assert of("agent old", findings) == [("note", "without effect in axe_nb: memory", "")]
+    assert [told for _, told, _ in of("agent model", findings)] == [
+        'invalid model format "gpt-5": expected provider/model-name'
+    ]
+    assert all(step for state, _, step in of("agent tools", findings) if state == "wrong")
+
+
+def test_agents_of_another_folder_and_its_scripts_count(project: Path) -> None:
+    for folder in ("agents", "scripts"):
+        (project / "more" / folder).mkdir(parents=True)
+    (project / "more" / "agents" / "a.toml").write_text('name = "a"\nmodel = "script/s"\n')
+    (project / "more" / "scripts" / "s.toml").write_text('[[rule]]\ntext = "x"')
+    assert of("agents", found(agents_dir="more/agents")) == [
+        ("right", "1 found, 1 without a problem", "")
+    ]
+    assert of("agents", found()) == [
+        ("right", "0 found, 0 without a problem", "`init NAME` writes a first one")
+    ]
+
+
+def test_settings_that_cannot_be_read_do_not_stop_the_rest(project: Path) -> None:
+    assert of("settings", found()) == [
+        ("note", "no $XDG_CONFIG_HOME/axe/config.toml; none is needed", "")
+    ]
+    config_path().parent.mkdir(parents=True)
+    config_path().write_text(f'[providers.openai\napi_key = "{KEY}"\n', "utf-8")
+    [(state, told, _)] = of("settings", found())
+    assert state == "wrong"
+    assert told.startswith("failed to parse config file: ")
+    assert of("versions", found())
+
+
+@pytest.mark.skipif(os.name != "posix", reason="Windows has no such modes")
+def test_keys_that_others_can_read_are_told(project: Path, serve: Serve) -> None:
+    serve("openai", body={"data": []})
+    config_path().parent.mkdir(parents=True)
+    config_path().write_text('[providers.openai]\napi_key = "x"\n', "utf-8")
+    config_path().chmod(0o644)
+    assert of("settings", found()) == [
+        (
+            "wrong", "$XDG_CONFIG_HOME/axe/config.toml holds keys and others can read it",
+            "chmod 600 $XDG_CONFIG_HOME/axe/config.toml",
+        )
+    ]  # fmt: skip
+    config_path().chmod(0o600)
+    assert of("settings", found()) == [("right", "$XDG_CONFIG_HOME/axe/config.toml", "")]
