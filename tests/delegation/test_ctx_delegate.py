@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -102,6 +103,19 @@ def test_a_named_agent_has_its_own_everything() -> None:
     assert log[0].last == "Task: dig\n\nContext:\nFocus on: the cellar"
     assert offered(log[0]) == []
     assert result.children[0].agent == "digger"
+
+
+@pytest.mark.req("D-10", "A-12.1")
+def test_a_named_agent_has_the_time_of_one_that_is_called() -> None:
+    async def hang(_: Request) -> None:
+        await asyncio.sleep(30)
+
+    async def use(ctx: ToolContext) -> str:
+        return str((await ctx.delegate("dig", digger)).error)
+
+    digger = agent("digger", hang)
+    config = SubAgentsConfig(timeout=0.1)
+    assert told(run(use, sub_agents_config=config)) == "timeout after 0.1s"
 
 
 @pytest.mark.req("D-1")
