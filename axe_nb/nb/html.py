@@ -104,10 +104,11 @@ class _Page:
         outline = self._outline
         root = outline.entry(outline.root)
         row = root.row
+        summed_up = _text(words.summary(outline.root))
         tree = (
             f"<details{_open(row)} style=line-height:1.7em;white-space:nowrap>"
             f"<summary>{_sign(row)} <b>{_text(row.who)}</b> "
-            f"<span style=opacity:.7;white-space:normal>{_text(words.summary(outline.root))}</span></summary>"
+            f"<span style=opacity:.7;white-space:normal>{summed_up}</span></summary>"
             f"{self._inside(root)}</details>"
         )
         warnings = "".join(map(_block, outline.warnings(outline.root)))
