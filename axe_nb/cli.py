@@ -19,12 +19,11 @@ from axe_nb.agents import agent_files, config
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.files import reason, write_new
 from axe_nb.agents.names import quoted
-from axe_nb.clock import seconds_text
 from axe_nb.engine.permissions import Answer, Question
 from axe_nb.errors import AxeError, ConfigError
 from axe_nb.session import options
 from axe_nb.session.desk import Desk, by_input
-from axe_nb.views.report import harmless, text_of
+from axe_nb.views.report import harmless
 
 MAX_STDIN = 8 * 1024 * 1024
 """Bytes of a piped prompt; no model takes as much."""
@@ -85,6 +84,9 @@ def _parser() -> argparse.ArgumentParser:
     verbs.add_parser("path", help="where it is").set_defaults(act=_config_path)
     verbs.add_parser("init", help="write a commented first one").set_defaults(act=_config_init)
 
+    doctor = commands.add_parser("doctor", help="what is in the way here, and the next step")
+    doctor.add_argument("--agents-dir", metavar="D", help="folder to look agents up in first")
+    doctor.set_defaults(act=_doctor)
     demo = commands.add_parser("demo", help="a lead and three sub-agents; no key, no network")
     demo.set_defaults(act=_demo)
     version = commands.add_parser("version", help="the version")
@@ -143,25 +145,11 @@ def _list(chosen: argparse.Namespace) -> int:
 
 
 def _show(chosen: argparse.Namespace) -> int:
+    from axe_nb.views import card
+
     agent = Agent.load(chosen.name, chosen.agents_dir)
-    rows = [
-        ("Name", agent.name), ("Description", agent.description), ("Model", agent.model),
-        ("Skill", agent.skill), ("Files", ", ".join(agent.files)), ("Workdir", agent.workdir),
-        ("Tools", ", ".join(agent.tools)), ("Mode", agent.mode),
-        ("Params", ", ".join(f"{k}={text_of(v)}" for k, v in agent.params.items())),
-        ("System Prompt", agent.system_prompt.strip()),
-    ]  # fmt: skip
-    if agent.sub_agents:
-        deep = agent.sub_agents_config
-        rows += [
-            ("Sub-Agents", ", ".join(agent.sub_agents)),
-            ("Max Depth", str(deep.max_depth or 3)),
-            ("Parallel", "yes" if deep.parallel else "no"),
-            ("Timeout", f"{seconds_text(deep.timeout)}s"),
-        ]
-    for label, value in rows:
-        if value:
-            _write(f"{label + ':':<16}{value}")
+    for label, value in card.rows(agent):
+        _write(card.line(label, value))
     for warning in agent.warnings:
         _note(f"warning: {warning}")
     return 0
@@ -198,6 +186,16 @@ def _config_init(chosen: argparse.Namespace) -> int:
     write_new(path, config.SCAFFOLD, mode=0o600)
     _write(str(path))
     return 0
+
+
+def _doctor(chosen: argparse.Namespace) -> int:
+    from axe_nb.doctor.doctor import examine
+    from axe_nb.session.portal import waited
+
+    found = waited(examine(chosen.agents_dir, {}, lambda name: Agent.load(name, chosen.agents_dir)))
+    for finding in found:
+        _write(str(finding))
+    return 1 if any(finding.state == "wrong" for finding in found) else 0
 
 
 def _demo(chosen: argparse.Namespace) -> int:

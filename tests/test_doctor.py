@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from axe_nb import cli
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.config import config_path
 from axe_nb.doctor.doctor import Finding, examine
@@ -197,7 +198,7 @@ def test_agents_are_looked_through(project: Path) -> None:
     }.items():
         (project / "axe" / "agents" / f"{name}.toml").write_text(f'name = "{name}"\n{text}\n')
     findings = found()
-    assert of("agents", findings) == [("note", "7 found, 2 without a problem", "")]
+    assert of("agents", findings) == [("note", "7 found, 3 without a problem", "")]
     assert of("agent good", findings) == []
     assert of("agent typo", findings) == [
         (
@@ -205,7 +206,9 @@ def test_agents_are_looked_through(project: Path) -> None:
             'did you mean "system_prompt"?',
         )
     ]  # fmt: skip
-    assert [told for _, told, _ in of("agent noscript", findings)] == ["script not found: nowhere"]
+    [(state, told, step)] = of("agent noscript", findings)
+    assert (state, told) == ("note", "script not found: nowhere"), "a cell may define it yet"
+    assert step.startswith('looked for @axe_nb.script("nowhere") and for nowhere.toml')
     assert [told for _, told, _ in of("agent tools", findings)] == [
         'unknown tool "grap" in agent "tools"', "skill not found: none.md",
     ]  # fmt: skip
@@ -256,3 +259,16 @@ def test_keys_that_others_can_read_are_told(project: Path, serve: Serve) -> None
     ]  # fmt: skip
     config_path().chmod(0o600)
     assert of("settings", found()) == [("right", "$XDG_CONFIG_HOME/axe/config.toml", "")]
+
+
+def test_the_command_prints_the_same_and_fails_where_something_is_wrong(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (project / "axe" / "agents" / "a.toml").write_text('name = "a"\nmodel = "openai/x"\n')
+    assert cli.main(["doctor"]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert "✗ openai key       not set, for agent a" in lines
+    step = "set OPENAI_API_KEY, or api_key under [providers.openai] in config.toml"
+    assert f"                   → {step}" in lines
+    (project / "axe" / "agents" / "a.toml").unlink()
+    assert cli.main(["doctor"]) == 0

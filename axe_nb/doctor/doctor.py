@@ -10,7 +10,7 @@ import asyncio
 import os
 import platform
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import metadata
 from typing import Literal, TypeAlias
 
@@ -129,7 +129,7 @@ def _agents(
         agents.append(agent)
         findings += [Finding("note", f"agent {name}", warning) for warning in agent.warnings]
         findings += [
-            _wrong(f"agent {name}", problem.error)
+            _told(f"agent {name}", problem)
             for problem in problems(agent, find, scripts)
             if not _is_told_of_its_provider(problem, agent)
         ]
@@ -137,6 +137,13 @@ def _agents(
     told = f"{len(names)} found, {len(names) - len(ill)} without a problem"
     step = "" if names else "`init NAME` writes a first one"
     return agents, [Finding("right" if not ill else "note", "agents", told, step), *findings]
+
+
+def _told(what: str, problem: Problem) -> Finding:
+    """A script that is not there is no fault yet: a cell may still define its function."""
+    found = _wrong(what, problem.error)
+    is_script = problem.key == ("model",) and not problem.is_mistake
+    return replace(found, state="note") if is_script else found
 
 
 def _is_told_of_its_provider(problem: Problem, agent: Agent) -> bool:

@@ -1,0 +1,152 @@
+"""The third line of an error: what to do at 401, 404, 429, refused, an Ollama without the model."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from axe_nb import cli
+from axe_nb.providers.script_server import script_server
+from axe_nb.providers.script_wire import Protocol
+from tests.nb.kernels import Kernel, kernel, text
+from tests.wire.replay import Replay
+
+KEY = "sk-canary-5f0c8e1d7b6a4932"
+
+PROTOCOLS: tuple[Protocol, ...] = ("anthropic", "openai", "ollama")
+
+
+@contextmanager
+def cells_of(project: Path, python: Path) -> Iterator[Kernel]:
+    for provider in PROTOCOLS:
+        (project / "axe" / "agents" / f"{provider}.toml").write_text(
+            f'name = "{provider}"\nmodel = "{provider}/llama3.2"\n', "utf-8"
+        )
+    with kernel(python, project) as running:
+        running.run("%load_ext axe_nb")
+        running.run(
+            f"import os\nfor p in {PROTOCOLS}: os.environ[p.upper() + '_API_KEY'] = '{KEY}'"
+        )
+        yield running
+
+
+def point(cells: Kernel, url: str) -> None:
+    """All providers at one server."""
+    cells.run(f"for p in {PROTOCOLS}: os.environ['AXE_' + p.upper() + '_BASE_URL'] = '{url}'")
+
+
+def error_lines(cells: Kernel, agent: str) -> list[str]:
+    *_, error = cells.run(f"%%axe {agent}\nhi")
+    whole = "\n".join(error["traceback"])
+    assert KEY not in whole
+    return whole.splitlines()
+
+
+def reply(status: int, message: str, **more: Any) -> dict[str, Any]:
+    return {"status": status, "body": {"error": {"message": message}}, **more}
+
+
+@pytest.mark.req("B-5")
+def test_each_refusal_has_its_next_step(project: Path, kernel_python: Path) -> None:
+    replies = {
+        "401": reply(401, f"invalid key {KEY}"),
+        "429": reply(429, "slow down"),
+        "529": reply(529, "Overloaded"),
+    }
+    with cells_of(project, kernel_python) as cells, Replay(replies) as server:
+        point(cells, server.url("401"))
+        for provider in PROTOCOLS:
+            first, place, step = error_lines(cells, provider)
+            assert first.startswith("ProviderError: auth: invalid key ***")
+            assert place == f"in agent {provider}, turn 1"
+            assert step == (
+                f"check {provider.upper()}_API_KEY, or api_key under [providers.{provider}] "
+                "in config.toml"
+            )
+        point(cells, server.url("429"))
+        assert error_lines(cells, "openai")[2] == (
+            "wait a little, or set max_retries under [retry] of the agent"
+        )
+        point(cells, server.url("529"))
+        assert error_lines(cells, "anthropic")[2] == (
+            "try again later, or set max_retries under [retry] of the agent"
+        )
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            port = taken.getsockname()[1]
+        point(cells, f"http://127.0.0.1:{port}")
+        first, _, step = error_lines(cells, "ollama")
+        assert "connection refused: is Ollama running?" in first
+        assert step == "start it, or check base_url under [providers.ollama] in config.toml"
+
+
+def test_a_missing_model_is_told_with_the_nearest_that_the_server_has(
+    project: Path, kernel_python: Path
+) -> None:
+    (project / "axe" / "scripts").mkdir()
+    for name in ("llama3.1", "qwen3"):
+        (project / "axe" / "scripts" / f"{name}.toml").write_text('[[rule]]\ntext = "x"', "utf-8")
+    with cells_of(project, kernel_python) as cells:
+        for protocol in PROTOCOLS:
+            with script_server(protocol) as server:
+                point(cells, server.base_url)
+                first, _, step = error_lines(cells, protocol)
+                assert first == "ProviderError: bad_request: script not found: llama3.2"
+                pull = "`ollama pull llama3.2`, or " if protocol == "ollama" else ""
+                assert step == f'{pull}did you mean "llama3.1"?'
+                *_, shown = cells.run(f"%%axe {protocol} -m {protocol}/zzzzz --raises provider\nhi")
+                assert shown["type"] == "display_data", "expected, it is no error"
+
+
+def test_where_the_list_is_no_help_the_usual_hint_stays(project: Path, kernel_python: Path) -> None:
+    replies = {
+        "nothing": reply(404, "no such page"),
+        "has": {
+            "sequence": [
+                reply(404, "wrong path"),
+                {"body": {"data": [{"id": "llama3.2"}], "models": [{"name": "llama3.2:latest"}]}},
+            ]
+        },
+    }
+    with cells_of(project, kernel_python) as cells, Replay(replies) as server:
+        for name, provider in (("nothing", "openai"), ("has", "anthropic")):
+            point(cells, server.url(name))
+            assert error_lines(cells, provider)[2] == (
+                f"check the model's name, and base_url under [providers.{provider}] in config.toml"
+            )
+        point(cells, server.url("nothing"))
+        assert error_lines(cells, "ollama")[2] == "`ollama pull llama3.2`"
+
+
+def test_the_command_has_the_same_next_step(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (project / "axe" / "scripts").mkdir()
+    (project / "axe" / "scripts" / "llama3.1.toml").write_text('[[rule]]\ntext = "x"', "utf-8")
+    (project / "axe" / "agents" / "a.toml").write_text('name = "a"\nmodel = "ollama/llama3.2"\n')
+    with script_server("ollama"):
+        assert cli.main(["run", "a", "-p", "hi"]) == 1
+    assert capsys.readouterr().err.splitlines() == [
+        "error: bad_request: script not found: llama3.2",
+        "in agent a, turn 1",
+        '`ollama pull llama3.2`, or did you mean "llama3.1"?',
+    ]
+
+
+def test_no_output_of_the_doctor_holds_a_key(project: Path, kernel_python: Path) -> None:
+    replies = {"401": reply(401, f"who is {KEY}"), "up": {"body": {"data": [], "models": []}}}
+    with cells_of(project, kernel_python) as cells, Replay(replies) as server:
+        for name in ("401", "up"):
+            point(cells, server.url(name).replace("http://", f"http://me:{KEY}@"))
+            said = text(cells.run("%axe doctor"))
+            assert KEY not in said
+            assert "✓ anthropic key    set (ANTHROPIC_API_KEY)" in said
+            assert (
+                "· runs are shown   as a static tree at the end: nobody watches live here" in said
+            )
+            assert server.url(name) in said
+        assert 'has no "llama3.2", for agent ollama' in said
