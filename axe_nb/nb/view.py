@@ -90,8 +90,9 @@ class LiveView:
     def tick(self) -> None:
         """Sends what has changed, where the last update is long enough ago."""
         now = time.monotonic() - self._began
-        if self._feed and self._changed and now - self._feed.sent >= EVERY:
-            self._feed.update(self._changed, self._newest, now)
+        feed = self._feed
+        if feed and (self._changed or feed.is_due(now)) and now - feed.sent >= EVERY:
+            feed.update(self._changed, self._newest, now)
             self._changed.clear()
 
     def finish(self, result: RunResult | None) -> None:
@@ -123,6 +124,8 @@ class Feed:
         self._text = ""
         self._number = 0
         self._snapshot_at = now
+        self._is_stale = False
+        """Whether something was sent that no snapshot has."""
         self._bytes = 0
         self._note({root.key: root})
         self._widget = _widget_class()(snapshot=self._snapshot(root.key, now))
@@ -142,16 +145,21 @@ class Feed:
         """
         before = self._text
         rows = self._note(changed)
+        at = len(before) if self._text.startswith(before) else 0
         self.sent = now
-        wait = max(AGAIN, self._bytes / RATE)
+        self._is_stale = True
         with contextlib.suppress(Exception):  # a front end's trouble is not the run's
-            if not newest or now < AGAIN or now - self._snapshot_at >= wait:
+            if not newest or now < AGAIN or self.is_due(now):
                 self._widget.snapshot = self._snapshot(newest, now)
                 return
-            at = len(before) if self._text.startswith(before) else 0
             self._widget.send(
                 {"now": now, "newest": newest, "rows": rows, "text": [at, self._text[at:]]}
             )
+
+    def is_due(self, now: float) -> bool:
+        """Whether it is time for a snapshot."""
+        wait = max(AGAIN, self._bytes / RATE)
+        return self._is_stale and now - self._snapshot_at >= wait
 
     def close(self, bundle: dict[str, str]) -> None:
         """The twin instead of the widget."""
@@ -160,6 +168,7 @@ class Feed:
 
     def _snapshot(self, newest: str, now: float) -> str:
         self._snapshot_at = now
+        self._is_stale = False
         rows = list(self._rows.values())
         snapshot = {"now": now, "newest": newest, "rows": rows, "text": [0, self._text]}
         text = dump(snapshot).decode()

@@ -24,6 +24,7 @@ from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 FLAGS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
 )  # fmt: skip
 
 QUIET = {
@@ -154,7 +155,7 @@ class Lab:
     server: Server
     context: BrowserContext
     requests: list[str] = field(default_factory=list)
-    """Addresses outside the server that the page tried to reach; all of them are refused."""
+    """Addresses outside the server that the page tried to reach; none of them is resolved."""
     dialogs: list[str] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
     page: Page = field(init=False)
@@ -164,46 +165,35 @@ class Lab:
         self.page.set_default_timeout(30_000)
         self.page.on("dialog", self._on_dialog)
         self.page.on("pageerror", lambda error: self.errors.append(str(error)))
-        self.context.route("**/*", self._route)
+        self.page.on("request", self._on_request)
 
     def _on_dialog(self, dialog: Any) -> None:
         self.dialogs.append(dialog.message)
         dialog.dismiss()
 
-    def _route(self, route: Any) -> None:
-        if route.request.url.startswith((self.server.url, "data:", "blob:")):
-            route.continue_()
-            return
-        self.requests.append(route.request.url)
-        route.abort()
-
-    def load(self) -> None:
-        """Loads JupyterLab anew, as a visitor would."""
-        self.page.goto(f"{self.server.url}/lab?token={TOKEN}&reset")
-        self.page.wait_for_selector(".jp-Launcher")
+    def _on_request(self, request: Any) -> None:
+        if not request.url.startswith((self.server.url, "data:", "blob:")):
+            self.requests.append(request.url)
 
     def open(self, notebook: nbformat.NotebookNode, name: str = "test.ipynb") -> None:
         """Writes the notebook and shows it, with a fresh kernel that is ready to run cells."""
         nbformat.write(notebook, self.server.folder / name)
-        if self.page.url == "about:blank":
-            self.load()
-        self.page.evaluate(
-            "path => window.jupyterapp.commands.execute('docmanager:open', {path})", name
-        )
-        self.page.wait_for_selector(".jp-Notebook .jp-Cell")
-        self.page.wait_for_function(
-            "() => window.jupyterapp.shell.currentWidget?.sessionContext"
-            "?.session?.kernel?.status === 'idle'"
-        )
+        self.show(name)
 
-    def reset(self) -> tuple[list[str], list[str], list[str]]:
-        """Closes all notebooks and kernels; the requests, dialogs and errors there were."""
-        self.page.evaluate("() => window.jupyterapp.commands.execute('application:close-all')")
+    def show(self, name: str, *, kernel: bool = True) -> None:
+        """Opens a notebook that is there, as a visitor would."""
+        self.page.goto(f"{self.server.url}/lab/tree/{name}?token={TOKEN}&reset")
+        self.page.wait_for_selector(".jp-Notebook .jp-Cell")
+        if kernel:
+            self.page.wait_for_function(
+                "() => window.jupyterapp.shell.currentWidget?.sessionContext"
+                "?.session?.kernel?.status === 'idle'"
+            )
+
+    def close(self) -> None:
+        """Closes the window, then its kernels; the folder is empty afterwards."""
+        self.page.close()
         self.server.clear()
-        seen = (self.requests[:], self.dialogs[:], self.errors[:])
-        for noted in (self.requests, self.dialogs, self.errors):
-            noted.clear()
-        return seen
 
     def command(self, name: str) -> None:
         """Starts a command of JupyterLab; does not wait for its end."""

@@ -1,0 +1,82 @@
+"""Runs for the browser tests: models that wait until the test opens a gate, a file."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import axe_nb
+from axe_nb import Agent, Request, Response, Usage, call
+from axe_nb.agents.agent import SubAgentsConfig
+
+ANSWER = "The loader accepts **27 keys**; 3 are required. It costs $5 or $6."
+TASKS = {
+    "researcher": "List every TOML key that the loader accepts, with its default",
+    "counter": "How many tests name a requirement id?",
+    "critic": "Find contradictions between README and docs",
+}
+
+
+async def gate(name: str) -> None:
+    """Waits until the test opens it."""
+    while not Path(name).exists():  # noqa: ASYNC110, ASYNC240  # the test is another process
+        await asyncio.sleep(0.02)
+
+
+def research(*, gated: bool = True, timeout: float = 0) -> Agent:
+    """A lead that asks three agents at once; each waits at its gate before it answers."""
+
+    def lead(request: Request) -> Response:
+        if request.turn == 1:
+            calls = tuple(call("call_agent", agent=a, task=t) for a, t in TASKS.items())
+            return Response("I'll ask three agents.", calls, "tool_use", Usage(400, 112))
+        return Response(ANSWER, (), "end_turn", Usage(900, 88))
+
+    async def researcher(request: Request) -> Response:
+        if request.turn == 1:
+            words = {"pattern": "def _key", "path": "axe_nb/agents/agent.py"}
+            return Response("", (call("grep", **words),), "tool_use", Usage(300, 302))
+        if gated:
+            await gate("researcher")
+        keys = "\n".join(f"- key_{n} = {n}" for n in range(27))
+        return Response(f"27 keys, 3 without a default:\n{keys}", (), "end", Usage(500, 102))
+
+    async def counter(_: Request) -> Response:
+        if gated:
+            await gate("counter")
+        return Response("184", (), "end_turn", Usage(300, 10))
+
+    async def critic(_: Request) -> Response:
+        await gate("critic" if gated else "never")
+        return Response("none", (), "end_turn", Usage(100, 10))
+
+    for name, model in {"researcher": researcher, "counter": counter, "critic": critic}.items():
+        axe_nb.script(name)(model)
+        tools = ("grep",) if name == "researcher" else ()
+        axe_nb.define(Agent(name, f"script/{name}", tools=tools))
+    axe_nb.script("lead")(lead)
+    config = SubAgentsConfig(timeout=timeout)
+    return Agent("lead", "script/lead", sub_agents=tuple(TASKS), sub_agents_config=config)
+
+
+def chain(turns: int, pause: float = 0) -> Agent:
+    """A lead that asks 20 children in each turn.
+
+    It waits at gate `n` before the n-th turn; with a pause, that long, and at gate `end` only.
+    """
+
+    async def lead(request: Request) -> Response:
+        if pause:
+            await asyncio.sleep(pause)
+        else:
+            await gate(str(request.turn))
+        if request.turn > turns:
+            await gate("end" if pause else str(request.turn))
+            return Response("done")
+        calls = tuple(call("call_agent", agent="child", task=f"part {n}") for n in range(20))
+        return Response("", calls)
+
+    axe_nb.script("lead")(lead)
+    axe_nb.script("child")(lambda request: f"did {request.last}")
+    axe_nb.define(Agent("child", "script/child"))
+    return Agent("lead", "script/lead", sub_agents=("child",))

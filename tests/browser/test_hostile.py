@@ -1,0 +1,85 @@
+"""Whatever a model or a tool says, a page does nothing of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from axe_nb.nb.html import twin
+from tests.browser.lab import Lab
+from tests.nb.runs import PAYLOADS, code, hostile_run, saved
+
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(180)]
+
+ACTIVE = (
+    "script, style, link, iframe, object, embed, img, svg, math, video, audio, form, input, button,"
+    " textarea, meta, base, template, mjx-container, [data-commandlinker-command]"
+)
+
+TRUSTED = """
+from IPython.display import display
+from axe_nb.nb.html import twin
+from tests.nb.runs import hostile_run
+display(twin(hostile_run()), raw=True)
+"""
+
+LIVE = """
+import time
+from pathlib import Path
+from axe_nb.nb.view import LiveView
+from axe_nb.views.transcript import events_of
+from tests.nb.runs import hostile_run
+view, result = LiveView(), hostile_run()
+*events, last = events_of(result)
+for event in events:
+    view.event(event)
+    view.tick()
+while not Path("end").exists():
+    time.sleep(0.05)
+    view.tick()
+view.event(last)
+view.finish(result)
+"""
+
+
+def check(lab: Lab, selector: str) -> None:
+    """Nothing in the output acts, loads, is typeset, or lies over the page."""
+    lab.unfold()
+    lab.page.wait_for_timeout(1500)  # what would load or fire gets its time
+    area = lab.page.locator(selector).first
+    assert lab.page.evaluate("() => window.pwned") is None
+    assert area.evaluate("(e, active) => e.querySelectorAll(active).length", ACTIVE) == 0
+    attributes = area.evaluate(
+        "e => [...e.querySelectorAll('*')].flatMap(x => [...x.attributes].map(a => a.name))"
+    )
+    assert not [name for name in attributes if name.startswith("on")]
+    links = area.evaluate("e => [...e.querySelectorAll('a')].map(a => a.protocol)")
+    assert set(links) <= {"https:", "http:", "mailto:"}
+    fixed = area.evaluate(
+        "e => [...e.querySelectorAll('*')].filter(x => getComputedStyle(x).position === 'fixed')"
+        ".length"
+    )
+    assert fixed == 0
+    assert PAYLOADS[0] in area.inner_text()
+
+
+def test_a_saved_notebook_of_a_stranger_is_inert(lab: Lab) -> None:
+    lab.open(saved(twin(hostile_run())))
+    check(lab, ".jp-OutputArea-output")
+
+
+def test_a_cell_that_ran_here_is_inert(lab: Lab) -> None:
+    lab.open(code(TRUSTED))
+    lab.run_all()
+    lab.page.wait_for_selector(".jp-OutputArea details")
+    check(lab, ".jp-OutputArea-output")
+
+
+def test_the_live_tree_is_inert(lab: Lab) -> None:
+    lab.open(code(LIVE))
+    lab.run_all(wait=False)
+    lab.page.wait_for_selector(".axe-nb-error, .axe-nb-bad", state="attached")
+    check(lab, ".axe-nb-tree")
+    lab.gate("end")
+    lab.finished()
+    lab.page.wait_for_selector(".jp-OutputArea details")
+    check(lab, ".jp-OutputArea-output")

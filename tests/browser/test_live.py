@@ -1,0 +1,182 @@
+"""The live tree in a real JupyterLab."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.browser.lab import Lab
+from tests.nb.runs import code
+
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(180)]
+
+RESEARCH = "import axe_nb; from tests.browser.plays import *; r = axe_nb.run(research(), 'Check.')"
+GOOD = "document.querySelectorAll('.axe-nb-good').length"
+CHAIN = "import axe_nb; from tests.browser.plays import *; r = axe_nb.run(chain(3), 'Go on.')"
+
+
+def start(lab: Lab, source: str) -> None:
+    """Runs the cell, up to the first gate."""
+    lab.open(code(source))
+    lab.run_all(wait=False)
+    lab.page.wait_for_selector(".axe-nb-tree .axe-nb-row")
+
+
+def row(lab: Lab, name: str) -> str:
+    """A selector of the row of that name."""
+    return f"details.axe-nb-row:has(> summary > .axe-nb-who:text-is('{name}'))"
+
+
+def test_the_tree_grows_and_at_the_end_its_twin_stands_there_alone(lab: Lab) -> None:
+    start(lab, RESEARCH)
+    lab.page.wait_for_selector(f"{row(lab, 'researcher')} >> text=2 turns")
+    summary = lab.page.locator(".axe-nb-scroll > details > summary")
+    assert "running · 1 turn · 3 sub-agents · 1,114 tokens" in summary.inner_text()
+    lab.gate("counter")
+    lab.page.wait_for_selector(f"{row(lab, 'counter')}.axe-nb-good >> text=1 turn · 310 tokens")
+    assert lab.page.locator(f"{row(lab, 'critic')}.axe-nb-running").count() == 1
+    lab.gate("researcher", "critic")
+    lab.finished()
+    lab.page.wait_for_selector(".jp-OutputArea summary >> text=completed")
+    assert lab.page.locator(".axe-nb-tree").count() == 0
+    assert lab.page.locator(".jp-OutputArea strong >> text=27 keys").is_visible()
+    saved = lab.save()
+    [output] = saved.cells[0].outputs
+    assert output.output_type == "display_data"
+    assert set(output.data) == {"text/html", "text/plain"}
+    assert "widgets" not in saved.metadata
+
+
+def test_rows_stay_as_the_reader_left_them_while_updates_arrive(lab: Lab) -> None:
+    start(lab, RESEARCH)
+    researcher = lab.page.locator(row(lab, "researcher"))
+    researcher.locator("> summary").focus()
+    lab.page.keyboard.press("Enter")
+    told = researcher.locator(".axe-nb-text >> text=Task: List every TOML key")
+    told.first.wait_for(state="visible")
+    lab.gate("counter")
+    lab.page.wait_for_selector(f"{row(lab, 'counter')}.axe-nb-good")
+    assert researcher.evaluate("e => e.open") is True
+    first = lab.page.locator(row(lab, "turn 1")).first
+    first.locator("> summary").click()
+    assert first.evaluate("e => e.open") is False
+    lab.gate("researcher")
+    lab.page.wait_for_selector(f"{row(lab, 'researcher')}.axe-nb-good", state="attached")
+    assert first.evaluate("e => e.open") is False
+    assert researcher.evaluate("e => e.open") is True
+    lab.gate("critic")
+    lab.finished()
+
+
+def test_the_newest_row_is_marked_and_time_goes_on(lab: Lab) -> None:
+    start(lab, RESEARCH)
+    newest = lab.page.locator(".axe-nb-newest")
+    lab.page.wait_for_selector(f"{row(lab, 'researcher')}.axe-nb-newest")
+    lab.gate("counter")
+    lab.page.wait_for_selector(f"{row(lab, 'counter')}.axe-nb-newest")
+    assert newest.count() == 1
+    cost = lab.page.locator(f"{row(lab, 'critic')} > summary > .axe-nb-cost")
+    before = cost.inner_text()
+    lab.page.wait_for_function(
+        "([name, text]) => [...document.querySelectorAll('.axe-nb-cost')]"
+        ".some(e => e.parentElement.innerText.includes(name) && e.innerText !== text)",
+        arg=["critic", before],
+    )
+    lab.gate("researcher", "critic")
+    lab.finished()
+
+
+def test_a_reader_who_scrolled_up_is_left_alone(lab: Lab) -> None:
+    lab.page.set_viewport_size({"width": 1280, "height": 500})
+    start(lab, CHAIN)
+    pane = lab.page.locator(".axe-nb-scroll")
+
+    def rows(count: int) -> None:
+        lab.page.wait_for_function(
+            "n => document.querySelectorAll('.axe-nb-call').length"
+            " + document.querySelectorAll('.axe-nb-run').length > n",
+            arg=count,
+        )
+        lab.page.wait_for_timeout(300)
+
+    lab.gate("1")
+    rows(20)
+    room = "e => e.scrollHeight - e.scrollTop - e.clientHeight"
+    assert pane.evaluate(room) < 30
+    pane.evaluate("e => e.scrollTo(0, 40)")
+    lab.page.wait_for_timeout(200)
+    lab.gate("2")
+    rows(40)
+    assert pane.evaluate("e => e.scrollTop") == 40
+    pane.evaluate("e => e.scrollTo(0, e.scrollHeight)")
+    lab.page.wait_for_timeout(200)
+    lab.gate("3")
+    rows(60)
+    assert pane.evaluate(room) < 30
+    lab.gate("4")
+    lab.finished()
+
+
+DROP = """
+const Socket = window.WebSocket;
+window.WebSocket = class extends Socket {
+  constructor(...args) {
+    super(...args);
+    this.addEventListener("message", (event) => {
+      if (!window.drop || !(event.data instanceof ArrayBuffer)) return;
+      if (!new TextDecoder().decode(event.data).includes('"custom"')) return;
+      window.dropped = (window.dropped || 0) + 1;
+      event.stopImmediatePropagation();
+    });
+  }
+};
+"""
+"""Makes the page lose messages while `window.drop` is true."""
+
+
+def test_what_was_lost_on_the_way_is_shown_all_the_same(lab: Lab) -> None:
+    lab.page.add_init_script(DROP)
+    start(lab, CHAIN.replace("chain(3)", "chain(12, pause=0.3)"))
+    lab.page.evaluate("window.drop = true")
+    lab.page.wait_for_function(f"{GOOD} >= 12 * 21")
+    assert lab.page.evaluate("window.dropped") > 3
+    lab.gate("end")
+    lab.finished()
+
+
+def test_the_first_rows_are_there_however_late_the_page_listens(lab: Lab) -> None:
+    start(lab, CHAIN)
+    lab.gate("1", "2", "3")
+    lab.page.wait_for_function(f"{GOOD} >= 63")
+    lab.gate("4")
+    lab.finished()
+
+
+def test_states_can_be_heard(lab: Lab) -> None:
+    start(lab, RESEARCH)
+    sign = lab.page.locator(f"{row(lab, 'critic')} > summary > .axe-nb-sign")
+    assert sign.get_attribute("role") == "img"
+    assert sign.get_attribute("aria-label") == "running"
+    assert "lead: script/lead" in lab.page.locator("[role=status].axe-nb-said").inner_text()
+    lab.gate("researcher", "counter", "critic")
+    lab.finished()
+
+
+@pytest.mark.parametrize("theme", ["JupyterLab Light", "JupyterLab Dark"])
+def test_text_has_enough_contrast_in_either_theme(lab: Lab, theme: str) -> None:
+    start(lab, RESEARCH)
+    lab.theme(theme)
+    lab.gate("counter")
+    lab.page.wait_for_selector(f"{row(lab, 'counter')}.axe-nb-good")
+    lab.page.locator(f"{row(lab, 'counter')} > summary").click()
+    live = lab.contrasts(".axe-nb-tree")
+    lab.gate("researcher", "critic")
+    lab.finished()
+    lab.page.wait_for_selector(".jp-OutputArea summary >> text=completed")
+    lab.unfold()
+    twin = lab.contrasts(".jp-OutputArea-output")
+    for found in (live, twin):
+        assert len(found) > 10
+        signs = {text: ratio for text, ratio in found.items() if text in "●✓✗◷⊘■–"}
+        assert signs
+        assert min(signs.values()) >= 3
+        assert min(r for text, r in found.items() if text not in signs) >= 4.5

@@ -1,0 +1,144 @@
+"""The static twin in a real JupyterLab: saved, reopened, never trusted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+
+from axe_nb.events import Turn
+from axe_nb.messages import ToolCall, ToolResult
+from axe_nb.nb.html import twin
+from tests.browser.lab import Lab
+from tests.nb.runs import code, done, long_run, saved, turn
+
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(180)]
+
+TWIN = ".jp-OutputArea-output details"
+
+
+def three() -> dict[str, str]:
+    """A run with three children at once, one of which failed."""
+    names = ("researcher", "counter", "critic")
+    calls = tuple(ToolCall(n, "call_agent", {"agent": n, "task": f"Do {n}"}) for n in names)
+    children = tuple(
+        done(
+            agent=n, id=f"0.{n}", call_id=n, task=f"Do {n}", prompt=f"Task: Do {n}",
+            log=(turn(1, text="ok"),), status="timeout" if n == "critic" else "completed",
+            error="timeout after 2s" if n == "critic" else None,
+        )
+        for n in names
+    )  # fmt: skip
+    results = tuple(ToolResult(n, "ok", is_error=n == "critic") for n in names)
+    first = Turn(1, "Three at once.", calls, results, "", turn(1).usage)
+    run = done(text="It costs $5 or $6, **all in all**.", log=(first, turn(2, text="x")))
+    return twin(done(**{**{f: getattr(run, f) for f in ("text", "log")}, "children": children}))
+
+
+def test_a_reopened_notebook_shows_the_folded_tree_without_being_trusted(lab: Lab) -> None:
+    lab.open(saved(three()))
+    trusted = lab.page.evaluate(
+        "() => window.jupyterapp.shell.currentWidget.content.widgets[0].model.trusted"
+    )
+    assert trusted is False
+    assert lab.page.locator(TWIN).first.evaluate("e => e.open") is False
+    assert lab.page.locator(".jp-OutputArea-output strong").inner_text() == "all in all"
+    lab.page.locator(f"{TWIN} > summary").first.focus()
+    lab.page.keyboard.press("Enter")
+    critic = lab.page.locator(f"{TWIN}:has(> summary b:text-is('critic'))").last
+    assert critic.is_visible()
+    assert critic.evaluate("e => e.open") is True
+    assert "timeout after 2s" in critic.inner_text()
+    counter = lab.page.locator(f"{TWIN}:has(> summary b:text-is('counter'))").last
+    assert counter.evaluate("e => e.open") is False
+    lab.page.keyboard.press("Enter")
+    assert not critic.is_visible()
+
+
+def boxes(lab: Lab, selector: str) -> list[dict[str, float]]:
+    found: list[dict[str, float]] = lab.page.evaluate(
+        "selector => [...document.querySelectorAll(selector)].map(e => e.getBoundingClientRect())"
+        ".map(({left, right, top, height}) => ({left, right, top, height}))",
+        selector,
+    )
+    return found
+
+
+@pytest.mark.parametrize("width", [1000, 1280, 1800])
+def test_all_rows_are_on_one_grid_and_one_line_each(lab: Lab, width: int) -> None:
+    lab.page.set_viewport_size({"width": width, "height": 900})
+    lab.open(saved(three()))
+    lab.unfold()
+    bars = boxes(lab, f"{TWIN} summary i")
+    assert len(bars) == 5
+    assert max(b["right"] for b in bars) - min(b["right"] for b in bars) < 4
+    assert {round(b["right"] - b["left"]) for b in bars} == {
+        round(bars[0]["right"] - bars[0]["left"])
+    }
+    rows = boxes(lab, f"{TWIN} details > summary")
+    assert {round(r["height"]) for r in rows} == {round(rows[0]["height"])}
+    style = "e => getComputedStyle(e).backgroundImage"
+    assert "linear-gradient" in lab.page.locator(f"{TWIN} summary i").first.evaluate(style)
+
+
+def test_dollar_signs_are_never_typeset(lab: Lab) -> None:
+    control: dict[str, Any] = {"text/html": "<p id=control>$x^2$</p>", "text/plain": ""}
+    told = ToolCall("c", "read_file", {"path": "$y^2$ \\(z\\)"})
+    ours = twin(done(text="$a$ and $$b$$", log=(turn(1, told, results=["$c$"]), turn(2))))
+    lab.open(saved(ours, control))
+    lab.page.wait_for_selector("mjx-container", state="attached")
+    areas = lab.page.locator(".jp-OutputArea")
+    assert areas.nth(0).locator("mjx-container").count() == 0
+    assert areas.nth(1).locator("mjx-container").count() == 1
+    assert "$a$ and $$b$$" in areas.nth(0).inner_text()
+
+
+def test_a_notebook_reads_the_same_without_a_kernel(lab: Lab, jupyter: Any) -> None:
+    notebook = saved(three())
+    del notebook.metadata["kernelspec"]
+    nbformat.write(notebook, Path(jupyter.folder) / "bare.ipynb")
+    lab.show("bare.ipynb", kernel=False)
+    lab.page.locator("button >> text=No Kernel").last.click()
+    assert lab.page.locator(TWIN).first.is_visible()
+
+
+def test_a_long_run_is_drawn_whole(lab: Lab) -> None:
+    lab.open(saved(twin(long_run())))
+    lab.unfold()
+    assert lab.page.locator(f"{TWIN} b:text-is('turn 30')").is_visible()
+    assert lab.page.locator(f"{TWIN} b:text-is('helper')").count() == 4
+
+
+def test_without_any_style_it_is_an_outline_in_reading_order(lab: Lab) -> None:
+    lab.open(saved(three()))
+    lab.unfold()
+    lab.page.evaluate(
+        "() => document.querySelectorAll('.jp-OutputArea [style]')"
+        ".forEach(e => e.removeAttribute('style'))"
+    )
+    text = " ".join(lab.page.locator(".jp-OutputArea-output").inner_text().split())
+    order = (
+        "It costs $5 or $6", "✓ lead script/x · completed", "✓ turn 1 asks researcher",
+        "said Three at once.", "✓ researcher Do researcher 1 turn · 512 tokens",
+        "was told Task: Do researcher", "◷ critic Do critic timeout after 2s", "✓ turn 2 answers",
+    )  # fmt: skip
+    compact = text.replace(" ", "")
+    places = [compact.index(words.replace(" ", "")) for words in order]
+    assert places == sorted(places)
+
+
+def test_a_trusted_output_is_the_same_tree(lab: Lab) -> None:
+    lab.open(
+        code(
+            "from IPython.display import display\n"
+            "from axe_nb.nb.html import twin\n"
+            "from tests.nb.runs import long_run\n"
+            "display(twin(long_run()), raw=True)"
+        )
+    )
+    lab.run_all()
+    lab.page.wait_for_selector(TWIN)
+    lab.unfold()
+    assert lab.page.locator(f"{TWIN} b:text-is('helper')").count() == 4
