@@ -141,13 +141,25 @@ class Dispatch:
             Stop: the person stopped the run.
         """
         decision, reason = self.permit.decide(tool)
-        if decision == "allow" or (decision == "ask" and tool.name in self._always):
+        if decision == "allow":
             return arguments
         if decision == "ask" and self.consult is None:
             reason = f"it needs a yes, and nobody can be asked here; set {self.permit.keys(tool)}"
             decision = "deny"
         if decision == "deny":
             raise ToolError(f"permission denied for {tool.name}: {reason}")
+        async with self._asking:
+            if tool.name in self._always:  # perhaps said to the call before this one
+                return arguments
+            return await self._consented(tool, arguments)
+
+    async def _consented(self, tool: Tool, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The arguments that the person agrees to.
+
+        Raises:
+            ToolError: they do not agree.
+            Stop: they stopped the run.
+        """
         detail = ""
         if tool.preview:  # it reads files
             detail = await in_thread(tool.preview, arguments, self.workdir)
@@ -168,13 +180,14 @@ class Dispatch:
 
     async def _answer(self, question: str) -> str:
         """The person's answer to a question of the model."""
-        return (await self._asked(Question(self.run, self.agent.name, "", {}, question))).text
+        async with self._asking:
+            asked = Question(self.run, self.agent.name, "", {}, question)
+            return (await self._asked(asked)).text
 
     async def _asked(self, question: Question) -> Answer:
         assert self.consult is not None
-        async with self._asking:
-            with self.clock.paused():
-                answer = await self.consult(question)
+        with self.clock.paused():
+            answer = await self.consult(question)
         if answer.choice == "stop":
             raise Stop("cancelled", "stopped by the person who was asked")
         return answer

@@ -6,7 +6,7 @@ import contextlib
 import queue
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,12 @@ class Kernel:
         """What the last cell asked the front end to do."""
 
     def run(
-        self, code: str, *, live: bool = False, interrupt_after: float | None = None
+        self,
+        code: str,
+        *,
+        live: bool = False,
+        interrupt_after: float | None = None,
+        answers: Iterable[str] = (),
     ) -> list[dict[str, Any]]:
         """The cell's outputs in order: message type and content of each.
 
@@ -41,7 +46,10 @@ class Kernel:
             live: whether a person sits in front of it, who could answer `input()`.
             interrupt_after: seconds after which the kernel is interrupted; twice where the cell
                 goes on for five seconds more.
+            answers: what the person types, one after another, where the cell asks.
         """
+        typed = iter(answers)
+        self.asked: list[str] = []
         self.cell = asked = self._client.execute(code, allow_stdin=live)
         outputs: list[dict[str, Any]] = []
         started = time.monotonic()
@@ -52,6 +60,8 @@ class Kernel:
                 interrupt_after = late + 5.0
                 self.interrupted_at = self.interrupted_at or time.monotonic()
                 self._manager.interrupt_kernel()
+            if live:
+                self._answer(typed)
             try:
                 message = self._client.get_iopub_msg(timeout=0.02)
             except queue.Empty:
@@ -66,6 +76,14 @@ class Kernel:
             if kind not in ("status", "execute_input"):
                 outputs.append({"type": kind, **content})
         raise TimeoutError(f"the cell did not end within {LONGEST_CELL} s: {code[:80]}")
+
+    def _answer(self, typed: Iterator[str]) -> None:
+        """Types the next answer, if the cell has asked and there is one."""
+        with contextlib.suppress(queue.Empty):
+            question = self._client.get_stdin_msg(timeout=0)
+            self.asked.append(question["content"]["prompt"])
+            with contextlib.suppress(StopIteration):
+                self._client.input(next(typed))
 
     def later(self, seconds: float) -> list[dict[str, Any]]:
         """What comes on its own within the time, each with the cell that it is said of."""
