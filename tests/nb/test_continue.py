@@ -1,0 +1,145 @@
+"""`--continue` over each protocol: whatever end a run had, the next request is valid."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from axe_nb.providers.script_server import ScriptServer, script_server
+from axe_nb.providers.script_wire import Protocol
+from tests.nb.kernels import Kernel, kernel, text
+from tests.providers import sdk
+
+pytestmark = pytest.mark.req("D-32")
+
+PROTOCOLS: tuple[Protocol, ...] = ("anthropic", "openai", "ollama")
+
+CALLS = """
+[[rule]]
+when = { last = "^begin" }
+text = "I ask both."
+calls = [
+  { tool = "call_agent", arguments = { agent = "quick", task = "one" } },
+  { tool = "call_agent", arguments = { agent = "slow", task = "two" } },
+]
+
+[[rule]]
+when = { last = "^begin again" }
+text = "Back."
+"""
+
+SCRIPTS = {
+    "calls": CALLS,
+    "quick": '[[rule]]\ntext = "quick answer"\n',
+    "slow": '[[rule]]\ndelay = 20\ntext = "late"\n',
+    "done": '[[rule]]\ntext = "Heard: {last}"\n',
+    "plain": '[[rule]]\ntext = "Done at once."\n',
+    "fails": (
+        '[[rule]]\nwhen = { turn = 1 }\ntext = "One moment."\n'
+        'calls = [{ tool = "call_agent", arguments = { agent = "quick", task = "one" } }]\n'
+        '[[rule]]\nstatus = 529\nerror = "Overloaded"\n'
+    ),
+    "fails-at-once": '[[rule]]\nstatus = 500\nerror = "oh"\n',
+}
+
+
+@contextmanager
+def cells_and_server(
+    project: Path, python: Path, protocol: Protocol
+) -> Iterator[tuple[Kernel, ScriptServer]]:
+    """A kernel whose agents all ask a server on loopback that speaks the protocol."""
+    (project / "axe" / "scripts").mkdir(exist_ok=True)
+    for name, script in SCRIPTS.items():
+        (project / "axe" / "scripts" / f"{name}.toml").write_text(script, "utf-8")
+        sub_agents = 'sub_agents = ["quick", "slow"]\n' if name in ("calls", "fails") else ""
+        (project / "axe" / "agents" / f"{name}.toml").write_text(
+            f'name = "{name}"\nmodel = "{protocol}/{name}"\n{sub_agents}', "utf-8"
+        )
+    with script_server(protocol) as server, kernel(python, project) as running:
+        assert running.run("%load_ext axe_nb") == []
+        yield running, server
+
+
+def ended(cells: Kernel) -> str:
+    return text(cells.run("print(r.status)")).strip()
+
+
+ENDS: Mapping[str, tuple[str, Callable[[Kernel], object], str]] = {
+    "a normal end": ("plain", lambda cells: cells.run("%%axe plain -o r\nbegin"), "completed"),
+    "an interrupt": (
+        "calls",
+        lambda cells: cells.run("%%axe calls -o r\nbegin", interrupt_after=1.5),
+        "cancelled",
+    ),
+    "a timeout": (
+        "calls", lambda cells: cells.run("%%axe calls -o r --timeout 0.7\nbegin"), "timeout",
+    ),
+    "an error after a call": ("fails", lambda cells: cells.run("%%axe fails -o r\nbegin"), "error"),
+    "an error at once": (
+        "fails-at-once", lambda cells: cells.run("%%axe fails-at-once -o r\nbegin"), "error",
+    ),
+}  # fmt: skip
+"""How a run ended → (its agent, what makes it end so, its status)."""
+
+
+def calls_and_results(protocol: Protocol, body: Mapping[str, Any]) -> tuple[list[str], list[str]]:
+    """(ids of the calls, ids or names that results answer) of a request, in order."""
+    calls: list[str] = []
+    results: list[str] = []
+    for message in body["messages"]:
+        if protocol == "anthropic":
+            blocks = message["content"] if isinstance(message["content"], list) else []
+            calls += [block["id"] for block in blocks if block["type"] == "tool_use"]
+            results += [b["tool_use_id"] for b in blocks if b["type"] == "tool_result"]
+        else:
+            calls += [call.get("id", "") for call in message.get("tool_calls") or []]
+            results += [message.get("tool_call_id", "")] if message["role"] == "tool" else []
+    return calls, results
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_conversation_goes_on_after_every_end(
+    project: Path, kernel_python: Path, protocol: Protocol
+) -> None:
+    with cells_and_server(project, kernel_python, protocol) as (cells, server):
+        for end, (agent, make_it_end, status) in ENDS.items():
+            make_it_end(cells)
+            assert ended(cells) == status, end
+            before = len(server.requests)
+            said = cells.run(f"%%axe {agent} -c -o s -m {protocol}/done -q\nand then?")
+            assert text(said) == "Heard: and then?", end
+            assert len(server.requests) == before + 1, end
+
+            body = server.requests[-1]
+            sdk.takes(protocol, json.loads(json.dumps(body)))
+            roles = [message["role"] for message in body["messages"]]
+            assert "and then?" in json.dumps(body["messages"][-1]), end
+            assert "begin" in json.dumps(body["messages"][0]), end
+            if protocol == "anthropic":
+                assert not any(one == other for one, other in pairwise(roles))
+            calls, results = calls_and_results(protocol, body)
+            assert sorted(calls) == sorted(results), f"{end}: every call has its one result"
+            assert bool(calls) == (agent in ("calls", "fails")), end
+            if agent == "calls":
+                whole = json.dumps(body)
+                assert "quick answer" in whole, "what was finished is kept"
+            cells.run("%axe reset")
+
+
+def test_a_conversation_goes_on_more_than_once(project: Path, kernel_python: Path) -> None:
+    with cells_and_server(project, kernel_python, "anthropic") as (cells, server):
+        cells.run("%%axe done\none")
+        for word in ("two", "three"):
+            cells.run(f"%%axe done -c\n{word}")
+        texts = [m["content"][0]["text"] for m in server.requests[-1]["messages"]]
+        assert texts == ["one", "Heard: one", "two", "Heard: two", "three"]
+        cells.run("%%axe done\nanew")
+        assert len(server.requests[-1]["messages"]) == 1, "without -c it begins anew"
+        cells.run("%%axe done -c\nfour")
+        assert len(server.requests[-1]["messages"]) == 3, "the last conversation goes on"
