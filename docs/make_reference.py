@@ -18,7 +18,9 @@ from typing import Any, get_args
 from axe_nb.agents import agent, config
 from axe_nb.agents.toml_table import nested_table, toml_fields, type_name
 from axe_nb.events import EXIT_CODES, Status
-from axe_nb.session.options import OPTIONS, PROGRAM, Face, Option
+from axe_nb.nb.line import COMMANDS, Command
+from axe_nb.nb.magics import AxeMagics
+from axe_nb.session.options import FACES, OPTIONS, PROGRAM, Face, Option
 
 FILE = Path(__file__).with_name("reference.md")
 
@@ -63,9 +65,22 @@ VARIABLES: Mapping[str, str] = {
 """Names of variables → what they do; an empty one counts as not set."""
 
 
+INSTEAD: Mapping[tuple[str, Face], str] = {
+    ("prompt", "cell"): "the body",
+    ("prompt", "python"): "`prompt`",
+    ("out", "python"): "what it returns",
+    ("goes_on", "python"): "`continue_from=`",
+    ("raises", "python"): "`.raise_for_status()`",
+    ("json", "python"): "`.to_json()`",
+    ("quiet", "python"): "`display=False`",
+    ("background", "python"): "`axe_nb.arun`",
+}
+"""(option, face that it cannot be given to) → what does the same there."""
+
+
 def reference() -> str:
     """The whole page."""
-    parts = [HEAD, *agent_files(), *options(), *ends(), *environment()]
+    parts = [HEAD, *agent_files(), *options(), *notebook(), *ends(), *environment()]
     return "\n".join(part.rstrip() + "\n" for part in parts)
 
 
@@ -141,13 +156,36 @@ def first_line(cls: type) -> str:
 def options() -> Iterator[str]:
     """The options of a run, and where each can be given."""
     yield "## Options of a run"
-    faces: tuple[Face, ...] = ("cell", "line", "command", "python")
-    heads = [*(f"`{PROGRAM[face]}`" for face in faces if face in PROGRAM), "`axe_nb.run()`"]
+    heads = [*(f"`{PROGRAM[face]}`" for face in FACES if face in PROGRAM), "`axe_nb.run()`"]
     rows = [
-        [_flags(option), option.help, *(_given(option, face) for face in faces)]
+        [_flags(option), option.help, *(_given(option, face) for face in FACES)]
         for option in OPTIONS
     ]
     yield _table(["option", "what it does", *heads], rows)
+
+
+def notebook() -> Iterator[str]:
+    """What a notebook has beside runs."""
+    yield "## Sub-commands of `%axe`"
+    rows = [
+        [f"`{_use(verb, command)}`", command.help, "<br>".join(map(_meaning, command.options))]
+        for verb, command in COMMANDS.items()
+    ]
+    yield _table(["line", "what it does", "its options"], rows)
+    yield "## Settings of a notebook"
+    yield "`%config AxeMagics.NAME = VALUE`; an option of a cell wins over its setting."
+    traits = AxeMagics.class_own_traits(config=True)
+    rows = [[f"`{name}`", trait.help] for name, trait in sorted(traits.items())]
+    yield _table(["name", "meaning"], rows)
+
+
+def _use(verb: str, command: Command) -> str:
+    return f"%axe {verb} {command.takes}".rstrip()
+
+
+def _meaning(option: tuple[str, str, str]) -> str:
+    flag, value, meaning = option
+    return f"`{f'{flag} {value}'.rstrip()}`: {meaning}"
 
 
 def _flags(option: Option) -> str:
@@ -159,7 +197,7 @@ def _flags(option: Option) -> str:
 
 def _given(option: Option, face: Face) -> str:
     if face not in option.faces:
-        return ""
+        return INSTEAD.get((option.keyword, face), "")
     return f"`{option.keyword}=`" if face == "python" else "yes"
 
 

@@ -1,0 +1,129 @@
+"""The table of options: what it says of the four faces is so, and they mean the same."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import axe_nb
+from axe_nb.messages import Request
+from axe_nb.providers.script import functions
+from axe_nb.session.options import FACES, OPTIONS, Face, UsageError, parse_line, parser
+from axe_nb.session.session import Session
+
+PAGE = Path(__file__).parent.parent / "docs" / "reference.md"
+
+OF_PYTHON_ALONE = {"agent", "prompt", "continue_from", "display"}
+"""Parameters of `axe_nb.run` that are no options of a line."""
+
+
+def table() -> dict[str, dict[Face, str]]:
+    """Long flag → face → what the page says of it."""
+    section = PAGE.read_text("utf-8").split("## Options of a run\n")[1].split("\n## ")[0]
+    rows = [re.split(r"(?<!\\) \| ", line.strip("| ")) for line in section.splitlines()[3:] if line]
+    found = {}
+    for flags, _, *given in rows:
+        whole = dict(zip(FACES, [*given, "", "", "", ""], strict=False))
+        found[re.findall(r"--[a-z-]+", flags)[0]] = whole
+    return found
+
+
+def test_the_page_has_every_option_of_every_face_and_no_other() -> None:
+    said = table()
+    assert list(said) == [option.flag for option in OPTIONS]
+    for face in ("cell", "line", "command"):
+        known = {flag for flag in parser(face)._option_string_actions if flag.startswith("--")}
+        assert {flag for flag, given in said.items() if given[face] == "yes"} == known
+    keywords = {
+        match[1] for given in said.values() if (match := re.match(r"`(\w+)=`$", given["python"]))
+    }
+    for run in (axe_nb.run, axe_nb.arun):
+        assert set(inspect.signature(run).parameters) - OF_PYTHON_ALONE == keywords - {
+            "continue_from", "display",
+        }  # fmt: skip
+
+
+def test_an_option_is_refused_where_the_page_does_not_give_it() -> None:
+    for flag, given in table().items():
+        [option] = [option for option in OPTIONS if option.flag == flag]
+        value = [option.choices[0] if option.choices else "a"] if option.metavar else []
+        for face in ("line", "cell"):
+            if given[face] != "yes":
+                with pytest.raises(UsageError, match=f"unrecognized arguments: {flag}"):
+                    parse_line(" ".join(["lead", flag, *value]), face)
+
+
+SAMPLES: Mapping[str, tuple[str, Any]] = {
+    "--model": ("script/other", "script/other"),
+    "--skill": ("review.md", "review.md"),
+    "--workdir": ("data", "data"),
+    "--timeout": ("2.5", 2.5),
+    "--param": ("temperature=0.5 seed=7", {"temperature": 0.5, "seed": 7}),
+    "--agents-dir": ("more/agents", "more/agents"),
+    "--tools": ("read_file,grep", ("read_file", "grep")),
+    "--mode": ("plan", "plan"),
+}
+"""Option of all faces → (on a line, in Python)."""
+
+
+@pytest.fixture
+def seen(project: Path) -> Iterator[list[Request]]:
+    """The requests of an agent whose files are in this project."""
+    for folder in ("data", "axe/skills", "more/agents"):
+        (project / folder).mkdir(parents=True, exist_ok=True)
+    (project / "axe" / "review.md").write_text("Be strict.", "utf-8")
+    (project / "data" / "notes.txt").write_text("seven", "utf-8")
+    for folder, prompt in (("axe", "Here."), ("more", "There.")):
+        (project / folder / "agents" / "lead.toml").write_text(
+            f'name = "lead"\nmodel = "script/lead"\nsystem_prompt = "{prompt}"\n'
+            'files = ["*.txt"]\ntools = ["write_file", "grep"]\n',
+            "utf-8",
+        )
+    requests: list[Request] = []
+    for name in ("lead", "other"):
+
+        @axe_nb.script(name)
+        async def answer(request: Request) -> str:
+            requests.append(request)
+            await asyncio.sleep(0 if request.last == "quick" else 5)
+            return "done"
+
+    yield requests
+    functions.clear()
+
+
+def test_samples_cover_all_options_that_every_face_has() -> None:
+    assert set(SAMPLES) == {option.flag for option in OPTIONS if set(FACES) <= set(option.faces)}
+
+
+@pytest.mark.parametrize("flag", [flag for flag in SAMPLES if flag != "--timeout"])
+def test_an_option_means_the_same_in_every_face(seen: list[Request], flag: str) -> None:
+    text, value = SAMPLES[flag]
+    [option] = [option for option in OPTIONS if option.flag == flag]
+    axe_nb.run("lead", "quick", display=False)
+    axe_nb.run("lead", "quick", display=False, **{option.keyword: value})
+    for face in ("cell", "line", "command"):
+        asked = parse_line(f"lead {flag} {text}", face)
+        asyncio.run(Session().ask(asked.agent, "quick", asked.overrides))
+    plain, in_python, *in_text = map(told, seen)
+    assert in_python != plain, "the option does something"
+    assert in_text == [in_python] * 3
+
+
+def told(request: Request) -> Any:
+    tools = [tool.name for tool in request.tools]
+    return request.model, request.system, request.params, tools, request.last
+
+
+def test_the_time_is_the_same_in_every_face(seen: list[Request]) -> None:
+    ends = [axe_nb.run("lead", "slow", display=False, timeout=0.2).error]
+    for face in ("cell", "line", "command"):
+        asked = parse_line("lead --timeout 0.2", face)
+        ends.append(asyncio.run(Session().ask(asked.agent, "slow", asked.overrides)).error)
+    assert ends == ["timeout after 0.2s"] * 4
