@@ -73,8 +73,11 @@ class Transcript:
     def stop(self) -> None:
         """Marks what will never come to its end: nothing more is heard of this tree."""
         for node in self._nodes.values():
-            if node.result is None:
-                node.state = "cancelled"
+            if node.result is not None:
+                continue
+            node.state = "cancelled"
+            if node.turns and node.turns[-1].state == "running":
+                node.turns[-1].state = "cancelled"
         for call in self._calls.values():
             if call.result is None:
                 call.state = "not run"

@@ -1,0 +1,207 @@
+"""When a run is shown live, and what is sent to the browser; in real kernels of both lines."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.nb.kernels import Kernel, kernel, text
+
+WIDGET = "application/vnd.jupyter.widget-view+json"
+
+SETUP = """
+import asyncio, axe_nb
+from axe_nb import Agent, Response, call
+
+@axe_nb.script("lead")
+def lead(request):
+    if request.turn == 1:
+        return tuple(call("call_agent", agent="child", task=f"part {n}") for n in range(3))
+    return Response("All **done**.")
+
+@axe_nb.script("child")
+async def child(request):
+    await asyncio.sleep(PAUSE)
+    return f"did {request.last}"
+
+axe_nb.define(Agent("child", "script/child"))
+lead = axe_nb.define(Agent("lead", "script/lead", sub_agents=("child",)))
+PAUSE = 0.3
+"""
+
+RUN = "r = axe_nb.run('lead', 'Go.')"
+
+Output = dict[str, Any]
+
+
+@pytest.fixture
+def cells(project: Path, kernel_python: Path) -> Iterator[Kernel]:
+    with kernel(kernel_python, project) as running:
+        running.run("import os; os.environ.pop('PYTEST_VERSION', None)")
+        assert text(running.run(SETUP)) == ""
+        yield running
+
+
+def kinds(outputs: list[Output]) -> list[str]:
+    """Types of the messages, each once, in order of first use."""
+    return list(dict.fromkeys(output["type"] for output in outputs))
+
+
+def shown(outputs: list[Output]) -> list[Output]:
+    """Data of what was displayed, updates too."""
+    return [o["data"] for o in outputs if o["type"] in ("display_data", "update_display_data")]
+
+
+def test_where_a_person_watches_a_widget_is_fed_and_then_replaced(cells: Kernel) -> None:
+    outputs = cells.run(RUN, live=True)
+    first, last = shown(outputs)
+    assert set(first) == {WIDGET, "text/html", "text/plain"}
+    assert "lead is running" in first["text/html"]
+    assert set(last) == {"text/html", "text/plain"}
+    assert last["text/plain"].startswith("All **done**.")
+    assert kinds(outputs)[-1] == "comm_close"
+    assert "did Task: part 2" in text(cells.run("print(r.children[2].text)"))
+
+
+def test_the_twin_of_a_live_run_is_that_of_a_headless_one(cells: Kernel) -> None:
+    live = shown(cells.run(RUN, live=True))[-1]
+    [headless] = shown(cells.run(RUN))
+    assert live == headless
+
+
+@pytest.mark.parametrize(
+    ("before", "is_live"),
+    [
+        ("", True),
+        ("import os; os.environ['AXE_NB_DISPLAY'] = 'static'", False),
+        ("import os; os.environ['PYTEST_VERSION'] = '9'", False),
+        ("import sys; sys.modules['anywidget'] = None", False),
+        ("import sys; sys.modules['ipywidgets'] = None", False),
+    ],
+)
+def test_the_live_view_needs_a_person_and_widgets(
+    cells: Kernel, before: str, is_live: bool
+) -> None:
+    cells.run(before)
+    outputs = cells.run(RUN, live=True)
+    assert ("comm_open" in kinds(outputs)) is is_live
+    assert len(shown(outputs)) == (2 if is_live else 1)
+
+
+def test_headless_there_is_one_output_and_no_widget_unless_asked_for(cells: Kernel) -> None:
+    assert kinds(cells.run(RUN)) == ["display_data"]
+    cells.run("os.environ['AXE_NB_DISPLAY'] = 'live'")
+    assert "comm_open" in kinds(cells.run(RUN))
+
+
+def test_captured_output_is_the_twin_at_once(cells: Kernel) -> None:
+    assert cells.run("%%capture kept\nr = axe_nb.run('lead', 'Go.')", live=True) == []
+    said = text(cells.run("print(len(kept.outputs), *sorted(kept.outputs[0].data))"))
+    assert said == "1 text/html text/plain\n"
+
+
+def test_a_run_that_cannot_begin_shows_nothing(cells: Kernel) -> None:
+    outputs = cells.run("axe_nb.run('nobody', 'Go.')", live=True)
+    assert kinds(outputs) == ["error"]
+
+
+STREAM = """
+from axe_nb.events import RunFinished, RunResult, RunStarted, TextDelta, TurnFinished, TurnStarted
+from axe_nb.messages import Usage
+from axe_nb.nb.view import LiveView
+import time
+
+view = LiveView("r")
+view.event(RunStarted("0", "", "", "lead", "script/x", 0, "Go.", "Go."))
+view.event(TurnStarted("0", 1, 1, 0))
+began = time.monotonic()
+for n in range(3000):
+    view.event(TextDelta("0", f"word{n} "))
+    view.tick()
+    time.sleep(0.001)
+took = time.monotonic() - began
+answer = "".join(f"word{n} " for n in range(3000))
+view.event(TurnFinished("0", 1, answer, (), "end", Usage(1, 1), True))
+result = RunResult(status="completed", text=answer, agent="lead", model="script/x")
+view.event(RunFinished("0", result))
+view.finish(result)
+print(took)
+"""
+
+
+def contents(outputs: list[Output]) -> list[Any]:
+    """What the browser was told, in order: snapshots and news."""
+    told = []
+    for output in outputs:
+        if output["type"] == "comm_open":
+            told.append(json.loads(output["data"]["state"]["snapshot"]))
+        elif output["type"] == "comm_msg":
+            data = output["data"]
+            told.append(
+                data["content"]
+                if data["method"] == "custom"
+                else json.loads(data["state"]["snapshot"])
+            )
+    return told
+
+
+def test_a_fast_stream_is_sent_ten_times_a_second_and_each_word_about_once(cells: Kernel) -> None:
+    outputs = cells.run(STREAM, live=True)
+    told = contents(
+        [o for o in outputs if "snapshot" in json.dumps(o) or "custom" in json.dumps(o)]
+    )
+    took = float(text(outputs).split("\n")[-1] or text(outputs).split("\n")[-2])
+    assert len(told) <= took * 10 + 3
+    written = ""
+    for news in told:
+        at, piece = news["text"]
+        written = written[:at] + piece
+    answer = "".join(f"word{n} " for n in range(3000))
+    assert written == answer[:20_000]
+    pieces = sum(len(news["text"][1]) for news in told)
+    assert pieces < 5 * len(answer)  # not a copy of all in each of them
+
+
+def test_all_rows_come_again_as_a_snapshot(cells: Kernel) -> None:
+    cells.run("PAUSE = 2.5")
+    outputs = cells.run(RUN, live=True)
+    told = contents([o for o in outputs if "snapshot" in json.dumps(o)])
+    keys = [[row["key"] for row in news["rows"]] for news in told if news["text"][0] == 0]
+    assert keys[-1] == ["0", "0/1", "0/1/0", "0/1/1", "0/1/2", "0/2"]
+    states = {row["key"]: row["state"] for row in told[-1]["rows"]}
+    assert set(states.values()) == {"completed"}
+
+
+def test_an_interrupted_run_leaves_its_twin(cells: Kernel) -> None:
+    cells.run("PAUSE = 20")
+    started = time.monotonic()
+    outputs = cells.run(RUN, live=True, interrupt_after=1.0)
+    assert time.monotonic() - started < 15
+    assert "⊘ lead · script/lead · cancelled · 1 turn" in shown(outputs)[-1]["text/plain"]
+    assert "comm_close" in kinds(outputs)
+    assert outputs[-1]["type"] == "error"
+
+
+def test_a_view_that_never_hears_the_end_shows_what_it_has(cells: Kernel) -> None:
+    source = STREAM.split("answer = ")[0].replace("range(3000)", "range(3)") + "view.finish(None)"
+    [_, last] = shown(cells.run(source, live=True))
+    assert last["text/plain"] == (
+        "word0 word1 word2 \n\n⊘ lead · script/x · cancelled · 1 turn\n  ⊘ turn 1 · no answer"
+    )
+
+
+def test_a_front_end_that_fails_does_not_touch_the_run(cells: Kernel) -> None:
+    cells.run(
+        "import ipywidgets\n"
+        "def fail(*args, **kwargs): raise RuntimeError('no front end')\n"
+        "ipywidgets.Widget.send = fail\n"
+        "PAUSE = 2.0"
+    )
+    outputs = cells.run(RUN, live=True)
+    assert "All **done**." in shown(outputs)[-1]["text/plain"]
+    assert "error" not in kinds(outputs)
