@@ -1,0 +1,113 @@
+"""What is in the way of an agent, with the key that says so; and its page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import axe_nb
+from axe_nb.agents.agent import Agent
+from axe_nb.doctor.checks import problems
+from axe_nb.session.session import Session
+from axe_nb.tools.python_tool import SESSION
+from axe_nb.views import card
+
+
+def found(**fields: Any) -> list[tuple[tuple[str, ...], str, bool, str]]:
+    agent = Agent(**{"name": "x", "model": "script/echo", **fields})
+    return [
+        (problem.key, problem.entry, problem.is_mistake, str(problem.error))
+        for problem in problems(agent, Session().find)
+    ]
+
+
+@pytest.fixture(autouse=True)
+def echo(project: Path) -> None:
+    (project / "axe" / "scripts").mkdir()
+    (project / "axe" / "scripts" / "echo.toml").write_text('[[rule]]\ntext = "x"', "utf-8")
+
+
+def test_nothing_is_in_the_way_of_a_good_agent(project: Path) -> None:
+    (project / "axe" / "s.md").write_text("x", "utf-8")
+    (project / "axe" / "agents" / "y.toml").write_text('name = "y"\nmodel = "script/echo"\n')
+    assert found(tools=("file_ops", "grep"), permissions={"grep": "deny"}, files=("*.md",),
+                 skill="s.md", workdir=".", sub_agents=("y",)) == []  # fmt: skip
+
+
+def test_mistakes_come_before_what_is_missing(project: Path) -> None:
+    assert found(
+        model="script/nowhere", skill="s.md", workdir="w", sub_agents=("y",), files=("a[", "*"),
+        tools=("grep", "grap"), permissions={"fetsch": "ask"},
+    ) == [
+        (("tools",), "grap", True, 'unknown tool "grap" in agent "x"'),
+        (("permissions", "fetsch"), "", True, 'unknown tool "fetsch" in agent "x"'),
+        (("files",), "a[", True, 'invalid glob pattern "a[": unclosed bracket'),
+        (("model",), "", False, "script not found: nowhere"),
+        (("workdir",), "", False, "workdir not found: w"),
+        (("skill",), "", False, "skill not found: s.md"),
+        (("sub_agents",), "y", False, "agent config not found: y"),
+    ]  # fmt: skip
+
+
+@pytest.mark.req("B-2", "B-3")
+def test_models_are_looked_at_as_far_as_nothing_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert [problem[2] for problem in found(model="gpt")] == [True]
+    assert [problem[2] for problem in found(model="/gpt")] == [True]
+    [(key, _, is_mistake, told)] = found(model="opneai/gpt")
+    assert (key, is_mistake) == (("model",), True)
+    assert told.startswith('unsupported provider "opneai"')
+    [(_, _, is_mistake, told)] = found(model="openai/gpt")
+    assert not is_mistake
+    assert "OPENAI_API_KEY" in told
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-x")
+    assert found(model="openai/gpt") == []
+
+
+def test_tools_of_the_session_are_known() -> None:
+    @axe_nb.tool
+    def look_up(town: str) -> str:
+        """Looks a town up. And more."""
+        return town
+
+    try:
+        assert found(tools=("look_up",)) == []
+        lines = card.all_tools().splitlines()
+        assert f"{'look_up':<13}  yours      Looks a town up" in lines
+        assert f"{'spawn_agent':<13}  delegates  " in "\n".join(lines)
+        assert max(map(len, lines)) <= 100
+    finally:
+        del SESSION["look_up"]
+    assert [problem[1] for problem in found(tools=("look_up",))] == ["look_up"]
+
+
+@pytest.mark.req("D-19", "D-20")
+def test_the_page_says_what_an_agent_may_do() -> None:
+    def may(**fields: Any) -> list[str]:
+        agent = Agent("x", "script/echo", **fields)
+        return card.abilities(agent, Session().find).splitlines()
+
+    assert may() == []
+    tools = ("file_ops", "grep")
+    assert may(tools=tools, permissions={"grep": "deny"}) == [
+        "Allowed:        read_file, list_dir, find_files",
+        "Asks first:     write_file, edit_file",
+        "Denied:         grep",
+    ]
+    assert may(tools=tools, mode="plan")[-1] == "Denied:         write_file, edit_file"
+    assert may(tools=tools, mode="auto") == [
+        "Allowed:        read_file, list_dir, find_files, write_file, edit_file, grep"
+    ]
+    limits = axe_nb.Agent.from_toml(
+        'name = "x"\nmodel = "a/b"\n[limits]\nmax_requests = 7\nmax_total_tokens = 900'
+    ).limits
+    assert may(limits=limits) == [
+        "Requests:       at most 7 in the whole tree",
+        "Tokens:         at most 900 in the whole tree",
+    ]
+    assert may(tools=("subagent",)) == [
+        "Allowed:        subagent",
+        "x  (depth 0, max_depth 3)",
+        "└─ copies of itself, by subagent",
+    ]
