@@ -1,0 +1,110 @@
+"""The one line that shows on a terminal who is at work."""
+
+import io
+import os
+import time
+
+import pytest
+
+from axe_nb.console import StatusLine
+from axe_nb.events import RunFinished, RunResult, RunStarted, TextDelta, ToolStarted, TurnStarted
+from axe_nb.messages import ToolCall
+
+
+class Terminal(io.StringIO):
+    """A terminal that keeps what it is told, and has no size."""
+
+    def isatty(self) -> bool:
+        return True
+
+    def fileno(self) -> int:
+        raise OSError("no size")
+
+
+def started(run: str, agent: str) -> RunStarted:
+    return RunStarted(run, run.rpartition(".")[0], "", agent, "p/m", 0, "task", "prompt")
+
+
+def line_after(*agents: str) -> tuple[StatusLine, Terminal]:
+    """A status line that has just been drawn, with these agents at work below the first."""
+    terminal = Terminal()
+    status = StatusLine(terminal)
+    for number, agent in enumerate(agents):
+        status.event(started(f"0.{number}" if number else "0", agent))
+    status.event(TurnStarted("0", 1, 1, 0))
+    status.event(ToolStarted("0", ToolCall("1", "look")))
+    status.event(ToolStarted("0", ToolCall("2", "look")))
+    status.event(TextDelta("0", "text"))
+    time.sleep(0.26)
+    status.tick()
+    return status, terminal
+
+
+def test_the_line_shows_the_tree_at_work_and_counts() -> None:
+    _, terminal = line_after("lead", "a", "b")
+    assert terminal.getvalue() == "\rlead › a, b · 1 turn · 2 calls · 0s"
+
+
+def test_the_line_names_five_children_and_counts_the_others() -> None:
+    _, terminal = line_after("lead", *"abcdefgh")
+    assert terminal.getvalue() == "\rlead › a, b, c, d, e and 3 more · 1 turn · 2 calls · 0s"
+
+
+def test_the_line_is_no_wider_than_the_terminal_and_cannot_command_it() -> None:
+    _, terminal = line_after("le\x1bad\n" + "x" * 200)
+    assert terminal.getvalue() == "\r" + ("le ad " + "x" * 200)[:79]
+
+
+def test_the_line_is_drawn_at_most_four_times_a_second() -> None:
+    status, terminal = line_after("lead")
+    drawn = terminal.getvalue()
+    status.tick()
+    assert terminal.getvalue() == drawn
+
+
+def test_a_child_that_has_ended_is_gone_and_its_rest_is_wiped() -> None:
+    status, terminal = line_after("lead", "child")
+    ended = RunResult(status="completed", text="", agent="child", model="p/m")
+    status.event(RunFinished("0.1", ended))
+    time.sleep(0.26)
+    status.tick()
+    first, second = terminal.getvalue().split("\r")[1:]
+    assert second.rstrip() == "lead · 1 turn · 2 calls · 0s"
+    assert len(second) == len(first)
+
+
+def test_the_line_is_taken_away_at_the_end_once() -> None:
+    status, terminal = line_after("lead")
+    drawn = terminal.getvalue()
+    status.clear()
+    status.clear()
+    assert terminal.getvalue() == drawn + "\r" + " " * (len(drawn) - 1) + "\r"
+
+
+def test_without_a_terminal_there_is_no_line() -> None:
+    for stream in (None, io.StringIO()):
+        status = StatusLine(stream)
+        status.event(started("0", "lead"))
+        time.sleep(0.26)
+        status.tick()
+        status.clear()
+        assert stream is None or stream.getvalue() == ""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs a pty")
+@pytest.mark.parametrize(("columns", "width"), [(20, 19), (300, 99), (0, 79)])
+def test_the_line_fits_the_size_that_the_terminal_tells(columns: int, width: int) -> None:
+    import fcntl
+    import pty
+    import struct
+    import termios
+
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    with os.fdopen(theirs, "w") as terminal:
+        status = StatusLine(terminal)
+        status.event(started("0", "x" * 400))
+        time.sleep(0.26)
+        status.tick()
+        assert os.read(ours, 4096) == b"\r" + b"x" * width
+    os.close(ours)
