@@ -35,13 +35,16 @@ SLIVER = 3
 LEVEL = "margin:0 0 0 .3em;padding:0 0 0 1.2em;border-left:1px solid #8884"
 """One step to the right, along a thin line; unstyled, a quotation is indented too."""
 
+CLIPPED = 40
+"""Characters of what a row was asked that fit in most windows; what is longer ends in dots."""
+
 SHORT = 50
 """Characters that do not wrap in any window worth the name."""
 
 INDENT = "\u2003"
 """Before a text of one line: what a margin does, in fewer bytes."""
 
-TEXT = "padding:.3em .6em;background:#8881;white-space:pre-wrap"
+TEXT = "padding:.3em .6em;background:#8881;white-space:pre-wrap;word-break:normal"
 
 PLAIN = "mathjax_ignore tex2jax_ignore"
 """Keeps dollar signs from being typeset: JupyterLab's class, and nbconvert's."""
@@ -114,13 +117,12 @@ class _Page:
         warnings = "".join(map(_block, outline.warnings(outline.root)))
         return _div(_answer(outline.answer()) + tree + warnings)
 
-    def _entry(self, entry: Entry, aligned: bool) -> str:
+    def _entry(self, entry: Entry, column: str) -> str:
         row = entry.row
-        ellipsis = ";text-overflow:ellipsis" if len(row.asked) > SHORT else ""
-        who = "<b style=min-width:6em>" if aligned else "<b>"
+        ellipsis = ";text-overflow:ellipsis" if len(row.asked) > CLIPPED else ""
         return (
             f"<details{_open(row)}><summary><div style=display:inline-flex;width:96%;gap:8px>"
-            f"{_sign(row)}{who}{_text(row.who)}</b>"
+            f"{_sign(row)}<b{column}>{_text(row.who)}</b>"
             f"<bdi style=flex:1;overflow:hidden{ellipsis}>{_text(row.asked)}</bdi>"
             f"<small>{_text(row.cost)}</small>{self._bar(row)}</div></summary>"
             f"{self._inside(entry)}</details>"
@@ -143,14 +145,22 @@ class _Page:
         if not entry.rows:
             blocks = (*entry.before, *entry.after)
             return "".join(_block(block, alone=len(blocks) == 1) for block in blocks)
-        aligned = len(entry.rows) > 1 and not entry.rows[0].row.who.startswith("turn ")
+        column = _column([inner.row for inner in entry.rows])
         parts = (
             *map(_block, entry.before),
-            *(self._entry(row, aligned) for row in entry.rows),
+            *(self._entry(row, column) for row in entry.rows),
             f"<div>… {words.plural(entry.left_out, 'more row')}</div>" if entry.left_out else "",
             *map(_block, entry.after),
         )
         return f"<blockquote style='{LEVEL}'>{''.join(parts)}</blockquote>"
+
+
+def _column(rows: list[Row]) -> str:
+    """The width of the names, where rows of different names stand below one another."""
+    longest = max(len(row.who) for row in rows)
+    if len(rows) == 1 or rows[0].who.startswith("turn "):
+        return ""
+    return f" style=min-width:{min(max(6, round(longest * 0.65)), 14)}em"
 
 
 def _open(row: Row) -> str:
@@ -171,7 +181,7 @@ def _block(block: Block, alone: bool = False) -> str:
     elif len(text) <= SHORT:
         line = f"{INDENT}{_label(block)}{quoted}{rest}"
         return line if alone else f"<div>{line}</div>"
-    return f"<div style=margin-left:1.5em>{_label(block)}{quoted}{rest}</div>"
+    return f"<div style=margin-left:1em>{_label(block)}{quoted}{rest}</div>"
 
 
 def _label(block: Block) -> str:

@@ -101,6 +101,13 @@ class Row {
     this.tick(now);
   }
 
+  // The names of its rows stand in one column, as wide as the longest but for the longest ones.
+  widen(length) {
+    this.longest = Math.max(this.longest ?? 0, length);
+    const width = Math.min(Math.max(6, Math.round(this.longest * 0.65)), 14);
+    this.below.style.setProperty("--who", `${width}em`);
+  }
+
   get runs() {
     return this.data.times[0] !== null && this.data.times[1] === null;
   }
@@ -108,6 +115,7 @@ class Row {
   tick(now) {
     const [started, ended] = this.data.times;
     const took = started === null ? 0 : Math.max(0, (ended ?? now) - started);
+    this.bar.hidden = started === null;
     this.bar.style.setProperty("--from", (started ?? 0).toFixed(2));
     this.bar.style.setProperty("--took", took.toFixed(2));
     const facts = [this.data.above === null ? this.data.asked : this.data.cost];
@@ -175,6 +183,7 @@ class View {
       const over = this.rows.get(row.above);
       over.below.append(made.element);
       over.inside.classList.remove("axe-nb-leaf");
+      over.widen(row.who.length);
     }
     return made;
   }
