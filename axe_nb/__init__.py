@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
     from axe_nb.agents.agent import Agent as Agent
+    from axe_nb.agents.agent import Budget as Budget
+    from axe_nb.agents.agent import Retry as Retry
+    from axe_nb.agents.agent import SubAgentsConfig as SubAgentsConfig
+    from axe_nb.agents.agent import TreeLimits as TreeLimits
     from axe_nb.api import arun as arun
     from axe_nb.api import define as define
     from axe_nb.api import last as last
@@ -37,6 +41,10 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "Agent": "agents.agent",
+    "Budget": "agents.agent",
+    "Retry": "agents.agent",
+    "SubAgentsConfig": "agents.agent",
+    "TreeLimits": "agents.agent",
     "AxeError": "errors",
     "ConfigError": "errors",
     "ProviderError": "errors",
@@ -63,15 +71,19 @@ _HOMES = {
 __all__ = [
     "Agent",
     "AxeError",
+    "Budget",
     "ConfigError",
     "ProviderError",
     "Request",
     "Response",
+    "Retry",
     "RunError",
     "RunResult",
+    "SubAgentsConfig",
     "ToolCall",
     "ToolContext",
     "ToolError",
+    "TreeLimits",
     "Usage",
     "arun",
     "call",

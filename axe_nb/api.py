@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 from axe_nb.agents.agent import Agent, Mode
 from axe_nb.engine.loop import is_inside
-from axe_nb.errors import AxeError
+from axe_nb.errors import AxeError, ConfigError
 from axe_nb.events import Event, RunResult
 from axe_nb.session.desk import Desk, by_input
 from axe_nb.session.options import DEFAULT_TIMEOUT, Overrides
@@ -155,6 +155,8 @@ def define(agent: Agent) -> None:
 def _tools(given: Sequence[Tools] | None) -> tuple[str | Tool, ...] | None:
     if given is None:
         return None
+    if isinstance(given, str):
+        raise ConfigError("tools must be a list of tools, not text", hint='as in tools=["grep"]')
     return tuple(t if isinstance(t, str) else tool_of(t) for t in given)
 
 

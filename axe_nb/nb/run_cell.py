@@ -72,14 +72,16 @@ def _run(
         if options.out:
             shell.user_ns[options.out] = result
 
+    desk = desk_of_person()
     if options.json or options.verbose:
         piped, status = bool(prompt.strip()), StatusLine(None)
-        result = run_in_text(options, prompt, write, write, piped=piped, status=status, keep=keep)
+        result = run_in_text(
+            options, prompt, write, write, piped=piped, status=status, keep=keep, desk=desk
+        )
         remember(result)
         return result
     overrides = options.overrides
     earlier = _earlier(options)
-    desk = desk_of_person()
     consult = desk.consult if desk else None
     view = notebook_view(options.out or "", quiet=options.quiet)
     return watched(

@@ -1,0 +1,92 @@
+"""The first notebook's agents once more over each wire, and what its saved form converts to."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+
+import axe_nb
+from axe_nb.providers.script import functions
+from axe_nb.session.session import session
+from axe_nb.views.transcript import as_text
+
+NOTEBOOKS = Path(__file__).parent.parent / "notebooks"
+FIRST = NOTEBOOKS / "01_first_run.ipynb"
+CHILDREN = ("outliner", "storekeeper", "indexer")
+
+
+@pytest.fixture
+def lesson(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of the notebook's folder, current, with the models of its cells registered."""
+    folder = tmp_path / "notebooks"
+    shutil.copytree(NOTEBOOKS, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.chdir(folder)
+    before = dict(functions)
+    cells = [c.source for c in nbformat.read(FIRST, as_version=4).cells if c.cell_type == "code"]
+    scripts = "\n\n".join(source for source in cells if "@axe_nb.script" in source)
+    exec(compile(scripts, str(FIRST), "exec"), {"axe_nb": axe_nb})
+    yield folder
+    functions.clear()
+    functions.update(before)
+    session.agents.clear()
+
+
+def survey(folder: Path, protocol: str) -> str:
+    """The text of the tree that the lead and its children come to over a protocol."""
+    agents = folder / protocol / "agents"
+    shutil.copytree(folder / "axe" / "agents", agents)
+    for path in agents.glob("*.toml"):
+        path.write_text(path.read_text("utf-8").replace('"script/', f'"{protocol}/'), "utf-8")
+    result = axe_nb.run("lead", "Survey this project.", agents_dir=str(agents))
+    assert {r.model for r in result.walk()} == {f"{protocol}/{n}" for n in ("lead", *CHILDREN)}
+    return as_text(result).replace(f"{protocol}/", "script/")
+
+
+@pytest.mark.req("D-24")
+@pytest.mark.parametrize("protocol", ["anthropic", "openai", "ollama"])
+def test_the_lead_and_its_children_come_to_the_same_tree_over_each_wire(
+    lesson: Path, protocol: str
+) -> None:
+    in_process = as_text(axe_nb.run("lead", "Survey this project."))
+    assert "has 7 headings in 962 characters" in in_process
+    with axe_nb.script_server(protocol) as server:
+        over_the_wire = survey(lesson, protocol)
+    assert over_the_wire == in_process
+    assert len(server.requests) == 5, "two of the lead, one of each child"
+
+
+def converted(tmp_path: Path, *arguments: str) -> str:
+    target = tmp_path / "converted"
+    subprocess.run(
+        [sys.executable, "-m", "nbconvert", *arguments, "--output", str(target), str(FIRST)],
+        check=True, capture_output=True, timeout=60,
+    )  # fmt: skip
+    return next(tmp_path.glob("converted.*")).read_text("utf-8")
+
+
+def test_converted_to_html_every_row_is_in_the_page(tmp_path: Path) -> None:
+    page = converted(tmp_path, "--to", "html")
+    cells = nbformat.read(FIRST, as_version=4).cells
+    outputs = [output for cell in cells for output in cell.get("outputs", [])]
+    trees = [output.data["text/html"] for output in outputs if "data" in output]
+    assert len(trees) >= 4
+    assert page.count("<summary") == sum(tree.count("<summary") for tree in trees)
+    assert "Which sections does the handbook have?" in page
+    assert not any("<script" in tree for tree in trees)
+
+
+def test_converted_to_markdown_the_answer_comes_first(tmp_path: Path) -> None:
+    page = converted(tmp_path, "--to", "markdown")
+    answer, tree = page.index("has 7 headings"), page.index("asks outliner, storekeeper, indexer")
+    assert answer < tree
+
+
+def test_sanitised_the_text_still_reads(tmp_path: Path) -> None:
+    page = converted(tmp_path, "--to", "html", "--sanitize-html")
+    for words in ("has 7 headings", "asks outliner", "timeout after 2s", "we stay in port"):
+        assert words in page
