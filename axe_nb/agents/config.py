@@ -68,6 +68,12 @@ def placed(path: Path) -> str:
     return shown(whole)
 
 
+def placed_or_name(path: Path) -> str:
+    """`placed`, or the name alone where the path lies elsewhere: no output names this machine."""
+    found = placed(path)
+    return path.name if Path(found).is_absolute() else found
+
+
 def _config_home() -> str | None:
     """How messages call the folder of the config folder; None where it lies at home."""
     return "$XDG_CONFIG_HOME/" if os.environ.get("XDG_CONFIG_HOME", "").strip() else None

@@ -17,7 +17,7 @@ from IPython.core.interactiveshell import InteractiveShell
 
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.agent_files import find_file
-from axe_nb.agents.config import agent_dirs, placed
+from axe_nb.agents.config import agent_dirs, placed_or_name
 from axe_nb.agents.files import expanded, read_text, reason, write_whole
 from axe_nb.agents.names import check_name, quoted
 from axe_nb.agents.toml_table import Source
@@ -114,7 +114,8 @@ def _read(name: str, body: str, magic_line: int, agents_dir: str) -> tuple[Agent
         if problem.is_mistake:
             problem.error.place = f"line {_line(problem, source) or magic_line}"
             raise problem.error
-    return agent, [_note(problem, _line(problem, source)) for problem in found]
+    noted = (problem for problem in found if problem.key != ("sub_agents",))  # see the picture
+    return agent, [_note(problem, _line(problem, source)) for problem in noted]
 
 
 def _numbered(name: str, body: str, magic_line: int) -> str:
@@ -183,7 +184,7 @@ def _save(path: Path, name: str, body: str) -> list[str]:
     """
     before = _text_of(path)
     text = _as_file(name, body, before or "")
-    called = _called(path)
+    called = placed_or_name(path)
     if text == before:
         return [f"{called} is as it was"]
     write_whole(path, text)
@@ -203,7 +204,7 @@ def _text_of(path: Path) -> str | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise ConfigError(f"cannot read {_called(path)}: {reason(error)}") from None
+        raise ConfigError(f"cannot read {placed_or_name(path)}: {reason(error)}") from None
 
 
 def _as_file(name: str, body: str, before: str) -> str:
@@ -222,9 +223,3 @@ def _difference(before: str, after: str) -> Iterator[str]:
     yield from islice(found, LONGEST_DIFFERENCE)
     if next(found, None) is not None:
         yield "…"
-
-
-def _called(path: Path) -> str:
-    """The path for people; its name alone where it lies on some other place of this machine."""
-    shown = placed(path)
-    return path.name if Path(shown).is_absolute() else shown

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from axe_nb.agents import agent_files
-from axe_nb.agents.config import placed
+from axe_nb.agents.config import placed_or_name
 from axe_nb.agents.files import read_text, reason
 from axe_nb.agents.names import quoted, suggestion
 from axe_nb.doctor.doctor import Finding, examine
@@ -113,7 +113,7 @@ def _row(name: str, agents_dir: str | None) -> tuple[str, str]:
 def _home(name: str, files: Mapping[str, Path]) -> str:
     if name in session.agents:
         return "this session" + (", before its file" if name in files else "")
-    return placed(files[name].parent)
+    return placed_or_name(files[name].parent)
 
 
 def _columns(rows: list[tuple[str, ...]], right: int = 0) -> Iterator[str]:
@@ -138,7 +138,7 @@ def _show(shell: InteractiveShell, chosen: argparse.Namespace) -> str:
 
 def _init(shell: InteractiveShell, chosen: argparse.Namespace) -> str:
     path = agent_files.init(chosen.agent, chosen.agents_dir)
-    return f"written to {placed(path)}; `%axe edit {chosen.agent}` puts it in a cell"
+    return f"written to {placed_or_name(path)}; `%axe edit {chosen.agent}` puts it in a cell"
 
 
 def _edit(shell: InteractiveShell, chosen: argparse.Namespace) -> str:
@@ -159,7 +159,7 @@ def _toml_of(name: str, agents_dir: str | None) -> str:
     try:
         return read_text(path).replace("\r\n", "\n").removesuffix("\n")
     except OSError as error:
-        raise ConfigError(f"cannot read {placed(path)}: {reason(error)}") from None
+        raise ConfigError(f"cannot read {placed_or_name(path)}: {reason(error)}") from None
 
 
 def _tools(shell: InteractiveShell, chosen: argparse.Namespace) -> str:

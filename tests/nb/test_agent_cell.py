@@ -59,8 +59,6 @@ def test_a_cell_defines_an_agent_for_this_session_and_shows_it(
         "├─ reader  ✗ agent config not found: reader\n"
         "├─ ghost  ✗ agent config not found: ghost\n"
         "└─ copies of itself, by subagent\n"
-        "! agent config not found: reader (line 3); `axe-nb agents init reader` writes one\n"
-        "! agent config not found: ghost (line 3); `axe-nb agents init ghost` writes one\n"
     )
     assert cells.run('%%axe_agent reader\nmodel = "script/echo"')[0]["text"] == (
         "reader: script/echo, mode ask\n"
