@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from html import escape
+from math import ceil
 
 from axe_nb.events import RunResult
 from axe_nb.nb.markdown import render
@@ -122,8 +123,8 @@ class _Page:
         ellipsis = ";text-overflow:ellipsis" if len(row.asked) > CLIPPED else ""
         return (
             f"<details{_open(row)}><summary><div style=display:inline-flex;width:96%;gap:8px>"
-            f"{_sign(row)}<b{column}>{_text(row.who)}</b>"
-            f"<bdi style=flex:1;overflow:hidden{ellipsis}>{_text(row.asked)}</bdi>"
+            f"{_sign(row)} <b{column}>{_text(row.who)}</b> "
+            f"<bdi style=flex:1;overflow:hidden{ellipsis}>{_text(row.asked)}</bdi> "
             f"<small>{_text(row.cost)}</small>{self._bar(row)}</div></summary>"
             f"{self._inside(entry)}</details>"
         )
@@ -160,7 +161,7 @@ def _column(rows: list[Row]) -> str:
     longest = max(len(row.who) for row in rows)
     if len(rows) == 1 or rows[0].who.startswith("turn "):
         return ""
-    return f" style=min-width:{min(max(6, round(longest * 0.65)), 14)}em"
+    return f" style=min-width:{min(max(6, ceil(longest * 0.65)), 14)}em"
 
 
 def _open(row: Row) -> str:

@@ -20,7 +20,7 @@ MAX_WARNINGS = 5
 ROOM = 6000
 """Characters that all texts of a tree share, so that long runs do not make huge notebooks."""
 
-LEAST, MOST = 60, 1000
+LEAST, MOST = 50, 1000
 """Characters of one text: in a long run, and in the shortest."""
 
 ANSWER = 20_000

@@ -124,8 +124,7 @@ def test_without_any_style_it_is_an_outline_in_reading_order(lab: Lab) -> None:
         "said Three at once.", "✓ researcher Do researcher 1 turn · 512 tokens",
         "was told Task: Do researcher", "◷ critic Do critic timeout after 2s", "✓ turn 2 answers",
     )  # fmt: skip
-    compact = text.replace(" ", "")
-    places = [compact.index(words.replace(" ", "")) for words in order]
+    places = [text.index(words) for words in order]
     assert places == sorted(places)
 
 

@@ -104,7 +104,7 @@ class Row {
   // The names of its rows stand in one column, as wide as the longest but for the longest ones.
   widen(length) {
     this.longest = Math.max(this.longest ?? 0, length);
-    const width = Math.min(Math.max(6, Math.round(this.longest * 0.65)), 14);
+    const width = Math.min(Math.max(6, Math.ceil(this.longest * 0.65)), 14);
     this.below.style.setProperty("--who", `${width}em`);
   }
 
