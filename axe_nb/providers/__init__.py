@@ -59,7 +59,7 @@ def server(name: str, config: Config) -> Server:
 
 def _connected(name: str, config: Config) -> Any:
     provider = import_module(f"axe_nb.providers.{name}").PROVIDER
-    return provider(_address(name, config), _key(name, config))
+    return provider(_address(name, config), config.api_key(name))
 
 
 def _address(name: str, config: Config) -> str:
@@ -76,14 +76,3 @@ def _address(name: str, config: Config) -> str:
             "config.toml, to something like http://localhost:8000",
         )
     return base_url
-
-
-def _key(name: str, config: Config) -> str:
-    key = config.api_key(name)
-    if not key.isascii() or not key.isprintable():
-        raise ConfigError(
-            f"the API key of provider {quoted(name)} has characters that no key has",
-            hint=f"copy it once more to {name.upper()}_API_KEY",
-            exit_code=3,
-        )
-    return key

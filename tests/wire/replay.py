@@ -80,6 +80,10 @@ class Replay(ThreadingHTTPServer):
         self.shutdown()
         self.server_close()
 
+    def shutdown_request(self, request: Any) -> None:
+        super().shutdown_request(request)
+        self.closed.release()
+
     @property
     def root(self) -> str:
         return f"http://127.0.0.1:{self.server_port}"
@@ -109,10 +113,6 @@ class _Handler(BaseHTTPRequestHandler):
         with self.replay.lock:
             self.number = self.replay.connections
             self.replay.connections += 1
-
-    def finish(self) -> None:
-        super().finish()
-        self.replay.closed.release()
 
     def do_GET(self) -> None:
         self.do_POST()
