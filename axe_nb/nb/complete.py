@@ -52,7 +52,7 @@ def matcher(context: CompletionContext) -> SimpleMatcherResult:
     fragment = word.rpartition(",")[2]
     return {
         "completions": [
-            SimpleCompletion(text=text, type="param")
+            SimpleCompletion(text=text, type="option" if text.startswith("-") else "value")
             for text in offered
             if text.startswith(fragment)
         ],

@@ -1,0 +1,87 @@
+"""Working in a real JupyterLab: Tab, a new cell to edit an agent in, a run beside other cells."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.browser.lab import Lab
+from tests.nb.runs import code
+
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(180)]
+
+AGENTS = """\
+%load_ext axe_nb
+import axe_nb
+from tests.browser.plays import gate
+
+@axe_nb.script("waiter")
+async def waiter(request):
+    await gate("open")
+    return "Done with waiting."
+
+for name in ("lead-reader", "lead-writer", "waiter"):
+    _ = axe_nb.define(axe_nb.Agent(name=name, model="script/waiter"))"""
+
+
+def cell(number: int) -> str:
+    return f".jp-Notebook .jp-CodeCell >> nth={number}"
+
+
+def text_of(lab: Lab, number: int) -> str:
+    return lab.page.locator(f"{cell(number)} >> .cm-content").inner_text()
+
+
+def run_first(lab: Lab) -> None:
+    """Runs the first cell, and goes into the second."""
+    lab.command("notebook:run-cell-and-select-next")
+    lab.page.wait_for_selector(f"{cell(0)} >> .jp-InputPrompt >> text=[1]")
+    lab.page.locator(f"{cell(1)} >> .cm-content").click()
+    lab.page.keyboard.press("Control+End")
+
+
+def test_tab_offers_agents_with_hyphens_and_completes_the_chosen_one(lab: Lab) -> None:
+    lab.open(code(AGENTS, "%%axe lead-"))
+    run_first(lab)
+    lab.page.keyboard.press("Tab")
+    lab.page.wait_for_selector(".jp-Completer-item")
+    offered = lab.page.locator(".jp-Completer-item .jp-Completer-match").all_inner_texts()
+    assert offered == ["lead-reader", "lead-writer"]
+    lab.page.keyboard.press("ArrowDown")
+    lab.page.keyboard.press("Enter")
+    assert text_of(lab, 1) == "%%axe lead-writer"
+    lab.page.keyboard.type(" --cont")
+    lab.page.keyboard.press("Tab")
+    lab.page.wait_for_selector(".jp-Completer-item >> text=--continue")
+    lab.page.keyboard.press("Enter")
+    assert text_of(lab, 1) == "%%axe lead-writer --continue"
+
+
+def test_editing_an_agent_puts_its_toml_in_a_new_cell_below(lab: Lab) -> None:
+    lab.open(code(AGENTS, "%axe edit waiter", "1 + 1"))
+    run_first(lab)
+    lab.command("notebook:run-cell-and-select-next")
+    lab.page.wait_for_selector(f"{cell(3)}")
+    assert text_of(lab, 2).splitlines() == [
+        "%%axe_agent waiter --save",
+        'name = "waiter"',
+        'model = "script/waiter"',
+    ]
+
+
+def test_a_run_in_the_background_is_shown_in_its_own_output_only(lab: Lab) -> None:
+    lab.open(code(AGENTS, "%%axe waiter --bg -o job\nWait.", "print('another cell')"))
+    lab.run_all()
+    lab.page.wait_for_selector(f"{cell(1)} >> .axe-nb-tree")
+    assert lab.page.locator(f"{cell(1)} >> .axe-nb-running").count()
+    assert lab.page.locator(f"{cell(2)} >> .jp-OutputArea-output").all_inner_texts() == [
+        "another cell\n"
+    ]
+    lab.gate("open")
+    lab.page.wait_for_selector(f"{cell(1)} >> .jp-OutputArea summary >> text=completed")
+    assert lab.page.locator(".axe-nb-tree").count() == 0
+    saved = lab.save()
+    [twin] = saved.cells[1].outputs
+    assert set(twin.data) == {"text/html", "text/plain"}
+    assert twin.data["text/plain"].startswith("Done with waiting.")
+    [printed] = saved.cells[2].outputs
+    assert printed.text == "another cell\n"
