@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import os
 import shutil
+import signal
 import socket
 import sys
 from collections.abc import Iterator
@@ -54,6 +55,9 @@ def is_number(host: str) -> bool:
 
 
 sys.addaudithook(only_loopback)
+
+# a shell starts background jobs with Ctrl-C ignored, and what they start would ignore it too
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session", autouse=True)
