@@ -179,7 +179,7 @@ class Response:
     @property
     def is_cut(self) -> bool:
         """Whether the token limit cut the reply (D-31)."""
-        return self.stop_reason in ("length", "max_tokens")
+        return self.stop_reason in ("length", "max_tokens", "model_context_window_exceeded")
 
     def message(self, *, calls: bool = True) -> Message:
         """This answer as an entry of the conversation; without its calls where they are dropped."""
