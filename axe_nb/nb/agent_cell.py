@@ -28,6 +28,7 @@ from axe_nb.nb.typed import typed
 from axe_nb.session.options import Parser
 from axe_nb.session.session import session
 from axe_nb.views.card import abilities
+from axe_nb.views.report import harmless
 
 LONGEST_DIFFERENCE = 200
 """Lines that are shown."""
@@ -74,7 +75,7 @@ def define(shell: InteractiveShell, line: str, cell: str, agents_dir: str) -> st
     head = f"{name}: {agent.model}, mode {agent.mode}"
     may = abilities(agent, lambda other: session.find(other, agents_dir or None))
     warnings = [f"! {warning}" for warning in agent.warnings]
-    return "\n".join(filter(None, [head, may, *warnings, *noted, *saved]))
+    return harmless("\n".join(filter(None, [head, may, *warnings, *noted, *saved])))
 
 
 def _chosen(line: str) -> argparse.Namespace:

@@ -21,6 +21,7 @@ from axe_nb.session.options import Parser, UsageError, parse_line
 from axe_nb.session.portal import waited
 from axe_nb.session.session import Spent, session
 from axe_nb.views import card
+from axe_nb.views.report import harmless
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
@@ -73,7 +74,7 @@ def obey(
     made = parser(verb or "help", command)
     chosen = made.parse_args(made.words(rest), argparse.Namespace(agents_dir=None))
     chosen.agents_dir = chosen.agents_dir or magics.agents_dir or None
-    write(command.act(magics.shell, chosen))
+    write(harmless(command.act(magics.shell, chosen)))
     return None
 
 

@@ -120,7 +120,7 @@ def load(shell: InteractiveShell) -> None:
 
 def unload(shell: InteractiveShell) -> None:
     """Takes them away."""
-    from axe_nb.nb.complete import uninstall
+    from axe_nb.nb import complete, show
 
     manager = shell.magics_manager
     magics = manager.registry.pop("AxeMagics", None)
@@ -128,4 +128,5 @@ def unload(shell: InteractiveShell) -> None:
         manager.magics[kind].pop(name, None)
     if magics in shell.configurables:
         shell.configurables.remove(magics)
-    uninstall(shell)
+    complete.uninstall(shell)
+    show.uninstall(shell)

@@ -232,8 +232,9 @@ def add_to(made: argparse.ArgumentParser, face: Face) -> None:
                 *option.flags, dest=option.keyword, action="store_true", help=option.help
             )
             continue
+        chosen = f": {', '.join(option.choices)}" if option.choices else ""
         made.add_argument(
-            *option.flags, dest=option.keyword, metavar=option.metavar, help=option.help,
+            *option.flags, dest=option.keyword, metavar=option.metavar, help=option.help + chosen,
             nargs="+" if option.repeated else None,
             action="extend" if option.repeated else "store",
             choices=option.choices or None, type=option.read,

@@ -77,6 +77,16 @@ def test_show_says_what_an_agent_is_may_do_and_whom_it_may_call(cells: Kernel) -
     assert 'did you mean "echo"?' in "\n".join(error["traceback"])
 
 
+def test_what_a_file_says_cannot_steer_a_terminal(project: Path, cells: Kernel) -> None:
+    (project / "axe" / "agents" / "red.toml").write_text(
+        'name = "red"\nmodel = "script/echo"\ndescription = "a\\u001b[31mb"\n', "utf-8"
+    )
+    for line in ("%axe list", "%axe show red"):
+        said = text(cells.run(line))
+        assert "\x1b" not in said
+        assert "a�[31mb" in said
+
+
 @pytest.mark.req("B-12")
 def test_init_writes_a_first_file_and_never_over_another(project: Path, cells: Kernel) -> None:
     said = text(cells.run("%axe init fresh"))
@@ -230,6 +240,7 @@ def test_the_help_pages_are_written_from_the_tables(cells: Kernel) -> None:
     page = cells.page()
     for part in (
         "{{ expr }} in the body", "usage: %%axe", "-m P/M, --model P/M", "--bg", "--raises STATUS",
+        "plan, ask, auto",
     ):  # fmt: skip
         assert part in page
     cells.run("%%axe_agent?")

@@ -203,5 +203,8 @@ def test_live_is_chosen_where_a_person_can_answer(cells: Kernel) -> None:
 
 
 def test_unloading_takes_the_magics_away(cells: Kernel) -> None:
+    cells.run("%%axe echo -o r\nhi")
     assert cells.run("%unload_ext axe_nb") == []
+    assert text(cells.run("r")).startswith("RunResult("), "results are shown as by Python again"
+    assert "AxeMagics" not in text(cells.run("%config"))
     assert "not found" in text(cells.run("%%axe echo\nhi"))
