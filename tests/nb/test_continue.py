@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import pairwise
@@ -104,10 +105,8 @@ def calls_and_results(protocol: Protocol, body: Mapping[str, Any]) -> tuple[list
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_a_conversation_goes_on_after_every_end(
-    project: Path, kernel_python: Path, protocol: Protocol
-) -> None:
-    with cells_and_server(project, kernel_python, protocol) as (cells, server):
+def test_a_conversation_goes_on_after_every_end(project: Path, protocol: Protocol) -> None:
+    with cells_and_server(project, Path(sys.executable), protocol) as (cells, server):
         for end, (agent, make_it_end, status) in ENDS.items():
             make_it_end(cells)
             assert ended(cells) == status, end
@@ -132,8 +131,8 @@ def test_a_conversation_goes_on_after_every_end(
             cells.run("%axe reset")
 
 
-def test_a_conversation_goes_on_more_than_once(project: Path, kernel_python: Path) -> None:
-    with cells_and_server(project, kernel_python, "anthropic") as (cells, server):
+def test_a_conversation_goes_on_more_than_once(project: Path) -> None:
+    with cells_and_server(project, Path(sys.executable), "anthropic") as (cells, server):
         cells.run("%%axe done\none")
         for word in ("two", "three"):
             cells.run(f"%%axe done -c\n{word}")

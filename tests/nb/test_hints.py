@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -52,13 +53,13 @@ def reply(status: int, message: str, **more: Any) -> dict[str, Any]:
 
 
 @pytest.mark.req("B-5")
-def test_each_refusal_has_its_next_step(project: Path, kernel_python: Path) -> None:
+def test_each_refusal_has_its_next_step(project: Path) -> None:
     replies = {
         "401": reply(401, f"invalid key {KEY}"),
         "429": reply(429, "slow down"),
         "529": reply(529, "Overloaded"),
     }
-    with cells_of(project, kernel_python) as cells, Replay(replies) as server:
+    with cells_of(project, Path(sys.executable)) as cells, Replay(replies) as server:
         point(cells, server.url("401"))
         for provider in PROTOCOLS:
             first, place, step = error_lines(cells, provider)
@@ -84,13 +85,11 @@ def test_each_refusal_has_its_next_step(project: Path, kernel_python: Path) -> N
         assert step == "start it, or check base_url under [providers.ollama] in config.toml"
 
 
-def test_a_missing_model_is_told_with_the_nearest_that_the_server_has(
-    project: Path, kernel_python: Path
-) -> None:
+def test_a_missing_model_is_told_with_the_nearest_that_the_server_has(project: Path) -> None:
     (project / "axe" / "scripts").mkdir()
     for name in ("llama3.1", "qwen3"):
         (project / "axe" / "scripts" / f"{name}.toml").write_text('[[rule]]\ntext = "x"', "utf-8")
-    with cells_of(project, kernel_python) as cells:
+    with cells_of(project, Path(sys.executable)) as cells:
         for protocol in PROTOCOLS:
             with script_server(protocol) as server:
                 point(cells, server.base_url)
@@ -102,7 +101,7 @@ def test_a_missing_model_is_told_with_the_nearest_that_the_server_has(
                 assert shown["type"] == "display_data", "expected, it is no error"
 
 
-def test_where_the_list_is_no_help_the_usual_hint_stays(project: Path, kernel_python: Path) -> None:
+def test_where_the_list_is_no_help_the_usual_hint_stays(project: Path) -> None:
     replies = {
         "nothing": reply(404, "no such page"),
         "has": {
@@ -112,7 +111,7 @@ def test_where_the_list_is_no_help_the_usual_hint_stays(project: Path, kernel_py
             ]
         },
     }
-    with cells_of(project, kernel_python) as cells, Replay(replies) as server:
+    with cells_of(project, Path(sys.executable)) as cells, Replay(replies) as server:
         for name, provider in (("nothing", "openai"), ("has", "anthropic")):
             point(cells, server.url(name))
             assert error_lines(cells, provider)[2] == (
@@ -137,9 +136,9 @@ def test_the_command_has_the_same_next_step(
     ]
 
 
-def test_no_output_of_the_doctor_holds_a_key(project: Path, kernel_python: Path) -> None:
+def test_no_output_of_the_doctor_holds_a_key(project: Path) -> None:
     replies = {"401": reply(401, f"who is {KEY}"), "up": {"body": {"data": [], "models": []}}}
-    with cells_of(project, kernel_python) as cells, Replay(replies) as server:
+    with cells_of(project, Path(sys.executable)) as cells, Replay(replies) as server:
         for name in ("401", "up"):
             point(cells, server.url(name).replace("http://", f"http://me:{KEY}@"))
             said = text(cells.run("%axe doctor"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -31,14 +32,14 @@ SCRIPTS = {
 
 
 @pytest.fixture
-def cells(project: Path, kernel_python: Path) -> Iterator[Kernel]:
+def cells(project: Path) -> Iterator[Kernel]:
     """A kernel with the extension loaded, in a project with the agents above."""
     (project / "axe" / "scripts").mkdir()
     for name, content in AGENTS.items():
         (project / "axe" / "agents" / f"{name}.toml").write_text(content, "utf-8")
     for name, content in SCRIPTS.items():
         (project / "axe" / "scripts" / f"{name}.toml").write_text(content, "utf-8")
-    with kernel(kernel_python, project) as running:
+    with kernel(Path(sys.executable), project) as running:
         assert running.run("%load_ext axe_nb") == []
         yield running
 
