@@ -133,9 +133,28 @@ def test_sub_agents_that_are_switched_off_are_not_shown(project: Path) -> None:
 
 def test_tools_have_a_block_before_the_sub_agents_where_an_agent_has_some(project: Path) -> None:
     text = dry(agent("handy", "hi", tools=("read_file", "grep"), sub_agents=("a",)))
-    assert block(text, "Tools") == "read_file, grep"
+    assert block(text, "Tools") == "read_file, grep\nMode:      ask"
     assert text.index("--- Stdin ---") < text.index("--- Tools ---") < text.index("--- Sub-")
     assert "--- Tools ---" not in dry(agent("bare", "hi", sub_agents=("a",)))
+
+
+def test_the_block_of_tools_tells_what_is_asked_denied_and_capped(project: Path) -> None:
+    careful = agent(
+        "careful",
+        "hi",
+        tools=("file_ops", "run_command", "spawn_agent"),
+        permissions={"run_command": "deny"},
+        limits=TreeLimits(max_requests=9, max_total_tokens=1000),
+    )
+    assert block(dry(careful), "Tools") == (
+        "read_file, list_dir, find_files, write_file, edit_file, run_command, spawn_agent\n"
+        "Mode:      ask\n"
+        "Asked:     write_file, edit_file\n"
+        "Denied:    run_command\n"
+        "Budget:    15 tool calls, 8192 tokens, 60s for each worker\n"
+        "Requests:  at most 9 in the tree\n"
+        "Tokens:    at most 1000"
+    )
 
 
 @pytest.mark.req("D-49", "B-10")
@@ -178,6 +197,8 @@ def test_verbose_lines_follow_the_turns_and_the_sub_agents() -> None:
         f'[sub-agent] Calling "a" (depth 1) with task: Look at this {"x" * 67}...',
         '[sub-agent] "a" completed in 7ms (5 chars returned)',
         '[sub-agent] Calling "b" (depth 1) with task: short',
+        "[tool] nothing {}",
+        '[tool] nothing failed: Unknown tool: "nothing"',
         '[sub-agent] "b" completed in 7ms (1 chars returned)',
         "[turn 2] Sending request (3 messages, 2 tool calls pending)",
         "[turn 2] Received response: stop (0 tool calls)",

@@ -69,8 +69,29 @@ def dry_run(run: Run, prompt: str, timeout: float) -> str:
 
 def _tools(run: Run) -> list[str]:
     """The block of an agent that has tools, other than its sub-agents; none for the others."""
+    if not run.agent.tools:
+        return []
     offered = [tool.name for tool in run.toolset.offered if tool.name != call_agent.NAME]
-    return [_block("Tools", ", ".join(offered))] if run.agent.tools else []
+    decided: dict[str, list[str]] = {"ask": [], "deny": []}
+    for tool in run.toolset.tools.values():
+        decided.setdefault(run.place.permit.decide(tool)[0], []).append(tool.name)
+    limits, budget = run.agent.limits, run.agent.sub_agents_config.budget
+    rows = (
+        ("Mode", run.place.permit.mode),
+        ("Asked", ", ".join(decided["ask"])),
+        ("Denied", ", ".join(decided["deny"])),
+        (
+            "Budget",
+            f"{budget.max_tool_calls} tool calls, {budget.max_tokens} tokens, "
+            f"{seconds_text(budget.timeout_ms / 1000)}s for each worker"
+            if {"spawn_agent", "delegate_task"} & run.toolset.tools.keys()
+            else "",
+        ),
+        ("Requests", f"at most {limits.max_requests} in the tree" if limits.max_requests else ""),
+        ("Tokens", f"at most {limits.max_total_tokens}" if limits.max_total_tokens else ""),
+    )
+    told = [f"{label + ':':<11}{value}" for label, value in rows if value]
+    return [_block("Tools", "\n".join([", ".join(offered) or "(none)", *told]))]
 
 
 def _setup(run: Run, timeout: float, *, model: bool) -> str:
@@ -184,6 +205,11 @@ class VerboseLines:
             case ToolStarted() if event.call.name == call_agent.NAME:
                 asked = str(event.call.arguments.get("agent", ""))
                 self._waiting[event.run, event.call.id] = asked
+            case ToolStarted():
+                arguments = preview(dump(dict(event.call.arguments)).decode())
+                yield f"[tool] {event.call.name} {arguments}"
+            case ToolFinished() if event.result.name != call_agent.NAME:
+                yield self._done(event)
             case ToolFinished():
                 key = (event.run, event.result.call_id)
                 if key in self._waiting:
@@ -193,6 +219,14 @@ class VerboseLines:
                 yield self._ended(quoted(self._agents[event.run]), event.result)
             case _:
                 pass
+
+    @staticmethod
+    def _done(event: ToolFinished) -> str:
+        result = event.result
+        if result.is_error:
+            return f"[tool] {result.name} failed: {preview(result.content)}"
+        took = f"{round(event.seconds * 1000)}ms ({len(result.content)} chars returned)"
+        return f"[tool] {result.name} completed in {took}"
 
     @staticmethod
     def _ended(agent: str, result: RunResult) -> str:
