@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from axe_nb import Agent, ProviderError, Response, call
-from axe_nb.agents.agent import SubAgentsConfig
+from axe_nb.agents.agent import SubAgentsConfig, TreeLimits
 from axe_nb.events import RunFinished, RunResult
 from axe_nb.messages import Usage
 from axe_nb.session.options import Overrides
