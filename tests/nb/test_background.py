@@ -11,7 +11,7 @@ from tests.nb.kernels import Kernel, kernel, text
 
 SCRIPTS = {
     "echo": '[[rule]]\ntext = "You said: {last}"\n',
-    "slow": '[[rule]]\ndelay = 2\ntext = "late: {last}"\n',
+    "slow": '[[rule]]\ndelay = 3\ntext = "late: {last}"\n',
     "slower": '[[rule]]\ndelay = 6\ntext = "late: {last}"\n',
     "never": '[[rule]]\ndelay = 60\ntext = "too late"\n',
     "broken": '[[rule]]\nstatus = 529\nerror = "Overloaded"\n',
@@ -69,7 +69,7 @@ def test_a_handle_is_there_at_once_and_the_view_stays_in_its_own_output(watched:
         "False <lead: running; .result(), .cancel(), .done>\n"
     )
     meanwhile = watched.run("import time; time.sleep(1); print('another cell')")
-    after = [*meanwhile, *watched.later(3)]
+    after = [*meanwhile, *watched.later(4)]
     seen = {kind for kind in kinds(after) if kind != "comm_close"}
     assert seen <= {"stream", "comm_msg", "update_display_data"}, "nothing new in a later cell"
     assert printed(after) == "another cell\n"

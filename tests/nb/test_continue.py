@@ -75,11 +75,11 @@ ENDS: Mapping[str, tuple[str, Callable[[Kernel], object], str]] = {
     "a normal end": ("plain", lambda cells: cells.run("%%axe plain -o r\nbegin"), "completed"),
     "an interrupt": (
         "calls",
-        lambda cells: cells.run("%%axe calls -o r\nbegin", interrupt_after=1.5),
+        lambda cells: cells.run("%%axe calls -o r\nbegin", interrupt_after=2.5),
         "cancelled",
     ),
     "a timeout": (
-        "calls", lambda cells: cells.run("%%axe calls -o r --timeout 0.7\nbegin"), "timeout",
+        "calls", lambda cells: cells.run("%%axe calls -o r --timeout 1.5\nbegin"), "timeout",
     ),
     "an error after a call": ("fails", lambda cells: cells.run("%%axe fails -o r\nbegin"), "error"),
     "an error at once": (
