@@ -121,7 +121,7 @@ def pump(
     Raises:
         KeyboardInterrupt: the caller was interrupted.
     """
-    events: queue.SimpleQueue[Event | _End] = queue.SimpleQueue()
+    events: queue.SimpleQueue[Event | _End | None] = queue.SimpleQueue()
 
     async def working() -> T:
         try:
@@ -129,7 +129,9 @@ def pump(
         finally:
             events.put(_End())
 
-    with _interrupts() as interrupt:
+    # a `get` that a signal interrupts at the end of its time waits for ever (CPython 3.11):
+    # the handler wakes it with None
+    with _interrupts(lambda: events.put(None)) as interrupt:
         future = portal.submit(working())
         try:
             _show_all(events, show, tick, interrupt, future.cancel)
@@ -151,7 +153,7 @@ def waited(work: Coroutine[Any, Any, T]) -> T:
 
 
 def _show_all(
-    events: queue.SimpleQueue[Event | _End],
+    events: queue.SimpleQueue[Event | _End | None],
     show: Callable[[Event], None],
     tick: Callable[[], None],
     interrupt: _Interrupt,
@@ -164,6 +166,8 @@ def _show_all(
             wait = PUMP
             for _ in range(BATCH):
                 event = events.get(timeout=wait)
+                if event is None:
+                    break
                 if isinstance(event, _End):
                     return
                 show(event)
@@ -174,19 +178,22 @@ def _show_all(
 class _Interrupt:
     """A handler of SIGINT that notes the first one and raises the second."""
 
-    at: float | None = None
-    """When it came, on the monotonic clock; None = not yet."""
+    def __init__(self, wake: Callable[[], None]) -> None:
+        self.at: float | None = None
+        """When it came, on the monotonic clock; None = not yet."""
+        self._wake = wake
 
     def __call__(self, signum: int, frame: object) -> None:
         if self.at is not None:
             raise interrupted("stopped at once")
         self.at = time.monotonic()
+        self._wake()
 
 
 @contextlib.contextmanager
-def _interrupts() -> Iterator[_Interrupt]:
+def _interrupts(wake: Callable[[], None]) -> Iterator[_Interrupt]:
     """A block in which interrupts are noted; elsewhere than in the main thread there are none."""
-    interrupt = _Interrupt()
+    interrupt = _Interrupt(wake)
     before = signal.getsignal(signal.SIGINT)
     is_mine = threading.current_thread() is threading.main_thread()
     if not is_mine or not callable(before):  # ignored, or no business of Python's
