@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from axe_nb.messages import ToolCall as ToolCall
     from axe_nb.messages import Usage as Usage
     from axe_nb.messages import call as call
-    from axe_nb.providers.script import script as script
-    from axe_nb.providers.script_server import script_server as script_server
+    from axe_nb.scripting.provider import script as script
+    from axe_nb.scripting.server import script_server as script_server
     from axe_nb.tools.python_tool import tool as tool
     from axe_nb.tools.tool import ToolContext as ToolContext
     from axe_nb.tools.tool import ToolError as ToolError
@@ -59,8 +59,8 @@ _HOMES = {
     "define": "api",
     "last": "api",
     "run": "api",
-    "script": "providers.script",
-    "script_server": "providers.script_server",
+    "script": "scripting.provider",
+    "script_server": "scripting.server",
     "stream": "api",
     "tool": "tools.python_tool",
     "ToolContext": "tools.tool",

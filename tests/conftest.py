@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 import pytest
 
-from axe_nb.providers.script import functions
+from axe_nb.scripting.provider import functions
 from axe_nb.session.session import session
 from axe_nb.tools.python_tool import SESSION
 from tests import bootstrap

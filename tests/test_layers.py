@@ -16,14 +16,15 @@ PACKAGE = Path(__file__).parent.parent / "axe_nb"
 
 ROOMS = (
     "errors", "messages", "agents", "events", "threads", "clock", "budget",
-    "tools", "providers", "builtin", "engine", "session", "views", "doctor", "console",
-    "api", "nb", "__init__", "demo", "cli", "__main__",
+    "tools", "providers", "scripting", "builtin", "delegation", "engine", "session", "views",
+    "doctor", "console", "api", "nb", "__init__", "demo", "cli", "__main__",
 )  # fmt: skip
 """Modules and folders of `axe_nb/`: each imports from earlier ones, a folder also from itself."""
 
 REACHES_UP = {
     ("api", "nb"): "axe_nb.run() shows the notebook's view, where IPython is running",
-    ("tools", "builtin"): "ctx.delegate is one of the ways to delegate, built on ctx.start",
+    ("providers", "scripting"): "`make` finds script models too",
+    ("tools", "delegation"): "ctx.delegate is one of the ways to delegate, built on ctx.start",
 }
 """(room, later room) → why it may import it all the same, inside a function."""
 

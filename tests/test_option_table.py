@@ -13,7 +13,7 @@ import pytest
 
 import axe_nb
 from axe_nb.messages import Request
-from axe_nb.providers.script import functions
+from axe_nb.scripting.provider import functions
 from axe_nb.session.options import FACES, OPTIONS, Face, UsageError, parse_line, parser
 from axe_nb.session.session import Session
 

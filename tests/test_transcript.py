@@ -13,7 +13,7 @@ import pytest
 from axe_nb import Agent, ProviderError, Request, Response, RunResult, Usage, call
 from axe_nb.events import Event, TextDelta, Turn
 from axe_nb.messages import ToolCall, ToolResult
-from axe_nb.providers.script import functions
+from axe_nb.scripting.provider import functions
 from axe_nb.views.outline import Outline, as_lines
 from axe_nb.views.transcript import Transcript, as_text
 from axe_nb.views.tree import Node, shown_by

@@ -94,6 +94,6 @@ def _reachable(model: str, scripts: tuple[Path, ...]) -> None:
     provider, name = model.split("/", 1)
     make(provider, Config.load(), scripts)
     if provider == "script":
-        from axe_nb.providers.script import check
+        from axe_nb.scripting.provider import check
 
         check(name, scripts)

@@ -10,18 +10,8 @@ from dataclasses import dataclass, replace
 
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.names import nearest, quoted
-from axe_nb.builtin import (
-    ALIASES,
-    NAMES,
-    TOOLSETS,
-    call_agent,
-    canonical,
-    delegate_task,
-    expanded,
-    find,
-    spawn_agent,
-    subagent,
-)
+from axe_nb.builtin import ALIASES, NAMES, TOOLSETS, canonical, expanded, find
+from axe_nb.delegation import call_agent, delegate_task, spawn_agent, subagent
 from axe_nb.engine.permissions import Permit
 from axe_nb.errors import ConfigError
 from axe_nb.messages import ToolSpec

@@ -150,7 +150,7 @@ def _models() -> list[str]:
     """Those of the agents, those that have run here, the scripts, and the providers."""
     from axe_nb.errors import ConfigError
     from axe_nb.providers import SUPPORTED
-    from axe_nb.providers.script import known
+    from axe_nb.scripting.provider import known
     from axe_nb.session.session import session
 
     models = {model for _, model in session.spent} | {f"script/{name}" for name in known()}

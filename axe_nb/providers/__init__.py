@@ -40,7 +40,7 @@ def make(name: str, config: Config, scripts: tuple[Path, ...] = ()) -> Provider:
             exit_code=1,
         )
     if name == "script":
-        from axe_nb.providers.script import ScriptProvider
+        from axe_nb.scripting.provider import ScriptProvider
 
         return ScriptProvider(scripts or None)
     made: Provider = _connected(name, config)

@@ -195,7 +195,7 @@ def _remembered(
 
     def provider_for(name: str, model: str) -> Provider:
         if name == "script":
-            from axe_nb.providers.script import check
+            from axe_nb.scripting.provider import check
 
             check(model, scripts)
         if name not in made:

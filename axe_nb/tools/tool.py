@@ -107,7 +107,9 @@ class ToolContext:
             ToolError: the tree is deep enough, or what is asked for makes no sense.
             ConfigError: the child cannot begin.
         """
-        from axe_nb.builtin.delegate import delegate  # one of the ways to delegate, built on this
+        from axe_nb.delegation.delegate import (
+            delegate,  # one of the ways to delegate, built on this
+        )
 
         return await delegate(self, task, agent, tools, scope, mode, limits)
 

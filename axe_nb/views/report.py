@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from axe_nb.agents.names import quoted
-from axe_nb.builtin import call_agent
 from axe_nb.clock import seconds_text
+from axe_nb.delegation import call_agent
 from axe_nb.engine.loop import Run
 from axe_nb.events import (
     Event,

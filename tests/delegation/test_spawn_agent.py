@@ -13,7 +13,7 @@ import pytest
 from axe_nb import Agent, ConfigError, ProviderError, Request, Response, RunResult, Usage, call
 from axe_nb.agents.agent import Budget, SubAgentsConfig
 from axe_nb.budget import Limits
-from axe_nb.builtin.spawn_agent import block, is_failure
+from axe_nb.delegation.spawn_agent import block, is_failure
 from axe_nb.engine.loop import Run
 from axe_nb.messages import ToolCall
 from axe_nb.tools.tool import Job

@@ -15,7 +15,7 @@ import axe_nb
 from axe_nb import Agent, ConfigError, ProviderError, Request, Response, Usage, call
 from axe_nb.agents.agent import SubAgentsConfig
 from axe_nb.budget import Limits
-from axe_nb.builtin.subagent import truncated
+from axe_nb.delegation.subagent import truncated
 from axe_nb.engine.loop import Run
 from axe_nb.tools.tool import Job
 from tests.delegation.troupe import boss, offered, play, recorded, results, said, told, tool

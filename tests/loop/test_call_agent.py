@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from axe_nb import Agent, ProviderError, Request, Response, Usage, call
-from axe_nb.builtin import call_agent
+from axe_nb.delegation import call_agent
 from axe_nb.messages import ToolCall
 from axe_nb.tools.tool import ToolContext
 from axe_nb.views.report import VerboseLines

@@ -16,8 +16,8 @@ import pytest
 
 from axe_nb import Agent, ProviderError, Request, Response, RunResult, Usage, call, script_server
 from axe_nb.messages import answered
-from axe_nb.providers.script_server import ScriptServer
-from axe_nb.providers.script_wire import Protocol
+from axe_nb.scripting.server import ScriptServer
+from axe_nb.scripting.wire import Protocol
 from axe_nb.tools.tool import ToolContext
 from axe_nb.views.transcript import as_text
 from tests.loop.stage import (

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from axe_nb import cli
-from axe_nb.providers.script_server import script_server
-from axe_nb.providers.script_wire import Protocol
+from axe_nb.scripting.server import script_server
+from axe_nb.scripting.wire import Protocol
 from tests.nb.kernels import Kernel, kernel, text
 from tests.wire.replay import Replay
 

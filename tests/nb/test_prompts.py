@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from axe_nb.providers.script_server import ScriptServer, script_server
+from axe_nb.scripting.server import ScriptServer, script_server
 from tests.nb.kernels import Kernel, kernel, text
 from tests.nb.prompts import UNCHANGED, UNKNOWN
 

@@ -14,8 +14,8 @@ import pytest
 from axe_nb.agents.config import Config
 from axe_nb.errors import ConfigError, ProviderError
 from axe_nb.providers import listing, server
-from axe_nb.providers.script_server import script_server
-from axe_nb.providers.script_wire import Protocol
+from axe_nb.scripting.server import script_server
+from axe_nb.scripting.wire import Protocol
 from tests.providers.dialects import KEY
 from tests.wire.replay import Replay
 

@@ -17,7 +17,7 @@ from axe_nb.agents.names import nearest, quoted
 from axe_nb.agents.toml_lines import line_of
 from axe_nb.errors import ConfigError
 from axe_nb.messages import ToolCall
-from axe_nb.providers.script_rules import FAULTS, OWN_PLACES, Fault, Rule, Script
+from axe_nb.scripting.rules import FAULTS, OWN_PLACES, Fault, Rule, Script
 
 if TYPE_CHECKING:
     import regex

@@ -12,7 +12,7 @@ from typing import Any
 
 from axe_nb.agents.agent import Budget, Mode
 from axe_nb.budget import Limits
-from axe_nb.builtin.inheritance import heir
+from axe_nb.delegation.inheritance import heir
 from axe_nb.errors import AxeError
 from axe_nb.events import RunResult, Status
 from axe_nb.messages import ToolParameter

@@ -23,7 +23,7 @@ from axe_nb.agents.names import nearest, quoted
 from axe_nb.errors import ConfigError, ProviderError
 from axe_nb.messages import Request, Response, ToolCall, Usage, dump
 from axe_nb.providers.base import OnText
-from axe_nb.providers.script_rules import (
+from axe_nb.scripting.rules import (
     Fault,
     Reply,
     Script,
@@ -31,7 +31,7 @@ from axe_nb.providers.script_rules import (
     one_line,
     stop_reason,
 )
-from axe_nb.providers.script_toml import parse
+from axe_nb.scripting.toml import parse
 from axe_nb.threads import in_thread
 
 NONSENSE = b"<!DOCTYPE html><html><body><h1>It works!</h1></body></html>"

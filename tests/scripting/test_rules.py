@@ -11,7 +11,7 @@ import pytest
 
 from axe_nb import ConfigError, ProviderError, Request, Response, Usage, call
 from axe_nb.messages import Message, ToolCall, ToolParameter, ToolResult, ToolSpec
-from axe_nb.providers.script import ScriptProvider, check
+from axe_nb.scripting.provider import ScriptProvider, check
 
 
 def rules(project: Path, text: str, name: str = "lead") -> None:

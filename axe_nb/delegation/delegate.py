@@ -10,8 +10,8 @@ from dataclasses import replace
 
 from axe_nb.agents.agent import Agent, Mode
 from axe_nb.budget import Limits
-from axe_nb.builtin import spawn_agent
-from axe_nb.builtin.inheritance import inherited
+from axe_nb.delegation import spawn_agent
+from axe_nb.delegation.inheritance import inherited
 from axe_nb.events import RunResult
 from axe_nb.tools.tool import Job, ToolContext, ToolError
 

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from axe_nb.agents.agent import Agent
-from axe_nb.builtin import call_agent, expanded
+from axe_nb.builtin import expanded
+from axe_nb.delegation import call_agent
 from axe_nb.tools.tool import ToolContext, ToolError
 
 NAME_SIZE = 60

@@ -21,16 +21,16 @@ from typing import Any
 from axe_nb.agents.names import quoted
 from axe_nb.errors import Category, ConfigError, ProviderError
 from axe_nb.messages import Request, dump
-from axe_nb.providers.script import NONSENSE, answer, known
-from axe_nb.providers.script_http import (
+from axe_nb.scripting.http import (
     ClientGone,
     HttpConnection,
     HttpReply,
     HttpRequest,
     Unreadable,
 )
-from axe_nb.providers.script_rules import Fault
-from axe_nb.providers.script_wire import WIRES, Malformed, Protocol
+from axe_nb.scripting.provider import NONSENSE, answer, known
+from axe_nb.scripting.rules import Fault
+from axe_nb.scripting.wire import WIRES, Malformed, Protocol
 
 CLOSING = 5.0
 """Seconds to wait for the server's thread at the end; a script that blocks it is left behind."""

@@ -12,7 +12,7 @@ from typing import Any
 from axe_nb.agents.agent import SubAgentsConfig
 from axe_nb.agents.names import quoted
 from axe_nb.budget import MAX_TURNS, Limits
-from axe_nb.builtin.inheritance import heir, inherited, one_line
+from axe_nb.delegation.inheritance import heir, inherited, one_line
 from axe_nb.errors import AxeError
 from axe_nb.events import RunResult
 from axe_nb.messages import ToolParameter

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import axe_nb
-from axe_nb.providers import script_toml
+from axe_nb.scripting import toml as script_toml
 
 PAGE = (Path(__file__).parents[2] / "docs" / "scripts.md").read_text("utf-8")
 BLOCKS = re.findall(r"^```(toml|python|text)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)

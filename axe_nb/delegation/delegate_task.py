@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from axe_nb.builtin.inheritance import one_line
-from axe_nb.builtin.spawn_agent import (
+from axe_nb.delegation.inheritance import one_line
+from axe_nb.delegation.spawn_agent import (
     OF_OPTA,
     block,
     budgeted,
