@@ -17,7 +17,7 @@ from axe_nb.scripting.provider import functions
 from axe_nb.session.options import FACES, OPTIONS, Face, UsageError, parse_line, parser
 from axe_nb.session.session import Session
 
-PAGE = Path(__file__).parent.parent / "docs" / "reference.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference.md"
 
 OF_PYTHON_ALONE = {"agent", "prompt", "continue_from", "display"}
 """Parameters of `axe_nb.run` that are no options of a line."""
