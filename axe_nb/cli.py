@@ -18,12 +18,11 @@ import axe_nb
 from axe_nb.agents import agent_files, config
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.files import reason, write_new
-from axe_nb.agents.names import quoted
 from axe_nb.engine.permissions import Answer, Question
 from axe_nb.errors import AxeError, ConfigError
 from axe_nb.session import options
 from axe_nb.session.desk import Desk, by_input
-from axe_nb.views.report import harmless
+from axe_nb.text import clean, quote
 
 MAX_STDIN = 8 * 1024 * 1024
 """Bytes of a piped prompt; no model takes as much."""
@@ -169,10 +168,10 @@ def _edit(chosen: argparse.Namespace) -> int:
         code = subprocess.call([*shlex.split(editor, posix=os.name != "nt"), str(found)])
     except (OSError, ValueError) as error:
         raise ConfigError(
-            f"cannot start the editor {quoted(editor)}: {error}", hint="set EDITOR, as in nano"
+            f"cannot start the editor {quote(editor)}: {error}", hint="set EDITOR, as in nano"
         ) from None
     if code:
-        raise ConfigError(f"the editor {quoted(editor)} ended with {code}", exit_code=1)
+        raise ConfigError(f"the editor {quote(editor)} ended with {code}", exit_code=1)
     return 0
 
 
@@ -219,11 +218,11 @@ def _stdin() -> str:
 
 def _write(text: str) -> None:
     on_terminal = sys.stdout is not None and sys.stdout.isatty()
-    print(harmless(text) if on_terminal else text, flush=True)
+    print(clean(text) if on_terminal else text, flush=True)
 
 
 def _note(text: str) -> None:
-    print(harmless(text), file=sys.stderr, flush=True)
+    print(clean(text), file=sys.stderr, flush=True)
 
 
 def _write_utf8() -> None:

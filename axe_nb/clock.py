@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from axe_nb.text import format_seconds
+
 
 @dataclass(slots=True)
 class Deadline:
@@ -23,7 +25,7 @@ class Deadline:
     """The block of the run that it belongs to: cancelled then, with all runs in it."""
 
     def __str__(self) -> str:
-        return f"timeout after {seconds_text(self.setting)}s"
+        return f"timeout after {format_seconds(self.setting)}s"
 
 
 class Clock:
@@ -99,8 +101,3 @@ class Clock:
     def _reschedule(self) -> None:
         if self.deadline is not None and self.deadline.scope is self._scope:
             self._scope.reschedule(self.deadline.at - self.ahead)
-
-
-def seconds_text(seconds: float) -> str:
-    """Seconds as people write them: `120`, `0.2`; no trailing zeros (D-10)."""
-    return f"{seconds:.3f}".rstrip("0").rstrip(".")

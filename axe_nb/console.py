@@ -24,8 +24,8 @@ from axe_nb.session.options import Options
 from axe_nb.session.portal import waited
 from axe_nb.session.session import session
 from axe_nb.session.watch import watched
+from axe_nb.text import list_some, one_line, plural
 from axe_nb.views import report
-from axe_nb.views.words import plural
 
 Write: TypeAlias = Callable[[str], object]
 """Takes one line, or a text of several, without its last newline."""
@@ -139,12 +139,10 @@ class StatusLine:
             return
         self._drawn = now
         names = list(self._agents.values())
-        at_work = " › ".join(names[:1]) + (f" › {', '.join(names[1:6])}" if names[1:] else "")
-        more = f" and {len(names) - 6} more" if len(names) > 6 else ""
+        at_work = " › ".join(filter(None, ("".join(names[:1]), list_some(names[1:], 5))))
         seconds = int(now - self._started)
         counts = f"{plural(self._turns, 'turn')} · {plural(self._calls, 'call')}"
-        line = f"{at_work}{more} · {counts} · {seconds}s"
-        line = "".join(c if c.isprintable() else " " for c in line)[: _columns(self._stream) - 1]
+        line = one_line(f"{at_work} · {counts} · {seconds}s", _columns(self._stream) - 1)
         self._stream.write("\r" + line.ljust(self._width))
         self._stream.flush()
         self._width = len(line)

@@ -15,9 +15,10 @@ from typing import Any, Literal
 from axe_nb.agents.agent_files import find_file
 from axe_nb.agents.config import agent_dirs, placed
 from axe_nb.agents.files import read_text, reason, write_whole
-from axe_nb.agents.names import check_name, quoted
+from axe_nb.agents.names import check_name
 from axe_nb.agents.toml_table import Source, WrongValue, check_types, read, written
 from axe_nb.errors import ConfigError
+from axe_nb.text import quote
 
 Mode = Literal["plan", "ask", "auto"]
 MODES = ("plan", "ask", "auto")
@@ -151,7 +152,7 @@ class Agent:
             text = read_text(path)
         except OSError as error:
             raise _in_file(
-                f"failed to read agent config {quoted(name)}: {reason(error)}", path
+                f"failed to read agent config {quote(name)}: {reason(error)}", path
             ) from None
         return cls.from_toml(text, name=name, path=str(path))
 
@@ -170,7 +171,7 @@ class Agent:
         try:
             table = tomllib.loads(text)
         except (ValueError, RecursionError) as error:
-            called = f"agent config {quoted(name)}" if name else "agent config"
+            called = f"agent config {quote(name)}" if name else "agent config"
             failure = ConfigError(f"failed to parse {called}: {error}", hint=_toml_hint(error))
             failure.place = source.place()
             raise failure from None
@@ -198,7 +199,7 @@ class Agent:
             return text if tomllib.loads(text) == table else tomli_w.dumps(table)
         except (TypeError, ValueError) as error:
             raise ConfigError(
-                f"agent {quoted(self.name)} cannot be written as TOML: {error}"
+                f"agent {quote(self.name)} cannot be written as TOML: {error}"
             ) from None
 
     def save(self, agents_dir: str | Path | None = None) -> Path:
@@ -243,7 +244,7 @@ def _set_aside(table: dict[str, Any], name: str, source: Source) -> list[str]:
     warnings = [f"without effect in axe_nb: {', '.join(ignored)}"] if ignored else []
     own = table.get("name")
     if name and isinstance(own, str) and own.strip() and own != name:
-        warnings.append(f"file {quoted(name + '.toml')} holds the agent name {quoted(own)}")
+        warnings.append(f"file {quote(name + '.toml')} holds the agent name {quote(own)}")
     return warnings
 
 

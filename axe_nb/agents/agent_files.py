@@ -10,8 +10,9 @@ from pathlib import Path
 
 from axe_nb.agents.config import agent_dirs
 from axe_nb.agents.files import write_new
-from axe_nb.agents.names import check_name, quoted, suggestion
+from axe_nb.agents.names import check_name
 from axe_nb.errors import ConfigError
+from axe_nb.text import quote, suggestion
 
 
 def find_file(name: str, agents_dir: str | Path | None = None) -> Path:
@@ -70,7 +71,7 @@ You are a careful assistant.
 def scaffold(name: str) -> str:
     """A commented agent file to start from."""
     check_name(name)
-    return SCAFFOLD.format(name=quoted(name))
+    return SCAFFOLD.format(name=quote(name))
 
 
 def init(name: str, agents_dir: str | Path | None = None) -> Path:

@@ -14,8 +14,8 @@ from pathlib import Path
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.config import config_dir
 from axe_nb.agents.files import expanded, read_text, reason
-from axe_nb.agents.names import quoted
 from axe_nb.errors import ConfigError
+from axe_nb.text import quote
 
 NO_PROMPT = "Execute the task described in your instructions."
 """What an agent is told where the prompt is blank (B-8)."""
@@ -77,7 +77,7 @@ def _workdir(agent: Agent) -> Path:
     if not is_there:
         raise ConfigError(
             f"workdir not found: {agent.workdir.strip() or 'the current folder'}",
-            hint=f"mend workdir of agent {quoted(agent.name)}, or give --workdir",
+            hint=f"mend workdir of agent {quote(agent.name)}, or give --workdir",
         )
     return path
 
@@ -103,7 +103,7 @@ def _skill(agent: Agent) -> str:
 
 def _mend_skill(agent: Agent) -> str:
     return (
-        f"mend skill of agent {quoted(agent.name)}; it is looked for below the folder of the "
+        f"mend skill of agent {quote(agent.name)}; it is looked for below the folder of the "
         "agents and in the config folder"
     )
 
@@ -185,5 +185,5 @@ def check_glob(pattern: str) -> None:
 
 def _no_glob(pattern: str, problem: str) -> ConfigError:
     return ConfigError(
-        f"invalid glob pattern {quoted(pattern)}: {problem}", hint="a glob is like docs/**/*.md"
+        f"invalid glob pattern {quote(pattern)}: {problem}", hint="a glob is like docs/**/*.md"
     )

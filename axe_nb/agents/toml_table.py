@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from axe_nb.agents.names import quoted, suggestion
 from axe_nb.agents.toml_lines import line_of
 from axe_nb.errors import ConfigError
+from axe_nb.text import quote, suggestion
 
 
 class WrongValue(ConfigError):
@@ -70,7 +70,7 @@ def read(
 def _unknown(key: tuple[str, ...], known: list[str], source: Source) -> ConfigError:
     line = source.line(key)
     error = ConfigError(
-        f"unknown key {quoted('.'.join(key))}" + (f" (line {line})" if line else ""),
+        f"unknown key {quote('.'.join(key))}" + (f" (line {line})" if line else ""),
         hint=suggestion(key[-1], known) or f"known keys: {', '.join(known)}",
     )
     error.place = f"in {source.file}" if source.file else ""

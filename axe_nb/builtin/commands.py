@@ -13,6 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from axe_nb.text import cut_chars, quote
+
 MAX_COMMAND = 10_000
 """Characters of a command."""
 
@@ -179,7 +181,9 @@ def _reach(word: str, workdir: Path) -> str:
 
 
 def _outside(path: str) -> str:
-    return f'"{path[:100]}" is outside the workdir; use paths relative to it, inside it'
+    return (
+        f"{quote(cut_chars(path, 100))} is outside the workdir; use paths relative to it, inside it"
+    )
 
 
 def _danger(simple: Simple, previous: Simple | None, workdir: Path) -> str:

@@ -8,9 +8,10 @@ from __future__ import annotations
 import os
 import stat
 
-from axe_nb.builtin.paths import Spot, entered, held, kind, opened, readable
+from axe_nb.builtin.paths import Spot, entered, held, kind, opened
+from axe_nb.text import cut_bytes, cut_chars, printable
 from axe_nb.tools.python_tool import MAX_OUTPUT, made_of
-from axe_nb.tools.tool import ToolContext, ToolError, head
+from axe_nb.tools.tool import ToolContext, ToolError
 
 MAX_FILE = 10 * 1024 * 1024
 """Bytes; a larger file is neither read, searched nor edited."""
@@ -97,8 +98,8 @@ def _numbered(lines: list[str], first: int, limit: int) -> str:
     shown: list[str] = []
     room = MAX_OUTPUT - NOTE_SIZE
     for number, line in enumerate(lines[first - 1 : first - 1 + limit], first):
-        cut = f"{line[:MAX_LINE]}... (line cut: {len(line)} characters)"
-        text = f"{number:>6}\t{cut if len(line) > MAX_LINE else line}"
+        shown_line = cut_chars(line, MAX_LINE, "... (line cut: {size} characters)")
+        text = f"{number:>6}\t{shown_line}"
         room -= len(text.encode()) + 1
         if room < 0:
             break
@@ -124,12 +125,12 @@ def list_dir(ctx: ToolContext, path: str = ".") -> str:
     shown = [text for _, _, text in entries[:MAX_ENTRIES]]
     if len(entries) > MAX_ENTRIES:
         shown.append(f"(the first {MAX_ENTRIES} of {len(entries)}; find_files finds by name)")
-    return head("\n".join(shown), MAX_OUTPUT) or "(empty folder)"
+    return cut_bytes("\n".join(shown), MAX_OUTPUT) or "(empty folder)"
 
 
 def _entry(entry: os.DirEntry[str]) -> tuple[bool, str, str]:
     """(is no folder, name, line) of an entry; a link is shown as one, not followed."""
-    name = readable(entry.name)
+    name = printable(entry.name)
     if entry.is_symlink():
         return True, entry.name, f"{name} (link)"
     if entry.is_dir(follow_symlinks=False):

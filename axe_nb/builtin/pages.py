@@ -10,6 +10,7 @@ import re
 import zlib
 from typing import TYPE_CHECKING
 
+from axe_nb.text import one_line
 from axe_nb.threads import in_thread
 from axe_nb.tools.tool import ToolError
 
@@ -52,7 +53,9 @@ async def as_text(response: httpx.Response, url: str) -> str:
     kind, _, options = response.headers.get("content-type", "text/plain").lower().partition(";")
     kind = kind.strip()
     if not _is_text(kind):
-        raise ToolError(f"{url} is {kind[:100]}, and only text can be fetched. Try another page")
+        raise ToolError(
+            f"{url} is {one_line(kind, 100)}, and only text can be fetched. Try another page"
+        )
     data = await _body(response, url)
     text = _decoded(data, options, kind)
     if text.count("\0", 0, 1000):
@@ -77,7 +80,7 @@ async def _body(response: httpx.Response, url: str) -> bytes:
         raise _too_large(url)
     if packing not in ("identity", "", "gzip", "x-gzip", "deflate"):
         raise ToolError(
-            f"{url} is packed as {packing[:40]}, which cannot be read. Try another page"
+            f"{url} is packed as {one_line(packing, 40)}, which cannot be read. Try another page"
         )
     try:
         async for chunk in response.aiter_raw():

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from axe_nb.agents.names import nearest
+from axe_nb.text import nearest, quote
 from axe_nb.tools.tool import ToolError
 
 BY_DESCRIPTOR = {os.open, os.stat, os.mkdir, os.unlink, os.rename} <= os.supports_dir_fd
@@ -108,7 +108,7 @@ def words(path: str, roots: Sequence[Path]) -> tuple[str, ...]:
         ToolError: the path is no path, or leads out by its words alone.
     """
     if problem := _malformed(path):
-        raise ToolError(f"{problem}: {path[:200]!a}. {STAY}")
+        raise ToolError(f"{problem}: {quote(path[:200])}. {STAY}")
     text = path
     if path.startswith("/"):
         bases = [root.as_posix().rstrip("/") for root in roots]
@@ -264,8 +264,3 @@ WORDS = {
     errno.EFBIG: FULL,
 }
 """Number of a system error → (what is wrong, what to do next)."""
-
-
-def readable(name: str) -> str:
-    """A name as it may stand in a list: on one line, of characters that every model can take."""
-    return name if name.isprintable() else ascii(name)

@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING
 
 from axe_nb.builtin.files import contents, decoded, is_text, lines_of
 from axe_nb.builtin.globs import glob_parts, matches
-from axe_nb.builtin.paths import Spot, entered, held, kind, missing, readable
+from axe_nb.builtin.paths import Spot, entered, held, kind, missing
+from axe_nb.text import cut_chars, printable, quote
 from axe_nb.tools.python_tool import made_of
 from axe_nb.tools.tool import ToolContext, ToolError
 
@@ -130,7 +131,7 @@ def find_files(ctx: ToolContext, pattern: str, path: str = ".") -> str:
     parts = glob_parts(pattern)
     search = Search()
     with held(ctx.workdir, path) as top, closing(search.files(top)) as files:
-        named = (readable(spot.path) for spot in files if matches(_below(spot, top), parts))
+        named = (printable(spot.path) for spot in files if matches(_below(spot, top), parts))
         found = list(islice(named, MAX_FOUND + 1))
     if not found:
         return "\n".join([f"No files found for {pattern} in {path}", *search.notes()])
@@ -204,8 +205,8 @@ def compiled(pattern: str) -> regex.Pattern[str]:
         return regex.compile(pattern, regex.MULTILINE)
     except (regex.error, RecursionError, OverflowError, ValueError) as error:
         raise ToolError(
-            f"invalid regular expression {pattern!a}: {error}. Escape characters such as ( [ * "
-            "that you mean as they are"
+            f"invalid regular expression {quote(pattern)}: {error}. Escape characters such as "
+            "( [ * that you mean as they are"
         ) from None
 
 
@@ -270,9 +271,9 @@ def _printed(path: str, lines: Sequence[str], found: Sequence[int], context: int
             shown.append("--")
         before.append(number)
         line = lines[number]
-        text = f"{line[:MAX_LINE]}..." if len(line) > MAX_LINE else line
+        text = cut_chars(line, MAX_LINE)
         mark = ":" if number in hits else "-"
-        shown.append(f"{readable(path)}{mark}{number + 1}{mark}{text}")
+        shown.append(f"{printable(path)}{mark}{number + 1}{mark}{text}")
     return shown
 
 

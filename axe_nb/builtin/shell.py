@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO
 
 from axe_nb.builtin.commands import refusal
-from axe_nb.clock import seconds_text
+from axe_nb.text import format_seconds
 from axe_nb.threads import in_thread
 from axe_nb.tools.python_tool import made_of
 from axe_nb.tools.tool import ToolContext, ToolError
@@ -105,7 +105,7 @@ async def run_command(ctx: ToolContext, command: str, timeout: float = SECONDS) 
     if code == 0:
         return str(output) or "(no output)"
     if code is None:
-        what = f"command took longer than {seconds_text(seconds)}s and was ended"
+        what = f"command took longer than {format_seconds(seconds)}s and was ended"
     elif code < 0:
         what = f"command was ended by signal {-code}"
     else:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from axe_nb.builtin.addresses import Address, literal, misspelled, refused, resolve
 from axe_nb.builtin.pages import as_text
-from axe_nb.clock import seconds_text
+from axe_nb.text import format_seconds, quote
 from axe_nb.threads import in_thread
 from axe_nb.tools.python_tool import made_of
 from axe_nb.tools.tool import Tool, ToolError
@@ -72,7 +72,7 @@ class Fetcher:
                 return await self._followed(checked(url))
         except TimeoutError:
             raise ToolError(
-                f"{url}: no page after {seconds_text(self.seconds)}s. "
+                f"{url}: no page after {format_seconds(self.seconds)}s. "
                 "Try again later, or another page"
             ) from None
 
@@ -149,7 +149,7 @@ def checked(given: str, base: httpx.URL | None = None) -> httpx.URL:
     import httpx
 
     text = given.strip()
-    shown = f"{text[:200]!a} (redirected from {base})" if base else f"{text[:200]!a}"
+    shown = quote(text[:200]) + (f" (redirected from {base})" if base else "")
     if not text or len(text) > MAX_URL:
         raise ToolError(f"invalid URL: empty or over {MAX_URL} characters. Give https://…")
     try:

@@ -20,9 +20,10 @@ from typing import Any
 
 from axe_nb.builtin.files import MAX_FILE, contents, is_text
 from axe_nb.builtin.paths import FILE, Spot, held, kind, located, missing, opened
+from axe_nb.text import cut_bytes
 from axe_nb.tools.python_tool import made_of
 from axe_nb.tools.schema import check, signature
-from axe_nb.tools.tool import ToolContext, ToolError, head
+from axe_nb.tools.tool import ToolContext, ToolError
 
 MAX_DIFFERENCE = 4096
 """Bytes of a difference that a result shows."""
@@ -244,9 +245,8 @@ def _keep_owner_and_mode(descriptor: int, temporary: Spot, before: os.stat_resul
 
 
 def _shown(change: Change) -> str:
-    whole = change.difference
-    kept = head(whole, MAX_DIFFERENCE)
-    return kept if kept == whole else f"{kept}\n... (the rest of the difference is left out)"
+    note = "\n... (the rest of the difference is left out)"
+    return cut_bytes(change.difference, MAX_DIFFERENCE, note)
 
 
 TOOLS = {

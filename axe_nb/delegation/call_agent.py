@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from axe_nb.agents.names import quoted
 from axe_nb.budget import Limits
 from axe_nb.errors import AxeError
 from axe_nb.messages import ToolParameter
+from axe_nb.text import quote
 from axe_nb.tools.tool import Job, Tool, ToolContext, ToolOutput, text_argument
 
 NAME = "call_agent"
@@ -64,7 +64,7 @@ def _refusal(ctx: ToolContext, agent: str, task: str) -> str:
     if not task.strip():
         return '"task" argument is required'
     if agent not in ctx.agent.sub_agents:
-        return f"agent {quoted(agent)} is not in this agent's sub_agents list"
+        return f"agent {quote(agent)} is not in this agent's sub_agents list"
     if ctx.depth >= ctx.max_depth:
         return f"maximum sub-agent depth ({ctx.max_depth}) reached"
     return ""
@@ -72,7 +72,7 @@ def _refusal(ctx: ToolContext, agent: str, task: str) -> str:
 
 def _failed(agent: str, reason: str) -> ToolOutput:
     return ToolOutput(
-        f"Error: sub-agent {quoted(agent)} failed - {reason}. "
+        f"Error: sub-agent {quote(agent)} failed - {reason}. "
         "You may retry or proceed without this result.",
         is_error=True,
     )

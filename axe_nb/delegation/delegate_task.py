@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from axe_nb.delegation.inheritance import one_line
+from axe_nb.delegation.inheritance import NAME_SIZE
 from axe_nb.delegation.spawn_agent import (
     OF_OPTA,
     block,
@@ -25,6 +25,7 @@ from axe_nb.delegation.spawn_agent import (
 from axe_nb.errors import AxeError
 from axe_nb.events import RunResult
 from axe_nb.messages import ToolParameter
+from axe_nb.text import one_line
 from axe_nb.tools.tool import Tool, ToolContext, ToolError, ToolOutput, text_argument
 
 NAME = "delegate_task"
@@ -135,7 +136,7 @@ def _report(subtasks: Sequence[Subtask], outcomes: Mapping[int, Outcome]) -> str
             if isinstance(outcome, RunResult)
             else failed(str(outcome)).content
         )
-        parts.append(f"Subtask {number}: {one_line(subtask.task)}\n{said}")
+        parts.append(f"Subtask {number}: {one_line(subtask.task, NAME_SIZE)}\n{said}")
     return "\n\n".join(parts)
 
 

@@ -11,6 +11,7 @@ from dataclasses import replace
 from axe_nb.agents.agent import Agent
 from axe_nb.builtin import expanded
 from axe_nb.delegation import call_agent
+from axe_nb.text import one_line
 from axe_nb.tools.tool import ToolContext, ToolError
 
 NAME_SIZE = 60
@@ -21,7 +22,7 @@ def heir(ctx: ToolContext, name: str, tools: Sequence[str]) -> Agent:
     """A copy of the caller: its model, prompt, folder and settings, with these of its tools."""
     return replace(
         ctx.agent,
-        name=one_line(name),
+        name=one_line(name, NAME_SIZE),
         tools=tuple(tool for tool in tools if tool != call_agent.NAME),
         sub_agents=ctx.agent.sub_agents if call_agent.NAME in tools else (),
         warnings=(),
@@ -38,12 +39,6 @@ def inherited(ctx: ToolContext, names: Sequence[str], problem: str) -> tuple[str
     for name in names:
         mine = [tool for tool in expanded(name) if tool in ctx.tools]
         if not mine:
-            raise ToolError(f"{problem}{one_line(name)}")
+            raise ToolError(f"{problem}{one_line(name, NAME_SIZE)}")
         found.update(dict.fromkeys(mine))
     return tuple(found)
-
-
-def one_line(text: str) -> str:
-    """The text as a name: one line, not long."""
-    line = " ".join(text.split())
-    return line if len(line) <= NAME_SIZE else f"{line[:NAME_SIZE]}..."

@@ -16,6 +16,7 @@ from axe_nb.delegation.inheritance import heir
 from axe_nb.errors import AxeError
 from axe_nb.events import RunResult, Status
 from axe_nb.messages import ToolParameter
+from axe_nb.text import list_some
 from axe_nb.tools.tool import Job, Tool, ToolContext, ToolOutput, text_argument
 
 NAME = "spawn_agent"
@@ -185,8 +186,7 @@ def is_failure(result: RunResult) -> bool:
 def _files(what: str, names: Mapping[str, None]) -> str:
     if not names:
         return ""
-    rest = f" and {len(names) - MAX_FILES} more" if len(names) > MAX_FILES else ""
-    return f"Files {what}: {', '.join(list(names)[:MAX_FILES])}{rest}"
+    return f"Files {what}: {list_some([*names], MAX_FILES)}"
 
 
 def _notes(result: RunResult, limits: Limits) -> dict[str, str]:

@@ -10,17 +10,20 @@ from dataclasses import dataclass
 from typing import Any
 
 from axe_nb.agents.agent import SubAgentsConfig
-from axe_nb.agents.names import quoted
 from axe_nb.budget import MAX_TURNS, Limits
-from axe_nb.delegation.inheritance import heir, inherited, one_line
+from axe_nb.delegation.inheritance import NAME_SIZE, heir, inherited
 from axe_nb.errors import AxeError
 from axe_nb.events import RunResult
 from axe_nb.messages import ToolParameter
-from axe_nb.tools.tool import Job, Tool, ToolContext, ToolError, head
+from axe_nb.text import cut_bytes, one_line, quote
+from axe_nb.tools.tool import Job, Tool, ToolContext, ToolError
 
 NAME = "subagent"
 
 SUMMARY = "Summarize your findings concisely"
+
+TRUNCATED = "\n... (truncated)"
+"""Follows a result that was cut at the caller's `output_limit` (X-27)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,22 +96,17 @@ async def run(ctx: ToolContext, arguments: Mapping[str, Any]) -> str:
         is_copy=True,
         notes=lambda result: _notes(result, given.label, ctx.depth, turns),
     )
+    label = quote(one_line(given.label, NAME_SIZE))
     limit = ctx.agent.sub_agents_config.output_limit
     try:
         result = await ctx.start(job)
     except AxeError as error:
-        raise ToolError(f"subagent {quoted(one_line(given.label))} cannot begin: {error}") from None
+        raise ToolError(f"subagent {label} cannot begin: {error}") from None
     if result.status in ("error", "timeout", "cancelled"):
         so_far = f"\n\nWhat it had said so far:\n{result.text}" if result.text.strip() else ""
-        reason = f"subagent {quoted(one_line(given.label))} failed: {result.error}{so_far}"
-        raise ToolError(truncated(reason, limit))
-    return truncated(result.text, limit)
-
-
-def truncated(text: str, limit: int) -> str:
-    """The text; what is over `limit` bytes of UTF-8 is cut off and said to be (X-27)."""
-    kept = head(text, limit)
-    return text if kept == text else f"{kept}\n... (truncated)"
+        reason = f"subagent {label} failed: {result.error}{so_far}"
+        raise ToolError(cut_bytes(reason, limit, TRUNCATED))
+    return cut_bytes(result.text, limit, TRUNCATED)
 
 
 def _read(arguments: Mapping[str, Any]) -> Input:

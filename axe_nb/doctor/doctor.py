@@ -18,10 +18,10 @@ from axe_nb.agents.agent import Agent
 from axe_nb.agents.agent_files import list_agents
 from axe_nb.agents.config import BASE_URLS, KEYLESS, Config, config_path, placed
 from axe_nb.agents.files import expanded
-from axe_nb.agents.names import quoted
 from axe_nb.doctor.checks import Problem, problems
 from axe_nb.errors import AxeError, ConfigError, ProviderError
 from axe_nb.providers import listing, server
+from axe_nb.text import list_some, quote
 from axe_nb.threads import in_thread
 
 State = Literal["right", "note", "wrong"]
@@ -205,7 +205,7 @@ async def _server(provider: str, models: Models, config: Config) -> list[Finding
         up,
         *(
             Finding(
-                "wrong", what, f"has no {quoted(model)}, for {_some({model: models[model]})}",
+                "wrong", what, f"has no {quote(model)}, for {_some({model: models[model]})}",
                 listing.advice(provider, model, names) or "choose another model",
             )
             for model in lacking
@@ -216,8 +216,7 @@ async def _server(provider: str, models: Models, config: Config) -> list[Finding
 def _some(models: Models) -> str:
     """The agents that need the models, in a few words."""
     agents = sorted({agent for users in models.values() for agent in users})
-    more = f" and {len(agents) - 3} more" if len(agents) > 3 else ""
-    return f"{'agent' if len(agents) == 1 else 'agents'} {', '.join(agents[:3])}{more}"
+    return f"{'agent' if len(agents) == 1 else 'agents'} {list_some(agents, 3)}"
 
 
 def _wrong(what: str, error: AxeError) -> Finding:

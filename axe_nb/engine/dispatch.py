@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from axe_nb.agents.agent import Agent
-from axe_nb.agents.names import quoted
 from axe_nb.budget import Limits, Stop
 from axe_nb.clock import Clock
 from axe_nb.engine.permissions import Answer, Consult, Permit, Question
 from axe_nb.engine.toolset import Toolset
 from axe_nb.events import Emit, RunResult, ToolFinished, ToolStarted
 from axe_nb.messages import ToolCall, ToolResult
+from axe_nb.text import quote
 from axe_nb.threads import in_thread
 from axe_nb.tools.tool import Job, Ledger, Tool, ToolContext, ToolError, ToolOutput
 
@@ -96,7 +96,7 @@ class Dispatch:
         self.emit(ToolStarted(self.run, call))
         tool = self.toolset.find(call.name)
         if tool is None:
-            output = ToolOutput(f"Unknown tool: {quoted(call.name)}", is_error=True)
+            output = ToolOutput(f"Unknown tool: {quote(call.name)}", is_error=True)
         else:
             output = await self._finished(self._output(tool, call, number, ahead))
         result = ToolResult(call.id, output.content, output.is_error, call.name)

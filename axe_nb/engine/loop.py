@@ -12,7 +12,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 
 from axe_nb.agents.agent import Agent
-from axe_nb.agents.names import parse_model, quoted
+from axe_nb.agents.names import parse_model
 from axe_nb.agents.prompt import NO_PROMPT, Briefing, brief
 from axe_nb.budget import Stop, Tally
 from axe_nb.clock import Clock, Deadline
@@ -24,6 +24,7 @@ from axe_nb.errors import AxeError, ConfigError, ProviderError
 from axe_nb.events import Emit, RunFinished, RunResult, RunStarted, Status
 from axe_nb.messages import Message, Response, ToolCall, ToolResult
 from axe_nb.providers.base import Provider
+from axe_nb.text import quote
 from axe_nb.threads import in_thread
 from axe_nb.tools.tool import Job, Tool
 
@@ -265,7 +266,7 @@ class Run:
         try:
             parse_model(agent.model)
         except ConfigError as error:
-            name = quoted(agent.name)
+            name = quote(agent.name)
             raise ConfigError(f"invalid model for agent {name}: {error}") from None
         key = f"{number}-{nth + 1}" if nth else str(number)
         child = await Run.prepare(agent, self.env, self.place.below(call, key, agent, job))
@@ -283,7 +284,7 @@ class Run:
         try:
             return self.env.load_agent(name)
         except ConfigError as error:
-            raise ConfigError(f"failed to load agent {quoted(name)}: {error}") from None
+            raise ConfigError(f"failed to load agent {quote(name)}: {error}") from None
 
     def _end(self, status: Status, error: str | None, cause: AxeError | None = None) -> RunResult:
         place, talk, did = self.place, self.conversation, self.dispatch

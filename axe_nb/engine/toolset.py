@@ -9,12 +9,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from axe_nb.agents.agent import Agent
-from axe_nb.agents.names import nearest, quoted
 from axe_nb.builtin import ALIASES, NAMES, TOOLSETS, canonical, expanded, find
 from axe_nb.delegation import call_agent, delegate_task, spawn_agent, subagent
 from axe_nb.engine.permissions import Permit
 from axe_nb.errors import ConfigError
 from axe_nb.messages import ToolSpec
+from axe_nb.text import nearest, quote
 from axe_nb.tools.python_tool import SESSION
 from axe_nb.tools.tool import Tool
 
@@ -126,8 +126,8 @@ def _unknown(name: str, agent: Agent, known: Iterable[str]) -> ConfigError:
     hint = (
         "`sub_agents` offers call_agent"
         if name == call_agent.NAME
-        else f"did you mean {quoted(near)}?"
+        else f"did you mean {quote(near)}?"
         if near
         else "a tool of yours needs @axe_nb.tool above it, in a cell that has run"
     )
-    return ConfigError(f"unknown tool {quoted(name)} in agent {quoted(agent.name)}", hint=hint)
+    return ConfigError(f"unknown tool {quote(name)} in agent {quote(agent.name)}", hint=hint)

@@ -19,7 +19,7 @@ from axe_nb.agents.agent import Agent
 from axe_nb.agents.agent_files import find_file
 from axe_nb.agents.config import agent_dirs, placed_or_name
 from axe_nb.agents.files import expanded, read_text, reason, write_whole
-from axe_nb.agents.names import check_name, quoted
+from axe_nb.agents.names import check_name
 from axe_nb.agents.toml_table import Source
 from axe_nb.doctor.checks import Problem, problems
 from axe_nb.errors import ConfigError
@@ -27,8 +27,8 @@ from axe_nb.nb.cell import NBVAL
 from axe_nb.nb.typed import typed
 from axe_nb.session.options import Parser
 from axe_nb.session.session import session
+from axe_nb.text import clean, quote
 from axe_nb.views.card import abilities
-from axe_nb.views.report import harmless
 
 LONGEST_DIFFERENCE = 200
 """Lines that are shown."""
@@ -75,7 +75,7 @@ def define(shell: InteractiveShell, line: str, cell: str, agents_dir: str) -> st
     head = f"{name}: {agent.model}, mode {agent.mode}"
     may = abilities(agent, lambda other: session.find(other, agents_dir or None))
     warnings = [f"! {warning}" for warning in agent.warnings]
-    return harmless("\n".join(filter(None, [head, may, *warnings, *noted, *saved])))
+    return clean("\n".join(filter(None, [head, may, *warnings, *noted, *saved])))
 
 
 def _chosen(line: str) -> argparse.Namespace:
@@ -105,9 +105,9 @@ def _read(name: str, body: str, magic_line: int, agents_dir: str) -> tuple[Agent
         error.place = error.place or _place_of(error, source, magic_line)
         raise
     if agent.name != name:
-        own = f"name is {quoted(agent.name)} (line {source.line(('name',))})"
+        own = f"name is {quote(agent.name)} (line {source.line(('name',))})"
         raise ConfigError(
-            f"{own}, and the magic says {quoted(name)}",
+            f"{own}, and the magic says {quote(name)}",
             hint="make them the same, or leave name out",
         )
     found = problems(agent, lambda other: session.find(other, agents_dir or None))
@@ -128,7 +128,7 @@ def _numbered(name: str, body: str, magic_line: int) -> str:
         has_name = "name" in tomllib.loads(body)
     except (ValueError, RecursionError):
         has_name = True  # the parser is going to say what is wrong
-    return "\n" * (magic_line - 1) + ("" if has_name else f"name = {quoted(name)}") + "\n" + body
+    return "\n" * (magic_line - 1) + ("" if has_name else f"name = {quote(name)}") + "\n" + body
 
 
 def _place_of(error: ConfigError, source: Source, magic_line: int) -> str:
@@ -211,7 +211,7 @@ def _text_of(path: Path) -> str | None:
 def _as_file(name: str, body: str, before: str) -> str:
     """The TOML as it goes into the file: with its name, and with line ends as they were."""
     if "name" not in tomllib.loads(body):
-        body = f"name = {quoted(name)}\n{body}"
+        body = f"name = {quote(name)}\n{body}"
     ends = re.search(r"[\r\n]*\Z", before)
     text = body.rstrip("\n") + (ends[0].replace("\r", "") if before and ends else "\n")
     return text.replace("\n", "\r\n") if "\r\n" in before else text

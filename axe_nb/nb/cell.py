@@ -14,9 +14,9 @@ from collections.abc import Iterator, Mapping
 from types import BuiltinFunctionType, FunctionType, GeneratorType, MethodType, ModuleType
 from typing import Any
 
-from axe_nb.agents.names import nearest, quoted
 from axe_nb.errors import ConfigError
 from axe_nb.events import RunResult
+from axe_nb.text import cut_chars, nearest, one_line, quote
 
 NBVAL = re.compile(r"^[ \t]*#+[ \t]*NBVAL_\w+.*(?:\n|\Z)", re.MULTILINE)
 
@@ -117,7 +117,7 @@ def _closings(text: str, start: int) -> Iterator[int]:
 
 
 def _value(source: str, namespace: Mapping[str, Any], line: int) -> str:
-    shown = "{{ " + " ".join(source.split())[:80] + " }}"
+    shown = "{{ " + one_line(source, 80) + " }}"
     hint = r"write \{{ for a literal brace, or use --raw"
     try:
         with warnings.catch_warnings(action="ignore"):
@@ -128,23 +128,27 @@ def _value(source: str, namespace: Mapping[str, Any], line: int) -> str:
         problem = f"is a {type(value).__name__}, not a value"
     except NameError as error:
         name = error.name or source
-        near = nearest(name, [*namespace, *dir(builtins)])
+        near = nearest(name, _offered(namespace))
         meant = f"; did you mean {near}?" if near else ""
         raise ConfigError(
-            f"unknown name {quoted(name)} in {shown} (line {line}){meant}", hint=hint
+            f"unknown name {quote(name)} in {shown} (line {line}){meant}", hint=hint
         ) from None
     except Exception as error:
-        what = f"{type(error).__name__}: {error}".splitlines()[0][:200]
+        what = one_line(f"{type(error).__name__}: {error}".partition("\n")[0], 200)
         raise ConfigError(f"{shown} failed (line {line}): {what}", hint=hint) from None
     raise ConfigError(f"{shown} {problem} (line {line})", hint=hint)
+
+
+def _offered(namespace: Mapping[str, Any]) -> Iterator[str]:
+    """The user's own names: none that Python or IPython put there."""
+    hidden = {*dir(builtins), "In", "Out", "get_ipython"}
+    return (name for name in namespace if not name.startswith("_") and name not in hidden)
 
 
 def rendered(value: object) -> str:
     """A value as a model reads it best: text as it is, data as JSON, tables as aligned text."""
     text = value if isinstance(value, str) else _written(value)
-    if len(text) <= LONGEST_VALUE:
-        return text
-    return f"{text[:LONGEST_VALUE]}\n[{len(text) - LONGEST_VALUE} more characters left out]"
+    return cut_chars(text, LONGEST_VALUE, "\n[{more} more characters left out]")
 
 
 def _written(value: object) -> str:

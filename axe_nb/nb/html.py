@@ -14,6 +14,7 @@ from math import ceil
 
 from axe_nb.events import RunResult
 from axe_nb.nb.markdown import render
+from axe_nb.text import plural
 from axe_nb.views import words
 from axe_nb.views.outline import Block, Entry, Outline, Row, as_lines
 from axe_nb.views.transcript import Transcript
@@ -150,7 +151,7 @@ class _Page:
         parts = (
             *map(_block, entry.before),
             *(self._entry(row, column) for row in entry.rows),
-            f"<div>… {words.plural(entry.left_out, 'more row')}</div>" if entry.left_out else "",
+            f"<div>… {plural(entry.left_out, 'more row')}</div>" if entry.left_out else "",
             *map(_block, entry.after),
         )
         return f"<blockquote style='{LEVEL}'>{''.join(parts)}</blockquote>"

@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING, TypeAlias
 from axe_nb.agents import agent_files
 from axe_nb.agents.config import placed_or_name
 from axe_nb.agents.files import read_text, reason
-from axe_nb.agents.names import quoted, suggestion
 from axe_nb.doctor.doctor import Finding, examine
 from axe_nb.errors import ConfigError
 from axe_nb.session.options import Parser, UsageError, parse_line
 from axe_nb.session.portal import waited
 from axe_nb.session.session import Spent, session
+from axe_nb.text import clean, quote, suggestion
 from axe_nb.views import card
-from axe_nb.views.report import harmless
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
@@ -68,13 +67,13 @@ def obey(
     command = COMMANDS.get(verb or "help")
     if command is None or command.act is None:
         raise UsageError(
-            f"%axe has no {quoted(verb)}",
+            f"%axe has no {quote(verb)}",
             hint=suggestion(verb, COMMANDS) or f"it has {', '.join(COMMANDS)}",
         )
     made = parser(verb or "help", command)
     chosen = made.parse_args(made.words(rest), argparse.Namespace(agents_dir=None))
     chosen.agents_dir = chosen.agents_dir or magics.agents_dir or None
-    write(harmless(command.act(magics.shell, chosen)))
+    write(clean(command.act(magics.shell, chosen)))
     return None
 
 

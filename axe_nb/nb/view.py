@@ -181,7 +181,7 @@ class Feed:
         news = {key: self._row(key, thing) for key, thing in changed.items()}
         self._rows.update(news)
         turn = self._root.turns[-1] if self._root.turns else None
-        self._text = words.clean(turn.streamed[:ANSWER]) if turn and not turn.calls else ""
+        self._text = words.steady(turn.streamed[:ANSWER]) if turn and not turn.calls else ""
         return list(news.values())
 
     def _row(self, key: str, thing: Thing) -> dict[str, Any]:

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from axe_nb.agents.config import Config
-from axe_nb.agents.names import nearest, quoted
 from axe_nb.errors import ConfigError
 from axe_nb.providers.base import Provider
+from axe_nb.text import nearest, quote
 
 if TYPE_CHECKING:
     from axe_nb.providers.http import Server
@@ -35,7 +35,7 @@ def make(name: str, config: Config, scripts: tuple[Path, ...] = ()) -> Provider:
     if name not in SUPPORTED:
         near = nearest(name.lower(), SUPPORTED)
         raise ConfigError(
-            f"unsupported provider {quoted(name)}: supported providers are {', '.join(SUPPORTED)}",
+            f"unsupported provider {quote(name)}: supported providers are {', '.join(SUPPORTED)}",
             hint=f"did you mean {near}?" if near else "",
             exit_code=1,
         )
@@ -71,7 +71,7 @@ def _address(name: str, config: Config) -> str:
         is_whole = False
     if not is_whole or not base_url.isprintable() or " " in base_url:
         raise ConfigError(
-            f"base URL of provider {quoted(name)} is no address of a server",
+            f"base URL of provider {quote(name)} is no address of a server",
             hint=f"set AXE_{name.upper()}_BASE_URL, or base_url under [providers.{name}] in "
             "config.toml, to something like http://localhost:8000",
         )

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakKeyDictionary
 
 from axe_nb.errors import ProviderError
-from axe_nb.providers.reply import Headers, one_line, read_reply, refuses_tools, without_tools
+from axe_nb.providers.reply import Headers, masked_line, read_reply, refuses_tools, without_tools
+from axe_nb.text import format_seconds
 
 if TYPE_CHECKING:
     import httpx
@@ -183,7 +184,7 @@ def _new_client(base_url: str) -> httpx.AsyncClient:
     except (httpx.InvalidURL, ImportError, OSError, ValueError) as error:
         raise ProviderError(
             "server",
-            f"no connection to {without_login(base_url)} can be set up: {one_line(str(error))}",
+            f"no connection to {without_login(base_url)} can be set up: {masked_line(str(error))}",
             hint="check base_url, and HTTPS_PROXY, ALL_PROXY and SSL_CERT_FILE in the environment",
         ) from None
 
@@ -200,7 +201,7 @@ def _no_reply(server: Server, error: Exception) -> ProviderError:
         return any(isinstance(cause, kind) for cause in causes)
 
     if isinstance(error, httpx.TimeoutException):
-        message = f"no connection to {where} within {CONNECT_SECONDS:g}s"
+        message = f"no connection to {where} within {format_seconds(CONNECT_SECONDS)}s"
         return ProviderError("timeout", message, hint=at_base_url)
     if is_due_to(ConnectionRefusedError):
         who = "Ollama" if server.name == "ollama" else "the server"
@@ -209,7 +210,7 @@ def _no_reply(server: Server, error: Exception) -> ProviderError:
     if is_due_to(socket.gaierror):
         message = f"no such host: {where}"
         return ProviderError("server", message, hint=f"{at_base_url}, and the network")
-    reason = one_line(str(error), server.key) or type(error).__name__
+    reason = masked_line(str(error), server.key) or type(error).__name__
     if is_due_to(ssl.SSLError):
         return ProviderError("server", f"no secure connection to {where}: {reason}")
     return ProviderError(

@@ -10,10 +10,10 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from axe_nb.agents.names import nearest, quoted
 from axe_nb.errors import ProviderError
 from axe_nb.providers import wire
-from axe_nb.providers.reply import one_line
+from axe_nb.providers.reply import masked_line
+from axe_nb.text import format_seconds, list_some, nearest, quote
 
 if TYPE_CHECKING:
     from axe_nb.providers.http import Server
@@ -50,11 +50,11 @@ async def models(server: Server) -> tuple[str, ...]:
         async with asyncio.timeout(SECONDS):
             data = await get(server, PATHS[server.name])
     except TimeoutError:
-        told = f"no answer from {address(server)} within {SECONDS:g}s"
+        told = f"no answer from {address(server)} within {format_seconds(SECONDS)}s"
         raise ProviderError("timeout", told) from None
     field, key = ("models", "name") if server.name == "ollama" else ("data", "id")
     entries = wire.tables(data.get(field), field)[:MAX_NAMES]
-    found = (one_line(wire.text(entry.get(key)), server.key, MAX_NAME) for entry in entries)
+    found = (masked_line(wire.text(entry.get(key)), server.key, MAX_NAME) for entry in entries)
     return tuple(sorted({name for name in found if name}))
 
 
@@ -72,10 +72,9 @@ def has(model: str, names: Sequence[str]) -> bool:
 
 def advice(provider: str, model: str, names: Sequence[str]) -> str:
     """What to do where the server lacks the model: the nearest of its names, a way to get it."""
-    near = nearest(model, names)
-    more = f", and {len(names) - LISTED} more" if len(names) > LISTED else ""
-    known = f"it has {', '.join(names[:LISTED])}{more}" if names else ""
-    meant = f"did you mean {quoted(near)}?" if near else known
+    near = nearest(model, names) or nearest(f"{model}:latest", names)
+    known = f"it has {list_some(names, LISTED)}" if names else ""
+    meant = f"did you mean {quote(near)}?" if near else known
     if provider != "ollama":
         return meant
     pull = f"`ollama pull {shlex.quote(model)}`"

@@ -16,9 +16,9 @@ from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
 from axe_nb.agents.config import BASE_URLS
-from axe_nb.agents.names import quoted
 from axe_nb.errors import Category, ProviderError
 from axe_nb.providers.wire import loads
+from axe_nb.text import one_line, quote
 
 Headers: TypeAlias = Mapping[str, str]
 """Names in lower case, or found in any case."""
@@ -112,14 +112,12 @@ def reported(data: Mapping[str, Any], key: str = "") -> ProviderError:
         found = category(code)
     else:
         found = _KINDS.get(kind, "server") if isinstance(kind, str) else "server"
-    return ProviderError(found, one_line(_said(data), key) or "the reply reports an error")
+    return ProviderError(found, masked_line(_said(data), key) or "the reply reports an error")
 
 
-def one_line(message: str, key: str = "", limit: int = MAX_MESSAGE) -> str:
-    """A server's words as one line for people: no key, no control characters, not too long."""
-    shown = _HALF_MASKED.sub("***", _without(key, message)[: 10 * limit])
-    line = " ".join("".join(c if c.isprintable() else " " for c in shown).split())
-    return line if len(line) <= limit else line[: limit - 1] + "…"
+def masked_line(message: str, key: str = "", limit: int = MAX_MESSAGE) -> str:
+    """A server's words in one line of at most `limit` characters, without keys."""
+    return one_line(_HALF_MASKED.sub("***", _without(key, message)[: 10 * limit]), limit)
 
 
 def _without(key: str, message: str) -> str:
@@ -135,7 +133,7 @@ def without_tools(error: ProviderError, model: str) -> ProviderError:
     """The refusal of tools as an error that names the model (D-30)."""
     return ProviderError(
         "bad_request",
-        f"model {quoted(model)} cannot use tools: {error.detail}",
+        f"model {quote(model)} cannot use tools: {error.detail}",
         hint="choose another model, or take `tools` and `sub_agents` out of the agent",
         status=error.status,
     )
@@ -148,13 +146,13 @@ def _refusal(
         phrase = f"{status} {http.HTTPStatus(status).phrase}"
     except ValueError:
         phrase = str(status)
-    message = one_line(_said(data), key)
+    message = masked_line(_said(data), key)
     if 300 <= status < 400:
-        where = one_line(_place(headers.get("location", "")), key)
+        where = masked_line(_place(headers.get("location", "")), key)
         message = f"the server redirects to {where}, and redirects are not followed ({phrase})"
     elif not message:
         plain = data is None and "html" not in _kind(headers) and "<" not in content[:200]
-        first = one_line(content, key, 100) if plain else ""
+        first = masked_line(content, key, 100) if plain else ""
         message = f"{phrase}: {first}" if first else phrase
     return ProviderError(
         category(status),
@@ -202,8 +200,8 @@ def _instead(headers: Headers, content: str, key: str) -> str:
     """What came where a JSON object was due."""
     if not content.strip():
         return "the reply is empty"
-    words = one_line(re.sub(r"<[^<>]*>", " ", _without(key, content)[:2000]), limit=60)
-    kind = one_line(_kind(headers), key) or "text"
+    words = masked_line(re.sub(r"<[^<>]*>", " ", _without(key, content)[:2000]), limit=60)
+    kind = masked_line(_kind(headers), key) or "text"
     return f"the reply is no JSON object but {kind}" + (f": {words}" if words else "")
 
 

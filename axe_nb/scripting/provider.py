@@ -19,7 +19,6 @@ from typing import Any, TypeAlias, TypeVar
 
 from axe_nb.agents.config import config_dir
 from axe_nb.agents.files import expanded, read_text, reason, shown
-from axe_nb.agents.names import nearest, quoted
 from axe_nb.errors import ConfigError, ProviderError
 from axe_nb.messages import Request, Response, ToolCall, Usage, dump
 from axe_nb.providers.base import OnText
@@ -28,10 +27,10 @@ from axe_nb.scripting.rules import (
     Reply,
     Script,
     estimated,
-    one_line,
     stop_reason,
 )
 from axe_nb.scripting.toml import parse
+from axe_nb.text import nearest, one_line, quote
 from axe_nb.threads import in_thread
 
 NONSENSE = b"<!DOCTYPE html><html><body><h1>It works!</h1></body></html>"
@@ -207,7 +206,7 @@ def _read(path: Path) -> str | None:
 def _where(name: str, dirs: tuple[Path, ...] | None) -> str:
     near = nearest(name, known(dirs))
     if near:
-        return f"did you mean {quoted(near)}?"
+        return f"did you mean {quote(near)}?"
     if not _is_plain(name):
         return "a script is a plain name, or the path of a .toml file"
     folders = ", ".join(shown(folder) for folder in _folders(dirs))
@@ -244,7 +243,7 @@ def _blamed(name: str, function: ScriptFunction) -> Iterator[None]:
         lines = [frame.lineno for frame in frames if frame.filename == file]
         at = f" in line {lines[-1]}" if lines else ""
         what = one_line(f"{type(error).__name__}: {error}", 200).rstrip(": ")
-        raise ProviderError("server", f"script {quoted(name)} raised {what}{at}") from error
+        raise ProviderError("server", f"script {quote(name)} raised {what}{at}") from error
 
 
 def _response(name: str, request: Request, said: Any) -> Response:
@@ -268,12 +267,12 @@ def _response(name: str, request: Request, said: Any) -> Response:
             kind = "None" if said is None else type(said).__name__
             raise ProviderError(
                 "server",
-                f"script {quoted(name)} returned {kind}, not text, tool calls or a Response",
+                f"script {quote(name)} returned {kind}, not text, tool calls or a Response",
             )
     try:
         usage = Usage(**estimated(request, text, calls))
     except (TypeError, ValueError, RecursionError) as error:
         raise ProviderError(
-            "server", f"script {quoted(name)}: arguments of a call are no JSON: {error}"
+            "server", f"script {quote(name)}: arguments of a call are no JSON: {error}"
         ) from None
     return said if isinstance(said, Response) else Response(text, calls, stop_reason(calls), usage)

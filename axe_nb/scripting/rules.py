@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from axe_nb.agents.names import quoted
 from axe_nb.errors import ProviderError
 from axe_nb.messages import Request, Response, ToolCall, Usage, dump
+from axe_nb.text import format_seconds, one_line, quote
 
 if TYPE_CHECKING:
     import regex
@@ -113,17 +113,16 @@ class Script:
             except TimeoutError:
                 raise ProviderError(
                     "bad_request",
-                    f"the regex of rule {number} of script {quoted(name)} takes longer than "
-                    f"{MAX_SECONDS:g}s",
+                    f"the regex of rule {number} of script {quote(name)} takes longer than "
+                    f"{format_seconds(MAX_SECONDS)}s",
                     hint="a simpler one, without repeats of repeats, is fast",
                 ) from None
             if groups is not None:
                 return self._reply(rule, request, groups)
-        start = quoted(one_line(request.last, 60))
+        start = quote(one_line(request.last, 60))
         raise ProviderError(
             "bad_request",
-            f"no rule of script {quoted(name)} matches turn {request.turn} with the message "
-            f"{start}",
+            f"no rule of script {quote(name)} matches turn {request.turn} with the message {start}",
             hint="a last [[rule]] without `when` answers whatever is left",
         )
 
@@ -186,8 +185,3 @@ def estimated(request: Request, text: str, calls: tuple[ToolCall, ...]) -> dict[
 
 def _size(calls: tuple[ToolCall, ...]) -> int:
     return sum(len(call.name) + len(dump(dict(call.arguments)).decode()) for call in calls)
-
-
-def one_line(text: str, size: int) -> str:
-    line = " ".join(text[: size * 4].split())
-    return line if len(line) <= size else f"{line[:size]}..."

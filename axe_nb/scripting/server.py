@@ -18,7 +18,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from axe_nb.agents.names import quoted
 from axe_nb.errors import Category, ConfigError, ProviderError
 from axe_nb.messages import Request, dump
 from axe_nb.scripting.http import (
@@ -31,6 +30,7 @@ from axe_nb.scripting.http import (
 from axe_nb.scripting.provider import NONSENSE, answer, known
 from axe_nb.scripting.rules import Fault
 from axe_nb.scripting.wire import WIRES, Malformed, Protocol
+from axe_nb.text import quote
 
 CLOSING = 5.0
 """Seconds to wait for the server's thread at the end; a script that blocks it is left behind."""
@@ -62,7 +62,7 @@ def script_server(
     """
     if protocol not in WIRES:
         raise ConfigError(
-            f"no script server for protocol {quoted(protocol)}", hint=f"one of {', '.join(WIRES)}"
+            f"no script server for protocol {quote(protocol)}", hint=f"one of {', '.join(WIRES)}"
         )
     server = ScriptServer(protocol, dirs)
     key = f"{protocol.upper()}_API_KEY"

@@ -13,11 +13,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from axe_nb.agents.names import nearest, quoted
 from axe_nb.agents.toml_lines import line_of
 from axe_nb.errors import ConfigError
 from axe_nb.messages import ToolCall
 from axe_nb.scripting.rules import FAULTS, OWN_PLACES, Fault, Rule, Script
+from axe_nb.text import nearest, quote
 
 if TYPE_CHECKING:
     import regex
@@ -126,10 +126,10 @@ class _Place:
         """
         for key, value in table.items():
             path = (*at, key)
-            dotted = quoted(".".join(path))
+            dotted = quote(".".join(path))
             if key not in shape:
                 near = nearest(key, shape)
-                hint = f"did you mean {quoted(near)}?" if near else ""
+                hint = f"did you mean {quote(near)}?" if near else ""
                 raise self.error(
                     f"unknown key {dotted}", *path, hint=hint or f"known keys: {', '.join(shape)}"
                 )
@@ -221,10 +221,10 @@ def _regex(pattern: str, place: _Place) -> regex.Pattern[str]:
     try:
         compiled = regex.compile(pattern)
     except (regex.error, OverflowError, RecursionError) as error:
-        raise place.error(f"bad regex {quoted(pattern)}: {error}", "when") from None
+        raise place.error(f"bad regex {quote(pattern)}: {error}", "when") from None
     taken = sorted(OWN_PLACES & compiled.groupindex.keys())
     if taken:
-        raise place.error(f"a group cannot be called {quoted(taken[0])}", "when")
+        raise place.error(f"a group cannot be called {quote(taken[0])}", "when")
     return compiled
 
 

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from axe_nb.engine.permissions import Answer, Question
+from axe_nb.text import cut_chars, reveal
 
 CHOICES = "[y]es  [n]o  [a]lways for this tool  [e]dit the arguments  [s]top"
 """What a person may say to a call."""
@@ -121,7 +122,4 @@ def _edited() -> Mapping[str, Any] | None:
 
 
 def _bounded(text: str) -> str:
-    clean = "".join(c if c.isprintable() or c in "\n\t" else "�" for c in text)
-    if len(clean) <= LONGEST_SHOWN:
-        return clean
-    return f"{clean[:LONGEST_SHOWN]}\n… {len(clean) - LONGEST_SHOWN} more characters"
+    return cut_chars(reveal(text), LONGEST_SHOWN, "\n… {more} more characters")

@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NoReturn, get_args
 
 from axe_nb.agents.agent import MODES, Mode
-from axe_nb.agents.names import nearest, quoted
 from axe_nb.errors import ConfigError
 from axe_nb.events import Status
+from axe_nb.text import nearest, quote
 from axe_nb.tools.tool import Tool
 
 Face = Literal["cell", "line", "command", "python"]
@@ -120,7 +120,7 @@ def seconds(text: str) -> float:
     except ValueError:
         number = -1.0
     if not _is_time(number):
-        raise argparse.ArgumentTypeError(f"takes seconds, as in 120 or 0.5, not {quoted(text)}")
+        raise argparse.ArgumentTypeError(f"takes seconds, as in 120 or 0.5, not {quote(text)}")
     return number
 
 
@@ -129,7 +129,7 @@ def parameter(word: str) -> tuple[str, Any]:
     key, equals, value = word.partition("=")
     if not equals or not key.strip():
         raise argparse.ArgumentTypeError(
-            f"takes KEY=VALUE, as in temperature=0.2, not {quoted(word)}"
+            f"takes KEY=VALUE, as in temperature=0.2, not {quote(word)}"
         )
     try:
         return key.strip(), json.loads(value)
@@ -140,7 +140,7 @@ def parameter(word: str) -> tuple[str, Any]:
 def variable(word: str) -> str:
     """A name that Python can bind."""
     if not word.isidentifier() or keyword.iskeyword(word):
-        raise argparse.ArgumentTypeError(f"takes a Python name, not {quoted(word)}")
+        raise argparse.ArgumentTypeError(f"takes a Python name, not {quote(word)}")
     return word
 
 

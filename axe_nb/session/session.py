@@ -12,7 +12,7 @@ from pathlib import Path
 
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.config import Config
-from axe_nb.agents.names import check_name, quoted, suggestion
+from axe_nb.agents.names import check_name
 from axe_nb.budget import Limits
 from axe_nb.engine.loop import Env, Run
 from axe_nb.engine.permissions import Consult
@@ -22,6 +22,7 @@ from axe_nb.messages import Usage
 from axe_nb.providers import make
 from axe_nb.providers.base import Provider
 from axe_nb.session.options import Overrides
+from axe_nb.text import quote, suggestion
 from axe_nb.tools.tool import Job
 
 AS_IT_IS = Overrides()
@@ -152,7 +153,7 @@ class Session:
             if name in self.conversations:
                 return self.conversations[name]
         raise ConfigError(
-            f"nothing to continue: agent {quoted(agent)} has not run here",
+            f"nothing to continue: agent {quote(agent)} has not run here",
             hint=suggestion(agent, self.conversations) or "run it once without -c",
         )
 

@@ -14,14 +14,14 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar, overload
 
-from axe_nb.agents.names import quoted
 from axe_nb.budget import Stop
 from axe_nb.errors import ConfigError
+from axe_nb.text import cut_bytes, quote
 from axe_nb.threads import in_thread
 from axe_nb.tools.plain import plain
 from axe_nb.tools.printed import captured
 from axe_nb.tools.schema import Signature, check, signature
-from axe_nb.tools.tool import Effect, Tool, ToolContext, ToolError, ToolOutput, head
+from axe_nb.tools.tool import Effect, Tool, ToolContext, ToolError, ToolOutput
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -74,7 +74,7 @@ def tool(
         made = made_of(function, effect, name)
         if made.name in RESERVED:
             raise ConfigError(
-                f"{quoted(made.name)} is a tool of axe_nb's own", hint='choose another: name="…"'
+                f"{quote(made.name)} is a tool of axe_nb's own", hint='choose another: name="…"'
             )
         SESSION[made.name] = made
         function.__axe_tool__ = made  # type: ignore[attr-defined]
@@ -104,7 +104,7 @@ def made_of(function: Callable[..., Any], effect: Effect, name: str = "") -> Too
     name = name or getattr(function, "__name__", "")
     if not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name):
         raise ConfigError(
-            f"{quoted(name)} is no name for a tool",
+            f"{quote(name)} is no name for a tool",
             hint="letters, digits, _ and - only, at most 64",
         )
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
@@ -185,8 +185,4 @@ def _with_printed(text: str, printed: str) -> str:
 
 def bounded(text: str) -> str:
     """The text, cut with a note where it is longer than a model is given of one result."""
-    kept = head(text, MAX_OUTPUT)
-    if kept == text:
-        return text
-    size = len(text.encode("utf-8", "surrogatepass"))
-    return f"{kept}\n... (truncated: the first {MAX_OUTPUT} of {size} bytes)"
+    return cut_bytes(text, MAX_OUTPUT, "\n... (truncated: the first {limit} of {size} bytes)")

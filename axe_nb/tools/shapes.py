@@ -6,7 +6,6 @@ Source: product.md "Python" (`@axe_nb.tool`), A-1.2, A-2.2, X-38.
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import types
 import typing
 from collections import abc
@@ -17,6 +16,7 @@ from typing import Any, Literal, TypeAlias, Union
 
 from axe_nb.errors import ConfigError
 from axe_nb.messages import ToolParameter, dump
+from axe_nb.text import cut_chars, quote, suggestion
 from axe_nb.tools.hints import documented, hints
 from axe_nb.tools.plain import key_of, plain
 
@@ -144,8 +144,7 @@ def _wrong(mistakes: Mistakes, at: str, wanted: str, value: object) -> None:
     if len(mistakes) > MAX_MISTAKES:
         return
     shown = dump(value).decode()
-    cut = f"{shown[:MAX_SHOWN]}…" if len(shown) > MAX_SHOWN else shown
-    note(mistakes, f'"{at}" must be {wanted}, not {cut}')
+    note(mistakes, f'"{at}" must be {wanted}, not {cut_chars(shown, MAX_SHOWN, "…")}')
 
 
 def fields(
@@ -158,9 +157,8 @@ def fields(
     """The values of an object by name; null is as good as absent where null does not fit."""
     for name in given:
         if name not in wanted:
-            near = difflib.get_close_matches(name[:MAX_SHOWN], wanted, 1)
-            names = ", ".join(f'"{n}"' for n in near or wanted) or "nothing"
-            remark = f"did you mean {names}?" if near else f"it takes {names}"
+            names = ", ".join(map(quote, wanted)) or "nothing"
+            remark = suggestion(name, wanted) or f"it takes {names}"
             note(mistakes, f'there is no "{at}{name[:MAX_SHOWN]}" ({remark})')
     values: dict[str, Any] = {}
     for name, parameter in wanted.items():

@@ -145,15 +145,3 @@ def text_argument(arguments: Mapping[str, Any], name: str) -> str:
     if value is None:
         return ""
     return value if isinstance(value, str) else dump(value).decode()
-
-
-def head(text: str, limit: int) -> str:
-    """The text, or the longest start of it that is no more than `limit` bytes of UTF-8."""
-    if 4 * len(text) <= limit:
-        return text
-    data = text.encode("utf-8", "surrogatepass")
-    if len(data) <= limit:
-        return text
-    while limit and data[limit] & 0xC0 == 0x80:
-        limit -= 1
-    return data[:limit].decode("utf-8", "surrogatepass")

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable, Iterator
 
 from axe_nb.agents.agent import Agent
 from axe_nb.builtin import ALIASES, NAMES, TOOLSETS
-from axe_nb.clock import seconds_text
 from axe_nb.engine.permissions import Decision, Permit
 from axe_nb.engine.toolset import Ceiling, assemble
+from axe_nb.text import format_seconds, one_line
 from axe_nb.tools.python_tool import SESSION
 from axe_nb.tools.tool import Effect, Tool
 from axe_nb.views.graph import OF_COPIES, picture
@@ -42,7 +42,7 @@ def rows(agent: Agent) -> Iterator[tuple[str, str]]:
             ("Sub-Agents", ", ".join(agent.sub_agents)),
             ("Max Depth", str(deep.max_depth or 3)),
             ("Parallel", "yes" if deep.parallel else "no"),
-            ("Timeout", f"{seconds_text(deep.timeout)}s"),
+            ("Timeout", f"{format_seconds(deep.timeout)}s"),
         ]
     yield from ((label, value) for label, value in told if value)
 
@@ -107,6 +107,5 @@ def _lines(tools: Iterable[Tool], said: Callable[[Tool], str] = lambda tool: "")
     for tool in listed:
         start = f"{tool.name:<{width}}  {EFFECTS[tool.effect]:<9}  "
         start += f"{said(tool):<10}  " if said(tool) else ""
-        about = " ".join(tool.description.split()).partition(". ")[0].rstrip(".")
-        room = WIDTH - len(start)
-        yield f"{start}{about}" if len(about) <= room else f"{start}{about[: room - 1]}…"
+        about = tool.description.partition(". ")[0].rstrip(".")
+        yield start + one_line(about, WIDTH - len(start))

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from axe_nb.text import plural
 from axe_nb.views import words
 from axe_nb.views.tree import CallNode, Node, Span, State, Thing, TurnNode, lay_out
 
@@ -78,7 +79,7 @@ class Block:
             return ""
         where = f": {self.pointer}" if self.pointer else ""
         noun = "more character" if self.text else "character"
-        return words.plural(self.more, noun) + where
+        return plural(self.more, noun) + where
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +121,7 @@ class Outline:
 
     def answer(self) -> Block:
         """What stands above the tree."""
-        text, more = words.clean(self.root.text[:ANSWER]), len(self.root.text) - ANSWER
+        text, more = words.steady(self.root.text[:ANSWER]), len(self.root.text) - ANSWER
         return Block("answer", text.strip("\n"), max(more, 0), f"{self.name}.text")
 
     def warnings(self, node: Node) -> list[Block]:
@@ -131,7 +132,7 @@ class Outline:
         left = len(shown) - MAX_WARNINGS
         if left <= 0:
             return shown
-        rest = f"{words.plural(left, 'more warning')}: {self.name}{path}"
+        rest = f"{plural(left, 'more warning')}: {self.name}{path}"
         return [*shown[:MAX_WARNINGS], Block("warning", rest)]
 
     def entry(self, thing: Thing) -> Entry:
@@ -225,7 +226,7 @@ class Outline:
 
     def _of_call(self, call: CallNode, asked: str) -> tuple[list[Block], list[Block]]:
         written = words.written(call.call)
-        shown = "" if asked.endswith(words.clean(written)) else written
+        shown = "" if asked.endswith(words.steady(written)) else written
         content = call.result.content if call.result else ""
         label = "error" if call.state == "error" else "result"
         return [self._block("arguments", shown, f"{call.path}.arguments")], [
@@ -233,7 +234,7 @@ class Outline:
         ]
 
     def _block(self, label: str, text: str, path: str) -> Block:
-        shown, more = words.cut(text, self.room)
+        shown, more = words.beginning(text, self.room)
         if more and label in MINOR and self.is_long:
             shown, more = "", len(text)
         return Block(label, shown, more, f"{self.name}{path}" if self.name else "")
@@ -285,7 +286,7 @@ def _inside(entry: Entry, indent: str, left_out: frozenset[str]) -> Iterator[str
         yield f"{indent}{row.sign} {facts}"
         yield from _inside(inner, indent + "  ", left_out)
     if entry.left_out:
-        yield f"{indent}… {words.plural(entry.left_out, 'more row')}"
+        yield f"{indent}… {plural(entry.left_out, 'more row')}"
     for block in entry.after:
         if block.label not in left_out:
             yield from _lines_of(block, indent)

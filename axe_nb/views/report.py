@@ -10,8 +10,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from axe_nb.agents.names import quoted
-from axe_nb.clock import seconds_text
 from axe_nb.delegation import call_agent
 from axe_nb.engine.loop import Run
 from axe_nb.events import (
@@ -25,7 +23,7 @@ from axe_nb.events import (
     TurnStarted,
 )
 from axe_nb.messages import dump
-from axe_nb.views.words import HOSTILE
+from axe_nb.text import clean, cut_chars, format_seconds, quote
 
 PREVIEW = 80
 """Characters of a task in one line."""
@@ -35,13 +33,7 @@ _LINE_END = re.compile(r"\r\n|\n|\r")
 
 def preview(text: str) -> str:
     """The text in one line; `...` only where it is cut (D-14)."""
-    line = _LINE_END.sub(" ", text)
-    return line if len(line) <= PREVIEW else f"{line[:PREVIEW]}..."
-
-
-def harmless(text: str) -> str:
-    """The text without the characters that a terminal would obey."""
-    return HOSTILE.sub("�", text.replace("\r\n", "\n"))
+    return cut_chars(_LINE_END.sub(" ", text), PREVIEW)
 
 
 def shown_path(path: Path) -> str:
@@ -83,7 +75,7 @@ def _tools(run: Run) -> list[str]:
         (
             "Budget",
             f"{budget.max_tool_calls} tool calls, {budget.max_tokens} tokens, "
-            f"{seconds_text(budget.timeout_ms / 1000)}s for each worker"
+            f"{format_seconds(budget.timeout_ms / 1000)}s for each worker"
             if {"spawn_agent", "delegate_task"} & run.toolset.tools.keys()
             else "",
         ),
@@ -98,7 +90,7 @@ def _setup(run: Run, timeout: float, *, model: bool) -> str:
     lines = [f"Model:    {run.agent.model}"] if model else []
     lines += [
         f"Workdir:  {shown_path(run.briefing.workdir)}",
-        f"Timeout:  {seconds_text(timeout)}s",
+        f"Timeout:  {format_seconds(timeout)}s",
         f"Params:   {_params(run.agent.params)}",
     ]
     return "\n".join(lines)
@@ -126,13 +118,13 @@ def _sub_agents(run: Run, timeout: float) -> str:
     if tool is None:
         return ""
     capped = config.timeout > timeout
-    note = f" (capped by the run's {seconds_text(timeout)}s)" if capped else ""
+    note = f" (capped by the run's {format_seconds(timeout)}s)" if capped else ""
     return "\n".join(
         [
             ", ".join(agent.sub_agents),
             f"Max Depth: {run.place.ceiling.of(tool)}",
             f"Parallel:  {'yes' if config.parallel else 'no'}",
-            f"Timeout:   {seconds_text(config.timeout)}s{note}",
+            f"Timeout:   {format_seconds(config.timeout)}s{note}",
         ]
     )
 
@@ -178,7 +170,7 @@ class VerboseLines:
     def show(self, event: Event) -> None:
         """Writes the event's lines, if it has any."""
         for line in self._lines(event):
-            self._write(harmless(_LINE_END.sub(" ", line)))
+            self._write(clean(_LINE_END.sub(" ", line)))
 
     def _lines(self, event: Event) -> Iterator[str]:
         match event:
@@ -189,7 +181,7 @@ class VerboseLines:
                 self._waiting.pop((event.parent, event.call_id), "")
                 task = preview(event.task)
                 yield (
-                    f"[sub-agent] Calling {quoted(event.agent)} (depth {event.depth}) "
+                    f"[sub-agent] Calling {quote(event.agent)} (depth {event.depth}) "
                     f"with task: {task}"
                 )
             case TurnStarted(run="0"):
@@ -213,10 +205,10 @@ class VerboseLines:
             case ToolFinished():
                 key = (event.run, event.result.call_id)
                 if key in self._waiting:
-                    asked = quoted(self._waiting.pop(key))
+                    asked = quote(self._waiting.pop(key))
                     yield f"[sub-agent] {asked} failed: {_reason(asked, event.result.content)}"
             case RunFinished() if event.run in self._agents:
-                yield self._ended(quoted(self._agents[event.run]), event.result)
+                yield self._ended(quote(self._agents[event.run]), event.result)
             case _:
                 pass
 

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Mapping
 
 from axe_nb.messages import ToolCall
+from axe_nb.text import clean, one_line, plural
 from axe_nb.views.tree import DELEGATION, ONE_CHILD, CallNode, Node, State, TurnNode
 
 SIGNS: Mapping[State, str] = {
@@ -35,11 +36,6 @@ WHO = 32
 LINES = 12
 """Lines of a text before it is cut."""
 
-HOSTILE = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff\ud800-\udfff]"
-)
-"""What would move the cursor, turn the writing direction round, or cannot be saved."""
-
 SECONDS = re.compile(r"(\b\d+ tool calls?), \d+(?:\.\d+)?s\b")
 """The seconds in what spawn_agent tells the model: they differ from run to run (D-6)."""
 
@@ -47,21 +43,17 @@ NOT_NOTED = frozenset({"task_id", "depth", "token_estimate", "duration_ms"})
 """Metadata that the tree itself shows, or that is not the same in two equal runs."""
 
 
-def clean(text: str) -> str:
-    """The text without what could harm a terminal or differ between two equal runs."""
-    text = text.replace("\r\n", "\n")
-    return SECONDS.sub(r"\1, …s", HOSTILE.sub("�", text))
+def steady(text: str) -> str:
+    """The text, cleaned, without what differs between two equal runs."""
+    return SECONDS.sub(r"\1, …s", clean(text))
 
 
 def line(text: str, size: int = LINE) -> str:
-    """The beginning of a text in one line, `…` where it is cut."""
-    words = " ".join(clean(text[: 4 * size]).split())
-    if len(words) > size or len(text) > 4 * size:
-        return words[: size - 1].rstrip() + "…"
-    return words
+    """The beginning of a text in one line."""
+    return one_line(SECONDS.sub(r"\1, …s", text[: 8 * size]), size)
 
 
-def cut(text: str, room: int) -> tuple[str, int]:
+def beginning(text: str, room: int) -> tuple[str, int]:
     """The beginning of a text, and how many characters of it are left out.
 
     Args:
@@ -73,12 +65,7 @@ def cut(text: str, room: int) -> tuple[str, int]:
     lines = text[: end + 1].split("\n", LINES)
     if len(lines) > LINES:
         end = min(end, sum(map(len, lines[:LINES])) + LINES - 1)
-    return clean(text[:end]), len(text) - end
-
-
-def plural(count: int, noun: str) -> str:
-    """`1 turn`, `1,204 tokens`."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+    return steady(text[:end]), len(text) - end
 
 
 def written(call: ToolCall) -> str:

@@ -1,10 +1,10 @@
-"""Names: what they may be, how messages write them, which one was meant."""
+"""Names of agents and models: which are valid."""
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from axe_nb.agents.names import check_name, nearest, parse_model, quoted, suggestion
+from axe_nb.agents.names import check_name, parse_model
 from axe_nb.errors import ConfigError
 
 
@@ -58,40 +58,6 @@ def test_a_name_that_is_no_plain_file_name_is_refused_in_one_line(name: str) -> 
 @pytest.mark.parametrize("name", ["a", "test-runner", "my agent", "Größe", "v1.2", "研究员"])
 def test_a_plain_name_is_accepted(name: str) -> None:
     check_name(name)
-
-
-@pytest.mark.req("D-13")
-@pytest.mark.parametrize(
-    ("name", "written"),
-    [
-        ("a", '"a"'),
-        ('say "hi"', '"say \\"hi\\""'),
-        ("a\nb\t\\", '"a\\nb\\t\\\\"'),
-        ("é研", '"é研"'),
-    ],
-)
-def test_messages_write_names_in_double_quotes_with_json_escapes(name: str, written: str) -> None:
-    assert quoted(name) == written
-
-
-@pytest.mark.parametrize(
-    ("word", "near"), [("reasearcher", "researcher"), ("writter", "writer"), ("xyz", ""), ("", "")]
-)
-def test_the_nearest_known_word_is_found(word: str, near: str) -> None:
-    assert nearest(word, ["writer", "researcher", "tester"]) == near
-
-
-@pytest.mark.parametrize(
-    ("word", "question"),
-    [
-        ("modle", 'did you mean "mode" or "model"?'),
-        ("tool", 'did you mean "tools"?'),
-        ("timeout", 'did you mean "timeout_ms"?'),
-        ("xyz", ""),
-    ],
-)
-def test_a_question_offers_the_word_that_was_meant_or_two(word: str, question: str) -> None:
-    assert suggestion(word, ["mode", "model", "tools", "timeout_ms"]) == question
 
 
 @settings(deadline=None)

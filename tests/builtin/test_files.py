@@ -122,7 +122,7 @@ def test_a_folder_is_listed_with_sizes(tmp_path: Path) -> None:
     (tmp_path / "a\nb").touch()
     if os.name != "nt":
         (tmp_path / "c").symlink_to("b.txt")
-    assert run(LIST, tmp_path) == "src/\n'a\\nb' (0 bytes)\nb.txt (4 bytes)\nc (link)"
+    assert run(LIST, tmp_path) == 'src/\n"a\\nb" (0 bytes)\nb.txt (4 bytes)\nc (link)'
     assert run(LIST, tmp_path, path="src") == "(empty folder)"
 
 

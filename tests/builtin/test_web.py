@@ -137,12 +137,12 @@ def test_public_addresses_are_not_refused(address: str) -> None:
         ),
         (
             "http://0x7f.1/",
-            "blocked: the host of 'http://0x7f.1/' is an address in an unusual notation. "
+            'blocked: the host of "http://0x7f.1/" is an address in an unusual notation. '
             "Write it plainly",
         ),
         (
             "file:///etc/passwd",
-            "invalid URL: 'file:///etc/passwd': only http and https can be fetched",
+            'invalid URL: "file:///etc/passwd": only http and https can be fetched',
         ),
     ],
 )

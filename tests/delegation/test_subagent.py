@@ -15,8 +15,9 @@ import axe_nb
 from axe_nb import Agent, ConfigError, ProviderError, Request, Response, Usage, call
 from axe_nb.agents.agent import SubAgentsConfig
 from axe_nb.budget import Limits
-from axe_nb.delegation.subagent import truncated
+from axe_nb.delegation.subagent import TRUNCATED
 from axe_nb.engine.loop import Run
+from axe_nb.text import cut_bytes
 from axe_nb.tools.tool import Job
 from tests.delegation.troupe import boss, offered, play, recorded, results, said, told, tool
 from tests.loop.stage import check_events, check_history, heard, stage
@@ -487,7 +488,7 @@ def test_a_long_result_is_cut_at_the_limit() -> None:
 @pytest.mark.req("X-27", "D-6")
 def test_truncation_keeps_a_whole_start_within_the_limit(text: str, limit: int) -> None:
     note = "\n... (truncated)"
-    cut = truncated(text, limit)
+    cut = cut_bytes(text, limit, TRUNCATED)
     size = len(text.encode("utf-8", "surrogatepass"))
     if size <= limit:
         assert cut == text
@@ -503,7 +504,7 @@ def test_truncation_keeps_a_whole_start_within_the_limit(text: str, limit: int) 
 @given(st.text("aé€😀\ud800", min_size=1, max_size=30), st.integers(1, 90))
 @pytest.mark.req("X-27")
 def test_truncation_never_splits_a_character(text: str, limit: int) -> None:
-    assert set(truncated(text, limit).removesuffix("\n... (truncated)")) <= set(text)
+    assert set(cut_bytes(text, limit, TRUNCATED).removesuffix("\n... (truncated)")) <= set(text)
 
 
 @pytest.mark.req("X-39")

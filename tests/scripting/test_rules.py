@@ -209,7 +209,7 @@ def test_where_no_rule_matches_the_error_says_with_what(project: Path) -> None:
         ask(user("maybe\nor " + "not " * 50))
     assert str(raised.value) == (
         'bad_request: no rule of script "lead" matches turn 1 with the message '
-        '"maybe or not not not not not not not not not not not not not..."'
+        '"maybe or not not not not not not not not not not not not no…"'
     )
     assert raised.value.hint == "a last [[rule]] without `when` answers whatever is left"
 

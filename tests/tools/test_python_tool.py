@@ -19,8 +19,9 @@ from hypothesis import strategies as st
 from axe_nb import builtin
 from axe_nb.budget import Stop
 from axe_nb.errors import ConfigError
+from axe_nb.text import cut_bytes
 from axe_nb.tools.python_tool import RESERVED, SESSION, bounded, tool, tool_of
-from axe_nb.tools.tool import ToolContext, ToolError, ToolOutput, head
+from axe_nb.tools.tool import ToolContext, ToolError, ToolOutput
 from tests.calls import answer, context, failure, run
 
 
@@ -366,7 +367,7 @@ def test_results_and_printing_have_a_bound(tmp_path: Path) -> None:
 
 @given(st.text(), st.integers(0, 40))
 def test_a_head_is_the_longest_start_that_fits(text: str, limit: int) -> None:
-    kept = head(text, limit)
+    kept = cut_bytes(text, limit)
     assert text.startswith(kept)
     assert len(kept.encode("utf-8", "surrogatepass")) <= limit
     longer = text[: len(kept) + 1]

@@ -14,10 +14,10 @@ from axe_nb.events import RunFinished, RunResult
 from axe_nb.messages import Usage
 from axe_nb.session.options import Overrides
 from axe_nb.session.session import Session
+from axe_nb.text import clean
 from axe_nb.views.report import (
     VerboseLines,
     dry_run,
-    harmless,
     preview,
     verbose_footer,
     verbose_header,
@@ -250,7 +250,7 @@ def test_what_a_model_says_cannot_move_the_cursor() -> None:
     hostile = "a\x1b[2Jb\x07\x9b31mc\rd"
     lines = told(lead(ask("evil", hostile), then="x"), agent("evil", "y"))
     assert lines[2] == '[sub-agent] Calling "evil" (depth 1) with task: a�[2Jb��31mc d'
-    assert harmless("two\r\nlines\tstay\x00") == "two\nlines\tstay�"
+    assert clean("two\r\nlines\tstay\x00") == "two\nlines\tstay�"
 
 
 @pytest.mark.req("D-14")

@@ -1,0 +1,137 @@
+"""Text for people and models: quoting, cleaning, cutting, counting, suggesting. Pure.
+
+Everything from a model, a tool, a file or the network passes through here before a person or a
+terminal sees it.
+Source: D-10, D-13, D-27; X-27.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+import unicodedata
+from collections.abc import Iterable, Sequence
+
+_HARMFUL = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff\ud800-\udfff]"
+)
+"""Characters that move the cursor, begin a terminal escape, turn the writing direction, or cannot
+be saved as UTF-8."""
+
+_REPLACEMENT = "\ufffd"
+
+LONGEST_WORD = 100
+"""Characters of a word for which a suggestion is looked for; comparing takes quadratic time."""
+
+LIKENESS = 0.65
+"""From 0 to 1: how much like a word its suggestion must be."""
+
+STRONG_LIKENESS = 0.75
+"""The same, of each where two are suggested."""
+
+
+def quote(text: str) -> str:
+    """The text in double quotes with JSON escaping, also of characters without a glyph (D-13)."""
+    quoted = json.dumps(text, ensure_ascii=False)
+    if quoted.isprintable():
+        return quoted
+    return "".join(c if _has_glyph(c) else json.dumps(c)[1:-1] for c in quoted)
+
+
+def clean(text: str) -> str:
+    r"""The text with `\n` line ends and U+FFFD for every character that could harm a terminal."""
+    return _HARMFUL.sub(_REPLACEMENT, text.replace("\r\n", "\n"))
+
+
+def reveal(text: str) -> str:
+    """The text with U+FFFD for every character that would not be seen, for a person who decides.
+
+    Stricter than `clean`: invisible characters, of which some scripts and emoji are made, go too.
+    """
+    return "".join(c if _has_glyph(c) or c in "\n\t" else _REPLACEMENT for c in text)
+
+
+def printable(name: str) -> str:
+    """A name as it is if it can stand in a list, else quoted, so that it is still one name."""
+    return name if name.isprintable() else quote(name)
+
+
+def _has_glyph(character: str) -> bool:
+    return character.isprintable() or unicodedata.category(character) == "Zs"
+
+
+def one_line(text: str, limit: int) -> str:
+    """The text, cleaned, in one line of at most `limit` characters; `…` at its end if it is cut."""
+    beginning = text[: 4 * limit]
+    line = clean(" ".join(beginning.split()))
+    if len(line) <= limit and len(beginning) == len(text):
+        return line
+    return line[: limit - 1].rstrip() + "…"
+
+
+def cut_chars(text: str, limit: int, note: str = "...") -> str:
+    """The text; of a longer one its first `limit` characters and the note.
+
+    Args:
+        note: what is said about the rest; `{more}` is the number of characters left out, `{size}`
+            that of the whole text.
+    """
+    if len(text) <= limit:
+        return text
+    return text[:limit] + note.format(more=len(text) - limit, size=len(text))
+
+
+def cut_bytes(text: str, limit: int, note: str = "") -> str:
+    """The text; of a longer one the whole characters in its first `limit` bytes, and the note.
+
+    Args:
+        limit: bytes of UTF-8.
+        note: what is said about the rest; `{limit}` and `{size}` are in bytes.
+    """
+    if 4 * len(text) <= limit:
+        return text
+    data = text.encode("utf-8", "surrogatepass")
+    if len(data) <= limit:
+        return text
+    end = limit
+    while end and data[end] & 0xC0 == 0x80:
+        end -= 1
+    kept = data[:end].decode("utf-8", "surrogatepass")
+    return kept + note.format(limit=limit, size=len(data))
+
+
+def plural(count: int, noun: str) -> str:
+    """`1 turn`, `1,204 tokens`."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def list_some(names: Sequence[str], limit: int) -> str:
+    """The first `limit` names with commas, and how many more there are."""
+    more = f" and {len(names) - limit} more" if len(names) > limit else ""
+    return ", ".join(names[:limit]) + more
+
+
+def format_seconds(seconds: float) -> str:
+    """Seconds as people write them: `120`, `0.2`; no trailing zeros (D-10)."""
+    return f"{seconds:.3f}".rstrip("0").rstrip(".")
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """The known word most like `word`, in upper or lower case; empty if none is near."""
+    return next(iter(_near(word, known, 1, LIKENESS)), "")
+
+
+def suggestion(word: str, known: Iterable[str]) -> str:
+    """A question after the known word that was meant, or after two; empty without one (D-27)."""
+    names = list(known)
+    near = _near(word, names, 2, STRONG_LIKENESS) or _near(word, names, 1, LIKENESS)
+    return f"did you mean {' or '.join(map(quote, near))}?" if near else ""
+
+
+def _near(word: str, known: Iterable[str], limit: int, likeness: float) -> list[str]:
+    by_folded: dict[str, str] = {}
+    for name in known:
+        by_folded.setdefault(name.casefold(), name)
+    folded = word[:LONGEST_WORD].casefold()
+    return [by_folded[n] for n in difflib.get_close_matches(folded, by_folded, limit, likeness)]
