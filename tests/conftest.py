@@ -17,7 +17,7 @@ import pytest
 from axe_nb.scripting.provider import functions
 from axe_nb.session.session import session
 from axe_nb.tools.python_tool import SESSION
-from tests import bootstrap
+from tests import bootstrap, order
 
 CHROMIUM = next(filter(None, map(shutil.which, bootstrap.CHROMIUM)), None)
 KERNELS = {
@@ -74,7 +74,21 @@ def no_settings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
-def own_config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def nothing_left() -> Iterator[None]:
+    """After each test the environment variables and the current folder are as before it."""
+    before, folder = variables(), Path.cwd()
+    yield
+    assert variables() == before
+    assert Path.cwd() == folder
+
+
+def variables() -> dict[str, str]:
+    """The environment without pytest's own note of what is running."""
+    return {k: v for k, v in os.environ.items() if k != "PYTEST_CURRENT_TEST"}
+
+
+@pytest.fixture(autouse=True)
+def own_config(nothing_left: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each test has a config folder of its own, `$XDG_CONFIG_HOME/axe`, that does not exist yet."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
 
@@ -115,6 +129,27 @@ def kernel_python(request: pytest.FixtureRequest) -> Path:
 def chromium() -> str | None:
     """The path of Chromium, for tests marked `browser`."""
     return CHROMIUM
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--shuffle",
+        type=int,
+        metavar="SEED",
+        help="run files and their tests in an order by chance",
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    seed = config.getoption("--shuffle")
+    if seed is not None:
+        order.shuffle(items, seed)
+    elif hasattr(config, "workerinput"):
+        order.long_first(items)
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> order.ByFile:
+    return order.ByFile(config, log)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -123,10 +123,11 @@ def test_what_is_wrong_beforehand_leaves_the_session_as_it_was(project: Path) ->
 def test_settings_are_read_anew_for_every_run(
     project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with axe_nb.script_server("openai") as server:
+    # what the server sets is taken away while it runs, and back when it ends
+    with axe_nb.script_server("openai") as server, monkeypatch.context() as environ:
         echo("echo")
-        monkeypatch.delenv("OPENAI_API_KEY")
-        monkeypatch.delenv("AXE_OPENAI_BASE_URL")
+        environ.delenv("OPENAI_API_KEY")
+        environ.delenv("AXE_OPENAI_BASE_URL")
         session = Session()
         one = session.define(Agent("one", "openai/echo"))
         with pytest.raises(ConfigError, match="no API key"):

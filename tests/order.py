@@ -1,0 +1,35 @@
+"""The order of the tests: in parallel the long files first, on request an order by chance."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from xdist.scheduler import LoadScopeScheduling
+
+LONG = ("tests/browser/", "notebooks/", "tests/nb/")
+"""Begin first, so that no worker sits over one of them when the others have ended."""
+
+
+def file_of(nodeid: str) -> str:
+    return nodeid.partition("::")[0]
+
+
+class ByFile(LoadScopeScheduling):
+    """Gives each worker one file after another; all of the browser's to the same one."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = file_of(nodeid)
+        return "tests/browser" if file.startswith("tests/browser/") else file
+
+
+def long_first(items: list[pytest.Item]) -> None:
+    """Sorts tests by how long their folders take; otherwise they stay as they are."""
+    items.sort(key=lambda item: not item.nodeid.startswith(LONG))
+
+
+def shuffle(items: list[pytest.Item], seed: int) -> None:
+    """Puts the files, and the tests of each, into the order that the seed stands for."""
+    chance = random.Random(seed)
+    places = {file: chance.random() for file in dict.fromkeys(file_of(i.nodeid) for i in items)}
+    items.sort(key=lambda item: (places[file_of(item.nodeid)], chance.random()))
