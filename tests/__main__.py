@@ -20,25 +20,27 @@ sys.path[0] = str(ROOT)  # `python3 tests` puts the folder `tests` there, hence 
 
 from tests.bootstrap import CHROMIUM, OLDER_KERNEL, environment, say, without_settings  # noqa: E402
 
-STEPS = {
+CHECKS = {
     "format": ["-m", "ruff", "format", "--check", "."],
     "lint": ["-m", "ruff", "check", "."],
     "types": ["-m", "mypy"],
-    "notebooks": ["-m", "pytest", "--nbval", "notebooks"],
-    "tests": ["-m", "pytest"],
     "requirements": ["-m", "tests.requirements"],
 }
-"""Name of each step -> what Python is to run."""
+"""Name of each check that runs beside the tests -> what Python is to run."""
+
+WORKERS = 2 * (os.cpu_count() or 1)
+"""Processes that share the tests; half of their time most wait for a kernel or a browser."""
+
+TESTS = ["-m", "pytest", "-n", str(WORKERS), "--nbval", "tests", "notebooks"]
 
 LONGEST = 1200
 """Seconds; a step that takes longer hangs."""
 
 
 def main(arguments: list[str]) -> int:
-    """Exit code: 0 iff every step passed; all steps run, whatever fails before them."""
-    began = time.monotonic()
+    """Exit code: 0 iff every check and every test passed; all run, whatever fails before them."""
     with ThreadPoolExecutor() as side_by_side:
-        newest = side_by_side.submit(environment, ".venv", "-e", ".[dev]")
+        newest = side_by_side.submit(environment, ".venv", "-e", ".[lab]", "--group", "dev")
         older = side_by_side.submit(
             environment, OLDER_KERNEL, "-e", ".", "ipykernel<7", "ipython<9"
         )
@@ -47,28 +49,55 @@ def main(arguments: list[str]) -> int:
     older.result()
     if arguments:
         return subprocess.call([python, "-m", "pytest", *arguments], cwd=ROOT)
-    with tempfile.TemporaryDirectory() as home:
+    with tempfile.TemporaryDirectory() as home, ThreadPoolExecutor(1) as beside:
         environ = without_settings(os.environ, Path(home))
-        outcome = {name: step(name, [python, *line], environ) for name, line in STEPS.items()}
-    failed = [name for name, code in outcome.items() if code]
-    spent = f"{len(outcome)} steps in {time.monotonic() - began:.0f} s"
-    say(f"== FAILED: {', '.join(failed)} ({spent})" if failed else f"== all passed ({spent})")
-    return 1 if failed else 0
+        say(f"== {', '.join(CHECKS)}: beside the tests")
+        checks = beside.submit(check_all, python, environ)
+        code = tests(python, environ)
+        failed = checks.result()
+    for name, output in failed.items():
+        say(f"== {name} FAILED\n{output}")
+    if failed:
+        say(f"== FAILED: {', '.join([*failed, *(['tests'] if code else [])])}")
+    return 1 if failed or code else 0
 
 
-def step(name: str, command: list[str], environ: Mapping[str, str]) -> int:
-    """The exit code of one step, whose output is passed through."""
-    say(f"== {name}: {' '.join(['python', *command[1:]])}")
-    began = time.monotonic()
+def tests(python: str, environ: Mapping[str, str]) -> int:
+    """The exit code of pytest, which says itself what passed."""
+    command = [python, *TESTS]
+    say(f"== tests: {' '.join(['python', *TESTS])}")
     try:
-        code = subprocess.call(
+        return subprocess.call(
             command, cwd=ROOT, env=environ, stdin=subprocess.DEVNULL, timeout=LONGEST
         )
     except subprocess.TimeoutExpired:
-        say(f"{name} was stopped: not done after {LONGEST} s")
-        code = 1
-    say(f"== {name} {'FAILED' if code else 'passed'} in {time.monotonic() - began:.1f} s")
-    return code
+        say(f"the tests were stopped: not done after {LONGEST} s")
+        return 1
+
+
+def check_all(python: str, environ: Mapping[str, str]) -> dict[str, str]:
+    """Name of each check that failed -> what it printed."""
+    failed: dict[str, str] = {}
+    for name, line in CHECKS.items():
+        began = time.monotonic()
+        passed, output = check([python, *line], environ)
+        say(f"\n== {name} {'passed' if passed else 'FAILED'} in {time.monotonic() - began:.1f} s")
+        if not passed:
+            failed[name] = output
+    return failed
+
+
+def check(command: list[str], environ: Mapping[str, str]) -> tuple[bool, str]:
+    """(exit code 0, output) of one check."""
+    try:
+        done = subprocess.run(
+            command, cwd=ROOT, env=environ, stdin=subprocess.DEVNULL, timeout=LONGEST,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, encoding="utf-8", errors="replace",
+            check=False,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        return False, f"stopped: not done after {LONGEST} s"
+    return not done.returncode, done.stdout.strip()
 
 
 def find_chromium() -> None:
