@@ -15,7 +15,7 @@ import pytest
 PACKAGE = Path(__file__).parent.parent / "axe_nb"
 
 ROOMS = (
-    "text", "errors", "messages", "agents", "events", "threads", "clock", "budget",
+    "text", "errors", "globs", "messages", "agents", "events", "threads", "clock", "budget",
     "tools", "providers", "scripting", "builtin", "delegation", "engine", "session", "views",
     "doctor", "console", "api", "nb", "__init__", "demo", "cli", "__main__",
 )  # fmt: skip

@@ -5,16 +5,15 @@ Source: B-6, B-7, B-8; seed 000 §2.3 base; D-12, D-42.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from pathlib import Path
 
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.config import config_dir
 from axe_nb.agents.files import expanded, read_text, reason
 from axe_nb.errors import ConfigError
+from axe_nb.globs import find_paths
 from axe_nb.text import quote
 
 NO_PROMPT = "Execute the task described in your instructions."
@@ -113,7 +112,7 @@ def _files(
 ) -> tuple[tuple[tuple[str, str], ...], tuple[str, ...]]:
     """Every text file below the workdir that a pattern names, and warnings about those left out."""
     inside = workdir.resolve()
-    found = {path for pattern in patterns for path in _matches(pattern, workdir)}
+    found = {path for pattern in patterns for path in find_paths(pattern, workdir)}
     files: dict[str, str] = {}
     warnings: list[str] = []
     room = MAX_FILES
@@ -138,52 +137,3 @@ def _files(
         room -= len(data)
         files[shown] = data.decode("utf-8", errors="replace")
     return tuple(sorted(files.items())), tuple(warnings)
-
-
-def _matches(pattern: str, workdir: Path) -> Iterator[Path]:
-    """What the glob names; hidden files and folders only where it names them with their dot.
-
-    `**` does not go into links: two that lead back would keep it busy for ever.
-
-    Raises:
-        ConfigError: it is no glob.
-    """
-    check_glob(pattern)
-    # inside a name `**` is `*`; at the end it means the files too
-    parts = [p if p == "**" else re.sub(r"\*+", "*", p) for p in Path(pattern).parts]
-    hidden = [part for part in parts if part.startswith(".")]
-    try:
-        for path in workdir.glob("/".join([*parts, "*"] if parts[-1:] == ["**"] else parts)):
-            dotted = [part for part in path.relative_to(workdir).parts if part.startswith(".")]
-            if all(any(fnmatchcase(part, known) for known in hidden) for part in dotted):
-                yield path
-    except (OSError, ValueError, NotImplementedError) as error:
-        raise _no_glob(pattern, str(error)) from None
-
-
-def check_glob(pattern: str) -> None:
-    """Refuses what is no glob (B-6, D-42).
-
-    Raises:
-        ConfigError: it is blank, has an unclosed bracket or a brace, or leads out of its folder.
-    """
-    bare = re.sub(r"\[[!^]?+.[^\]]*\]", "", pattern)
-    problem = (
-        "blank"
-        if not pattern.strip()
-        else "unclosed bracket"
-        if "[" in bare
-        else "no braces; one glob for each form"
-        if "{" in bare
-        else "leads out of the workdir"
-        if Path(pattern).is_absolute() or ".." in Path(pattern).parts
-        else ""
-    )
-    if problem:
-        raise _no_glob(pattern, problem)
-
-
-def _no_glob(pattern: str, problem: str) -> ConfigError:
-    return ConfigError(
-        f"invalid glob pattern {quote(pattern)}: {problem}", hint="a glob is like docs/**/*.md"
-    )

@@ -19,8 +19,9 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from axe_nb.builtin.files import contents, decoded, is_text, lines_of
-from axe_nb.builtin.globs import glob_parts, matches
 from axe_nb.builtin.paths import Spot, entered, held, kind, missing
+from axe_nb.errors import ConfigError
+from axe_nb.globs import matches, parse_glob
 from axe_nb.text import cut_chars, printable, quote
 from axe_nb.tools.python_tool import made_of
 from axe_nb.tools.tool import ToolContext, ToolError
@@ -128,7 +129,7 @@ def find_files(ctx: ToolContext, pattern: str, path: str = ".") -> str:
         pattern: a glob such as *.py (at any depth) or docs/**/*.md (relative to path)
         path: the folder to search, relative to the working directory
     """
-    parts = glob_parts(pattern)
+    parts = _names(pattern)
     search = Search()
     with held(ctx.workdir, path) as top, closing(search.files(top)) as files:
         named = (printable(spot.path) for spot in files if matches(_below(spot, top), parts))
@@ -138,6 +139,14 @@ def find_files(ctx: ToolContext, pattern: str, path: str = ".") -> str:
     if len(found) > MAX_FOUND:
         found[-1] = f"(only the first {MAX_FOUND}; make the pattern narrower)"
     return "\n".join([*found, *search.notes()])
+
+
+def _names(pattern: str) -> tuple[str, ...]:
+    """A glob name by name."""
+    try:
+        return parse_glob(pattern)
+    except ConfigError as error:
+        raise ToolError(f"{error}. Write something like *.py or docs/**/*.md") from None
 
 
 def _below(spot: Spot, top: Spot) -> Sequence[str]:
@@ -156,7 +165,7 @@ def grep(ctx: ToolContext, pattern: str, path: str = ".", glob: str = "", contex
         glob: search only files with such names, as in find_files
         context: how many lines to show before and after each match
     """
-    parts = glob_parts(glob) if glob.strip() else ("**",)
+    parts = _names(glob) if glob.strip() else ("**",)
     return searched(ctx, compiled(pattern), parts, path, context, Search())
 
 

@@ -14,10 +14,11 @@ from pathlib import Path
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.config import Config
 from axe_nb.agents.names import parse_model
-from axe_nb.agents.prompt import brief, check_glob
+from axe_nb.agents.prompt import brief
 from axe_nb.engine.permissions import Permit
 from axe_nb.engine.toolset import Ceiling, assemble
 from axe_nb.errors import ConfigError
+from axe_nb.globs import check_glob
 from axe_nb.providers import SUPPORTED, make
 
 

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from axe_nb import builtin
-from axe_nb.builtin.globs import glob_parts, matches
 from axe_nb.builtin.search import Search, compiled, may_match, searched
+from axe_nb.globs import matches, parse_glob
 from axe_nb.threads import in_thread
 from axe_nb.tools.tool import Ledger, Tool, ToolError
 from tests.calls import context, failure, run
@@ -108,7 +108,7 @@ def test_globs_mean_what_a_regular_expression_says(names: list[str], parts: list
 def test_hostile_globs_are_quick() -> None:
     started = time.process_time()
     assert not matches(
-        ("a" * 200,) * 60, glob_parts("/".join(["**", "*a*a*a*a*a*a*b"] * 60)[:1000])
+        ("a" * 200,) * 60, parse_glob("/".join(["**", "*a*a*a*a*a*a*b"] * 60)[:1000])
     )
     assert time.process_time() - started < 2
 
@@ -203,7 +203,7 @@ def test_the_first_look_at_a_file_never_hides_a_line(lines: list[str], pattern: 
 def test_a_hostile_expression_stops_nothing_but_itself(tmp_path: Path, pattern: str) -> None:
     hostile = "a" * 60 + ",!\n" + "1," * 60 + "\n" + "ab" * 3000 + "c\n"
     (tmp_path / "a.txt").write_text(hostile * 3)
-    ctx, parts = context(tmp_path), glob_parts("*")
+    ctx, parts = context(tmp_path), parse_glob("*")
 
     async def beside() -> tuple[Any, float]:
         gaps, last = [0.0], time.monotonic()
