@@ -23,7 +23,7 @@ from axe_nb.agents.names import check_name
 from axe_nb.agents.toml_table import Source
 from axe_nb.doctor.checks import Problem, problems
 from axe_nb.errors import ConfigError
-from axe_nb.nb.cell import NBVAL
+from axe_nb.interpolation import NBVAL
 from axe_nb.nb.typed import typed
 from axe_nb.session.options import Parser
 from axe_nb.session.session import session

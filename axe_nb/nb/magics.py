@@ -69,7 +69,7 @@ class AxeMagics(Magics):
     @cell_magic
     @with_page("cell")
     def axe(self, line: str, cell: str) -> RunResult | Background | None:
-        from axe_nb.nb.cell import prompt_of
+        from axe_nb.interpolation import prompt_of
         from axe_nb.nb.run_cell import run_cell
         from axe_nb.nb.typed import typed
         from axe_nb.session.options import parse_line

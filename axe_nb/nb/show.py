@@ -100,7 +100,7 @@ class Once:
 
 def show(result: RunResult, name: str = "axe_nb.last()", *, quiet: bool = False) -> None:
     """Displays the static twin of a result, or its answer alone."""
-    from axe_nb.nb import html
+    from axe_nb.views import html
 
     bundle = html.answer(result) if quiet else html.twin(result, name=name)
     display(bundle, raw=True)  # type: ignore[no-untyped-call]  # IPython's own gap

@@ -20,8 +20,7 @@ from IPython.display import display
 
 from axe_nb.events import Event, RunResult
 from axe_nb.messages import dump
-from axe_nb.nb import html
-from axe_nb.views import words
+from axe_nb.views import html, words
 from axe_nb.views.outline import ANSWER, Outline
 from axe_nb.views.transcript import Transcript
 from axe_nb.views.tree import CallNode, Node, Thing, Times, TurnNode, above, shown_by

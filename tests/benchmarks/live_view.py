@@ -14,7 +14,7 @@ from typing import Any
 
 from tests.browser.lab import Lab, server, started
 from tests.conftest import CHROMIUM
-from tests.nb.runs import code, long_run, saved_size
+from tests.views.runs import code, long_run, saved_size
 
 TURNS, CHILDREN, SECONDS = 50, 20, 30
 

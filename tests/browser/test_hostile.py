@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from axe_nb.nb.html import twin
+from axe_nb.views.html import twin
 from tests.browser.lab import Lab
-from tests.nb.runs import PAYLOADS, code, hostile_run, saved
+from tests.views.runs import PAYLOADS, code, hostile_run, saved
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(180)]
 
@@ -17,8 +17,8 @@ ACTIVE = (
 
 TRUSTED = """
 from IPython.display import display
-from axe_nb.nb.html import twin
-from tests.nb.runs import hostile_run
+from axe_nb.views.html import twin
+from tests.views.runs import hostile_run
 display(twin(hostile_run()), raw=True)
 """
 
@@ -27,7 +27,7 @@ import time
 from pathlib import Path
 from axe_nb.nb.view import LiveView
 from axe_nb.views.transcript import events_of
-from tests.nb.runs import hostile_run
+from tests.views.runs import hostile_run
 view, result = LiveView(), hostile_run()
 *events, last = events_of(result)
 for event in events:

@@ -10,9 +10,9 @@ import pytest
 
 from axe_nb.events import Turn
 from axe_nb.messages import ToolCall, ToolResult
-from axe_nb.nb.html import twin
+from axe_nb.views.html import twin
 from tests.browser.lab import Lab
-from tests.nb.runs import code, done, long_run, saved, turn
+from tests.views.runs import code, done, long_run, saved, turn
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(180)]
 
@@ -132,8 +132,8 @@ def test_a_trusted_output_is_the_same_tree(lab: Lab) -> None:
     lab.open(
         code(
             "from IPython.display import display\n"
-            "from axe_nb.nb.html import twin\n"
-            "from tests.nb.runs import long_run\n"
+            "from axe_nb.views.html import twin\n"
+            "from tests.views.runs import long_run\n"
             "display(twin(long_run()), raw=True)"
         )
     )

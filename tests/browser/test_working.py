@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.browser.lab import Lab
-from tests.nb.runs import code
+from tests.views.runs import code
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(180)]
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from axe_nb.errors import ConfigError
 from axe_nb.events import RunResult
-from axe_nb.nb.cell import prompt_of, rendered
+from axe_nb.interpolation import prompt_of, rendered
 
 pytestmark = pytest.mark.req("D-40")
 

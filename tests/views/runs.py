@@ -11,7 +11,7 @@ import nbformat
 
 from axe_nb.events import RunResult, Turn
 from axe_nb.messages import ToolCall, ToolResult, Usage
-from axe_nb.nb.html import twin
+from axe_nb.views.html import twin
 
 PAYLOADS: tuple[str, ...] = tuple(
     json.loads((Path(__file__).parent.parent / "payloads.json").read_text("utf-8"))

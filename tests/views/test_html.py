@@ -11,9 +11,9 @@ import pytest
 from axe_nb.errors import ProviderError
 from axe_nb.events import Turn
 from axe_nb.messages import ToolCall, ToolResult, Usage
-from axe_nb.nb.html import answer, twin
-from axe_nb.nb.markdown import render
-from tests.nb.runs import PAYLOADS, TEXT, done, hostile_run, long_run, saved_size, turn
+from axe_nb.views.html import answer, twin
+from axe_nb.views.markdown import render
+from tests.views.runs import PAYLOADS, TEXT, done, hostile_run, long_run, saved_size, turn
 
 TREE = {"details", "summary", "blockquote", "div", "bdi", "b", "i", "small", "span", "code", "pre"}
 MARKDOWN = {

@@ -13,9 +13,9 @@ from html import escape
 from math import ceil
 
 from axe_nb.events import RunResult
-from axe_nb.nb.markdown import render
 from axe_nb.text import plural
 from axe_nb.views import words
+from axe_nb.views.markdown import render
 from axe_nb.views.outline import Block, Entry, Outline, Row, as_lines
 from axe_nb.views.transcript import Transcript
 from axe_nb.views.tree import Node, State
