@@ -16,15 +16,14 @@ PACKAGE = Path(__file__).parent.parent / "axe_nb"
 
 ROOMS = (
     "text", "errors", "globs", "messages", "agents", "events", "interpolation",
-    "threads", "clock", "budget", "tools", "providers", "scripting", "builtin", "delegation",
-    "engine", "session", "views", "doctor", "console", "api", "nb", "__init__",
+    "threads", "clock", "budget", "tools", "providers", "scripting", "connections", "builtin",
+    "delegation", "engine", "session", "views", "doctor", "console", "api", "nb", "__init__",
     "demo", "cli", "__main__",
 )  # fmt: skip
 """Modules and folders of `axe_nb/`: each imports from earlier ones, a folder also from itself."""
 
 REACHES_UP = {
     ("api", "nb"): "axe_nb.run() shows the notebook's view, where IPython is running",
-    ("providers", "scripting"): "`make` finds script models too",
     ("tools", "delegation"): "ctx.delegate is one of the ways to delegate, built on ctx.start",
 }
 """(room, later room) → why it may import it all the same, inside a function."""

@@ -16,6 +16,7 @@ from axe_nb.agents.agent_files import find_file
 from axe_nb.agents.config import agent_dirs, placed
 from axe_nb.agents.files import read_text, reason, write_whole
 from axe_nb.agents.names import check_name
+from axe_nb.agents.toml_lines import toml_hint
 from axe_nb.agents.toml_table import Source, WrongValue, check_types, read, written
 from axe_nb.errors import ConfigError
 from axe_nb.text import quote
@@ -172,7 +173,7 @@ class Agent:
             table = tomllib.loads(text)
         except (ValueError, RecursionError) as error:
             called = f"agent config {quote(name)}" if name else "agent config"
-            failure = ConfigError(f"failed to parse {called}: {error}", hint=_toml_hint(error))
+            failure = ConfigError(f"failed to parse {called}: {error}", hint=toml_hint(text, error))
             failure.place = source.place()
             raise failure from None
         try:
@@ -252,11 +253,6 @@ def _in_file(message: str, path: Path) -> ConfigError:
     error = ConfigError(message)
     error.place = f"in {placed(path)}"
     return error
-
-
-def _toml_hint(error: Exception) -> str:
-    known = str(error).startswith("Invalid value")
-    return 'text needs quotes, as in model = "provider/model"' if known else ""
 
 
 def _check(agent: Agent) -> None:

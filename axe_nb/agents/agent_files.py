@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from axe_nb.agents.config import agent_dirs
+from axe_nb.agents.config import Config, agent_dirs
 from axe_nb.agents.files import write_new
 from axe_nb.agents.names import check_name
 from axe_nb.errors import ConfigError
@@ -42,7 +42,7 @@ def list_agents(agents_dir: str | Path | None = None) -> dict[str, Path]:
 SCAFFOLD = '''\
 name = {name}
 # description = "What this agent is for"
-model = "anthropic/claude-sonnet-4-5"   # provider/model: anthropic, openai, ollama, script
+model = {model}   # provider/model: {providers}
 
 system_prompt = """
 You are a careful assistant.
@@ -65,13 +65,19 @@ You are a careful assistant.
 # parallel = true
 # timeout = 120
 '''
-"""What `init` writes; valid TOML (A-5.6, B-12)."""
+"""What `init` writes, filled in; valid TOML (A-5.6, B-12)."""
 
 
 def scaffold(name: str) -> str:
     """A commented agent file to start from."""
     check_name(name)
-    return SCAFFOLD.format(name=quote(name))
+    try:
+        config = Config.load()
+    except ConfigError:  # `init` works without the settings; a run will say what is wrong
+        config = Config()
+    return SCAFFOLD.format(
+        name=quote(name), model=quote(config.first_model()), providers=", ".join(config.known)
+    )
 
 
 def init(name: str, agents_dir: str | Path | None = None) -> Path:

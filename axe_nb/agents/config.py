@@ -10,21 +10,24 @@ import os
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from axe_nb.agents.files import expanded, read_text, reason, shown
+from axe_nb.agents.provider_table import (
+    FIRST_MODEL,
+    PROVIDERS,
+    ProviderInfo,
+    check_table,
+    described,
+)
+from axe_nb.agents.toml_lines import toml_hint
+from axe_nb.agents.toml_table import Source
 from axe_nb.errors import ConfigError
+from axe_nb.text import nearest, quote
 
-BASE_URLS: Mapping[str, str] = {
-    "anthropic": "https://api.anthropic.com",
-    "openai": "https://api.openai.com",
-    "ollama": "http://localhost:11434",
-}
-"""Provider → root of its own server."""
-
-KEYLESS = frozenset({"ollama", "script"})
-"""Providers that need no key."""
+UNREADABLE = "failed to parse config file"
 
 SCAFFOLD = """\
 # Keys and servers for axe-nb. Environment variables win over this file:
@@ -39,6 +42,11 @@ SCAFFOLD = """\
 
 # [providers.ollama]
 # base_url = "http://localhost:11434"
+
+# [providers.groq]                      # a name of your own: its models are groq/MODEL
+# protocol = "openai"                   # anthropic, openai or ollama
+# base_url = "https://api.groq.com/openai"
+# api_key_env = "GROQ_API_KEY"
 """
 
 
@@ -101,21 +109,59 @@ class Config:
         """
         path = config_path()
         try:
-            table = tomllib.loads(read_text(path))
+            text = read_text(path)
+            table = tomllib.loads(text)
         except FileNotFoundError:
             return cls()
         except OSError as error:
             raise _wrong(f"failed to read config file: {reason(error)}") from None
         except (ValueError, RecursionError) as error:
-            raise _wrong(f"failed to parse config file: {error}") from None
+            raise _wrong(f"{UNREADABLE}: {error}", hint=toml_hint(text, error)) from None
         providers = table.get("providers", {})
         tables_of = providers.values() if isinstance(providers, dict) else [providers]
         if not all(isinstance(entry, dict) for entry in tables_of):
             raise _wrong(
-                "failed to parse config file: providers must be tables",
+                f"{UNREADABLE}: providers must be tables",
                 hint='write [providers.openai] and below it api_key = "…"',
             )
+        source = Source(text)
+        for name, entry in providers.items():
+            try:
+                check_table(name, entry, source)
+            except ConfigError as error:
+                raise _wrong(f"{UNREADABLE}: {error}", hint=error.hint) from None
         return cls(providers)
+
+    @cached_property
+    def known(self) -> Mapping[str, ProviderInfo]:
+        """Name → provider: those that are built in, then those that the file defines."""
+        found = (described(name, table) for name, table in self.providers.items())
+        return {**PROVIDERS, **{info.name: info for info in found if info}}
+
+    def provider(self, name: str) -> ProviderInfo:
+        """The provider of that name.
+
+        Raises:
+            ConfigError: there is none (exit 1).
+        """
+        if name in self.known:
+            return self.known[name]
+        near = nearest(name.lower(), self.known)
+        hint = f"did you mean {near}?" if near else ""
+        if name in self.providers:
+            hint = f'add protocol = "openai" under [providers.{name}] in {placed(config_path())}'
+        raise ConfigError(
+            f"unsupported provider {quote(name)}: supported providers are {', '.join(self.known)}",
+            hint=hint,
+            exit_code=1,
+        )
+
+    def key_source(self, provider: str) -> str:
+        """The environment variable or file that the provider's key comes from; empty = no key."""
+        variable = self.provider(provider).key_variable
+        if variable and os.environ.get(variable, "").strip():
+            return variable
+        return config_path().name if self._text(provider, "api_key") else ""
 
     def api_key(self, provider: str) -> str:
         """The provider's key; empty for one that needs none.
@@ -123,7 +169,8 @@ class Config:
         Raises:
             ConfigError: no key is set, or it cannot be one (exit 3, D-22).
         """
-        variable = f"{provider.upper()}_API_KEY"
+        info = self.provider(provider)
+        variable = info.key_variable
         key = os.environ.get(variable, "").strip() or self._text(provider, "api_key")
         if not (key.isascii() and key.isprintable()):
             raise ConfigError(
@@ -131,7 +178,7 @@ class Config:
                 hint=f"copy it anew into {variable}, or into {placed(config_path())}",
                 exit_code=3,
             )
-        if key or provider in KEYLESS:
+        if key or not info.needs_key:
             return key
         raise ConfigError(
             f'no API key for provider "{provider}": set {variable}, '
@@ -146,24 +193,28 @@ class Config:
         Raises:
             ConfigError: it is no http address; what it is, is not told: it may be a key.
         """
-        url = (
-            os.environ.get(f"AXE_{provider.upper()}_BASE_URL", "").strip()
-            or self._text(provider, "base_url")
-            or BASE_URLS[provider]
-        )
+        info = self.provider(provider)
+        url = os.environ.get(info.url_variable, "").strip() or info.base_url
         url = url.rstrip("/")
         if not url.startswith(("http://", "https://")):
             raise ConfigError(
                 f'base URL of provider "{provider}" must start with http:// or https://',
-                hint=f"set AXE_{provider.upper()}_BASE_URL or base_url in {placed(config_path())}",
+                hint=f"set {info.url_variable} or base_url in {placed(config_path())}",
             )
         return url.removesuffix("/v1")
 
+    def first_model(self) -> str:
+        """The model of a new agent file: of the one provider that has a key, else Anthropic's."""
+        with_key = [
+            info.first_model
+            for info in self.known.values()
+            if info.first_model and info.needs_key and self.key_source(info.name)
+        ]
+        return with_key[0] if len(with_key) == 1 else FIRST_MODEL
+
     def _text(self, provider: str, key: str) -> str:
         value = self.providers.get(provider, {}).get(key, "")
-        if not isinstance(value, str):
-            raise _wrong(f"failed to parse config file: providers.{provider}.{key} must be text")
-        return value.strip()
+        return value.strip() if isinstance(value, str) else ""
 
 
 def _wrong(message: str, *, hint: str = "") -> ConfigError:

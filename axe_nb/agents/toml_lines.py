@@ -1,4 +1,4 @@
-"""Which line of a TOML text a key stands on, so that an error can point at it (D-27, D-41)."""
+"""Lines of a TOML text, so that an error can point at one (D-27, D-41); hints for its mistakes."""
 
 from __future__ import annotations
 
@@ -17,6 +17,27 @@ _TOKEN = re.compile(
     re.DOTALL,
 )
 """What can hold a line end, or look like one of a statement: strings, comments, brackets."""
+
+
+_BACKSLASH = re.compile(r'"""|"(?P<value>(?:[^"\n]*\\)[^"\n]*)"')
+"""A long text's beginning, or a text in double quotes with a backslash in it."""
+
+
+def toml_hint(text: str, error: Exception) -> str:
+    """The next step after an error of `tomllib`; empty if its message says enough."""
+    told = str(error)
+    if told.startswith("Invalid value"):
+        return 'text needs quotes, as in model = "provider/model"'
+    if not told.startswith(("Unescaped '\\'", "Invalid hex value")):
+        return ""
+    place = re.search(r"at line (\d+)", told)
+    line = text.split("\n")[int(place[1]) - 1] if place else ""
+    found = _BACKSLASH.search(line)
+    value = found["value"] if found else None
+    if value is None:
+        return "in double quotes a backslash starts an escape; use single quotes: '''…'''"
+    shown = f": '{value}'" if "'" not in value and len(value) <= 100 else ""
+    return f"in double quotes a backslash starts an escape; use single quotes{shown}"
 
 
 def line_of(text: str, path: tuple[str, ...]) -> int | None:

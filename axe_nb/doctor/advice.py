@@ -6,11 +6,11 @@ Source: issue "Working in the notebook" (hints with errors).
 
 from __future__ import annotations
 
-from axe_nb.agents.config import BASE_URLS, Config
+from axe_nb.agents.config import Config
 from axe_nb.agents.names import parse_model
-from axe_nb.errors import AxeError, ProviderError
+from axe_nb.connections import server
+from axe_nb.errors import AxeError, ConfigError, ProviderError
 from axe_nb.events import RunResult
-from axe_nb.providers import server
 from axe_nb.providers.listing import advice, has, models
 from axe_nb.session.portal import waited
 
@@ -19,7 +19,7 @@ def with_next_step(result: RunResult) -> RunResult:
     """The result; the hint of its error names models where the one asked for is not there."""
     error = result.cause
     provider, model = parse_model(result.model)
-    if not (isinstance(error, ProviderError) and error.status == 404 and provider in BASE_URLS):
+    if not (isinstance(error, ProviderError) and error.status == 404):
         return result
     error.hint = waited(_hint(provider, model)) or error.hint
     return result
@@ -28,7 +28,14 @@ def with_next_step(result: RunResult) -> RunResult:
 async def _hint(provider: str, model: str) -> str:
     """Empty where the server has the model after all, or says nothing of use."""
     try:
-        names = await models(server(provider, Config.load()))
+        config = Config.load()
+        info = config.provider(provider)
+    except ConfigError:
+        return ""
+    if not info.has_server:
+        return ""
+    try:
+        names = await models(server(provider, config))
     except AxeError:
         names = ()
-    return "" if has(model, names) else advice(provider, model, names)
+    return "" if has(model, names) else advice(info, model, names)

@@ -15,11 +15,11 @@ from axe_nb.agents.agent import Agent
 from axe_nb.agents.config import Config
 from axe_nb.agents.names import parse_model
 from axe_nb.agents.prompt import brief
+from axe_nb.connections import provider_for
 from axe_nb.engine.permissions import Permit
 from axe_nb.engine.toolset import Ceiling, assemble
 from axe_nb.errors import ConfigError
 from axe_nb.globs import check_glob
-from axe_nb.providers import SUPPORTED, make
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +59,8 @@ def _checks(
     provider, _, name = agent.model.partition("/")
     yield ("model",), "", True, partial(parse_model, agent.model)
     if provider.strip() and name.strip():
-        is_unknown = provider not in SUPPORTED
-        yield ("model",), "", is_unknown, partial(_reachable, agent.model, scripts)
+        reachable = partial(_reachable, provider, name, scripts)
+        yield ("model",), "", _is_unknown(provider), reachable
     bare = replace(agent, tools=(), permissions={}, files=(), skill="", workdir="")
     for name in agent.tools:
         yield ("tools",), name, True, partial(_tools, replace(bare, tools=(name,)))
@@ -90,11 +90,14 @@ def _tools(agent: Agent) -> None:
     assemble(agent, 0, Ceiling(), Permit(agent, agent.mode))
 
 
-def _reachable(model: str, scripts: tuple[Path, ...]) -> None:
-    """Whether there is a key, a base URL, or the script."""
-    provider, name = model.split("/", 1)
-    make(provider, Config.load(), scripts)
-    if provider == "script":
-        from axe_nb.scripting.provider import check
+def _is_unknown(provider: str) -> bool:
+    """Whether neither the package nor the settings know the provider."""
+    try:
+        return provider not in Config.load().known
+    except ConfigError:
+        return False  # the settings are what is wrong
 
-        check(name, scripts)
+
+def _reachable(provider: str, model: str, scripts: tuple[Path, ...]) -> None:
+    """Refuses a model without a key, a base URL, or its script."""
+    provider_for(Config.load(), scripts)(provider, model)

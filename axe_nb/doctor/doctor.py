@@ -16,11 +16,13 @@ from typing import Literal, TypeAlias
 
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.agent_files import list_agents
-from axe_nb.agents.config import BASE_URLS, KEYLESS, Config, config_path, placed
+from axe_nb.agents.config import Config, config_path, placed
 from axe_nb.agents.files import expanded
+from axe_nb.agents.provider_table import PROVIDERS
+from axe_nb.connections import server
 from axe_nb.doctor.checks import Problem, problems
 from axe_nb.errors import AxeError, ConfigError, ProviderError
-from axe_nb.providers import listing, server
+from axe_nb.providers import listing
 from axe_nb.text import list_some, quote
 from axe_nb.threads import in_thread
 
@@ -66,12 +68,14 @@ async def examine(
         find: name -> agent, of the session or a file. Raises ConfigError.
     """
     config, settings = _settings()
-    agents, of_agents = await in_thread(_agents, agents_dir, defined, find)
+    agents, of_agents = await in_thread(_agents, agents_dir, defined, find, config)
     used = _used(agents)
-    names = [name for name in BASE_URLS if name in used or _key_from(name, config)]
+    known = [info for info in config.known.values() if info.has_server]
+    names = [info.name for info in known if _is_wanted(info.name, used, config)]
     async with asyncio.TaskGroup() as group:
         asked = [group.create_task(_server(name, used.get(name, {}), config)) for name in names]
-    keys = [_key(name, used.get(name, {}), config) for name in BASE_URLS if name not in KEYLESS]
+    needing_keys = [info.name for info in known if info.needs_key]
+    keys = [_key(name, used.get(name, {}), config) for name in needing_keys]
     servers = [finding for task in asked for finding in task.result()]
     return [_versions(), settings, *of_agents, *keys, *servers]
 
@@ -113,7 +117,10 @@ def _holds_keys(config: Config) -> bool:
 
 
 def _agents(
-    agents_dir: str | None, defined: Mapping[str, Agent], find: Callable[[str], Agent]
+    agents_dir: str | None,
+    defined: Mapping[str, Agent],
+    find: Callable[[str], Agent],
+    config: Config,
 ) -> tuple[list[Agent], list[Finding]]:
     """The agents that could be read, and what is to be said of all of them."""
     names = sorted({*defined, *list_agents(agents_dir)})
@@ -131,7 +138,7 @@ def _agents(
         findings += [
             _told(f"agent {name}", problem)
             for problem in problems(agent, find, scripts)
-            if not _is_told_of_its_provider(problem, agent)
+            if not _is_told_of_its_provider(problem, agent, config)
         ]
     ill = {finding.what for finding in findings if finding.state == "wrong"}
     told = f"{len(names)} found, {len(names) - len(ill)} without a problem"
@@ -146,10 +153,10 @@ def _told(what: str, problem: Problem) -> Finding:
     return replace(found, state="note") if is_script else found
 
 
-def _is_told_of_its_provider(problem: Problem, agent: Agent) -> bool:
+def _is_told_of_its_provider(problem: Problem, agent: Agent, config: Config) -> bool:
     """Whether the rows of keys and servers say the same."""
-    provider = agent.model.partition("/")[0]
-    return problem.key == ("model",) and not problem.is_mistake and provider in BASE_URLS
+    info = config.known.get(agent.model.partition("/")[0])
+    return problem.key == ("model",) and not problem.is_mistake and bool(info and info.has_server)
 
 
 def _used(agents: Iterable[Agent]) -> Mapping[str, Models]:
@@ -161,25 +168,24 @@ def _used(agents: Iterable[Agent]) -> Mapping[str, Models]:
     return used
 
 
-def _key_from(provider: str, config: Config) -> str:
-    """Where the provider's key comes from; empty where none is set."""
-    variable = f"{provider.upper()}_API_KEY"
-    if os.environ.get(variable, "").strip():
-        return variable
-    return "config.toml" if config.providers.get(provider, {}).get("api_key") else ""
+def _is_wanted(provider: str, used: Mapping[str, Models], config: Config) -> bool:
+    """Whether a server is worth asking: used by an agent, with a key, or named in the settings."""
+    is_named = provider not in PROVIDERS
+    return is_named or provider in used or bool(config.key_source(provider))
 
 
 def _key(provider: str, models: Models, config: Config) -> Finding:
     what = f"{provider} key"
     try:
         config.api_key(provider)
-        return Finding("right", what, f"set ({_key_from(provider, config)})")
+        return Finding("right", what, f"set ({config.key_source(provider)})")
     except ConfigError as error:
-        if _key_from(provider, config):
+        if config.key_source(provider):
             return _wrong(what, error)
     if not models:
         return Finding("note", what, "not set; no agent here needs it")
-    step = f"set {provider.upper()}_API_KEY, or api_key under [providers.{provider}] in config.toml"
+    variable = config.provider(provider).key_variable
+    step = f"set {variable}, or api_key under [providers.{provider}] in config.toml"
     return Finding("wrong", what, f"not set, for {_some(models)}", step)
 
 
@@ -206,7 +212,7 @@ async def _server(provider: str, models: Models, config: Config) -> list[Finding
         *(
             Finding(
                 "wrong", what, f"has no {quote(model)}, for {_some({model: models[model]})}",
-                listing.advice(provider, model, names) or "choose another model",
+                listing.advice(asked.info, model, names) or "choose another model",
             )
             for model in lacking
         ),

@@ -148,8 +148,9 @@ def _agents() -> list[str]:
 
 def _models() -> list[str]:
     """Those of the agents, those that have run here, the scripts, and the providers."""
+    from axe_nb.agents.config import Config
+    from axe_nb.agents.provider_table import PROVIDERS
     from axe_nb.errors import ConfigError
-    from axe_nb.providers import SUPPORTED
     from axe_nb.scripting.provider import known
     from axe_nb.session.session import session
 
@@ -157,7 +158,10 @@ def _models() -> list[str]:
     for name in _agents()[:MOST]:
         with contextlib.suppress(ConfigError):
             models.add(session.find(name, _agents_dir()).model)
-    return sorted(models | {f"{provider}/" for provider in SUPPORTED})
+    providers: Iterable[str] = PROVIDERS
+    with contextlib.suppress(ConfigError):
+        providers = Config.load().known
+    return sorted(models | {f"{provider}/" for provider in providers})
 
 
 def _tools() -> list[str]:

@@ -13,6 +13,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
+from axe_nb.agents.provider_table import PROVIDERS, ProviderInfo
 from axe_nb.errors import ProviderError
 from axe_nb.messages import Message, Request, Response, ToolCall, ToolSpec, Usage
 from axe_nb.providers import wire
@@ -176,10 +177,7 @@ class Anthropic:
     name = "anthropic"
     base_url: str
     key: str = field(repr=False)
-
-    def headers(self) -> dict[str, str]:
-        """Key and version of the API (B-4)."""
-        return {"x-api-key": self.key, "anthropic-version": "2023-06-01"}
+    info: ProviderInfo = field(default=PROVIDERS["anthropic"], repr=False)
 
     async def send(self, request: Request, on_text: OnText | None = None) -> Response:
         """See `Provider.send`; the answer comes whole."""

@@ -1,4 +1,4 @@
-"""The one method that a model is behind.
+"""The provider interface, and the server that a provider asks.
 
 Source: seed 000 C7 (A-C7), D-24.
 """
@@ -8,17 +8,34 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol, TypeAlias
 
+from axe_nb.agents.provider_table import ProviderInfo
 from axe_nb.messages import Request, Response
 
 OnText: TypeAlias = Callable[[str], None]
 """Takes a piece of the answer as it arrives; neither blocks nor raises."""
 
 
+class Server(Protocol):
+    """A server of models: its address, and the key that it wants."""
+
+    @property
+    def info(self) -> ProviderInfo:
+        """Its provider: a built-in one, or a named endpoint of config.toml."""
+
+    @property
+    def base_url(self) -> str:
+        """The server's root, without a slash at the end (D-33)."""
+
+    @property
+    def key(self) -> str:
+        """Never shown; empty if there is none."""
+
+
 class Provider(Protocol):
     """A model's server. Cancelling the task that awaits `send` aborts the request."""
 
     name: str
-    """anthropic, openai, ollama or script; prefix of the call ids that it makes up (D-28)."""
+    """Its protocol; prefix of the call ids that it makes up (D-28)."""
 
     async def send(self, request: Request, on_text: OnText | None = None) -> Response:
         """The whole answer; a provider that can stream hands its pieces to `on_text` before.

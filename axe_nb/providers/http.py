@@ -10,10 +10,11 @@ import socket
 import ssl
 from collections.abc import AsyncGenerator, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from axe_nb.errors import ProviderError
+from axe_nb.providers.base import Server
 from axe_nb.providers.reply import Headers, masked_line, read_reply, refuses_tools, without_tools
 from axe_nb.text import format_seconds
 
@@ -29,27 +30,11 @@ IDLE_CONNECTIONS = 20
 
 IDLE_SECONDS = 60.0
 
+MOST_IN_FLIGHT = 4096
+"""Requests of one event loop in flight, however many files the process may open."""
+
 MAX_REPLY = 32 * 1024 * 1024
 """Bytes of a reply's body."""
-
-
-class Server(Protocol):
-    """Where to send requests, and who asks."""
-
-    @property
-    def name(self) -> str:
-        """The provider."""
-
-    @property
-    def base_url(self) -> str:
-        """The server's root, without a slash at the end (D-33)."""
-
-    @property
-    def key(self) -> str:
-        """Never shown; empty where there is none."""
-
-    def headers(self) -> dict[str, str]:
-        """The headers that its protocol asks for, with the key."""
 
 
 async def post(server: Server, path: str, body: bytes, *, tools_of: str = "") -> dict[str, Any]:
@@ -86,14 +71,14 @@ async def _asked(
 async def _answer(
     server: Server, method: str, path: str, body: bytes, tools_of: str
 ) -> dict[str, Any]:
-    import httpx
-
     try:
         status, headers, reply = await _exchange(server, method, path, body)
-    except (httpx.HTTPError, OSError, UnicodeError) as error:
+    except ProviderError:
+        raise
+    except Exception as error:  # httpx and what lies below it raise more than httpx.HTTPError
         raise _no_reply(server, error) from None
     try:
-        return read_reply(server.name, status, headers, reply, server.key)
+        return read_reply(server.info, status, headers, reply, server.key)
     except ProviderError as error:
         if tools_of and refuses_tools(error):
             raise without_tools(error, tools_of) from None
@@ -104,11 +89,21 @@ async def _exchange(
     server: Server, method: str, path: str, body: bytes
 ) -> tuple[int, Headers, bytes]:
     """(status, headers, body) of the reply."""
-    client = await _client(server.base_url)
-    headers = {**({"content-type": "application/json"} if body else {}), **server.headers()}
+    import httpx
+
+    clients = await _clients()
+    client = clients.client(server.base_url)
+    headers = {"content-type": "application/json"} if body else {}
+    headers |= server.info.headers_with(server.key)
+    timeout = httpx.Timeout(None, connect=CONNECT_SECONDS, read=server.info.read_timeout)
     parts: list[bytes] = []
     size = 0
-    async with client.stream(method, path, headers=headers, content=body or None) as response:
+    async with (
+        clients.slots,
+        client.stream(
+            method, path, headers=headers, content=body or None, timeout=timeout
+        ) as response,
+    ):
         async for part in response.aiter_bytes():
             size += len(part)
             if size > MAX_REPLY:
@@ -122,16 +117,39 @@ class _Clients:
     """The clients of one event loop; they are closed when the loop ends."""
 
     by_url: dict[str, httpx.AsyncClient] = field(default_factory=dict)
+    slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(most_in_flight()))
+    """One for each request in flight; the others wait their turn."""
     until_the_end: AsyncGenerator[None, None] | None = None
     """Closes them; the loop closes it. Nobody else would: a run does not know that it is the
     loop's last."""
+
+    def client(self, base_url: str) -> httpx.AsyncClient:
+        """The loop's client for a base URL, made on first use (D-25)."""
+        if base_url not in self.by_url:
+            self.by_url[base_url] = _new_client(base_url)
+        return self.by_url[base_url]
 
 
 _of_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, _Clients] = WeakKeyDictionary()
 
 
-async def _client(base_url: str) -> httpx.AsyncClient:
-    """The running loop's client for a base URL, made on first use (D-25)."""
+def most_in_flight() -> int:
+    """Requests that may be in flight at once: half of the files that the process may open.
+
+    The other half is for kernels, tools and idle connections (D-51).
+    """
+    try:
+        import resource
+    except ImportError:  # Windows has no such limit
+        return MOST_IN_FLIGHT
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if files == resource.RLIM_INFINITY:
+        return MOST_IN_FLIGHT
+    return max(1, min(files // 2, MOST_IN_FLIGHT))
+
+
+async def _clients() -> _Clients:
+    """The running loop's clients."""
     loop = asyncio.get_running_loop()
     clients = _of_loop.get(loop)
     if clients is None:
@@ -139,9 +157,7 @@ async def _client(base_url: str) -> httpx.AsyncClient:
         clients = _of_loop[loop] = _Clients()
         clients.until_the_end = _until_the_end(clients)
         await anext(clients.until_the_end)
-    if base_url not in clients.by_url:
-        clients.by_url[base_url] = _new_client(base_url)
-    return clients.by_url[base_url]
+    return clients
 
 
 async def _until_the_end(clients: _Clients) -> AsyncGenerator[None, None]:
@@ -173,7 +189,6 @@ def _new_client(base_url: str) -> httpx.AsyncClient:
             base_url=url.copy_with(userinfo=b""),  # httpx writes URLs to the log
             auth=(url.username, url.password) if url.userinfo else None,
             verify=verify,
-            timeout=httpx.Timeout(None, connect=CONNECT_SECONDS),
             limits=httpx.Limits(
                 max_connections=None,
                 max_keepalive_connections=IDLE_CONNECTIONS,
@@ -195,17 +210,20 @@ def _no_reply(server: Server, error: Exception) -> ProviderError:
 
     where = without_login(server.base_url)
     causes = list(_causes(error))
-    at_base_url = f"check base_url under [providers.{server.name}] in config.toml"
+    table = f"[providers.{server.info.name}] in config.toml"
+    at_base_url = f"check base_url under {table}"
 
     def is_due_to(kind: type[BaseException]) -> bool:
         return any(isinstance(cause, kind) for cause in causes)
 
+    if isinstance(error, httpx.ReadTimeout):
+        message = f"no word from {where} within {format_seconds(server.info.read_timeout or 0)}s"
+        return ProviderError("timeout", message, hint=f"raise read_timeout under {table}")
     if isinstance(error, httpx.TimeoutException):
         message = f"no connection to {where} within {format_seconds(CONNECT_SECONDS)}s"
         return ProviderError("timeout", message, hint=at_base_url)
     if is_due_to(ConnectionRefusedError):
-        who = "Ollama" if server.name == "ollama" else "the server"
-        message = f"connection refused: is {who} running? (expected at {where})"
+        message = f"connection refused: is {server.info.software} running? (expected at {where})"
         return ProviderError("server", message, hint=f"start it, or {at_base_url}")
     if is_due_to(socket.gaierror):
         message = f"no such host: {where}"

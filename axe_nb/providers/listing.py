@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from axe_nb.errors import ProviderError
@@ -16,7 +16,8 @@ from axe_nb.providers.reply import masked_line
 from axe_nb.text import format_seconds, list_some, nearest, quote
 
 if TYPE_CHECKING:
-    from axe_nb.providers.http import Server
+    from axe_nb.agents.provider_table import ProviderInfo
+    from axe_nb.providers.base import Server
 
 SECONDS = 3.0
 """For one server to answer."""
@@ -30,13 +31,6 @@ MAX_NAME = 120
 LISTED = 5
 """Models that a hint names where none is near."""
 
-PATHS: Mapping[str, str] = {
-    "anthropic": "/v1/models?limit=1000",
-    "openai": "/v1/models",
-    "ollama": "/api/tags",
-}
-"""Provider → where its server lists the models."""
-
 
 async def models(server: Server) -> tuple[str, ...]:
     """The names of the server's models, sorted.
@@ -48,11 +42,11 @@ async def models(server: Server) -> tuple[str, ...]:
 
     try:
         async with asyncio.timeout(SECONDS):
-            data = await get(server, PATHS[server.name])
+            data = await get(server, server.info.models_path)
     except TimeoutError:
         told = f"no answer from {address(server)} within {format_seconds(SECONDS)}s"
         raise ProviderError("timeout", told) from None
-    field, key = ("models", "name") if server.name == "ollama" else ("data", "id")
+    field, key = server.info.models_keys
     entries = wire.tables(data.get(field), field)[:MAX_NAMES]
     found = (masked_line(wire.text(entry.get(key)), server.key, MAX_NAME) for entry in entries)
     return tuple(sorted({name for name in found if name}))
@@ -70,12 +64,12 @@ def has(model: str, names: Sequence[str]) -> bool:
     return model in names or f"{model}:latest" in names
 
 
-def advice(provider: str, model: str, names: Sequence[str]) -> str:
+def advice(provider: ProviderInfo, model: str, names: Sequence[str]) -> str:
     """What to do where the server lacks the model: the nearest of its names, a way to get it."""
     near = nearest(model, names) or nearest(f"{model}:latest", names)
     known = f"it has {list_some(names, LISTED)}" if names else ""
     meant = f"did you mean {quote(near)}?" if near else known
-    if provider != "ollama":
+    if not provider.pull:
         return meant
-    pull = f"`ollama pull {shlex.quote(model)}`"
+    pull = f"`{provider.pull.format(model=shlex.quote(model))}`"
     return f"{pull}, or {meant}" if near else f"{pull}; {known}" if known else pull

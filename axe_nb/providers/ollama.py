@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from axe_nb.agents.provider_table import PROVIDERS, ProviderInfo
 from axe_nb.errors import ProviderError
 from axe_nb.messages import Message, Request, Response, ToolCall, ToolResult, Usage, dump
 from axe_nb.providers import wire
@@ -121,10 +122,7 @@ class Ollama:
     name = "ollama"
     base_url: str
     key: str = field(default="", repr=False)
-
-    def headers(self) -> dict[str, str]:
-        """The key, where there is one."""
-        return {"authorization": f"Bearer {self.key}"} if self.key else {}
+    info: ProviderInfo = field(default=PROVIDERS["ollama"], repr=False)
 
     async def send(self, request: Request, on_text: OnText | None = None) -> Response:
         """See `Provider.send`; the answer comes whole."""

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from axe_nb.agents.provider_table import PROVIDERS, ProviderInfo
 from axe_nb.errors import ProviderError
 from axe_nb.messages import Message, Request, Response, Usage, dump
 from axe_nb.providers import wire
@@ -116,10 +117,7 @@ class OpenAI:
     name = "openai"
     base_url: str
     key: str = field(repr=False)
-
-    def headers(self) -> dict[str, str]:
-        """The key (B-4)."""
-        return {"authorization": f"Bearer {self.key}"}
+    info: ProviderInfo = field(default=PROVIDERS["openai"], repr=False)
 
     async def send(self, request: Request, on_text: OnText | None = None) -> Response:
         """See `Provider.send`; the answer comes whole."""

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
-from axe_nb.agents.config import BASE_URLS
+from axe_nb.agents.provider_table import ProviderInfo
 from axe_nb.errors import Category, ProviderError
 from axe_nb.providers.wire import loads
 from axe_nb.text import one_line, quote
@@ -77,7 +77,7 @@ def category(status: int) -> Category:
 
 
 def read_reply(
-    provider: str, status: int, headers: Headers, body: bytes, key: str = ""
+    provider: ProviderInfo, status: int, headers: Headers, body: bytes, key: str = ""
 ) -> dict[str, Any]:
     """The JSON object of a reply.
 
@@ -140,7 +140,7 @@ def without_tools(error: ProviderError, model: str) -> ProviderError:
 
 
 def _refusal(
-    provider: str, status: int, headers: Headers, data: Any, content: str, key: str
+    provider: ProviderInfo, status: int, headers: Headers, data: Any, content: str, key: str
 ) -> ProviderError:
     try:
         phrase = f"{status} {http.HTTPStatus(status).phrase}"
@@ -163,14 +163,13 @@ def _refusal(
     )
 
 
-def _hint(provider: str, status: int, message: str) -> str:
+def _hint(provider: ProviderInfo, status: int, message: str) -> str:
     """What to do next; empty where the message says it or nobody knows."""
-    table = f"[providers.{provider}] in config.toml"
-    has_server = provider in BASE_URLS
+    table = f"[providers.{provider.name}] in config.toml"
     match status:
-        case 401 | 403 if has_server:
-            return f"check {provider.upper()}_API_KEY, or api_key under {table}"
-        case 404 if has_server:
+        case 401 | 403 if provider.has_server:
+            return f"check {provider.key_variable}, or api_key under {table}"
+        case 404 if provider.has_server:
             return f"check the model's name, and base_url under {table}"
         case 429:
             return "wait a little, or set max_retries under [retry] of the agent"

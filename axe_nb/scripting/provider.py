@@ -19,9 +19,11 @@ from typing import Any, TypeAlias, TypeVar
 
 from axe_nb.agents.config import config_dir
 from axe_nb.agents.files import expanded, read_text, reason, shown
+from axe_nb.agents.provider_table import PROVIDERS
 from axe_nb.errors import ConfigError, ProviderError
 from axe_nb.messages import Request, Response, ToolCall, Usage, dump
 from axe_nb.providers.base import OnText
+from axe_nb.providers.reply import read_reply
 from axe_nb.scripting.rules import (
     Fault,
     Reply,
@@ -141,8 +143,6 @@ async def _hand_over(reply: Reply, on_text: OnText) -> None:
 
 def _failure(name: str, fault: Fault) -> ProviderError:
     """The error that a real provider raises at the same failure."""
-    from axe_nb.providers.reply import read_reply
-
     headers, body = {}, dump({"error": {"message": fault.message}}) if fault.message else b""
     if not fault.status:
         match fault.message:
@@ -153,7 +153,7 @@ def _failure(name: str, fault: Fault) -> ProviderError:
                 return ProviderError("server", message)
         headers, body = {"content-type": "text/html"}, NONSENSE
     try:
-        read_reply("script", fault.status or 200, headers, body)
+        read_reply(PROVIDERS["script"], fault.status or 200, headers, body)
     except ProviderError as error:
         return error
     raise AssertionError(f"{fault} was read as an answer")
@@ -235,9 +235,9 @@ def _blamed(name: str, function: ScriptFunction) -> Iterator[None]:
     """Makes whatever is raised inside an error that names the script."""
     try:
         yield
-    except ProviderError:
+    except (ProviderError, KeyboardInterrupt, asyncio.CancelledError, GeneratorExit):
         raise
-    except (Exception, SystemExit) as error:  # a script is the user's code
+    except BaseException as error:  # a script is the user's code
         file = getattr(getattr(function, "__code__", None), "co_filename", None)
         frames = traceback.extract_tb(error.__traceback__)
         lines = [frame.lineno for frame in frames if frame.filename == file]

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from axe_nb.agents.provider_table import PROVIDERS
 from axe_nb.errors import Category, ConfigError, ProviderError
 from axe_nb.messages import Request, dump
 from axe_nb.scripting.http import (
@@ -65,10 +66,10 @@ def script_server(
             f"no script server for protocol {quote(protocol)}", hint=f"one of {', '.join(WIRES)}"
         )
     server = ScriptServer(protocol, dirs)
-    key = f"{protocol.upper()}_API_KEY"
+    info = PROVIDERS[protocol]
     variables = {
-        f"AXE_{protocol.upper()}_BASE_URL": server.base_url,
-        key: os.environ.get(key) or "none",
+        info.url_variable: server.base_url,
+        info.key_variable: os.environ.get(info.key_variable) or "none",
     }
     thread = threading.Thread(target=server.run, name="axe-nb-script-server", daemon=True)
     thread.start()

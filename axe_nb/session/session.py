@@ -6,7 +6,6 @@ Source: product.md "Agent files" and "Python"; A-7.3-9, A-7.3-10, D-25.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -14,13 +13,12 @@ from axe_nb.agents.agent import Agent
 from axe_nb.agents.config import Config
 from axe_nb.agents.names import check_name
 from axe_nb.budget import Limits
+from axe_nb.connections import provider_for
 from axe_nb.engine.loop import Env, Run
 from axe_nb.engine.permissions import Consult
 from axe_nb.errors import ConfigError
 from axe_nb.events import Emit, RunResult
 from axe_nb.messages import Usage
-from axe_nb.providers import make
-from axe_nb.providers.base import Provider
 from axe_nb.session.options import Overrides
 from axe_nb.text import quote, suggestion
 from axe_nb.tools.tool import Job
@@ -158,11 +156,10 @@ class Session:
         )
 
     def _env(self, overrides: Overrides, emit: Emit, consult: Consult | None) -> Env:
-        config = Config.load()
         scripts = _script_dirs(overrides.agents_dir)
         return Env(
             load_agent=lambda name: self.find(name, overrides.agents_dir),
-            provider_for=_remembered(lambda name: make(name, config, scripts), scripts),
+            provider_for=provider_for(Config.load(), scripts),
             emit=emit,
             consult=consult,
             tools=tuple(t for t in overrides.tools or () if not isinstance(t, str)),
@@ -186,24 +183,6 @@ def overridden(agent: Agent, overrides: Overrides) -> Agent:
 def _script_dirs(agents_dir: str | None) -> tuple[Path, ...]:
     """Folders that belong to a given agents folder and may hold scripts."""
     return (Path(agents_dir).expanduser().parent / "scripts",) if agents_dir else ()
-
-
-def _remembered(
-    make_one: Callable[[str], Provider], scripts: tuple[Path, ...]
-) -> Callable[[str, str], Provider]:
-    """One provider per name for one tree; connections are shared below, per base URL."""
-    made: dict[str, Provider] = {}
-
-    def provider_for(name: str, model: str) -> Provider:
-        if name == "script":
-            from axe_nb.scripting.provider import check
-
-            check(model, scripts)
-        if name not in made:
-            made[name] = make_one(name)
-        return made[name]
-
-    return provider_for
 
 
 session = Session()

@@ -18,6 +18,7 @@ from typing import Any
 
 import httpx
 
+from axe_nb.agents.provider_table import PROVIDERS
 from axe_nb.messages import Message, Request, ToolCall, ToolResult
 from axe_nb.providers.reply import read_reply
 from tests.providers.dialects import CALL_AGENT, DIALECTS, Dialect
@@ -163,7 +164,7 @@ def share(dialect: Dialect) -> float:
         fresh = replace(request, messages=(*request.messages, *one_turn(f"new {number}")))
         began = time.process_time()
         module.body(fresh)
-        module.parse(read_reply(dialect.name, 200, {}, reply, "k" * 40))
+        module.parse(read_reply(PROVIDERS[dialect.name], 200, {}, reply, "k" * 40))
         found.append(time.process_time() - began)
     return sorted(found)[len(found) // 2]
 

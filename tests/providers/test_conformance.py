@@ -17,6 +17,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from axe_nb.agents.provider_table import PROVIDERS
 from axe_nb.errors import ProviderError
 from axe_nb.messages import CallIds, Message, Request, Response, ToolCall, ToolResult, Usage
 from axe_nb.providers import anthropic, ollama, openai
@@ -470,7 +471,7 @@ def test_a_mutated_reply_gives_an_answer_or_a_provider_error(
     status = data.draw(st.sampled_from([200, 200, 200, 200, 400, 404, 500]))
     raw = data.draw(mutated(dialect))
     with suppress(ProviderError):  # anything else fails the test
-        check(dialect, module.parse(read_reply(dialect.name, status, {}, raw, KEY)))
+        check(dialect, module.parse(read_reply(PROVIDERS[dialect.name], status, {}, raw, KEY)))
 
 
 def check(dialect: Dialect, response: Response) -> None:

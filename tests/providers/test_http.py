@@ -17,9 +17,9 @@ import httpx
 import pytest
 
 from axe_nb.agents.config import Config
+from axe_nb.connections import make
 from axe_nb.errors import ConfigError, ProviderError
 from axe_nb.messages import Message
-from axe_nb.providers import make
 from axe_nb.providers.http import MAX_REPLY, _no_reply
 from axe_nb.providers.openai import OpenAI
 from tests.providers.dialects import BY_NAME, KEY, ask

@@ -12,8 +12,10 @@ from typing import Any
 import pytest
 
 from axe_nb.agents.config import Config
+from axe_nb.agents.provider_table import PROVIDERS
+from axe_nb.connections import server
 from axe_nb.errors import ConfigError, ProviderError
-from axe_nb.providers import listing, server
+from axe_nb.providers import listing
 from axe_nb.scripting.server import script_server
 from axe_nb.scripting.wire import Protocol
 from tests.providers.dialects import KEY
@@ -174,4 +176,4 @@ def test_a_model_is_there_by_its_name_or_as_the_latest() -> None:
 def test_the_next_step_names_the_nearest_model_or_how_to_get_it(
     provider: str, model: str, known: tuple[str, ...], told: str
 ) -> None:
-    assert listing.advice(provider, model, known) == told
+    assert listing.advice(PROVIDERS[provider], model, known) == told

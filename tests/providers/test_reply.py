@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from axe_nb.agents.provider_table import PROVIDERS
 from axe_nb.errors import ProviderError
 from axe_nb.providers.reply import category, read_reply
 
@@ -21,7 +22,7 @@ def failure(
 ) -> ProviderError:
     raw = body if isinstance(body, bytes) else json.dumps(body).encode()
     with pytest.raises(ProviderError) as raised:
-        read_reply(provider, status, JSON if headers is None else headers, raw, KEY)
+        read_reply(PROVIDERS[provider], status, JSON if headers is None else headers, raw, KEY)
     return raised.value
 
 
@@ -143,11 +144,14 @@ def test_odd_json_is_read_all_the_same() -> None:
         b'\xef\xbb\xbf\n{"a": NaN, "b": [-Infinity, 1e999], '
         b'"c": "\\ud83d x \\ud83d\\ude00", "d": 1.5}'
     )
-    data = read_reply("openai", 200, JSON, body)
+    data = read_reply(PROVIDERS["openai"], 200, JSON, body)
     assert data == {"a": None, "b": [None, None], "c": "\ufffd x 😀", "d": 1.5}
-    assert read_reply("openai", 200, {}, b'{"\\udc00": "\xff"}') == {"\ufffd": "\ufffd"}
+    assert read_reply(PROVIDERS["openai"], 200, {}, b'{"\\udc00": "\xff"}') == {"\ufffd": "\ufffd"}
     deep = b'{"a":' * 100 + b"1" + b"}" * 100
-    assert json.dumps(read_reply("openai", 200, {}, deep)).encode().replace(b" ", b"") == deep
+    assert (
+        json.dumps(read_reply(PROVIDERS["openai"], 200, {}, deep)).encode().replace(b" ", b"")
+        == deep
+    )
 
 
 @pytest.mark.req("B-5")
@@ -171,7 +175,7 @@ def test_an_error_in_a_reply_of_status_200_is_an_error(error: Any, expected: str
 @pytest.mark.req("B-5")
 def test_a_reply_that_names_no_error_is_none() -> None:
     for nothing in (None, "", {}, False):
-        assert read_reply("openai", 200, JSON, json.dumps({"error": nothing}).encode())
+        assert read_reply(PROVIDERS["openai"], 200, JSON, json.dumps({"error": nothing}).encode())
 
 
 def test_a_message_is_one_line_of_at_most_300_characters() -> None:
@@ -208,13 +212,13 @@ def test_a_key_that_is_half_masked_is_masked_whole() -> None:
 
 def test_a_short_stand_in_for_a_key_does_not_eat_words() -> None:
     said = {"choices": [], "note": "lm-studio runs"}
-    assert read_reply("openai", 200, {}, json.dumps(said).encode(), "lm-studio") == said
+    assert read_reply(PROVIDERS["openai"], 200, {}, json.dumps(said).encode(), "lm-studio") == said
     with pytest.raises(ProviderError, match="server: all nonexistent"):
-        read_reply("openai", 500, {}, b'{"error": "all nonexistent"}', "none")
+        read_reply(PROVIDERS["openai"], 500, {}, b'{"error": "all nonexistent"}', "none")
 
 
 def test_a_key_in_an_answer_does_not_get_through() -> None:
-    data = read_reply("openai", 200, {}, f'{{"text": "it is {KEY}"}}'.encode(), KEY)
+    data = read_reply(PROVIDERS["openai"], 200, {}, f'{{"text": "it is {KEY}"}}'.encode(), KEY)
     assert data == {"text": "it is ***"}
 
 

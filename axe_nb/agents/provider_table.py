@@ -1,0 +1,180 @@
+"""The table of providers: one description each, read by settings, doctor, listing and completion.
+
+A `[providers.NAME]` table of config.toml changes a description, or adds a named endpoint: a server
+that speaks the protocol of a built-in provider.
+Source: B-2, B-3, D-27; product.md "Providers".
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any
+
+from axe_nb.agents.toml_table import Source, WrongValue, check_types, read
+
+BEARER = MappingProxyType({"authorization": "Bearer {key}"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProviderInfo:
+    """One provider: all that the rest of the package knows about it."""
+
+    name: str
+    """The part of a model before the slash; lower case."""
+    module: str
+    """Module whose `PROVIDER` sends requests to its servers."""
+    base_url: str = ""
+    """Root of its own server; empty = there is no server."""
+    needs_key: bool = False
+    """If true, a missing key is an error before anything is sent."""
+    key_variable: str = ""
+    """Environment variable of its key."""
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Headers of every request; `{key}` stands for the key, and a header without its key is left
+    out."""
+    read_timeout: float | None = None
+    """Seconds that the server may be silent; None = as long as the run may take."""
+    models_path: str = ""
+    """Where its server lists the models."""
+    models_keys: tuple[str, str] = ("data", "id")
+    """(key of the list in that reply, key of the name in each entry)."""
+    software: str = "the server"
+    """Name of the program that serves it, for messages."""
+    pull: str = ""
+    """Command that fetches a missing model; `{model}` stands for its name."""
+    first_model: str = ""
+    """Model of a new agent file, with the provider; empty = none is suggested."""
+
+    @property
+    def has_server(self) -> bool:
+        """False for models that run in this process."""
+        return bool(self.base_url)
+
+    @property
+    def url_variable(self) -> str:
+        """Environment variable of its base URL."""
+        return f"AXE_{in_capitals(self.name)}_BASE_URL"
+
+    def headers_with(self, key: str) -> dict[str, str]:
+        """The headers of a request, with the key put in."""
+        return {
+            name: value.replace("{key}", key)
+            for name, value in self.headers.items()
+            if key or "{key}" not in value
+        }
+
+
+def _table(*infos: ProviderInfo) -> Mapping[str, ProviderInfo]:
+    return MappingProxyType({info.name: info for info in infos})
+
+
+PROVIDERS = _table(
+    ProviderInfo(
+        name="anthropic",
+        module="axe_nb.providers.anthropic",
+        base_url="https://api.anthropic.com",
+        needs_key=True,
+        key_variable="ANTHROPIC_API_KEY",
+        headers={"x-api-key": "{key}", "anthropic-version": "2023-06-01"},
+        models_path="/v1/models?limit=1000",
+        first_model="anthropic/claude-sonnet-4-5",
+    ),
+    ProviderInfo(
+        name="openai",
+        module="axe_nb.providers.openai",
+        base_url="https://api.openai.com",
+        needs_key=True,
+        key_variable="OPENAI_API_KEY",
+        headers=BEARER,
+        models_path="/v1/models",
+        first_model="openai/gpt-5",
+    ),
+    ProviderInfo(
+        name="ollama",
+        module="axe_nb.providers.ollama",
+        base_url="http://localhost:11434",
+        key_variable="OLLAMA_API_KEY",
+        headers=BEARER,
+        models_path="/api/tags",
+        models_keys=("models", "name"),
+        software="Ollama",
+        pull="ollama pull {model}",
+    ),
+    ProviderInfo(name="script", module="axe_nb.scripting.provider"),
+)
+"""Name → built-in provider, in the order that messages list them."""
+
+FIRST_MODEL = PROVIDERS["anthropic"].first_model
+"""Model of a new agent file if nothing speaks for another one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProviderTable:
+    """`[providers.NAME]` of config.toml."""
+
+    protocol: str = ""
+    """The built-in provider whose protocol a named endpoint speaks."""
+    base_url: str = ""
+    api_key: str = field(default="", repr=False)
+    api_key_env: str = ""
+    """Environment variable of the key, in place of `NAME_API_KEY`."""
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Headers added to every request."""
+    read_timeout: float = 0
+    """Seconds that the server may be silent; 0 = as long as the run may take."""
+
+
+def in_capitals(name: str) -> str:
+    """The provider's name as a part of environment variables."""
+    return re.sub(r"\W", "_", name.upper())
+
+
+def described(name: str, table: Mapping[str, Any]) -> ProviderInfo | None:
+    """The provider that a checked table describes; None if it names no protocol."""
+    base = PROVIDERS.get(table.get("protocol", "") or name)
+    if base is None:
+        return None
+    is_built_in = name in PROVIDERS
+    own_variable = base.key_variable if is_built_in else f"{in_capitals(name)}_API_KEY"
+    headers = {header.lower(): value for header, value in table.get("headers", {}).items()}
+    return replace(
+        base,
+        name=name,
+        base_url=table.get("base_url", "").strip() or base.base_url,
+        needs_key=base.needs_key if is_built_in else bool({"api_key", "api_key_env"} & set(table)),
+        key_variable=table.get("api_key_env", "").strip() or own_variable,
+        headers={**base.headers, **headers},
+        read_timeout=table.get("read_timeout", 0) or None,
+        first_model=base.first_model if is_built_in else "",
+    )
+
+
+def check_table(name: str, table: Mapping[str, Any], source: Source) -> None:
+    """Refuses a table of config.toml that is not right; one without a protocol is let be.
+
+    Raises:
+        ConfigError: an unknown key.
+        WrongValue: a value that the key cannot have.
+    """
+    if name not in PROVIDERS and "protocol" not in table:
+        return  # another program's, which shares the file
+    at = ("providers", name)
+    checked = ProviderTable(**read(ProviderTable, table, source, at))
+    check_types(checked, at)
+    if not re.fullmatch(r"[a-z0-9][a-z0-9_.-]*", name):
+        raise WrongValue(at, "must be a name in lower case, of letters, digits, `-`, `_` and `.`")
+    protocols = [info.name for info in PROVIDERS.values() if info.has_server]
+    if name in PROVIDERS:
+        protocols = [name]
+    if "protocol" in table and checked.protocol not in protocols:
+        raise WrongValue((*at, "protocol"), f"must be {' or '.join(protocols)}")
+    if checked.read_timeout < 0:
+        raise WrongValue((*at, "read_timeout"), "must be non-negative")
+    for header, value in checked.headers.items():
+        if not re.fullmatch(r"[A-Za-z0-9_-]+", header):
+            raise WrongValue((*at, "headers"), "must have plain names")
+        if not (value.isascii() and value.isprintable()):
+            raise WrongValue((*at, "headers", header), "has characters that no header has")

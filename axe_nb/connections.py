@@ -1,0 +1,86 @@
+"""Providers made from their descriptions, with the keys and addresses of the settings.
+
+Source: B-2, B-3, D-25, D-33; product.md "Providers".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from axe_nb.agents.config import Config
+from axe_nb.agents.provider_table import ProviderInfo
+from axe_nb.errors import ConfigError
+from axe_nb.providers.base import Provider, Server
+from axe_nb.scripting.provider import ScriptProvider, check
+from axe_nb.text import quote
+
+
+def make(name: str, config: Config, scripts: tuple[Path, ...] = ()) -> Provider:
+    """The provider of that name, with its key and base URL.
+
+    Args:
+        name: the part of a model before the slash; lower case.
+        scripts: folders to look script models up in first.
+
+    Raises:
+        ConfigError: there is no such provider (exit 1), its key is missing (exit 3) or no key,
+            or its base URL is not a valid URL.
+    """
+    info = config.provider(name)
+    if not info.has_server:
+        return ScriptProvider(scripts or None)
+    made: Provider = _connected(info, config)
+    return made
+
+
+def server(name: str, config: Config) -> Server:
+    """The server behind a provider that has one, with its key and base URL.
+
+    Raises:
+        ConfigError: its key is missing or no key, or its base URL is not a valid URL.
+    """
+    made: Server = _connected(config.provider(name), config)
+    return made
+
+
+def provider_for(config: Config, scripts: tuple[Path, ...] = ()) -> Callable[[str, str], Provider]:
+    """(provider, model) → the provider, one per name; also refuses a script that is not there.
+
+    Args:
+        scripts: folders to look script models up in first.
+    """
+    made: dict[str, Provider] = {}
+
+    def find(name: str, model: str) -> Provider:
+        if name not in made:
+            made[name] = make(name, config, scripts)
+        if not config.provider(name).has_server:
+            check(model, scripts)
+        return made[name]
+
+    return find
+
+
+def _connected(info: ProviderInfo, config: Config) -> Any:
+    provider = import_module(info.module).PROVIDER
+    return provider(_address(info, config), config.api_key(info.name), info)
+
+
+def _address(info: ProviderInfo, config: Config) -> str:
+    base_url = config.base_url(info.name)
+    try:
+        parts = urlsplit(base_url)
+        is_whole = bool(parts.hostname) and parts.port != 0 and not (parts.query or parts.fragment)
+    except ValueError:
+        is_whole = False
+    if not is_whole or not base_url.isprintable() or " " in base_url:
+        raise ConfigError(
+            f"base URL of provider {quote(info.name)} is no address of a server",
+            hint=f"set {info.url_variable}, or base_url under [providers.{info.name}] in "
+            "config.toml, to something like http://localhost:8000",
+        )
+    return base_url
