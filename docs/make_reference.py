@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from axe_nb.agents import agent, config
+from axe_nb.agents.provider_table import PROVIDERS, ProviderTable
 from axe_nb.agents.toml_table import nested_table, toml_fields, type_name
 from axe_nb.events import EXIT_CODES, Status
 from axe_nb.nb.line import COMMANDS, Command
@@ -52,11 +53,13 @@ CODES: Mapping[int, str] = {
 }
 """Exit code → what it means (seed 000 §8, D-22, D-38)."""
 
+SERVED = [info for info in PROVIDERS.values() if info.has_server]
+
 VARIABLES: Mapping[str, str] = {
-    "ANTHROPIC_API_KEY, OPENAI_API_KEY, OLLAMA_API_KEY": "The provider's key; wins over `api_key` "
-    "in `config.toml`. Ollama needs none.",
-    "AXE_ANTHROPIC_BASE_URL, AXE_OPENAI_BASE_URL, AXE_OLLAMA_BASE_URL": "Root of the provider's "
-    "server, with or without `/v1`; wins over `base_url` in `config.toml`.",
+    ", ".join(info.key_variable for info in SERVED): "The provider's key; wins over `api_key` in "
+    "`config.toml`. Ollama needs none.",
+    ", ".join(info.url_variable for info in SERVED): "Root of the provider's server, with or "
+    "without `/v1`; wins over `base_url` in `config.toml`.",
     "XDG_CONFIG_HOME": "Folder of `axe/config.toml` and `axe/agents/`; by default `~/.config`.",
     "AXE_NB_DISPLAY": "`live` or `static`: how a notebook shows a run, whatever it would choose.",
     "VISUAL, EDITOR": "What `axe-nb agents edit` opens a file with.",
@@ -220,6 +223,7 @@ def environment() -> Iterator[str]:
     yield "## Settings file"
     yield "`$XDG_CONFIG_HOME/axe/config.toml`; `axe-nb config init` writes it like this:"
     yield f"```toml\n{config.SCAFFOLD}```"
+    yield from _keys(ProviderTable, ("providers", "NAME"))
 
 
 def _listed(names: Iterable[str]) -> str:

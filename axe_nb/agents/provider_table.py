@@ -113,16 +113,18 @@ FIRST_MODEL = PROVIDERS["anthropic"].first_model
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProviderTable:
-    """`[providers.NAME]` of config.toml."""
+    """`[providers.NAME]`: a built-in provider, or a named endpoint: its models are NAME/MODEL."""
 
     protocol: str = ""
-    """The built-in provider whose protocol a named endpoint speaks."""
+    """`anthropic`, `openai` or `ollama`: the protocol that a named endpoint speaks."""
     base_url: str = ""
+    """Root of the server, with or without `/v1`; by default that of the protocol's provider."""
     api_key: str = field(default="", repr=False)
+    """The key; a named endpoint that names no key is asked without one."""
     api_key_env: str = ""
-    """Environment variable of the key, in place of `NAME_API_KEY`."""
+    """Environment variable of the key; by default `NAME_API_KEY`."""
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Headers added to every request."""
+    """Headers added to every request; `{key}` in a value stands for the key."""
     read_timeout: float = 0
     """Seconds that the server may be silent; 0 = as long as the run may take."""
 

@@ -221,6 +221,18 @@ def leaves(request: Request) -> str:
     sys.exit(3)
 
 
+class Strange(BaseException):
+    """As some libraries stop what runs in them."""
+
+
+def is_strange(request: Request) -> str:
+    raise Strange("none of Exception's")
+
+
+async def is_strange_later(request: Request) -> str:
+    raise Strange
+
+
 @pytest.mark.parametrize(
     ("function", "told"),
     [
@@ -228,6 +240,8 @@ def leaves(request: Request) -> str:
         (fails_later, "raised ValueError: one two in line {}"),
         (runs_out, "raised StopIteration in line {}"),
         (leaves, "raised SystemExit: 3 in line {}"),
+        (is_strange, "raised Strange: none of Exception's in line {}"),
+        (is_strange_later, "raised Strange in line {}"),
     ],
 )
 def test_a_function_that_breaks_is_a_server_error_that_names_it(
@@ -238,6 +252,28 @@ def test_a_function_that_breaks_is_a_server_error_that_names_it(
         ask("lead")
     line = function.__code__.co_firstlineno + 1
     assert str(raised.value) == f'server: script "lead" {told.format(line)}'
+
+
+@pytest.mark.parametrize("function", [is_strange, is_strange_later])
+def test_a_function_that_raises_a_strange_exception_ends_the_run_with_an_error(
+    project: Path, function: Any
+) -> None:
+    axe_nb.script("lead")(function)
+    result = axe_nb.run(axe_nb.Agent(name="a", model="script/lead"), "hi")
+    assert result.status == "error"
+    assert result.error is not None
+    assert result.error.startswith('server: script "lead" raised Strange')
+    assert "\n" not in result.error
+
+
+@pytest.mark.parametrize("left", [KeyboardInterrupt, asyncio.CancelledError])
+def test_stopping_is_no_failure_of_a_function(project: Path, left: type[BaseException]) -> None:
+    async def stops(request: Request) -> str:
+        raise left
+
+    axe_nb.script("lead")(stops)
+    with pytest.raises(left):
+        ask("lead")
 
 
 @pytest.mark.parametrize(

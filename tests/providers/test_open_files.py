@@ -1,0 +1,80 @@
+"""More children than the process may open connections: the others wait their turn."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from axe_nb.providers.http import MOST_IN_FLIGHT, most_in_flight
+
+resource = pytest.importorskip("resource")
+
+SERVE = """
+import sys, time
+import axe_nb
+from axe_nb.scripting.server import script_server
+
+def lead(request):
+    if request.turn > 2:
+        return f"{sum('done' in r.content for m in request.messages for r in m.tool_results)} done"
+    number = (250, 150)[request.turn - 1]
+    return [axe_nb.call("call_agent", agent="child", task="go") for _ in range(number)]
+
+def child(request):
+    time.sleep(0.3)
+    return "done"
+
+axe_nb.script("lead")(lead)
+axe_nb.script("child")(child)
+with script_server("openai") as server:
+    print(server.base_url, flush=True)
+    sys.stdin.read()
+"""
+
+ASK = """
+import resource, sys
+resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
+import axe_nb
+
+axe_nb.define(axe_nb.Agent(name="child", model="openai/child"))
+lead = axe_nb.Agent(name="lead", model="openai/lead", sub_agents=["child"])
+result = axe_nb.run(lead, "go", timeout=60)
+print(result.text, result.error, {child.status for child in result.children})
+"""
+
+
+@pytest.fixture
+def base_url(project: Path) -> Iterator[str]:
+    """A script server in a process of its own: its files are none of the asking process's."""
+    with subprocess.Popen(
+        [sys.executable, "-c", SERVE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as server:
+        assert server.stdout is not None
+        yield server.stdout.readline().strip()
+        server.communicate()
+
+
+@pytest.mark.req("D-51")
+def test_256_open_files_carry_400_children(base_url: str, project: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", ASK], capture_output=True, text=True, timeout=90, cwd=project,
+        env=os.environ | {"AXE_OPENAI_BASE_URL": base_url, "OPENAI_API_KEY": "none"},
+    )  # fmt: skip
+    assert done.stdout == "400 done None {'completed'}\n", done.stderr
+
+
+def test_a_process_that_may_open_any_number_of_files_has_a_bound_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    limits = {"soft": resource.RLIM_INFINITY}
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (limits["soft"], limits["soft"]))
+    assert most_in_flight() == MOST_IN_FLIGHT
+    limits["soft"] = 2**40
+    assert most_in_flight() == MOST_IN_FLIGHT
+    limits["soft"] = 1
+    assert most_in_flight() == 1

@@ -1,0 +1,160 @@
+"""A new provider and a new endpoint in a copy of the package, made as docs/architecture.md says."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.providers.dialects import BY_NAME
+from tests.wire.replay import Replay
+
+PACKAGE = Path(__file__).parent.parent / "axe_nb"
+PAGE = PACKAGE.parent / "docs" / "architecture.md"
+
+MODULE = '''
+"""A provider of the simplest kind: a prompt goes in, a text comes back."""
+
+from dataclasses import dataclass, field
+
+from axe_nb.agents.provider_table import ProviderInfo
+from axe_nb.messages import Request, Response, dump
+from axe_nb.providers.http import post
+
+
+@dataclass(frozen=True)
+class Parrot:
+    name = "parrot"
+    base_url: str
+    key: str = field(repr=False)
+    info: ProviderInfo
+
+    async def send(self, request: Request, on_delta: object = None) -> Response:
+        body = dump({"model": request.model, "prompt": request.last})
+        return Response((await post(self, "/say", body))["text"], stop_reason="stop")
+
+
+PROVIDER = Parrot
+'''
+
+ENTRIES = """
+    ProviderInfo(
+        name="parrot",
+        module="axe_nb.providers.parrot",
+        base_url="http://localhost:7777",
+        needs_key=True,
+        key_variable="PARROT_API_KEY",
+        headers={"x-parrot": "{key}"},
+        models_path="/birds",
+        models_keys=("birds", "id"),
+        first_model="parrot/polly",
+    ),
+    ProviderInfo(
+        name="groq",
+        module="axe_nb.providers.openai",
+        base_url="https://api.groq.com/openai",
+        needs_key=True,
+        key_variable="GROQ_API_KEY",
+        headers=BEARER,
+        models_path="/v1/models",
+    ),
+"""
+
+USE = """
+import asyncio, axe_nb
+from IPython.core.interactiveshell import InteractiveShell
+from axe_nb.agents.agent import Agent
+from axe_nb.agents.agent_files import init
+from axe_nb.agents.config import Config
+from axe_nb.connections import make
+from axe_nb.doctor.doctor import examine
+from axe_nb.session.session import session
+
+print(axe_nb.__file__)
+print(axe_nb.run(Agent(name="a", model="parrot/polly"), "Hello?").text)
+print(axe_nb.run(Agent(name="b", model="groq/llama"), "Hello?").text)
+print(Agent.load(init("first").stem).model)
+for name in ("parrot", "groq"):
+    session.define(Agent(name=name, model=f"{name}/x"))
+print(*asyncio.run(examine(None, session.agents, session.find)), sep="\\n")
+try:
+    make("parott", Config())
+except axe_nb.ConfigError as error:
+    print(error, error.hint)
+
+shell = InteractiveShell.instance()
+shell.run_line_magic("load_ext", "axe_nb")
+for start in ("par", "gr"):
+    line = f"%%axe first -m {start}"
+    shell.Completer.use_jedi = False
+    with __import__("IPython.core.completer").core.completer.provisionalcompleter():
+        print(*(c.text for c in shell.Completer.completions(line, len(line))))
+"""
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    """The folder of a copy of the package with a new provider and a new endpoint."""
+    package = tmp_path / "copy" / "axe_nb"
+    shutil.copytree(PACKAGE, package, ignore=shutil.ignore_patterns("__pycache__"))
+    (package / "providers" / "parrot.py").write_text(MODULE, "utf-8")
+    table = package / "agents" / "provider_table.py"
+    before, last, after = table.read_text("utf-8").partition('    ProviderInfo(name="script"')
+    assert last
+    table.write_text(before + ENTRIES.lstrip("\n") + last + after, "utf-8")
+    return package.parent
+
+
+def test_the_page_says_what_this_test_does() -> None:
+    page = " ".join(PAGE.read_text("utf-8").split())
+    assert (
+        "A new provider: one module in `providers/` that ends in `PROVIDER`, a class with "
+        "`base_url`, `key`, `info` and `send` (`providers/openai.py` is the model to follow); one "
+        "entry in `PROVIDERS` of `agents/provider_table.py`, which names the module."
+    ) in page
+    assert "A named endpoint, for everybody: one entry too, with the `module`" in page
+
+
+def test_one_module_and_one_entry_are_a_provider(copy: Path, project: Path) -> None:
+    hello = {"status": 200, "body": BY_NAME["openai"].reply("Hello from groq.", (), "stop")}
+    parrot = {"sequence": [
+        {"status": 200, "body": {"text": "Hello!"}},
+        {"status": 200, "body": {"birds": [{"id": "polly"}]}},
+    ]}  # fmt: skip
+    with Replay({"parrot": parrot, "groq": hello}) as server:
+        settings = {
+            "PYTHONPATH": str(copy),
+            "PARROT_API_KEY": "a-cracker",
+            "GROQ_API_KEY": "another",
+            "AXE_PARROT_BASE_URL": server.url("parrot"),
+            "AXE_GROQ_BASE_URL": server.url("groq"),
+        }
+        done = subprocess.run(
+            [sys.executable, "-c", USE], env=os.environ | settings, cwd=project,
+            capture_output=True, text=True, timeout=60,
+        )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    where, said, endpoint, first, *told = done.stdout.splitlines()
+    assert where == str(copy / "axe_nb" / "__init__.py")
+    assert (said, endpoint, first) == ("Hello!", "Hello from groq.", "parrot/polly")
+    asked = server.log("parrot")
+    assert [a.path for a in asked] == ["/say", "/birds"]
+    assert asked[0].body == {"model": "polly", "prompt": "Hello?"}
+    assert {a.headers["x-parrot"] for a in asked} == {"a-cracker"}
+    [at_groq, *_] = server.log("groq")
+    assert at_groq.headers["authorization"] == "Bearer another"
+
+    page = "\n".join(told)
+    assert "parrot key       set (PARROT_API_KEY)" in page
+    assert f"parrot server    up at {server.url('parrot')}, 1 models" in page
+    assert 'parrot server    has no "x", for agent parrot' in page
+    assert "groq key         set (GROQ_API_KEY)" in page
+    assert (
+        'unsupported provider "parott": supported providers are anthropic, openai, ollama, parrot, '
+        "groq, script did you mean parrot?"
+    ) in page
+    assert told[-2:] == ["parrot/ parrot/polly parrot/x", "groq/ groq/llama groq/x"]
