@@ -12,6 +12,7 @@ import axe_nb
 from axe_nb import cli
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.config import Config, config_path
+from axe_nb.agents.provider_table import PROVIDERS
 from axe_nb.connections import make
 from axe_nb.doctor.checks import problems
 from axe_nb.doctor.doctor import Finding, examine
@@ -21,6 +22,13 @@ from tests.providers.dialects import BY_NAME, KEY, ask
 from tests.wire.replay import Replay
 
 HELLO = {"status": 200, "body": BY_NAME["openai"].reply("hello", (), "stop")}
+
+
+@pytest.fixture(autouse=True)
+def no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    for info in PROVIDERS.values():
+        monkeypatch.delenv(info.key_variable or "UNUSED", raising=False)
+        monkeypatch.delenv(info.url_variable, raising=False)
 
 
 @pytest.fixture

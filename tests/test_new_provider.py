@@ -128,6 +128,7 @@ def test_one_module_and_one_entry_are_a_provider(copy: Path, project: Path) -> N
     with Replay({"parrot": parrot, "groq": hello}) as server:
         settings = {
             "PYTHONPATH": str(copy),
+            "OPENAI_API_KEY": "",
             "PARROT_API_KEY": "a-cracker",
             "GROQ_API_KEY": "another",
             "AXE_PARROT_BASE_URL": server.url("parrot"),
