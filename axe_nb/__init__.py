@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from axe_nb.messages import call as call
     from axe_nb.scripting.provider import script as script
     from axe_nb.scripting.server import script_server as script_server
-    from axe_nb.tools.python_tool import tool as tool
+    from axe_nb.toolbox import tool as tool
     from axe_nb.tools.tool import ToolContext as ToolContext
     from axe_nb.tools.tool import ToolError as ToolError
 
@@ -62,7 +62,7 @@ _HOMES = {
     "script": "scripting.provider",
     "script_server": "scripting.server",
     "stream": "api",
-    "tool": "tools.python_tool",
+    "tool": "toolbox",
     "ToolContext": "tools.tool",
     "ToolError": "tools.tool",
 }

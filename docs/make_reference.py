@@ -22,6 +22,9 @@ from axe_nb.events import EXIT_CODES, Status
 from axe_nb.nb.line import COMMANDS, Command
 from axe_nb.nb.magics import AxeMagics
 from axe_nb.session.options import FACES, OPTIONS, PROGRAM, Face, Option
+from axe_nb.toolbox import BUILT_IN
+from axe_nb.tools.tool import Tool
+from axe_nb.views.card import EFFECTS
 
 FILE = Path(__file__).with_name("reference.md")
 
@@ -83,7 +86,7 @@ INSTEAD: Mapping[tuple[str, Face], str] = {
 
 def reference() -> str:
     """The whole page."""
-    parts = [HEAD, *agent_files(), *options(), *notebook(), *ends(), *environment()]
+    parts = [HEAD, *agent_files(), *tools(), *options(), *notebook(), *ends(), *environment()]
     return "\n".join(part.rstrip() + "\n" for part in parts)
 
 
@@ -154,6 +157,27 @@ def first_line(cls: type) -> str:
     """What the class says of itself, without the name of its table."""
     line = (inspect.getdoc(cls) or "").split("\n")[0].partition(": ")[2]
     return re.sub(r" \(D-\d+\)", "", line[:1].upper() + line[1:])
+
+
+def tools() -> Iterator[str]:
+    """The tools that come along, and the other names that stand for them."""
+    yield "## Tools"
+    yield (
+        "What `tools` and `[permissions]` may name beside your own functions. "
+        "An agent gets `call_agent` through `sub_agents`."
+    )
+    rows = [
+        [f"`{tool.name}`", _listed(tool.parameters), EFFECTS[tool.effect], _sentence(tool)]
+        for tool in BUILT_IN
+    ]
+    yield _table(["tool", "parameters", "effect", "description"], rows)
+    sets = {name: meant for source in BUILT_IN.sources for name, meant in source.sets.items()}
+    rows = [[f"`{name}`", _listed(meant)] for name, meant in sets.items()]
+    yield _table(["toolset or alias", "stands for"], rows)
+
+
+def _sentence(tool: Tool) -> str:
+    return tool.description.partition(". ")[0].rstrip(".") + "."
 
 
 def options() -> Iterator[str]:

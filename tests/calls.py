@@ -9,7 +9,8 @@ from typing import Any
 from axe_nb.agents.agent import Agent
 from axe_nb.events import RunResult
 from axe_nb.messages import ToolCall
-from axe_nb.tools.tool import Job, Ledger, Tool, ToolContext, ToolError, ToolOutput
+from axe_nb.tools.output import limited, output_of
+from axe_nb.tools.tool import Job, Ledger, Tool, ToolContext, ToolError
 
 
 async def no_child(job: Job) -> RunResult:
@@ -32,11 +33,9 @@ async def answer(
     tool: Tool, workdir: Path, arguments: dict[str, Any], ledger: Ledger | None = None
 ) -> str:
     """The tool's text. Raises ToolError where it fails, and nothing else."""
-    output = await tool.fn(context(workdir, ledger), arguments)
-    if isinstance(output, ToolOutput):
-        assert not output.is_error
-        return output.content
-    return output
+    output = limited(tool, output_of(await tool.fn(context(workdir, ledger), arguments)))
+    assert not output.is_error
+    return output.content
 
 
 def run(tool: Tool, workdir: Path, ledger: Ledger | None = None, **arguments: Any) -> str:

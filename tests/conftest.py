@@ -16,7 +16,7 @@ import pytest
 
 from axe_nb.scripting.provider import functions
 from axe_nb.session.session import session
-from axe_nb.tools.python_tool import SESSION
+from axe_nb.toolbox import SESSION
 from tests import bootstrap, order
 
 CHROMIUM = next(filter(None, map(shutil.which, bootstrap.CHROMIUM)), None)
@@ -96,7 +96,7 @@ def own_config(nothing_left: None, tmp_path: Path, monkeypatch: pytest.MonkeyPat
 @pytest.fixture(autouse=True)
 def own_session() -> Iterator[None]:
     """What a test defines, agents, models, tools and conversations, is gone after it."""
-    tables = [functions, SESSION, *(t for t in vars(session).values() if isinstance(t, dict))]
+    tables = [functions, SESSION.tools, *(t for t in vars(session).values() if isinstance(t, dict))]
     before = [dict(table) for table in tables]
     yield
     session.last = None

@@ -16,6 +16,7 @@ from axe_nb.agents.agent_files import find_file
 from axe_nb.agents.config import agent_dirs, placed
 from axe_nb.agents.files import read_text, reason, write_whole
 from axe_nb.agents.names import check_name
+from axe_nb.agents.own_tools import names_of, own_tools
 from axe_nb.agents.toml_lines import toml_hint
 from axe_nb.agents.toml_table import Source, WrongValue, check_types, read, written
 from axe_nb.errors import ConfigError
@@ -119,7 +120,7 @@ class Agent:
     sub_agents: tuple[str, ...] = ()
     """Names of the agents that it may call; any name here offers the tool call_agent."""
     tools: tuple[str, ...] = ()
-    """Names of tools and toolsets that it may use."""
+    """Names of tools and toolsets that it may use; in Python also functions and tools."""
     mode: Mode = "ask"
     """What tools that write may do: plan (nothing), ask (after a yes), auto (all)."""
     params: Mapping[str, Any] = field(default_factory=dict)
@@ -129,12 +130,17 @@ class Agent:
     limits: TreeLimits = TreeLimits()
     retry: Retry = Retry()
     sub_agents_config: SubAgentsConfig = NO_CONFIG
+    own_tools: Mapping[str, Any] = field(default_factory=dict, repr=False, metadata={"toml": False})
+    """Name → function or tool that `tools` was given; its name stands in `tools`."""
     path: str = field(default="", compare=False, metadata={"toml": False})
     """File that it was loaded from; empty for one made in code."""
     warnings: tuple[str, ...] = field(default=(), compare=False, metadata={"toml": False})
     """What its file says that is accepted but without effect."""
 
     def __post_init__(self) -> None:
+        if own := own_tools(self.tools):
+            object.__setattr__(self, "tools", names_of(self.tools))
+            object.__setattr__(self, "own_tools", {**self.own_tools, **own})
         check_types(self)
         for name in ("files", "sub_agents", "tools"):
             if not isinstance(given := getattr(self, name), tuple):

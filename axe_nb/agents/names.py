@@ -5,6 +5,8 @@ Source: B-2, B-12.
 
 from __future__ import annotations
 
+import re
+
 from axe_nb.errors import ConfigError
 from axe_nb.text import quote
 
@@ -20,6 +22,19 @@ def check_name(name: str) -> None:
         raise ConfigError(
             f"invalid agent name {quote(name)}: a plain name, without folders",
             hint="use --agents-dir to point at another folder",
+        )
+
+
+def check_tool_name(name: str) -> None:
+    """Refuses what no provider takes as the name of a tool.
+
+    Raises:
+        ConfigError: it is empty, too long, or has other characters than letters, digits, _ and -.
+    """
+    if not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name):
+        raise ConfigError(
+            f"{quote(name)} is no name for a tool",
+            hint="letters, digits, _ and - only, at most 64",
         )
 
 

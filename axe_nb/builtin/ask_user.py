@@ -39,5 +39,6 @@ TOOLS = {
         {"question": ToolParameter("string", "The question, in one sentence", required=True)},
         run,
         "read",
+        denied_below="sub-agents cannot ask; decide, and say what you assumed",
     )
 }

@@ -10,7 +10,8 @@ import stat
 
 from axe_nb.builtin.paths import Spot, entered, held, kind, opened
 from axe_nb.text import cut_bytes, cut_chars, printable
-from axe_nb.tools.python_tool import MAX_OUTPUT, made_of
+from axe_nb.tools.output import MAX_OUTPUT
+from axe_nb.tools.python_tool import made_of
 from axe_nb.tools.tool import ToolContext, ToolError
 
 MAX_FILE = 10 * 1024 * 1024

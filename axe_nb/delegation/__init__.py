@@ -1,1 +1,14 @@
-"""The four ways to delegate, one module each, and `ctx.delegate`; all of them make a `Job`."""
+"""The ways to delegate, one module each, and `ctx.delegate`; all of them make a `Job`."""
+
+from axe_nb.tools.registry import ToolModules
+
+SOURCE = ToolModules(
+    "axe_nb.delegation",
+    {
+        "call_agent": "call_agent",
+        "subagent": "subagent",
+        "spawn_agent": "spawn_agent",
+        "delegate_task": "delegate_task",
+    },
+)
+"""Tool → its module here."""

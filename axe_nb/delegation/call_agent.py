@@ -38,6 +38,10 @@ def tool(agents: Sequence[str]) -> Tool:
         run,
         "delegate",
         default_depth=3,
+        adapt=lambda agent: tool(agent.sub_agents),
+        in_plan=True,
+        is_one_child=True,
+        calls_sub_agents=True,
     )
 
 
@@ -76,3 +80,6 @@ def _failed(agent: str, reason: str) -> ToolOutput:
         "You may retry or proceed without this result.",
         is_error=True,
     )
+
+
+TOOLS = {NAME: tool(())}

@@ -177,41 +177,45 @@ def _subtask(number: int, given: object) -> Subtask:
     return Subtask(task, text_argument(entry, "scope"), before)
 
 
-TOOL = Tool(
-    NAME,
-    "Break a complex task into sub-tasks and run them sequentially. Each sub-task spawns a "
-    "sub-agent. Results are aggregated into a single report. Use for multi-step investigations "
-    "or when exploring multiple areas of the codebase.",
-    {
-        "plan": ToolParameter("string", "The goal that all of it serves", required=True),
-        "subtasks": ToolParameter(
-            "array",
-            f"The steps in order, at most {MAX_SUBTASKS}",
-            required=True,
-            schema={
-                "items": {
-                    "type": "object",
-                    "properties": {
-                        "task": {
-                            "type": "string",
-                            "description": "What its sub-agent is to do",
+TOOLS = {
+    NAME: Tool(
+        NAME,
+        "Break a complex task into sub-tasks and run them sequentially. Each sub-task spawns a "
+        "sub-agent. Results are aggregated into a single report. Use for multi-step investigations "
+        "or when exploring multiple areas of the codebase.",
+        {
+            "plan": ToolParameter("string", "The goal that all of it serves", required=True),
+            "subtasks": ToolParameter(
+                "array",
+                f"The steps in order, at most {MAX_SUBTASKS}",
+                required=True,
+                schema={
+                    "items": {
+                        "type": "object",
+                        "properties": {
+                            "task": {
+                                "type": "string",
+                                "description": "What its sub-agent is to do",
+                            },
+                            "scope": {
+                                "type": "string",
+                                "description": "Folder or file to keep to",
+                            },
+                            "depends_on": {
+                                "type": "number",
+                                "description": "Number of an earlier step, from 0, whose report "
+                                "its sub-agent is to know",
+                            },
                         },
-                        "scope": {
-                            "type": "string",
-                            "description": "Folder or file to keep to",
-                        },
-                        "depends_on": {
-                            "type": "number",
-                            "description": "Number of an earlier step, from 0, whose report "
-                            "its sub-agent is to know",
-                        },
-                    },
-                    "required": ["task"],
-                }
-            },
-        ),
-    },
-    run,
-    "delegate",
-    default_depth=2,
-)
+                        "required": ["task"],
+                    }
+                },
+            ),
+        },
+        run,
+        "delegate",
+        default_depth=2,
+        copies_caller=True,
+        is_budgeted=True,
+    )
+}

@@ -8,11 +8,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from axe_nb import builtin, delegation
 from axe_nb.agents.agent import Agent
-from axe_nb.builtin import expanded
-from axe_nb.delegation import call_agent
 from axe_nb.text import one_line
+from axe_nb.tools.registry import Registry
 from axe_nb.tools.tool import ToolContext, ToolError
+
+_BUILT_IN = Registry((builtin.SOURCE,))
+"""For the toolsets and aliases that a model may name."""
 
 NAME_SIZE = 60
 """Characters of a child's name; a model may have made it up."""
@@ -20,13 +23,20 @@ NAME_SIZE = 60
 
 def heir(ctx: ToolContext, name: str, tools: Sequence[str]) -> Agent:
     """A copy of the caller: its model, prompt, folder and settings, with these of its tools."""
+    of_sub_agents = {tool for tool in tools if calls_sub_agents(tool)}
     return replace(
         ctx.agent,
         name=one_line(name, NAME_SIZE),
-        tools=tuple(tool for tool in tools if tool != call_agent.NAME),
-        sub_agents=ctx.agent.sub_agents if call_agent.NAME in tools else (),
+        tools=tuple(tool for tool in tools if tool not in of_sub_agents),
+        sub_agents=ctx.agent.sub_agents if of_sub_agents else (),
         warnings=(),
     )
+
+
+def calls_sub_agents(name: str) -> bool:
+    """Whether that is a tool which an agent has by its `sub_agents`, not by its `tools`."""
+    tool = delegation.SOURCE.find(name)
+    return tool is not None and tool.calls_sub_agents
 
 
 def inherited(ctx: ToolContext, names: Sequence[str], problem: str) -> tuple[str, ...]:
@@ -37,7 +47,7 @@ def inherited(ctx: ToolContext, names: Sequence[str], problem: str) -> tuple[str
     """
     found: dict[str, None] = {}
     for name in names:
-        mine = [tool for tool in expanded(name) if tool in ctx.tools]
+        mine = [tool for tool in _BUILT_IN.expand(name) if tool in ctx.tools]
         if not mine:
             raise ToolError(f"{problem}{one_line(name, NAME_SIZE)}")
         found.update(dict.fromkeys(mine))

@@ -69,6 +69,10 @@ def tool(budget: Budget) -> Tool:
         run,
         "delegate",
         default_depth=2,
+        adapt=lambda agent: tool(agent.sub_agents_config.budget),
+        is_one_child=True,
+        copies_caller=True,
+        is_budgeted=True,
     )
 
 
@@ -239,3 +243,6 @@ def whole_number(value: object) -> int | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return int(value) if isinstance(value, int) or math.isfinite(value) else None
+
+
+TOOLS = {NAME: tool(Budget())}

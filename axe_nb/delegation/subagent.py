@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from axe_nb.agents.agent import SubAgentsConfig
+from axe_nb.agents.agent import NO_CONFIG, SubAgentsConfig
 from axe_nb.budget import MAX_TURNS, Limits
 from axe_nb.delegation.inheritance import NAME_SIZE, heir, inherited
 from axe_nb.errors import AxeError
@@ -70,6 +70,10 @@ def tool(config: SubAgentsConfig) -> Tool:
         run,
         "delegate",
         default_depth=3,
+        adapt=lambda agent: tool(agent.sub_agents_config),
+        in_plan=True,
+        is_one_child=True,
+        copies_caller=True,
     )
 
 
@@ -186,3 +190,6 @@ def _notes(result: RunResult, label: str, depth: int, max_turns: int) -> dict[st
             "completion_tokens": str(result.usage.output_tokens),
         }
     return notes
+
+
+TOOLS = {NAME: tool(NO_CONFIG)}

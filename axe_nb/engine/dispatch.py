@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -22,6 +22,8 @@ from axe_nb.events import Emit, RunResult, ToolFinished, ToolStarted
 from axe_nb.messages import ToolCall, ToolResult
 from axe_nb.text import quote
 from axe_nb.threads import in_thread
+from axe_nb.tools.output import limited, output_of
+from axe_nb.tools.plain import copy_of
 from axe_nb.tools.tool import Job, Ledger, Tool, ToolContext, ToolError, ToolOutput
 
 Start: TypeAlias = Callable[[ToolCall, int, float, Job], Awaitable[RunResult]]
@@ -115,7 +117,11 @@ class Dispatch:
         return output
 
     async def _output(self, tool: Tool, call: ToolCall, number: int, ahead: float) -> ToolOutput:
+        return limited(tool, await self._outcome(tool, call, number, ahead))
+
+    async def _outcome(self, tool: Tool, call: ToolCall, number: int, ahead: float) -> ToolOutput:
         try:
+            call = replace(call, arguments=copy_of(call.arguments))  # history keeps its own
             arguments = await self._permitted(tool, call.arguments)
             context = ToolContext(
                 call, self.agent, self.depth, self.toolset.ceiling.of(tool), self.workdir,
@@ -123,7 +129,7 @@ class Dispatch:
                 self._answer if self.consult is not None and self.depth == 0 else None,
                 self.limits,
             )  # fmt: skip
-            answer = await tool.fn(context, arguments)
+            return output_of(await tool.fn(context, arguments))
         except Stop:
             raise
         except ToolError as error:
@@ -131,7 +137,6 @@ class Dispatch:
         except (Exception, SystemExit, asyncio.CancelledError) as error:
             # a tool is the user's code: its faults are the model's to hear
             return ToolOutput(f"Error: {type(error).__name__}: {error}", is_error=True)
-        return answer if isinstance(answer, ToolOutput) else ToolOutput(answer)
 
     async def _permitted(self, tool: Tool, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
         """The arguments to run with, where the call may be run.

@@ -10,15 +10,12 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from axe_nb.agents.agent import MODES, Agent, Mode
-from axe_nb.builtin import ask_user, expanded
+from axe_nb.toolbox import REGISTRY
 from axe_nb.tools.tool import Tool
 
 Decision = Literal["deny", "ask", "allow"]
 DECISIONS = ("deny", "ask", "allow")
 """Strictest first."""
-
-IN_PLAN = frozenset({"call_agent", "subagent"})
-"""Delegation tools that a run in plan mode may use; its children are in plan mode too."""
 
 Choice = Literal["yes", "no", "always", "edit", "stop", "text"]
 
@@ -80,8 +77,8 @@ class Permit:
         """The decision for a tool, and for a denial the reason: whose key to change."""
         if self.above is None:
             return self._own(tool)
-        if tool.name == ask_user.NAME:
-            return "deny", "sub-agents cannot ask; decide, and say what you assumed"
+        if tool.denied_below:
+            return "deny", tool.denied_below
         decision, why = self.above.decide(tool)
         if decision == "deny":
             return decision, why
@@ -93,7 +90,7 @@ class Permit:
 
     def offers(self, tool: Tool) -> bool:
         """Whether the model is told of the tool; in plan mode, only of what it may use."""
-        if tool.name == ask_user.NAME and self.above is not None:
+        if tool.denied_below and self.above is not None:
             return False
         return self.mode != "plan" or self.decide(tool)[0] == "allow"
 
@@ -106,7 +103,7 @@ class Permit:
         return f"{mode} in {there} or {allow} in {here}"
 
     def _own(self, tool: Tool) -> tuple[Decision, str]:
-        if self.mode == "plan" and not (tool.effect == "read" or tool.name in IN_PLAN):
+        if self.mode == "plan" and not (tool.effect == "read" or tool.in_plan):
             return "deny", f"it is not allowed in plan mode; {self._way_out()}"
         key, written = self._written(tool)
         if written == "deny":
@@ -119,7 +116,7 @@ class Permit:
     def _written(self, tool: Tool) -> tuple[str, Decision | None]:
         """What `[permissions]` says of the tool, and by which key: its name, else the strictest."""
         rules: Mapping[str, Any] = self.agent.permissions
-        keys = [key for key in rules if tool.name in expanded(key)]
+        keys = [key for key in rules if tool.name in REGISTRY.expand(key)]
         if tool.name in rules or not keys:
             return tool.name, rules.get(tool.name)
         key = min(keys, key=lambda key: DECISIONS.index(rules[key]))

@@ -5,27 +5,22 @@ Source: seed 000 §3.9 (A-9.*), A-10.3, A-N1; D-3, D-20, D-44.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from axe_nb import delegation
 from axe_nb.agents.agent import Agent
-from axe_nb.builtin import ALIASES, NAMES, TOOLSETS, canonical, expanded, find
-from axe_nb.delegation import call_agent, delegate_task, spawn_agent, subagent
+from axe_nb.delegation.inheritance import calls_sub_agents
 from axe_nb.engine.permissions import Permit
 from axe_nb.errors import ConfigError
 from axe_nb.messages import ToolSpec
-from axe_nb.text import nearest, quote
-from axe_nb.tools.python_tool import SESSION
+from axe_nb.text import quote
+from axe_nb.toolbox import REGISTRY, registry_of
+from axe_nb.tools.registry import Registry
 from axe_nb.tools.tool import Tool
 
 HARD_DEPTH = 5
 """No configuration goes deeper (A-10.4)."""
-
-KNOWN = (
-    *NAMES, *TOOLSETS, *ALIASES,
-    call_agent.NAME, subagent.NAME, spawn_agent.NAME, delegate_task.NAME,
-)  # fmt: skip
-"""Names that agents and `[permissions]` may use without a tool of the user's own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,35 +64,33 @@ class Toolset:
 
     def find(self, name: str) -> Tool | None:
         """The tool that a model means, also by an alias (D-20); None where there is none."""
-        return self.tools.get(name) or self.tools.get(canonical(name))
+        meant = REGISTRY.expand(name)
+        return self.tools.get(name) or (self.tools.get(meant[0]) if len(meant) == 1 else None)
 
 
 def assemble(
-    agent: Agent, depth: int, ceiling: Ceiling, permit: Permit, extra: Sequence[Tool] = ()
+    agent: Agent, depth: int, ceiling: Ceiling, permit: Permit, handed: Sequence[Tool] = ()
 ) -> Toolset:
     """The tools of `agent` at `depth`: a delegation tool is offered iff depth < its maximum.
 
     Args:
-        extra: tools that may be named beside the built-in ones and those of the session.
+        handed: tools that its run was given as objects.
 
     Raises:
-        ConfigError: the agent names a tool that there is not.
+        ConfigError: the agent names a tool that there is not, or a function cannot be a tool.
     """
-    own = {**SESSION, **{tool.name: tool for tool in extra}} if extra else SESSION
-    config = agent.sub_agents_config
-    names = [name for given in agent.tools for name in expanded(given)]
-    if agent.sub_agents:
-        names.insert(0, call_agent.NAME)
+    registry = registry_of(agent, handed)
+    named = [name for given in agent.tools for name in registry.expand(given)]
     tools: dict[str, Tool] = {}
-    for name in names:
-        tool = _delegation(name, agent) or own.get(name) or find(name)
-        if tool is None:
-            raise _unknown(name, agent, (*KNOWN, *own))
-        if config.enabled or tool.effect != "delegate":
-            tools[name] = tool
+    for name in (*_of_sub_agents(agent), *named):
+        tool = registry.find(name)
+        if tool is None or (tool.calls_sub_agents and not agent.sub_agents):
+            raise _unknown(name, agent, registry)
+        if agent.sub_agents_config.enabled or tool.effect != "delegate":
+            tools[name] = tool.for_agent(agent)
     for name in agent.permissions:
-        if name not in tools and name not in KNOWN and name not in own:
-            raise _unknown(name, agent, (*KNOWN, *own))
+        if name not in tools and name not in registry.known:
+            raise _unknown(name, agent, registry)
     offered = (
         tool.spec
         for tool in tools.values()
@@ -106,28 +99,19 @@ def assemble(
     return Toolset(tools, tuple(offered), ceiling)
 
 
-def _delegation(name: str, agent: Agent) -> Tool | None:
-    """The delegation tool of that name; None where it is none, or one without anybody to call."""
-    config = agent.sub_agents_config
-    match name:
-        case call_agent.NAME if agent.sub_agents:
-            return call_agent.tool(agent.sub_agents)
-        case subagent.NAME:
-            return subagent.tool(config)
-        case spawn_agent.NAME:
-            return spawn_agent.tool(config.budget)
-        case delegate_task.NAME:
-            return delegate_task.TOOL
-    return None
+def _of_sub_agents(agent: Agent) -> list[str]:
+    """The tools that an agent has by its `sub_agents` (D-44)."""
+    if not agent.sub_agents:
+        return []
+    return [name for name in delegation.SOURCE.names if calls_sub_agents(name)]
 
 
-def _unknown(name: str, agent: Agent, known: Iterable[str]) -> ConfigError:
-    near = nearest(name, known)
-    hint = (
-        "`sub_agents` offers call_agent"
-        if name == call_agent.NAME
-        else f"did you mean {quote(near)}?"
-        if near
-        else "a tool of yours needs @axe_nb.tool above it, in a cell that has run"
-    )
+def _unknown(name: str, agent: Agent, registry: Registry) -> ConfigError:
+    near = registry.nearest(name)
+    if registry.find(name):
+        hint = f"`sub_agents` offers {name}"
+    elif near and not calls_sub_agents(near):
+        hint = f"did you mean {quote(near)}?"
+    else:
+        hint = "a tool of yours needs @axe_nb.tool above it, in a cell that has run"
     return ConfigError(f"unknown tool {quote(name)} in agent {quote(agent.name)}", hint=hint)

@@ -165,10 +165,9 @@ def _models() -> list[str]:
 
 
 def _tools() -> list[str]:
-    from axe_nb.engine.toolset import KNOWN
-    from axe_nb.tools.python_tool import SESSION
+    from axe_nb.toolbox import REGISTRY
 
-    return sorted({*KNOWN, *SESSION})
+    return sorted(REGISTRY.known)
 
 
 def _variables() -> list[str]:

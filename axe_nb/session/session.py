@@ -174,7 +174,7 @@ def overridden(agent: Agent, overrides: Overrides) -> Agent:
         if (value := getattr(overrides, key)) is not None
     }
     if overrides.tools is not None:
-        changes["tools"] = tuple(t if isinstance(t, str) else t.name for t in overrides.tools)
+        changes["tools"] = overrides.tools  # tools that are objects travel with the agent
     if not changes and not overrides.params:
         return agent
     return replace(agent, params={**agent.params, **overrides.params}, **changes)

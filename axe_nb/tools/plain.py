@@ -37,6 +37,19 @@ def plain(value: object) -> Any:
     return str(value)
 
 
+def copy_of(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """A copy of JSON values that shares no dict or list with them, however deep they are."""
+    copy = dict(arguments)
+    open_ends: list[dict[str, Any] | list[Any]] = [copy]
+    while open_ends:
+        holder: Any = open_ends.pop()
+        for key, item in holder.items() if isinstance(holder, dict) else enumerate(holder):
+            if isinstance(item, dict | list):
+                holder[key] = item.copy()
+                open_ends.append(holder[key])
+    return copy
+
+
 def key_of(member: Enum) -> str:
     """How a model names an enum's member: by its value where all values are text, else by name."""
     by_value = all(isinstance(other.value, str) for other in type(member))

@@ -36,20 +36,25 @@ _paper: ContextVar[Paper | None] = ContextVar("axe_nb_paper", default=None)
 
 
 class _Switch:
-    """Stands in for a stream: a call's printing goes to its paper, all else to the stream."""
+    """Stands in for a stream: a call's printing goes to its paper, all else to the stream.
+
+    The stream is None where Python has none, as under pythonw; then all else goes nowhere.
+    """
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
 
     def write(self, text: str) -> int:
-        written: int = (_paper.get() or self._stream).write(text)
+        target = _paper.get() or self._stream
+        written: int = len(text) if target is None else target.write(text)
         return written
 
     def writelines(self, lines: Iterable[str]) -> None:
         self.write("".join(lines))
 
     def flush(self) -> None:
-        (_paper.get() or self._stream).flush()
+        if self._stream is not None and _paper.get() is None:
+            self._stream.flush()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)

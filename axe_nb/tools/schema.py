@@ -41,13 +41,16 @@ def signature(function: Callable[..., Any], name: str) -> Signature:
         name: of the function, for errors.
 
     Raises:
-        ConfigError: a parameter has no name, or is of no type that JSON has.
+        ConfigError: it has no signature, a parameter no name, or is of no type that JSON has.
     """
     types_of = hints(function, name)
     description, told = documented(function)
     wanted: dict[str, Parameter] = {}
     context = ""
-    python = inspect.signature(function)
+    try:
+        python = inspect.signature(function)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"the signature of {name} cannot be read: {error}") from None
     for parameter in python.parameters.values():
         hint = types_of.get(parameter.name, Any)
         if hint is ToolContext or ToolContext in typing.get_args(hint):

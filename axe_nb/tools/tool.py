@@ -132,6 +132,24 @@ class Tool:
     """The maximum depth for delegating by this tool where nothing is configured (D-3)."""
     preview: Callable[[Mapping[str, Any], Path], str] | None = field(default=None, kw_only=True)
     """(arguments, workdir) -> what a call would change, for the person who is asked."""
+    adapt: Callable[[Agent], Tool] | None = field(default=None, kw_only=True)
+    """(agent) -> this tool as that agent has it, if its description depends on the agent."""
+    in_plan: bool = field(default=False, kw_only=True)
+    """Allowed in plan mode although it does not only read; its children are in plan mode too."""
+    denied_below: str = field(default="", kw_only=True)
+    """The reason why children may not use it; empty = they may."""
+    is_one_child: bool = field(default=False, kw_only=True)
+    """Each call is exactly one child run: views show the two as one row."""
+    copies_caller: bool = field(default=False, kw_only=True)
+    """Its children are copies of the caller."""
+    calls_sub_agents: bool = field(default=False, kw_only=True)
+    """Its children are those of `sub_agents`: offered if there are any, and only then (D-44)."""
+    is_budgeted: bool = field(default=False, kw_only=True)
+    """Its children work within `[sub_agents_config.budget]`."""
+
+    def for_agent(self, agent: Agent) -> Tool:
+        """This tool as the agent has it."""
+        return self.adapt(agent) if self.adapt else self
 
     @property
     def spec(self) -> ToolSpec:

@@ -8,13 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 from axe_nb.agents.agent import Agent
-from axe_nb.builtin import ALIASES, NAMES, TOOLSETS
 from axe_nb.engine.permissions import Decision, Permit
 from axe_nb.engine.toolset import Ceiling, assemble
 from axe_nb.text import format_seconds, one_line
-from axe_nb.tools.python_tool import SESSION
+from axe_nb.toolbox import REGISTRY
 from axe_nb.tools.tool import Effect, Tool
-from axe_nb.views.graph import OF_COPIES, picture
+from axe_nb.views.graph import picture
 from axe_nb.views.report import text_of
 
 WIDTH = 100
@@ -83,12 +82,12 @@ def _decided(agent: Agent) -> dict[Decision, list[str]]:
 
 def all_tools() -> str:
     """Every tool that an agent can name, in a line each, and the names of sets of them."""
-    everything = Agent(
-        name="any", model="script/any", tools=(*NAMES, *OF_COPIES, *SESSION), sub_agents=("any",)
+    sets = (
+        f"{name} = {', '.join(tools)}"
+        for source in REGISTRY.sources
+        for name, tools in source.sets.items()
     )
-    sets = (f"{name} = {', '.join(tools)}" for name, tools in TOOLSETS.items())
-    aliases = (f"{alias} = {name}" for alias, name in ALIASES.items())
-    return "\n".join([*_lines(_tools(everything)), "", *sets, *aliases])
+    return "\n".join([*_lines(REGISTRY), "", *sets])
 
 
 def tools_of(agent: Agent) -> str:

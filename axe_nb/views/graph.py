@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 from axe_nb.agents.agent import Agent
 from axe_nb.errors import ConfigError
+from axe_nb.toolbox import REGISTRY
 
 MAX_LINES = 40
 """Lines of a picture; the rest is left out, and said so."""
@@ -21,9 +22,6 @@ DEFAULT_DEPTH = 3
 
 Find: TypeAlias = Callable[[str], "Agent | ConfigError"]
 Lines: TypeAlias = Iterator[str]
-
-OF_COPIES = ("subagent", "spawn_agent", "delegate_task")
-"""Delegation tools whose children are copies of the caller."""
 
 
 def picture(agent: Agent, find: Callable[[str], Agent]) -> str:
@@ -45,7 +43,7 @@ def picture(agent: Agent, find: Callable[[str], Agent]) -> str:
 
 def _below(agent: Agent, find: Find, path: tuple[str, ...], deepest: int, indent: str) -> Lines:
     names = dict.fromkeys(agent.sub_agents)
-    copies = [tool for tool in OF_COPIES if tool in agent.tools]
+    copies = _copying(agent)
     last = [*names, *copies][-1:]
     for name in names:
         branch, further = ("└─ ", "   ") if [name] == last else ("├─ ", "│  ")
@@ -57,6 +55,12 @@ def _below(agent: Agent, find: Find, path: tuple[str, ...], deepest: int, indent
         yield f"{indent}{'└─ ' if [tool] == last else '├─ '}copies of itself, by {tool}"
 
 
+def _copying(agent: Agent) -> list[str]:
+    """The agent's tools whose children are copies of it."""
+    found = map(REGISTRY.find, dict.fromkeys(agent.tools))
+    return [tool.name for tool in found if tool and tool.copies_caller]
+
+
 def _child(
     name: str, find: Find, path: tuple[str, ...], deepest: int
 ) -> tuple[Agent | None, int, str]:
@@ -65,7 +69,7 @@ def _child(
     if isinstance(child, ConfigError):
         return None, deepest, f"  ✗ {child}"
     lower = min(deepest, child.sub_agents_config.max_depth or deepest)
-    may = child.sub_agents_config.enabled and (child.sub_agents or set(OF_COPIES) & {*child.tools})
+    may = child.sub_agents_config.enabled and (child.sub_agents or _copying(child))
     if not may:
         return None, lower, ""
     if name in path:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from axe_nb.delegation import call_agent
+from axe_nb.delegation.inheritance import calls_sub_agents
 from axe_nb.engine.loop import Run
 from axe_nb.events import (
     Event,
@@ -63,7 +63,7 @@ def _tools(run: Run) -> list[str]:
     """The block of an agent that has tools, other than its sub-agents; none for the others."""
     if not run.agent.tools:
         return []
-    offered = [tool.name for tool in run.toolset.offered if tool.name != call_agent.NAME]
+    offered = [tool.name for tool in run.toolset.offered if not calls_sub_agents(tool.name)]
     decided: dict[str, list[str]] = {"ask": [], "deny": []}
     for tool in run.toolset.tools.values():
         decided.setdefault(run.place.permit.decide(tool)[0], []).append(tool.name)
@@ -76,7 +76,7 @@ def _tools(run: Run) -> list[str]:
             "Budget",
             f"{budget.max_tool_calls} tool calls, {budget.max_tokens} tokens, "
             f"{format_seconds(budget.timeout_ms / 1000)}s for each worker"
-            if {"spawn_agent", "delegate_task"} & run.toolset.tools.keys()
+            if any(tool.is_budgeted for tool in run.toolset.tools.values())
             else "",
         ),
         ("Requests", f"at most {limits.max_requests} in the tree" if limits.max_requests else ""),
@@ -114,7 +114,7 @@ def _block(title: str, content: str) -> str:
 def _sub_agents(run: Run, timeout: float) -> str:
     agent = run.agent
     config = agent.sub_agents_config
-    tool = run.toolset.tools.get(call_agent.NAME)
+    tool = next((tool for tool in run.toolset.tools.values() if tool.calls_sub_agents), None)
     if tool is None:
         return ""
     capped = config.timeout > timeout
@@ -194,13 +194,13 @@ class VerboseLines:
                     f"[turn {event.turn}] Received response: "
                     f"{event.stop_reason} ({len(event.calls)} tool calls)"
                 )
-            case ToolStarted() if event.call.name == call_agent.NAME:
+            case ToolStarted() if calls_sub_agents(event.call.name):
                 asked = str(event.call.arguments.get("agent", ""))
                 self._waiting[event.run, event.call.id] = asked
             case ToolStarted():
                 arguments = preview(dump(dict(event.call.arguments)).decode())
                 yield f"[tool] {event.call.name} {arguments}"
-            case ToolFinished() if event.result.name != call_agent.NAME:
+            case ToolFinished() if not calls_sub_agents(event.result.name):
                 yield self._done(event)
             case ToolFinished():
                 key = (event.run, event.result.call_id)

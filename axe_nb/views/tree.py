@@ -11,6 +11,7 @@ from typing import Literal, TypeAlias
 
 from axe_nb.events import RunResult, Status
 from axe_nb.messages import ToolCall, ToolResult, Usage
+from axe_nb.toolbox import delegates, is_one_child
 
 State: TypeAlias = Status | Literal["running", "not run"]
 """Of a run, a turn or a call; a failed call is `error`, one that was stopped `not run`."""
@@ -20,11 +21,6 @@ TURN = 2
 
 CALL = 1
 """The same, of a tool call without a child."""
-
-ONE_CHILD = frozenset({"call_agent", "subagent", "spawn_agent"})
-"""Tools whose call is one child: both are one row."""
-
-DELEGATION = ONE_CHILD | {"delegate_task"}
 
 
 @dataclass(slots=True)
@@ -68,7 +64,7 @@ class CallNode:
     @property
     def child(self) -> Node | None:
         """The run that this call is, where it is one."""
-        return self.children[0] if self.children and self.call.name in ONE_CHILD else None
+        return self.children[0] if self.children and is_one_child(self.call.name) else None
 
 
 @dataclass(slots=True)
@@ -116,7 +112,7 @@ class TurnNode:
         """Its only call, where that is a plain tool: both are one row."""
         if len(self.calls) != 1 or self.calls[0].children:
             return None
-        return None if self.calls[0].call.name in DELEGATION else self.calls[0]
+        return None if delegates(self.calls[0].call.name) else self.calls[0]
 
 
 @dataclass(slots=True)

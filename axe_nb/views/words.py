@@ -12,7 +12,8 @@ from collections.abc import Mapping
 
 from axe_nb.messages import ToolCall
 from axe_nb.text import clean, one_line, plural
-from axe_nb.views.tree import DELEGATION, ONE_CHILD, CallNode, Node, State, TurnNode
+from axe_nb.toolbox import delegates, is_one_child
+from axe_nb.views.tree import CallNode, Node, State, TurnNode
 
 SIGNS: Mapping[State, str] = {
     "running": "●",
@@ -75,7 +76,7 @@ def written(call: ToolCall) -> str:
 
 def asked(call: CallNode) -> str:
     """What a call was asked, in one line: its task where it delegates, else its arguments."""
-    if call.call.name in ONE_CHILD:
+    if is_one_child(call.call.name):
         for name in ("task", "task_prompt"):
             if isinstance(value := call.call.arguments.get(name), str):
                 return line(value)
@@ -88,7 +89,7 @@ def who(call: CallNode) -> str:
         return line(call.child.agent, WHO)
     for name in ("agent", "label"):
         value = call.call.arguments.get(name)
-        if call.call.name in DELEGATION and isinstance(value, str) and value.strip():
+        if delegates(call.call.name) and isinstance(value, str) and value.strip():
             return line(value, WHO)
     return line(call.call.name, WHO)
 
@@ -103,8 +104,8 @@ def asks(turn: TurnNode) -> str:
         return "answers" if turn.text.strip() else "answers with no text"
     if turn.lone:
         return line(f"{who(turn.lone)} {written(turn.lone.call)}")
-    agents = [who(c) for c in turn.calls if c.call.name in DELEGATION]
-    tools = [who(c) for c in turn.calls if c.call.name not in DELEGATION]
+    agents = [who(c) for c in turn.calls if delegates(c.call.name)]
+    tools = [who(c) for c in turn.calls if not delegates(c.call.name)]
     told = [
         f"{verb} {_names(names, noun)}"
         for verb, names, noun in (("asks", agents, "agent"), ("calls", tools, "tool"))

@@ -14,7 +14,7 @@ from tests.calls import failure, run
 
 
 def tool(name: str) -> Tool:
-    found = builtin.find(name)
+    found = builtin.SOURCE.find(name)
     assert found is not None
     return found
 

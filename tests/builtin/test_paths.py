@@ -55,7 +55,7 @@ def filled(path: str, work: Path) -> str:
 
 
 def tool(name: str) -> Tool:
-    found = builtin.find(name)
+    found = builtin.SOURCE.find(name)
     assert found is not None
     return found
 

@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from axe_nb import builtin
+from axe_nb.toolbox import BUILT_IN
 from axe_nb.tools.tool import Tool, ToolError
 from tests.calls import run
 
 
 def tool(name: str) -> Tool:
-    found = builtin.find(name)
+    found = BUILT_IN.find(name)
     assert found is not None
     return found
 
@@ -52,8 +52,8 @@ def test_names_parameters_and_effects(
 @pytest.mark.req("D-20")
 def test_toolsets_and_aliases() -> None:
     readonly = ("read_file", "list_dir", "find_files")
-    assert builtin.expanded("file_ops_readonly") == readonly
-    assert builtin.expanded("file_ops") == (*readonly, "write_file", "edit_file")
+    assert BUILT_IN.expand("file_ops_readonly") == readonly
+    assert BUILT_IN.expand("file_ops") == (*readonly, "write_file", "edit_file")
     aliases = {
         "search_files": "grep",
         "terminal": "run_command",
@@ -61,20 +61,19 @@ def test_toolsets_and_aliases() -> None:
         "url_fetch": "fetch",
     }
     for alias, name in aliases.items():
-        assert builtin.expanded(alias) == (name,)
-        assert builtin.canonical(alias) == name
+        assert BUILT_IN.expand(alias) == (name,)
         assert tool(alias) is tool(name)
-    assert builtin.expanded("my_own") == ("my_own",)
-    assert builtin.find("my_own") is None
-    assert builtin.find("file_ops") is None
+    assert BUILT_IN.expand("my_own") == ("my_own",)
+    assert BUILT_IN.find("my_own") is None
+    assert BUILT_IN.find("file_ops") is None
 
 
 def test_a_tool_is_imported_when_it_is_asked_for() -> None:
     code = (
-        "import sys; from axe_nb import builtin;"
+        "import sys; from axe_nb.toolbox import REGISTRY;"
         "late = {'axe_nb.builtin.web', 'axe_nb.builtin.files', 'regex', 'justhtml', 'httpx'};"
         "assert not late & set(sys.modules), late & set(sys.modules);"
-        "builtin.find('read_file'); builtin.find('grep'); builtin.find('fetch');"
+        "REGISTRY.find('read_file'); REGISTRY.find('grep'); REGISTRY.find('fetch');"
         "assert not {'regex', 'justhtml', 'httpx'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

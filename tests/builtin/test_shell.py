@@ -19,7 +19,7 @@ pytestmark = pytest.mark.skipif(os.name == "nt", reason="not run: the commands a
 
 
 def tool(name: str) -> Tool:
-    found = builtin.find(name)
+    found = builtin.SOURCE.find(name)
     assert found is not None
     return found
 

@@ -21,10 +21,10 @@ from typing import Any
 
 import pytest
 
-from axe_nb import builtin
 from axe_nb.builtin import web
 from axe_nb.builtin.addresses import Address, refused
 from axe_nb.builtin.web import Fetcher
+from axe_nb.toolbox import BUILT_IN
 from tests.calls import failure, run
 from tests.conftest import not_run
 
@@ -443,8 +443,8 @@ def test_a_certificate_is_checked_for_the_name_not_the_address(certified: ssl.SS
 
 @pytest.mark.req("D-20")
 def test_fetch_is_there_under_its_names() -> None:
-    tool = builtin.find("fetch")
+    tool = BUILT_IN.find("fetch")
     assert tool is not None
-    assert builtin.find("url_fetch") is tool
+    assert BUILT_IN.find("url_fetch") is tool
     assert list(tool.parameters) == ["url"]
     assert tool.effect == "read"

@@ -16,7 +16,7 @@ from tests.calls import answer, failure, run
 
 
 def tool(name: str) -> Tool:
-    found = builtin.find(name)
+    found = builtin.SOURCE.find(name)
     assert found is not None
     return found
 

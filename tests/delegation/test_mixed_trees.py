@@ -15,7 +15,7 @@ from axe_nb import Agent, ProviderError, Request, Response, RunResult, call
 from axe_nb.agents.agent import Budget, SubAgentsConfig, TreeLimits
 from axe_nb.budget import Limits
 from axe_nb.messages import ToolCall, answered
-from axe_nb.tools.python_tool import tool as python_tool
+from axe_nb.toolbox import tool as python_tool
 from axe_nb.tools.tool import Tool, ToolContext
 from tests.delegation.troupe import offered, tool
 from tests.loop.stage import Stage, agent, check_events, check_history, heard, stage

@@ -8,7 +8,7 @@ import pytest
 
 from axe_nb import ConfigError, Request, call
 from axe_nb.agents.agent import SubAgentsConfig
-from axe_nb.tools.python_tool import tool as python_tool
+from axe_nb.toolbox import tool as python_tool
 from tests.delegation.troupe import offered, play, recorded, said, told, tool
 from tests.loop.stage import texts
 
@@ -31,12 +31,16 @@ def test_toolsets_and_aliases_stand_for_their_tools() -> None:
 @pytest.mark.req("D-20", "X-40")
 def test_a_model_may_call_a_tool_by_its_alias(project: Any) -> None:
     (project / "a.txt").write_text("needle", "utf-8")
-    calls = (call("search_files", pattern="needle"), call("list_directory"), call("terminal"))
+    calls = (
+        call("search_files", pattern="needle"), call("list_directory"), call("terminal"),
+        call("file_ops", path="a.txt"),
+    )  # fmt: skip
     result = play({}, *calls, tools=("file_ops_readonly", "grep"))
-    grep, listing, terminal = texts(result)
+    grep, listing, terminal, toolset = texts(result)
     assert "a.txt" in grep
     assert "a.txt" in listing
     assert terminal == 'Unknown tool: "terminal"', "what an agent has not, no alias gives it"
+    assert toolset == 'Unknown tool: "file_ops"', "it stands for several"
 
 
 @pytest.mark.req("D-44")

@@ -11,7 +11,7 @@ import axe_nb
 from axe_nb.agents.agent import Agent
 from axe_nb.doctor.checks import problems
 from axe_nb.session.session import Session
-from axe_nb.tools.python_tool import SESSION
+from axe_nb.toolbox import SESSION
 from axe_nb.views import card
 
 
@@ -78,7 +78,7 @@ def test_tools_of_the_session_are_known() -> None:
         assert f"{'spawn_agent':<13}  delegates  " in "\n".join(lines)
         assert max(map(len, lines)) <= 100
     finally:
-        del SESSION["look_up"]
+        del SESSION.tools["look_up"]
     assert [problem[1] for problem in found(tools=("look_up",))] == ["look_up"]
 
 

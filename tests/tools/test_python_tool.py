@@ -7,7 +7,6 @@ import functools
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -16,21 +15,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from axe_nb import builtin
 from axe_nb.budget import Stop
 from axe_nb.errors import ConfigError
 from axe_nb.text import cut_bytes
-from axe_nb.tools.python_tool import RESERVED, SESSION, bounded, tool, tool_of
+from axe_nb.toolbox import BUILT_IN, SESSION, tool
+from axe_nb.tools.output import bounded
+from axe_nb.tools.python_tool import tool_of
 from axe_nb.tools.tool import ToolContext, ToolError, ToolOutput
 from tests.calls import answer, context, failure, run
-
-
-@pytest.fixture(autouse=True)
-def own_session() -> Iterator[None]:
-    before = dict(SESSION)
-    yield
-    SESSION.clear()
-    SESSION.update(before)
 
 
 def test_the_function_stays_callable_and_is_known_by_name() -> None:
@@ -40,8 +32,8 @@ def test_the_function_stays_callable_and_is_known_by_name() -> None:
         return 2 * n
 
     assert double(4) == 8
-    assert SESSION["double"] is tool_of(double)
-    assert SESSION["double"].description == "Twice the number."
+    assert SESSION.tools["double"] is tool_of(double)
+    assert SESSION.tools["double"].description == "Twice the number."
     assert double.__name__ == "double"
 
 
@@ -54,8 +46,8 @@ def test_a_redefinition_replaces(tmp_path: Path) -> None:
     def lookup(city: str, country: str = "") -> str:  # noqa: F811
         return "new"
 
-    assert run(SESSION["lookup"], tmp_path, city="Bonn") == "new"
-    assert list(SESSION["lookup"].parameters) == ["city", "country"]
+    assert run(SESSION.tools["lookup"], tmp_path, city="Bonn") == "new"
+    assert list(SESSION.tools["lookup"].parameters) == ["city", "country"]
 
 
 @pytest.mark.req("D-19")
@@ -67,7 +59,7 @@ def test_marks_say_what_a_tool_may_do(options: dict[str, bool], effect: str) -> 
     @tool(name="marked", **options)  # type: ignore[arg-type]
     def function() -> None: ...
 
-    assert SESSION["marked"].effect == effect
+    assert SESSION.tools["marked"].effect == effect
 
 
 @pytest.mark.parametrize(
@@ -91,10 +83,12 @@ def test_what_can_be_no_tool_is_refused_at_once(make: Any, text: str) -> None:
 
 
 def test_no_function_takes_the_name_of_a_built_in_tool() -> None:
-    known = {*builtin.NAMES, *builtin.ALIASES, *builtin.TOOLSETS}
-    assert (
-        known | {"ask_user", "call_agent", "subagent", "spawn_agent", "delegate_task"} == RESERVED
-    )
+    for taken in ("grep", "ask_user", "file_ops", "terminal", "call_agent", "delegate_task"):
+        assert taken in BUILT_IN.known
+    for taken in BUILT_IN.known:
+        with pytest.raises(ConfigError, match="is a tool of axe_nb's own"):
+            tool(name=taken)(lambda: 1)
+    assert not BUILT_IN.known & SESSION.tools.keys()
 
 
 def test_a_plain_function_can_be_passed_as_a_tool(tmp_path: Path) -> None:
@@ -104,7 +98,7 @@ def test_a_plain_function_can_be_passed_as_a_tool(tmp_path: Path) -> None:
     assert run(tool_of(triple), tmp_path, n="5") == "15"
     assert tool_of(triple).effect == "user"
     assert tool_of(given := tool_of(triple)) is given
-    assert "triple" not in SESSION
+    assert "triple" not in SESSION.tools
 
 
 @dataclass
@@ -121,7 +115,7 @@ def test_arguments_arrive_as_the_types_of_the_signature(tmp_path: Path) -> None:
         assert isinstance(trip, Trip)
         return {"to": trip.to, "days": trip.days, "kind": kind, "notes": notes}
 
-    text = run(SESSION["book"], tmp_path, trip={"to": "Ulm"}, kind="boat", notes='["ä"]')
+    text = run(SESSION.tools["book"], tmp_path, trip={"to": "Ulm"}, kind="boat", notes='["ä"]')
     assert text == '{"to": "Ulm", "days": 1, "kind": "boat", "notes": ["ä"]}'
 
 
@@ -133,7 +127,7 @@ def test_wrong_arguments_come_back_as_something_to_act_on(tmp_path: Path) -> Non
     def count(word: str, times: int = 1) -> None:
         ran.append(word)
 
-    text = failure(SESSION["count"], tmp_path, wrod="a", times="often")
+    text = failure(SESSION.tools["count"], tmp_path, wrod="a", times="often")
     assert text == (
         'wrong arguments: there is no "wrod" (did you mean "word"?); '
         '"word" is missing; it must be a string; "times" must be an integer, not "often". '
@@ -149,7 +143,7 @@ def test_arguments_that_were_no_json_are_not_run_with_defaults(tmp_path: Path) -
         return "cleaned"
 
     with pytest.raises(ToolError, match="the arguments were no JSON object"):
-        asyncio.run(SESSION["clean"].fn(context(tmp_path, raw='{"folder": '), {}))
+        asyncio.run(SESSION.tools["clean"].fn(context(tmp_path, raw='{"folder": '), {}))
 
 
 @pytest.mark.parametrize(
@@ -167,7 +161,7 @@ def test_results_become_text(tmp_path: Path, result: Any, text: str) -> None:
     def give() -> Any:
         return result
 
-    assert run(SESSION["give"], tmp_path) == text
+    assert run(SESSION.tools["give"], tmp_path) == text
 
 
 @pytest.mark.req("X-30")
@@ -176,7 +170,7 @@ def test_an_exception_is_an_error_for_the_model(tmp_path: Path) -> None:
     def fail() -> None:
         raise LookupError("no such city")
 
-    assert failure(SESSION["fail"], tmp_path) == "LookupError: no such city"
+    assert failure(SESSION.tools["fail"], tmp_path) == "LookupError: no such city"
 
 
 @pytest.mark.parametrize(
@@ -210,7 +204,7 @@ def test_results_for_the_model_may_be_errors_of_the_tools_own(tmp_path: Path) ->
         print("on the way")
         return ToolOutput("not today", is_error=True)
 
-    output = asyncio.run(SESSION["refuse"].fn(context(tmp_path), {}))
+    output = asyncio.run(SESSION.tools["refuse"].fn(context(tmp_path), {}))
     assert output == ToolOutput("not today\n\nPrinted:\non the way", is_error=True)
 
 
@@ -219,8 +213,8 @@ def test_a_function_may_have_the_context(tmp_path: Path) -> None:
     def where(name: str, ctx: ToolContext) -> str:
         return f"{name} in {ctx.workdir.name} for {ctx.agent.name}"
 
-    assert run(SESSION["where"], tmp_path, name="x") == f"x in {tmp_path.name} for tester"
-    assert list(SESSION["where"].parameters) == ["name"]
+    assert run(SESSION.tools["where"], tmp_path, name="x") == f"x in {tmp_path.name} for tester"
+    assert list(SESSION.tools["where"].parameters) == ["name"]
 
 
 def test_a_wrapped_coroutine_function_is_awaited(tmp_path: Path) -> None:
@@ -233,7 +227,7 @@ def test_a_wrapped_coroutine_function_is_awaited(tmp_path: Path) -> None:
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         return slow(*args, **kwargs)
 
-    assert run(SESSION["slow"], tmp_path, n=1) == "2"
+    assert run(SESSION.tools["slow"], tmp_path, n=1) == "2"
 
 
 def test_eight_sleeping_functions_run_side_by_side_and_the_loop_goes_on(tmp_path: Path) -> None:
@@ -254,7 +248,9 @@ def test_eight_sleeping_functions_run_side_by_side_and_the_loop_goes_on(tmp_path
                 ticks += 1
 
         ticking = asyncio.create_task(tick())
-        texts = await asyncio.gather(*(answer(SESSION["meet"], tmp_path, {}) for _ in range(8)))
+        texts = await asyncio.gather(
+            *(answer(SESSION.tools["meet"], tmp_path, {}) for _ in range(8))
+        )
         ticking.cancel()
         return texts, ticks
 
@@ -277,7 +273,7 @@ def test_a_cancelled_function_is_left_behind(
         return "late"
 
     async def cancelled() -> float:
-        task = asyncio.create_task(answer(SESSION["wait"], tmp_path, {}))
+        task = asyncio.create_task(answer(SESSION.tools["wait"], tmp_path, {}))
         await asyncio.sleep(0.05)
         started = time.monotonic()
         task.cancel()
@@ -309,9 +305,9 @@ def test_what_a_function_prints_goes_into_its_own_result(
 
     async def both() -> list[str]:
         return await asyncio.gather(
-            answer(SESSION["talk"], tmp_path, {"name": "a"}),
-            answer(SESSION["talk"], tmp_path, {"name": "b", "silent": True}),
-            answer(SESSION["talk_later"], tmp_path, {"name": "c"}),
+            answer(SESSION.tools["talk"], tmp_path, {"name": "a"}),
+            answer(SESSION.tools["talk"], tmp_path, {"name": "b", "silent": True}),
+            answer(SESSION.tools["talk_later"], tmp_path, {"name": "c"}),
         )
 
     async def printing() -> list[str]:
@@ -340,10 +336,10 @@ def test_printing_before_a_failure_is_kept(tmp_path: Path) -> None:
         print("reading row 4")
         raise ToolError("no such table; call list_tables")
 
-    assert failure(SESSION["fail"], tmp_path) == (
+    assert failure(SESSION.tools["fail"], tmp_path) == (
         "ValueError: no number\n\nPrinted:\nreading row 3"
     )
-    assert failure(SESSION["give_up"], tmp_path) == (
+    assert failure(SESSION.tools["give_up"], tmp_path) == (
         "no such table; call list_tables\n\nPrinted:\nreading row 4"
     )
 
@@ -360,9 +356,9 @@ def test_results_and_printing_have_a_bound(tmp_path: Path) -> None:
         for _ in range(1000):
             print("p" * 1000)
 
-    text = run(SESSION["flood"], tmp_path)
+    text = run(SESSION.tools["flood"], tmp_path)
     assert text.startswith("é" * 32_768 + "\n... (truncated: the first 65536 of ")
-    assert len(run(SESSION["babble"], tmp_path)) <= 16_384
+    assert len(run(SESSION.tools["babble"], tmp_path)) <= 16_384
 
 
 @given(st.text(), st.integers(0, 40))
@@ -379,3 +375,18 @@ def test_a_bounded_text_says_how_much_there_was() -> None:
     assert (
         bounded("x" * 70_000) == "x" * 65_536 + "\n... (truncated: the first 65536 of 70000 bytes)"
     )
+
+
+@pytest.mark.parametrize("stream", ["stdout", "stderr"])
+def test_printing_works_where_python_has_no_streams(
+    stream: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, stream, None)
+
+    def talk() -> str:
+        print("hello", file=getattr(sys, stream), flush=True)
+        return "done"
+
+    assert run(tool_of(talk), tmp_path) == "done\n\nPrinted:\nhello"
+    print("nobody hears it", file=getattr(sys, stream), flush=True)
+    getattr(sys, stream).writelines(["nor", "that"])

@@ -1,0 +1,126 @@
+"""What a tool gives back and what it does to its arguments, of whatever kind the tool is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+import axe_nb
+from axe_nb import RunResult, call
+from axe_nb.messages import ToolCall
+from axe_nb.tools.output import MAX_OUTPUT
+from axe_nb.tools.tool import Effect, Tool, ToolContext, ToolError, ToolOutput
+from tests.loop.stage import agent, heard, lead, play
+
+LONG = "ü" * 5_000_000
+
+
+def raw(answer: Any, effect: Effect = "read") -> Tool:
+    """A tool that is no Python function: it answers, or raises, just so."""
+
+    async def run(_: ToolContext, __: Mapping[str, Any]) -> Any:
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    return Tool("raw", "A tool.", {}, run, effect)
+
+
+def outcome(tool: Tool, **arguments: Any) -> RunResult:
+    return play(lead(call(tool.name, **arguments), then="done"), tools=[tool])
+
+
+@pytest.mark.parametrize(
+    ("answer", "text"),
+    [
+        (None, ""),
+        (42, "42"),
+        ({"sky": ("clear", 1.5)}, '{"sky": ["clear", 1.5]}'),
+        (ToolOutput(["a"]), '["a"]'),  # type: ignore[arg-type]
+        (ToolOutput(None), ""),  # type: ignore[arg-type]
+    ],
+)
+def test_an_answer_that_is_no_text_becomes_one(answer: object, text: str) -> None:
+    result = outcome(raw(answer))
+    [told] = heard(result)
+    assert result.status == "completed"
+    assert (told.content, told.is_error) == (text, False)
+
+
+@pytest.mark.req("X-38")
+@pytest.mark.parametrize(
+    ("answer", "is_error"),
+    [(LONG, False), (ToolOutput(LONG), False), (ToolError(LONG), True), (ValueError(LONG), True)],
+    ids=["text", "output", "error", "fault"],
+)
+def test_a_long_answer_is_cut_once(answer: object, is_error: bool) -> None:
+    [told] = heard(outcome(raw(answer)))
+    assert told.is_error is is_error
+    assert told.content.count("... (truncated: the first 65536 of ") == 1
+    assert MAX_OUTPUT < len(told.content.encode()) < MAX_OUTPUT + 100
+
+
+def test_a_long_answer_of_a_python_function_is_cut_once() -> None:
+    def flood() -> str:
+        print("x")
+        return LONG
+
+    result = play(lead(call("flood"), then="done"), tools=[axe_nb.tool(flood).__axe_tool__])  # type: ignore[attr-defined]
+    [told] = heard(result)
+    assert told.content.count("truncated") == 1
+    assert told.content.endswith("of 10000012 bytes)")
+
+
+@pytest.mark.req("D-6")
+def test_what_a_way_to_delegate_reports_is_not_cut() -> None:
+    [told] = heard(outcome(raw("x" * 100_000, "delegate")))
+    assert len(told.content) == 100_000
+
+
+def test_an_answer_that_cannot_be_written_is_an_error_for_the_model() -> None:
+    endless: list[Any] = []
+    endless.append(endless)
+    result = outcome(raw(endless))
+    [told] = heard(result)
+    assert result.status == "completed"
+    assert told.is_error
+    assert told.content.startswith("Error: RecursionError")
+
+
+def test_a_tool_that_changes_its_arguments_does_not_change_history() -> None:
+    seen: list[ToolCall] = []
+
+    async def run(ctx: ToolContext, arguments: Mapping[str, Any]) -> str:
+        assert isinstance(arguments, dict)
+        ctx.call.arguments["deep"]["list"].clear()
+        arguments["deep"]["list"].append("more")
+        arguments.clear()
+        return "ok"
+
+    given = {"deep": {"list": [1, [2]]}}
+    tool = Tool("change", "A tool.", {}, run, "read")
+
+    def model(request: axe_nb.Request) -> Any:
+        if request.turn == 1:
+            return call("change", **given)
+        seen.extend(c for m in request.messages for c in m.tool_calls)
+        return "done"
+
+    result = play(agent("lead", model), tools=[tool])
+    assert seen[0].arguments == {"deep": {"list": [1, [2]]}}
+    assert result.log[0].calls[0].arguments == {"deep": {"list": [1, [2]]}}
+    assert result.tool_calls == 1
+    assert not heard(result)[0].is_error
+
+
+def test_a_function_that_changes_its_arguments_does_not_change_history() -> None:
+    @axe_nb.tool
+    def sort_them(words: list[str]) -> str:
+        words.sort()
+        return words[0]
+
+    result = play(lead(call("sort_them", words=["b", "a"]), then="done"), tools=["sort_them"])
+    assert heard(result)[0].content == "a"
+    assert result.log[0].calls[0].arguments == {"words": ["b", "a"]}
