@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import queue
 import re
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,8 @@ class Kernel:
         self._client = client
         self.cell = ""
         """The last cell, as messages name it."""
+        self.spoilt = False
+        """A test did to it what cannot be taken back: it is not used for another."""
         self.payload: list[dict[str, Any]] = []
         """What the last cell asked the front end to do."""
 
@@ -74,7 +77,7 @@ class Kernel:
                 self.payload = self._reply(asked).get("payload", [])
                 return outputs
             if kind not in ("status", "execute_input"):
-                outputs.append({"type": kind, **content})
+                _append(outputs, {"type": kind, **content})
         raise TimeoutError(f"the cell did not end within {LONGEST_CELL} s: {code[:80]}")
 
     def _answer(self, typed: Iterator[str]) -> None:
@@ -125,9 +128,60 @@ class Kernel:
         return [code[:start] + match for match in content["matches"]]
 
 
+def _append(outputs: list[dict[str, Any]], new: dict[str, Any]) -> None:
+    """Adds an output as a front end does: what goes on writing to a stream is one text."""
+    last = outputs[-1] if outputs else {}
+    if new["type"] == last.get("type") == "stream" and new["name"] == last["name"]:
+        last["text"] += new["text"]
+    else:
+        outputs.append(new)
+
+
+RENEW = """
+import os, sys
+_shell = get_ipython()
+if "axe_nb" in _shell.extension_manager.loaded:
+    _shell.extension_manager.unload_extension("axe_nb")
+_shell.config.pop("AxeMagics", None)
+if "axe_nb" in sys.modules:
+    from axe_nb.scripting.provider import functions
+    from axe_nb.session.session import session
+    from axe_nb.tools.python_tool import SESSION
+    for table in (functions, SESSION, *vars(session).values()):
+        if isinstance(table, dict):
+            table.clear()
+    session.last = None
+for name in os.environ.keys() - {ENVIRON!r}.keys():
+    if not name.startswith("JPY_"):
+        del os.environ[name]
+os.environ.update({ENVIRON!r})
+os.chdir({FOLDER!r})
+_shell.reset(new_session=False)
+"""
+"""Makes a kernel like a new one in another folder."""
+
+
+class Kernels:
+    """One kernel for each Python, started when first asked for and renewed for each test."""
+
+    def __init__(self, ends: ExitStack) -> None:
+        self._ends = ends
+        self._running: dict[Path, Kernel] = {}
+
+    def at(self, python: Path, folder: Path) -> Kernel:
+        """A kernel of `python` whose current folder is `folder`, with nothing of earlier tests."""
+        running = self._running.get(python)
+        if running is None or running.spoilt:
+            running = self._running[python] = self._ends.enter_context(started(python, folder))
+        else:
+            left = running.run(RENEW.format(ENVIRON=dict(os.environ), FOLDER=str(folder)))
+            assert left == [], text(left)
+        return running
+
+
 @contextmanager
-def kernel(python: Path, folder: Path) -> Iterator[Kernel]:
-    """A kernel of `python` whose current folder is `folder`; ended on the way out."""
+def started(python: Path, folder: Path) -> Iterator[Kernel]:
+    """A new kernel of `python` whose current folder is `folder`; ended on the way out."""
     manager = KernelManager()
     manager.kernel_spec.argv = [str(python), "-m", "ipykernel_launcher", "-f", "{connection_file}"]
     manager.start_kernel(cwd=str(folder))

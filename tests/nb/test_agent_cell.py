@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.nb.kernels import Kernel, kernel, text
+from tests.nb.kernels import Kernel, Kernels, text
 
 COMMENTED = '''\
 # Who reads the handbook. Keep this comment.
@@ -29,13 +28,13 @@ ECHO = '[[rule]]\ntext = "You said: {last}"\n'
 
 
 @pytest.fixture
-def cells(project: Path, kernel_python: Path) -> Iterator[Kernel]:
+def cells(project: Path, kernel_python: Path, kernels: Kernels) -> Kernel:
     """A kernel with the extension loaded, in a project with the script `echo`."""
     (project / "axe" / "scripts").mkdir()
     (project / "axe" / "scripts" / "echo.toml").write_text(ECHO, "utf-8")
-    with kernel(kernel_python, project) as running:
-        assert running.run("%load_ext axe_nb") == []
-        yield running
+    running = kernels.at(kernel_python, project)
+    assert running.run("%load_ext axe_nb") == []
+    return running
 
 
 def written(project: Path, name: str) -> str:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.nb.kernels import Kernel, kernel, text
+from tests.nb.kernels import Kernel, Kernels, text
 
 SETUP = """
 %load_ext axe_nb
@@ -38,10 +37,10 @@ for name, tools in (("writer", ["write_file"]), ("curious", ["ask_user"]), ("bos
 
 
 @pytest.fixture
-def cells(project: Path, kernel_python: Path) -> Iterator[Kernel]:
-    with kernel(kernel_python, project) as running:
-        assert running.run(SETUP) == []
-        yield running
+def cells(project: Path, kernel_python: Path, kernels: Kernels) -> Kernel:
+    running = kernels.at(kernel_python, project)
+    assert running.run(SETUP) == []
+    return running
 
 
 @pytest.mark.req("D-19", "D-48", "O-35")

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.nb.kernels import Kernel, kernel, text
+from tests.nb.kernels import Kernel, Kernels, text
 
 SCRIPTS = {
     "echo": '[[rule]]\ntext = "You said: {last}"\n',
@@ -24,7 +23,7 @@ SCRIPTS = {
 
 
 @pytest.fixture
-def cells(project: Path, kernel_python: Path) -> Iterator[Kernel]:
+def cells(project: Path, kernel_python: Path, kernels: Kernels) -> Kernel:
     """A kernel with the extension loaded, in a project with an agent for each script."""
     (project / "axe" / "scripts").mkdir()
     for name, content in SCRIPTS.items():
@@ -33,9 +32,9 @@ def cells(project: Path, kernel_python: Path) -> Iterator[Kernel]:
         (project / "axe" / "agents" / f"{name}.toml").write_text(
             f'name = "{name}"\nmodel = "script/{name}"\n{sub_agents}', "utf-8"
         )
-    with kernel(kernel_python, project) as running:
-        assert running.run("%load_ext axe_nb") == []
-        yield running
+    running = kernels.at(kernel_python, project)
+    assert running.run("%load_ext axe_nb") == []
+    return running
 
 
 @pytest.fixture

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.nb.kernels import Kernel, kernel
+from tests.nb.kernels import Kernel, Kernels
 
 
 @pytest.fixture
-def cells(project: Path, kernel_python: Path) -> Iterator[Kernel]:
+def cells(project: Path, kernel_python: Path, kernels: Kernels) -> Kernel:
     """A kernel with the extension, two agents in files, one of the session, and some names."""
     agents = project / "axe" / "agents"
     (project / "axe" / "scripts").mkdir()
@@ -19,11 +18,11 @@ def cells(project: Path, kernel_python: Path) -> Iterator[Kernel]:
     (agents / "lead-writer.toml").write_text('name = "lead-writer"\nmodel = "ollama/qwen3:8b"')
     (agents / "reader.toml").write_text('name = "reader"\nmodel = "openai/gpt-5-mini"')
     (agents / "broken.toml").write_text("no toml at all")
-    with kernel(kernel_python, project) as running:
-        running.run("%load_ext axe_nb")
-        running.run('%%axe_agent planner\nmodel = "script/echo"')
-        running.run("import json\nsurvey = 1\nsecond_survey = 2\ndef a_function(): ...")
-        yield running
+    running = kernels.at(kernel_python, project)
+    running.run("%load_ext axe_nb")
+    running.run('%%axe_agent planner\nmodel = "script/echo"')
+    running.run("import json\nsurvey = 1\nsecond_survey = 2\ndef a_function(): ...")
+    return running
 
 
 AGENTS = ("broken", "lead-writer", "planner", "reader")

@@ -14,7 +14,7 @@ import pytest
 
 from axe_nb.scripting.server import ScriptServer, script_server
 from axe_nb.scripting.wire import Protocol
-from tests.nb.kernels import Kernel, kernel, text
+from tests.nb.kernels import Kernel, Kernels, text
 from tests.providers import sdk
 
 pytestmark = pytest.mark.req("D-32")
@@ -52,7 +52,7 @@ SCRIPTS = {
 
 @contextmanager
 def cells_and_server(
-    project: Path, python: Path, protocol: Protocol
+    project: Path, python: Path, protocol: Protocol, kernels: Kernels
 ) -> Iterator[tuple[Kernel, ScriptServer]]:
     """A kernel whose agents all ask a server on loopback that speaks the protocol."""
     (project / "axe" / "scripts").mkdir(exist_ok=True)
@@ -62,7 +62,8 @@ def cells_and_server(
         (project / "axe" / "agents" / f"{name}.toml").write_text(
             f'name = "{name}"\nmodel = "{protocol}/{name}"\n{sub_agents}', "utf-8"
         )
-    with script_server(protocol) as server, kernel(python, project) as running:
+    with script_server(protocol) as server:
+        running = kernels.at(python, project)
         assert running.run("%load_ext axe_nb") == []
         yield running, server
 
@@ -105,8 +106,10 @@ def calls_and_results(protocol: Protocol, body: Mapping[str, Any]) -> tuple[list
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_a_conversation_goes_on_after_every_end(project: Path, protocol: Protocol) -> None:
-    with cells_and_server(project, Path(sys.executable), protocol) as (cells, server):
+def test_a_conversation_goes_on_after_every_end(
+    project: Path, protocol: Protocol, kernels: Kernels
+) -> None:
+    with cells_and_server(project, Path(sys.executable), protocol, kernels) as (cells, server):
         for end, (agent, make_it_end, status) in ENDS.items():
             make_it_end(cells)
             assert ended(cells) == status, end
@@ -131,8 +134,8 @@ def test_a_conversation_goes_on_after_every_end(project: Path, protocol: Protoco
             cells.run("%axe reset")
 
 
-def test_a_conversation_goes_on_more_than_once(project: Path) -> None:
-    with cells_and_server(project, Path(sys.executable), "anthropic") as (cells, server):
+def test_a_conversation_goes_on_more_than_once(project: Path, kernels: Kernels) -> None:
+    with cells_and_server(project, Path(sys.executable), "anthropic", kernels) as (cells, server):
         cells.run("%%axe done\none")
         for word in ("two", "three"):
             cells.run(f"%%axe done -c\n{word}")

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import socket
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +12,7 @@ import pytest
 from axe_nb import cli
 from axe_nb.scripting.server import script_server
 from axe_nb.scripting.wire import Protocol
-from tests.nb.kernels import Kernel, kernel, text
+from tests.nb.kernels import Kernel, Kernels, text
 from tests.wire.replay import Replay
 
 KEY = "sk-canary-5f0c8e1d7b6a4932"
@@ -22,18 +20,17 @@ KEY = "sk-canary-5f0c8e1d7b6a4932"
 PROTOCOLS: tuple[Protocol, ...] = ("anthropic", "openai", "ollama")
 
 
-@contextmanager
-def cells_of(project: Path, python: Path) -> Iterator[Kernel]:
+@pytest.fixture
+def cells(project: Path, kernels: Kernels) -> Kernel:
+    """A kernel with keys, and an agent for each provider."""
     for provider in PROTOCOLS:
         (project / "axe" / "agents" / f"{provider}.toml").write_text(
             f'name = "{provider}"\nmodel = "{provider}/llama3.2"\n', "utf-8"
         )
-    with kernel(python, project) as running:
-        running.run("%load_ext axe_nb")
-        running.run(
-            f"import os\nfor p in {PROTOCOLS}: os.environ[p.upper() + '_API_KEY'] = '{KEY}'"
-        )
-        yield running
+    running = kernels.at(Path(sys.executable), project)
+    running.run("%load_ext axe_nb")
+    running.run(f"import os\nfor p in {PROTOCOLS}: os.environ[p.upper() + '_API_KEY'] = '{KEY}'")
+    return running
 
 
 def point(cells: Kernel, url: str) -> None:
@@ -53,13 +50,13 @@ def reply(status: int, message: str, **more: Any) -> dict[str, Any]:
 
 
 @pytest.mark.req("B-5")
-def test_each_refusal_has_its_next_step(project: Path) -> None:
+def test_each_refusal_has_its_next_step(cells: Kernel) -> None:
     replies = {
         "401": reply(401, f"invalid key {KEY}"),
         "429": reply(429, "slow down"),
         "529": reply(529, "Overloaded"),
     }
-    with cells_of(project, Path(sys.executable)) as cells, Replay(replies) as server:
+    with Replay(replies) as server:
         point(cells, server.url("401"))
         for provider in PROTOCOLS:
             first, place, step = error_lines(cells, provider)
@@ -85,23 +82,24 @@ def test_each_refusal_has_its_next_step(project: Path) -> None:
         assert step == "start it, or check base_url under [providers.ollama] in config.toml"
 
 
-def test_a_missing_model_is_told_with_the_nearest_that_the_server_has(project: Path) -> None:
+def test_a_missing_model_is_told_with_the_nearest_that_the_server_has(
+    project: Path, cells: Kernel
+) -> None:
     (project / "axe" / "scripts").mkdir()
     for name in ("llama3.1", "qwen3"):
         (project / "axe" / "scripts" / f"{name}.toml").write_text('[[rule]]\ntext = "x"', "utf-8")
-    with cells_of(project, Path(sys.executable)) as cells:
-        for protocol in PROTOCOLS:
-            with script_server(protocol) as server:
-                point(cells, server.base_url)
-                first, _, step = error_lines(cells, protocol)
-                assert first == "ProviderError: bad_request: script not found: llama3.2"
-                pull = "`ollama pull llama3.2`, or " if protocol == "ollama" else ""
-                assert step == f'{pull}did you mean "llama3.1"?'
-                *_, shown = cells.run(f"%%axe {protocol} -m {protocol}/zzzzz --raises provider\nhi")
-                assert shown["type"] == "display_data", "expected, it is no error"
+    for protocol in PROTOCOLS:
+        with script_server(protocol) as server:
+            point(cells, server.base_url)
+            first, _, step = error_lines(cells, protocol)
+            assert first == "ProviderError: bad_request: script not found: llama3.2"
+            pull = "`ollama pull llama3.2`, or " if protocol == "ollama" else ""
+            assert step == f'{pull}did you mean "llama3.1"?'
+            *_, shown = cells.run(f"%%axe {protocol} -m {protocol}/zzzzz --raises provider\nhi")
+            assert shown["type"] == "display_data", "expected, it is no error"
 
 
-def test_where_the_list_is_no_help_the_usual_hint_stays(project: Path) -> None:
+def test_where_the_list_is_no_help_the_usual_hint_stays(cells: Kernel) -> None:
     replies = {
         "nothing": reply(404, "no such page"),
         "has": {
@@ -111,7 +109,7 @@ def test_where_the_list_is_no_help_the_usual_hint_stays(project: Path) -> None:
             ]
         },
     }
-    with cells_of(project, Path(sys.executable)) as cells, Replay(replies) as server:
+    with Replay(replies) as server:
         for name, provider in (("nothing", "openai"), ("has", "anthropic")):
             point(cells, server.url(name))
             assert error_lines(cells, provider)[2] == (
@@ -136,9 +134,9 @@ def test_the_command_has_the_same_next_step(
     ]
 
 
-def test_no_output_of_the_doctor_holds_a_key(project: Path) -> None:
+def test_no_output_of_the_doctor_holds_a_key(cells: Kernel) -> None:
     replies = {"401": reply(401, f"who is {KEY}"), "up": {"body": {"data": [], "models": []}}}
-    with cells_of(project, Path(sys.executable)) as cells, Replay(replies) as server:
+    with Replay(replies) as server:
         for name in ("401", "up"):
             point(cells, server.url(name).replace("http://", f"http://me:{KEY}@"))
             said = text(cells.run("%axe doctor"))

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.nb.kernels import Kernel, kernel, text
+from tests.nb.kernels import Kernel, Kernels, text
 
 AGENTS = {
     "echo": 'name = "echo"\ndescription = "Says it again"\nmodel = "script/echo"\n',
@@ -32,16 +31,16 @@ SCRIPTS = {
 
 
 @pytest.fixture
-def cells(project: Path) -> Iterator[Kernel]:
+def cells(project: Path, kernels: Kernels) -> Kernel:
     """A kernel with the extension loaded, in a project with the agents above."""
     (project / "axe" / "scripts").mkdir()
     for name, content in AGENTS.items():
         (project / "axe" / "agents" / f"{name}.toml").write_text(content, "utf-8")
     for name, content in SCRIPTS.items():
         (project / "axe" / "scripts" / f"{name}.toml").write_text(content, "utf-8")
-    with kernel(Path(sys.executable), project) as running:
-        assert running.run("%load_ext axe_nb") == []
-        yield running
+    running = kernels.at(Path(sys.executable), project)
+    assert running.run("%load_ext axe_nb") == []
+    return running
 
 
 def test_list_says_what_can_be_run_and_what_is_wrong(cells: Kernel) -> None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.nb.kernels import Kernel, kernel, text
+from tests.nb.kernels import Kernel, Kernels, text
 
 AGENTS = {
     "echo": 'name = "echo"\nmodel = "script/echo"\n',
@@ -36,16 +35,16 @@ SCRIPTS = {
 
 
 @pytest.fixture
-def cells(project: Path, kernel_python: Path) -> Iterator[Kernel]:
+def cells(project: Path, kernel_python: Path, kernels: Kernels) -> Kernel:
     """A kernel with the extension loaded, in a project with the agents above."""
     (project / "axe" / "scripts").mkdir()
     for name, content in AGENTS.items():
         (project / "axe" / "agents" / f"{name}.toml").write_text(content, "utf-8")
     for name, content in SCRIPTS.items():
         (project / "axe" / "scripts" / f"{name}.toml").write_text(content, "utf-8")
-    with kernel(kernel_python, project) as running:
-        assert running.run("%load_ext axe_nb") == []
-        yield running
+    running = kernels.at(kernel_python, project)
+    assert running.run("%load_ext axe_nb") == []
+    return running
 
 
 @pytest.mark.req("D-2")

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from axe_nb.scripting.server import ScriptServer, script_server
-from tests.nb.kernels import Kernel, kernel, text
+from tests.nb.kernels import Kernel, Kernels, text
 from tests.nb.prompts import UNCHANGED, UNKNOWN
 
 pytestmark = pytest.mark.req("D-40")
@@ -21,14 +21,17 @@ ECHO = '[[rule]]\ntext = "heard"\n'
 
 
 @contextmanager
-def cells_and_server(project: Path, python: Path) -> Iterator[tuple[Kernel, ScriptServer]]:
+def cells_and_server(
+    project: Path, python: Path, kernels: Kernels
+) -> Iterator[tuple[Kernel, ScriptServer]]:
     """A kernel whose agent `echo` asks a server on loopback, and that server."""
     (project / "axe" / "scripts").mkdir(exist_ok=True)
     (project / "axe" / "scripts" / "echo.toml").write_text(ECHO, "utf-8")
     (project / "axe" / "agents" / "echo.toml").write_text(
         'name = "echo"\nmodel = "openai/echo"\n', "utf-8"
     )
-    with script_server("openai") as server, kernel(python, project) as running:
+    with script_server("openai") as server:
+        running = kernels.at(python, project)
         assert running.run("%load_ext axe_nb") == []
         yield running, server
 
@@ -43,9 +46,9 @@ def test_there_are_enough_prompts() -> None:
 
 
 def test_prompts_full_of_braces_reach_the_server_unchanged(
-    project: Path, kernel_python: Path
+    project: Path, kernel_python: Path, kernels: Kernels
 ) -> None:
-    with cells_and_server(project, kernel_python) as (cells, server):
+    with cells_and_server(project, kernel_python, kernels) as (cells, server):
         changed = {}
         for name, prompt in UNCHANGED.items():
             before = len(server.requests)
@@ -60,9 +63,9 @@ def test_prompts_full_of_braces_reach_the_server_unchanged(
 
 
 def test_a_valid_expression_with_an_unknown_name_is_an_error_with_the_editors_line(
-    project: Path, kernel_python: Path
+    project: Path, kernel_python: Path, kernels: Kernels
 ) -> None:
-    with cells_and_server(project, kernel_python) as (cells, server):
+    with cells_and_server(project, kernel_python, kernels) as (cells, server):
         for name, (prompt, unknown, line) in UNKNOWN.items():
             [error] = cells.run(f"%%axe echo\n{prompt}")
             assert error["ename"] == "ConfigError", name
@@ -76,8 +79,10 @@ def test_a_valid_expression_with_an_unknown_name_is_an_error_with_the_editors_li
         assert server.requests == [], "nothing was sent"
 
 
-def test_values_reach_the_server_as_a_model_reads_them_best(project: Path) -> None:
-    with cells_and_server(project, Path(sys.executable)) as (cells, server):
+def test_values_reach_the_server_as_a_model_reads_them_best(
+    project: Path, kernels: Kernels
+) -> None:
+    with cells_and_server(project, Path(sys.executable), kernels) as (cells, server):
         cells.run(
             "import pandas\n"
             "braces = '{{ city }} {city} $city \\\\{{'\ncity = 'Bergen'\n"
@@ -101,9 +106,9 @@ def test_values_reach_the_server_as_a_model_reads_them_best(project: Path) -> No
 
 
 def test_an_expression_that_fails_sends_nothing_and_names_its_line(
-    project: Path, kernel_python: Path
+    project: Path, kernel_python: Path, kernels: Kernels
 ) -> None:
-    with cells_and_server(project, kernel_python) as (cells, server):
+    with cells_and_server(project, kernel_python, kernels) as (cells, server):
         for body, told in {
             "a\n{{ 1 / int('0') }}": "{{ 1 / int('0') }} failed (line 3): ZeroDivisionError: ",
             "{{ open('nowhere.txt').read() }}": "failed (line 2): FileNotFoundError: ",

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.nb.kernels import Kernel, kernel, text
+from tests.nb.kernels import Kernel, Kernels, text
 
 WIDGET = "application/vnd.jupyter.widget-view+json"
 
@@ -40,11 +39,11 @@ Output = dict[str, Any]
 
 
 @pytest.fixture
-def cells(project: Path, kernel_python: Path) -> Iterator[Kernel]:
-    with kernel(kernel_python, project) as running:
-        running.run("import os; os.environ.pop('PYTEST_VERSION', None)")
-        assert text(running.run(SETUP)) == ""
-        yield running
+def cells(project: Path, kernel_python: Path, kernels: Kernels) -> Kernel:
+    running = kernels.at(kernel_python, project)
+    running.run("import os; os.environ.pop('PYTEST_VERSION', None)")
+    assert text(running.run(SETUP)) == ""
+    return running
 
 
 def kinds(outputs: list[Output]) -> list[str]:
@@ -87,6 +86,7 @@ def test_the_twin_of_a_live_run_is_that_of_a_headless_one(cells: Kernel) -> None
 def test_the_live_view_needs_a_person_and_widgets(
     cells: Kernel, before: str, is_live: bool
 ) -> None:
+    cells.spoilt = "sys.modules" in before
     cells.run(before)
     outputs = cells.run(RUN, live=True)
     assert ("comm_open" in kinds(outputs)) is is_live
@@ -196,6 +196,7 @@ def test_a_view_that_never_hears_the_end_shows_what_it_has(cells: Kernel) -> Non
 
 
 def test_a_front_end_that_fails_does_not_touch_the_run(cells: Kernel) -> None:
+    cells.spoilt = True
     cells.run(
         "import ipywidgets\n"
         "def fail(*args, **kwargs): raise RuntimeError('no front end')\n"
