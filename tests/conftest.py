@@ -14,10 +14,7 @@ from typing import Any, NoReturn
 
 import pytest
 
-from axe_nb.scripting.provider import functions
-from axe_nb.session.session import session
-from axe_nb.toolbox import SESSION
-from tests import bootstrap, order
+from tests import bootstrap, order, state
 
 CHROMIUM = next(filter(None, map(shutil.which, bootstrap.CHROMIUM)), None)
 KERNELS = {
@@ -65,6 +62,7 @@ def no_settings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Takes away keys, proxies and settings of the person, for the kernels that tests start too."""
     home = tmp_path_factory.mktemp("home")
     kept = bootstrap.without_settings(os.environ, home)
+    kept["PYTHONPATH"] = str(bootstrap.ROOT)  # kernels and commands run this checkout too
     with pytest.MonkeyPatch.context() as patch:
         for name in os.environ.keys() - kept.keys():
             patch.delenv(name)
@@ -96,13 +94,9 @@ def own_config(nothing_left: None, tmp_path: Path, monkeypatch: pytest.MonkeyPat
 @pytest.fixture(autouse=True)
 def own_session() -> Iterator[None]:
     """What a test defines, agents, models, tools and conversations, is gone after it."""
-    tables = [functions, SESSION.tools, *(t for t in vars(session).values() if isinstance(t, dict))]
-    before = [dict(table) for table in tables]
+    before = state.saved()
     yield
-    session.last = None
-    for table, content in zip(tables, before, strict=True):
-        table.clear()
-        table.update(content)
+    state.restore(before)
 
 
 @pytest.fixture

@@ -144,13 +144,8 @@ if "axe_nb" in _shell.extension_manager.loaded:
     _shell.extension_manager.unload_extension("axe_nb")
 _shell.config.pop("AxeMagics", None)
 if "axe_nb" in sys.modules:
-    from axe_nb.scripting.provider import functions
-    from axe_nb.session.session import session
-    from axe_nb.tools.python_tool import SESSION
-    for table in (functions, SESSION, *vars(session).values()):
-        if isinstance(table, dict):
-            table.clear()
-    session.last = None
+    from tests.state import forget
+    forget()
 for name in os.environ.keys() - {ENVIRON!r}.keys():
     if not name.startswith("JPY_"):
         del os.environ[name]
