@@ -7,56 +7,43 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from typing import Any, TypeAlias
+from collections.abc import AsyncGenerator
+from typing import Unpack
 
-from axe_nb.agents.agent import Agent, Mode
+from axe_nb.agents.agent import Agent
+from axe_nb.commands.overrides import RunOptions, shown_value, with_options_shown
 from axe_nb.engine.loop import is_inside
 from axe_nb.errors import AxeError, ConfigError
 from axe_nb.events import Event, RunResult
 from axe_nb.session.desk import Desk, by_input
-from axe_nb.session.options import DEFAULT_TIMEOUT, Overrides
 from axe_nb.session.portal import portal
 from axe_nb.session.session import session
 from axe_nb.session.watch import Blind, View, watched, watched_here
-from axe_nb.tools.python_tool import tool_of
-from axe_nb.tools.tool import Tool
-
-Tools: TypeAlias = str | Tool | Callable[..., Any]
-"""A tool: its name, itself, or a function marked with `@axe_nb.tool`."""
 
 
+@with_options_shown
 def run(
     agent: str | Agent,
     prompt: str = "",
     *,
-    model: str | None = None,
-    skill: str | None = None,
-    workdir: str | None = None,
-    timeout: float = DEFAULT_TIMEOUT,
-    params: Mapping[str, Any] | None = None,
-    agents_dir: str | None = None,
-    tools: Sequence[Tools] | None = None,
-    mode: Mode | None = None,
     continue_from: RunResult | None = None,
     display: bool = True,
+    **options: Unpack[RunOptions],
 ) -> RunResult:
     """The result of a run, however it ended; blocks, also inside a running event loop.
 
     Args:
         agent: its name, or an Agent.
         prompt: blank = the task is in its instructions.
-        timeout: seconds for the whole tree.
-        tools: in place of the agent's.
         continue_from: an earlier result whose conversation goes on.
         display: whether a notebook shows it live.
+        options: those of the magic (docs/reference.md): `model`, `timeout` and so on.
 
     Raises:
         ConfigError: anything that is wrong before a word is sent.
     """
-    overrides = Overrides(
-        model, skill, workdir, timeout, params or {}, agents_dir, _tools(tools), mode
-    )
+    overrides = session.overrides(options)
+    check_request(agent, prompt, continue_from)
     refuse_inside_a_tool()
     desk = desk_of_person()
     consult = desk.consult if desk else None
@@ -69,25 +56,18 @@ def run(
     )
 
 
+@with_options_shown
 async def arun(
     agent: str | Agent,
     prompt: str = "",
     *,
-    model: str | None = None,
-    skill: str | None = None,
-    workdir: str | None = None,
-    timeout: float = DEFAULT_TIMEOUT,
-    params: Mapping[str, Any] | None = None,
-    agents_dir: str | None = None,
-    tools: Sequence[Tools] | None = None,
-    mode: Mode | None = None,
     continue_from: RunResult | None = None,
     display: bool = True,
+    **options: Unpack[RunOptions],
 ) -> RunResult:
     """As `run`, for the caller's own event loop."""
-    overrides = Overrides(
-        model, skill, workdir, timeout, params or {}, agents_dir, _tools(tools), mode
-    )
+    overrides = session.overrides(options)
+    check_request(agent, prompt, continue_from)
     desk = desk_of_person()
     consult = desk.consult_here if desk else None
     return await watched_here(
@@ -98,19 +78,13 @@ async def arun(
     )
 
 
+@with_options_shown
 async def stream(
     agent: str | Agent,
     prompt: str = "",
     *,
-    model: str | None = None,
-    skill: str | None = None,
-    workdir: str | None = None,
-    timeout: float = DEFAULT_TIMEOUT,
-    params: Mapping[str, Any] | None = None,
-    agents_dir: str | None = None,
-    tools: Sequence[Tools] | None = None,
-    mode: Mode | None = None,
     continue_from: RunResult | None = None,
+    **options: Unpack[RunOptions],
 ) -> AsyncGenerator[Event, None]:
     """The events of a run as they happen; the last one carries the RunResult. Shows nothing.
 
@@ -119,9 +93,8 @@ async def stream(
     Raises:
         ConfigError: anything that is wrong before a word is sent.
     """
-    overrides = Overrides(
-        model, skill, workdir, timeout, params or {}, agents_dir, _tools(tools), mode
-    )
+    overrides = session.overrides(options)
+    check_request(agent, prompt, continue_from)
     events: asyncio.Queue[Event | None] = asyncio.Queue()
 
     async def ask() -> None:
@@ -152,12 +125,19 @@ def define(agent: Agent) -> None:
     session.define(agent)
 
 
-def _tools(given: Sequence[Tools] | None) -> tuple[str | Tool, ...] | None:
-    if given is None:
-        return None
-    if isinstance(given, str):
-        raise ConfigError("tools must be a list of tools, not text", hint='as in tools=["grep"]')
-    return tuple(t if isinstance(t, str) else tool_of(t) for t in given)
+def check_request(agent: object, prompt: object, continue_from: object) -> None:
+    """Refuses what a run cannot be asked with.
+
+    Raises:
+        ConfigError: names the argument.
+    """
+    for name, value, kinds, wanted in (
+        ("agent", agent, (str, Agent), "a name or an Agent"),
+        ("prompt", prompt, (str,), "text"),
+        ("continue_from", continue_from, (RunResult, type(None)), "a RunResult"),
+    ):
+        if not isinstance(value, kinds):
+            raise ConfigError(f"{name} takes {wanted}, not {shown_value(value)}")
 
 
 def refuse_inside_a_tool() -> None:

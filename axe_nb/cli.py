@@ -11,21 +11,27 @@ import os
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from typing import NoReturn
 
 import axe_nb
 from axe_nb.agents import agent_files, config
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.files import reason, write_new
+from axe_nb.commands.parser import Options, parse, parse_run
+from axe_nb.commands.program import command_of
 from axe_nb.engine.permissions import Answer, Question
 from axe_nb.errors import AxeError, ConfigError
-from axe_nb.session import options
+from axe_nb.events import RunResult
 from axe_nb.session.desk import Desk, by_input
 from axe_nb.text import clean, quote
 
 MAX_STDIN = 8 * 1024 * 1024
 """Bytes of a piped prompt; no model takes as much."""
+
+PATIENCE = 3.0
+"""Seconds without an end of stdin, after which the person is told what is waited for."""
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -44,9 +50,10 @@ def main(words: Sequence[str] | None = None) -> int:
 
 def _code(words: Sequence[str] | None) -> int:
     try:
-        chosen = _parser().parse_args(words)
-        act: Callable[[argparse.Namespace], int] = chosen.act
-        return act(chosen)
+        command, rest = command_of(sys.argv[1:] if words is None else words)
+        if command.name == "run":
+            return _run(parse_run(rest, "command"))
+        return ACTIONS[command.name](parse(command, "command", rest))
     except AxeError as error:
         _note("\n".join([f"error: {error}", *error.lines()[1:]]))
         return error.exit_code
@@ -55,61 +62,35 @@ def _code(words: Sequence[str] | None) -> int:
         return 130
 
 
-def _parser() -> argparse.ArgumentParser:
-    made = options.Parser(prog="axe-nb", description="Runs LLM agents that delegate.")
-    commands = made.add_subparsers(metavar="COMMAND", required=True, dest="command")
+def _run(asked: Options) -> int:
+    from axe_nb.doctor.expected_end import check_end, is_expected
 
-    run = commands.add_parser(
-        "run", help="run an agent", parents=[options.parser("command")], allow_abbrev=False
-    )
-    run.set_defaults(act=_run)
-
-    group = commands.add_parser("agents", help="list, show, init, edit agent files")
-    verbs = group.add_subparsers(metavar="VERB", required=True, dest="verb")
-    for verb, act, about in (
-        ("list", _list, "the agents that can be found"),
-        ("show", _show, "what an agent's file says"),
-        ("init", _init, "write a commented first file"),
-        ("edit", _edit, "open the file in $EDITOR"),
-    ):
-        sub = verbs.add_parser(verb, help=about)
-        if verb != "list":
-            sub.add_argument("name", metavar="NAME")
-        sub.add_argument("--agents-dir", metavar="D", help="folder to look agents up in first")
-        sub.set_defaults(act=act)
-
-    group = commands.add_parser("config", help="the global config.toml")
-    verbs = group.add_subparsers(metavar="VERB", required=True, dest="verb")
-    verbs.add_parser("path", help="where it is").set_defaults(act=_config_path)
-    verbs.add_parser("init", help="write a commented first one").set_defaults(act=_config_init)
-
-    doctor = commands.add_parser("doctor", help="what is in the way here, and the next step")
-    doctor.add_argument("--agents-dir", metavar="D", help="folder to look agents up in first")
-    doctor.set_defaults(act=_doctor)
-    demo = commands.add_parser("demo", help="a lead and three sub-agents; no key, no network")
-    demo.set_defaults(act=_demo)
-    version = commands.add_parser("version", help="the version")
-    version.set_defaults(act=_version)
-    return made
+    try:
+        result = _result(asked)
+    except AxeError as error:
+        if not is_expected(error, asked.raises):
+            raise
+        _write(f"{type(error).__name__}: {error}")
+        return 0
+    if result is not None:
+        check_end(result, asked.raises)
+    return 0
 
 
-def _run(chosen: argparse.Namespace) -> int:
+def _result(asked: Options) -> RunResult | None:
+    """The result of the run, shown; None of a dry run."""
     from axe_nb.console import StatusLine, run_in_text, show_dry_run
-    from axe_nb.doctor.advice import with_next_step
 
-    asked = options.from_namespace(chosen)
-    piped = "" if sys.stdin is None or sys.stdin.isatty() or asked.prompt else _stdin()
-    prompt = asked.prompt or piped
+    piped = "" if sys.stdin is None or sys.stdin.isatty() else _stdin()
+    prompt = "\n\n".join(filter(str.strip, [asked.prompt or "", piped]))
     if asked.dry_run:
         show_dry_run(asked, prompt, _write)
-        return 0
+        return None
     status = StatusLine(None if asked.quiet else sys.stderr)
-    result = run_in_text(
+    return run_in_text(
         asked, prompt, _write, _note,
         piped=bool(piped), status=status, desk=_desk(status.clear),
     )  # fmt: skip
-    with_next_step(result).raise_for_status()
-    return 0
 
 
 def _desk(before: Callable[[], None]) -> Desk | None:
@@ -130,37 +111,35 @@ def _desk(before: Callable[[], None]) -> Desk | None:
 
 
 def _list(chosen: argparse.Namespace) -> int:
-    found = agent_files.list_agents(chosen.agents_dir)
+    from axe_nb.actions import listed
+
+    found = dict(listed(chosen.agents_dir))
     if not found:
         _note("no agents found; `axe-nb agents init NAME` writes a first one")
     width = max(map(len, found), default=0)
-    for name in found:
-        try:
-            about = Agent.load(name, chosen.agents_dir).description
-        except ConfigError as error:
-            about = f"({error})"
+    for name, agent in found.items():
+        about = agent.description if isinstance(agent, Agent) else f"({agent})"
         _write(f"{name.ljust(width)}  {about}".rstrip())
     return 0
 
 
 def _show(chosen: argparse.Namespace) -> int:
-    from axe_nb.views import card
+    from axe_nb.actions import shown
 
-    agent = Agent.load(chosen.name, chosen.agents_dir)
-    for label, value in card.rows(agent):
-        _write(card.line(label, value))
+    agent = Agent.load(chosen.agent, chosen.agents_dir)
+    _write("\n".join(shown(agent)))
     for warning in agent.warnings:
         _note(f"warning: {warning}")
     return 0
 
 
 def _init(chosen: argparse.Namespace) -> int:
-    _write(str(agent_files.init(chosen.name, chosen.agents_dir)))
+    _write(str(agent_files.init(chosen.agent, chosen.agents_dir)))
     return 0
 
 
 def _edit(chosen: argparse.Namespace) -> int:
-    found = agent_files.find_file(chosen.name, chosen.agents_dir)
+    found = agent_files.find_file(chosen.agent, chosen.agents_dir)
     editor = os.environ.get("VISUAL", "").strip() or os.environ.get("EDITOR", "").strip()
     if not editor:
         raise ConfigError(f"no editor is set for {found}", hint="set EDITOR, as in EDITOR=nano")
@@ -188,10 +167,9 @@ def _config_init(chosen: argparse.Namespace) -> int:
 
 
 def _doctor(chosen: argparse.Namespace) -> int:
-    from axe_nb.doctor.doctor import examine
-    from axe_nb.session.portal import waited
+    from axe_nb.actions import diagnosed
 
-    found = waited(examine(chosen.agents_dir, {}, lambda name: Agent.load(name, chosen.agents_dir)))
+    found = diagnosed(chosen.agents_dir)
     for finding in found:
         _write(str(finding))
     return 1 if any(finding.state == "wrong" for finding in found) else 0
@@ -209,8 +187,29 @@ def _version(chosen: argparse.Namespace) -> int:
     return 0
 
 
+ACTIONS: Mapping[str, Callable[[argparse.Namespace], int]] = {
+    "list": _list,
+    "show": _show,
+    "init": _init,
+    "edit": _edit,
+    "config path": _config_path,
+    "config init": _config_init,
+    "doctor": _doctor,
+    "demo": _demo,
+    "version": _version,
+}
+"""Name of a command of the table → what it does here, and its exit code; `run` is a run."""
+
+
 def _stdin() -> str:
-    data = sys.stdin.buffer.read(MAX_STDIN + 1)
+    waiting = "reading stdin to its end; without input for the prompt, add </dev/null"
+    reminder = threading.Timer(PATIENCE, _note, [waiting])
+    reminder.daemon = True
+    reminder.start()
+    try:
+        data = sys.stdin.buffer.read(MAX_STDIN + 1)
+    finally:
+        reminder.cancel()
     if len(data) > MAX_STDIN:
         raise ConfigError(f"the piped prompt is larger than {MAX_STDIN} bytes", hint="shorten it")
     return data.decode("utf-8-sig", errors="replace")

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from typing import TextIO, TypeAlias
 
+from axe_nb.commands.parser import Options
 from axe_nb.events import (
     Emit,
     Event,
@@ -20,7 +21,6 @@ from axe_nb.events import (
     TurnStarted,
 )
 from axe_nb.session.desk import Desk
-from axe_nb.session.options import Options
 from axe_nb.session.portal import waited
 from axe_nb.session.session import session
 from axe_nb.session.watch import watched

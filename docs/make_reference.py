@@ -18,10 +18,10 @@ from typing import Any, get_args
 from axe_nb.agents import agent, config
 from axe_nb.agents.provider_table import PROVIDERS, ProviderTable
 from axe_nb.agents.toml_table import nested_table, toml_fields, type_name
+from axe_nb.commands.options import FACES, OPTIONS, Face, Option
+from axe_nb.commands.table import AGENT_CELL, RUN, Command, commands_of
 from axe_nb.events import EXIT_CODES, Status
-from axe_nb.nb.line import COMMANDS, Command
 from axe_nb.nb.magics import AxeMagics
-from axe_nb.session.options import FACES, OPTIONS, PROGRAM, Face, Option
 from axe_nb.toolbox import BUILT_IN
 from axe_nb.tools.tool import Tool
 from axe_nb.views.card import EFFECTS
@@ -71,22 +71,12 @@ VARIABLES: Mapping[str, str] = {
 """Names of variables → what they do; an empty one counts as not set."""
 
 
-INSTEAD: Mapping[tuple[str, Face], str] = {
-    ("prompt", "cell"): "the body",
-    ("prompt", "python"): "`prompt`",
-    ("out", "python"): "what it returns",
-    ("goes_on", "python"): "`continue_from=`",
-    ("raises", "python"): "`.raise_for_status()`",
-    ("json", "python"): "`.to_json()`",
-    ("quiet", "python"): "`display=False`",
-    ("background", "python"): "`axe_nb.arun`",
-}
-"""(option, face that it cannot be given to) → what does the same there."""
-
-
 def reference() -> str:
     """The whole page."""
-    parts = [HEAD, *agent_files(), *tools(), *options(), *notebook(), *ends(), *environment()]
+    parts = [
+        HEAD, *agent_files(), *tools(), *options(), *commands(), *settings(), *ends(),
+        *environment(),
+    ]  # fmt: skip
     return "\n".join(part.rstrip() + "\n" for part in parts)
 
 
@@ -183,36 +173,48 @@ def _sentence(tool: Tool) -> str:
 def options() -> Iterator[str]:
     """The options of a run, and where each can be given."""
     yield "## Options of a run"
-    heads = [*(f"`{PROGRAM[face]}`" for face in FACES if face in PROGRAM), "`axe_nb.run()`"]
+    heads = [*(f"`{RUN.program(face)}`" for face in RUN.words), "`axe_nb.run()`"]
     rows = [
         [_flags(option), option.help, *(_given(option, face) for face in FACES)]
         for option in OPTIONS
     ]
     yield _table(["option", "what it does", *heads], rows)
+    yield (
+        "`%axe run` and `axe-nb run` also take the prompt by itself: "
+        '`axe-nb run summary "Summarise this"`. What is piped into the command comes after the '
+        "prompt and a blank line. A setting of `%config AxeMagics` counts where an option is not "
+        "given, in Python too."
+    )
 
 
-def notebook() -> Iterator[str]:
-    """What a notebook has beside runs."""
-    yield "## Sub-commands of `%axe`"
-    rows = [
-        [f"`{_use(verb, command)}`", command.help, "<br>".join(map(_meaning, command.options))]
-        for verb, command in COMMANDS.items()
-    ]
-    yield _table(["line", "what it does", "its options"], rows)
+def commands() -> Iterator[str]:
+    """The commands beside runs, face by face."""
+    for face, title in (("line", "Commands of `%axe`"), ("command", "Commands of `axe-nb`")):
+        yield f"## {title}"
+        yield _commands(face, commands_of(face).values())
+    yield "## Defining an agent in a cell"
+    yield _commands("cell", [AGENT_CELL])
+
+
+def _commands(face: Face, listed: Iterable[Command]) -> str:
+    rows = [[f"`{command.use(face)}`", command.help, _options(command, face)] for command in listed]
+    return _table(["line", "what it does", "its options"], rows)
+
+
+def _options(command: Command, face: Face) -> str:
+    if command is RUN:
+        return "[options of a run](#options-of-a-run)"
+    flagged = [option for option in command.options_of(face) if option.flags]
+    return "<br>".join(f"`{option.usage}`: {option.help}" for option in flagged)
+
+
+def settings() -> Iterator[str]:
+    """What `%config AxeMagics` sets."""
     yield "## Settings of a notebook"
     yield "`%config AxeMagics.NAME = VALUE`; an option of a cell wins over its setting."
     traits = AxeMagics.class_own_traits(config=True)
     rows = [[f"`{name}`", trait.help] for name, trait in sorted(traits.items())]
     yield _table(["name", "meaning"], rows)
-
-
-def _use(verb: str, command: Command) -> str:
-    return f"%axe {verb} {command.takes}".rstrip()
-
-
-def _meaning(option: tuple[str, str, str]) -> str:
-    flag, value, meaning = option
-    return f"`{f'{flag} {value}'.rstrip()}`: {meaning}"
 
 
 def _flags(option: Option) -> str:
@@ -224,7 +226,7 @@ def _flags(option: Option) -> str:
 
 def _given(option: Option, face: Face) -> str:
     if face not in option.faces:
-        return INSTEAD.get((option.keyword, face), "")
+        return option.instead.get(face, "")
     return f"`{option.keyword}=`" if face == "python" else "yes"
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import ipaddress
 import os
 import shutil
 import signal
 import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -106,6 +107,17 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (folder / "axe" / "agents").mkdir(parents=True)
     monkeypatch.chdir(folder)
     return folder
+
+
+@pytest.fixture
+def piped(monkeypatch: pytest.MonkeyPatch) -> Callable[[bytes], None]:
+    """Sets what is piped into a command line that runs in process; nothing, until it is called."""
+
+    def pipe(data: bytes) -> None:
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(data), "utf-8"))
+
+    pipe(b"")
+    return pipe
 
 
 @pytest.fixture(params=KERNELS)

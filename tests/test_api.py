@@ -373,7 +373,11 @@ class Script:
     def __init__(self, code: str, begun: int = 8) -> None:
         words = [sys.executable, "-W", "error", "-c", textwrap.dedent(code)]
         self._process = subprocess.Popen(
-            words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            words,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
         )
         assert self._process.stdout
         for _ in range(begun):

@@ -4,11 +4,13 @@ import json
 import os
 import re
 import stat
+import threading
 from pathlib import Path
 
 import pytest
 
 from axe_nb import cli
+from axe_nb.commands.table import commands_of
 
 TREE = {
     "lead": """
@@ -60,7 +62,7 @@ class Ran:
 
 
 @pytest.fixture
-def axe(capsys: pytest.CaptureFixture[str]):
+def axe(capsys: pytest.CaptureFixture[str], piped):
     """Runs a command line."""
 
     def run(*words: str) -> Ran:
@@ -196,6 +198,84 @@ def test_json_is_written_also_where_the_run_failed(tree: Path, axe) -> None:
     assert json.loads(ran.out)["content"] == "Let me ask."
 
 
+@pytest.mark.req("B-9")
+@pytest.mark.parametrize("words", [("-p", "Summarise:"), ("Summarise:",), ("-q", "Summarise:")])
+def test_what_is_piped_in_comes_after_the_prompt_and_a_blank_line(
+    words: tuple[str, ...], tree: Path, axe, piped
+) -> None:
+    assert axe("run", "echo", *words).out == "Summarise:\n"
+    piped(b"line 1\nline 2\n")
+    assert axe("run", "echo", *words).out == "Summarise:\n\nline 1\nline 2\n\n"
+    piped(b" \n")
+    assert axe("run", "echo", *words).out == "Summarise:\n", "blank is nothing (D-12)"
+    piped(b"data")
+    dry = axe("run", "echo", *words, "--dry-run").out
+    assert "--- Stdin ---\nSummarise:\n\ndata\n" in dry
+
+
+def test_a_pipe_that_stays_open_is_told_what_is_waited_for(
+    tree: Path, axe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cli, "PATIENCE", 0.05)
+    reading, writing = os.pipe()
+    with os.fdopen(reading) as stdin:
+        monkeypatch.setattr("sys.stdin", stdin)
+        threading.Timer(0.5, os.close, [writing]).start()
+        ran = axe("run", "echo", "-p", "hi")
+    assert (ran.code, ran.out) == (0, "hi\n")
+    assert ran.err == "reading stdin to its end; without input for the prompt, add </dev/null\n"
+
+
+@pytest.mark.req("D-38")
+def test_a_run_can_be_expected_to_end_otherwise(tree: Path, axe) -> None:
+    put("axe/scripts/helper.toml", '[[rule]]\ndelay = 30\ntext = "late"\n')
+    line = ("run", "lead", "-p", "x", "--timeout", "0.2", "--raises")
+    ran = axe(*line, "timeout")
+    assert (ran.code, ran.out, ran.err) == (0, "Let me ask.\n", "")
+    ran = axe(*line, "completed")
+    assert ran.code == 1
+    assert ran.err.startswith("error: the run ended as timeout, not as completed (--raises)\n")
+    ran = axe("run", "lead", "--skill", "gone.md", "--raises", "config")
+    assert (ran.code, ran.out) == (0, "ConfigError: skill not found: gone.md\n")
+    assert axe("run", "lead", "--skill", "gone.md", "--raises", "provider").code == 2
+
+
+def test_no_limit_of_time_is_said_as_none(tree: Path, axe) -> None:
+    ran = axe("run", "lead", "x", "--timeout", "0", "--dry-run")
+    assert "Timeout:  none\n" in ran.out
+    assert axe("run", "lead", "x", "--timeout", "0").out == "It is blue.\n"
+
+
+@pytest.mark.req("B-9")
+def test_one_model_can_be_put_under_a_whole_tree(tree: Path, axe) -> None:
+    with Path("axe/agents/helper.toml").open("w") as file:
+        file.write('name = "helper"\nmodel = "openai/gpt"\n')
+    ran = axe("run", "lead", "x", "-m", "script/lead", "-M", "script/echo")
+    assert ran.out == "It is Task: Find out..\n"
+    assert axe("run", "lead", "x", "--model-all", "script/echo").out == "x\n"
+
+
+def test_the_help_lists_every_command_and_says_what_is_not_there(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def help_of(*words: str) -> str:
+        with pytest.raises(SystemExit):
+            cli.main([*words, "--help"])
+        return capsys.readouterr().out
+
+    for command in commands_of("command").values():
+        use = command.use("command")
+        assert f"{use} " in help_of()
+        assert help_of(*command.words["command"].split()).startswith(
+            f"usage: {command.program('command')} "
+        )
+    assert "axe-nb config path" in help_of("config")
+    assert "axe-nb demo" not in help_of("config")
+    told = " ".join(help_of("run").split())
+    assert "--continue: no: each command is a session of its own" in told
+    assert "--raw: always: cells alone fill {{ … }} in" in told
+
+
 def test_agents_are_listed_with_what_they_are_for(tree: Path, axe) -> None:
     put("axe/agents/broken.toml", "nmae = 1")
     ran = axe("agents", "list")
@@ -327,7 +407,9 @@ USAGE = {
     ("run",): "the following arguments are required: AGENT",
     ("run", "lead", "--foo"): "unrecognized arguments: --foo",
     ("run", "lead", "--dry"): "unrecognized arguments: --dry",
-    ("run", "lead", "what", "now"): "unrecognized arguments: what now",
+    ("run", "lead", "what", "now"): "unrecognized arguments: now; put the prompt in quotes",
+    ("run", "lead", "-p", "x", "y"): "the prompt is given twice",
+    ("run", "lead", "-c"): "unrecognized arguments: -c",
     ("run", "lead", "--timeout", "soon"): "argument --timeout: takes seconds",
     ("run", "lead", "--timeout", "-1"): "argument --timeout: takes seconds",
     ("run", "lead", "--param", "temperature"): "argument --param: takes KEY=VALUE",

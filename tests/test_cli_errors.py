@@ -16,7 +16,7 @@ ASSISTANT = {"role": "assistant", "content": ""}
 
 
 @pytest.fixture
-def run(project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+def run(project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], piped):
     """Runs `axe-nb run a` with more words; (exit code, stdout, lines of stderr)."""
     put("axe/agents/a.toml", 'name = "a"\nmodel = "script/a"\n')
     put("axe/scripts/a.toml", '[[rule]]\ntext = "fine"\n')

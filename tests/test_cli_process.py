@@ -80,10 +80,11 @@ def test_what_is_piped_is_the_prompt_and_blank_is_the_fixed_sentence(
 
 
 @pytest.mark.req("B-8", "B-11")
-def test_a_prompt_on_the_line_leaves_the_pipe_alone(tree: Path) -> None:
+def test_a_prompt_on_the_line_stands_before_what_is_piped(tree: Path) -> None:
     done = axe("run", "echo", "-p", "mine", "-v", stdin=b"piped")
-    assert done.stdout.strip() == b"mine"
-    assert b"Stdin:    no" in done.stderr
+    assert done.stdout.replace(b"\r\n", b"\n") == b"mine\n\npiped\n"
+    assert b"Stdin:    yes" in done.stderr
+    assert b"Stdin:    no" in axe("run", "echo", "-p", "mine", "-v").stderr
     assert b"Stdin:    yes" in axe("run", "echo", "-v", stdin=b"piped").stderr
 
 

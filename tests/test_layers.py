@@ -17,8 +17,8 @@ PACKAGE = Path(__file__).parent.parent / "axe_nb"
 ROOMS = (
     "text", "errors", "globs", "messages", "agents", "events", "interpolation",
     "threads", "clock", "budget", "tools", "providers", "scripting", "connections", "builtin",
-    "delegation", "toolbox", "engine", "session", "views", "doctor", "console", "api", "nb",
-    "__init__", "demo", "cli", "__main__",
+    "delegation", "toolbox", "engine", "commands", "session", "views", "doctor", "actions",
+    "console", "api", "nb", "__init__", "demo", "cli", "__main__",
 )  # fmt: skip
 """Modules and folders of `axe_nb/`: each imports from earlier ones, a folder also from itself."""
 

@@ -10,8 +10,8 @@ import pytest
 
 from axe_nb.agents.agent import Agent, Budget, Retry, SubAgentsConfig, TreeLimits
 from axe_nb.agents.toml_table import toml_fields
+from axe_nb.commands.options import OPTIONS
 from axe_nb.events import EXIT_CODES
-from axe_nb.session.options import OPTIONS
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "reference.md"

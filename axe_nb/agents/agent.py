@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,7 +20,7 @@ from axe_nb.agents.own_tools import names_of, own_tools
 from axe_nb.agents.toml_lines import toml_hint
 from axe_nb.agents.toml_table import Source, WrongValue, check_types, read, written
 from axe_nb.errors import ConfigError
-from axe_nb.text import quote
+from axe_nb.text import quote, suggestion
 
 Mode = Literal["plan", "ask", "auto"]
 MODES = ("plan", "ask", "auto")
@@ -149,12 +149,21 @@ class Agent:
 
     @classmethod
     def load(cls, name: str, agents_dir: str | Path | None = None) -> Agent:
-        """The agent `name` from the first folder that has its file.
+        """The agent `name`: of this session, else from the first folder that has its file.
 
         Raises:
             ConfigError: there is none, or it is not right; the message says where.
         """
-        path = find_file(name, agents_dir)
+        return DEFINED.get(name) or cls.from_file(name, agents_dir)
+
+    @classmethod
+    def from_file(cls, name: str, agents_dir: str | Path | None = None) -> Agent:
+        """The agent `name` from the first folder that has its file, whatever the session has.
+
+        Raises:
+            ConfigError: there is none, or it is not right; the message says where.
+        """
+        path = find_file(name, agents_dir, also=DEFINED)
         try:
             text = read_text(path)
         except OSError as error:
@@ -190,6 +199,28 @@ class Agent:
             error.place = error.place or source.place(getattr(error, "key", ()))
             raise
 
+    def but(self, **changes: Any) -> Agent:
+        """A copy with other values: `agent.but(system_prompt="Be brief.", mode="plan")`.
+
+        Args:
+            changes: values by key, as the constructor takes them.
+
+        Raises:
+            ConfigError: there is no such key, or a value is not right.
+        """
+        keys = [field.name for field in fields(self)]
+        for key in changes:
+            if key not in keys:
+                raise ConfigError(
+                    f"an agent has no {quote(key)}",
+                    hint=suggestion(key, keys) or f"it has {', '.join(keys)}",
+                )
+        name = changes.get("name", self.name)
+        if self.path and name != self.name:  # `save` leaves the file of this one alone
+            beside = Path(self.path).parent / f"{name}.toml"
+            changes = {"path": str(beside), **changes}
+        return replace(self, **changes)
+
     def to_toml(self) -> str:
         """The agent as a TOML text: what differs from the defaults, in the documented order.
 
@@ -222,6 +253,10 @@ class Agent:
         path = Path(self.path) if self.path and not agents_dir else folder / f"{self.name}.toml"
         write_whole(path, self.to_toml())
         return path
+
+
+DEFINED: dict[str, Agent] = {}
+"""Name → agent that was defined in this session; the session fills and empties it."""
 
 
 def _set_aside(table: dict[str, Any], name: str, source: Source) -> list[str]:

@@ -6,6 +6,7 @@ Source: product.md "Agent files"; A-5.6, B-1, B-12.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 from axe_nb.agents.config import Config, agent_dirs
@@ -14,9 +15,25 @@ from axe_nb.agents.names import check_name
 from axe_nb.errors import ConfigError
 from axe_nb.text import quote, suggestion
 
+SHELL_STEP = "`axe-nb agents init {name}` writes one"
 
-def find_file(name: str, agents_dir: str | Path | None = None) -> Path:
+_next_step = SHELL_STEP
+
+
+def advise(step: str = SHELL_STEP) -> None:
+    """Sets the next step that errors about an unknown agent tell; `{name}` is the agent's.
+
+    A notebook has other commands than a shell, and only it knows that it is one.
+    """
+    global _next_step
+    _next_step = step
+
+
+def find_file(name: str, agents_dir: str | Path | None = None, also: Iterable[str] = ()) -> Path:
     """The file of the agent `name`, in the first folder that has one.
+
+    Args:
+        also: names of agents without a file, for the hint.
 
     Raises:
         ConfigError: there is none; the hint names the nearest agent.
@@ -26,7 +43,7 @@ def find_file(name: str, agents_dir: str | Path | None = None) -> Path:
         path = folder / f"{name}.toml"
         if os.path.lexists(path):
             return path
-    hint = suggestion(name, list_agents(agents_dir)) or f"`axe-nb agents init {name}` writes one"
+    hint = suggestion(name, [*list_agents(agents_dir), *also]) or _next_step.format(name=name)
     raise ConfigError(f"agent config not found: {name}", hint=hint)
 
 

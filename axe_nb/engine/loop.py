@@ -49,6 +49,8 @@ class Env:
     """Tools handed to this run beside those that names stand for."""
     consult: Consult | None = None
     """Asks the person; None = nobody can be asked."""
+    as_child: Callable[[Agent], Agent] = lambda agent: agent
+    """Agent → as it runs below another one in this tree (`--model-all`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,6 +265,7 @@ class Run:
         nth = self._delegations.get(number, 0)
         self._delegations[number] = nth + 1
         agent = self._named(job.agent) if isinstance(job.agent, str) else job.agent
+        agent = self.env.as_child(agent)
         try:
             parse_model(agent.model)
         except ConfigError as error:

@@ -21,11 +21,12 @@ from axe_nb.agents.config import agent_dirs, placed_or_name
 from axe_nb.agents.files import expanded, read_text, reason, write_whole
 from axe_nb.agents.names import check_name
 from axe_nb.agents.toml_table import Source
+from axe_nb.commands.parser import parse, parser
+from axe_nb.commands.table import AGENT_CELL
 from axe_nb.doctor.checks import Problem, problems
 from axe_nb.errors import ConfigError
 from axe_nb.interpolation import NBVAL
 from axe_nb.nb.typed import typed
-from axe_nb.session.options import Parser
 from axe_nb.session.session import session
 from axe_nb.text import clean, quote
 from axe_nb.views.card import abilities
@@ -34,19 +35,7 @@ LONGEST_DIFFERENCE = 200
 """Lines that are shown."""
 
 
-def parser() -> Parser:
-    """The option line's."""
-    made = Parser(prog="%%axe_agent", add_help=False, allow_abbrev=False)
-    made.add_argument("agent", metavar="NAME", help="name of the agent")
-    made.add_argument("--save", action="store_true", help="write the file, and show what changes")
-    made.add_argument(
-        "--dir", metavar="D", default="",
-        help="folder of the file (default: where it lies, else axe/agents)",
-    )  # fmt: skip
-    return made
-
-
-def define(shell: InteractiveShell, line: str, cell: str, agents_dir: str) -> str:
+def define(shell: InteractiveShell, line: str, cell: str) -> str:
     """What the cell prints; the agent is known by its name from then on.
 
     Where its file is written, and is the one that is found by the name, the file counts; else the
@@ -56,13 +45,12 @@ def define(shell: InteractiveShell, line: str, cell: str, agents_dir: str) -> st
         shell: whose cell it is.
         line: the option line.
         cell: the TOML.
-        agents_dir: folder that agents are looked up in first; empty = none.
 
     Raises:
         ConfigError: the name, an option or the TOML is not right, with the line in the cell.
     """
     chosen = _chosen(line)
-    name = chosen.agent
+    name, agents_dir = chosen.agent, session.defaults.get("agents_dir") or ""
     body, magic_line = typed(shell, "axe_agent", cell)
     agent, noted = _read(name, body, magic_line, agents_dir)
     text = NBVAL.sub("", body)
@@ -84,11 +72,10 @@ def _chosen(line: str) -> argparse.Namespace:
     Raises:
         UsageError: it is not right.
     """
-    made = parser()
-    chosen = made.parse_args(made.words(line))
+    chosen = parse(AGENT_CELL, "cell", line)
     check_name(chosen.agent)
     if chosen.dir and not chosen.save:
-        made.error("--dir says where --save writes")
+        parser(AGENT_CELL, "cell").error("--dir says where --save writes")
     return chosen
 
 

@@ -22,7 +22,8 @@ from IPython.core.getipython import get_ipython
 from IPython.core.interactiveshell import InteractiveShell
 
 if TYPE_CHECKING:
-    from axe_nb.session.options import Face, Option
+    from axe_nb.commands.options import Face, Option
+    from axe_nb.commands.table import Command
 
 LINE = re.compile(r"\s*(?P<magic>%%axe_agent|%%axe|%axe)\s+(?P<rest>.*)\Z", re.DOTALL)
 """A line with a magic, up to the cursor."""
@@ -81,62 +82,59 @@ def _offered(magic: str, words: list[str], word: str) -> Iterable[str] | None:
         words: those before the one at the cursor.
         word: the one at the cursor, as far as it is written.
     """
-    from axe_nb.nb.line import COMMANDS
+    from axe_nb.commands.table import AGENT_CELL, RUN, commands_of
 
     if magic == "%%axe_agent":
-        return None if words[-1:] == ["--dir"] else ("--save", "--dir") if words else _agents()
+        return _of_a_command(AGENT_CELL, "cell", words, word)
     if magic == "%%axe":
-        return _of_a_run("cell", words, word)
+        return _of_a_command(RUN, "cell", words, word)
+    commands = commands_of("line")
     if not words:
-        return COMMANDS
+        return commands
     verb, *words = words
-    command = COMMANDS.get(verb)
-    if verb == "run":
-        return _of_a_run("line", words, word)
-    if command is None:
-        return ()
-    flags = tuple(flag for flag, _, _ in command.options)
-    if words[-1:] == ["--agents-dir"]:
-        return None
-    wants_name = command.takes and not words and not word.startswith("-") and verb != "init"
-    return _agents() if wants_name else flags
+    return _of_a_command(commands[verb], "line", words, word) if verb in commands else ()
 
 
-def _of_a_run(face: Face, words: list[str], word: str) -> Iterable[str] | None:
-    from axe_nb.session.options import OPTIONS
-
-    by_flag = {flag: option for option in OPTIONS if face in option.faces for flag in option.flags}
+def _of_a_command(
+    command: Command, face: Face, words: list[str], word: str
+) -> Iterable[str] | None:
+    options = command.options_of(face)
+    by_flag = {flag: option for option in options for flag in option.flags}
     before = by_flag.get(words[-1]) if words else None
     if before is not None and before.metavar and not word.startswith("-"):
         return _values(before)
-    has_agent = any(
+    given = sum(
         not named.startswith("-") and not (flag in by_flag and by_flag[flag].metavar)
         for flag, named in zip(["", *words], words, strict=False)
     )
-    return by_flag if word.startswith("-") or has_agent else _agents()
+    arguments = [option for option in options if not option.flags][given:]
+    is_flag = word.startswith("-") or not arguments or not arguments[0].offers
+    return by_flag if is_flag else _values(arguments[0])
 
 
 def _values(option: Option) -> Iterable[str] | None:
-    """What may stand behind an option."""
-    match option.keyword:
-        case "model":
+    """What may stand behind an option, or as an argument; None = files, which IPython knows."""
+    match option.offers:
+        case "agents":
+            return _agents()
+        case "models":
             return _models()
-        case "out":
+        case "variables":
             return _variables()
         case "tools":
             return _tools()
-        case "params":
+        case "parameters":
             return ("temperature=", "max_tokens=")
-        case "skill" | "workdir" | "agents_dir":
+        case "files":
             return None
-        case _:
+        case "":
             return option.choices
 
 
 def _agents_dir() -> str | None:
-    shell = get_ipython()
-    magics = shell and shell.magics_manager.registry.get("AxeMagics")
-    return magics.agents_dir or None if magics else None
+    from axe_nb.session.session import session
+
+    return session.defaults.get("agents_dir")
 
 
 def _agents() -> list[str]:

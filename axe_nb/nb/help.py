@@ -8,10 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
-from axe_nb.nb import agent_cell
-from axe_nb.nb.line import COMMANDS
-from axe_nb.session import options
-from axe_nb.session.options import Parser
+from axe_nb.commands.parser import parser
+from axe_nb.commands.table import AGENT_CELL, RUN, Command, commands_of
 
 Topic = Literal["cell", "line", "agent"]
 
@@ -35,26 +33,18 @@ file too, with your comments, and the difference is shown. `name` may be left ou
 
 def help_text(topic: Topic) -> str:
     """One page."""
-    pages = {"cell": _cell, "line": _line, "agent": _agent}
-    return f"{ABOUT[topic]}\n\n{pages[topic]()}"
-
-
-def _cell() -> str:
-    return _page(options.parser("cell"))
+    page = _line() if topic == "line" else _page(RUN if topic == "cell" else AGENT_CELL)
+    return f"{ABOUT[topic]}\n\n{page}"
 
 
 def _line() -> str:
-    uses = {f"{verb} {command.takes}".strip(): command.help for verb, command in COMMANDS.items()}
+    uses = {command.use("line"): command.help for command in commands_of("line").values()}
     width = max(map(len, uses))
-    listed = [f"  %axe {use:<{width}}  {meaning}" for use, meaning in uses.items()]
+    listed = [f"  {use:<{width}}  {meaning}" for use, meaning in uses.items()]
     also = "  %%axe NAME          run an agent on the cell: see %%axe?"
     agent = "  %%axe_agent NAME    define an agent in the cell: see %%axe_agent?"
     return "\n".join([*listed, "", also, agent])
 
 
-def _agent() -> str:
-    return _page(agent_cell.parser())
-
-
-def _page(parser: Parser) -> str:
-    return parser.format_help().rstrip()
+def _page(command: Command) -> str:
+    return parser(command, "cell").format_help().rstrip()

@@ -12,12 +12,15 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.core.magic import Magics, cell_magic, line_magic, magics_class
-from traitlets import Enum, Float, Unicode
+from traitlets import Enum, Float, Unicode, observe
 
 if TYPE_CHECKING:
     from axe_nb.events import RunResult
     from axe_nb.nb.background import Background
     from axe_nb.nb.help import Topic
+
+OPTIONS = ("model", "model_all", "timeout", "mode", "agents_dir")
+"""Settings that are options of a run."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -55,7 +58,12 @@ class AxeMagics(Magics):
     shell: InteractiveShell
 
     model = Unicode("", help="Model for all runs; empty = each agent's own.").tag(config=True)
-    timeout = Float(0.0, help="Seconds for a run; 0 = 120.").tag(config=True)
+    model_all = Unicode(
+        "", help="Model for every agent of every tree; empty = each agent's own."
+    ).tag(config=True)
+    timeout = Float(120.0, allow_none=True, help="Seconds for a run; 0 or None = no limit.").tag(
+        config=True
+    )
     mode = Enum(
         ("", "plan", "ask", "auto"), "", help="Mode for all runs; empty = each agent's own."
     ).tag(config=True)
@@ -69,12 +77,13 @@ class AxeMagics(Magics):
     @cell_magic
     @with_page("cell")
     def axe(self, line: str, cell: str) -> RunResult | Background | None:
+        from axe_nb.commands.parser import parse_run
         from axe_nb.interpolation import prompt_of
         from axe_nb.nb.run_cell import run_cell
         from axe_nb.nb.typed import typed
-        from axe_nb.session.options import parse_line
+        from axe_nb.session.session import session
 
-        options = parse_line(line, "cell", self.defaults())
+        options = parse_run(line, "cell", session.defaults)
         body, magic_line = typed(self.shell, "axe", cell)
 
         def prompt() -> str:
@@ -86,42 +95,49 @@ class AxeMagics(Magics):
     @line_magic("axe")  # type: ignore[arg-type]  # IPython's own gap
     @with_page("line")
     def axe_line(self, line: str) -> RunResult | Background | None:
-        from axe_nb.nb.line import obey
+        from axe_nb.nb.line import run_command
 
-        return obey(self, line, print)
+        return run_command(self.shell, line, print)
 
     @cell_magic
     @with_page("agent")
     def axe_agent(self, line: str, cell: str) -> None:
         from axe_nb.nb.agent_cell import define
 
-        print(define(self.shell, line, cell, self.agents_dir))
+        print(define(self.shell, line, cell))
 
-    def defaults(self) -> dict[str, Any]:
-        """Keyword → value of the options that `%config AxeMagics` sets."""
-        set_here = {
-            "model": self.model,
-            "timeout": self.timeout,
-            "mode": self.mode,
-            "agents_dir": self.agents_dir,
-        }
-        return {keyword: value for keyword, value in set_here.items() if value}
+    @observe(*OPTIONS)
+    def _set_default(self, change: Any) -> None:
+        """Lets a setting count for every run of this session, those of `axe_nb.run` too."""
+        from axe_nb.session.session import session
+
+        if change["new"] == self.traits()[change["name"]].default_value:
+            session.defaults.pop(change["name"], None)
+        else:
+            session.defaults[change["name"]] = change["new"]
 
 
 def load(shell: InteractiveShell) -> None:
     """Adds the magics and their completion; twice is harmless."""
     if "AxeMagics" in shell.magics_manager.registry:
         return
+    from axe_nb.agents.agent_files import advise
     from axe_nb.nb.complete import install
 
+    advise("`%axe init {name}` writes one, `%%axe_agent {name}` makes one of a cell")
     shell.register_magics(AxeMagics(shell))
     install(shell)
 
 
 def unload(shell: InteractiveShell) -> None:
     """Takes them away."""
+    from axe_nb.agents.agent_files import advise
     from axe_nb.nb import complete, show
+    from axe_nb.session.session import session
 
+    advise()
+    for option in OPTIONS:
+        session.defaults.pop(option, None)
     manager = shell.magics_manager
     magics = manager.registry.pop("AxeMagics", None)
     for kind, name in (("line", "axe"), ("cell", "axe"), ("cell", "axe_agent")):

@@ -11,13 +11,13 @@ from IPython.core.displaypub import CapturingDisplayPublisher
 from IPython.core.interactiveshell import InteractiveShell
 
 from axe_nb.api import desk_of_person
+from axe_nb.commands.parser import Options, UsageError
 from axe_nb.console import StatusLine, run_in_text, show_dry_run
-from axe_nb.doctor.advice import with_next_step
-from axe_nb.errors import AxeError, ConfigError, ProviderError, RunError
+from axe_nb.doctor.expected_end import check_end, is_expected
+from axe_nb.errors import AxeError
 from axe_nb.events import RunResult
 from axe_nb.nb.background import Background, start
 from axe_nb.nb.show import install, notebook_view, remember
-from axe_nb.session.options import Options, UsageError
 from axe_nb.session.session import session
 from axe_nb.session.watch import watched
 
@@ -25,8 +25,6 @@ NOT_IN_BACKGROUND = {
     "json": "--json", "verbose": "--verbose", "quiet": "--quiet", "raises": "--raises",
 }  # fmt: skip
 """Options that say what the cell itself prints or ends as; a background run outlives its cell."""
-
-EXPECTED = {"config": ConfigError, "provider": ProviderError}
 
 
 def run_cell(
@@ -55,11 +53,11 @@ def run_cell(
             return _in_background(shell, options, prompt())
         result = _run(shell, options, prompt(), write)
     except AxeError as error:
-        if not isinstance(error, EXPECTED.get(options.raises or "", ())):
+        if not is_expected(error, options.raises):
             raise
         write(f"{type(error).__name__}: {error}")
         return None
-    _check_end(result, options.raises)
+    check_end(result, options.raises)
     return None if _is_captured(shell) else result
 
 
@@ -121,20 +119,3 @@ def _earlier(options: Options) -> RunResult | None:
 def _is_captured(shell: InteractiveShell) -> bool:
     """Whether the cell runs under %%capture, which would keep an empty display of the value."""
     return isinstance(shell.display_pub, CapturingDisplayPublisher)
-
-
-def _check_end(result: RunResult, raises: str | None) -> None:
-    """Raises where the run did not end as it should: completed, or as `--raises` says."""
-    if raises is None:
-        with_next_step(result).raise_for_status()
-        return
-    met = (
-        isinstance(result.cause, ProviderError)
-        if raises == "provider"
-        else (result.status == raises)
-    )
-    if not met:
-        told = f"the run ended as {result.status}, not as {raises} (--raises)"
-        failure = RunError(told, exit_code=1)
-        failure.place = result.place
-        raise failure

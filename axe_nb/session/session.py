@@ -6,24 +6,33 @@ Source: product.md "Agent files" and "Python"; A-7.3-9, A-7.3-10, D-25.
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
+from typing import Any
 
-from axe_nb.agents.agent import Agent
+from axe_nb.agents.agent import DEFINED, Agent
 from axe_nb.agents.config import Config
 from axe_nb.agents.names import check_name
 from axe_nb.budget import Limits
+from axe_nb.commands.overrides import Overrides
 from axe_nb.connections import provider_for
 from axe_nb.engine.loop import Env, Run
 from axe_nb.engine.permissions import Consult
 from axe_nb.errors import ConfigError
 from axe_nb.events import Emit, RunResult
 from axe_nb.messages import Usage
-from axe_nb.session.options import Overrides
 from axe_nb.text import quote, suggestion
 from axe_nb.tools.tool import Job
 
 AS_IT_IS = Overrides()
+
+SIMPLE = [
+    option.name
+    for option in fields(Overrides)
+    if option.name in {key.name for key in fields(Agent)} - {"params", "tools"}
+]
+"""Options that replace the key of the agent that has their name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +65,16 @@ class Session:
     """(agent, model) → what its runs used, in order of first use."""
     texts: dict[str, str] = field(default_factory=dict)
     """Agent defined here → the TOML that it was written as, where it was."""
+    defaults: dict[str, Any] = field(default_factory=dict)
+    """Option → its value for runs that do not give it; `%config AxeMagics` writes it."""
+
+    def overrides(self, given: Mapping[str, Any]) -> Overrides:
+        """The overrides that keywords ask for, with this session's defaults.
+
+        Raises:
+            ConfigError: there is no such option, or it takes something else.
+        """
+        return Overrides.of(given, self.defaults)
 
     def define(self, agent: Agent, text: str = "") -> Agent:
         """Makes an agent known by its name, for `%%axe`, `run` and other agents' `sub_agents`.
@@ -79,7 +98,7 @@ class Session:
         Raises:
             ConfigError: there is none, or its file is not right.
         """
-        return self.agents.get(name) or Agent.load(name, agents_dir)
+        return self.agents.get(name) or Agent.from_file(name, agents_dir)
 
     async def prepare(
         self,
@@ -163,16 +182,15 @@ class Session:
             emit=emit,
             consult=consult,
             tools=tuple(t for t in overrides.tools or () if not isinstance(t, str)),
+            as_child=lambda child: _with_model(child, overrides.model_all),
         )
 
 
 def overridden(agent: Agent, overrides: Overrides) -> Agent:
     """The agent with what this run changes about it."""
-    changes = {
-        key: value
-        for key in ("model", "skill", "workdir", "mode")
-        if (value := getattr(overrides, key)) is not None
-    }
+    changes = {name: value for name in SIMPLE if (value := getattr(overrides, name)) is not None}
+    if overrides.model is None:
+        agent = _with_model(agent, overrides.model_all)
     if overrides.tools is not None:
         changes["tools"] = overrides.tools  # tools that are objects travel with the agent
     if not changes and not overrides.params:
@@ -180,10 +198,14 @@ def overridden(agent: Agent, overrides: Overrides) -> Agent:
     return replace(agent, params={**agent.params, **overrides.params}, **changes)
 
 
+def _with_model(agent: Agent, model: str | None) -> Agent:
+    return agent if model is None else replace(agent, model=model)
+
+
 def _script_dirs(agents_dir: str | None) -> tuple[Path, ...]:
     """Folders that belong to a given agents folder and may hold scripts."""
     return (Path(agents_dir).expanduser().parent / "scripts",) if agents_dir else ()
 
 
-session = Session()
+session = Session(agents=DEFINED)
 """This process's session; every face uses it."""

@@ -6,16 +6,14 @@ Source: product.md "Python" (`@axe_nb.tool`), A-2.2, D-11, X-38.
 from __future__ import annotations
 
 import inspect
-import json
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from axe_nb.errors import ConfigError
-from axe_nb.messages import dump
 from axe_nb.tools.hints import documented, hints
-from axe_nb.tools.shapes import MAX_MISTAKES, Mistakes, Parameter, Shape, fields, note, shape
+from axe_nb.tools.shapes import MAX_MISTAKES, Mistakes, Parameter, fields, shape
 from axe_nb.tools.tool import ToolContext, ToolError
 
 
@@ -81,29 +79,9 @@ def check(arguments: Mapping[str, Any], wanted: Mapping[str, Parameter]) -> dict
         ToolError: they do not fit; the text names every mistake, up to a bound.
     """
     mistakes: Mistakes = []
-    values = fields(arguments, wanted, "", _kindly, mistakes)
+    values = fields(arguments, wanted, "", mistakes)
     if mistakes:
         more = ["and more"] if len(mistakes) > MAX_MISTAKES else []
         told = "; ".join([*mistakes[:MAX_MISTAKES], *more])
         raise ToolError(f"wrong arguments: {told}. Call again with all of them right")
     return values
-
-
-def _kindly(shape: Shape, value: Any, at: str, mistakes: Mistakes) -> Any:
-    """The value; one that does not fit is tried once more across the border of text and JSON.
-
-    A string is read as the JSON that it holds, anything else becomes its JSON text (D-11).
-    """
-    mine: Mistakes = []
-    result = shape.read(value, at, mine)
-    if not mine:
-        return result
-    try:
-        other = json.loads(value) if isinstance(value, str) else dump(value).decode()
-    except (ValueError, RecursionError):
-        other = None
-    if other is not None and shape.accepts(other):
-        return shape.read(other, at, mistakes)
-    for mistake in mine:
-        note(mistakes, mistake)
-    return None

@@ -6,6 +6,7 @@ Source: product.md "Python" (`@axe_nb.tool`), A-1.2, A-2.2, X-38.
 from __future__ import annotations
 
 import dataclasses
+import json
 import types
 import typing
 from collections import abc
@@ -30,8 +31,8 @@ MAX_TOLD = 400
 """Characters of one mistake."""
 
 Mistakes: TypeAlias = list[str]
-Read: TypeAlias = Callable[[Any, str, Mistakes], Any]
-"""(JSON value, its place, mistakes so far) -> value of the type; adds what is wrong with it."""
+Read: TypeAlias = Callable[[Any, str, Mistakes, bool], Any]
+"""(JSON value, its place, mistakes so far, whether values within it are read kindly) -> value."""
 
 LISTS: Mapping[object, Callable[[list[Any]], Any]] = {
     **dict.fromkeys((list, abc.Sequence, abc.MutableSequence, abc.Collection, abc.Iterable), list),
@@ -57,8 +58,23 @@ class Shape:
     def accepts(self, value: object) -> bool:
         """Whether a JSON value fits as it stands."""
         mistakes: Mistakes = []
-        self.read(value, "", mistakes)
+        self.read(value, "", mistakes, False)
         return not mistakes
+
+    def take(self, value: Any, at: str, mistakes: Mistakes, kindly: bool = True) -> Any:
+        """The value as this type, strictly or kindly.
+
+        Kindly, a string is also read as the JSON in it, and all else as its JSON text (D-11).
+        """
+        if not kindly or value is None or self.accepts(value):
+            return self.read(value, at, mistakes, False)
+        try:
+            other = json.loads(value) if isinstance(value, str) else dump(value).decode()
+        except (ValueError, RecursionError):
+            other = None
+        mine: Mistakes = []
+        result = self.read(other, at, mine, True)
+        return self.read(value, at, mistakes, True) if mine or other is None else result
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,8 +167,8 @@ def fields(
     given: Mapping[str, Any],
     wanted: Mapping[str, Parameter],
     at: str,
-    take: Callable[[Shape, Any, str, Mistakes], Any],
     mistakes: Mistakes,
+    kindly: bool = True,
 ) -> dict[str, Any]:
     """The values of an object by name; null is as good as absent where null does not fit."""
     for name in given:
@@ -166,14 +182,10 @@ def fields(
             continue
         value = given.get(name)
         if value is not None or parameter.shape.accepts(None):
-            values[name] = take(parameter.shape, value, f"{at}{name}", mistakes)
+            values[name] = parameter.shape.take(value, f"{at}{name}", mistakes, kindly)
         elif parameter.required:
             note(mistakes, f'"{at}{name}" is missing; it must be {parameter.shape.wanted}')
     return values
-
-
-def _strictly(shape: Shape, value: Any, at: str, mistakes: Mistakes) -> Any:
-    return shape.read(value, at, mistakes)
 
 
 def _scalar(
@@ -182,7 +194,7 @@ def _scalar(
     fits: Callable[[Any], bool],
     make: Callable[[Any], Any],
 ) -> Shape:
-    def read(value: Any, at: str, mistakes: Mistakes) -> Any:
+    def read(value: Any, at: str, mistakes: Mistakes, kindly: bool) -> Any:
         return make(value) if fits(value) else _wrong(mistakes, at, wanted, value)
 
     return Shape(schema, wanted, read)
@@ -236,7 +248,7 @@ def _choice(options: Sequence[tuple[Any, Any]], shown: Sequence[Any]) -> Shape:
     kinds = {LITERALS[type(key)] for key in shown}
     wanted = "one of " + ", ".join(dump(key).decode() for key in shown)
 
-    def read(value: Any, at: str, mistakes: Mistakes) -> Any:
+    def read(value: Any, at: str, mistakes: Mistakes, kindly: bool) -> Any:
         known = type(value) in LITERALS and (text := dump(value)) in by_text
         return by_text[text] if known else _wrong(mistakes, at, wanted, value)
 
@@ -248,25 +260,25 @@ def _union(members: Sequence[Shape]) -> Shape:
     wanted = " or ".join(member.wanted for member in members)
     others = [member for member in members if member is not NULL]
 
-    def read(value: Any, at: str, mistakes: Mistakes) -> Any:
+    def read(value: Any, at: str, mistakes: Mistakes, kindly: bool) -> Any:
         for member in members:
             mine: Mistakes = []
-            result = member.read(value, at, mine)
+            result = member.read(value, at, mine, kindly)
             if not mine:
                 return result
         if len(others) == 1:  # its own mistakes say more than "none of these"
-            return others[0].read(value, at, mistakes)
+            return others[0].read(value, at, mistakes, kindly)
         return _wrong(mistakes, at, wanted, value)
 
     return Shape({"anyOf": [dict(member.schema) for member in members]}, wanted, read)
 
 
 def _list(item: Shape, make: Callable[[list[Any]], Any]) -> Shape:
-    def read(value: Any, at: str, mistakes: Mistakes) -> Any:
+    def read(value: Any, at: str, mistakes: Mistakes, kindly: bool) -> Any:
         if not isinstance(value, list):
             return _wrong(mistakes, at, "a list", value)
         before = len(mistakes)
-        items = [item.read(one, f"{at}[{i}]", mistakes) for i, one in enumerate(value)]
+        items = [item.take(one, f"{at}[{i}]", mistakes, kindly) for i, one in enumerate(value)]
         return make(items) if len(mistakes) == before else None
 
     return Shape({"type": "array", "items": dict(item.schema)}, "a list", read)
@@ -276,11 +288,11 @@ def _row(items: Sequence[Shape]) -> Shape:
     """A tuple of so many values, each of its own type."""
     wanted = f"a list of {len(items)} values"
 
-    def read(value: Any, at: str, mistakes: Mistakes) -> Any:
+    def read(value: Any, at: str, mistakes: Mistakes, kindly: bool) -> Any:
         if not isinstance(value, list) or len(value) != len(items):
             return _wrong(mistakes, at, wanted, value)
         pairs = enumerate(zip(items, value, strict=True))
-        return tuple(item.read(one, f"{at}[{i}]", mistakes) for i, (item, one) in pairs)
+        return tuple(item.take(one, f"{at}[{i}]", mistakes, kindly) for i, (item, one) in pairs)
 
     kinds = [dict(item.schema) for item in items]
     one_kind = all(kind == kinds[0] for kind in kinds)
@@ -290,10 +302,10 @@ def _row(items: Sequence[Shape]) -> Shape:
 
 
 def _dict(item: Shape) -> Shape:
-    def read(value: Any, at: str, mistakes: Mistakes) -> Any:
+    def read(value: Any, at: str, mistakes: Mistakes, kindly: bool) -> Any:
         if not isinstance(value, dict):
             return _wrong(mistakes, at, "an object", value)
-        return {name: item.read(one, f"{at}.{name}", mistakes) for name, one in value.items()}
+        return {n: item.take(one, f"{at}.{n}", mistakes, kindly) for n, one in value.items()}
 
     schema = {"additionalProperties": dict(item.schema)} if item is not ANY else {}
     return Shape({"type": "object", **schema}, "an object", read)
@@ -311,11 +323,11 @@ def _record(kind: type, where: str, inside: tuple[type, ...]) -> Shape:
             default = None if required or fresh else field.default
             wanted[field.name] = Parameter(member, told.get(field.name, ""), required, default)
 
-    def read(value: Any, at: str, mistakes: Mistakes) -> Any:
+    def read(value: Any, at: str, mistakes: Mistakes, kindly: bool) -> Any:
         if not isinstance(value, dict):
             return _wrong(mistakes, at, "an object", value)
         mine: Mistakes = []
-        values = fields(value, wanted, f"{at}.", _strictly, mine)
+        values = fields(value, wanted, f"{at}.", mine, kindly)
         try:
             return None if mine else kind(**values)
         except (ValueError, TypeError) as error:

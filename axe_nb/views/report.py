@@ -44,7 +44,7 @@ def shown_path(path: Path) -> str:
         return str(path)
 
 
-def dry_run(run: Run, prompt: str, timeout: float) -> str:
+def dry_run(run: Run, prompt: str, timeout: float | None) -> str:
     """What would be sent, and to whom (B-10, A-8.5)."""
     files = "\n".join(path for path, _ in run.briefing.files)
     blocks = [
@@ -86,14 +86,18 @@ def _tools(run: Run) -> list[str]:
     return [_block("Tools", "\n".join([", ".join(offered) or "(none)", *told]))]
 
 
-def _setup(run: Run, timeout: float, *, model: bool) -> str:
+def _setup(run: Run, timeout: float | None, *, model: bool) -> str:
     lines = [f"Model:    {run.agent.model}"] if model else []
     lines += [
         f"Workdir:  {shown_path(run.briefing.workdir)}",
-        f"Timeout:  {format_seconds(timeout)}s",
+        f"Timeout:  {_limit(timeout)}",
         f"Params:   {_params(run.agent.params)}",
     ]
     return "\n".join(lines)
+
+
+def _limit(seconds: float | None) -> str:
+    return "none" if seconds is None else f"{format_seconds(seconds)}s"
 
 
 def _params(params: Any) -> str:
@@ -111,14 +115,14 @@ def _block(title: str, content: str) -> str:
     return f"--- {title} ---\n{content.rstrip() if content.strip() else '(none)'}"
 
 
-def _sub_agents(run: Run, timeout: float) -> str:
+def _sub_agents(run: Run, timeout: float | None) -> str:
     agent = run.agent
     config = agent.sub_agents_config
     tool = next((tool for tool in run.toolset.tools.values() if tool.calls_sub_agents), None)
     if tool is None:
         return ""
-    capped = config.timeout > timeout
-    note = f" (capped by the run's {format_seconds(timeout)}s)" if capped else ""
+    capped = timeout is not None and config.timeout > timeout
+    note = f" (capped by the run's {_limit(timeout)})" if capped else ""
     return "\n".join(
         [
             ", ".join(agent.sub_agents),
@@ -129,7 +133,7 @@ def _sub_agents(run: Run, timeout: float) -> str:
     )
 
 
-def verbose_header(run: Run, timeout: float, *, piped: bool) -> str:
+def verbose_header(run: Run, timeout: float | None, *, piped: bool) -> str:
     """The lines before the first turn (B-11)."""
     setup = _setup(run, timeout, model=False).split("\n")
     return "\n".join(

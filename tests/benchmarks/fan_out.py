@@ -158,7 +158,7 @@ def a_tool() -> Any:
 async def chain() -> float:
     """Seconds of one turn with a tool call, of a conversation of fifty; the model takes none."""
     from axe_nb import Agent
-    from axe_nb.session.options import Overrides
+    from axe_nb.commands.overrides import Overrides
     from axe_nb.session.session import Session
 
     one = Agent("one", f"openai/chain-{TURN_CHAIN - 1}-0")

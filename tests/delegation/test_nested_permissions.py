@@ -12,8 +12,8 @@ import pytest
 
 from axe_nb import Agent, Request, RunResult, call
 from axe_nb.agents.agent import SubAgentsConfig
+from axe_nb.commands.overrides import Overrides
 from axe_nb.engine.permissions import Answer
-from axe_nb.session.options import Overrides
 from axe_nb.tools.tool import Effect
 from tests.delegation.test_mixed_trees import WAYS, by, last_heard, level_of
 from tests.delegation.test_permissions import EFFECTS, MODES, Person, tools, uses

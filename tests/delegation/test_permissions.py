@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from axe_nb import Agent, ConfigError, Request, RunResult, call
+from axe_nb.commands.overrides import Overrides
 from axe_nb.engine.permissions import Answer, Question
 from axe_nb.messages import ToolCall
-from axe_nb.session.options import Overrides
 from axe_nb.tools.tool import Effect, Tool, ToolContext
 from tests.delegation.test_mixed_trees import by
 from tests.delegation.troupe import boss, offered, play, recorded, results, said, told, tool

@@ -32,7 +32,9 @@ OFFERED = {
     "%%axe lead-w": ["%%axe lead-writer"],
     "%%axe -m script/echo pl": ["%%axe -m script/echo planner"],
     "%%axe reader --pa": ["%%axe reader --param"],
-    "%%axe reader --m": ["%%axe reader --model", "%%axe reader --mode"],
+    "%%axe reader --m": [
+        "%%axe reader --model", "%%axe reader --model-all", "%%axe reader --mode",
+    ],
     "%%axe reader -m op": ["%%axe reader -m openai/", "%%axe reader -m openai/gpt-5-mini"],
     "%%axe reader --model ollama/q": ["%%axe reader --model ollama/qwen3:8b"],
     "%%axe reader -m script/": ["%%axe reader -m script/", "%%axe reader -m script/echo"],

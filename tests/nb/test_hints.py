@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -120,7 +121,7 @@ def test_where_the_list_is_no_help_the_usual_hint_stays(cells: Kernel) -> None:
 
 
 def test_the_command_has_the_same_next_step(
-    project: Path, capsys: pytest.CaptureFixture[str]
+    project: Path, capsys: pytest.CaptureFixture[str], piped: Callable[[bytes], None]
 ) -> None:
     (project / "axe" / "scripts").mkdir()
     (project / "axe" / "scripts" / "llama3.1.toml").write_text('[[rule]]\ntext = "x"', "utf-8")

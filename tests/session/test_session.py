@@ -10,7 +10,7 @@ import pytest
 
 import axe_nb
 from axe_nb import Agent, ConfigError, Request
-from axe_nb.session.options import Overrides
+from axe_nb.commands.overrides import Overrides
 from axe_nb.session.session import Session, overridden
 
 

@@ -317,6 +317,33 @@ def test_text_and_json_are_taken_for_one_another(hint: Any, given_: Any, read: A
 
 
 @pytest.mark.req("D-11")
+@pytest.mark.parametrize(
+    ("hint", "given_", "read"),
+    [
+        (list[int], ["7", 8], [7, 8]),
+        (list[list[int]], [["7"], "[8]"], [[7], [8]]),
+        (dict[str, bool], {"a": "true"}, {"a": True}),
+        (tuple[int, str], ["7", 7], (7, "7")),
+        (list[str], [7, {"a": 1}], ["7", '{"a":1}']),
+        (list[Point], [{"x": "1.5"}, '{"x": "2"}'], [Point(1.5), Point(2.0)]),
+        (list[Point], '[{"x": "1.5"}]', [Point(1.5)]),
+        (list[int | None], ["7", None, "null"], None),
+        (list[str] | list[int], [7], [7]),
+        (list[int] | None, ["7"], [7]),
+        (list[str], [None], None),
+        (list[int], ["seven"], None),
+    ],
+)
+def test_text_and_json_are_taken_for_one_another_at_any_depth(
+    hint: Any, given_: Any, read: Any
+) -> None:
+    if read is None:
+        assert "must be" in mistakes({"it": given_}, it=hint)
+    else:
+        assert check({"it": given_}, wanted(it=hint)) == {"it": read}
+
+
+@pytest.mark.req("D-11")
 def test_null_is_absent_where_null_is_no_value() -> None:
     def function(a: str, b: int = 4, c: int | None = 5, d: int | None = None) -> None: ...
 

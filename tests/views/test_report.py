@@ -10,9 +10,9 @@ import pytest
 
 from axe_nb import Agent, ProviderError, Response, call
 from axe_nb.agents.agent import SubAgentsConfig, TreeLimits
+from axe_nb.commands.overrides import Overrides
 from axe_nb.events import RunFinished, RunResult
 from axe_nb.messages import Usage
-from axe_nb.session.options import Overrides
 from axe_nb.session.session import Session
 from axe_nb.text import clean
 from axe_nb.views.report import (

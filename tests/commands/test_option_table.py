@@ -12,9 +12,11 @@ from typing import Any
 import pytest
 
 import axe_nb
+from axe_nb.commands.options import FACES, OPTIONS, Face
+from axe_nb.commands.parser import UsageError, parse_run, parser
+from axe_nb.commands.table import RUN
 from axe_nb.messages import Request
 from axe_nb.scripting.provider import functions
-from axe_nb.session.options import FACES, OPTIONS, Face, UsageError, parse_line, parser
 from axe_nb.session.session import Session
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference.md"
@@ -26,7 +28,11 @@ OF_PYTHON_ALONE = {"agent", "prompt", "continue_from", "display"}
 def table() -> dict[str, dict[Face, str]]:
     """Long flag → face → what the page says of it."""
     section = PAGE.read_text("utf-8").split("## Options of a run\n")[1].split("\n## ")[0]
-    rows = [re.split(r"(?<!\\) \| ", line.strip("| ")) for line in section.splitlines()[3:] if line]
+    rows = [
+        re.split(r"(?<!\\) \| ", line.strip("| "))
+        for line in section.splitlines()[3:]
+        if line.startswith("|")
+    ]
     found = {}
     for flags, _, *given in rows:
         whole = dict(zip(FACES, [*given, "", "", "", ""], strict=False))
@@ -38,7 +44,9 @@ def test_the_page_has_every_option_of_every_face_and_no_other() -> None:
     said = table()
     assert list(said) == [option.flag for option in OPTIONS]
     for face in ("cell", "line", "command"):
-        known = {flag for flag in parser(face)._option_string_actions if flag.startswith("--")}
+        known = {
+            flag for flag in parser(RUN, face)._option_string_actions if flag.startswith("--")
+        } - {"--help"}
         assert {flag for flag, given in said.items() if given[face] == "yes"} == known
     keywords = {
         match[1] for given in said.values() if (match := re.match(r"`(\w+)=`$", given["python"]))
@@ -56,11 +64,12 @@ def test_an_option_is_refused_where_the_page_does_not_give_it() -> None:
         for face in ("line", "cell"):
             if given[face] != "yes":
                 with pytest.raises(UsageError, match=f"unrecognized arguments: {flag}"):
-                    parse_line(" ".join(["lead", flag, *value]), face)
+                    parse_run(" ".join(["lead", flag, *value]), face)
 
 
 SAMPLES: Mapping[str, tuple[str, Any]] = {
     "--model": ("script/other", "script/other"),
+    "--model-all": ("script/other", "script/other"),
     "--skill": ("review.md", "review.md"),
     "--workdir": ("data", "data"),
     "--timeout": ("2.5", 2.5),
@@ -109,7 +118,7 @@ def test_an_option_means_the_same_in_every_face(seen: list[Request], flag: str) 
     axe_nb.run("lead", "quick", display=False)
     axe_nb.run("lead", "quick", display=False, **{option.keyword: value})
     for face in ("cell", "line", "command"):
-        asked = parse_line(f"lead {flag} {text}", face)
+        asked = parse_run(f"lead {flag} {text}", face)
         asyncio.run(Session().ask(asked.agent, "quick", asked.overrides))
     plain, in_python, *in_text = map(told, seen)
     assert in_python != plain, "the option does something"
@@ -124,6 +133,6 @@ def told(request: Request) -> Any:
 def test_the_time_is_the_same_in_every_face(seen: list[Request]) -> None:
     ends = [axe_nb.run("lead", "slow", display=False, timeout=0.2).error]
     for face in ("cell", "line", "command"):
-        asked = parse_line("lead --timeout 0.2", face)
+        asked = parse_run("lead --timeout 0.2", face)
         ends.append(asyncio.run(Session().ask(asked.agent, "slow", asked.overrides)).error)
     assert ends == ["timeout after 0.2s"] * 4

@@ -10,8 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import axe_nb
+from axe_nb.commands.options import OPTIONS
+from axe_nb.commands.overrides import Overrides
+from axe_nb.commands.parser import Options, parse_run
 from axe_nb.errors import ConfigError
-from axe_nb.session.options import OPTIONS, Options, Overrides, parse_line, parse_words
 
 TEXT_FACES = ["cell", "line", "command"]
 
@@ -20,41 +22,58 @@ TEXT_FACES = ["cell", "line", "command"]
 @pytest.mark.parametrize("face", TEXT_FACES)
 def test_the_options_of_a_run_are_the_same_wherever_they_are_given(face: Any) -> None:
     line = (
-        "lead --skill s.md --workdir d --model p/m --timeout 2.5 --param temperature=0.2 stop=x "
-        "--agents-dir a --tools grep,fetch --mode plan --dry-run --verbose --json -q"
+        "lead --skill s.md --workdir d --model p/m -M p/n --timeout 2.5 --param temperature=0.2 "
+        "stop=x --agents-dir a --tools grep,fetch --mode plan --dry-run --verbose --json -q"
     )
-    found = parse_words(line.split(), face)
+    found = parse_run(line.split(), face)
     assert found == Options(
-        "lead",
-        Overrides(
-            "p/m", "s.md", "d", 2.5, {"temperature": 0.2, "stop": "x"}, "a", ("grep", "fetch"),
-            "plan",
+        agent="lead",
+        overrides=Overrides(
+            model="p/m", model_all="p/n", skill="s.md", workdir="d", timeout=2.5,
+            params={"temperature": 0.2, "stop": "x"}, agents_dir="a", tools=("grep", "fetch"),
+            mode="plan",
         ),
         dry_run=True, verbose=True, json=True, quiet=True,
     )  # fmt: skip
-    assert parse_words(["lead", "-m", "p/m", "-v"], face).overrides.model == "p/m"
+    assert parse_run(["lead", "-m", "p/m", "-v"], face).overrides.model == "p/m"
 
 
 @pytest.mark.req("B-9")
 def test_without_options_a_run_is_as_its_agent_says_within_120_seconds() -> None:
-    assert parse_line("lead") == Options("lead", Overrides(None, None, None, 120.0, {}, None))
+    assert parse_run("lead", "cell") == Options(agent="lead", overrides=Overrides(timeout=120.0))
 
 
 def test_notebooks_have_options_of_their_own() -> None:
-    found = parse_line("lead -o r -c --raises timeout --raw")
+    found = parse_run("lead -o r -c --raises timeout --raw", "cell")
     assert (found.out, found.goes_on, found.raises, found.raw) == ("r", True, "timeout", True)
-    for words in (["-o", "r"], ["-c"], ["--raises", "error"], ["--raw"]):
+    for words in (["-o", "r"], ["-c"], ["--bg"], ["--raw"]):
         with pytest.raises(ConfigError):
-            parse_words(["lead", *words], "command")
+            parse_run(["lead", *words], "command")
     with pytest.raises(ConfigError):
-        parse_words(["lead", "--raw"], "line")
+        parse_run(["lead", "--raw"], "line")
+
+
+@pytest.mark.parametrize("face", ["line", "command"])
+def test_the_prompt_can_stand_by_itself_wherever_an_option_gives_it(face: Any) -> None:
+    for words in (
+        ["sum", "Summarise this"],
+        ["sum", "-m", "p/m", "Summarise this"],
+        ["-q", "sum", "--param", "a=1", "--", "Summarise this"],
+    ):
+        found = parse_run(words, face)
+        assert (found.agent, found.prompt) == ("sum", "Summarise this")
+    assert parse_run(["sum", "--", "-5"], face).prompt == "-5"
+    with pytest.raises(ConfigError, match="the prompt is given twice: with -p and by itself"):
+        parse_run(["sum", "this", "-p", "that"], face)
+    with pytest.raises(ConfigError, match="arguments: this; put the prompt in quotes"):
+        parse_run(["sum", "Summarise", "this"], face)
 
 
 def test_the_command_alone_takes_the_prompt_as_an_option() -> None:
-    assert parse_words(["lead", "-p", "Why?"], "command").prompt == "Why?"
-    assert parse_words(["lead", "--prompt=- a\n- b"], "command").prompt == "- a\n- b"
+    assert parse_run(["lead", "-p", "Why?"], "command").prompt == "Why?"
+    assert parse_run(["lead", "--prompt=- a\n- b"], "command").prompt == "- a\n- b"
     with pytest.raises(ConfigError):
-        parse_line("lead -p why")
+        parse_run("lead -p why", "cell")
 
 
 @pytest.mark.parametrize(
@@ -63,7 +82,7 @@ def test_the_command_alone_takes_the_prompt_as_an_option() -> None:
      "config", "provider"],
 )  # fmt: skip
 def test_a_cell_can_expect_every_end_of_a_run(status: str) -> None:
-    assert parse_line(f"lead --raises {status}").raises == status
+    assert parse_run(f"lead --raises {status}", "cell").raises == status
 
 
 MISTAKES = {
@@ -73,7 +92,6 @@ MISTAKES = {
     "": "the following arguments are required: AGENT",
     "lead --model": "argument -m/--model: expected one argument",
     "lead --timeout abc": 'argument --timeout: takes seconds, as in 120 or 0.5, not "abc"',
-    "lead --timeout 0": 'argument --timeout: takes seconds, as in 120 or 0.5, not "0"',
     "lead --timeout=-1": 'argument --timeout: takes seconds, as in 120 or 0.5, not "-1"',
     "lead --timeout nan": 'argument --timeout: takes seconds, as in 120 or 0.5, not "nan"',
     "lead --timeout inf": 'argument --timeout: takes seconds, as in 120 or 0.5, not "inf"',
@@ -95,9 +113,9 @@ def test_a_mistake_is_told_with_the_usage_line(line: str) -> None:
     if os.name == "nt" and line.endswith("\\"):
         pytest.skip("a backslash is part of a path there")
     with pytest.raises(ConfigError) as caught:
-        parse_line(line)
+        parse_run(line, "cell")
     assert str(caught.value).startswith(MISTAKES[line])
-    assert caught.value.hint.startswith("usage: %%axe [-m P/M] [--skill F]")
+    assert caught.value.hint.startswith("usage: %%axe [-m P/M] [-M P/M] [--skill F]")
     assert "\n" not in caught.value.hint
     assert caught.value.exit_code == 2
 
@@ -108,7 +126,7 @@ def test_a_mistake_is_told_with_the_usage_line(line: str) -> None:
 )
 def test_the_usage_line_is_that_of_the_face(face: Any, program: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        parse_words([], face)
+        parse_run([], face)
     assert caught.value.hint.startswith(program)
 
 
@@ -131,16 +149,16 @@ def test_the_usage_line_is_that_of_the_face(face: Any, program: str) -> None:
 )
 def test_a_parameter_is_json_where_it_reads_as_json_else_text(word: str, value: object) -> None:
     name = word.partition("=")[0]
-    assert parse_words(["lead", "--param", word], "command").overrides.params == {name: value}
+    assert parse_run(["lead", "--param", word], "command").overrides.params == {name: value}
 
 
 @pytest.mark.req("D-49")
 def test_a_parameter_that_is_written_is_there_also_where_it_is_zero() -> None:
-    assert parse_line("lead --param temperature=0").overrides.params == {"temperature": 0}
+    assert parse_run("lead --param temperature=0", "cell").overrides.params == {"temperature": 0}
 
 
 def test_parameters_add_up_and_the_last_of_a_name_wins() -> None:
-    found = parse_line("lead --param a=1 b=2 --param a=3")
+    found = parse_run("lead --param a=1 b=2 --param a=3", "cell")
     assert found.overrides.params == {"a": 3, "b": 2}
 
 
@@ -156,13 +174,21 @@ def test_parameters_add_up_and_the_last_of_a_name_wins() -> None:
     ],
 )
 def test_an_option_line_is_split_like_a_shell_would(line: str, model: str) -> None:
-    assert parse_line(line).overrides.model == model
+    assert parse_run(line, "cell").overrides.model == model
 
 
-@pytest.mark.parametrize("timeout", [0, -1, float("nan"), float("inf"), "3", None, True])
-def test_a_timeout_that_is_none_is_refused_in_python_too(timeout: Any) -> None:
+@pytest.mark.parametrize("timeout", [-1, float("nan"), float("inf"), "3", True, [1]])
+def test_a_timeout_that_is_no_time_is_refused_in_python_too(timeout: Any) -> None:
     with pytest.raises(ConfigError, match=r"^timeout takes seconds, as in 120 or 0.5, not "):
         Overrides(timeout=timeout)
+
+
+@pytest.mark.parametrize("face", TEXT_FACES)
+def test_a_timeout_of_nothing_is_no_limit_everywhere(face: Any) -> None:
+    assert parse_run("lead --timeout 0", face).overrides.timeout is None
+    assert parse_run("lead", face, {"timeout": 0.0}).overrides.timeout is None
+    assert parse_run("lead --timeout 3", face, {"timeout": None}).overrides.timeout == 3
+    assert {Overrides.of({"timeout": none}).timeout for none in (None, 0, 0.0)} == {None}
 
 
 def test_params_that_are_no_dict_are_refused_in_python_too() -> None:
@@ -188,7 +214,7 @@ def test_every_option_says_what_it_is_for() -> None:
 @given(st.text(st.characters(exclude_categories=["Cs"]), max_size=40))
 def test_any_option_line_is_understood_or_refused(line: str) -> None:
     try:
-        found = parse_line(line)
+        found = parse_run(line, "cell")
     except ConfigError as error:
         told = error.hint
     else:

@@ -1,0 +1,149 @@
+"""The options that change an agent for one run, as Python takes them and as a run gets them.
+
+Every face makes its `Overrides` here: keywords of `axe_nb.run`, an option line, a command line.
+Source: B-9, product.md "Python"; D-10.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, dataclass, field, fields
+from typing import Any, TypeAlias, TypedDict, TypeVar
+
+from axe_nb.agents.agent import MODES, Mode
+from axe_nb.errors import ConfigError
+from axe_nb.text import quote, suggestion
+from axe_nb.tools.python_tool import tool_of
+from axe_nb.tools.tool import Tool
+
+Tools: TypeAlias = str | Tool | Callable[..., Any]
+"""A tool: its name, itself, or a function marked with `@axe_nb.tool`."""
+
+DEFAULT_TIMEOUT = 120.0
+"""Seconds of a run and everything below it (B-9)."""
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+MAX_SHOWN = 60
+"""Characters of a wrong value that an error quotes."""
+
+
+class RunOptions(TypedDict, total=False):
+    """Keywords of `axe_nb.run`, for type checkers; None = as if left out, but for `timeout`."""
+
+    model: str | None
+    model_all: str | None
+    skill: str | os.PathLike[str] | None
+    workdir: str | os.PathLike[str] | None
+    timeout: float | None
+    params: Mapping[str, Any] | None
+    agents_dir: str | os.PathLike[str] | None
+    tools: Sequence[Tools] | None
+    mode: Mode | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overrides:
+    """Changes to an agent, for one run alone; None = as the agent says."""
+
+    model: str | None = None
+    model_all: str | None = None
+    """Model of every agent of the tree; `model` beside it rules the root alone."""
+    skill: str | None = None
+    workdir: str | None = None
+    timeout: float | None = DEFAULT_TIMEOUT
+    """Seconds, fractions allowed; None or 0 = no limit."""
+    params: Mapping[str, Any] = field(default_factory=dict)
+    """Added to `[params]`, key by key."""
+    agents_dir: str | None = None
+    tools: tuple[str | Tool, ...] | None = None
+    """Names, or tools themselves, in place of the agent's."""
+    mode: Mode | None = None
+
+    def __post_init__(self) -> None:
+        for name, (wanted, fits) in _CHECKS.items():
+            value = getattr(self, name)
+            if not fits(value):
+                raise ConfigError(f"{name} takes {wanted}, not {shown_value(value)}")
+        object.__setattr__(self, "timeout", self.timeout or None)
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any], defaults: Mapping[str, Any] | None = None) -> Overrides:
+        """The overrides that keywords ask for; every face makes its own here.
+
+        Args:
+            given: keyword → value; None = not given, but for `timeout`, where it is no limit.
+            defaults: keyword → value where nothing is given, as `%config AxeMagics` sets them.
+
+        Raises:
+            ConfigError: there is no such option, or it takes something else.
+        """
+        for name in given:
+            if name not in _CHECKS:
+                raise ConfigError(
+                    f"there is no option {quote(name)}",
+                    hint=suggestion(name, _CHECKS) or f"there are {', '.join(_CHECKS)}",
+                )
+        told = {k: v for k, v in given.items() if v is not None or k == "timeout"}
+        return cls(**{k: _plain(k, v) for k, v in {**(defaults or {}), **told}.items()})
+
+
+def with_options_shown(function: F) -> F:
+    """Lets `help` and Tab show the options of a function that takes `**options`, one by one."""
+    given = inspect.signature(function)
+    shown = [p for p in given.parameters.values() if p.kind is not p.VAR_KEYWORD]
+    shown[2:2] = [
+        inspect.Parameter(
+            option.name, inspect.Parameter.KEYWORD_ONLY, annotation=option.type,
+            default=None if option.default is MISSING else option.default,
+        )
+        for option in fields(Overrides)
+    ]  # fmt: skip
+    vars(function)["__signature__"] = given.replace(parameters=shown)
+    return function
+
+
+def _plain(name: str, value: Any) -> Any:
+    """The value as `Overrides` holds it: paths as text, functions as tools."""
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    if name == "tools" and isinstance(value, list | tuple):
+        return tuple(t if isinstance(t, str) or not callable(t) else tool_of(t) for t in value)
+    return value
+
+
+def shown_value(value: object) -> str:
+    """A value as an error quotes it: on one line, not long."""
+    text = " ".join(repr(value).split())
+    return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}…"
+
+
+def is_timeout(value: object) -> bool:
+    """Seconds, or None or 0 for no limit."""
+    if isinstance(value, bool) or not isinstance(value, int | float | None):
+        return False
+    return value is None or (value >= 0 and math.isfinite(value))
+
+
+def _texts_of(kinds: type | tuple[type, ...]) -> Callable[[Any], bool]:
+    return lambda v: v is None or (isinstance(v, tuple) and all(isinstance(e, kinds) for e in v))
+
+
+_KINDS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
+    "str | None": ("text", lambda v: v is None or isinstance(v, str)),
+    "float | None": ("seconds, as in 120 or 0.5", is_timeout),
+    "Mode | None": (", ".join(MODES), lambda v: v in (None, *MODES)),
+    "Mapping[str, Any]": (
+        'a dict, as in {"temperature": 0.2}',
+        lambda v: isinstance(v, Mapping) and all(isinstance(key, str) for key in v),
+    ),
+    "tuple[str | Tool, ...] | None": ('a list of tools, as in ["grep"]', _texts_of((str, Tool))),
+    "tuple[str, ...] | None": ("a list of texts", _texts_of(str)),
+}
+"""Annotation of a field of `Overrides` → how its values are called, and which fit."""
+
+_CHECKS = {field.name: _KINDS[str(field.type)] for field in fields(Overrides)}
+"""Option → how its values are called, and which fit."""
