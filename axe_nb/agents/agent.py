@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,7 +18,7 @@ from axe_nb.agents.files import read_text, reason, write_whole
 from axe_nb.agents.names import check_name
 from axe_nb.agents.own_tools import names_of, own_tools
 from axe_nb.agents.toml_lines import toml_hint
-from axe_nb.agents.toml_table import Source, WrongValue, check_types, read, written
+from axe_nb.agents.toml_table import Source, WrongValue, check_types, read, toml_fields, written
 from axe_nb.errors import ConfigError
 from axe_nb.text import quote, suggestion
 
@@ -208,7 +208,7 @@ class Agent:
         Raises:
             ConfigError: there is no such key, or a value is not right.
         """
-        keys = [field.name for field in fields(self)]
+        keys = [field.name for field in toml_fields(type(self))]
         for key in changes:
             if key not in keys:
                 raise ConfigError(

@@ -65,10 +65,10 @@ class Overrides:
 
     def __post_init__(self) -> None:
         for name, (wanted, fits) in _CHECKS.items():
-            value = getattr(self, name)
+            value = _plain(name, getattr(self, name))
             if not fits(value):
                 raise ConfigError(f"{name} takes {wanted}, not {shown_value(value)}")
-        object.__setattr__(self, "timeout", self.timeout or None)
+            object.__setattr__(self, name, value)
 
     @classmethod
     def of(cls, given: Mapping[str, Any], defaults: Mapping[str, Any] | None = None) -> Overrides:
@@ -88,7 +88,7 @@ class Overrides:
                     hint=suggestion(name, _CHECKS) or f"there are {', '.join(_CHECKS)}",
                 )
         told = {k: v for k, v in given.items() if v is not None or k == "timeout"}
-        return cls(**{k: _plain(k, v) for k, v in {**(defaults or {}), **told}.items()})
+        return cls(**{**(defaults or {}), **told})
 
 
 def with_options_shown(function: F) -> F:
@@ -107,7 +107,9 @@ def with_options_shown(function: F) -> F:
 
 
 def _plain(name: str, value: Any) -> Any:
-    """The value as `Overrides` holds it: paths as text, functions as tools."""
+    """The value as `Overrides` holds it: paths as text, functions as tools, no limit as None."""
+    if name == "timeout" and value == 0 and value is not False:
+        return None
     if isinstance(value, os.PathLike):
         return os.fspath(value)
     if name == "tools" and isinstance(value, list | tuple):
