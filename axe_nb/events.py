@@ -211,6 +211,8 @@ class TurnStarted:
     """Messages in the request."""
     pending: int
     """Tool calls that the request brings results for."""
+    closing: bool = False
+    """Whether it asks for the summary at a subagent's end (D-17)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,6 +234,8 @@ class TurnFinished:
     stop_reason: str
     usage: Usage
     parallel: bool
+    closing: bool = False
+    """Whether it is the summary at a subagent's end; calls in it are not run (D-17)."""
 
 
 @dataclass(frozen=True, slots=True)

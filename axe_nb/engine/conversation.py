@@ -68,19 +68,22 @@ class Conversation:
             self.messages = answered(self.messages)
         self.messages.append(Message("user", prompt))
 
-    async def turn(self, tools: Sequence[ToolSpec], *, with_calls: bool) -> Response:
+    async def turn(
+        self, tools: Sequence[ToolSpec], *, with_calls: bool, closing: bool = False
+    ) -> Response:
         """One request and its response, added to the conversation.
 
         Args:
             tools: those that the model is told of.
             with_calls: whether its calls are going to be run; else they are dropped from history.
+            closing: whether it is the summary that a subagent is asked for at its end.
 
         Raises:
             ProviderError: the request failed for good.
             Stop: a cap of the tree is reached.
         """
         pending = len(self.messages[-1].tool_results)
-        self.emit(TurnStarted(self.run, self.turns + 1, len(self.messages), pending))
+        self.emit(TurnStarted(self.run, self.turns + 1, len(self.messages), pending, closing))
         request = Request(
             self.model, tuple(self.messages), self.system, tools, self.agent.params, self.agent.name
         )
@@ -99,7 +102,7 @@ class Conversation:
         self.emit(
             TurnFinished(
                 self.run, self.turns, response.content, calls, response.stop_reason,
-                response.usage, parallel,
+                response.usage, parallel, closing,
             )
         )  # fmt: skip
         return response

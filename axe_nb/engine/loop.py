@@ -252,7 +252,7 @@ class Run:
         talk = self.conversation
         before = talk.text
         talk.say(question)
-        response = await talk.turn((), with_calls=False)
+        response = await talk.turn((), with_calls=False, closing=True)
         talk.text = response.content if response.content.strip() else before
         talk.finish_turn(response, closing=True)
 

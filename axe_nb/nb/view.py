@@ -9,7 +9,7 @@ import contextlib
 import importlib.util
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -73,18 +73,24 @@ class LiveView:
         self._newest = ""
         """Key of the row of the last event."""
         self._feed: Feed | None = None
+        self._is_over = False
         self._began = time.monotonic()
 
     def event(self, event: Event) -> None:
-        """Notes an event; the first one displays the tree."""
+        """Notes an event; the first one displays the tree, one after the end is ignored."""
+        if self._is_over:
+            return
         now = time.monotonic() - self._began
-        for thing in self._transcript.apply(event, now):
-            row = shown_by(thing)
-            self._changed[row.key] = row
-            self._newest = row.key
+        self._note(self._transcript.apply(event, now))
         root = self._transcript.root
         if root and self._feed is None:
             self._feed = Feed(root, now)
+
+    def _note(self, changed: Iterable[Thing]) -> None:
+        for thing in changed:
+            row = shown_by(thing)
+            self._changed[row.key] = row
+            self._newest = row.key
 
     def tick(self) -> None:
         """Sends what has changed, where the last update is long enough ago."""
@@ -96,13 +102,15 @@ class LiveView:
 
     def finish(self, result: RunResult | None) -> None:
         """Puts the static twin in the tree's place, and closes the widget."""
+        self._is_over = True
+        now = time.monotonic() - self._began
         feed, root = self._feed, self._transcript.root
         if feed is None or root is None:
             return
         self._feed = None
         if root.result is None:
-            self._transcript.stop()
-        feed.update(self._changed, "", time.monotonic() - self._began)
+            self._note(self._transcript.stop(now))
+        feed.update(self._changed, "", now)
         feed.close(html.twin(result, name=self._name) if result else html.page(root, self._name))
 
 

@@ -5,7 +5,7 @@ Source: product.md "Notebook"; house style §4, §8; D-24; goals.md "live view".
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import assert_never
 
@@ -20,6 +20,7 @@ from axe_nb.events import (
     TurnFinished,
     TurnStarted,
 )
+from axe_nb.messages import ToolResult
 from axe_nb.views.outline import Outline, as_lines
 from axe_nb.views.tree import CallNode, Node, Thing, Times, TurnNode
 
@@ -50,11 +51,16 @@ class Transcript:
         if isinstance(event, RunStarted):
             return self._begin(event, now)
         node = self._nodes.get(event.run)
-        if node is None:
+        if node is None or node.times.ended is not None:
             return ()
         match event:
             case TurnStarted():
-                node.turns.append(TurnNode(node, event.turn, times=Times(now)))
+                node.turns.append(
+                    TurnNode(
+                        node, event.turn, event.messages, event.pending, event.closing,
+                        times=Times(now),
+                    )
+                )  # fmt: skip
                 return node, *node.turns[-2:]
             case TextDelta():
                 if not node.turns:
@@ -70,21 +76,13 @@ class Transcript:
             case _:
                 assert_never(event)
 
-    def stop(self) -> None:
-        """Marks what will never come to its end: nothing more is heard of this tree."""
-        for node in self._nodes.values():
-            if node.result is not None:
-                continue
-            node.state = "cancelled"
-            if node.turns and node.turns[-1].state == "running":
-                node.turns[-1].state = "cancelled"
-        for call in self._calls.values():
-            if call.result is None:
-                call.state = "not run"
+    def stop(self, now: float) -> tuple[Thing, ...]:
+        """Ends what is still open, since nothing more is heard of this tree; what that changed."""
+        return tuple(self._stop(self.root, now)) if self.root else ()
 
     def _begin(self, event: RunStarted, now: float) -> tuple[Thing, ...]:
         call = self._calls.get((event.parent, event.call_id))
-        if self.root and not call:
+        if self.root and (call is None or call.turn.run.times.ended is not None):
             return ()
         node = Node(
             event.run, event.agent, event.model, event.depth, event.task, event.prompt, call,
@@ -100,9 +98,11 @@ class Transcript:
     def _answered(self, node: Node, event: TurnFinished, now: float) -> tuple[Thing, ...]:
         turn = node.turns[-1]
         turn.text, turn.usage, turn.parallel = event.text, event.usage, event.parallel
+        turn.stop_reason, turn.closing = event.stop_reason, event.closing
         turn.pieces.clear()
         turn.times.ended = now
-        turn.calls = [CallNode(turn, i, c) for i, c in enumerate(event.calls)]
+        calls = () if event.closing else event.calls  # those of a closing turn are dropped (D-17)
+        turn.calls = [CallNode(turn, i, c) for i, c in enumerate(calls)]
         turn.waiting = len(turn.calls)
         turn.state = "running" if turn.calls else "completed"
         self._calls.update(((node.id, c.call.id), c) for c in turn.calls)
@@ -126,7 +126,7 @@ class Transcript:
         call = self._calls.get((node.id, event.result.call_id))
         if call is None:
             return ()
-        call.result = event.result
+        call.result, call.seconds = event.result, event.seconds
         call.times.ended = now
         call.state = "error" if event.result.is_error else "completed"
         call.turn.waiting -= 1
@@ -136,24 +136,39 @@ class Transcript:
 
     def _end(self, node: Node, result: RunResult, now: float) -> tuple[Thing, ...]:
         node.result, node.state, node.times.ended = result, result.status, now
-        if node.turns and node.turns[-1].state == "running":
-            return *self._close(node, node.turns[-1], result, now), node
-        return (node,)
+        results = {r.call_id: r for turn in result.log for r in turn.results}
+        closed = [thing for turn in list(node.turns) for thing in self._close(turn, results, now)]
+        return *closed, node
 
-    def _close(self, node: Node, turn: TurnNode, result: RunResult, now: float) -> list[Thing]:
-        """Ends what was still open in a run that has ended."""
-        if turn.times.ended is None:
-            node.turns.pop()  # no response: the run's error says why
-            turn.state, turn.times.ended = node.state, now
-            return [turn]
+    def _stop(self, node: Node, now: float) -> Iterator[Thing]:
+        """Ends a run of which no end was heard, and all below it."""
+        if node.times.ended is None:
+            node.state, node.times.ended = "cancelled", now
+            for turn in list(node.turns):
+                yield from self._close(turn, {}, now)
+            yield node
+
+    def _close(
+        self, turn: TurnNode, results: Mapping[str, ToolResult], now: float
+    ) -> Iterator[Thing]:
+        """Ends what was still open in a turn whose run has ended."""
+        if turn.state != "running":
+            return
+        if turn.times.ended is None:  # no response: the run's error says why
+            turn.run.turns.remove(turn)
+            turn.state, turn.times.ended = turn.run.state, now
+            yield turn
+            return
         turn.state = "completed"
-        answered = {r.call_id: r for r in result.log[-1].results} if result.log else {}
-        open_calls = [c for c in turn.calls if c.result is None]
-        for call in open_calls:
-            call.result = answered.get(call.call.id)
-            call.state = "error" if call.result else "not run"
-            call.times.ended = now if call.times.started is not None else None
-        return [turn, *open_calls]
+        yield turn
+        for call in turn.calls:
+            for child in call.children:
+                yield from self._stop(child, now)
+            if call.result is None:
+                call.result = results.get(call.call.id)
+                call.state = "error" if call.result else "not run"
+                call.times.ended = now if call.times.started is not None else None
+                yield call
 
 
 def as_text(result: RunResult, *, name: str = "axe_nb.last()") -> str:
@@ -175,10 +190,11 @@ def events_of(result: RunResult, parent: str = "", depth: int = 0) -> Iterator[E
         run, parent, result.call_id, result.agent, result.model, depth, result.task, result.prompt
     )
     for turn in result.log:
-        yield TurnStarted(run, turn.number, 0, 0)
+        yield TurnStarted(run, turn.number, 0, 0, turn.closing)
         yield TurnFinished(
-            run, turn.number, turn.text, turn.calls, turn.stop_reason, turn.usage, turn.parallel
-        )
+            run, turn.number, turn.text, turn.calls, turn.stop_reason, turn.usage, turn.parallel,
+            turn.closing,
+        )  # fmt: skip
         results = {r.call_id: r for r in turn.results}
         for call in turn.calls:
             children = [c for c in result.children if c.call_id == call.id]

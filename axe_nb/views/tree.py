@@ -49,6 +49,8 @@ class CallNode:
     call: ToolCall
     state: State = "running"
     result: ToolResult | None = None
+    seconds: float = 0.0
+    """Time that it took, as its run counts it."""
     children: list[Node] = field(default_factory=list)
     times: Times = field(default_factory=Times)
     span: Span = field(default_factory=Span)
@@ -73,6 +75,12 @@ class TurnNode:
 
     run: Node = field(repr=False)
     number: int
+    messages: int = 0
+    """Messages in its request; live only."""
+    pending: int = 0
+    """Calls that its request brought results for; live only."""
+    closing: bool = False
+    """Whether it is the summary at a subagent's end."""
     state: State = "running"
     text: str = ""
     pieces: list[str] = field(default_factory=list)
@@ -81,6 +89,7 @@ class TurnNode:
     waiting: int = 0
     """Calls that have no result yet."""
     usage: Usage = Usage()
+    stop_reason: str = ""
     parallel: bool = True
     times: Times = field(default_factory=Times)
     span: Span = field(default_factory=Span)

@@ -11,12 +11,23 @@ from typing import Any
 import pytest
 
 from axe_nb import Agent, ProviderError, Request, Response, RunResult, Usage, call
-from axe_nb.events import Event, TextDelta, Turn
+from axe_nb.events import (
+    Event,
+    RunFinished,
+    RunStarted,
+    TextDelta,
+    ToolFinished,
+    ToolStarted,
+    Turn,
+    TurnFinished,
+    TurnStarted,
+)
 from axe_nb.messages import ToolCall, ToolResult
 from axe_nb.scripting.provider import functions
 from axe_nb.views.outline import Outline, as_lines
 from axe_nb.views.transcript import Transcript, as_text
 from axe_nb.views.tree import Node, shown_by
+from tests.delegation.troupe import boss, said
 from tests.loop.stage import Stage, agent, ask, lead, play, stage, tool
 
 
@@ -408,3 +419,84 @@ def test_an_async_tool_that_delegates_keeps_its_own_row(project: Path) -> None:
     text = as_text(play(root, tools=(helper,)))
     assert "    ✓ helper · {} · 10 characters\n" in text
     assert "      result: heard done\n" in text
+
+
+def states(node: Node) -> list[str]:
+    """States of a run and of all that is below it."""
+    turns = [(t.state, *(c.state for c in t.calls)) for t in node.turns]
+    below = [state for turn in node.turns for c in turn.calls for n in c.children
+             for state in states(n)]  # fmt: skip
+    return [node.state, *(state for turn in turns for state in turn), *below]
+
+
+PEEK = (ToolCall("p", "peek"),)
+ASK = (ToolCall("c", "call_agent", {"agent": "child", "task": "x"}),)
+
+
+def opened(run: str, parent: str = "", call_id: str = "") -> list[Event]:
+    """A run that has begun its first turn."""
+    return [
+        RunStarted(run, parent, call_id, f"agent{run}", "script/x", run.count("."), "x", "x"),
+        TurnStarted(run, 1, 1, 0),
+    ]
+
+
+@pytest.mark.req("D-17", "D-15")
+def test_nothing_runs_on_below_a_run_that_has_ended() -> None:
+    root = folded(
+        [
+            *opened("0"),
+            TurnFinished("0", 1, "", ASK, "calls", Usage(), True),
+            ToolStarted("0", ASK[0]),
+            *opened("0.1", "0", "c"),
+            TurnFinished("0.1", 1, "", PEEK, "calls", Usage(), True),
+            ToolStarted("0.1", PEEK[0]),
+            TurnStarted("0", 2, 3, 1),
+            TurnFinished("0", 2, "So far.", (), "end", Usage(), True, closing=True),
+            RunFinished("0", done(status="max_turns", text="So far.")),
+        ]
+    )
+    assert "running" not in states(root)
+    [_, child] = [root, *root.below()]
+    assert (child.state, child.turns[0].calls[0].state) == ("cancelled", "not run")
+    assert child.times.ended == root.times.ended
+
+
+def test_what_comes_after_the_end_of_a_run_changes_nothing() -> None:
+    events: list[Event] = [
+        *opened("0"),
+        TurnFinished("0", 1, "", ASK, "calls", Usage(), True),
+        ToolStarted("0", ASK[0]),
+        RunFinished("0", done(status="cancelled", error="cancelled")),
+    ]
+    transcript = Transcript()
+    for event in events:
+        transcript.apply(event, 0.0)
+    assert transcript.root
+    before = states(transcript.root)
+    late: list[Event] = [
+        *opened("0.1", "0", "c"),
+        TurnStarted("0", 2, 1, 1),
+        TextDelta("0", "more"),
+        ToolFinished("0", ToolResult("c", "late"), 1.0),
+        *opened("0"),
+    ]
+    assert [transcript.apply(event, 1.0) for event in late] == [()] * len(late)
+    assert states(transcript.root) == before
+
+
+@pytest.mark.req("D-17")
+def test_the_calls_of_a_closing_turn_are_drawn_neither_live_nor_afterwards(project: Path) -> None:
+    scout = said((call("peek"),), lambda r: Response("Summary.", (call("peek"),)))
+    lead = boss(
+        {"scout": scout},
+        call("subagent", label="scout", task_prompt="look", max_turns=1),
+        tools=("subagent",),
+    )
+    made = stage(lead)
+    result = made.play(tools=(tool("peek", lambda _: asyncio.sleep(0, "seen")), "subagent"))
+    live = folded(made.events)
+    assert "\n".join(as_lines(Outline(live, "r"))) == as_text(result, name="r")
+    [closing] = [turn for node in live.below() for turn in node.turns if turn.closing]
+    assert (closing.calls, closing.state, closing.text) == ([], "completed", "Summary.")
+    assert "running" not in states(live)
