@@ -6,6 +6,7 @@ to nothing.
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
@@ -112,11 +113,30 @@ def __dir__() -> list[str]:
     return sorted([*__all__, *(name for name in globals() if name.startswith("__"))])
 
 
+def _show(result: RunResult) -> None:
+    from axe_nb.nb.show import show_again
+
+    show_again(result)
+
+
+def _show_results_as_trees() -> None:
+    """Has the IPython that runs here, if any, show every result as its tree, whoever made it."""
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython else None
+    if shell is not None:
+        formatter = shell.display_formatter.ipython_display_formatter
+        formatter.for_type_by_name("axe_nb.events", "RunResult", _show)
+
+
+_show_results_as_trees()
+
+
 def load_ipython_extension(shell: InteractiveShell) -> None:
     """`%load_ext axe_nb`: adds the magics; prints nothing, and twice is harmless."""
     from axe_nb.nb.magics import load
 
     load(shell)
+    _show_results_as_trees()
 
 
 def unload_ipython_extension(shell: InteractiveShell) -> None:

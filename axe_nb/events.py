@@ -13,6 +13,7 @@ from typing import Any, Literal, TypeAlias
 
 from axe_nb.errors import AxeError, RunError
 from axe_nb.messages import Message, ToolCall, ToolResult, Usage
+from axe_nb.text import one_line, plural, quote
 
 Status = Literal[
     "completed", "max_turns", "max_tool_calls", "max_tokens", "timeout", "cancelled", "error"
@@ -91,6 +92,12 @@ class RunResult:
     """What it was asked, without the context that its caller added."""
     cause: AxeError | None = field(default=None, repr=False, compare=False)
     """The exception behind `error`, where there is one."""
+
+    def __repr__(self) -> str:
+        told = [self.agent, self.status, plural(self.turns, "turn")]
+        told += [plural(len(self.children), "child run")] if self.children else []
+        said = self.text if self.ok else self.error or self.text
+        return f"RunResult({', '.join(told)}: {quote(one_line(said, 80))})"
 
     @property
     def ok(self) -> bool:

@@ -18,6 +18,9 @@ from axe_nb.session.watch import Blind, View
 _shown: list[object] = []
 """What this cell has displayed already; returned by it, it is not displayed again."""
 
+_brief: list[RunResult] = []
+"""Results of this cell that were not displayed; returned by it, their answer is."""
+
 
 def notebook_view(name: str = "", *, quiet: bool = False) -> View:
     """The view for a run in this cell: live where a person watches, else the static twin.
@@ -35,7 +38,7 @@ def notebook_view(name: str = "", *, quiet: bool = False) -> View:
     name = name or "axe_nb.last()"
     display = wanted(shell)
     if display == "off":
-        return Once(Blind())
+        return Unseen()
     if quiet:
         return Once(Static(name, quiet=True))
     return Once(view.LiveView(name) if view.is_live(display) else Static(name))
@@ -53,7 +56,7 @@ def shown_how(shell: InteractiveShell) -> str:
 
     display = wanted(shell)
     if display == "off":
-        return "not at all (%config AxeMagics.display)"
+        return "by their answer alone (%config AxeMagics.display)"
     if view.is_live(display):
         return "live, and as a static tree at the end"
     return "as a static tree at the end: nobody watches live here"
@@ -82,6 +85,18 @@ class Static:
     def finish(self, result: RunResult | None) -> None:
         if result is not None:
             show(result, self._name, quiet=self._quiet)
+
+
+class Unseen:
+    """A view that shows nothing; a cell that returns the result still shows its answer."""
+
+    def event(self, event: Event) -> None: ...
+
+    def tick(self) -> None: ...
+
+    def finish(self, result: RunResult | None) -> None:
+        if result is not None:
+            _brief.append(result)
 
 
 class Once:
@@ -119,7 +134,7 @@ def is_shown(thing: object) -> bool:
 def show_again(result: RunResult) -> None:
     """Displays a result that is a cell's value, unless the cell has just shown it."""
     if not is_shown(result):
-        show(result)
+        show(result, quiet=any(result is brief for brief in _brief))
 
 
 def install(shell: InteractiveShell) -> None:
@@ -143,3 +158,4 @@ def uninstall(shell: InteractiveShell) -> None:
 
 def _forget(result: Any = None) -> None:
     _shown.clear()
+    _brief.clear()

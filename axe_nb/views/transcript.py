@@ -137,14 +137,16 @@ class Transcript:
     def _end(self, node: Node, result: RunResult, now: float) -> tuple[Thing, ...]:
         node.result, node.state, node.times.ended = result, result.status, now
         results = {r.call_id: r for turn in result.log for r in turn.results}
-        closed = [thing for turn in list(node.turns) for thing in self._close(turn, results, now)]
+        answered = [turn for turn in node.turns if turn.times.ended is not None]
+        closed = [thing for turn in node.turns for thing in self._close(turn, results, now)]
+        node.turns = answered  # of a turn without a response the run's error says why
         return *closed, node
 
     def _stop(self, node: Node, now: float) -> Iterator[Thing]:
         """Ends a run of which no end was heard, and all below it."""
         if node.times.ended is None:
             node.state, node.times.ended = "cancelled", now
-            for turn in list(node.turns):
+            for turn in node.turns:
                 yield from self._close(turn, {}, now)
             yield node
 
@@ -154,8 +156,7 @@ class Transcript:
         """Ends what was still open in a turn whose run has ended."""
         if turn.state != "running":
             return
-        if turn.times.ended is None:  # no response: the run's error says why
-            turn.run.turns.remove(turn)
+        if turn.times.ended is None:
             turn.state, turn.times.ended = turn.run.state, now
             yield turn
             return

@@ -222,10 +222,13 @@ def test_config_sets_what_holds_where_a_cell_says_nothing(project: Path, cells: 
 
 def test_config_says_how_runs_are_shown(cells: Kernel) -> None:
     cells.run("%config AxeMagics.display = 'off'")
-    assert cells.run("%%axe echo -o r\nhi") == []
+    [answer] = cells.run("%%axe echo -o r\nhi")
+    assert answer["data"]["text/plain"] == "You said: hi"
     assert cells.run("import axe_nb; s = axe_nb.run('echo', 'hi')") == []
+    [answer] = cells.run("axe_nb.run('echo', 'hi')")
+    assert answer["data"]["text/plain"] == "You said: hi"
     [shown] = cells.run("r")
-    assert shown["data"]["text/plain"].startswith("You said: hi"), "asked for, it is shown"
+    assert shown["data"]["text/plain"].startswith("You said: hi\n\n✓ echo"), "asked for, a tree"
     cells.run("%config AxeMagics.display = 'live'")
     first = next(o for o in cells.run("%%axe echo\nhi") if o["type"] == "display_data")
     assert "application/vnd.jupyter.widget-view+json" in first["data"]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 
 import pytest
 
-from tests.nb.kernels import Kernel, Kernels, text
+from axe_nb.events import RunResult
+from tests.nb.kernels import Kernel, Kernels, started, text
 
 AGENTS = {
     "echo": 'name = "echo"\nmodel = "script/echo"\n',
@@ -176,6 +178,8 @@ def test_python_functions_show_the_same_view_once(cells: Kernel) -> None:
     [awaited] = cells.run("await axe_nb.arun('echo', 'hi')")
     assert awaited["data"]["text/plain"] == shown["data"]["text/plain"]
     assert cells.run("r = axe_nb.run('echo', 'hi', display=False)") == []
+    for cell in ("r", "axe_nb.run('echo', 'hi', display=False)", "for _ in 'ab': r\nr"):
+        assert [o["data"] for o in cells.run(cell)] == [shown["data"]], cell
     two = cells.run("for word in 'ab': axe_nb.run('echo', word)")
     assert [o["data"]["text/plain"].split("\n")[0] for o in two] == ["You said: a", "You said: b"]
     assert (
@@ -199,6 +203,23 @@ def test_live_is_chosen_where_a_person_can_answer(cells: Kernel) -> None:
     first, *_ = [o for o in cells.run("%%axe echo\nhi") if o["type"] == "display_data"]
     assert "application/vnd.jupyter.widget-view+json" in first["data"]
     assert {"text/html", "text/plain"} < set(first["data"])
+
+
+def test_a_result_is_shown_as_its_tree_wherever_it_came_from(
+    project: Path, kernel_python: Path
+) -> None:
+    made = RunResult(
+        status="timeout", text="", agent="lead", model="p/m", error="timeout after 2s", turns=1
+    )
+    (project / "kept").write_bytes(pickle.dumps(made))
+    with started(kernel_python, project) as cells:
+        [shown] = cells.run("import pickle\npickle.load(open('kept', 'rb'))")
+        assert shown["data"]["text/plain"].startswith("◷ lead · p/m · timeout")
+        assert "<details" in shown["data"]["text/html"]
+        [listed] = cells.run("[_]")
+        assert (
+            listed["data"]["text/plain"] == '[RunResult(lead, timeout, 1 turn: "timeout after 2s")]'
+        )
 
 
 def test_unloading_takes_the_magics_away(cells: Kernel) -> None:

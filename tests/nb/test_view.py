@@ -195,6 +195,17 @@ def test_a_view_that_never_hears_the_end_shows_what_it_has(cells: Kernel) -> Non
     )
 
 
+def test_a_late_event_makes_no_second_display(cells: Kernel) -> None:
+    ended = STREAM.replace("range(3000)", "range(3)")
+    late = """
+view.event(TurnStarted("0", 2, 1, 0)); view.tick()
+view.event(RunStarted("0", "", "", "lead", "script/x", 0, "Go.", "Go.")); view.tick()
+never = LiveView("r"); never.finish(None)
+never.event(RunStarted("0", "", "", "lead", "script/x", 0, "Go.", "Go.")); never.tick()
+"""
+    assert len(shown(cells.run(ended + late, live=True))) == 2
+
+
 def test_a_front_end_that_fails_does_not_touch_the_run(cells: Kernel) -> None:
     cells.spoilt = True
     cells.run(
