@@ -1,6 +1,7 @@
 """The public face of the package: its names, where they lead, and that each says what it is."""
 
 import ast
+import importlib
 import inspect
 import subprocess
 import sys
@@ -46,6 +47,13 @@ def test_every_public_name_is_there_and_has_a_docstring(name: str) -> None:
     # the words that a dataclass makes up by itself are no docstring
     assert not text.startswith(f"{name}(")
     assert name in dir(axe_nb)
+
+
+def test_dir_holds_public_names_only() -> None:
+    importlib.import_module("axe_nb.session.session")
+    names = [name for name in dir(axe_nb) if not (name.startswith("__") and name.endswith("__"))]
+    assert names == list(axe_nb.__all__)
+    assert "__version__" in dir(axe_nb)
 
 
 @pytest.mark.parametrize("name", [n for n in axe_nb.__all__ if inspect.isclass(getattr(axe_nb, n))])

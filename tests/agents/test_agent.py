@@ -11,8 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import axe_nb
 from axe_nb.agents.agent import Agent, Budget, Retry, SubAgentsConfig, TreeLimits
 from axe_nb.errors import ConfigError
+from axe_nb.session.session import Session, session
 
 text = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 filled = text.filter(str.strip)
@@ -239,3 +241,48 @@ def test_save_refuses_a_name_that_leads_elsewhere(name: str, project: Path) -> N
     with pytest.raises(ConfigError, match=r"^invalid agent name "):
         Agent(name=name, model="p/m").save()
     assert list(project.rglob("*.toml")) == []
+
+
+def test_a_variation_has_other_values_and_is_checked_as_a_new_agent_is() -> None:
+    agent = Agent(name="a", model="p/m", system_prompt="Be long.", tools=("grep",))
+    brief = agent.but(system_prompt="Be brief.", tools=["fetch"])
+    assert (brief.system_prompt, brief.tools, brief.model) == ("Be brief.", ("fetch",), "p/m")
+    assert (agent.system_prompt, agent.tools) == ("Be long.", ("grep",))
+    assert agent.but() == agent
+    with pytest.raises(ConfigError, match=r"^mode must be one of plan, ask, auto$"):
+        agent.but(mode="yolo")
+    with pytest.raises(ConfigError) as caught:
+        agent.but(sytem_prompt="x")
+    assert caught.value.lines() == [
+        'an agent has no "sytem_prompt"', 'did you mean "system_prompt"?',
+    ]  # fmt: skip
+    with pytest.raises(ConfigError, match=r'^an agent has no "path"$'):
+        agent.but(path="x.toml")
+
+
+def test_a_renamed_variation_is_saved_beside_its_agent_not_over_it(tmp_path: Path) -> None:
+    Agent(name="a", model="p/m").save(tmp_path)
+    other = Agent.load("a", tmp_path).but(name="b", model="p/n")
+    assert other.save() == tmp_path / "b.toml"
+    assert Agent.load("a", tmp_path).model == "p/m"
+    assert Agent.load("a", tmp_path).but(model="p/o").save() == tmp_path / "a.toml"
+
+
+def test_load_finds_agents_of_the_session_before_files(project: Path) -> None:
+    Agent(name="a", model="p/file").save()
+    axe_nb.define(Agent(name="a", model="p/session"))
+    assert Agent.load("a").model == "p/session"
+    assert Agent.load("a", "elsewhere").model == "p/session"
+    assert Agent.from_file("a").model == "p/file"
+    session.forget("a")
+    assert Agent.load("a").model == "p/file"
+    assert Session().find("a").model == "p/file"
+
+
+def test_an_unknown_name_is_told_with_the_nearest_agent_of_the_session_too(project: Path) -> None:
+    axe_nb.define(Agent(name="researcher", model="p/m"))
+    with pytest.raises(ConfigError) as caught:
+        Agent.load("reasearcher")
+    assert caught.value.hint == 'did you mean "researcher"?'
+    with pytest.raises(ConfigError, match="agent config not found: reasearcher"):
+        axe_nb.run("reasearcher", "x")

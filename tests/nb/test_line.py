@@ -220,6 +220,60 @@ def test_config_sets_what_holds_where_a_cell_says_nothing(project: Path, cells: 
     )
 
 
+def test_config_counts_for_runs_of_python_too(project: Path, cells: Kernel) -> None:
+    cells.run("import axe_nb")
+    shown = "print(axe_nb.run('echo', 'hi', display=False).text)"
+    for setting, told in (
+        ("model = 'script/other'", "The other: hi"),
+        ("model = ''", "You said: hi"),
+        ("model_all = 'script/other'", "The other: hi"),
+        ("model_all = ''", "You said: hi"),
+    ):
+        cells.run(f"%config AxeMagics.{setting}")
+        assert text(cells.run(shown)) == f"{told}\n"
+    slow = "print(axe_nb.run('slow', 'hi', display=False).error)"
+    cells.run("%config AxeMagics.timeout = 3")
+    assert text(cells.run(slow)) == "timeout after 3s\n"
+    for none in ("0", "None"):
+        cells.run(f"%config AxeMagics.timeout = {none}")
+        assert text(cells.run(slow)) == "None\n"
+    cells.run("%config AxeMagics.mode = 'plan'")
+    cells.run(
+        "@axe_nb.script('tools')\ndef tools(request): return str([t.name for t in request.tools])"
+    )
+    streamed = "axe_nb.stream('echo', 'x', model='script/tools', tools=['write_file', 'grep'])"
+    cells.run(f"events = [event async for event in {streamed}]")
+    assert text(cells.run("print(events[-1].result.text)")) == "['grep']\n"
+    (project / "more").mkdir()
+    (project / "more" / "there.toml").write_text('name = "there"\nmodel = "script/echo"\n', "utf-8")
+    cells.run("%config AxeMagics.agents_dir = 'more'")
+    assert text(cells.run(shown.replace("echo", "there"))) == "You said: hi\n"
+    assert "there" in text(cells.run("%axe list"))
+    cells.run("%unload_ext axe_nb")
+    [error] = cells.run(shown.replace("echo", "there"))
+    assert error["evalue"] == "agent config not found: there"
+
+
+def test_one_model_under_every_agent_of_a_tree(cells: Kernel) -> None:
+    cells.run("%%axe lead -o r -m script/lead -M script/other\nhello")
+    assert text(cells.run("print(r.model, *(c.model for c in r.children))")) == (
+        "script/lead script/other\n"
+    )
+    cells.run("%config AxeMagics.model_all = 'script/other'")
+    assert text(cells.run("%axe run lead -q 'hello there'")) == "The other: hello there"
+
+
+def test_the_next_step_for_an_unknown_agent_is_one_that_a_notebook_has(cells: Kernel) -> None:
+    cells.run("import axe_nb")
+    told = "`%axe init zzz` writes one, `%%axe_agent zzz` makes one of a cell"
+    for cell in ("%%axe zzz\nhi", "%axe show zzz", "axe_nb.run('zzz', 'hi')"):
+        [error] = cells.run(cell)
+        assert told in "\n".join(error["traceback"])
+    cells.run("%unload_ext axe_nb")
+    [error] = cells.run("axe_nb.run('zzz', 'hi')")
+    assert "`axe-nb agents init zzz` writes one" in "\n".join(error["traceback"])
+
+
 def test_config_says_how_runs_are_shown(cells: Kernel) -> None:
     cells.run("%config AxeMagics.display = 'off'")
     [answer] = cells.run("%%axe echo -o r\nhi")
