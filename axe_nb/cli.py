@@ -125,10 +125,11 @@ def _list(chosen: argparse.Namespace) -> int:
 
 def _show(chosen: argparse.Namespace) -> int:
     from axe_nb.actions import shown
+    from axe_nb.agents.prompt import all_warnings
 
     agent = Agent.load(chosen.agent, chosen.agents_dir)
     _write("\n".join(shown(agent)))
-    for warning in agent.warnings:
+    for warning in all_warnings(agent):
         _note(f"warning: {warning}")
     return 0
 

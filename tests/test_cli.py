@@ -148,6 +148,23 @@ def test_another_folder_of_agents_has_its_scripts_beside_it(tree: Path, axe) -> 
     assert axe("run", "a", "--agents-dir", "team/agents", "-p", "x").out == "team\n"
 
 
+def test_show_tells_what_a_run_would_warn_of(tree: Path, axe) -> None:
+    put(
+        "axe/agents/old.toml",
+        'name = "old"\nmodel = "script/echo"\nstream = true\nfiles = ["*.nothing"]\n'
+        "[params]\nstream = true\n",
+    )
+    told = (
+        "warning: without effect in axe_nb: stream\n"
+        "warning: without effect in axe_nb: params.stream\n"
+        'warning: no file matches "*.nothing" in files\n'
+    )
+    assert axe("agents", "show", "old").err == told
+    assert axe("run", "old", "-p", "x").err == told
+    put("axe/agents/old.toml", 'name = "old"\nmodel = "script/echo"\nworkdir = "gone"\n')
+    assert axe("agents", "show", "old").err == ""
+
+
 @pytest.mark.req("D-26", "D-27")
 def test_warnings_go_to_stderr_after_the_run(tree: Path, axe) -> None:
     put("axe/agents/old.toml", 'name = "new"\nmodel = "script/echo"\nstream = true\n')

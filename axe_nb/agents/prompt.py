@@ -9,18 +9,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from axe_nb.agents.agent import Agent
+from axe_nb.agents.agent import NOT_PARAMS, Agent
 from axe_nb.agents.config import config_dir
 from axe_nb.agents.files import expanded, read_text, reason
+from axe_nb.agents.toml_lines import ESCAPES
 from axe_nb.errors import ConfigError
 from axe_nb.globs import find_paths
-from axe_nb.text import quote
+from axe_nb.text import list_some, quote
 
 NO_PROMPT = "Execute the task described in your instructions."
 """What an agent is told where the prompt is blank (B-8)."""
 
 MAX_FILE = 1024 * 1024
 """Bytes; a larger context file is left out with a warning."""
+
+LISTED = 5
+"""Files that a warning names."""
 
 MAX_FILES = 8 * 1024 * 1024
 """Bytes of all context files together; what comes after is left out with a warning."""
@@ -50,7 +54,21 @@ def brief(agent: Agent) -> Briefing:
     workdir = _workdir(agent)
     skill = _skill(agent)
     files, warnings = _files(agent.files, workdir)
-    return Briefing(_system(agent.system_prompt, skill, files), workdir, skill, files, warnings)
+    system = _system(agent.system_prompt, skill, files)
+    return Briefing(system, workdir, skill, files, (*_ignored(agent), *warnings))
+
+
+def all_warnings(agent: Agent) -> tuple[str, ...]:
+    """Warnings about the agent's file and about its context, as a run would show them."""
+    try:
+        return (*agent.warnings, *brief(agent).warnings)
+    except ConfigError:  # it stops a run, and is told there
+        return agent.warnings
+
+
+def _ignored(agent: Agent) -> list[str]:
+    keys = [f"params.{key}" for key in agent.params if key in NOT_PARAMS]
+    return [f"without effect in axe_nb: {', '.join(keys)}"] if keys else []
 
 
 def _system(prompt: str, skill: str, files: Sequence[tuple[str, str]]) -> str:
@@ -74,9 +92,13 @@ def _workdir(agent: Agent) -> Path:
     except OSError:  # the current folder was deleted, or no name can be that long
         is_there = False
     if not is_there:
+        given = agent.workdir.strip()
+        is_escaped = any(c in given for c in "\b\t\n\f\r")  # as "C:\temp" is read
         raise ConfigError(
-            f"workdir not found: {agent.workdir.strip() or 'the current folder'}",
-            hint=f"mend workdir of agent {quote(agent.name)}, or give --workdir",
+            f"workdir not found: {quote(given) if is_escaped else given or 'the current folder'}",
+            hint=ESCAPES
+            if is_escaped
+            else f"mend workdir of agent {quote(agent.name)}, or give --workdir",
         )
     return path
 
@@ -111,15 +133,12 @@ def _files(
     patterns: Sequence[str], workdir: Path
 ) -> tuple[tuple[tuple[str, str], ...], tuple[str, ...]]:
     """Every text file below the workdir that a pattern names, and warnings about those left out."""
-    inside = workdir.resolve()
-    found = {path for pattern in patterns for path in find_paths(pattern, workdir)}
+    found, warnings = _named_files(patterns, workdir)
     files: dict[str, str] = {}
-    warnings: list[str] = []
+    binary: list[str] = []
     room = MAX_FILES
     for path in sorted(found):
         shown = path.relative_to(workdir).as_posix()
-        if not path.is_file() or not path.resolve().is_relative_to(inside):
-            continue
         try:
             with path.open("rb") as file:
                 data = file.read(MAX_FILE + 1)
@@ -127,6 +146,7 @@ def _files(
             warnings.append(f"context file {shown} left out: {reason(error)}")
             continue
         if b"\0" in data[:512]:
+            binary.append(shown)
             continue
         if len(data) > min(MAX_FILE, room):
             warnings.append(
@@ -136,4 +156,26 @@ def _files(
             continue
         room -= len(data)
         files[shown] = data.decode("utf-8", errors="replace")
+    if binary:
+        warnings.append(f"binary files left out: {list_some(binary, LISTED)}")
     return tuple(sorted(files.items())), tuple(warnings)
+
+
+def _named_files(patterns: Sequence[str], workdir: Path) -> tuple[set[Path], list[str]]:
+    """The files below the workdir that a pattern names, and warnings."""
+    inside = workdir.resolve()
+    found: set[Path] = set()
+    outside: set[str] = set()
+    warnings: list[str] = []
+    for pattern in patterns:
+        named = {path for path in find_paths(pattern, workdir) if path.is_file()}
+        if not named:
+            warnings.append(f"no file matches {quote(pattern)} in files")
+        for path in named:
+            if path.resolve().is_relative_to(inside):
+                found.add(path)
+            else:
+                outside.add(path.relative_to(workdir).as_posix())
+    if outside:
+        warnings.append(f"links out of the workdir left out: {list_some(sorted(outside), LISTED)}")
+    return found, warnings

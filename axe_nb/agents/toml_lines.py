@@ -19,6 +19,8 @@ _TOKEN = re.compile(
 """What can hold a line end, or look like one of a statement: strings, comments, brackets."""
 
 
+ESCAPES = "in double quotes a backslash starts an escape; use single quotes"
+
 _BACKSLASH = re.compile(r'"""|"(?P<value>(?:[^"\n]*\\)[^"\n]*)"')
 """A long text's beginning, or a text in double quotes with a backslash in it."""
 
@@ -35,9 +37,9 @@ def toml_hint(text: str, error: Exception) -> str:
     found = _BACKSLASH.search(line)
     value = found["value"] if found else None
     if value is None:
-        return "in double quotes a backslash starts an escape; use single quotes: '''…'''"
+        return f"{ESCAPES}: '''…'''"
     shown = f": '{value}'" if "'" not in value and len(value) <= 100 else ""
-    return f"in double quotes a backslash starts an escape; use single quotes{shown}"
+    return f"{ESCAPES}{shown}"
 
 
 def line_of(text: str, path: tuple[str, ...]) -> int | None:

@@ -18,6 +18,7 @@ from axe_nb.agents.agent import Agent
 from axe_nb.agents.agent_files import list_agents
 from axe_nb.agents.config import Config, config_path, placed
 from axe_nb.agents.files import expanded
+from axe_nb.agents.prompt import all_warnings
 from axe_nb.agents.provider_table import PROVIDERS
 from axe_nb.connections import server
 from axe_nb.doctor.checks import Problem, problems
@@ -134,7 +135,7 @@ def _agents(
             findings.append(_wrong(f"agent {name}", error))
             continue
         agents.append(agent)
-        findings += [Finding("note", f"agent {name}", warning) for warning in agent.warnings]
+        findings += [Finding("note", f"agent {name}", warning) for warning in all_warnings(agent)]
         findings += [
             _told(f"agent {name}", problem)
             for problem in problems(agent, find, scripts)

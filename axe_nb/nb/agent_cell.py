@@ -20,6 +20,7 @@ from axe_nb.agents.agent_files import find_file
 from axe_nb.agents.config import agent_dirs, placed_or_name
 from axe_nb.agents.files import expanded, read_text, reason, write_whole
 from axe_nb.agents.names import check_name
+from axe_nb.agents.prompt import all_warnings
 from axe_nb.agents.toml_table import Source
 from axe_nb.commands.parser import parse, parser
 from axe_nb.commands.table import AGENT_CELL
@@ -62,7 +63,7 @@ def define(shell: InteractiveShell, line: str, cell: str) -> str:
         session.define(agent, text)
     head = f"{name}: {agent.model}, mode {agent.mode}"
     may = abilities(agent, lambda other: session.find(other, agents_dir or None))
-    warnings = [f"! {warning}" for warning in agent.warnings]
+    warnings = [f"! {warning}" for warning in all_warnings(agent)]
     return clean("\n".join(filter(None, [head, may, *warnings, *noted, *saved])))
 
 

@@ -15,6 +15,7 @@ from axe_nb.agents import agent_files
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.config import placed_or_name
 from axe_nb.agents.files import read_text, reason
+from axe_nb.agents.prompt import all_warnings
 from axe_nb.commands.parser import UsageError, parse, parse_run
 from axe_nb.commands.table import commands_of
 from axe_nb.doctor.doctor import Finding
@@ -100,7 +101,7 @@ def _columns(rows: Sequence[tuple[str, ...]], right: int = 0) -> Iterator[str]:
 def _show(shell: InteractiveShell, chosen: argparse.Namespace) -> str:
     agent = session.find(chosen.agent, chosen.agents_dir)
     may = card.abilities(agent, lambda name: session.find(name, chosen.agents_dir))
-    warnings = [f"! {warning}" for warning in agent.warnings]
+    warnings = [f"! {warning}" for warning in all_warnings(agent)]
     return "\n".join(filter(None, [*actions.shown(agent), may, *warnings]))
 
 

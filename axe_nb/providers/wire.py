@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias, TypeVar
 
+from axe_nb.agents.agent import NOT_PARAMS
 from axe_nb.errors import ProviderError
 from axe_nb.messages import Message, ToolCall, ToolSpec, dump
 
@@ -26,9 +27,6 @@ T = TypeVar("T", Message, ToolSpec)
 
 Encode: TypeAlias = Callable[[T], Iterable[Mapping[str, Any]]]
 """A message or a tool -> its objects on the wire."""
-
-OURS = frozenset({"model", "messages", "tools", "stream", "system"})
-"""Keys of a request that `[params]` may not overwrite."""
 
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
@@ -157,7 +155,7 @@ def _function(spec: ToolSpec) -> list[dict[str, Any]]:
 
 def without_ours(params: Mapping[str, Any]) -> dict[str, Any]:
     """The params that are set and the model's own."""
-    return {key: v for key, v in params.items() if key not in OURS and v is not None}
+    return {key: v for key, v in params.items() if key not in NOT_PARAMS and v is not None}
 
 
 def written(things: Iterable[T], protocol: str, encode: Encode[T]) -> list[bytes]:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from axe_nb.agents.toml_lines import line_of
+from axe_nb.agents.toml_lines import line_of, toml_hint
 from axe_nb.errors import ConfigError
 from axe_nb.messages import ToolCall
 from axe_nb.scripting.rules import FAULTS, OWN_PLACES, Fault, Rule, Script
@@ -35,7 +35,8 @@ def parse(text: str, file: str) -> Script:
     try:
         table = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise ConfigError(f"failed to parse script {file}: {error}") from None
+        hint = toml_hint(text, error)
+        raise ConfigError(f"failed to parse script {file}: {error}", hint=hint) from None
     place = _Place(text, file)
     values = place.checked(table, _TOP)
     if not values.get("rule"):

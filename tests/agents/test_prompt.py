@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+import axe_nb
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.prompt import brief
 from axe_nb.errors import ConfigError
@@ -115,6 +116,47 @@ def test_binary_files_are_left_out_by_their_first_512_bytes(project: Path) -> No
     assert found["latin.txt"] == "\ufffd"
 
 
+def test_binary_files_that_are_left_out_are_one_warning(project: Path) -> None:
+    put("a.bin", b"\0text")
+    put("a.txt", "text")
+    assert brief(replace(AGENT, files=("*.*",))).warnings == ("binary files left out: a.bin",)
+    for number in range(100):
+        put(f"{number:02}.png", b"\0")
+    [warning] = brief(replace(AGENT, files=("*.*",))).warnings
+    assert warning == ("binary files left out: 00.png, 01.png, 02.png, 03.png, 04.png and 96 more")
+
+
+def test_a_glob_that_matches_nothing_is_a_warning(project: Path) -> None:
+    put("docs/a.md", "text")
+    found = brief(replace(AGENT, files=("docs/*.md", "dcos/*.md", "docs", "nothing")))
+    assert found.warnings == (
+        'no file matches "dcos/*.md" in files',
+        'no file matches "docs" in files',
+        'no file matches "nothing" in files',
+    )
+
+
+def test_params_that_axe_nb_sets_itself_are_a_warning(project: Path) -> None:
+    params = {"stream": True, "top_p": 0.5, "tools": [], "system": "", "model": "x"}
+    assert brief(replace(AGENT, params={**params, "messages": []})).warnings == (
+        "without effect in axe_nb: params.stream, params.tools, params.system, params.model, "
+        "params.messages",
+    )
+    assert brief(replace(AGENT, params={"top_p": 0.5})).warnings == ()
+
+
+def test_warnings_about_a_context_are_rows_of_the_run(project: Path) -> None:
+    axe_nb.script("echo")(lambda request: "done")
+    put("a.bin", b"\0")
+    agent = replace(AGENT, model="script/echo", files=("*.bin", "*.nothing"), params={"stream": 1})
+    result = axe_nb.run(agent, "hi")
+    assert result.warnings == (
+        "without effect in axe_nb: params.stream",
+        'no file matches "*.nothing" in files',
+        "binary files left out: a.bin",
+    )
+
+
 @on_posix
 @pytest.mark.req("B-6")
 def test_links_out_of_the_workdir_are_left_out(project: Path, tmp_path: Path) -> None:
@@ -126,6 +168,8 @@ def test_links_out_of_the_workdir_are_left_out(project: Path, tmp_path: Path) ->
     Path("work/same.md").symlink_to("in.md")
     at_work = replace(AGENT, workdir="work", files=("**/*.md", "folder/*.md"))
     assert [p for p, _ in brief(at_work).files] == ["in.md", "same.md"]
+    [warning] = brief(at_work).warnings
+    assert warning.startswith("links out of the workdir left out: folder/secret.md, out.md")
 
 
 @on_posix

@@ -4,7 +4,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from axe_nb.agents.agent import Agent
+from axe_nb.agents.config import Config, config_path
 from axe_nb.agents.toml_lines import line_of
+from axe_nb.errors import ConfigError
+from axe_nb.scripting.toml import parse
 
 pytestmark = pytest.mark.req("D-27")
 
@@ -107,3 +111,33 @@ def test_the_line_of_a_key_below_a_long_text_is_found_in_one_pass() -> None:
 def test_no_text_makes_it_fail(text: str) -> None:
     line = line_of(text, ("a",))
     assert line is None or 1 <= line <= text.count("\n") + 1
+
+
+SINGLE = "in double quotes a backslash starts an escape; use single quotes"
+
+PATHS = {
+    r'workdir = "C:\Users\x"': rf"{SINGLE}: 'C:\Users\x'",
+    r'files = ["a/b", "C:\Users\x\*.md"]': rf"{SINGLE}: 'C:\Users\x\*.md'",
+    r'skill = "D:\x"  # "a comment"': rf"{SINGLE}: 'D:\x'",
+    r"""workdir = "C:\Users\it's" """: SINGLE,
+    rf'workdir = "C:\Users\{"x" * 200}"': SINGLE,
+    'system_prompt = """\nmatch \\d+\n"""': f"{SINGLE}: '''…'''",
+    'name = "a"\nx = 1 1': "",
+}
+"""TOML that is not valid → the hint."""
+
+
+@pytest.mark.parametrize("toml", PATHS)
+def test_a_backslash_in_double_quotes_says_to_use_single_quotes(toml: str) -> None:
+    hint = PATHS[toml]
+    with pytest.raises(ConfigError, match=r"^failed to parse agent config: .* \(at ") as caught:
+        Agent.from_toml(f'name = "a"\n{toml}\n')
+    assert caught.value.hint == hint
+    with pytest.raises(ConfigError, match=r"^failed to parse script x\.toml: ") as caught:
+        parse(toml, "x.toml")
+    assert caught.value.hint == hint
+    config_path().parent.mkdir(parents=True)
+    config_path().write_text(toml, "utf-8")
+    with pytest.raises(ConfigError, match=r"^failed to parse config file: ") as caught:
+        Config.load()
+    assert caught.value.hint == hint

@@ -93,6 +93,9 @@ MISTAKES = {
     'model = "script/echo"\n[sub_agents_config.budget]\ntimeout_ms = 1': (
         "sub_agents_config.budget.timeout_ms must be at least 5000", "line 4",
     ),
+    'model = "script/echo"\nworkdir = "C:\\Users\\x"': (
+        "Invalid hex value (at line 3, column", r"use single quotes: 'C:\Users\x'",
+    ),
     'model = "script/echo"\n# why\nmode = "atuo"': (
         "mode must be one of plan, ask, auto", "line 4",
     ),

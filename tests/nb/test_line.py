@@ -72,6 +72,10 @@ def test_show_says_what_an_agent_is_may_do_and_whom_it_may_call(cells: Kernel) -
         "lead  (depth 0, max_depth 3)\n"
         "└─ echo\n"
     )
+    cells.run('%%axe_agent w\nmodel = "script/echo"\nfiles = ["*.nothing"]\n[params]\nstream = 1')
+    assert text(cells.run("%axe show w")).endswith(
+        '! without effect in axe_nb: params.stream\n! no file matches "*.nothing" in files\n'
+    )
     [error] = cells.run("%axe show ehco")
     assert error["evalue"] == "agent config not found: ehco"
     assert 'did you mean "echo"?' in "\n".join(error["traceback"])
