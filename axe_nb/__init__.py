@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from axe_nb.messages import ToolCall as ToolCall
     from axe_nb.messages import Usage as Usage
     from axe_nb.messages import call as call
-    from axe_nb.scripting.provider import script as script
+    from axe_nb.scripting.lookup import script as script
     from axe_nb.scripting.server import script_server as script_server
     from axe_nb.toolbox import tool as tool
     from axe_nb.tools.tool import ToolContext as ToolContext
@@ -60,7 +60,7 @@ _HOMES = {
     "define": "api",
     "last": "api",
     "run": "api",
-    "script": "scripting.provider",
+    "script": "scripting.lookup",
     "script_server": "scripting.server",
     "stream": "api",
     "tool": "toolbox",

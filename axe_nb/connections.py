@@ -15,7 +15,8 @@ from axe_nb.agents.config import Config
 from axe_nb.agents.provider_table import ProviderInfo
 from axe_nb.errors import ConfigError
 from axe_nb.providers.base import Provider, Server
-from axe_nb.scripting.provider import ScriptProvider, check
+from axe_nb.scripting.lookup import check
+from axe_nb.scripting.provider import ScriptProvider
 from axe_nb.text import quote
 
 

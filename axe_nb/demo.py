@@ -16,7 +16,7 @@ from axe_nb.commands.overrides import Overrides
 from axe_nb.console import StatusLine
 from axe_nb.events import RunResult
 from axe_nb.messages import Request, ToolCall, call
-from axe_nb.scripting.provider import script
+from axe_nb.scripting.lookup import script
 from axe_nb.session.portal import pump
 from axe_nb.session.session import Session
 

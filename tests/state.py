@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from axe_nb.scripting.provider import functions
+from axe_nb.scripting.lookup import functions
 from axe_nb.session.session import session
 from axe_nb.toolbox import SESSION
 

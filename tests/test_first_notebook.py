@@ -11,7 +11,7 @@ import nbformat
 import pytest
 
 import axe_nb
-from axe_nb.scripting.provider import functions
+from axe_nb.scripting.lookup import functions
 from axe_nb.session.session import session
 from axe_nb.views.transcript import as_text
 

@@ -24,8 +24,8 @@ class ProviderInfo:
 
     name: str
     """The part of a model before the slash; lower case."""
-    module: str
-    """Module whose `PROVIDER` sends requests to its servers."""
+    module: str = ""
+    """Module whose `PROVIDER` sends requests to its servers; empty = there is no server."""
     base_url: str = ""
     """Root of its own server; empty = there is no server."""
     needs_key: bool = False
@@ -103,7 +103,7 @@ PROVIDERS = _table(
         software="Ollama",
         pull="ollama pull {model}",
     ),
-    ProviderInfo(name="script", module="axe_nb.scripting.provider"),
+    ProviderInfo(name="script"),
 )
 """Name → built-in provider, in the order that messages list them."""
 

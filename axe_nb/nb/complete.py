@@ -149,7 +149,7 @@ def _models() -> list[str]:
     from axe_nb.agents.config import Config
     from axe_nb.agents.provider_table import PROVIDERS
     from axe_nb.errors import ConfigError
-    from axe_nb.scripting.provider import known
+    from axe_nb.scripting.lookup import known
     from axe_nb.session.session import session
 
     models = {model for _, model in session.spent} | {f"script/{name}" for name in known()}

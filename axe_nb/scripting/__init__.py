@@ -1,1 +1,10 @@
-"""The built-in models: functions and files of rules, in process or served over loopback."""
+"""Script models: Python functions and files of rules, in process or served over loopback.
+
+- `lookup` finds a script by its name; `@script` registers a function.
+- `rule_file` reads a TOML file into `rules`, which answer a request.
+- `provider` is the provider `script`, which answers in process.
+- `server` answers over loopback: `connection` speaks HTTP, `wire` and `wire_requests` the three
+  protocols.
+
+Source: product.md "Providers".
+"""

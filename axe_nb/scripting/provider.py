@@ -11,81 +11,23 @@ import asyncio
 import inspect
 import re
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import lru_cache
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar
+from typing import Any
 
-from axe_nb.agents.config import config_dir
-from axe_nb.agents.files import expanded, read_text, reason, shown
 from axe_nb.agents.provider_table import PROVIDERS
 from axe_nb.errors import ConfigError, ProviderError
 from axe_nb.messages import Request, Response, ToolCall, Usage, dump
 from axe_nb.providers.base import OnText
 from axe_nb.providers.reply import read_reply
-from axe_nb.scripting.rules import (
-    Fault,
-    Reply,
-    Script,
-    estimated,
-    stop_reason,
-)
-from axe_nb.scripting.toml import parse
-from axe_nb.text import nearest, one_line, quote
+from axe_nb.scripting.lookup import ScriptFunction, find_script, where_to_look
+from axe_nb.scripting.rules import Fault, Reply, Script, estimated, stop_reason
+from axe_nb.text import one_line, quote
 from axe_nb.threads import in_thread
 
 NONSENSE = b"<!DOCTYPE html><html><body><h1>It works!</h1></body></html>"
 """What `error = "nonsense"` sends instead of JSON, with status 200."""
-
-ScriptFunction: TypeAlias = Callable[[Request], Any]
-"""(request) -> text, a tool call, several of them, or a Response; awaitable or not."""
-
-F = TypeVar("F", bound=ScriptFunction)
-
-functions: dict[str, ScriptFunction] = {}
-"""Name → function, of this process; `@axe_nb.script` fills it."""
-
-_parsed = lru_cache(maxsize=64)(parse)
-"""By text, not by file: a changed file is read anew."""
-
-
-def script(name: str) -> Callable[[F], F]:
-    """Makes the function below it the model `script/NAME`; the last one of that name wins.
-
-    The function takes the `Request` and returns text, a tool call or several (`axe_nb.call`), or a
-    whole `Response`; it may be async. One that raises `ProviderError` fails with just that.
-
-    Raises:
-        ConfigError: the name is not a plain one.
-    """
-    if not isinstance(name, str) or not _is_plain(name):
-        raise ConfigError(
-            "a script function needs a plain name, without folders and `.toml`",
-            hint='write @axe_nb.script("NAME") above it',
-        )
-
-    def register(function: F) -> F:
-        functions[name] = function
-        return function
-
-    return register
-
-
-def check(name: str, dirs: tuple[Path, ...] | None = None) -> None:
-    """Settles beforehand that the script `name` is there and right.
-
-    Raises:
-        ConfigError: it is not; the message says where it was looked for, or the line.
-    """
-    if _found(name, dirs) is None:
-        raise ConfigError(f"script not found: {name}", hint=_where(name, dirs))
-
-
-def known(dirs: tuple[Path, ...] | None = None) -> list[str]:
-    """Names of all scripts that can be found, sorted."""
-    files = (path.stem for folder in _folders(dirs) for path in folder.glob("*.toml"))
-    return sorted({*functions, *files})
 
 
 async def answer(request: Request, dirs: tuple[Path, ...] | None = None) -> Reply:
@@ -97,12 +39,12 @@ async def answer(request: Request, dirs: tuple[Path, ...] | None = None) -> Repl
     """
     name = request.model
     try:
-        found = _found(name, dirs)
+        found = find_script(name, dirs)
     except ConfigError as error:
         raise ProviderError("bad_request", error.message, hint=error.hint) from None
     if found is None:
         raise ProviderError(
-            "bad_request", f"script not found: {name}", hint=_where(name, dirs), status=404
+            "bad_request", f"script not found: {name}", hint=where_to_look(name, dirs), status=404
         )
     if isinstance(found, Script):
         return found.answer(name, request)
@@ -157,60 +99,6 @@ def _failure(name: str, fault: Fault) -> ProviderError:
     except ProviderError as error:
         return error
     raise AssertionError(f"{fault} was read as an answer")
-
-
-def _folders(dirs: tuple[Path, ...] | None) -> tuple[Path, ...]:
-    return (*(dirs or ()), Path("axe") / "scripts", config_dir() / "scripts")
-
-
-def _is_plain(name: str) -> bool:
-    """Whether it can be the name of a script: no path, on any system."""
-    return bool(name.strip()) and not name.endswith(".toml") and not re.search(r"[/\\:\0]", name)
-
-
-def _found(name: str, dirs: tuple[Path, ...] | None) -> ScriptFunction | Script | None:
-    """The script of that name; None where there is none.
-
-    Raises:
-        ConfigError: its file cannot be read or is not right.
-    """
-    if name in functions:
-        return functions[name]
-    if name.endswith(".toml"):
-        paths = [expanded(name)]
-    elif _is_plain(name):
-        paths = [folder / f"{name}.toml" for folder in _folders(dirs)]
-    else:
-        paths = []
-    for path in paths:
-        text = _read(path)
-        if text is not None:
-            return _parsed(text, shown(path))
-    return None
-
-
-def _read(path: Path) -> str | None:
-    """Text of the file; None where there is no such file.
-
-    Raises:
-        ConfigError: it cannot be read.
-    """
-    try:
-        return read_text(path)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except OSError as error:
-        raise ConfigError(f"failed to read script {shown(path)}: {reason(error)}") from None
-
-
-def _where(name: str, dirs: tuple[Path, ...] | None) -> str:
-    near = nearest(name, known(dirs))
-    if near:
-        return f"did you mean {quote(near)}?"
-    if not _is_plain(name):
-        return "a script is a plain name, or the path of a .toml file"
-    folders = ", ".join(shown(folder) for folder in _folders(dirs))
-    return f'looked for @axe_nb.script("{name}") and for {name}.toml in {folders}'
 
 
 async def _called(name: str, function: ScriptFunction, request: Request) -> Response:

@@ -21,16 +21,18 @@ from typing import Any
 from axe_nb.agents.provider_table import PROVIDERS
 from axe_nb.errors import Category, ConfigError, ProviderError
 from axe_nb.messages import Request, dump
-from axe_nb.scripting.http import (
+from axe_nb.scripting.connection import (
     ClientGone,
     HttpConnection,
     HttpReply,
     HttpRequest,
     Unreadable,
 )
-from axe_nb.scripting.provider import NONSENSE, answer, known
+from axe_nb.scripting.lookup import known
+from axe_nb.scripting.provider import NONSENSE, answer
 from axe_nb.scripting.rules import Fault
-from axe_nb.scripting.wire import WIRES, Malformed, Protocol
+from axe_nb.scripting.wire import WIRES, Protocol
+from axe_nb.scripting.wire_requests import Malformed
 from axe_nb.text import quote
 
 CLOSING = 5.0

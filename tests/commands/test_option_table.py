@@ -16,7 +16,7 @@ from axe_nb.commands.options import FACES, OPTIONS, Face
 from axe_nb.commands.parser import UsageError, parse_run, parser
 from axe_nb.commands.table import RUN
 from axe_nb.messages import Request
-from axe_nb.scripting.provider import functions
+from axe_nb.scripting.lookup import functions
 from axe_nb.session.session import Session
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference.md"

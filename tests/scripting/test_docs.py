@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import axe_nb
-from axe_nb.scripting import toml as script_toml
+from axe_nb.scripting import rule_file
 
 PAGE = (Path(__file__).parents[2] / "docs" / "scripts.md").read_text("utf-8")
 BLOCKS = re.findall(r"^```(toml|python|text)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
@@ -38,7 +38,7 @@ def test_an_example_prints_what_the_page_says(project: Path, code: str, shown: s
 
 def test_every_key_is_in_a_table() -> None:
     rows = set(re.findall(r"^\| `([\w.]+)` \|", PAGE, re.MULTILINE))
-    keys = {*script_toml._RULE, *script_toml._TOP} - {"rule"}
-    assert keys | {f"when.{key}" for key in script_toml._WHEN} <= rows
+    keys = {*rule_file._RULE, *rule_file._TOP} - {"rule"}
+    assert keys | {f"when.{key}" for key in rule_file._WHEN} <= rows
     assert {"base_url", "requests", "open_requests", "aborted"} <= rows
     assert not {field.name for field in fields(axe_nb.Request)} - set(re.findall(r"`(\w+)`", PAGE))

@@ -16,7 +16,7 @@ from axe_nb import ProviderError, Request, Response
 from axe_nb.agents.config import Config
 from axe_nb.connections import make
 from axe_nb.messages import CallIds, Message, ToolCall, ToolParameter, ToolResult, ToolSpec
-from axe_nb.scripting.provider import functions
+from axe_nb.scripting.lookup import functions
 from axe_nb.scripting.server import script_server
 from axe_nb.scripting.wire import Protocol
 

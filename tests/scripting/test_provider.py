@@ -17,7 +17,8 @@ import axe_nb
 from axe_nb import ConfigError, ProviderError, Request, Response, ToolCall, Usage
 from axe_nb.agents.config import config_dir
 from axe_nb.messages import Message
-from axe_nb.scripting.provider import ScriptProvider, check, functions, known
+from axe_nb.scripting.lookup import check, functions, known
+from axe_nb.scripting.provider import ScriptProvider
 
 
 @pytest.fixture(autouse=True)

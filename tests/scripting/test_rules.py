@@ -11,7 +11,8 @@ import pytest
 
 from axe_nb import ConfigError, ProviderError, Request, Response, Usage, call
 from axe_nb.messages import Message, ToolCall, ToolParameter, ToolResult, ToolSpec
-from axe_nb.scripting.provider import ScriptProvider, check
+from axe_nb.scripting.lookup import check
+from axe_nb.scripting.provider import ScriptProvider
 
 
 def rules(project: Path, text: str, name: str = "lead") -> None:

@@ -22,9 +22,10 @@ from hypothesis import strategies as st
 
 import axe_nb
 from axe_nb import ConfigError, ProviderError, Request, Response, ToolCall, Usage
-from axe_nb.scripting.provider import functions
+from axe_nb.scripting.lookup import functions
 from axe_nb.scripting.server import ScriptServer, script_server
-from axe_nb.scripting.wire import WIRES, Malformed, Protocol
+from axe_nb.scripting.wire import WIRES, Protocol
+from axe_nb.scripting.wire_requests import Malformed
 
 PROTOCOLS: tuple[Protocol, ...] = ("anthropic", "openai", "ollama")
 PATHS = {

@@ -23,7 +23,7 @@ from axe_nb.events import (
     TurnStarted,
 )
 from axe_nb.messages import ToolCall, ToolResult
-from axe_nb.scripting.provider import functions
+from axe_nb.scripting.lookup import functions
 from axe_nb.views.outline import Outline, as_lines
 from axe_nb.views.transcript import Transcript, as_text
 from axe_nb.views.tree import Node, shown_by
