@@ -30,9 +30,6 @@ OF_THE_COMMAND_LINE = frozenset(
 )
 """Keys of the Axe command line that are accepted and not acted on (D-27)."""
 
-NOT_PARAMS = frozenset({"model", "messages", "tools", "stream", "system"})
-"""Keys of a request that axe_nb sets itself, whatever `[params]` says."""
-
 OF_ITS_RETRY = frozenset({"backoff", "initial_delay_ms", "max_delay_ms"})
 """The same, below `[retry]`."""
 

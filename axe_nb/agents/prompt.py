@@ -9,9 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from axe_nb.agents.agent import NOT_PARAMS, Agent
+from axe_nb.agents.agent import Agent
 from axe_nb.agents.config import config_dir
 from axe_nb.agents.files import expanded, read_text, reason
+from axe_nb.agents.provider_table import NOT_PARAMS
 from axe_nb.agents.toml_lines import ESCAPES
 from axe_nb.errors import ConfigError
 from axe_nb.globs import find_paths

@@ -15,6 +15,9 @@ from typing import Any
 
 from axe_nb.agents.toml_table import Source, WrongValue, check_types, read
 
+NOT_PARAMS = frozenset({"model", "messages", "tools", "stream", "system"})
+"""Keys of a request that axe_nb sets itself, whatever `[params]` says."""
+
 BEARER = MappingProxyType({"authorization": "Bearer {key}"})
 
 

@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias, TypeVar
 
-from axe_nb.agents.agent import NOT_PARAMS
+from axe_nb.agents.provider_table import NOT_PARAMS
 from axe_nb.errors import ProviderError
 from axe_nb.messages import Message, ToolCall, ToolSpec, dump
 
