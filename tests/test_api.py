@@ -138,10 +138,18 @@ def test_arun_awaits_in_the_callers_loop() -> None:
 @pytest.mark.req("D-8")
 def test_arun_that_is_cancelled_is_kept() -> None:
     async def main() -> None:
-        async with asyncio.timeout(0.2):
-            await axe_nb.arun(agent("hangs", for_ever), "go")
+        begun = asyncio.Event()
 
-    with pytest.raises(TimeoutError):
+        async def model(request: Request) -> str:
+            begun.set()
+            return await for_ever(request)
+
+        running = asyncio.create_task(axe_nb.arun(agent("hangs", model), "go"))
+        await begun.wait()
+        running.cancel()
+        await running
+
+    with pytest.raises(asyncio.CancelledError):
         asyncio.run(main())
     last = axe_nb.last()
     assert last
@@ -190,9 +198,11 @@ def test_stream_yields_events_as_they_happen() -> None:
 @pytest.mark.req("D-8")
 @pytest.mark.parametrize("how", ["aclose", "break", "cancel"])
 def test_leaving_a_stream_early_cancels_the_run(how: str) -> None:
+    begun: list[str] = []
     stopped: list[str] = []
 
     async def model(request: Request) -> str:
+        begun.append(request.agent)
         try:
             return await for_ever(request)
         finally:
@@ -201,28 +211,38 @@ def test_leaving_a_stream_early_cancels_the_run(how: str) -> None:
     axe_nb.define(agent("hangs", model))
     axe_nb.define(lead(ask("hangs"), ask("hangs")))
 
-    async def read() -> None:
+    async def until_two(names: list[str]) -> None:
+        while len(names) < 2:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+    async def read(left: asyncio.Event) -> None:
         at_work = 0
         events = axe_nb.stream("lead", "go")
         async for event in events:
             at_work += isinstance(event, TurnStarted) and event.run != "0"
             if at_work == 2:
-                await asyncio.sleep(0.02)
+                await until_two(begun)
                 break
         if how == "aclose":
             await events.aclose()
             assert stopped == ["hangs", "hangs"]
+        left.set()
         if how == "cancel":
             await asyncio.Event().wait()
 
     async def main() -> None:
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(0.3):
-                await read()
+        left = asyncio.Event()
+        reading = asyncio.create_task(read(left))
+        await asyncio.wait(
+            [reading, asyncio.create_task(left.wait())], return_when="FIRST_COMPLETED"
+        )
+        if how == "cancel":
+            reading.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await reading
+        del reading
         gc.collect()
-        async with asyncio.timeout(2):
-            while len(stopped) < 2:  # noqa: ASYNC110
-                await asyncio.sleep(0.01)
+        await until_two(stopped)
 
     asyncio.run(main())
     last = axe_nb.last()
@@ -394,7 +414,7 @@ class Script:
     def end(self) -> tuple[int, str, str, float]:
         """(exit code, output, errors, seconds until the end)."""
         began = time.monotonic()
-        out, err = self._process.communicate(timeout=20)
+        out, err = self._process.communicate(timeout=55)
         return self._process.returncode, out, err, time.monotonic() - began
 
 
@@ -439,7 +459,7 @@ def test_an_unhandled_ctrl_c_ends_a_script_as_python_does(use: str) -> None:
     assert err.count("Traceback (most recent call last)") <= 2
     assert err.splitlines()[-1].startswith("KeyboardInterrupt")
     assert not [w for w in ("never retrieved", "destroyed", "ignored in", "Warning") if w in err]
-    assert seconds < 10
+    assert seconds < 50
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals are sent by name on POSIX only")
@@ -461,7 +481,7 @@ def test_a_script_ends_promptly_with_a_run_that_cannot_be_stopped() -> None:
     running.interrupt()
     code, out, err, seconds = running.end()
     assert (code, out, err) == (0, "back None\n", "")
-    assert seconds < 15
+    assert seconds < 50
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals are sent by name on POSIX only")

@@ -128,7 +128,7 @@ def server(home: Path, **env: str) -> Iterator[Server]:
 
 def _address(home: Path, process: subprocess.Popen[bytes]) -> str:
     info = home / "runtime" / f"jpserver-{process.pid}.json"
-    for _ in range(600):
+    for _ in range(1800):
         if info.exists() and info.stat().st_size:
             return f"http://127.0.0.1:{json.loads(info.read_text())['port']}"
         if process.poll() is not None:
@@ -162,7 +162,7 @@ class Lab:
 
     def __post_init__(self) -> None:
         self.page = self.context.new_page()
-        self.page.set_default_timeout(30_000)
+        self.page.set_default_timeout(120_000)
         self.page.on("dialog", self._on_dialog)
         self.page.on("pageerror", lambda error: self.errors.append(str(error)))
         self.page.on("request", self._on_request)

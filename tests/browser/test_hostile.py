@@ -8,7 +8,7 @@ from axe_nb.views.html import twin
 from tests.browser.lab import Lab
 from tests.views.runs import PAYLOADS, code, hostile_run, saved
 
-pytestmark = [pytest.mark.browser, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
 
 ACTIVE = (
     "script, style, link, iframe, object, embed, img, svg, math, video, audio, form, input, button,"

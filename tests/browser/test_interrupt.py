@@ -7,7 +7,7 @@ import pytest
 from tests.browser.lab import Lab
 from tests.browser.test_live import RESEARCH, row, start
 
-pytestmark = [pytest.mark.browser, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
 
 
 @pytest.mark.req("D-8")

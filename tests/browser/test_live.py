@@ -7,7 +7,7 @@ import pytest
 from tests.browser.lab import Lab
 from tests.views.runs import code
 
-pytestmark = [pytest.mark.browser, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
 
 RESEARCH = "import axe_nb; from tests.browser.plays import *; r = axe_nb.run(research(), 'Check.')"
 GOOD = "document.querySelectorAll('.axe-nb-good').length"

@@ -14,7 +14,7 @@ from axe_nb.views.html import twin
 from tests.browser.lab import Lab
 from tests.views.runs import code, done, long_run, saved, turn
 
-pytestmark = [pytest.mark.browser, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
 
 TWIN = ".jp-OutputArea-output details"
 

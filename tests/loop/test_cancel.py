@@ -34,7 +34,7 @@ def cancelled(played: Stage, when: Callable[[], bool], **overrides: Any) -> RunR
 
     async def interrupting() -> None:
         running = asyncio.create_task(played.ask(**overrides))
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             while not when():  # noqa: ASYNC110 - what is waited for is many things
                 await asyncio.sleep(0.005)
         running.cancel()

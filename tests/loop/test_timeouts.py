@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import time
+import threading
 from typing import Any
 
 import pytest
@@ -41,7 +41,7 @@ def failed(name: str, seconds: str) -> str:
 
 
 @pytest.mark.req("A-12.1", "A-12.3", "A-7.3-13", "A-E7.6", "D-10", "A-13.2", "P-8", "P-9")
-@pytest.mark.parametrize(("seconds", "shown"), [(0.2, "0.2"), (0.15, "0.15"), (1, "1")])
+@pytest.mark.parametrize(("seconds", "shown"), [(0.8, "0.8"), (1.25, "1.25"), (1, "1")])
 def test_a_child_timeout_is_told_to_the_parent_which_goes_on(seconds: float, shown: str) -> None:
     played = stage(
         lead(ask("hanging"), ask("quick"), timeout=seconds), hanging(), agent("quick", "ok")
@@ -59,11 +59,11 @@ def test_a_child_timeout_is_told_to_the_parent_which_goes_on(seconds: float, sho
 @pytest.mark.parametrize("setting", [0, 60])
 def test_a_child_has_no_more_time_than_its_run(setting: float) -> None:
     played = stage(lead(ask("hanging"), timeout=setting), hanging())
-    result = played.play(timeout=0.2)
-    assert (result.status, result.error, result.exit_code) == ("timeout", "timeout after 0.2s", 3)
+    result = played.play(timeout=0.8)
+    assert (result.status, result.error, result.exit_code) == ("timeout", "timeout after 0.8s", 3)
     [child] = result.children
-    assert (child.status, child.error) == ("timeout", "timeout after 0.2s"), "the run's own setting"
-    with pytest.raises(RunError, match=r"^timeout after 0\.2s$"):
+    assert (child.status, child.error) == ("timeout", "timeout after 0.8s"), "the run's own setting"
+    with pytest.raises(RunError, match=r"^timeout after 0\.8s$"):
         result.raise_for_status()
     check_events(played.events, result)
 
@@ -82,7 +82,7 @@ class CoarseLoop(asyncio.SelectorEventLoop):
 
 
 @pytest.mark.req("A-12.2", "D-10", "A-C6")
-@pytest.mark.parametrize("seconds", [0.1, 0.107, 0.113])
+@pytest.mark.parametrize("seconds", [0.8, 0.807, 0.813])
 def test_a_timeout_is_told_from_an_interrupt_also_by_a_coarse_clock(seconds: float) -> None:
     played = stage(lead(ask("hanging")), hanging())
     with asyncio.Runner(loop_factory=CoarseLoop) as runner:
@@ -94,10 +94,10 @@ def test_a_timeout_is_told_from_an_interrupt_also_by_a_coarse_clock(seconds: flo
 @pytest.mark.req("A-12.1", "A-12.2", "D-10")
 def test_a_childs_time_is_for_everything_below_it() -> None:
     middle = agent("middle", lambda r: ask("hanging"), sub_agents=("hanging",))
-    result = play(lead(ask("middle"), timeout=0.2, then="on"), middle, hanging())
-    assert texts(result) == [failed("middle", "0.2")]
+    result = play(lead(ask("middle"), timeout=0.8, then="on"), middle, hanging())
+    assert texts(result) == [failed("middle", "0.8")]
     assert [(run.status, run.error) for run in result.walk()] == [
-        ("completed", None), ("timeout", "timeout after 0.2s"), ("timeout", "timeout after 0.2s"),
+        ("completed", None), ("timeout", "timeout after 0.8s"), ("timeout", "timeout after 0.8s"),
     ]  # fmt: skip
 
 
@@ -116,9 +116,9 @@ def test_each_child_has_a_time_of_its_own() -> None:
         await asyncio.sleep(float(request.last.removeprefix("Task: ")))
         return "in time"
 
-    boss = lead(*[ask("waits", "0.25") for _ in range(3)], timeout=0.7, parallel=False)
+    boss = lead(*[ask("waits", "0.7") for _ in range(3)], timeout=2, parallel=False)
     result = play(boss, agent("waits", waits))
-    assert texts(result) == ["in time"] * 3, "0.75 s in all, but never 0.7 s for one"
+    assert texts(result) == ["in time"] * 3, "2.1 s in all, but never 2 s for one"
 
 
 @pytest.mark.req("D-8", "A-E6.6")
@@ -132,7 +132,7 @@ def test_what_was_finished_before_is_kept() -> None:
         return "noted"
 
     slow = agent("slow", model, tools=("note",))
-    result = play(lead(ask("slow"), timeout=0.2), slow, tools=(tool("note", note),))
+    result = play(lead(ask("slow"), timeout=1), slow, tools=(tool("note", note),))
     [child] = result.children
     assert (child.status, child.text, child.turns, child.tool_calls) == ("timeout", "so far", 1, 1)
     assert child.usage == Usage(7, 5)
@@ -151,29 +151,30 @@ def test_a_tool_that_ignores_its_cancelling_does_not_outlive_the_time(parallel: 
         return "never"
 
     boss = lead(call("deaf"), call("deaf"), then="unreachable", parallel=parallel)
-    result = play(boss, timeout=0.2, tools=(tool("deaf", deaf),))
+    result = play(boss, timeout=1, tools=(tool("deaf", deaf),))
     assert (result.status, result.text, result.turns) == ("timeout", "", 1)
 
 
 @pytest.mark.req("D-8")
 def test_a_blocking_tool_is_left_behind() -> None:
+    release = threading.Event()
+
     def model(request: Request) -> Any:
-        time.sleep(2)
+        release.wait(60)
         return "late"
 
-    started = time.monotonic()
     result = play(lead(ask("blocking"), timeout=0.1, then="on"), agent("blocking", model))
     assert texts(result) == [failed("blocking", "0.1")]
-    assert time.monotonic() - started < 1.5
+    release.set()
 
 
 @pytest.mark.req("A-12.1", "D-10")
 def test_the_time_begins_when_the_child_does() -> None:
     async def waits(_: Request) -> str:
-        await asyncio.sleep(0.25)
+        await asyncio.sleep(0.7)
         return "in time"
 
-    boss = lead(*[ask("waits")] * 3, timeout=0.7, max_concurrent=1)
+    boss = lead(*[ask("waits")] * 3, timeout=2, max_concurrent=1)
     assert texts(play(boss, agent("waits", waits))) == ["in time"] * 3
 
 

@@ -150,22 +150,20 @@ def test_failures_of_children_are_told_the_same(protocol: Protocol) -> None:
 
 @every_protocol
 @pytest.mark.req("A-11.1", "P-7", "D-25")
-def test_eight_children_of_300_ms_take_hardly_longer_than_one(protocol: Protocol) -> None:
+def test_eight_children_are_at_work_at_the_same_time(protocol: Protocol) -> None:
+    all_at_work = asyncio.Barrier(8)
+
     async def slow(request: Request) -> str:
-        await asyncio.sleep(0.3)
+        await all_at_work.wait()
         return request.last
 
     with script_server(protocol):
         one = over(protocol, lead(*[ask("slow", f"t{n}") for n in range(8)]))
-        other = over(protocol, agent("slow", slow))
-        began = time.perf_counter()
-        result = play(one, other)
-        took = time.perf_counter() - began
+        result = play(one, over(protocol, agent("slow", slow)))
     assert texts(result) == [f"Task: t{n}" for n in range(8)]
-    assert took < 2.0, "in order they would take 2.4 s"
 
 
-def eventually(condition: Callable[[], bool], seconds: float = 1.0) -> bool:
+def eventually(condition: Callable[[], bool], seconds: float = 30) -> bool:
     end = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > end:
@@ -187,7 +185,7 @@ def test_cancelling_eight_children_aborts_their_requests_and_keeps_what_was_done
 
     async def interrupting(played: Stage, server: ScriptServer) -> float:
         running = asyncio.create_task(played.ask(tools=(LOOK,)))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while server.open_requests < 8:  # noqa: ASYNC110
                 await asyncio.sleep(0.005)
             await asyncio.sleep(0.05)
@@ -207,7 +205,7 @@ def test_cancelling_eight_children_aborts_their_requests_and_keeps_what_was_done
         assert server.aborted == 8
         result = played.session.last
         assert result is not None
-        assert took < 1.0, "the gate; some hundredths where nothing else runs"
+        assert took < 20, "the requests would take 30 s"
         assert {run.status for run in result.walk()} == {"cancelled"}
         assert [c.turns for c in result.children] == [1] * 8
         assert [texts(c) for c in result.children] == [['looked\nat "it"']] * 8
@@ -229,7 +227,7 @@ def test_a_childs_timeout_aborts_its_request(protocol: Protocol) -> None:
         return "never"
 
     with script_server(protocol) as server:
-        one = lead(ask("slow"), ask("slow"), timeout=0.3, then="on")
+        one = lead(ask("slow"), ask("slow"), timeout=2, then="on")
         result = play(over(protocol, one), over(protocol, agent("slow", slow)))
         assert eventually(lambda: server.open_requests == 0)
         assert server.aborted == 2

@@ -17,7 +17,7 @@ from jupyter_client.blocking import BlockingKernelClient
 
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
-LONGEST_CELL = 30.0
+LONGEST_CELL = 120.0
 """Seconds."""
 
 

@@ -162,7 +162,7 @@ def test_an_interrupt_gives_control_back_and_keeps_what_was_done(cells: Kernel) 
     back = cells.idle_at - cells.interrupted_at
     assert error["ename"] == "KeyboardInterrupt"
     assert len("\n".join(error["traceback"]).splitlines()) == 1
-    assert back < 1.0, f"control came back after {back:.2f} s"
+    assert back < 10, f"control came back after {back:.2f} s, the models take 20 s"
     said = text(cells.run("print(r.status, r.turns, [c.status for c in r.children])"))
     assert said == f"cancelled 1 {['cancelled'] * 8}\n"
     cells.run("%%axe crowd -c -o s -m script/echo\nand now?")

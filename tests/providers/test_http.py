@@ -115,7 +115,7 @@ def test_a_connection_that_the_server_closed_meanwhile_is_not_used_again(server:
     async def turns() -> None:
         for _ in range(3):
             await OpenAI(server.url("idle"), KEY).send(ask())
-            assert await asyncio.to_thread(server.closed.acquire, timeout=5)
+            assert await asyncio.to_thread(server.closed.acquire, timeout=30)
 
     asyncio.run(turns())
     assert [asked.connection for asked in server.log("idle")] == [0, 1, 2]
@@ -128,7 +128,7 @@ def test_connections_close_when_the_loop_ends(server: Replay) -> None:
         return server.closed.acquire(timeout=0.2)
 
     assert not asyncio.run(turn()), "closed too early"
-    assert server.closed.acquire(timeout=5)
+    assert server.closed.acquire(timeout=30)
 
 
 @pytest.mark.req("D-25")
@@ -172,12 +172,15 @@ def test_a_loop_that_goes_on_after_its_generators_gets_new_connections(server: R
 @pytest.mark.req("D-8", "A-C7")
 def test_cancelling_closes_the_connection_at_once(server: Replay) -> None:
     async def cancelled() -> None:
-        async with asyncio.timeout(0.3):
-            await OpenAI(server.url("silence"), KEY).send(ask())
+        sending = asyncio.create_task(OpenAI(server.url("silence"), KEY).send(ask()))
+        while not server.log("silence"):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        sending.cancel()
+        await sending
 
-    with pytest.raises(TimeoutError):
+    with pytest.raises(asyncio.CancelledError):
         asyncio.run(cancelled())
-    assert server.left.acquire(timeout=5)
+    assert server.left.acquire(timeout=30)
 
 
 @pytest.mark.req("D-8")
@@ -196,7 +199,7 @@ def test_cancelling_one_request_leaves_the_others_alone(server: Replay) -> None:
         return "".join(a.content for a in answers if not isinstance(a, BaseException))
 
     assert asyncio.run(both()) == "hello" * 5
-    assert server.left.acquire(timeout=5)
+    assert server.left.acquire(timeout=30)
 
 
 @pytest.mark.req("D-5", "D-25")

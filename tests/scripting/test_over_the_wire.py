@@ -117,7 +117,7 @@ def failure(provider: str, request: Request) -> ProviderError:
 
 
 def eventually(state: Callable[[], bool]) -> bool:
-    end = time.monotonic() + 2
+    end = time.monotonic() + 30
     while not state() and time.monotonic() < end:
         time.sleep(0.01)
     return state()

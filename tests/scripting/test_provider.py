@@ -303,9 +303,9 @@ def test_a_timeout_on_the_virtual_clock_takes_no_time(project: Path) -> None:
     write(project / "axe" / "scripts" / "slow.toml", rules)
     started = time.monotonic()
     agent = axe_nb.Agent(name="slow", model="script/slow")
-    result = axe_nb.run(agent, "go", timeout=5, display=False)
-    assert (result.status, result.error) == ("timeout", "timeout after 5s")
-    assert time.monotonic() - started < 4
+    result = axe_nb.run(agent, "go", timeout=55, display=False)
+    assert (result.status, result.error) == ("timeout", "timeout after 55s")
+    assert time.monotonic() - started < 50
 
 
 @pytest.mark.req("D-8")

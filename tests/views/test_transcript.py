@@ -74,7 +74,7 @@ def three() -> Stage:
             ask("ghost"),
             ask("sleeper", "Wait"),
             then="There are **27** keys.",
-            timeout=0.05,
+            timeout=0.5,
         ),
         agent("reader", "27 keys"),
         slow("sleeper", 5),
@@ -94,9 +94,9 @@ There are **27** keys.
       error:
         Error: sub-agent "ghost" failed - failed to load agent "ghost": agent config not found: \
 ghost. You may retry or proceed without this result.
-    ◷ sleeper · Wait · timeout after 0.05s
+    ◷ sleeper · Wait · timeout after 0.5s
       was told: Task: Wait
-      answered: Error: sub-agent "sleeper" failed - timeout after 0.05s. You may retry or proceed \
+      answered: Error: sub-agent "sleeper" failed - timeout after 0.5s. You may retry or proceed \
 without this result.
   ✓ turn 2 · answers · N tokens"""
 
@@ -108,9 +108,10 @@ def test_the_text_twin_has_the_answer_first_and_then_the_tree(project: Path) -> 
 
 
 async def cancelled(made: Stage) -> RunResult:
-    """What a run comes to that is stopped while its children work."""
+    """What a run comes to that is stopped when one child has ended and another is at work."""
     running = asyncio.create_task(made.ask())
-    await asyncio.sleep(0.05)
+    while sum(isinstance(e, ToolFinished | TurnStarted) for e in made.events) < 4:  # noqa: ASYNC110
+        await asyncio.sleep(0.005)
     running.cancel()
     await asyncio.wait([running])
     assert made.session.last

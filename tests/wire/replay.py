@@ -17,7 +17,7 @@ import json
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import TracebackType
@@ -44,6 +44,8 @@ class Asked:
     raw: bytes
     connection: int
     """Which of the server's connections it came by, from 0."""
+    at: float = field(default_factory=time.monotonic)
+    """When it came."""
 
     @property
     def body(self) -> Any:
@@ -63,6 +65,8 @@ class Replay(ThreadingHTTPServer):
         self.connections = 0
         self.left = threading.Semaphore(0)
         """Released once for each client that left while it was met with silence."""
+        self.left_at: list[float] = []
+        """When each of them did."""
         self.closed = threading.Semaphore(0)
         """Released once for each connection that is closed."""
         self.lock = threading.Lock()
@@ -149,6 +153,7 @@ class _Handler(BaseHTTPRequestHandler):
         except ConnectionResetError:
             left = True
         if left:
+            self.replay.left_at.append(time.monotonic())
             self.replay.left.release()
 
     def _head(self, reply: Mapping[str, Any], *more: tuple[str, str]) -> None:
