@@ -359,6 +359,7 @@ def test_what_stands_before_ollama_may_refuse_too(category: Any, status: int) ->
 
 @pytest.mark.req("D-25")
 def test_the_whole_tree_shares_its_connections() -> None:
+    connections.clear()  # an earlier server may have had the same port
     with script_server("openai") as server:
         boss, one = lead(*[ask("one")] * 5, parallel=False), agent("one", "x")
         assert play(over("openai", boss), over("openai", one)).ok
