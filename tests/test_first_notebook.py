@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import sys
@@ -60,17 +61,26 @@ def test_the_lead_and_its_children_come_to_the_same_tree_over_each_wire(
     assert len(server.requests) == 5, "two of the lead, one of each child"
 
 
-def converted(tmp_path: Path, *arguments: str) -> str:
-    target = tmp_path / "converted"
-    subprocess.run(
-        [sys.executable, "-m", "nbconvert", *arguments, "--output", str(target), str(FIRST)],
-        check=True, capture_output=True, timeout=60,
-    )  # fmt: skip
-    return next(tmp_path.glob("converted.*")).read_text("utf-8")
+CONVERT = """
+import json, sys
+from nbconvert.exporters import HTMLExporter, MarkdownExporter
+made = {"html": HTMLExporter(), "markdown": MarkdownExporter(),
+        "sanitised": HTMLExporter(sanitize_html=True)}
+json.dump({name: one.from_filename(sys.argv[1])[0] for name, one in made.items()}, sys.stdout)
+"""
 
 
-def test_converted_to_html_every_row_is_in_the_page(tmp_path: Path) -> None:
-    page = converted(tmp_path, "--to", "html")
+@pytest.fixture(scope="module")
+def pages() -> dict[str, str]:
+    """Form → what nbconvert makes of the notebook; all by one process, which takes seconds."""
+    done = subprocess.run(
+        [sys.executable, "-c", CONVERT, str(FIRST)], check=True, capture_output=True, timeout=240
+    )
+    return dict(json.loads(done.stdout))
+
+
+def test_converted_to_html_every_row_is_in_the_page(pages: dict[str, str]) -> None:
+    page = pages["html"]
     cells = nbformat.read(FIRST, as_version=4).cells
     outputs = [output for cell in cells for output in cell.get("outputs", [])]
     trees = [output.data["text/html"] for output in outputs if "data" in output]
@@ -80,13 +90,13 @@ def test_converted_to_html_every_row_is_in_the_page(tmp_path: Path) -> None:
     assert not any("<script" in tree for tree in trees)
 
 
-def test_converted_to_markdown_the_answer_comes_first(tmp_path: Path) -> None:
-    page = converted(tmp_path, "--to", "markdown")
+def test_converted_to_markdown_the_answer_comes_first(pages: dict[str, str]) -> None:
+    page = pages["markdown"]
     answer, tree = page.index("has 7 headings"), page.index("asks outliner, storekeeper, indexer")
     assert answer < tree
 
 
-def test_sanitised_the_text_still_reads(tmp_path: Path) -> None:
-    page = converted(tmp_path, "--to", "html", "--sanitize-html")
+def test_sanitised_the_text_still_reads(pages: dict[str, str]) -> None:
+    page = pages["sanitised"]
     for words in ("has 7 headings", "asks outliner", "timeout after 2s", "we stay in port"):
         assert words in page

@@ -1,4 +1,4 @@
-"""One JupyterLab and one Chromium for all browser tests; a window of its own for each."""
+"""One JupyterLab, one Chromium and one window for all browser tests; what is open is closed."""
 
 from __future__ import annotations
 
@@ -36,19 +36,48 @@ def browser(chromium: str) -> Iterator[Browser]:
 @pytest.fixture(scope="package")
 def context(browser: Browser) -> Iterator[BrowserContext]:
     """A visitor, whose browser has loaded JupyterLab's own files before."""
-    visitor = browser.new_context(viewport={"width": 1280, "height": 900})
+    from tests.browser.lab import SIZE
+
+    visitor = browser.new_context(viewport=SIZE)
     yield visitor
     visitor.close()
 
 
+@pytest.fixture(scope="package")
+def windows() -> list[Lab]:
+    """The window that the next test may go on with, if there is one."""
+    return []
+
+
 @pytest.fixture
-def lab(jupyter: Server, context: BrowserContext) -> Iterator[Lab]:
-    """A window; at its end nothing must have reached out, popped up or broken."""
+def new_lab(jupyter: Server, context: BrowserContext) -> Iterator[Lab]:
+    """A window of the test's own, in which JupyterLab is loaded anew."""
     from tests.browser.lab import Lab
 
     window = Lab(jupyter, context)
     yield window
     window.close()
+    check(window)
+
+
+@pytest.fixture
+def lab(jupyter: Server, context: BrowserContext, windows: list[Lab]) -> Iterator[Lab]:
+    """A window with nothing open; loading JupyterLab takes most of the time of a test."""
+    from tests.browser.lab import Lab
+
+    window = windows.pop() if windows else Lab(jupyter, context)
+    yield window
+    try:
+        window.tidy()
+    except Exception:
+        window.close()  # it is in some state of a failed test; the next test has a new one
+        raise
+    check(window)
+    windows.append(window)
+
+
+def check(window: Lab) -> None:
+    """Nothing must have reached out, popped up or broken."""
     assert window.requests == []
     assert window.dialogs == []
     assert window.errors == []

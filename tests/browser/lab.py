@@ -37,6 +37,11 @@ QUIET = {
 
 TOKEN = "axe-nb-test"
 
+SIZE = {"width": 1280, "height": 900}
+LIGHT = "JupyterLab Light"
+
+CLOSE_ALL = "() => [...window.jupyterapp.shell.widgets('main')].forEach(each => each.dispose())"
+
 CONTRASTS = """
 (selector) => {
   const context = document.createElement("canvas").getContext("2d", {willReadFrequently: true});
@@ -159,6 +164,8 @@ class Lab:
     dialogs: list[str] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
     page: Page = field(init=False)
+    is_loaded: bool = False
+    """Whether JupyterLab is there already, so that a notebook is opened within it."""
 
     def __post_init__(self) -> None:
         self.page = self.context.new_page()
@@ -182,7 +189,13 @@ class Lab:
 
     def show(self, name: str, *, kernel: bool = True) -> None:
         """Opens a notebook that is there, as a visitor would."""
-        self.page.goto(f"{self.server.url}/lab/tree/{name}?token={TOKEN}&reset")
+        if self.is_loaded:
+            self.page.evaluate(
+                "path => { window.jupyterapp.commands.execute('docmanager:open', {path}) }", name
+            )
+        else:
+            self.page.goto(f"{self.server.url}/lab/tree/{name}?token={TOKEN}&reset")
+            self.is_loaded = True
         self.page.wait_for_selector(".jp-Notebook .jp-Cell")
         if kernel:
             self.page.wait_for_function(
@@ -194,6 +207,15 @@ class Lab:
         """Closes the window, then its kernels; the folder is empty afterwards."""
         self.page.close()
         self.server.clear()
+
+    def tidy(self) -> None:
+        """Closes what is open in the window, as if JupyterLab had just been loaded."""
+        self.page.evaluate(CLOSE_ALL)
+        self.page.set_viewport_size(SIZE)
+        if self.page.evaluate("() => document.body.dataset.jpThemeName") != LIGHT:
+            self.theme(LIGHT)
+        self.server.clear()
+        assert self.page.locator(".jp-Notebook, .jp-Dialog").count() == 0
 
     def command(self, name: str) -> None:
         """Starts a command of JupyterLab; does not wait for its end."""

@@ -62,19 +62,22 @@ def check(lab: Lab, selector: str) -> None:
     assert PAYLOADS[0] in area.inner_text()
 
 
-def test_a_saved_notebook_of_a_stranger_is_inert(lab: Lab) -> None:
+def test_a_saved_notebook_of_a_stranger_is_inert(new_lab: Lab) -> None:
+    lab = new_lab
     lab.open(saved(twin(hostile_run())))
     check(lab, ".jp-OutputArea-output")
 
 
-def test_a_cell_that_ran_here_is_inert(lab: Lab) -> None:
+def test_a_cell_that_ran_here_is_inert(new_lab: Lab) -> None:
+    lab = new_lab
     lab.open(code(TRUSTED))
     lab.run_all()
     lab.page.wait_for_selector(".jp-OutputArea details")
     check(lab, ".jp-OutputArea-output")
 
 
-def test_the_live_tree_is_inert(lab: Lab) -> None:
+def test_the_live_tree_is_inert(new_lab: Lab) -> None:
+    lab = new_lab
     lab.open(code(LIVE))
     lab.run_all(wait=False)
     lab.page.wait_for_selector(".axe-nb-error, .axe-nb-bad", state="attached")

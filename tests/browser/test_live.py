@@ -133,7 +133,8 @@ window.WebSocket = class extends Socket {
 """Makes the page lose messages while `window.drop` is true."""
 
 
-def test_what_was_lost_on_the_way_is_shown_all_the_same(lab: Lab) -> None:
+def test_what_was_lost_on_the_way_is_shown_all_the_same(new_lab: Lab) -> None:
+    lab = new_lab
     lab.page.add_init_script(DROP)
     start(lab, CHAIN.replace("chain(3)", "chain(12, pause=0.3)"))
     lab.page.evaluate("window.drop = true")
