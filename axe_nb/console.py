@@ -14,11 +14,7 @@ from axe_nb.commands.parser import Options
 from axe_nb.events import (
     Emit,
     Event,
-    RunFinished,
     RunResult,
-    RunStarted,
-    ToolStarted,
-    TurnStarted,
 )
 from axe_nb.session.desk import Desk
 from axe_nb.session.portal import waited
@@ -26,6 +22,7 @@ from axe_nb.session.session import session
 from axe_nb.session.watch import watched
 from axe_nb.text import list_some, one_line, plural
 from axe_nb.views import report
+from axe_nb.views.transcript import Transcript
 
 Write: TypeAlias = Callable[[str], object]
 """Takes one line, or a text of several, without its last newline."""
@@ -112,25 +109,13 @@ class StatusLine:
 
     def __init__(self, stream: TextIO | None) -> None:
         self._stream = stream if stream is not None and stream.isatty() else None
-        self._agents: dict[str, str] = {}
-        """Run → agent, of those at work."""
-        self._turns = self._calls = 0
+        self._transcript = Transcript()
         self._started = self._drawn = time.monotonic()
         self._width = 0
 
     def event(self, event: Event) -> None:
         """Takes each event; draws nothing yet."""
-        match event:
-            case RunStarted():
-                self._agents[event.run] = event.agent
-            case RunFinished():
-                self._agents.pop(event.run, None)
-            case TurnStarted():
-                self._turns += 1
-            case ToolStarted():
-                self._calls += 1
-            case _:
-                pass
+        self._transcript.apply(event, time.monotonic())
 
     def tick(self) -> None:
         """Draws, at most four times a second."""
@@ -138,10 +123,14 @@ class StatusLine:
         if self._stream is None or now - self._drawn < 0.25:
             return
         self._drawn = now
-        names = list(self._agents.values())
+        root = self._transcript.root
+        runs = [root, *root.below()] if root else []
+        names = [run.agent for run in runs if run.state == "running"]
+        turns = [turn for run in runs for turn in run.turns]
+        calls = sum(call.times.started is not None for turn in turns for call in turn.calls)
         at_work = " › ".join(filter(None, ("".join(names[:1]), list_some(names[1:], 5))))
         seconds = int(now - self._started)
-        counts = f"{plural(self._turns, 'turn')} · {plural(self._calls, 'call')}"
+        counts = f"{plural(len(turns), 'turn')} · {plural(calls, 'call')}"
         line = one_line(f"{at_work} · {counts} · {seconds}s", _columns(self._stream) - 1)
         self._stream.write("\r" + line.ljust(self._width))
         self._stream.flush()

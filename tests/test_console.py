@@ -8,8 +8,16 @@ import time
 import pytest
 
 from axe_nb.console import StatusLine
-from axe_nb.events import RunFinished, RunResult, RunStarted, TextDelta, ToolStarted, TurnStarted
-from axe_nb.messages import ToolCall
+from axe_nb.events import (
+    RunFinished,
+    RunResult,
+    RunStarted,
+    TextDelta,
+    ToolStarted,
+    TurnFinished,
+    TurnStarted,
+)
+from axe_nb.messages import ToolCall, Usage
 
 
 class Terminal(io.StringIO):
@@ -22,20 +30,27 @@ class Terminal(io.StringIO):
         raise OSError("no size")
 
 
+LOOKS = (ToolCall("1", "look"), ToolCall("2", "look"))
+
+
 def started(run: str, agent: str) -> RunStarted:
-    return RunStarted(run, run.rpartition(".")[0], "", agent, "p/m", 0, "task", "prompt")
+    """A root begins, or a child of its second call."""
+    parent, depth = ("", 0) if run == "0" else ("0", 1)
+    return RunStarted(run, parent, "2" if depth else "", agent, "p/m", depth, "task", "prompt")
 
 
 def line_after(*agents: str) -> tuple[StatusLine, Terminal]:
     """A status line that has just been drawn, with these agents at work below the first."""
     terminal = Terminal()
     status = StatusLine(terminal)
-    for number, agent in enumerate(agents):
-        status.event(started(f"0.{number}" if number else "0", agent))
+    status.event(started("0", agents[0]))
     status.event(TurnStarted("0", 1, 1, 0))
-    status.event(ToolStarted("0", ToolCall("1", "look")))
-    status.event(ToolStarted("0", ToolCall("2", "look")))
     status.event(TextDelta("0", "text"))
+    status.event(TurnFinished("0", 1, "text", LOOKS, "tool_calls", Usage(), True))
+    for call in LOOKS:
+        status.event(ToolStarted("0", call))
+    for number, agent in enumerate(agents[1:], 1):
+        status.event(started(f"0.2-{number}", agent))
     time.sleep(0.26)
     status.tick()
     return status, terminal
@@ -71,7 +86,7 @@ def test_the_line_is_drawn_at_most_four_times_a_second() -> None:
 def test_a_child_that_has_ended_is_gone_and_its_rest_is_wiped() -> None:
     status, terminal = line_after("lead", "child")
     ended = RunResult(status="completed", text="", agent="child", model="p/m")
-    status.event(RunFinished("0.1", ended))
+    status.event(RunFinished("0.2-1", ended))
     time.sleep(0.26)
     status.tick()
     first, second = untimed(terminal).split("\r")[1:]

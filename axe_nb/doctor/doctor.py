@@ -26,9 +26,14 @@ from axe_nb.errors import AxeError, ConfigError, ProviderError
 from axe_nb.providers import listing
 from axe_nb.text import list_some, quote
 from axe_nb.threads import in_thread
+from axe_nb.views.appearance import LOOKS
 
 State = Literal["right", "note", "wrong"]
-SIGNS: Mapping[State, str] = {"right": "✓", "note": "·", "wrong": "✗"}
+SIGNS: Mapping[State, str] = {
+    "right": LOOKS["completed"].sign,
+    "note": "·",
+    "wrong": LOOKS["error"].sign,
+}
 
 PACKAGES = ("axe-nb", "ipython", "ipykernel", "ipywidgets", "anywidget", "httpx")
 """Whose versions matter; those of the notebook are not there in every environment."""

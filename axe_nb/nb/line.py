@@ -25,6 +25,7 @@ from axe_nb.nb.show import shown_how
 from axe_nb.session.session import Spent, session
 from axe_nb.text import clean, quote, suggestion
 from axe_nb.views import card
+from axe_nb.views.appearance import LOOKS
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
@@ -77,7 +78,9 @@ def _list(shell: InteractiveShell, chosen: argparse.Namespace) -> str:
 
 def _row(agent: Agent | ConfigError) -> tuple[str, str]:
     """(model, description) of an agent, or what is wrong with it."""
-    return (agent.model, agent.description) if isinstance(agent, Agent) else ("✗", str(agent))
+    if isinstance(agent, Agent):
+        return agent.model, agent.description
+    return LOOKS["error"].sign, str(agent)
 
 
 def _home(name: str, files: Mapping[str, Path]) -> str:

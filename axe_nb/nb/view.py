@@ -21,9 +21,11 @@ from IPython.display import display
 from axe_nb.events import Event, RunResult
 from axe_nb.messages import dump
 from axe_nb.views import html, words
+from axe_nb.views.appearance import css_rules
 from axe_nb.views.outline import ANSWER, Outline
+from axe_nb.views.row import make_row
 from axe_nb.views.transcript import Transcript
-from axe_nb.views.tree import CallNode, Node, Thing, Times, TurnNode, above, shown_by
+from axe_nb.views.tree import CallNode, Node, Thing, Times, above, shown_by
 
 STATIC = Path(__file__).parent / "static"
 
@@ -192,20 +194,14 @@ class Feed:
         return list(news.values())
 
     def _row(self, key: str, thing: Thing) -> dict[str, Any]:
-        row = self._outline.row(thing)
         before, after = self._outline.blocks(thing)
         over = above(thing)
         times = _times(thing)
         return {
+            **make_row(thing).to_dict(),
             "key": key,
             "version": self._number,
             "above": over.key if over else None,
-            "kind": "run" if row.is_run else "turn" if isinstance(thing, TurnNode) else "call",
-            "state": row.state,
-            "sign": row.sign,
-            "who": row.who,
-            "asked": row.asked if over else words.summary(self._root),
-            "cost": row.cost if over else "",
             "times": [times.started, times.ended],
             "before": [[b.label, b.text, b.rest] for b in before],
             "after": [[b.label, b.text, b.rest] for b in after],
@@ -225,7 +221,7 @@ def _widget_class() -> type[Any]:
 
     class Tree(anywidget.AnyWidget):
         _esm = (STATIC / "live.js").read_text("utf-8")
-        _css = (STATIC / "live.css").read_text("utf-8")
+        _css = css_rules() + (STATIC / "live.css").read_text("utf-8")
         # as text: the browser compares a trait's old and new value, which is slow for objects
         snapshot = traitlets.Unicode().tag(sync=True)
 

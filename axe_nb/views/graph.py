@@ -13,6 +13,7 @@ from typing import TypeAlias
 from axe_nb.agents.agent import Agent
 from axe_nb.errors import ConfigError
 from axe_nb.toolbox import REGISTRY
+from axe_nb.views.appearance import LOOKS
 
 MAX_LINES = 40
 """Lines of a picture; the rest is left out, and said so."""
@@ -67,7 +68,7 @@ def _child(
     """(the agent to go on with, if any; the lowest limit down to it; what is to be said of it)."""
     child = find(name)
     if isinstance(child, ConfigError):
-        return None, deepest, f"  ✗ {child}"
+        return None, deepest, f"  {LOOKS['error'].sign} {child}"
     lower = min(deepest, child.sub_agents_config.max_depth or deepest)
     may = child.sub_agents_config.enabled and (child.sub_agents or _copying(child))
     if not may:

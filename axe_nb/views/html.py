@@ -1,40 +1,48 @@
 """The static twin of a run: what the saved notebook keeps, and shows without a kernel. Pure.
 
 Styles are inline, short and without theme variables: what survives JupyterLab's sanitizer in an
-untrusted notebook. Muted text is the theme's own at less opacity, lines and tracks are half
-transparent grey, and the four accents have enough contrast on white and on black.
+untrusted notebook. All values are those of `views/appearance.py`.
 Source: product.md "Notebook"; design README; jupyter-facts §9; goals.md "saved notebook".
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from html import escape
 from math import ceil
 
 from axe_nb.events import RunResult
 from axe_nb.text import plural
 from axe_nb.views import words
+from axe_nb.views.appearance import (
+    BAR_HEIGHT,
+    BAR_WIDTH,
+    COLOURS,
+    GAP,
+    LEVEL_MARGIN,
+    LEVEL_PADDING,
+    LINE,
+    LINE_HEIGHT,
+    MUTED,
+    SHADE,
+    TEXT_MARGIN,
+    TEXT_PADDING,
+    TRACK,
+    WHO_CHARACTER,
+    WHO_LEAST,
+    WHO_MOST,
+)  # fmt: skip
 from axe_nb.views.markdown import render
-from axe_nb.views.outline import Block, Entry, Outline, Row, as_lines
+from axe_nb.views.outline import Block, Entry, Outline, as_lines
+from axe_nb.views.row import Row
 from axe_nb.views.transcript import Transcript
-from axe_nb.views.tree import Node, State
+from axe_nb.views.tree import Node
 
-GREEN, RED, AMBER, GREY = "#393", "#d33", "#b70", "#888"
-
-ACCENTS: Mapping[State, str] = {
-    "running": "#27c",
-    "completed": GREEN,
-    "error": RED,
-    "cancelled": GREY,
-    "not run": GREY,
-}
-"""State → colour; every limit and timeout is amber. Each has its sign and word too."""
+WARNING = COLOURS["limit"]
 
 SLIVER = 3
 """Hundredths of the timeline; the bar of a shorter turn or call would say nothing."""
 
-LEVEL = "margin:0 0 0 .3em;padding:0 0 0 1.2em;border-left:1px solid #8884"
+LEVEL = f"margin:0 0 0 {LEVEL_MARGIN};padding:0 0 0 {LEVEL_PADDING};border-left:1px solid {LINE}"
 """One step to the right, along a thin line; unstyled, a quotation is indented too."""
 
 CLIPPED = 40
@@ -46,7 +54,7 @@ SHORT = 50
 INDENT = "\u2003"
 """Before a text of one line: what a margin does, in fewer bytes."""
 
-TEXT = "padding:.3em .6em;background:#8881;white-space:pre-wrap;word-break:normal"
+TEXT = f"padding:{TEXT_PADDING};background:{SHADE};white-space:pre-wrap;word-break:normal"
 
 PLAIN = "mathjax_ignore tex2jax_ignore"
 """Keeps dollar signs from being typeset: JupyterLab's class, and nbconvert's."""
@@ -109,11 +117,10 @@ class _Page:
         outline = self._outline
         root = outline.entry(outline.root)
         row = root.row
-        summed_up = _text(words.summary(outline.root))
         tree = (
-            f"<details{_open(row)} style=line-height:1.7em;white-space:nowrap>"
+            f"<details{_open(row)} style=line-height:{LINE_HEIGHT};white-space:nowrap>"
             f"<summary>{_sign(row)} <b>{_text(row.who)}</b> "
-            f"<span style=opacity:.7;white-space:normal>{summed_up}</span></summary>"
+            f"<span style=opacity:{MUTED};white-space:normal>{_text(row.asked)}</span></summary>"
             f"{self._inside(root)}</details>"
         )
         warnings = "".join(map(_block, outline.warnings(outline.root)))
@@ -123,7 +130,7 @@ class _Page:
         row = entry.row
         ellipsis = ";text-overflow:ellipsis" if len(row.asked) > CLIPPED else ""
         return (
-            f"<details{_open(row)}><summary><div style=display:inline-flex;width:96%;gap:8px>"
+            f"<details{_open(row)}><summary><div style=display:inline-flex;width:96%;gap:{GAP}>"
             f"{_sign(row)} <b{column}>{_text(row.who)}</b> "
             f"<bdi style=flex:1;overflow:hidden{ellipsis}>{_text(row.asked)}</bdi> "
             f"<small>{_text(row.cost)}</small>{self._bar(row)}</div></summary>"
@@ -134,13 +141,12 @@ class _Page:
         """Where a row lay in the run; a turn that is a sliver of it has none."""
         steps = self._outline.steps
         first, length = 100 * row.span.begin // steps, round(100 * row.span.length / steps)
-        if length < SLIVER and not row.is_run:
+        if length < SLIVER and row.kind != "run":
             return ""
-        accent = ACCENTS.get(row.state, AMBER)
         return (
-            "<i style='width:9em;height:.4em;margin:auto 0;"
+            f"<i style='width:{BAR_WIDTH};height:{BAR_HEIGHT};margin:auto 0;"
             "background:linear-gradient(90deg,"
-            f"#8882 {first}%,{accent} 0 {first + length}%,#8882 0)'></i>"
+            f"{TRACK} {first}%,{row.look.colour} 0 {first + length}%,{TRACK} 0)'></i>"
         )
 
     def _inside(self, entry: Entry) -> str:
@@ -162,7 +168,8 @@ def _column(rows: list[Row]) -> str:
     longest = max(len(row.who) for row in rows)
     if len(rows) == 1 or rows[0].who.startswith("turn "):
         return ""
-    return f" style=min-width:{min(max(6, ceil(longest * 0.65)), 14)}em"
+    width = min(max(WHO_LEAST, ceil(longest * WHO_CHARACTER)), WHO_MOST)
+    return f" style=min-width:{width}em"
 
 
 def _open(row: Row) -> str:
@@ -170,20 +177,20 @@ def _open(row: Row) -> str:
 
 
 def _sign(row: Row) -> str:
-    return f"<b style=color:{ACCENTS.get(row.state, AMBER)}>{row.sign}</b>"
+    return f"<b style=color:{row.look.colour}>{row.look.sign}</b>"
 
 
 def _block(block: Block, alone: bool = False) -> str:
     """A text under its row."""
     rest = f"<small>{'… ' if block.text else ''}{_text(block.rest)}</small>" if block.rest else ""
     text = _text(block.text)
-    quoted = f"<code style=background:#8881>{text}</code> " if text else ""
+    quoted = f"<code style=background:{SHADE}>{text}</code> " if text else ""
     if not block.is_line:
         quoted = f"<pre style='{TEXT}'>{text}</pre>"
     elif len(text) <= SHORT:
         line = f"{INDENT}{_label(block)}{quoted}{rest}"
         return line if alone else f"<div>{line}</div>"
-    return f"<div style=margin-left:1em>{_label(block)}{quoted}{rest}</div>"
+    return f"<div style=margin-left:{TEXT_MARGIN}>{_label(block)}{quoted}{rest}</div>"
 
 
 def _label(block: Block) -> str:
@@ -191,5 +198,5 @@ def _label(block: Block) -> str:
     if block.label == "result":
         return ""
     if block.label == "warning":
-        return f"<b style=color:{AMBER}>!</b> <small style=opacity:.7>warning</small> "
-    return f"<small style=opacity:.7>{block.label}</small> "
+        return f"<b style=color:{WARNING}>!</b> <small style=opacity:{MUTED}>warning</small> "
+    return f"<small style=opacity:{MUTED}>{block.label}</small> "

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 
 from axe_nb.text import plural
 from axe_nb.views import words
-from axe_nb.views.tree import CallNode, Node, Span, State, Thing, TurnNode, lay_out
+from axe_nb.views.row import Row, asked_of, doing_of, make_row
+from axe_nb.views.tree import CallNode, Node, Thing, TurnNode, lay_out
 
 MAX_ROWS = 500
 """Rows of a twin; what comes after is counted, not drawn."""
@@ -36,24 +37,6 @@ WIDE = 120
 
 MINOR = frozenset({"said", "arguments", "result"})
 """Labels of the texts that a long run only points to, and its text twin leaves out."""
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One line of the tree."""
-
-    state: State
-    who: str
-    asked: str
-    cost: str
-    span: Span
-    is_run: bool = False
-    is_open: bool = False
-    """Failures open by themselves."""
-
-    @property
-    def sign(self) -> str:
-        return words.SIGNS[self.state]
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,28 +128,7 @@ class Outline:
             if self._rows >= MAX_ROWS:
                 break
             rows.append(self.entry(child))
-        return Entry(self.row(thing), before, tuple(rows), after, len(below) - len(rows))
-
-    def row(self, thing: Thing) -> Row:
-        """The line of a run, a turn or a call."""
-        if isinstance(thing, Node):
-            return Row(
-                thing.state, words.line(thing.agent, words.WHO), words.line(thing.task),
-                words.cost_of_run(thing), thing.span, True,
-                thing.state not in ("completed", "running"),
-            )  # fmt: skip
-        if isinstance(thing, TurnNode):
-            failed = any(state_of(call) not in ("completed", "running") for call in thing.calls)
-            return Row(
-                thing.lone.state if thing.lone else thing.state, f"turn {thing.number}",
-                words.asks(thing), words.cost_of_turn(thing), thing.span, is_open=failed,
-            )  # fmt: skip
-        if thing.child:
-            return self.row(thing.child)
-        return Row(
-            thing.state, words.who(thing), words.asked(thing), words.cost_of_call(thing),
-            thing.span, is_open=thing.state == "error",
-        )  # fmt: skip
+        return Entry(make_row(thing), before, tuple(rows), after, len(below) - len(rows))
 
     def blocks(self, thing: Thing) -> tuple[tuple[Block, ...], tuple[Block, ...]]:
         """The texts before and after the rows that a row opens into."""
@@ -177,7 +139,7 @@ class Outline:
         elif thing.child:
             before, after = self._of_run(thing.child, thing)
         else:
-            before, after = self._of_call(thing, words.asked(thing))
+            before, after = self._of_call(thing, asked_of(thing))
         return tuple(filter(_is_something, before)), tuple(filter(_is_something, after))
 
     def _of_run(self, node: Node, call: CallNode | None) -> tuple[list[Block], list[Block]]:
@@ -221,7 +183,7 @@ class Outline:
         said = self._block("said", "" if turn.is_last else turn.streamed, f"{turn.path}.text")
         if not turn.lone:
             return [said], []
-        before, after = self._of_call(turn.lone, words.asks(turn))
+        before, after = self._of_call(turn.lone, doing_of(turn))
         return [said, *before], after
 
     def _of_call(self, call: CallNode, asked: str) -> tuple[list[Block], list[Block]]:
@@ -244,11 +206,6 @@ def _is_something(block: Block) -> bool:
     return bool(block.text or block.more)
 
 
-def state_of(call: CallNode) -> State:
-    """How a call went: as its run did, where it is one."""
-    return call.child.state if call.child else call.state
-
-
 def things_below(thing: Thing) -> list[Thing]:
     """What has a row right below this row."""
     if isinstance(thing, TurnNode):
@@ -269,7 +226,7 @@ def as_lines(outline: Outline) -> Iterator[str]:
             yield f"… {answer.rest}"
         yield ""
     root = outline.entry(outline.root)
-    yield f"{root.row.sign} {root.row.who} · {words.summary(outline.root)}"
+    yield f"{root.row.look.sign} {root.row.who} · {root.row.asked}"
     for warning in outline.warnings(outline.root):
         yield from _lines_of(warning, "")
     left_out = MINOR if outline.is_long else frozenset[str]()
@@ -283,7 +240,7 @@ def _inside(entry: Entry, indent: str, left_out: frozenset[str]) -> Iterator[str
     for inner in entry.rows:
         row = inner.row
         facts = " · ".join(filter(None, (row.who, row.asked, row.cost)))
-        yield f"{indent}{row.sign} {facts}"
+        yield f"{indent}{row.look.sign} {facts}"
         yield from _inside(inner, indent + "  ", left_out)
     if entry.left_out:
         yield f"{indent}… {plural(entry.left_out, 'more row')}"

@@ -6,6 +6,7 @@ Source: seed 000 §8.5-8.8, §7.5 (A-8.5..A-8.8, A-7.5), B-10, B-11; D-10, D-14,
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -22,8 +23,10 @@ from axe_nb.events import (
     TurnFinished,
     TurnStarted,
 )
-from axe_nb.messages import dump
+from axe_nb.messages import ToolResult, dump
 from axe_nb.text import clean, cut_chars, format_seconds, quote
+from axe_nb.views.transcript import Transcript
+from axe_nb.views.tree import CallNode, Node, Thing, TurnNode
 
 PREVIEW = 80
 """Characters of a task in one line."""
@@ -162,76 +165,58 @@ def verbose_footer(result: RunResult) -> str:
 
 
 class VerboseLines:
-    """Events → the lines of `--verbose`: turns of the root, starts and ends of all children."""
+    """The lines of `--verbose`: turns of the root, tools, starts and ends of all children."""
 
     def __init__(self, write: Callable[[str], object]) -> None:
         self._write = write
-        self._agents: dict[str, str] = {}
-        """Run → its agent."""
-        self._waiting: dict[tuple[str, str], str] = {}
-        """(run, call) → agent that it asks for, until a child has started."""
+        self._transcript = Transcript()
 
     def show(self, event: Event) -> None:
         """Writes the event's lines, if it has any."""
-        for line in self._lines(event):
-            self._write(clean(_LINE_END.sub(" ", line)))
+        changed = self._transcript.apply(event, time.monotonic())
+        if changed:
+            for line in _lines(event, changed[-1]):
+                self._write(clean(_LINE_END.sub(" ", line)))
 
-    def _lines(self, event: Event) -> Iterator[str]:
-        match event:
-            case RunStarted(parent=""):
-                pass
-            case RunStarted():
-                self._agents[event.run] = event.agent
-                self._waiting.pop((event.parent, event.call_id), "")
-                task = preview(event.task)
-                yield (
-                    f"[sub-agent] Calling {quote(event.agent)} (depth {event.depth}) "
-                    f"with task: {task}"
-                )
-            case TurnStarted(run="0"):
-                yield (
-                    f"[turn {event.turn}] Sending request "
-                    f"({event.messages} messages, {event.pending} tool calls pending)"
-                )
-            case TurnFinished(run="0"):
-                yield (
-                    f"[turn {event.turn}] Received response: "
-                    f"{event.stop_reason} ({len(event.calls)} tool calls)"
-                )
-            case ToolStarted() if calls_sub_agents(event.call.name):
-                asked = str(event.call.arguments.get("agent", ""))
-                self._waiting[event.run, event.call.id] = asked
-            case ToolStarted():
-                arguments = preview(dump(dict(event.call.arguments)).decode())
-                yield f"[tool] {event.call.name} {arguments}"
-            case ToolFinished() if not calls_sub_agents(event.result.name):
-                yield self._done(event)
-            case ToolFinished():
-                key = (event.run, event.result.call_id)
-                if key in self._waiting:
-                    asked = quote(self._waiting.pop(key))
-                    yield f"[sub-agent] {asked} failed: {_reason(asked, event.result.content)}"
-            case RunFinished() if event.run in self._agents:
-                yield self._ended(quote(self._agents[event.run]), event.result)
-            case _:
-                pass
 
-    @staticmethod
-    def _done(event: ToolFinished) -> str:
-        result = event.result
-        if result.is_error:
-            return f"[tool] {result.name} failed: {preview(result.content)}"
-        took = f"{round(event.seconds * 1000)}ms ({len(result.content)} chars returned)"
-        return f"[tool] {result.name} completed in {took}"
+def _lines(event: Event, about: Thing) -> Iterator[str]:
+    """The verbose lines of what has happened to a run, a turn or a call."""
+    match event, about:
+        case RunStarted(), Node() if about.depth:
+            agent, task = quote(about.agent), preview(about.task)
+            yield f"[sub-agent] Calling {agent} (depth {about.depth}) with task: {task}"
+        case RunFinished(), Node(result=RunResult() as result) if about.depth:
+            yield f"[sub-agent] {quote(about.agent)} {_ended(result)}"
+        case TurnStarted(), TurnNode() if not about.run.depth:
+            yield (
+                f"[turn {about.number}] Sending request "
+                f"({about.messages} messages, {about.pending} tool calls pending)"
+            )
+        case TurnFinished(), TurnNode() | CallNode():
+            turn = about if isinstance(about, TurnNode) else about.turn
+            if not turn.run.depth:
+                calls = f"({len(turn.calls)} tool calls)"
+                yield f"[turn {turn.number}] Received response: {turn.stop_reason} {calls}"
+        case ToolStarted(), CallNode(call=call) if not calls_sub_agents(call.name):
+            yield f"[tool] {call.name} {preview(dump(dict(call.arguments)).decode())}"
+        case ToolFinished(), CallNode(result=ToolResult() as result):
+            if not calls_sub_agents(about.call.name):
+                yield f"[tool] {result.name} {_done(result, about.seconds)}"
+            elif not about.children:
+                asked = quote(str(about.call.arguments.get("agent", "")))
+                yield f"[sub-agent] {asked} failed: {_reason(asked, result.content)}"
 
-    @staticmethod
-    def _ended(agent: str, result: RunResult) -> str:
-        if not result.ok:
-            return f"[sub-agent] {agent} failed: {result.error}"
-        return (
-            f"[sub-agent] {agent} completed in {result.duration_ms}ms "
-            f"({len(result.text)} chars returned)"
-        )
+
+def _done(result: ToolResult, seconds: float) -> str:
+    if result.is_error:
+        return f"failed: {preview(result.content)}"
+    return f"completed in {round(seconds * 1000)}ms ({len(result.content)} chars returned)"
+
+
+def _ended(result: RunResult) -> str:
+    if not result.ok:
+        return f"failed: {result.error}"
+    return f"completed in {result.duration_ms}ms ({len(result.text)} chars returned)"
 
 
 def _reason(agent: str, told: str) -> str:

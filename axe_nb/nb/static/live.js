@@ -1,14 +1,7 @@
 // The live tree of a run: rows arrive by key, whole, and are drawn with textContent only.
-// Nothing is ever sent back. See view.py for what is sent, and why some of it twice.
+// Nothing is ever sent back. What a row says comes from views/row.py, its sign and its colours from
+// views/appearance.py; nb/view.py sends it, and says why some of it twice.
 
-const STATES = {
-  running: "running",
-  completed: "good",
-  error: "bad",
-  cancelled: "off",
-  "not run": "off",
-};
-const KINDS = { run: "run", turn: "turn", call: "call" };
 const TICK = 250; // milliseconds between two looks at the clock
 const SHORTEST = 4; // seconds that the bars span at first
 const SAY = 4000; // milliseconds between two announcements to a screen reader
@@ -89,9 +82,7 @@ class Row {
 
   draw(row, now) {
     this.data = row;
-    const state = STATES[row.state] ?? "limit";
-    const kind = KINDS[row.kind] ?? "call";
-    this.element.className = `axe-nb-row axe-nb-${kind} axe-nb-${state}`;
+    this.element.className = `axe-nb-row axe-nb-${row.kind} axe-nb-${row.tone}`;
     put(this.sign, row.sign);
     this.sign.setAttribute("aria-label", row.state);
     put(this.who, row.who);
@@ -104,8 +95,7 @@ class Row {
   // The names of its rows stand in one column, as wide as the longest but for the longest ones.
   widen(length) {
     this.longest = Math.max(this.longest ?? 0, length);
-    const width = Math.min(Math.max(6, Math.ceil(this.longest * 0.65)), 14);
-    this.below.style.setProperty("--who", `${width}em`);
+    this.below.style.setProperty("--longest", this.longest);
   }
 
   get runs() {

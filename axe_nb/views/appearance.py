@@ -1,0 +1,102 @@
+"""How the tree looks: signs, colours and sizes. HTML, CSS and JavaScript all take them from here.
+
+The live tree gets them as the custom properties of `css_rules` and, row by row, as `sign` and
+`tone`. The colours have enough contrast on white and on black; lines, tracks and shades are half
+transparent grey, so that both kinds of theme can have them.
+Source: product.md "Notebook"; design README.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from axe_nb.views.tree import State
+
+Tone: TypeAlias = Literal["running", "good", "bad", "limit", "off"]
+"""What a state means to a reader; each has a colour."""
+
+COLOURS: Mapping[Tone, str] = {
+    "running": "#27c",
+    "good": "#393",
+    "bad": "#d33",
+    "limit": "#b70",
+    "off": "#888",
+}
+
+LINE, TRACK, SHADE = "#8884", "#8882", "#8881"
+"""Along a level, under a bar, behind a text."""
+
+MUTED = ".7"
+"""Opacity of labels and summaries."""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """How a state is drawn."""
+
+    sign: str
+    """In DejaVu and in Segoe UI Symbol."""
+    tone: Tone
+
+    @property
+    def colour(self) -> str:
+        return COLOURS[self.tone]
+
+
+LOOKS: Mapping[State, Look] = {
+    "running": Look("●", "running"),
+    "completed": Look("✓", "good"),
+    "error": Look("✗", "bad"),
+    "timeout": Look("◷", "limit"),
+    "max_turns": Look("■", "limit"),
+    "max_tool_calls": Look("■", "limit"),
+    "max_tokens": Look("■", "limit"),
+    "cancelled": Look("⊘", "off"),
+    "not run": Look("–", "off"),
+}
+
+GAP = "8px"
+"""Between the columns of a row."""
+
+BAR_WIDTH, BAR_HEIGHT = "9em", ".4em"
+
+LEVEL_MARGIN, LEVEL_PADDING = ".3em", "1.2em"
+"""Left and right of the line along a level."""
+
+LINE_HEIGHT = "1.7em"
+
+TEXT_MARGIN, TEXT_PADDING = "1em", ".3em .6em"
+"""Of a text below a row."""
+
+WHO_LEAST, WHO_MOST = 6, 14
+"""Width of a column of names, in em."""
+
+WHO_CHARACTER = 0.65
+"""Width of a character of a name, in em, with what its spaces take."""
+
+
+def css_rules() -> str:
+    """Rules that give the style sheet of the live tree its values, and each tone its accent."""
+    values: dict[str, str] = {
+        **{str(tone): colour for tone, colour in COLOURS.items()},
+        "line": LINE,
+        "track": TRACK,
+        "shade": SHADE,
+        "muted": MUTED,
+        "gap": GAP,
+        "bar-width": BAR_WIDTH,
+        "bar-height": BAR_HEIGHT,
+        "level-margin": LEVEL_MARGIN,
+        "level-padding": LEVEL_PADDING,
+        "line-height": LINE_HEIGHT,
+        "text-margin": TEXT_MARGIN,
+        "text-padding": TEXT_PADDING,
+        "who-least": f"{WHO_LEAST}em",
+        "who-most": f"{WHO_MOST}em",
+        "who-character": f"{WHO_CHARACTER}em",
+    }
+    declared = "".join(f"  --{name}: {value};\n" for name, value in values.items())
+    accents = "".join(f".axe-nb-{tone} {{ --accent: var(--{tone}); }}\n" for tone in COLOURS)
+    return f".axe-nb-tree {{\n{declared}}}\n{accents}"

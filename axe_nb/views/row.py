@@ -1,0 +1,197 @@
+"""A row of the tree: what it says of a run, a turn or a call. Pure.
+
+It is drawn by `_entry` in `views/html.py`, as text by `_inside` in `views/outline.py`, live by
+class `Row` in `nb/static/live.js`; its sign, colour and sizes are in `views/appearance.py`.
+Source: product.md "Notebook"; design README (rows); D-6, D-11.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from axe_nb.text import plural
+from axe_nb.toolbox import delegates, is_one_child
+from axe_nb.views import words
+from axe_nb.views.appearance import LOOKS, Look
+from axe_nb.views.tree import CallNode, Node, Span, State, Thing, TurnNode
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line of the tree."""
+
+    kind: Literal["run", "turn", "call"]
+    state: State
+    who: str
+    asked: str
+    cost: str
+    span: Span
+    is_open: bool
+    """Failures open by themselves."""
+
+    @property
+    def look(self) -> Look:
+        return LOOKS[self.state]
+
+    def to_dict(self) -> dict[str, Any]:
+        """What the live tree draws of it."""
+        return {
+            "kind": self.kind,
+            "state": self.state,
+            "sign": self.look.sign,
+            "tone": self.look.tone,
+            "who": self.who,
+            "asked": self.asked,
+            "cost": self.cost,
+        }
+
+
+def make_row(thing: Thing) -> Row:
+    """The row of a run, a turn or a call; a call that is a child is that child's."""
+    if isinstance(thing, Node):
+        return _of_run(thing)
+    if isinstance(thing, TurnNode):
+        return _of_turn(thing)
+    return _of_run(thing.child) if thing.child else _of_call(thing)
+
+
+def _of_run(node: Node) -> Row:
+    has_failed = node.state not in ("completed", "running")
+    # the root's row sums up the whole tree
+    asked, cost = (words.line(node.task), cost_of_run(node)) if node.depth else (summary(node), "")
+    who = words.line(node.agent, words.WHO)
+    return Row("run", node.state, who, asked, cost, node.span, has_failed)
+
+
+def _of_turn(turn: TurnNode) -> Row:
+    states = [call.child.state if call.child else call.state for call in turn.calls]
+    has_failed = any(state not in ("completed", "running") for state in states)
+    state = turn.lone.state if turn.lone else turn.state
+    who, doing = f"turn {turn.number}", doing_of(turn)
+    return Row("turn", state, who, doing, cost_of_turn(turn), turn.span, has_failed)
+
+
+def _of_call(call: CallNode) -> Row:
+    who, asked, cost = who_of(call), asked_of(call), cost_of_call(call)
+    return Row("call", call.state, who, asked, cost, call.span, call.state == "error")
+
+
+def asked_of(call: CallNode) -> str:
+    """What a call was asked, in one line: its task where it delegates, else its arguments."""
+    if is_one_child(call.call.name):
+        for name in ("task", "task_prompt"):
+            if isinstance(value := call.call.arguments.get(name), str):
+                return words.line(value)
+    return words.line(words.written(call.call))
+
+
+def who_of(call: CallNode) -> str:
+    """Who does a call: the sub-agent where it is one, else the tool."""
+    if call.child:
+        return words.line(call.child.agent, words.WHO)
+    for name in ("agent", "label"):
+        value = call.call.arguments.get(name)
+        if delegates(call.call.name) and isinstance(value, str) and value.strip():
+            return words.line(value, words.WHO)
+    return words.line(call.call.name, words.WHO)
+
+
+def doing_of(turn: TurnNode) -> str:
+    """What a turn does, in a few words."""
+    if not turn.calls:
+        if turn.state == "running":
+            return _writing(turn) or "waits for the model"
+        if turn.state != "completed":
+            return "no answer"
+        return "answers" if turn.text.strip() else "answers with no text"
+    if turn.lone:
+        return words.line(f"{who_of(turn.lone)} {words.written(turn.lone.call)}")
+    agents = [who_of(c) for c in turn.calls if delegates(c.call.name)]
+    tools = [who_of(c) for c in turn.calls if not delegates(c.call.name)]
+    told = [
+        f"{verb} {_names(names, noun)}"
+        for verb, names, noun in (("asks", agents, "agent"), ("calls", tools, "tool"))
+        if names
+    ]
+    together = "" if len(turn.calls) == 1 else " at once" if turn.parallel else " one by one"
+    return ", ".join(told) + together
+
+
+def _writing(turn: TurnNode) -> str:
+    """What is being written: of a child its end, the root's is shown whole."""
+    if turn.run.depth == 0:
+        return "writes" if turn.streamed else ""
+    return words.line(turn.streamed[-words.LINE :])
+
+
+def _names(names: list[str], noun: str) -> str:
+    counts = Counter(names)
+    listed = ", ".join(f"{name} ×{n}" if n > 1 else name for name, n in counts.items())
+    return listed if len(counts) <= 3 and len(listed) <= 40 else plural(len(names), noun)
+
+
+def size_of(text: str) -> str:
+    """How much a tool gave back."""
+    lines = text.strip("\n").count("\n") + 1
+    if not text.strip():
+        return "empty"
+    return plural(lines, "line") if lines > 1 else plural(len(text), "character")
+
+
+def cost_of_call(call: CallNode) -> str:
+    """What a call came to."""
+    if call.result is None:
+        return call.state if call.state == "not run" else ""
+    return "failed" if call.result.is_error else size_of(call.result.content)
+
+
+def cost_of_turn(turn: TurnNode) -> str:
+    """What a turn took, and whether its only call failed."""
+    tokens = plural(turn.usage.total, "token") if turn.usage.total else ""
+    failed = turn.lone and turn.lone.state in ("error", "not run")
+    return " · ".join(
+        filter(None, (cost_of_call(turn.lone) if turn.lone and failed else "", tokens))
+    )
+
+
+def cost_of_run(node: Node) -> str:
+    """How a run ended, unless it completed, and what it took."""
+    return " · ".join(filter(None, (ending_of(node), *_took(node))))
+
+
+def _took(node: Node) -> list[str]:
+    """Turns and tokens, where there are any."""
+    counts = ((len(node.turns), "turn"), (node.total.total, "token"))
+    return [plural(count, noun) for count, noun in counts if count]
+
+
+def ending_of(node: Node) -> str:
+    """How a run ended, in a word or two; empty where it completed or has not ended."""
+    if node.state in ("completed", "running"):
+        return ""
+    error = node.result.error if node.result else None
+    return error if error and node.state == "timeout" and len(error) <= 24 else node.state
+
+
+def summary(node: Node) -> str:
+    """The line that sums up a whole run."""
+    below = list(node.below())
+    ended = Counter(n.state for n in below if n.state not in ("completed", "running"))
+    troubles = ", ".join(f"{n} {state}" for state, n in ended.items())
+    calls = sum(len(t.calls) for t in node.turns) - sum(
+        bool(c.children) for t in node.turns for c in t.calls
+    )
+    facts = [
+        words.line(node.model, 2 * words.WHO),
+        node.state,
+        plural(len(node.turns), "turn") if node.turns else "",
+        plural(calls, "tool call") if calls else "",
+        plural(len(below), "sub-agent") + (f" ({troubles})" if troubles else "") if below else "",
+        plural(node.total.total, "token") if node.total.total else "",
+        plural(len(node.result.warnings), "warning")
+        if node.result and node.result.warnings
+        else "",
+    ]
+    return " · ".join(filter(None, facts))

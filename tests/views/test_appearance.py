@@ -1,0 +1,54 @@
+"""Signs, colours and sizes of the tree: written down once, known to HTML, CSS and JavaScript."""
+
+import re
+from pathlib import Path
+from typing import get_args
+
+import axe_nb
+from axe_nb.events import Status
+from axe_nb.views.appearance import COLOURS, LOOKS, css_rules
+from axe_nb.views.tree import State
+
+PACKAGE = Path(axe_nb.__file__).parent
+TABLE = PACKAGE / "views" / "appearance.py"
+OTHERS = {
+    file.relative_to(PACKAGE).as_posix(): file.read_text("utf-8")
+    for file in PACKAGE.rglob("*")
+    if file.suffix in (".py", ".js", ".css") and file != TABLE
+}
+"""Path → text of every other source file."""
+
+COLOUR = re.compile(r"#(?:[0-9a-fA-F]{8}|[0-9a-fA-F]{6}|[0-9a-fA-F]{3,4})\b|\b(?:rgb|hsl)a?\(")
+
+
+def test_every_state_has_a_sign_and_a_colour() -> None:
+    status, others = get_args(State)
+    assert status == Status
+    assert set(LOOKS) == {*get_args(status), *get_args(others)}
+    assert {look.tone for look in LOOKS.values()} == set(COLOURS)
+
+
+def test_no_colour_is_written_down_a_second_time() -> None:
+    assert {path: found for path, text in OTHERS.items() if (found := COLOUR.findall(text))} == {}
+
+
+def test_no_sign_is_written_down_a_second_time() -> None:
+    signs = {look.sign for look in LOOKS.values()} - {"–"}
+    assert {path for path, text in OTHERS.items() if signs & set(text)} == set()
+
+
+def test_what_draws_does_not_know_one_state_from_another() -> None:
+    drawing = ("views/html.py", "nb/static/live.js", "nb/static/live.css")
+    sources = "".join(OTHERS[path] for path in drawing)
+    quoted = set(re.findall(r"[\"']([\w ]+)[\"']", sources))
+    assert quoted & (set(LOOKS) - {"running"}) == set()
+
+
+def test_the_style_sheet_uses_what_is_declared_and_nothing_else() -> None:
+    sheet, script = OTHERS["nb/static/live.css"], OTHERS["nb/static/live.js"]
+    rules = css_rules() + sheet
+    declared = set(re.findall(r"--([\w-]+): ", rules))
+    declared |= set(re.findall(r"""setProperty\("--([\w-]+)""", script))
+    used = {name for name in re.findall(r"var\(--([\w-]+)", rules) if not name.startswith("jp-")}
+    assert used == declared
+    assert {tone for tone in COLOURS if f".axe-nb-{tone} {{" in rules} == set(COLOURS)
