@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
     from axe_nb.agents.agent import Agent as Agent
-    from axe_nb.agents.agent import Budget as Budget
-    from axe_nb.agents.agent import Retry as Retry
-    from axe_nb.agents.agent import SubAgentsConfig as SubAgentsConfig
-    from axe_nb.agents.agent import TreeLimits as TreeLimits
+    from axe_nb.agents.tables import Budget as Budget
+    from axe_nb.agents.tables import Retry as Retry
+    from axe_nb.agents.tables import SubAgentsConfig as SubAgentsConfig
+    from axe_nb.agents.tables import TreeLimits as TreeLimits
     from axe_nb.api import arun as arun
     from axe_nb.api import define as define
     from axe_nb.api import last as last
@@ -42,10 +42,10 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "Agent": "agents.agent",
-    "Budget": "agents.agent",
-    "Retry": "agents.agent",
-    "SubAgentsConfig": "agents.agent",
-    "TreeLimits": "agents.agent",
+    "Budget": "agents.tables",
+    "Retry": "agents.tables",
+    "SubAgentsConfig": "agents.tables",
+    "TreeLimits": "agents.tables",
     "AxeError": "errors",
     "ConfigError": "errors",
     "ProviderError": "errors",

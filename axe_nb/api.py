@@ -8,17 +8,19 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from typing import Unpack
 
 from axe_nb.agents.agent import Agent
-from axe_nb.commands.overrides import RunOptions, shown_value, with_options_shown
-from axe_nb.engine.loop import is_inside
+from axe_nb.commands.overrides import RunOptions, with_options_shown
+from axe_nb.engine.nesting import Caller, calling, is_inside
 from axe_nb.errors import AxeError, ConfigError
 from axe_nb.events import Event, RunResult
 from axe_nb.session.desk import Desk, by_input
+from axe_nb.session.drive import NullView, View, drive, drive_here
 from axe_nb.session.portal import portal
+from axe_nb.session.runs import RunRequest, session_of_run
 from axe_nb.session.session import session
-from axe_nb.session.watch import Blind, View, watched, watched_here
 
 
 @with_options_shown
@@ -42,18 +44,12 @@ def run(
     Raises:
         ConfigError: anything that is wrong before a word is sent.
     """
-    overrides = session.overrides(options)
-    check_request(agent, prompt, continue_from)
+    request = _request(agent, prompt, continue_from, options)
     refuse_inside_a_tool()
-    desk = desk_of_person()
-    consult = desk.consult if desk else None
-    return watched(
-        lambda emit: session.ask(
-            agent, prompt, overrides, emit, continue_from=continue_from, consult=consult
-        ),
-        view(display),
-        desk=desk,
-    )
+    caller = calling()
+    if caller is not None:
+        return asyncio.run_coroutine_threadsafe(_below(caller, request), caller.loop).result()
+    return drive(session.start(request), view(display), desk_of_person())
 
 
 @with_options_shown
@@ -65,17 +61,15 @@ async def arun(
     display: bool = True,
     **options: Unpack[RunOptions],
 ) -> RunResult:
-    """As `run`, for the caller's own event loop."""
-    overrides = session.overrides(options)
-    check_request(agent, prompt, continue_from)
-    desk = desk_of_person()
-    consult = desk.consult_here if desk else None
-    return await watched_here(
-        lambda emit: session.ask(
-            agent, prompt, overrides, emit, continue_from=continue_from, consult=consult
-        ),
-        view(display),
-    )
+    """As `run`, for the caller's own event loop; in an async tool, as its child."""
+    request = _request(agent, prompt, continue_from, options)
+    caller = calling()
+    if caller is None:
+        return await drive_here(session.start(request), view(display), desk_of_person())
+    if caller.loop is asyncio.get_running_loop():
+        return await _below(caller, request)
+    started = asyncio.run_coroutine_threadsafe(_below(caller, request), caller.loop)
+    return await asyncio.wrap_future(started)
 
 
 @with_options_shown
@@ -88,31 +82,22 @@ async def stream(
 ) -> AsyncGenerator[Event, None]:
     """The events of a run as they happen; the last one carries the RunResult. Shows nothing.
 
-    Leaving the loop early cancels the run.
+    Closing the generator stops the run. A loop that is left early closes it late, so close it
+    yourself: `async with contextlib.aclosing(axe_nb.stream(…)) as events:`.
 
     Raises:
-        ConfigError: anything that is wrong before a word is sent.
+        ConfigError: invalid configuration, before anything is sent.
+        AxeError: it was called inside a tool.
     """
-    overrides = session.overrides(options)
-    check_request(agent, prompt, continue_from)
-    events: asyncio.Queue[Event | None] = asyncio.Queue()
-
-    async def ask() -> None:
-        try:
-            await session.ask(
-                agent, prompt, overrides, events.put_nowait, continue_from=continue_from
-            )
-        finally:
-            events.put_nowait(None)
-
-    task = asyncio.create_task(ask())
-    try:
-        while (event := await events.get()) is not None:
+    request = _request(agent, prompt, continue_from, options)
+    if calling() is not None:
+        raise AxeError(
+            "axe_nb.stream was called inside a tool",
+            hint="use `await ctx.delegate(…)` or `await axe_nb.arun(…)`: the run's views show it",
+        )
+    async with aclosing(session.start(request).events()) as events:
+        async for event in events:
             yield event
-        await task
-    finally:
-        task.cancel()
-        await asyncio.wait([task])
 
 
 def last() -> RunResult | None:
@@ -125,19 +110,26 @@ def define(agent: Agent) -> None:
     session.define(agent)
 
 
-def check_request(agent: object, prompt: object, continue_from: object) -> None:
-    """Refuses what a run cannot be asked with.
+def _request(
+    agent: str | Agent, prompt: str, continue_from: RunResult | None, options: RunOptions
+) -> RunRequest:
+    return RunRequest(
+        agent=agent,
+        prompt=prompt,
+        overrides=session.overrides(options),
+        continue_from=continue_from,
+    )
 
-    Raises:
-        ConfigError: names the argument.
-    """
-    for name, value, kinds, wanted in (
-        ("agent", agent, (str, Agent), "a name or an Agent"),
-        ("prompt", prompt, (str,), "text"),
-        ("continue_from", continue_from, (RunResult, type(None)), "a RunResult"),
-    ):
-        if not isinstance(value, kinds):
-            raise ConfigError(f"{name} takes {wanted}, not {shown_value(value)}")
+
+async def _below(caller: Caller, request: RunRequest) -> RunResult:
+    """The run as a child of the one that called the tool (D-57)."""
+    ctx = caller.context
+    if ctx.depth >= ctx.max_depth:
+        raise ConfigError(
+            f"maximum sub-agent depth ({ctx.max_depth}) reached",
+            hint="raise sub_agents_config.max_depth of the agent at the top",
+        )
+    return await ctx.start(session_of_run().child_job(request))
 
 
 def refuse_inside_a_tool() -> None:
@@ -149,7 +141,8 @@ def refuse_inside_a_tool() -> None:
     if is_inside() or portal.is_here():
         raise AxeError(
             "axe_nb.run was called inside an async tool",
-            hint="use `await ctx.delegate(…)`, with a parameter `ctx: axe_nb.ToolContext`",
+            hint="use `await axe_nb.arun(…)`, or `await ctx.delegate(…)` with a parameter "
+            "`ctx: axe_nb.ToolContext`",
         )
 
 
@@ -169,7 +162,7 @@ def desk_of_person() -> Desk | None:
 def view(display: bool) -> View:
     """The notebook's display where there is one, else nothing; a run within a run has none."""
     if not display or is_inside() or "IPython" not in sys.modules:
-        return Blind()
+        return NullView()
     from axe_nb.nb.show import notebook_view
 
     return notebook_view()

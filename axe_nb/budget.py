@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from axe_nb.agents.agent import TreeLimits
+from axe_nb.agents.tables import TreeLimits
 from axe_nb.errors import ConfigError
 from axe_nb.events import Status
 
@@ -80,14 +80,22 @@ class Tally:
     spent: dict[str, tuple[int, int]] = field(default_factory=dict)
     """Agent → (requests, tokens), in order of first request."""
 
-    def request(self, agent: str) -> None:
-        """Counts a request that is about to be sent.
+    def check(self) -> None:
+        """Settles that one more request may be sent.
 
         Raises:
             Stop: a cap of this run or of one above it has been reached.
         """
         for tally in self._chain():
             tally._check()
+
+    def request(self, agent: str) -> None:
+        """Counts a request that is about to be sent.
+
+        Raises:
+            Stop: a cap of this run or of one above it has been reached.
+        """
+        self.check()
         for tally in self._chain():
             tally.requests += 1
             requests, tokens = tally.spent.get(agent, (0, 0))

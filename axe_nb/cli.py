@@ -79,18 +79,20 @@ def _run(asked: Options) -> int:
 
 def _result(asked: Options) -> RunResult | None:
     """The result of the run, shown; None of a dry run."""
-    from axe_nb.console import StatusLine, run_in_text, show_dry_run
+    from axe_nb.console import StatusLine, TextView, request_of, show_dry_run
+    from axe_nb.session.drive import drive
+    from axe_nb.session.session import session
 
     piped = "" if sys.stdin is None or sys.stdin.isatty() else _stdin()
     prompt = "\n\n".join(filter(str.strip, [asked.prompt or "", piped]))
+    request = request_of(asked, prompt)
     if asked.dry_run:
-        show_dry_run(asked, prompt, _write)
+        show_dry_run(request, _write)
         return None
+    handle = session.start(request)
     status = StatusLine(None if asked.quiet else sys.stderr)
-    return run_in_text(
-        asked, prompt, _write, _note,
-        piped=bool(piped), status=status, desk=_desk(status.clear),
-    )  # fmt: skip
+    view = TextView(handle, asked, _write, _note, piped=bool(piped), status=status)
+    return drive(handle, view, _desk(status.clear))
 
 
 def _desk(before: Callable[[], None]) -> Desk | None:

@@ -12,14 +12,12 @@ from typing import TextIO, TypeAlias
 
 from axe_nb.commands.parser import Options
 from axe_nb.events import (
-    Emit,
     Event,
     RunResult,
 )
-from axe_nb.session.desk import Desk
 from axe_nb.session.portal import waited
+from axe_nb.session.runs import RunHandle, RunRequest
 from axe_nb.session.session import session
-from axe_nb.session.watch import watched
 from axe_nb.text import list_some, one_line, plural
 from axe_nb.views import report
 from axe_nb.views.transcript import Transcript
@@ -28,59 +26,67 @@ Write: TypeAlias = Callable[[str], object]
 """Takes one line, or a text of several, without its last newline."""
 
 
-def show_dry_run(options: Options, prompt: str, write: Write) -> None:
+def request_of(options: Options, prompt: str) -> RunRequest:
+    """The run that an option line asks for.
+
+    Raises:
+        ConfigError: it is to go on with a conversation that there is not.
+    """
+    overrides, earlier = options.overrides, None
+    if options.goes_on:
+        earlier = session.conversation(options.agent, overrides.agents_dir)
+    return RunRequest(
+        agent=options.agent, prompt=prompt, overrides=overrides, continue_from=earlier
+    )
+
+
+def show_dry_run(request: RunRequest, write: Write) -> None:
     """Writes what would be sent.
 
     Raises:
-        ConfigError: what is wrong beforehand.
+        ConfigError: invalid configuration.
     """
-    prepared = waited(session.prepare(options.agent, options.overrides))
-    write(report.dry_run(prepared, prompt, options.overrides.timeout))
-
-
-def run_in_text(
-    options: Options,
-    prompt: str,
-    write: Write,
-    note: Write,
-    *,
-    piped: bool,
-    status: StatusLine,
-    keep: Callable[[RunResult], object] = id,
-    desk: Desk | None = None,
-) -> RunResult:
-    """The run's result, after its answer (or JSON line) went to `write` and all else to `note`.
-
-    Raises:
-        ConfigError: what is wrong beforehand.
-        KeyboardInterrupt: the person stopped it; the text so far has been written.
-    """
-    overrides = options.overrides
-    earlier = session.conversation(options.agent, overrides.agents_dir) if options.goes_on else None
-
-    async def work(emit: Emit) -> RunResult:
-        consult = desk.consult if desk else None
-        run = await session.prepare(options.agent, overrides, emit, consult)
-        if options.verbose:
-            note(report.verbose_header(run, overrides.timeout, piped=piped))
-        return await session.carry_out(run, prompt, overrides, earlier)
-
-    return watched(work, TextView(options, write, note, status), keep, desk)
+    write(report.dry_run(waited(session.plan(request))))
 
 
 class TextView:
     """A run in plain text: verbose lines or a status line while it runs, then what it came to."""
 
-    def __init__(self, options: Options, write: Write, note: Write, status: StatusLine) -> None:
+    def __init__(
+        self,
+        handle: RunHandle,
+        options: Options,
+        write: Write,
+        note: Write,
+        *,
+        piped: bool,
+        status: StatusLine,
+    ) -> None:
+        """Shows nothing yet.
+
+        Args:
+            handle: the run.
+            options: as they were given.
+            write: takes the answer or its JSON line.
+            note: takes all else.
+            piped: whether there is a prompt, for the verbose lines (B-11).
+            status: the line on the terminal.
+        """
+        self._handle = handle
         self._options = options
         self._write = write
         self._note = note
+        self._piped = piped
         self._status = status
         self._verbose = report.VerboseLines(note) if options.verbose else None
+        self._has_begun = False
 
     def event(self, event: Event) -> None:
         """Writes the event's verbose lines, or counts it for the status line."""
         if self._verbose:
+            if not self._has_begun and self._handle.plan:
+                self._has_begun = True
+                self._note(report.verbose_header(self._handle.plan, piped=self._piped))
             self._verbose.show(event)
         else:
             self._status.event(event)
@@ -135,6 +141,10 @@ class StatusLine:
         self._stream.write("\r" + line.ljust(self._width))
         self._stream.flush()
         self._width = len(line)
+
+    def finish(self, result: RunResult | None) -> None:
+        """Takes the line away."""
+        self.clear()
 
     def clear(self) -> None:
         """Takes the line away."""

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import TextIO
 
 from axe_nb.agents.agent import Agent
-from axe_nb.commands.overrides import Overrides
 from axe_nb.console import StatusLine
 from axe_nb.events import RunResult
 from axe_nb.messages import Request, ToolCall, call
 from axe_nb.scripting.lookup import script
-from axe_nb.session.portal import pump
+from axe_nb.session.drive import drive
+from axe_nb.session.runs import RunRequest
 from axe_nb.session.session import Session
 
 READERS = {
@@ -37,13 +37,8 @@ def show(write: Callable[[str], object], status: TextIO) -> RunResult:
     for name, (file, _) in READERS.items():
         session.define(Agent(name=name, model=f"script/demo-{name}", files=(file,), workdir=here))
     lead = Agent(name="lead", model="script/demo-lead", sub_agents=tuple(READERS))
-    line = StatusLine(status)
-    result = pump(
-        lambda emit: session.ask(lead, "What is this package made of?", Overrides(), emit),
-        line.event,
-        line.tick,
-    )
-    line.clear()
+    request = RunRequest(agent=lead, prompt="What is this package made of?")
+    result = drive(session.start(request), StatusLine(status))
     write(as_text(result))
     write("\nNo language model was at work: three Python functions read three files.")
     write('A real one is one word away: model = "anthropic/claude-sonnet-4-5" in an agent\'s file.')

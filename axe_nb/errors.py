@@ -11,7 +11,7 @@ Source: seed 000 §8, B-5, D-2, D-22, D-38.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 Category = Literal["auth", "bad_request", "rate_limit", "overloaded", "server", "timeout"]
 
@@ -34,6 +34,10 @@ class AxeError(Exception):
     def __str__(self) -> str:
         return self.message
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickles and copies hold the words, never a traceback: its frames keep engines alive."""
+        return _rebuilt, (type(self), self.args, vars(self).copy())
+
     def lines(self) -> list[str]:
         """For people, at most three: the cause, where in the tree, the next step."""
         return [self.message, *(line for line in (self.place, self.hint) if line)]
@@ -42,6 +46,12 @@ class AxeError(Exception):
         """What IPython shows of it instead of a traceback."""
         first, *more = self.lines()
         return [f"{type(self).__name__}: {first}", *more]
+
+
+def _rebuilt(kind: type[AxeError], args: tuple[object, ...], state: dict[str, Any]) -> AxeError:
+    error = kind.__new__(kind, *args)
+    vars(error).update(state)
+    return error
 
 
 class ConfigError(AxeError):

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
+from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
 from axe_nb.errors import AxeError, RunError
-from axe_nb.messages import Message, ToolCall, ToolResult, Usage
+from axe_nb.messages import DeltaKind, Message, ToolCall, ToolResult, Usage
 from axe_nb.text import one_line, plural, quote
 
 Status = Literal[
@@ -138,10 +139,10 @@ class RunResult:
         if self.ok:
             return self
         if self.cause:
-            self.cause.place = self.place
-            raise self.cause
-        hint = "give it more time with --timeout" if self.status == "timeout" else ""
-        failure = RunError(self.error or self.status, exit_code=self.exit_code, hint=hint)
+            failure: AxeError = copy(self.cause)  # the same one, raised twice, would grow
+        else:
+            hint = "give it more time with --timeout" if self.status == "timeout" else ""
+            failure = RunError(self.error or self.status, exit_code=self.exit_code, hint=hint)
         failure.place = self.place
         raise failure
 
@@ -219,15 +220,21 @@ class TurnStarted:
     pending: int
     """Tool calls that the request brings results for."""
     closing: bool = False
-    """Whether it asks for the summary at a subagent's end (D-17)."""
+    """Whether it is the summary that a subagent is asked for at its end (D-17)."""
 
 
 @dataclass(frozen=True, slots=True)
 class TextDelta:
-    """A piece of the answer arrived, where the provider streams."""
+    """A piece of the reply arrived, where the provider streams."""
 
     run: str
+    turn: int
+    attempt: int
+    """From 1; a piece of a later one begins the turn's text anew (D-23)."""
     text: str
+    kind: DeltaKind = "text"
+    call: int = 0
+    """Of `arguments`: the call that they belong to, by its position in the reply from 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,7 +249,7 @@ class TurnFinished:
     usage: Usage
     parallel: bool
     closing: bool = False
-    """Whether it is the summary at a subagent's end; calls in it are not run (D-17)."""
+    """As in `TurnStarted`; calls in such a reply are dropped."""
 
 
 @dataclass(frozen=True, slots=True)

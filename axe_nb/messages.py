@@ -12,6 +12,9 @@ from typing import Any, Literal
 
 Role = Literal["user", "assistant", "tool"]
 
+DeltaKind = Literal["text", "reasoning", "arguments"]
+"""The answer itself, the thinking before it, or the JSON of a call's arguments."""
+
 INTERRUPTED = "Error: interrupted before this call had a result."
 """What a call without a result is answered with when its conversation goes on."""
 
@@ -26,6 +29,22 @@ def dump(value: object) -> bytes:
         return text.encode()
     except UnicodeEncodeError:
         return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode()
+
+
+class WireCache(dict[str, bytes]):
+    """Protocol → the bytes that something was serialised to.
+
+    It belongs to one object: a changed copy, a deep copy and a pickle each begin with an empty one,
+    so that what is sent is always what the object says.
+    """
+
+    def __reduce__(self) -> tuple[type[WireCache], tuple[()]]:
+        return WireCache, ()
+
+
+def _cache() -> Any:
+    """A field that holds a cache: empty in every new object, also one made by `replace`."""
+    return field(default_factory=WireCache, init=False, repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +66,8 @@ class ToolSpec:
     name: str
     description: str
     parameters: Mapping[str, ToolParameter]
-    wire: dict[str, bytes] = field(default_factory=dict, repr=False, compare=False)
-    """Protocol → this tool serialised: it is offered on every turn and written once."""
+    wire: WireCache = _cache()
+    """The tool serialised: it is offered on every turn and written once."""
 
     def input_schema(self) -> dict[str, Any]:
         """JSON Schema of the arguments; `required` lists the required parameters (A-2.2)."""
@@ -104,8 +123,8 @@ class Message:
     tool_results: tuple[ToolResult, ...] = ()
     echo: Mapping[str, Any] = field(default_factory=dict)
     """Protocol → parts that this provider wants back unchanged (thinking), D-32."""
-    wire: dict[str, bytes] = field(default_factory=dict, repr=False, compare=False)
-    """Protocol → this message serialised: each is written once, however long the conversation."""
+    wire: WireCache = _cache()
+    """The message serialised: each is written once, however long the conversation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +160,10 @@ class Request:
     """`[params]` of the agent: temperature, max_tokens, and what the provider alone understands."""
     agent: str = ""
     """Name of the agent that asks; for script models, on no wire."""
+    place: str = ""
+    """Place of the turn in the tree: `0.2/3` is the third turn of run `0.2` (D-59); on no wire."""
+    attempt: int = 1
+    """1 = the first; more = the same request again, as the agent's `[retry]` says."""
 
     @property
     def turn(self) -> int:
@@ -159,6 +182,16 @@ class Request:
     def results(self) -> tuple[ToolResult, ...]:
         """The tool results that this request brings; empty on a first turn."""
         return self.messages[-1].tool_results if self.messages else ()
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """A piece of a reply, handed on as it arrives."""
+
+    text: str
+    kind: DeltaKind = "text"
+    call: int = 0
+    """Of `arguments`: the call that they belong to, by its position in the reply from 0."""
 
 
 @dataclass(frozen=True, slots=True)

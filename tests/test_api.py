@@ -306,9 +306,10 @@ def test_a_run_within_a_run_has_no_display_of_its_own() -> None:
         InteractiveShell.instance()
         outer = type(api.view(True)).__name__
         axe_nb.script("m")(lambda request: type(api.view(True)).__name__)
-        print(axe_nb.run(axe_nb.Agent("a", "script/m"), "go", display=False).text, outer != "Blind")
+        inner = axe_nb.run(axe_nb.Agent("a", "script/m"), "go", display=False).text
+        print(inner, outer != "NullView")
         """)
-    assert (done.stdout, done.stderr) == ("Blind True\n", "")
+    assert (done.stdout, done.stderr) == ("NullView True\n", "")
 
 
 def test_a_result_is_continued() -> None:
@@ -476,11 +477,11 @@ def test_a_script_ends_promptly_with_a_run_that_cannot_be_stopped() -> None:
         try:
             axe_nb.run(axe_nb.Agent("a", "script/stuck"), "go")
         except KeyboardInterrupt:
-            print("back", axe_nb.last(), flush=True)
+            print("back", axe_nb.last().status, flush=True)
         """, begun=1)  # fmt: skip
     running.interrupt()
     code, out, err, seconds = running.end()
-    assert (code, out, err) == (0, "back None\n", "")
+    assert (code, out, err) == (0, "back cancelled\n", "")
     assert seconds < 50
 
 

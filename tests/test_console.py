@@ -45,7 +45,7 @@ def line_after(*agents: str) -> tuple[StatusLine, Terminal]:
     status = StatusLine(terminal)
     status.event(started("0", agents[0]))
     status.event(TurnStarted("0", 1, 1, 0))
-    status.event(TextDelta("0", "text"))
+    status.event(TextDelta("0", 1, 1, "text"))
     status.event(TurnFinished("0", 1, "text", LOOKS, "tool_calls", Usage(), True))
     for call in LOOKS:
         status.event(ToolStarted("0", call))

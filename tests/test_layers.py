@@ -24,7 +24,6 @@ ROOMS = (
 
 REACHES_UP = {
     ("api", "nb"): "axe_nb.run() shows the notebook's view, where IPython is running",
-    ("tools", "delegation"): "ctx.delegate is one of the ways to delegate, built on ctx.start",
 }
 """(room, later room) → why it may import it all the same, inside a function."""
 

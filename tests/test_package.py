@@ -1,8 +1,10 @@
 """What is built from this checkout holds what it needs, and nothing of the checkout's own."""
 
+import re
 import subprocess
 import sys
 import tarfile
+import tomllib
 import zipfile
 from pathlib import Path
 
@@ -44,3 +46,11 @@ def test_the_source_archive_holds_the_project_and_no_environments(built: Path) -
     }  # fmt: skip
     assert not [parts for parts in names if "__pycache__" in parts]
     assert ("tests", "requirements", "rows.toml") in names
+
+
+@pytest.mark.req("D-70")
+def test_the_dependencies_that_are_settled_are_there() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    names = {re.split(r"[<>=]", asked)[0] for asked in project["project"]["dependencies"]}
+    assert {"ipython", "ipywidgets", "httpx", "tomli-w"} <= names
+    assert not names & {"anthropic", "openai", "ollama", "pydantic"}

@@ -8,7 +8,8 @@ from types import ModuleType
 
 import pytest
 
-from axe_nb.agents.agent import Agent, Budget, Retry, SubAgentsConfig, TreeLimits
+from axe_nb.agents.agent import Agent
+from axe_nb.agents.tables import Budget, Retry, SubAgentsConfig, TreeLimits
 from axe_nb.agents.toml_table import toml_fields
 from axe_nb.commands.options import OPTIONS
 from axe_nb.events import EXIT_CODES

@@ -10,20 +10,27 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from axe_nb.agents.agent_files import find_file
 from axe_nb.agents.config import agent_dirs, placed
 from axe_nb.agents.files import read_text, reason, write_whole
 from axe_nb.agents.names import check_name
 from axe_nb.agents.own_tools import names_of, own_tools
+from axe_nb.agents.tables import (
+    MODES,
+    NO_CONFIG,
+    Mode,
+    Retry,
+    SubAgentsConfig,
+    TreeBudget,
+    TreeLimits,
+    check_delegation,
+)
 from axe_nb.agents.toml_lines import toml_hint
 from axe_nb.agents.toml_table import Source, WrongValue, check_types, read, toml_fields, written
 from axe_nb.errors import ConfigError
 from axe_nb.text import quote, suggestion
-
-Mode = Literal["plan", "ask", "auto"]
-MODES = ("plan", "ask", "auto")
 
 OF_THE_COMMAND_LINE = frozenset(
     {"memory", "mcp_servers", "artifacts", "stream", "timeout", "allowed_hosts"}
@@ -32,71 +39,6 @@ OF_THE_COMMAND_LINE = frozenset(
 
 OF_ITS_RETRY = frozenset({"backoff", "initial_delay_ms", "max_delay_ms"})
 """The same, below `[retry]`."""
-
-
-@dataclass(frozen=True, slots=True)
-class Budget:
-    """`[sub_agents_config.budget]`: what a spawn_agent or delegate_task child may use (D-18)."""
-
-    max_tool_calls: int = 15
-    """Tool calls that the child may have executed."""
-    max_tokens: int = 8192
-    """Size of the child's context: input and output tokens of its latest response."""
-    timeout_ms: int = 60000
-    """Milliseconds; at least 5000."""
-
-
-@dataclass(frozen=True, slots=True)
-class SubAgentsConfig:
-    """`[sub_agents_config]`: how this agent may delegate."""
-
-    enabled: bool = True
-    """false takes all delegation tools away."""
-    max_depth: int = 0
-    """Levels of agents below this one, 1 to 5; 0 = the tool's own default (3, spawn_agent 2)."""
-    parallel: bool = True
-    """Whether several calls of one response run side by side."""
-    timeout: float = 0
-    """Seconds for each call_agent child, fractions allowed; 0 = the run's remaining time."""
-    max_concurrent: int = 0
-    """Children at once; 0 = no cap."""
-    max_turns: int = 10
-    """Turns of a subagent child, 1 to 50."""
-    output_limit: int = 4096
-    """Bytes of UTF-8 of a subagent's result that the parent's model sees."""
-    inherit_mode: bool = True
-    """Whether children run in this agent's mode; never in a laxer one."""
-    budget: Budget = Budget()
-
-
-NO_CONFIG = SubAgentsConfig()
-"""All as it is where nothing is configured."""
-
-
-@dataclass(frozen=True, slots=True)
-class TreeLimits:
-    """`[limits]`: caps for a run and everything below it; 0 = none."""
-
-    max_requests: int = 0
-    """Model requests of the whole tree."""
-    max_total_tokens: int = 0
-    """Input and output tokens of the whole tree."""
-
-
-@dataclass(frozen=True, slots=True)
-class TreeBudget:
-    """`[budget]` of the Axe command line; read as `[limits]` (D-27)."""
-
-    max_tokens: int = 0
-    """The same as `limits.max_total_tokens`."""
-
-
-@dataclass(frozen=True, slots=True)
-class Retry:
-    """`[retry]`: of one request to a provider, never of a child run (D-23)."""
-
-    max_retries: int = 0
-    """Further tries after a failure that may pass (429, 529, 5xx, no connection)."""
 
 
 @dataclass(frozen=True)
@@ -310,7 +252,7 @@ def _check(agent: Agent) -> None:
     if agent.mode not in MODES:
         raise WrongValue(("mode",), f"must be one of {', '.join(MODES)}")
     if agent.sub_agents_config is not NO_CONFIG:
-        _check_delegation(agent.sub_agents_config)
+        check_delegation(agent.sub_agents_config)
     for table, key, value in (
         ("limits", "max_requests", agent.limits.max_requests),
         ("limits", "max_total_tokens", agent.limits.max_total_tokens),
@@ -324,22 +266,6 @@ def _check(agent: Agent) -> None:
     for name, value in agent.params.items():
         if not _is_json(value):
             raise WrongValue(("params", name), "must be what JSON can say: no dates, nan or inf")
-
-
-def _check_delegation(config: SubAgentsConfig) -> None:
-    for key, wrong, problem in (
-        ("max_depth", config.max_depth > 5, "cannot exceed 5"),
-        ("max_depth", config.max_depth < 0, "must be non-negative"),
-        ("timeout", config.timeout < 0, "must be non-negative"),
-        ("max_concurrent", config.max_concurrent < 0, "must be non-negative"),
-        ("max_turns", not 1 <= config.max_turns <= 50, "must be between 1 and 50"),
-        ("output_limit", config.output_limit <= 0, "must be positive"),
-        ("budget.max_tool_calls", config.budget.max_tool_calls <= 0, "must be positive"),
-        ("budget.max_tokens", config.budget.max_tokens <= 0, "must be positive"),
-        ("budget.timeout_ms", config.budget.timeout_ms < 5000, "must be at least 5000"),
-    ):
-        if wrong:
-            raise WrongValue(("sub_agents_config", *key.split(".")), problem)
 
 
 def _is_json(value: Any) -> bool:

@@ -129,6 +129,7 @@ def type_name(field: dataclasses.Field[Any]) -> str:
 _KINDS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
     "str": ("text", lambda v: isinstance(v, str)),
     "Mode": ("text", lambda v: isinstance(v, str)),
+    "Ask": ("text", lambda v: isinstance(v, str)),
     "bool": ("true or false", lambda v: isinstance(v, bool)),
     "int": ("a whole number", lambda v: isinstance(v, int) and not isinstance(v, bool)),
     "float": (

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
-from axe_nb.agents.agent import MODES
+from axe_nb.agents.tables import MODES
 from axe_nb.commands.overrides import is_timeout
 from axe_nb.events import Status
 from axe_nb.text import quote

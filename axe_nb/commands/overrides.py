@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, TypeAlias, TypedDict, TypeVar
 
-from axe_nb.agents.agent import MODES, Mode
+from axe_nb.agents.tables import MODES, Mode
 from axe_nb.errors import ConfigError
 from axe_nb.text import quote, suggestion
 from axe_nb.tools.python_tool import tool_of

@@ -5,44 +5,43 @@ Source: product.md "Python"; D-1, D-18; O-8, O-11.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
-from axe_nb.agents.agent import Agent, Mode
+from axe_nb.agents.agent import Agent
 from axe_nb.budget import Limits
 from axe_nb.delegation import spawn_agent
 from axe_nb.delegation.inheritance import inherited
 from axe_nb.events import RunResult
-from axe_nb.tools.tool import Job, ToolContext, ToolError
+from axe_nb.tools.tool import Job, ToolContext, ToolError, Wish
 
 
-async def delegate(
-    ctx: ToolContext,
-    task: str,
-    agent: Agent | str | None = None,
-    tools: Sequence[str] | None = None,
-    scope: str | None = None,
-    mode: Mode | None = None,
-    limits: Limits | None = None,
-) -> RunResult:
-    """As `ToolContext.delegate` says."""
+async def delegate(ctx: ToolContext, task: str, wish: Wish) -> RunResult:
+    """Runs a child to its end, as `ToolContext.delegate` says."""
     if problem := spawn_agent.too_deep(ctx):
         raise ToolError(problem)
     if not task.strip():
         raise ToolError("task is required: say what the sub-agent is to do")
-    if agent is None:
-        names = None if tools is None else inherited(ctx, tools, "Unknown tool in tools: ")
-        granted = _merged(limits, spawn_agent.budgeted(ctx))
-        return await ctx.start(
-            spawn_agent.job(ctx, ctx.call.name, task, scope or "", granted, mode, tools=names)
-        )
-    if tools is not None:
+    job = _copy(ctx, task, wish) if wish.agent is None else _named(ctx, task, wish, wish.agent)
+    return await ctx.start(replace(job, key=wish.key))
+
+
+def _copy(ctx: ToolContext, task: str, wish: Wish) -> Job:
+    tools = wish.tools
+    names = None if tools is None else inherited(ctx, tools, "Unknown tool in tools: ")
+    granted = _merged(wish.limits, spawn_agent.budgeted(ctx))
+    return spawn_agent.job(
+        ctx, ctx.call.name, task, wish.scope or "", granted, wish.mode, tools=names
+    )
+
+
+def _named(ctx: ToolContext, task: str, wish: Wish, agent: Agent | str) -> Job:
+    if wish.tools is not None:
         raise ToolError("tools are for a copy of the caller; a named agent has its own")
     prompt = f"Task: {task}"
-    if scope and scope.strip():
-        prompt += f"\n\nContext:\nFocus on: {scope}"
+    if wish.scope and wish.scope.strip():
+        prompt += f"\n\nContext:\nFocus on: {wish.scope}"
     own = Limits(seconds=ctx.agent.sub_agents_config.timeout or None)
-    return await ctx.start(Job(agent, task, prompt, _merged(limits, own), mode=mode))
+    return Job(agent, task, prompt, _merged(wish.limits, own), mode=wish.mode)
 
 
 def _merged(limits: Limits | None, default: Limits) -> Limits:

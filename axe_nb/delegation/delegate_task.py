@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from axe_nb.delegation.inheritance import NAME_SIZE
@@ -101,7 +101,7 @@ async def _outcome(
         more="\n\n".join(more),
     )  # fmt: skip
     try:
-        return await ctx.start(work)
+        return await ctx.start(replace(work, key=number))
     except AxeError as error:
         return error
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from axe_nb.agents.agent import Budget, Mode
+from axe_nb.agents.tables import Budget, Mode
 from axe_nb.budget import Limits
 from axe_nb.delegation.inheritance import heir
 from axe_nb.errors import AxeError

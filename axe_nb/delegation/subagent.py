@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from axe_nb.agents.agent import NO_CONFIG, SubAgentsConfig
+from axe_nb.agents.tables import NO_CONFIG, SubAgentsConfig
 from axe_nb.budget import MAX_TURNS, Limits
 from axe_nb.delegation.inheritance import NAME_SIZE, heir, inherited
 from axe_nb.errors import AxeError

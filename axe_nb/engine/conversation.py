@@ -1,19 +1,16 @@
 """One agent's conversation with its model: messages out, responses in, counted and logged.
 
-Source: seed 000 §3.8 (A-8.1, A-8.7, A-8.8); D-23, D-28, D-31, D-32.
+Source: seed 000 §3.8 (A-8.1, A-8.7, A-8.8); D-18, D-28, D-31, D-32.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
-from axe_nb.agents.agent import Agent
-from axe_nb.budget import Tally
-from axe_nb.clock import Clock
-from axe_nb.errors import ProviderError
-from axe_nb.events import Emit, TextDelta, Turn, TurnFinished, TurnStarted
+from axe_nb.engine.model import ModelClient
+from axe_nb.engine.plan import Plan
+from axe_nb.events import Turn, TurnFinished, TurnStarted
 from axe_nb.messages import (
     CallIds,
     Message,
@@ -24,43 +21,35 @@ from axe_nb.messages import (
     Usage,
     answered,
 )
-from axe_nb.providers.base import Provider
-
-RETRY_WAIT = 0.5
-"""Seconds before the first retry where the server names none; doubles each time."""
-
-MAX_RETRY_WAIT = 30.0
-"""Seconds; no wait before a retry is longer, whatever a server asks."""
 
 
-@dataclass
 class Conversation:
-    """What is said between one agent and its model."""
+    """The messages between one agent and its model, and the log of their turns."""
 
-    run: str
-    """Place of the run in the tree, for events."""
-    agent: Agent
-    provider: Provider
-    model: str
-    """Without the provider."""
-    system: str
-    emit: Emit
-    tally: Tally
-    clock: Clock
-    history: Sequence[Message] = ()
-    """An earlier conversation that this one goes on with."""
-    messages: list[Message] = field(init=False)
-    log: list[Turn] = field(default_factory=list, init=False)
-    text: str = field(default="", init=False)
-    """The last text that the model said."""
-    stop_reason: str = field(default="", init=False)
-    turns: int = field(default=0, init=False)
-    """Requests answered."""
-    usage: Usage = field(default=Usage(), init=False)
-
-    def __post_init__(self) -> None:
-        self.messages = answered(self.history)
+    def __init__(self, plan: Plan) -> None:
+        """Goes on with the job's history, if it has one."""
+        self._scope = plan.scope
+        self._model = ModelClient(plan.scope, plan.provider)
+        self._plan = plan
+        # fresh copies: a message that the caller changed in place must not go out as it was
+        self.messages = [replace(message) for message in answered(plan.job.history)]
         self._ids = CallIds(self.messages)
+        self._said = ""
+        self._size = _Size(plan.briefing.system)
+        self.log: list[Turn] = []
+        self.stop_reason = ""
+        self.turns = 0
+        """Requests answered."""
+        self.usage = Usage()
+
+    @property
+    def text(self) -> str:
+        """The last text that the model said, also of a reply that broke off."""
+        return self._model.arrived or self._said
+
+    @text.setter
+    def text(self, said: str) -> None:
+        self._said = said
 
     def say(self, prompt: str) -> None:
         """Adds a user message; calls that are still open are answered as interrupted before."""
@@ -81,28 +70,32 @@ class Conversation:
         Raises:
             ProviderError: the request failed for good.
             Stop: a cap of the tree is reached.
+            TimeoutError: the time is up.
         """
-        pending = len(self.messages[-1].tool_results)
-        self.emit(TurnStarted(self.run, self.turns + 1, len(self.messages), pending, closing))
+        scope, agent = self._scope, self._scope.agent
+        scope.clock.check()
+        scope.tally.check()
+        number, pending = self.turns + 1, len(self.messages[-1].tool_results)
+        scope.env.emit(TurnStarted(scope.id, number, len(self.messages), pending, closing))
         request = Request(
-            self.model, tuple(self.messages), self.system, tools, self.agent.params, self.agent.name
-        )
-        response = await self._send(request)
-        calls = self._ids.settle(self.provider.name, response.tool_calls)
+            self._plan.model, tuple(self.messages), self._plan.briefing.system, tools,
+            agent.params, agent.name, f"{scope.id}/{number}",
+        )  # fmt: skip
+        response = await self._model.send(request, number)
+        calls = self._ids.settle(self._plan.provider.name, response.tool_calls)
         response = replace(response, tool_calls=calls)
-        self.turns += 1
+        self.turns = number
         self.usage += response.usage
         self.stop_reason = response.stop_reason
-        self.text = response.content or self.text
+        self._said = response.content or self._said
         kept = with_calls and not response.is_cut
         if response.content.strip() or (kept and calls):
             self.messages.append(response.message(calls=kept))
-        self.tally.charge(self.agent.name, self.context_size(response))
-        parallel = self.agent.sub_agents_config.parallel
-        self.emit(
+        scope.tally.charge(agent.name, self.context_size(response))
+        scope.env.emit(
             TurnFinished(
-                self.run, self.turns, response.content, calls, response.stop_reason,
-                response.usage, parallel, closing,
+                scope.id, number, response.content, () if closing else calls,
+                response.stop_reason, response.usage, agent.sub_agents_config.parallel, closing,
             )
         )  # fmt: skip
         return response
@@ -116,36 +109,31 @@ class Conversation:
         self.log.append(
             Turn(
                 self.turns, response.content, () if closing else response.tool_calls, results,
-                response.stop_reason, response.usage, self.agent.sub_agents_config.parallel,
-                closing,
+                response.stop_reason, response.usage,
+                self._scope.agent.sub_agents_config.parallel, closing,
             )
         )  # fmt: skip
 
     def context_size(self, response: Response) -> int:
-        """Tokens of the latest exchange; characters / 4 where the API does not count (D-18)."""
-        if response.usage.total:
-            return response.usage.total
-        said = sum(
-            len(m.content) + sum(len(r.content) for r in m.tool_results) for m in self.messages
-        )
-        return (len(self.system) + said) // 4
+        """Tokens of the latest exchange; bytes of UTF-8 / 4 if the API does not count (D-18)."""
+        return response.usage.total or self._size.of(self.messages) // 4
 
-    async def _send(self, request: Request) -> Response:
-        """The response, tried again as often as the agent's `[retry]` says (D-23)."""
-        for retry in range(self.agent.retry.max_retries + 1):
-            self.tally.request(self.agent.name)
-            try:
-                response = await self.provider.send(request, self._on_text)
-                break
-            except ProviderError as error:
-                if not error.retryable or retry == self.agent.retry.max_retries:
-                    self.text = error.partial_text or self.text
-                    raise
-                wait = error.retry_after or RETRY_WAIT * 2**retry
-                await asyncio.sleep(min(wait, MAX_RETRY_WAIT))
-        if response.seconds:
-            self.clock.forward(self.clock.ahead + response.seconds)
-        return response
 
-    def _on_text(self, text: str) -> None:
-        self.emit(TextDelta(self.run, text))
+class _Size:
+    """Bytes of a conversation that grows; each message is counted once."""
+
+    def __init__(self, system: str) -> None:
+        self._bytes = _utf8(system)
+        self._counted = 0
+
+    def of(self, messages: Sequence[Message]) -> int:
+        """Bytes of UTF-8 of the system prompt and all messages."""
+        for message in messages[self._counted :]:
+            self._bytes += _utf8(message.content)
+            self._bytes += sum(_utf8(result.content) for result in message.tool_results)
+        self._counted = len(messages)
+        return self._bytes
+
+
+def _utf8(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))

@@ -8,52 +8,40 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any, TypeAlias
 
-from axe_nb.agents.agent import Agent
-from axe_nb.budget import Limits, Stop
-from axe_nb.clock import Clock
-from axe_nb.engine.permissions import Answer, Consult, Permit, Question
-from axe_nb.engine.toolset import Toolset
-from axe_nb.events import Emit, RunResult, ToolFinished, ToolStarted
+from axe_nb.budget import Stop
+from axe_nb.delegation.delegate import delegate
+from axe_nb.engine.call import CallChildren, run_call
+from axe_nb.engine.permissions import Answer, Question
+from axe_nb.engine.plan import Plan
+from axe_nb.events import RunResult, ToolFinished, ToolStarted
 from axe_nb.messages import ToolCall, ToolResult
 from axe_nb.text import quote
 from axe_nb.threads import in_thread
 from axe_nb.tools.output import limited, output_of
 from axe_nb.tools.plain import copy_of
-from axe_nb.tools.tool import Job, Ledger, Tool, ToolContext, ToolError, ToolOutput
+from axe_nb.tools.tool import Job, Ledger, Tool, ToolContext, ToolError, ToolOutput, fault_text
 
-Start: TypeAlias = Callable[[ToolCall, int, float, Job], Awaitable[RunResult]]
+StartChild: TypeAlias = Callable[[ToolCall, int, float, Job], Awaitable[RunResult]]
 """(call, its number in the run, virtual seconds so far, job) -> the child's result."""
 
 
-@dataclass
 class Dispatch:
     """Runs the calls of one run."""
 
-    run: str
-    """Place of the run in the tree."""
-    agent: Agent
-    depth: int
-    toolset: Toolset
-    workdir: Path
-    permit: Permit
-    consult: Consult | None
-    """None = nobody can be asked."""
-    emit: Emit
-    clock: Clock
-    start: Start
-    limits: Limits
-    calls: int = field(default=0, init=False)
-    """Calls executed so far."""
-    ledger: Ledger = field(default_factory=Ledger, init=False)
-
-    def __post_init__(self) -> None:
+    def __init__(self, plan: Plan, start_child: StartChild) -> None:
+        self._scope = plan.scope
+        self._toolset = plan.toolset
+        self._workdir = plan.briefing.workdir
+        self._start_child = start_child
         self._always: set[str] = set()
         self._asking = asyncio.Lock()
+        self.calls = 0
+        """Calls executed so far."""
+        self.ledger = Ledger()
 
     async def run_all(
         self, calls: tuple[ToolCall, ...], results: list[ToolResult | None], most: int | None
@@ -65,12 +53,13 @@ class Dispatch:
             results: as long as `calls`.
             most: how many of them may be run; the others are answered with an error (D-35).
         """
+        clock = self._scope.clock
         allowed = calls if most is None else calls[:most]
-        first, ahead = self.calls, self.clock.ahead
-        parallel = self.agent.sub_agents_config.parallel and len(allowed) > 1
+        first, ahead = self.calls, clock.ahead
+        parallel = self._scope.agent.sub_agents_config.parallel and len(allowed) > 1
 
         async def one(index: int, call: ToolCall) -> None:
-            at = ahead if parallel else self.clock.ahead
+            at = ahead if parallel else clock.ahead
             results[index] = await self._call(call, first + index + 1, at)
 
         for index in range(len(allowed), len(calls)):
@@ -85,7 +74,7 @@ class Dispatch:
         else:
             for index, call in enumerate(allowed):
                 await one(index, call)
-        self.clock.forward(self.clock.ahead)
+        clock.forward(clock.ahead)
 
     def _over_budget(self, call: ToolCall) -> ToolResult:
         text = "Error: not run: the budget of tool calls is used up"
@@ -94,49 +83,59 @@ class Dispatch:
     async def _call(self, call: ToolCall, number: int, ahead: float) -> ToolResult:
         """The one result of a call; nothing that goes wrong in it leaves it (A-13.1)."""
         started = time.monotonic()
+        emit, run = self._scope.env.emit, self._scope.id
         self.calls += 1
-        self.emit(ToolStarted(self.run, call))
-        tool = self.toolset.find(call.name)
+        emit(ToolStarted(run, call))
+        tool = self._toolset.find(call.name)
         if tool is None:
             output = ToolOutput(f"Unknown tool: {quote(call.name)}", is_error=True)
         else:
-            output = await self._finished(self._output(tool, call, number, ahead))
+            output = limited(tool, await self._output(tool, call, number, ahead))
         result = ToolResult(call.id, output.content, output.is_error, call.name)
-        self.emit(ToolFinished(self.run, result, time.monotonic() - started))
+        emit(ToolFinished(run, result, time.monotonic() - started))
         return result
 
-    @staticmethod
-    async def _finished(work: Awaitable[ToolOutput]) -> ToolOutput:
-        """What the work comes to; a tool that ignores its cancelling does not undo it (D-8)."""
+    async def _output(self, tool: Tool, call: ToolCall, number: int, ahead: float) -> ToolOutput:
         task = asyncio.current_task()
         assert task is not None
         before = task.cancelling()
-        output = await work
-        if task.cancelling() > before:
-            raise asyncio.CancelledError
-        return output
-
-    async def _output(self, tool: Tool, call: ToolCall, number: int, ahead: float) -> ToolOutput:
-        return limited(tool, await self._outcome(tool, call, number, ahead))
-
-    async def _outcome(self, tool: Tool, call: ToolCall, number: int, ahead: float) -> ToolOutput:
         try:
             call = replace(call, arguments=copy_of(call.arguments))  # history keeps its own
             arguments = await self._permitted(tool, call.arguments)
-            context = ToolContext(
-                call, self.agent, self.depth, self.toolset.ceiling.of(tool), self.workdir,
-                self.ledger, partial(self.start, call, number, ahead), self.toolset.names,
-                self._answer if self.consult is not None and self.depth == 0 else None,
-                self.limits,
-            )  # fmt: skip
-            return output_of(await tool.fn(context, arguments))
+            children = CallChildren(partial(self._start_child, call, number, ahead))
+            answer = await run_call(
+                lambda context: tool.fn(context, arguments),
+                self._context(tool, call, children),
+                children,
+                f"tool {quote(tool.name)} of agent {quote(self._scope.agent.name)}",
+            )
+            return output_of(answer)
         except Stop:
             raise
         except ToolError as error:
             return ToolOutput(f"Error: {error}", is_error=True)
-        except (Exception, SystemExit, asyncio.CancelledError) as error:
+        except BaseException as error:
+            if task.cancelling() > before or isinstance(error, GeneratorExit):
+                raise
             # a tool is the user's code: its faults are the model's to hear
-            return ToolOutput(f"Error: {type(error).__name__}: {error}", is_error=True)
+            return ToolOutput(f"Error: {fault_text(error)}", is_error=True)
+
+    def _context(self, tool: Tool, call: ToolCall, children: CallChildren) -> ToolContext:
+        scope = self._scope
+        can_ask = scope.env.consult is not None and scope.depth == 0
+        return ToolContext(
+            call=call,
+            agent=scope.agent,
+            depth=scope.depth,
+            max_depth=scope.ceiling.of(tool),
+            workdir=self._workdir,
+            ledger=self.ledger,
+            start=children.start,
+            tools=self._toolset.names,
+            ask=self._answer if can_ask else None,
+            limits=scope.limits,
+            delegation=delegate,
+        )
 
     async def _permitted(self, tool: Tool, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
         """The arguments to run with, where the call may be run.
@@ -145,11 +144,12 @@ class Dispatch:
             ToolError: it may not; names the key to change.
             Stop: the person stopped the run.
         """
-        decision, reason = self.permit.decide(tool)
+        permit = self._scope.permit
+        decision, reason = permit.decide(tool)
         if decision == "allow":
             return arguments
-        if decision == "ask" and self.consult is None:
-            reason = f"it needs a yes, and nobody can be asked here; set {self.permit.keys(tool)}"
+        if decision == "ask" and self._scope.env.consult is None:
+            reason = f"it needs a yes, and nobody can be asked here; set {permit.keys(tool)}"
             decision = "deny"
         if decision == "deny":
             raise ToolError(f"permission denied for {tool.name}: {reason}")
@@ -167,9 +167,9 @@ class Dispatch:
         """
         detail = ""
         if tool.preview:  # it reads files
-            detail = await in_thread(tool.preview, arguments, self.workdir)
+            detail = await in_thread(tool.preview, arguments, self._workdir)
         answer = await self._asked(
-            Question(self.run, self.agent.name, tool.name, arguments, detail)
+            Question(self._scope.id, self._scope.agent.name, tool.name, arguments, detail)
         )
         match answer.choice:
             case "yes":
@@ -186,13 +186,14 @@ class Dispatch:
     async def _answer(self, question: str) -> str:
         """The person's answer to a question of the model."""
         async with self._asking:
-            asked = Question(self.run, self.agent.name, "", {}, question)
+            asked = Question(self._scope.id, self._scope.agent.name, "", {}, question)
             return (await self._asked(asked)).text
 
     async def _asked(self, question: Question) -> Answer:
-        assert self.consult is not None
-        with self.clock.paused():
-            answer = await self.consult(question)
+        consult = self._scope.env.consult
+        assert consult is not None
+        with self._scope.clock.paused():
+            answer = await consult(question)
         if answer.choice == "stop":
             raise Stop("cancelled", "stopped by the person who was asked")
         return answer

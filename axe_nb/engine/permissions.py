@@ -9,7 +9,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
-from axe_nb.agents.agent import MODES, Agent, Mode
+from axe_nb.agents.agent import Agent
+from axe_nb.agents.tables import MODES, Mode
 from axe_nb.toolbox import REGISTRY
 from axe_nb.tools.tool import Tool
 
@@ -84,9 +85,18 @@ class Permit:
             return decision, why
         own, reason = self._own(tool)
         if decision == "ask" or (own == "ask" and self.above.mode != "auto"):
+            if own != "deny" and self.may_ask:
+                return "ask", ""
             asker = self.above if decision == "ask" else self
             return "deny", f"sub-agents cannot ask; set {asker.keys(tool)}"
         return ("allow", "") if own == "ask" else (own, reason)
+
+    @property
+    def may_ask(self) -> bool:
+        """Whether the person may be asked, which every agent above has to allow (D-56)."""
+        if self.above is None:
+            return True
+        return self.above.agent.sub_agents_config.ask == "person" and self.above.may_ask
 
     def offers(self, tool: Tool) -> bool:
         """Whether the model is told of the tool; in plan mode, only of what it may use."""

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
     from axe_nb.events import RunResult
-    from axe_nb.nb.background import Background
+    from axe_nb.session.runs import RunHandle
 
 Action: TypeAlias = "Callable[[InteractiveShell, argparse.Namespace], str]"
 """(shell, what was chosen) -> the text that the cell prints. Raises ConfigError."""
@@ -39,7 +39,7 @@ Action: TypeAlias = "Callable[[InteractiveShell, argparse.Namespace], str]"
 
 def run_command(
     shell: InteractiveShell, line: str, write: Callable[[str], None]
-) -> RunResult | Background | None:
+) -> RunResult | RunHandle | None:
     """What the line returns, after what it prints went to `write`.
 
     Raises:

@@ -16,8 +16,8 @@ from traitlets import Enum, Float, Unicode, observe
 
 if TYPE_CHECKING:
     from axe_nb.events import RunResult
-    from axe_nb.nb.background import Background
     from axe_nb.nb.help import Topic
+    from axe_nb.session.runs import RunHandle
 
 OPTIONS = ("model", "model_all", "timeout", "mode", "agents_dir")
 """Settings that are options of a run."""
@@ -76,7 +76,7 @@ class AxeMagics(Magics):
 
     @cell_magic
     @with_page("cell")
-    def axe(self, line: str, cell: str) -> RunResult | Background | None:
+    def axe(self, line: str, cell: str) -> RunResult | RunHandle | None:
         from axe_nb.commands.parser import parse_run
         from axe_nb.interpolation import prompt_of
         from axe_nb.nb.run_cell import run_cell
@@ -94,7 +94,7 @@ class AxeMagics(Magics):
 
     @line_magic("axe")  # type: ignore[arg-type]  # IPython's own gap
     @with_page("line")
-    def axe_line(self, line: str) -> RunResult | Background | None:
+    def axe_line(self, line: str) -> RunResult | RunHandle | None:
         from axe_nb.nb.line import run_command
 
         return run_command(self.shell, line, print)

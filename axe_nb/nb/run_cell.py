@@ -12,14 +12,16 @@ from IPython.core.interactiveshell import InteractiveShell
 
 from axe_nb.api import desk_of_person
 from axe_nb.commands.parser import Options, UsageError
-from axe_nb.console import StatusLine, run_in_text, show_dry_run
+from axe_nb.console import StatusLine, TextView, request_of, show_dry_run
 from axe_nb.doctor.expected_end import check_end, is_expected
 from axe_nb.errors import AxeError
 from axe_nb.events import RunResult
-from axe_nb.nb.background import Background, start
-from axe_nb.nb.show import install, notebook_view, remember
+from axe_nb.nb.background import run_in_background
+from axe_nb.nb.show import Once as ShownOnce
+from axe_nb.nb.show import install, notebook_view
+from axe_nb.session.drive import View, drive
+from axe_nb.session.runs import RunHandle, RunRequest
 from axe_nb.session.session import session
-from axe_nb.session.watch import watched
 
 NOT_IN_BACKGROUND = {
     "json": "--json", "verbose": "--verbose", "quiet": "--quiet", "raises": "--raises",
@@ -32,7 +34,7 @@ def run_cell(
     options: Options,
     prompt: Callable[[], str],
     write: Callable[[str], None],
-) -> RunResult | Background | None:
+) -> RunResult | RunHandle | None:
     """What the cell returns.
 
     Args:
@@ -47,11 +49,12 @@ def run_cell(
     install(shell)
     try:
         if options.dry_run:
-            show_dry_run(options, prompt(), write)
+            show_dry_run(request_of(options, prompt()), write)
             return None
+        request = request_of(options, prompt())
         if options.background:
-            return _in_background(shell, options, prompt())
-        result = _run(shell, options, prompt(), write)
+            return _in_background(shell, options, request)
+        result = _run(shell, options, request, write)
     except AxeError as error:
         if not is_expected(error, options.raises):
             raise
@@ -62,58 +65,36 @@ def run_cell(
 
 
 def _run(
-    shell: InteractiveShell, options: Options, prompt: str, write: Callable[[str], None]
+    shell: InteractiveShell,
+    options: Options,
+    request: RunRequest,
+    write: Callable[[str], None],
 ) -> RunResult:
     """The result, shown; bound to `-o` also where the run failed or was stopped."""
-
-    def keep(result: RunResult) -> None:
-        if options.out:
-            shell.user_ns[options.out] = result
-
-    desk = desk_of_person()
+    handle = session.start(request)
+    view: View
     if options.json or options.verbose:
-        piped, status = bool(prompt.strip()), StatusLine(None)
-        result = run_in_text(
-            options, prompt, write, write, piped=piped, status=status, keep=keep, desk=desk
-        )
-        remember(result)
-        return result
-    overrides = options.overrides
-    earlier = _earlier(options)
-    consult = desk.consult if desk else None
-    view = notebook_view(options.out or "", quiet=options.quiet)
-    return watched(
-        lambda emit: session.ask(
-            options.agent, prompt, overrides, emit, continue_from=earlier, consult=consult
-        ),
-        view,
-        keep,
-        desk,
-    )
+        piped, status = bool(request.prompt.strip()), StatusLine(None)
+        view = ShownOnce(TextView(handle, options, write, write, piped=piped, status=status))
+    else:
+        view = notebook_view(options.out or "", quiet=options.quiet)
+    try:
+        return drive(handle, view, desk_of_person())
+    finally:
+        if options.out and handle.finished:
+            shell.user_ns[options.out] = handle.finished
 
 
-def _in_background(shell: InteractiveShell, options: Options, prompt: str) -> Background:
+def _in_background(shell: InteractiveShell, options: Options, request: RunRequest) -> RunHandle:
     """A handle of the run, bound to `-o`."""
     for field, flag in NOT_IN_BACKGROUND.items():
         if getattr(options, field):
             raise UsageError(f"--bg and {flag} do not go together", hint="leave one of them out")
-    earlier = _earlier(options)
-    handle = start(
-        options.agent,
-        lambda emit: session.ask(
-            options.agent, prompt, options.overrides, emit, continue_from=earlier
-        ),
-        f"{options.out}.result()" if options.out else "",
-    )
+    handle = session.start(request)
+    run_in_background(handle, f"{options.out}.result()" if options.out else "")
     if options.out:
         shell.user_ns[options.out] = handle
     return handle
-
-
-def _earlier(options: Options) -> RunResult | None:
-    if not options.goes_on:
-        return None
-    return session.conversation(options.agent, options.overrides.agents_dir)
 
 
 def _is_captured(shell: InteractiveShell) -> bool:

@@ -13,7 +13,8 @@ from IPython.core.interactiveshell import InteractiveShell
 from IPython.display import display
 
 from axe_nb.events import Event, RunResult
-from axe_nb.session.watch import Blind, View
+from axe_nb.session.drive import NullView, View
+from axe_nb.session.runs import RunHandle
 
 _shown: list[object] = []
 """What this cell has displayed already; returned by it, it is not displayed again."""
@@ -31,7 +32,7 @@ def notebook_view(name: str = "", *, quiet: bool = False) -> View:
     """
     shell = get_ipython()
     if shell is None:
-        return Blind()
+        return NullView()
     from axe_nb.nb import view
 
     install(shell)
@@ -137,11 +138,18 @@ def show_again(result: RunResult) -> None:
         show(result, quiet=any(result is brief for brief in _brief))
 
 
+def show_handle(handle: RunHandle) -> None:
+    """Displays a handle that is a cell's value, unless the cell has just shown its run."""
+    if not is_shown(handle):
+        display({"text/plain": repr(handle)}, raw=True)  # type: ignore[no-untyped-call]
+
+
 def install(shell: InteractiveShell) -> None:
     """Teaches IPython to show a RunResult as its twin; twice is harmless."""
     assert shell.display_formatter is not None
     formatter = shell.display_formatter.ipython_display_formatter
     formatter.for_type_by_name("axe_nb.events", "RunResult", show_again)
+    formatter.for_type(RunHandle, show_handle)
     if _forget not in shell.events.callbacks["post_run_cell"]:
         shell.events.register("post_run_cell", _forget)
 
@@ -152,6 +160,7 @@ def uninstall(shell: InteractiveShell) -> None:
     formatter = shell.display_formatter.ipython_display_formatter
     formatter.deferred_printers.pop(("axe_nb.events", "RunResult"), None)
     formatter.type_printers.pop(RunResult, None)
+    formatter.type_printers.pop(RunHandle, None)
     if _forget in shell.events.callbacks["post_run_cell"]:
         shell.events.unregister("post_run_cell", _forget)
 

@@ -9,10 +9,10 @@ from collections.abc import Callable
 from typing import Protocol, TypeAlias
 
 from axe_nb.agents.provider_table import ProviderInfo
-from axe_nb.messages import Request, Response
+from axe_nb.messages import Delta, Request, Response
 
-OnText: TypeAlias = Callable[[str], None]
-"""Takes a piece of the answer as it arrives; neither blocks nor raises."""
+OnDelta: TypeAlias = Callable[[Delta], None]
+"""Takes a piece of the reply as it arrives; neither blocks nor raises."""
 
 
 class Server(Protocol):
@@ -37,8 +37,8 @@ class Provider(Protocol):
     name: str
     """Its protocol; prefix of the call ids that it makes up (D-28)."""
 
-    async def send(self, request: Request, on_text: OnText | None = None) -> Response:
-        """The whole answer; a provider that can stream hands its pieces to `on_text` before.
+    async def send(self, request: Request, on_delta: OnDelta | None = None) -> Response:
+        """The whole answer; a provider that can stream hands its pieces to `on_delta` before.
 
         Raises:
             ProviderError: the server failed, refused or sent nonsense.

@@ -14,7 +14,7 @@ from axe_nb.agents.provider_table import PROVIDERS, ProviderInfo
 from axe_nb.errors import ProviderError
 from axe_nb.messages import Message, Request, Response, ToolCall, ToolResult, Usage, dump
 from axe_nb.providers import wire
-from axe_nb.providers.base import OnText
+from axe_nb.providers.base import OnDelta
 from axe_nb.providers.http import post
 
 PATH = "/api/chat"
@@ -124,7 +124,7 @@ class Ollama:
     key: str = field(default="", repr=False)
     info: ProviderInfo = field(default=PROVIDERS["ollama"], repr=False)
 
-    async def send(self, request: Request, on_text: OnText | None = None) -> Response:
+    async def send(self, request: Request, on_delta: OnDelta | None = None) -> Response:
         """See `Provider.send`; the answer comes whole."""
         tools_of = request.model if request.tools else ""
         response = parse(await post(self, PATH, body(request), tools_of=tools_of))

@@ -13,7 +13,7 @@ from axe_nb.agents.provider_table import PROVIDERS, ProviderInfo
 from axe_nb.errors import ProviderError
 from axe_nb.messages import Message, Request, Response, Usage, dump
 from axe_nb.providers import wire
-from axe_nb.providers.base import OnText
+from axe_nb.providers.base import OnDelta
 from axe_nb.providers.http import post
 from axe_nb.providers.reply import reported
 
@@ -119,7 +119,7 @@ class OpenAI:
     key: str = field(repr=False)
     info: ProviderInfo = field(default=PROVIDERS["openai"], repr=False)
 
-    async def send(self, request: Request, on_text: OnText | None = None) -> Response:
+    async def send(self, request: Request, on_delta: OnDelta | None = None) -> Response:
         """See `Provider.send`; the answer comes whole."""
         tools_of = request.model if request.tools else ""
         return parse(await post(self, PATH, body(request), tools_of=tools_of))

@@ -18,8 +18,8 @@ from typing import Any
 
 from axe_nb.agents.provider_table import PROVIDERS
 from axe_nb.errors import ConfigError, ProviderError
-from axe_nb.messages import Request, Response, ToolCall, Usage, dump
-from axe_nb.providers.base import OnText
+from axe_nb.messages import Delta, Request, Response, ToolCall, Usage, dump
+from axe_nb.providers.base import OnDelta
 from axe_nb.providers.reply import read_reply
 from axe_nb.scripting.lookup import ScriptFunction, find_script, where_to_look
 from axe_nb.scripting.rules import Fault, Reply, Script, estimated, stop_reason
@@ -59,15 +59,15 @@ class ScriptProvider:
         self._dirs = dirs
         """Folders to look in before `./axe/scripts` and the config folder's `scripts`."""
 
-    async def send(self, request: Request, on_text: OnText | None = None) -> Response:
+    async def send(self, request: Request, on_delta: OnDelta | None = None) -> Response:
         """What the script says, after the delay that it names.
 
         Raises:
             ProviderError: as the script says, or as in `answer`.
         """
         reply = await answer(request, self._dirs)
-        if on_text and reply.stream and not reply.fault:
-            await _hand_over(reply, on_text)
+        if on_delta and reply.stream and not reply.fault:
+            await _hand_over(reply, on_delta)
         else:
             await asyncio.sleep(reply.delay)
         if reply.fault:
@@ -75,12 +75,12 @@ class ScriptProvider:
         return reply.response
 
 
-async def _hand_over(reply: Reply, on_text: OnText) -> None:
+async def _hand_over(reply: Reply, on_delta: OnDelta) -> None:
     """The text word by word, spread over the delay."""
     pieces = re.findall(r"\S+\s*|\s+", reply.response.content)
     for piece in pieces:
         await asyncio.sleep(reply.delay / len(pieces))
-        on_text(piece)
+        on_delta(Delta(piece))
 
 
 def _failure(name: str, fault: Fault) -> ProviderError:

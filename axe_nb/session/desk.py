@@ -91,7 +91,8 @@ def by_input(question: Question) -> Answer:
     if not question.tool:
         return Answer("text", input(f"{question.agent} asks: {_bounded(question.detail)}\n> "))
     shown = _bounded(json.dumps(dict(question.arguments), ensure_ascii=False))
-    asked = f"{question.agent} wants to call {question.tool}({shown})"
+    where = f" ({question.run})" if question.run != "0" else ""
+    asked = f"{question.agent}{where} wants to call {question.tool}({shown})"
     if question.detail:
         asked += f"\n{_bounded(question.detail)}"
     while True:

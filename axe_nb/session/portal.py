@@ -32,6 +32,17 @@ DRAIN = 0.4
 """Seconds that a cancelled run gets to close its requests and report what it had."""
 
 
+ANSWER = 0.25
+"""Seconds that the loop has to answer before later runs get a new one."""
+
+STUCK = 0.7
+"""Seconds over a run's time, with the loop not answering, after which it is given up (D-58)."""
+
+
+class Unresponsive(Exception):
+    """The loop does not answer, and the time of the work is up."""
+
+
 class _End:
     """The mark after the last event."""
 
@@ -45,8 +56,20 @@ class Portal:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def submit(self, work: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
-        """Starts a coroutine on the loop."""
+        """Starts a coroutine on the loop; on a new one, if a tool blocks the loop (D-58)."""
         return asyncio.run_coroutine_threadsafe(work, self._running())
+
+    def answers(self, seconds: float = ANSWER) -> bool:
+        """Whether the loop does something else within so many seconds, when it is asked to."""
+        loop = self._loop
+        if loop is None or self.is_here():
+            return True
+        answered = threading.Event()
+        try:
+            loop.call_soon_threadsafe(answered.set)
+        except RuntimeError:  # it is closed
+            return False
+        return answered.wait(seconds)
 
     def is_here(self) -> bool:
         """Whether the caller is on the loop's own thread."""
@@ -54,6 +77,9 @@ class Portal:
 
     def _running(self) -> asyncio.AbstractEventLoop:
         with self._lock:
+            if self._loop is not None and not self.answers():
+                asyncio.run_coroutine_threadsafe(_retire(), self._loop)
+                self._loop = None
             if self._loop is None or self._thread is None or not self._thread.is_alive():
                 self._loop = asyncio.new_event_loop()
                 self._thread = threading.Thread(
@@ -86,6 +112,14 @@ class Portal:
             thread.join(1.0)
 
 
+async def _retire() -> None:
+    """Ends a loop that new runs do not use any more, when its last run has ended."""
+    left = asyncio.all_tasks() - {asyncio.current_task()}
+    if left:
+        await asyncio.wait(left)
+    asyncio.get_running_loop().stop()
+
+
 async def _wound_up() -> None:
     """Stops what still runs, as far as it lets itself be stopped, and closes the connections."""
     left = asyncio.all_tasks() - {asyncio.current_task()}
@@ -107,6 +141,8 @@ def pump(
     work: Callable[[Emit], Coroutine[Any, Any, T]],
     show: Callable[[Event], None],
     tick: Callable[[], None],
+    overdue: Callable[[], float] = lambda: 0.0,
+    close: Callable[[], None] = lambda: None,
 ) -> T:
     """What the work returns or raises; `show` and `tick` are called in this thread meanwhile.
 
@@ -117,9 +153,13 @@ def pump(
         work: (emit) -> coroutine, to be run on the loop.
         show: takes each event, in order.
         tick: is called after each batch of events, and every 50 ms.
+        overdue: () -> seconds that the work has been over its time; 0.0 = it is not.
+        close: is called before the wait for a work that does not end is given up: the events that
+            it emits from then on are not shown.
 
     Raises:
         KeyboardInterrupt: the caller was interrupted.
+        Unresponsive: the work is overdue, and the loop does not answer.
     """
     events: queue.SimpleQueue[Event | _End | None] = queue.SimpleQueue()
 
@@ -134,12 +174,18 @@ def pump(
     with _interrupts(lambda: events.put(None)) as interrupt:
         future = portal.submit(working())
         try:
-            _show_all(events, show, tick, interrupt, future.cancel)
+            has_ended = _show_all(events, show, tick, interrupt, future.cancel, overdue)
+            if not has_ended:
+                close()
+                _show_rest(events, show)
         except BaseException:
             future.cancel()
             raise
     if interrupt.at is not None:
         raise interrupted("stopped; axe_nb.last() has what was finished")
+    if not has_ended:
+        future.cancel()
+        raise Unresponsive
     return future.result()
 
 
@@ -158,7 +204,9 @@ def _show_all(
     tick: Callable[[], None],
     interrupt: _Interrupt,
     cancel: Callable[[], object],
-) -> None:
+    overdue: Callable[[], float],
+) -> bool:
+    """Whether the work has ended; else the wait for it has been given up."""
     while interrupt.at is None or time.monotonic() < interrupt.at + DRAIN:
         if interrupt.at is not None:
             cancel()
@@ -169,10 +217,23 @@ def _show_all(
                 if event is None:
                     break
                 if isinstance(event, _End):
-                    return
+                    return True
                 show(event)
                 wait = 0.0
         tick()
+        if overdue() > STUCK and not portal.answers():
+            break
+    return False
+
+
+def _show_rest(
+    events: queue.SimpleQueue[Event | _End | None], show: Callable[[Event], None]
+) -> None:
+    with contextlib.suppress(queue.Empty):
+        while True:
+            event = events.get_nowait()
+            if not isinstance(event, _End | None):
+                show(event)
 
 
 class _Interrupt:

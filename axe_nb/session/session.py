@@ -17,15 +17,15 @@ from axe_nb.agents.names import check_name
 from axe_nb.budget import Limits
 from axe_nb.commands.overrides import Overrides
 from axe_nb.connections import provider_for
-from axe_nb.engine.loop import Env, Run
 from axe_nb.engine.permissions import Consult
+from axe_nb.engine.plan import Plan, make_plan
+from axe_nb.engine.scope import Env, RunScope
 from axe_nb.errors import ConfigError
 from axe_nb.events import Emit, RunResult
 from axe_nb.messages import Usage
+from axe_nb.session.runs import RunHandle, RunRequest
 from axe_nb.text import quote, suggestion
 from axe_nb.tools.tool import Job
-
-AS_IT_IS = Overrides()
 
 SIMPLE = [
     option.name
@@ -100,62 +100,58 @@ class Session:
         """
         return self.agents.get(name) or Agent.from_file(name, agents_dir)
 
-    async def prepare(
-        self,
-        agent: Agent | str,
-        overrides: Overrides = AS_IT_IS,
-        emit: Emit = ignore,
-        consult: Consult | None = None,
-    ) -> Run:
-        """A run that has sent nothing yet; what a dry run shows.
+    def start(self, request: RunRequest) -> RunHandle:
+        """The handle of a run; a face runs it, and this session remembers its result."""
+        return RunHandle(request, self)
 
-        Raises:
-            ConfigError: anything that is wrong beforehand.
-        """
-        found = self.find(agent, overrides.agents_dir) if isinstance(agent, str) else agent
-        return await Run.prepare(overridden(found, overrides), self._env(overrides, emit, consult))
-
-    async def ask(
-        self,
-        agent: Agent | str,
-        prompt: str,
-        overrides: Overrides = AS_IT_IS,
-        emit: Emit = ignore,
-        *,
-        continue_from: RunResult | None = None,
-        consult: Consult | None = None,
-    ) -> RunResult:
-        """The result of one run, however it ended (D-2).
+    async def plan(
+        self, request: RunRequest, emit: Emit = ignore, consult: Consult | None = None
+    ) -> Plan:
+        """A run that has sent nothing yet; a dry run prints it.
 
         Args:
-            agent: itself, or its name.
-            prompt: blank = the task is in its instructions.
-            overrides: what this run changes about the agent.
+            request: the run as it was asked for.
             emit: is told what happens.
-            continue_from: an earlier result whose conversation goes on.
             consult: asks the person; None = nobody can be asked.
 
         Raises:
-            ConfigError: anything that is wrong before a word is sent.
+            ConfigError: invalid configuration.
         """
-        run = await self.prepare(agent, overrides, emit, consult)
-        return await self.carry_out(run, prompt, overrides, continue_from)
+        asked, overrides = request.agent, request.overrides
+        found = self.find(asked, overrides.agents_dir) if isinstance(asked, str) else asked
+        agent = overridden(found, overrides)
+        limits = Limits(seconds=overrides.timeout)
+        scope = RunScope.root(agent, limits, self._env(overrides, emit, consult))
+        earlier = request.continue_from
+        history = earlier.messages if earlier else ()
+        return await make_plan(
+            scope, Job(agent, request.prompt, request.prompt, limits, history=history)
+        )
 
-    async def carry_out(
-        self, run: Run, prompt: str, overrides: Overrides, continue_from: RunResult | None = None
-    ) -> RunResult:
-        """The result of a run that was prepared; this session remembers it."""
-        history = continue_from.messages if continue_from else ()
-        try:
-            job = Job(run.agent, prompt, prompt, Limits(seconds=overrides.timeout))
-            return await run.execute(job, history=history)
-        finally:
-            if run.result is not None:
-                self.last = self.conversations[run.agent.name] = run.result
-                for result in run.result.walk():
-                    key = (result.agent, result.model)
-                    own = Spent(1, result.turns, result.usage)
-                    self.spent[key] = self.spent.get(key, Spent()) + own
+    def child_job(self, request: RunRequest) -> Job:
+        """The same run as a child's, for `axe_nb.run` in a tool (D-57).
+
+        Raises:
+            ConfigError: there is no such agent, or its file is not right.
+        """
+        asked, overrides, earlier = request.agent, request.overrides, request.continue_from
+        found = self.find(asked, overrides.agents_dir) if isinstance(asked, str) else asked
+        return Job(
+            overridden(found, overrides),
+            request.prompt,
+            request.prompt,
+            Limits(seconds=overrides.timeout),
+            mode=overrides.mode,
+            history=earlier.messages if earlier else (),
+        )
+
+    def remember(self, result: RunResult) -> None:
+        """Notes a finished root run: the last one, its conversation, its tokens."""
+        self.last = self.conversations[result.agent] = result
+        for one in result.walk():
+            key = (one.agent, one.model)
+            own = Spent(1, one.turns, one.usage)
+            self.spent[key] = self.spent.get(key, Spent()) + own
 
     def conversation(self, agent: str, agents_dir: str | None = None) -> RunResult:
         """The agent's last run in this session.

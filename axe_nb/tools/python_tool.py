@@ -19,7 +19,7 @@ from axe_nb.threads import in_thread
 from axe_nb.tools.output import output_of
 from axe_nb.tools.printed import captured
 from axe_nb.tools.schema import Signature, check, signature
-from axe_nb.tools.tool import Effect, Tool, ToolContext, ToolError, ToolOutput
+from axe_nb.tools.tool import Effect, Tool, ToolContext, ToolError, ToolOutput, fault_text
 
 
 def tool_of(thing: Tool | Callable[..., Any]) -> Tool:
@@ -73,8 +73,7 @@ async def _run(
         except ToolError as error:
             raise ToolError(_with_printed(str(error), paper.text)) from error
         except Exception as error:
-            told = f"{type(error).__name__}: {error}"
-            raise ToolError(_with_printed(told, paper.text)) from error
+            raise ToolError(_with_printed(fault_text(error), paper.text)) from error
     output = output_of(result)
     return replace(output, content=_with_printed(output.content, paper.text))
 

@@ -10,10 +10,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from axe_nb.agents.agent import Agent, Mode
+from axe_nb.agents.agent import Agent
+from axe_nb.agents.tables import Mode
 from axe_nb.budget import Limits
+from axe_nb.errors import AxeError
 from axe_nb.events import RunResult
-from axe_nb.messages import ToolCall, ToolParameter, ToolSpec, dump
+from axe_nb.messages import Message, ToolCall, ToolParameter, ToolSpec, dump
 
 Effect = Literal["read", "user", "write", "delegate"]
 """`user`: a function of the user's own without a mark; `ask` mode lets it run unasked (D-19)."""
@@ -21,6 +23,12 @@ Effect = Literal["read", "user", "write", "delegate"]
 
 class ToolError(Exception):
     """A failure for the model to hear, as `Error: <text>` (X-37): what failed, what to do next."""
+
+
+def fault_text(error: BaseException) -> str:
+    """An exception in the words that a model hears: its class, its message, its hint."""
+    hint = error.hint if isinstance(error, AxeError) else ""
+    return f"{type(error).__name__}: {error}" + (f"; {hint}" if hint else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +58,11 @@ class Job:
     """Whether the child is a copy of the caller: its settings stand in the caller's file."""
     notes: Callable[[RunResult], Mapping[str, str]] = lambda _: {}
     """(result) -> what the delegation tool notes about it, for `RunResult.metadata`."""
+    history: tuple[Message, ...] = ()
+    """An earlier conversation to go on with."""
+    key: str | int | None = None
+    """Tells the children of one call apart, whatever order they begin in: a position from 0, or a
+    name of letters, digits and `_`; None = in the order in which they begin (D-59)."""
 
 
 @dataclass(slots=True)
@@ -58,6 +71,22 @@ class Ledger:
 
     files_read: dict[str, None] = field(default_factory=dict)
     files_modified: dict[str, None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """The arguments of `ToolContext.delegate`, as they are explained there."""
+
+    agent: Agent | str | None = None
+    tools: Sequence[str] | None = None
+    scope: str | None = None
+    mode: Mode | None = None
+    limits: Limits | None = None
+    key: str | int | None = None
+
+
+Delegation: TypeAlias = "Callable[[ToolContext, str, Wish], Awaitable[RunResult]]"
+"""(context, task, wish) -> the child's result."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +112,8 @@ class ToolContext:
     """Puts a question to the person at the notebook; None = nobody can be asked."""
     limits: Limits = Limits()
     """The caller's own; its children never have laxer ones."""
+    delegation: Delegation | None = None
+    """The design behind `delegate`; None = this context cannot delegate."""
 
     async def delegate(
         self,
@@ -92,8 +123,11 @@ class ToolContext:
         scope: str | None = None,
         mode: Mode | None = None,
         limits: Limits | None = None,
+        key: str | int | None = None,
     ) -> RunResult:
         """Runs a child to its end, for tools written in Python: its result, however it ended.
+
+        A child that still runs when the call ends is cancelled.
 
         Args:
             task: what it is to do.
@@ -102,16 +136,17 @@ class ToolContext:
             scope: folder or file to keep to.
             mode: plan, ask or auto; never laxer than the caller's.
             limits: what is None in it is taken from `[sub_agents_config]`.
+            key: for a tool that starts several in an order of its own: tells the child from its
+                siblings, by position from 0 or by name; None = in the order in which they begin.
 
         Raises:
             ToolError: the tree is deep enough, or what is asked for makes no sense.
             ConfigError: the child cannot begin.
         """
-        from axe_nb.delegation.delegate import (
-            delegate,  # one of the ways to delegate, built on this
-        )
-
-        return await delegate(self, task, agent, tools, scope, mode, limits)
+        if self.delegation is None:
+            raise ToolError("sub-agents cannot be started from here")
+        wish = Wish(agent, tools, scope, mode, limits, key)
+        return await self.delegation(self, task, wish)
 
 
 ToolFunction: TypeAlias = Callable[[ToolContext, Mapping[str, Any]], Awaitable["str | ToolOutput"]]

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from axe_nb.delegation.inheritance import calls_sub_agents
-from axe_nb.engine.loop import Run
+from axe_nb.engine.plan import Plan
 from axe_nb.events import (
     Event,
     RunFinished,
@@ -47,39 +47,39 @@ def shown_path(path: Path) -> str:
         return str(path)
 
 
-def dry_run(run: Run, prompt: str, timeout: float | None) -> str:
+def dry_run(plan: Plan) -> str:
     """What would be sent, and to whom (B-10, A-8.5)."""
-    files = "\n".join(path for path, _ in run.briefing.files)
+    files = "\n".join(path for path, _ in plan.briefing.files)
     blocks = [
-        f"=== Dry Run ===\n\n{_setup(run, timeout, model=True)}",
-        _block("System Prompt", run.agent.system_prompt),
-        _block("Skill", run.briefing.skill),
-        _block(f"Files ({len(run.briefing.files)})", files),
-        _block("Stdin", prompt),
-        *_tools(run),
-        _block("Sub-Agents", _sub_agents(run, timeout)),
+        f"=== Dry Run ===\n\n{_setup(plan, model=True)}",
+        _block("System Prompt", plan.agent.system_prompt),
+        _block("Skill", plan.briefing.skill),
+        _block(f"Files ({len(plan.briefing.files)})", files),
+        _block("Stdin", plan.job.prompt),
+        *_tools(plan),
+        _block("Sub-Agents", _sub_agents(plan)),
     ]
     return "\n\n".join(blocks)
 
 
-def _tools(run: Run) -> list[str]:
+def _tools(plan: Plan) -> list[str]:
     """The block of an agent that has tools, other than its sub-agents; none for the others."""
-    if not run.agent.tools:
+    if not plan.agent.tools:
         return []
-    offered = [tool.name for tool in run.toolset.offered if not calls_sub_agents(tool.name)]
+    offered = [tool.name for tool in plan.toolset.offered if not calls_sub_agents(tool.name)]
     decided: dict[str, list[str]] = {"ask": [], "deny": []}
-    for tool in run.toolset.tools.values():
-        decided.setdefault(run.place.permit.decide(tool)[0], []).append(tool.name)
-    limits, budget = run.agent.limits, run.agent.sub_agents_config.budget
+    for tool in plan.toolset.tools.values():
+        decided.setdefault(plan.scope.permit.decide(tool)[0], []).append(tool.name)
+    limits, budget = plan.agent.limits, plan.agent.sub_agents_config.budget
     rows = (
-        ("Mode", run.place.permit.mode),
+        ("Mode", plan.scope.permit.mode),
         ("Asked", ", ".join(decided["ask"])),
         ("Denied", ", ".join(decided["deny"])),
         (
             "Budget",
             f"{budget.max_tool_calls} tool calls, {budget.max_tokens} tokens, "
             f"{format_seconds(budget.timeout_ms / 1000)}s for each worker"
-            if any(tool.is_budgeted for tool in run.toolset.tools.values())
+            if any(tool.is_budgeted for tool in plan.toolset.tools.values())
             else "",
         ),
         ("Requests", f"at most {limits.max_requests} in the tree" if limits.max_requests else ""),
@@ -89,12 +89,12 @@ def _tools(run: Run) -> list[str]:
     return [_block("Tools", "\n".join([", ".join(offered) or "(none)", *told]))]
 
 
-def _setup(run: Run, timeout: float | None, *, model: bool) -> str:
-    lines = [f"Model:    {run.agent.model}"] if model else []
+def _setup(plan: Plan, *, model: bool) -> str:
+    lines = [f"Model:    {plan.agent.model}"] if model else []
     lines += [
-        f"Workdir:  {shown_path(run.briefing.workdir)}",
-        f"Timeout:  {_limit(timeout)}",
-        f"Params:   {_params(run.agent.params)}",
+        f"Workdir:  {shown_path(plan.briefing.workdir)}",
+        f"Timeout:  {_limit(plan.scope.limits.seconds)}",
+        f"Params:   {_params(plan.agent.params)}",
     ]
     return "\n".join(lines)
 
@@ -118,33 +118,34 @@ def _block(title: str, content: str) -> str:
     return f"--- {title} ---\n{content.rstrip() if content.strip() else '(none)'}"
 
 
-def _sub_agents(run: Run, timeout: float | None) -> str:
-    agent = run.agent
+def _sub_agents(plan: Plan) -> str:
+    agent = plan.agent
     config = agent.sub_agents_config
-    tool = next((tool for tool in run.toolset.tools.values() if tool.calls_sub_agents), None)
+    tool = next((tool for tool in plan.toolset.tools.values() if tool.calls_sub_agents), None)
     if tool is None:
         return ""
-    capped = timeout is not None and config.timeout > timeout
-    note = f" (capped by the run's {_limit(timeout)})" if capped else ""
+    own = plan.scope.limits.seconds
+    is_capped = own is not None and config.timeout > own
+    note = f" (capped by the run's {_limit(own)})" if is_capped else ""
     return "\n".join(
         [
             ", ".join(agent.sub_agents),
-            f"Max Depth: {run.place.ceiling.of(tool)}",
+            f"Max Depth: {plan.scope.ceiling.of(tool)}",
             f"Parallel:  {'yes' if config.parallel else 'no'}",
             f"Timeout:   {format_seconds(config.timeout)}s{note}",
         ]
     )
 
 
-def verbose_header(run: Run, timeout: float | None, *, piped: bool) -> str:
+def verbose_header(plan: Plan, *, piped: bool) -> str:
     """The lines before the first turn (B-11)."""
-    setup = _setup(run, timeout, model=False).split("\n")
+    setup = _setup(plan, model=False).split("\n")
     return "\n".join(
         [
-            f"Model:    {run.agent.model}",
+            f"Model:    {plan.agent.model}",
             setup[0],
-            f"Skill:    {run.agent.skill.strip() or '(none)'}",
-            f"Files:    {len(run.briefing.files)} file(s)",
+            f"Skill:    {plan.agent.skill.strip() or '(none)'}",
+            f"Files:    {len(plan.briefing.files)} file(s)",
             f"Stdin:    {'yes' if piped else 'no'}",
             *setup[1:],
         ]

@@ -63,10 +63,14 @@ class Transcript:
                 )  # fmt: skip
                 return node, *node.turns[-2:]
             case TextDelta():
-                if not node.turns:
+                if not node.turns or event.kind != "text":
                     return ()
-                node.turns[-1].pieces.append(event.text)
-                return (node.turns[-1],)
+                turn = node.turns[-1]
+                if event.attempt != turn.attempt:
+                    turn.attempt = event.attempt
+                    turn.pieces.clear()
+                turn.pieces.append(event.text)
+                return (turn,)
             case TurnFinished():
                 return self._answered(node, event, now)
             case ToolStarted() | ToolFinished():

@@ -83,6 +83,8 @@ class TurnNode:
     """Whether it is the summary at a subagent's end."""
     state: State = "running"
     text: str = ""
+    attempt: int = 1
+    """The attempt that the pieces belong to."""
     pieces: list[str] = field(default_factory=list)
     """What has arrived of the text so far, where the provider streams."""
     calls: list[CallNode] = field(default_factory=list)

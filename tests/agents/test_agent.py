@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import axe_nb
-from axe_nb.agents.agent import Agent, Budget, Retry, SubAgentsConfig, TreeLimits
+from axe_nb.agents.agent import Agent
+from axe_nb.agents.tables import Budget, Retry, SubAgentsConfig, TreeLimits
 from axe_nb.errors import ConfigError
 from axe_nb.session.session import Session, session
 
@@ -27,7 +28,8 @@ param = st.recursive(
 budgets = st.builds(Budget, st.integers(1, 10**6), st.integers(1, 10**6), st.integers(5000, 10**7))
 configs = st.builds(
     SubAgentsConfig, st.booleans(), st.integers(0, 5), st.booleans(), st.floats(0, 1e6),
-    st.integers(0, 99), st.integers(1, 50), st.integers(1, 10**6), st.booleans(), budgets,
+    st.sampled_from(["deny", "person"]), st.integers(0, 99), st.integers(1, 50),
+    st.integers(1, 10**6), st.booleans(), budgets,
 )  # fmt: skip
 agents = st.builds(
     Agent,
@@ -56,7 +58,7 @@ def test_what_is_not_said_has_the_documented_default() -> None:
         limits=TreeLimits(max_requests=0, max_total_tokens=0), retry=Retry(max_retries=0),
         sub_agents_config=SubAgentsConfig(
             enabled=True, max_depth=0, parallel=True, timeout=0, max_concurrent=0, max_turns=10,
-            output_limit=4096, inherit_mode=True,
+            output_limit=4096, inherit_mode=True, ask="deny",
             budget=Budget(max_tool_calls=15, max_tokens=8192, timeout_ms=60000),
         ),
     )  # fmt: skip
@@ -102,15 +104,15 @@ WRONG = [
     ("params", {"a": object()}, "params.a must be what JSON can say: no dates, nan or inf"),
     ("permissions", {"grep": True}, "permissions must be a table of texts"),
     ("permissions", {"grep": "yes"}, "permissions.grep must be allow, ask or deny"),
-    ("limits", {"max_requests": 1}, "limits must be a TreeLimits of axe_nb.agents.agent"),
+    ("limits", {"max_requests": 1}, "limits must be a TreeLimits of axe_nb.agents.tables"),
     ("limits", TreeLimits(max_requests=True), "limits.max_requests must be a whole number"),
     ("limits", TreeLimits(max_requests=-1), "limits.max_requests must be non-negative"),
     ("limits", TreeLimits(max_total_tokens=-1), "limits.max_total_tokens must be non-negative"),
-    ("retry", 3, "retry must be a Retry of axe_nb.agents.agent"),
+    ("retry", 3, "retry must be a Retry of axe_nb.agents.tables"),
     ("retry", Retry(max_retries=-1), "retry.max_retries must be non-negative"),
     (
         "sub_agents_config", {"max_depth": 2},
-        "sub_agents_config must be a SubAgentsConfig of axe_nb.agents.agent",
+        "sub_agents_config must be a SubAgentsConfig of axe_nb.agents.tables",
     ),
 ]  # fmt: skip
 
@@ -140,7 +142,7 @@ CONFIG = [
     ("max_turns", 0, "max_turns must be between 1 and 50"),
     ("max_turns", 51, "max_turns must be between 1 and 50"),
     ("output_limit", 0, "output_limit must be positive"),
-    ("budget", 9, "budget must be a Budget of axe_nb.agents.agent"),
+    ("budget", 9, "budget must be a Budget of axe_nb.agents.tables"),
     ("budget", Budget(max_tokens=1.5), "budget.max_tokens must be a whole number"),
     ("budget", Budget(max_tool_calls=0), "budget.max_tool_calls must be positive"),
     ("budget", Budget(max_tokens=0), "budget.max_tokens must be positive"),

@@ -10,7 +10,7 @@ import pytest
 
 import axe_nb
 from axe_nb import Agent, ConfigError, call
-from axe_nb.agents.agent import SubAgentsConfig
+from axe_nb.agents.tables import SubAgentsConfig
 from axe_nb.doctor.checks import problems
 from axe_nb.session.session import Session
 from axe_nb.tools.python_tool import tool_of

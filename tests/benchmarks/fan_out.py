@@ -18,6 +18,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from tests.loop.stage import ask_session
+
 MODEL_SECONDS = 0.05
 IDEAL_SECONDS = 3 * MODEL_SECONDS
 TURN_CHAIN = 50
@@ -112,7 +114,7 @@ async def fan_out(children: int) -> tuple[float, float]:
     session.define(Agent("child", f"openai/child-{MODEL_SECONDS}"))
     lead = Agent("lead", f"openai/lead-{children}-{MODEL_SECONDS}", sub_agents=("child",))
     spent = stopwatch()
-    result = await session.ask(lead, "go", emit=events.append)
+    result = await ask_session(session, lead, "go", emit=events.append)
     found = spent()
     assert [child.text for child in result.children] == ["done"] * children, result
     assert len(events) >= 6 * children
@@ -164,7 +166,7 @@ async def chain() -> float:
     one = Agent("one", f"openai/chain-{TURN_CHAIN - 1}-0")
     events: list[object] = []
     began = time.perf_counter()
-    result = await Session().ask(one, "go", Overrides(tools=(a_tool(),)), events.append)
+    result = await ask_session(Session(), one, "go", Overrides(tools=(a_tool(),)), events.append)
     seconds = time.perf_counter() - began
     assert (result.turns, result.status) == (TURN_CHAIN, "completed"), result
     return seconds / TURN_CHAIN
@@ -175,7 +177,7 @@ class Instantly:
 
     name = "openai"
 
-    async def send(self, request: Any, on_text: Any = None) -> Any:
+    async def send(self, request: Any, on_delta: Any = None) -> Any:
         from axe_nb import Response, Usage, call
 
         is_last = len(request.messages) >= 2 * TURN_CHAIN - 1
@@ -186,15 +188,22 @@ class Instantly:
 async def chain_of_our_own() -> float:
     """Seconds of CPU of one turn with a tool call, without HTTP; with events."""
     from axe_nb import Agent
-    from axe_nb.engine.loop import Env, Run
+    from axe_nb.budget import Limits
+    from axe_nb.engine.loop import Run
+    from axe_nb.engine.plan import make_plan
+    from axe_nb.engine.scope import Env, RunScope
     from axe_nb.tools.tool import Job
 
     one = Agent("one", "openai/x", tools=("nothing",))
     events: list[object] = []
     provider = Instantly()
-    env = Env(lambda _: one, lambda _, __: provider, events.append, tools=(a_tool(),))
+    env = Env(
+        load_agent=lambda _: one, provider_for=lambda _, __: provider, emit=events.append,
+        tools=(a_tool(),),
+    )  # fmt: skip
     began = time.process_time()
-    result = await (await Run.prepare(one, env)).execute(Job(one, "go", "go"))
+    scope = RunScope.root(one, Limits(), env)
+    result = await Run(await make_plan(scope, Job(one, "go", "go"))).execute()
     seconds = time.process_time() - began
     assert (result.turns, result.status) == (TURN_CHAIN, "completed"), result
     return seconds / TURN_CHAIN

@@ -86,7 +86,7 @@ for turn in range(1, {TURNS} + 1):
         wait()
     for words in (ANSWER[:100], ANSWER[100:]):
         for call in calls:
-            tell(TextDelta("0." + call.id, words))
+            tell(TextDelta("0." + call.id, 1, 1, words))
             wait()
     for call in calls:
         run = "0." + call.id

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import axe_nb
 from axe_nb import Agent, Request, Response, Usage, call
-from axe_nb.agents.agent import SubAgentsConfig
+from axe_nb.agents.tables import SubAgentsConfig
 
 ANSWER = "The loader accepts **27 keys**; 3 are required. It costs $5 or $6."
 TASKS = {

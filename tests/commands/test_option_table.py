@@ -18,6 +18,7 @@ from axe_nb.commands.table import RUN
 from axe_nb.messages import Request
 from axe_nb.scripting.lookup import functions
 from axe_nb.session.session import Session
+from tests.loop.stage import ask_session
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference.md"
 
@@ -119,7 +120,7 @@ def test_an_option_means_the_same_in_every_face(seen: list[Request], flag: str) 
     axe_nb.run("lead", "quick", display=False, **{option.keyword: value})
     for face in ("cell", "line", "command"):
         asked = parse_run(f"lead {flag} {text}", face)
-        asyncio.run(Session().ask(asked.agent, "quick", asked.overrides))
+        asyncio.run(ask_session(Session(), asked.agent, "quick", asked.overrides))
     plain, in_python, *in_text = map(told, seen)
     assert in_python != plain, "the option does something"
     assert in_text == [in_python] * 3
@@ -134,5 +135,5 @@ def test_the_time_is_the_same_in_every_face(seen: list[Request]) -> None:
     ends = [axe_nb.run("lead", "slow", display=False, timeout=0.2).error]
     for face in ("cell", "line", "command"):
         asked = parse_run("lead --timeout 0.2", face)
-        ends.append(asyncio.run(Session().ask(asked.agent, "slow", asked.overrides)).error)
+        ends.append(asyncio.run(ask_session(Session(), asked.agent, "slow", asked.overrides)).error)
     assert ends == ["timeout after 0.2s"] * 4

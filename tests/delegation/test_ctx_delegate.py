@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from axe_nb import Agent, Request, RunResult, call
-from axe_nb.agents.agent import Budget, SubAgentsConfig
+from axe_nb.agents.tables import Budget, SubAgentsConfig
 from axe_nb.budget import Limits
 from axe_nb.tools.tool import ToolContext, ToolError
 from tests.delegation.troupe import boss, offered, play, recorded, results, said, told, tool
@@ -204,7 +204,7 @@ def test_a_tool_can_start_several_children_and_combine_them() -> None:
 
     result = run(use, {"use": child})
     assert told(result) == "PART 0 + PART 1 + PART 2"
-    assert [c.id for c in result.children] == ["0.1", "0.1-2", "0.1-3"]
+    assert [c.id for c in result.children] == ["0.1", "0.1-1", "0.1-2"]
 
 
 @pytest.mark.req("X-19")

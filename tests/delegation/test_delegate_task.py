@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from axe_nb import ProviderError, Request, Response, call
-from axe_nb.agents.agent import Budget, SubAgentsConfig
+from axe_nb.agents.tables import Budget, SubAgentsConfig
 from axe_nb.messages import ToolCall
 from tests.delegation.troupe import offered, play, recorded, results, said, told, tool
 from tests.loop.stage import heard
@@ -73,7 +73,7 @@ def test_the_report_holds_what_each_child_said() -> None:
     assert not heard(result)[0].is_error
     assert result.tool_calls == 1
     assert [c.task for c in result.children] == ["Find all auth files", "Summarize the middleware"]
-    assert [c.id for c in result.children] == ["0.1", "0.1-2"]
+    assert [c.id for c in result.children] == ["0.1", "0.1-1"]
 
 
 @pytest.mark.req("O-28", "O-4", "D-5")
@@ -273,4 +273,4 @@ def test_the_depth_is_that_of_spawn_agent() -> None:
 def test_what_is_known_of_each_child_is_on_its_result() -> None:
     result = run({}, plan("a", "b"))
     places = [(c.metadata["task_id"], c.metadata["status"]) for c in result.children]
-    assert places == [("0.1", "completed"), ("0.1-2", "completed")]
+    assert places == [("0.1", "completed"), ("0.1-1", "completed")]

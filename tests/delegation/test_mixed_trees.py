@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from axe_nb import Agent, ProviderError, Request, Response, RunResult, call
-from axe_nb.agents.agent import Budget, SubAgentsConfig, TreeLimits
+from axe_nb.agents.tables import Budget, SubAgentsConfig, TreeLimits
 from axe_nb.budget import Limits
 from axe_nb.messages import ToolCall, answered
 from axe_nb.toolbox import tool as python_tool

@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 from axe_nb import Agent, Request, RunResult, call
-from axe_nb.agents.agent import SubAgentsConfig
+from axe_nb.agents.tables import SubAgentsConfig
 from axe_nb.commands.overrides import Overrides
 from axe_nb.engine.permissions import Answer
 from axe_nb.tools.tool import Effect
 from tests.delegation.test_mixed_trees import WAYS, by, last_heard, level_of
 from tests.delegation.test_permissions import EFFECTS, MODES, Person, tools, uses
 from tests.delegation.troupe import offered, told
-from tests.loop.stage import agent, check_history, heard, stage
+from tests.loop.stage import agent, ask_session, check_history, heard, stage
 
 DELEGATION = ("subagent", "spawn_agent", "delegate_task")
 
@@ -58,7 +58,7 @@ class Family:
         made = stage(lead, helper)
         overrides = Overrides(tools=(*mine, *names))
         consult = person.consult if person else None
-        result = asyncio.run(made.session.ask(lead, "level 0", overrides, consult=consult))
+        result = asyncio.run(ask_session(made.session, lead, "level 0", overrides, consult=consult))
         for one in result.walk():
             check_history(one.messages)
         return result

@@ -15,7 +15,7 @@ from axe_nb.messages import ToolCall
 from axe_nb.tools.tool import Effect, Tool, ToolContext
 from tests.delegation.test_mixed_trees import by
 from tests.delegation.troupe import boss, offered, play, recorded, results, said, told, tool
-from tests.loop.stage import heard, stage, texts
+from tests.loop.stage import ask_session, heard, stage, texts
 
 EFFECTS: tuple[Effect, ...] = ("read", "user", "write")
 MODES = ("plan", "ask", "auto")
@@ -203,7 +203,7 @@ def asking(
     made = stage(lead)
     overrides = Overrides(tools=(*mine, *lead.tools), timeout=timeout)
     return asyncio.run(
-        made.session.ask(lead, "go", overrides, made.events.append, consult=person.consult)
+        ask_session(made.session, lead, "go", overrides, made.events.append, consult=person.consult)
     )
 
 

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from axe_nb import Agent, ConfigError, ProviderError, Request, Response, RunResult, Usage, call
-from axe_nb.agents.agent import Budget, SubAgentsConfig
+from axe_nb.agents.tables import Budget, SubAgentsConfig
 from axe_nb.budget import Limits
 from axe_nb.delegation.spawn_agent import block, is_failure
 from axe_nb.engine.loop import Run
 from axe_nb.messages import ToolCall
-from axe_nb.tools.tool import Job
+from axe_nb.session.runs import RunRequest
 from tests.delegation.troupe import boss, offered, play, recorded, results, said, told, tool
 from tests.loop.stage import check_history, heard, stage
 
@@ -136,14 +136,14 @@ def test_the_child_has_the_callers_model_connection_tools_and_parameters() -> No
     made = stage(lead)
 
     async def runs() -> Run:
-        prepared = await made.session.prepare(lead)
-        await prepared.execute(Job(lead, "go", "go"))
-        return prepared
+        run = Run(await made.session.plan(RunRequest(agent=lead, prompt="go")))
+        await run.execute()
+        return run
 
     parent = asyncio.run(runs())
-    [one] = parent.children.values()
-    assert one.provider is parent.provider
-    assert one.agent.model == lead.model
+    [one] = parent.children.runs
+    assert one.plan.provider is parent.plan.provider
+    assert one.plan.agent.model == lead.model
     assert log[0].params == {"temperature": 0.1}
     assert offered(log[0]) == ["spawn_agent", "delegate_task", "grep"]
 

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 import axe_nb
 from axe_nb import Agent, ConfigError, ProviderError, Request, Response, Usage, call
-from axe_nb.agents.agent import SubAgentsConfig
+from axe_nb.agents.tables import SubAgentsConfig
 from axe_nb.budget import Limits
 from axe_nb.delegation.subagent import TRUNCATED
 from axe_nb.engine.loop import Run
+from axe_nb.session.runs import RunRequest
 from axe_nb.text import cut_bytes
-from axe_nb.tools.tool import Job
 from tests.delegation.troupe import boss, offered, play, recorded, results, said, told, tool
 from tests.loop.stage import check_events, check_history, heard, stage
 
@@ -209,15 +209,15 @@ def test_a_child_is_a_copy_of_its_caller_on_the_same_connection() -> None:
     made = stage(lead)
 
     async def runs() -> Run:
-        prepared = await made.session.prepare(lead)
-        await prepared.execute(Job(lead, "go", "go"))
-        return prepared
+        run = Run(await made.session.plan(RunRequest(agent=lead, prompt="go")))
+        await run.execute()
+        return run
 
     parent = asyncio.run(runs())
-    [child] = parent.children.values()
-    assert child.provider is parent.provider
+    [child] = parent.children.runs
+    assert child.plan.provider is parent.plan.provider
     assert child.result is not None
-    assert child.result.model == parent.agent.model
+    assert child.result.model == parent.plan.agent.model
     assert log[0].system == "You are careful."
     assert log[0].params == {"temperature": 0.3}
     assert child.result.agent == "scout"

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from axe_nb import ConfigError, Request, call
-from axe_nb.agents.agent import SubAgentsConfig
+from axe_nb.agents.tables import SubAgentsConfig
 from axe_nb.toolbox import tool as python_tool
 from tests.delegation.troupe import offered, play, recorded, said, told, tool
 from tests.loop.stage import texts

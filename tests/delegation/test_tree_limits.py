@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from axe_nb import ProviderError, Request, Response, Usage, call
-from axe_nb.agents.agent import Retry, SubAgentsConfig, TreeLimits
+from axe_nb.agents.tables import Retry, SubAgentsConfig, TreeLimits
 from tests.delegation.test_mixed_trees import WAYS, Chain, by
 from tests.delegation.troupe import boss, play, said, tool
 from tests.loop.stage import agent, check_events, heard, stage

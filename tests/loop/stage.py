@@ -9,10 +9,12 @@ from typing import Any
 
 import axe_nb
 from axe_nb import Agent, Request, RunResult, ToolCall, call
-from axe_nb.agents.agent import SubAgentsConfig
+from axe_nb.agents.tables import SubAgentsConfig
 from axe_nb.commands.overrides import Overrides
+from axe_nb.engine.permissions import Consult
 from axe_nb.events import Emit, Event, RunFinished, RunStarted, ToolFinished, ToolStarted
 from axe_nb.messages import Message, ToolResult
+from axe_nb.session.runs import RunRequest
 from axe_nb.session.session import Session
 from axe_nb.tools.tool import Tool, ToolContext
 
@@ -46,6 +48,23 @@ def ask(name: str, task: str = "work", **more: Any) -> ToolCall:
     return call("call_agent", agent=name, task=task, **more)
 
 
+async def ask_session(
+    session: Session,
+    agent: Agent | str,
+    prompt: str,
+    overrides: Overrides | None = None,
+    emit: Emit = id,
+    *,
+    continue_from: RunResult | None = None,
+    consult: Consult | None = None,
+) -> RunResult:
+    """The result of one run in the caller's event loop."""
+    request = RunRequest(
+        agent=agent, prompt=prompt, overrides=overrides or Overrides(), continue_from=continue_from
+    )
+    return await session.start(request).execute(emit, consult)
+
+
 @dataclass
 class Stage:
     """A session of its own, and all that it has told."""
@@ -61,9 +80,9 @@ class Stage:
     ) -> RunResult:
         """The result of the first agent; the events are kept also where it is cancelled."""
         assert self.root
-        return await self.session.ask(
-            self.root, prompt, Overrides(**overrides), self.emit or self.events.append,
-            continue_from=continue_from,
+        return await ask_session(
+            self.session, self.root, prompt, Overrides(**overrides),
+            self.emit or self.events.append, continue_from=continue_from,
         )  # fmt: skip
 
     def play(self, prompt: str = "go", **overrides: Any) -> RunResult:

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from axe_nb import Agent, ProviderError, Request, Response, RunResult, Usage, call
-from axe_nb.agents.agent import SubAgentsConfig
+from axe_nb.agents.tables import SubAgentsConfig
 from axe_nb.events import Event, ToolFinished, ToolStarted, TurnFinished
 from axe_nb.messages import answered
 from axe_nb.tools.tool import ToolContext

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from axe_nb import Request, Response, RunError, RunResult, Usage, call
-from axe_nb.events import RunStarted, TurnStarted
+from axe_nb.events import RunStarted, ToolFinished, TurnStarted
 from axe_nb.messages import answered
 from axe_nb.tools.tool import ToolContext
 from tests.loop.stage import (
@@ -102,7 +102,12 @@ def test_what_was_finished_is_kept_and_the_conversation_goes_on(parallel: bool) 
     boss = agent("boss", counting, sub_agents_config=boss.sub_agents_config)
     played = stage(boss)
     tools = (tool("fast", fast), tool("slow", watch.hang))
-    result = cancelled(played, lambda: watch.begun == 1, tools=tools)
+
+    def is_stuck() -> bool:
+        finished = sum(isinstance(event, ToolFinished) for event in played.events)
+        return watch.begun == 1 and finished == (2 if parallel else 1)
+
+    result = cancelled(played, is_stuck, tools=tools)
     assert (result.status, result.error) == ("cancelled", "cancelled")
     assert (result.text, result.turns, result.usage) == ("let me see", 1, Usage(3, 2))
     assert result.tool_calls == (3 if parallel else 2), "those that had begun"
@@ -213,24 +218,26 @@ def test_the_fault_of_a_provider_ends_the_run_in_its_events_too() -> None:
     class Broken:
         name = "script"
 
-        async def send(self, request: Request, on_text: Any = None) -> Response:
+        async def send(self, request: Request, on_delta: Any = None) -> Response:
             raise MemoryError("a fault of ours")
 
-    from axe_nb.engine.loop import Env, Run
+    from axe_nb.budget import Limits
+    from axe_nb.engine.loop import Run
+    from axe_nb.engine.plan import make_plan
+    from axe_nb.engine.scope import Env, RunScope
     from axe_nb.tools.tool import Job
 
     events: list[Any] = []
     boss = agent("boss", "x")
 
     async def work() -> RunResult:
-        env = Env(lambda name: boss, lambda provider, model: Broken(), events.append)
-        run = await Run.prepare(boss, env)
-        try:
-            await run.execute(Job(boss, "t", "t"))
-        except MemoryError:
-            assert run.result
-            return run.result
-        raise AssertionError("it is hidden")
+        env = Env(
+            load_agent=lambda name: boss,
+            provider_for=lambda provider, model: Broken(),
+            emit=events.append,
+        )
+        scope = RunScope.root(boss, Limits(), env)
+        return await Run(await make_plan(scope, Job(boss, "t", "t"))).execute()
 
     result = asyncio.run(work())
     assert (result.status, result.error) == ("error", "MemoryError: a fault of ours")

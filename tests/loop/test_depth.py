@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from axe_nb import Agent, Request
-from axe_nb.agents.agent import SubAgentsConfig
+from axe_nb.agents.tables import SubAgentsConfig
 from tests.loop.stage import agent, ask, heard, play, stage
 
 UNLIMITED_CHAIN = ("n0", "n1", "n2", "n3", "n4", "n5", "n6")

@@ -133,20 +133,22 @@ def test_where_all_fail_the_parent_decides() -> None:
     assert (result.status, result.text) == ("completed", "gave up")
 
 
-@pytest.mark.req("A-E5.1", "A-11.1")
-def test_a_single_call_runs_in_the_task_of_its_run() -> None:
-    tasks: list[Any] = []
+@pytest.mark.req("A-E5.1", "A-11.1", "D-58")
+def test_the_turns_of_a_run_are_one_task_and_each_tool_is_another() -> None:
+    models: list[Any] = []
+    tools: list[Any] = []
 
     async def note(_: Any) -> Any:
-        tasks.append(asyncio.current_task())
+        tools.append(asyncio.current_task())
         return "noted"
 
     async def model(request: Request) -> Any:
-        tasks.append(asyncio.current_task())
-        return call("note") if request.turn == 1 else "end"
+        models.append(asyncio.current_task())
+        return call("note") if request.turn < 3 else "end"
 
     play(agent("boss", model), tools=(tool("note", note),))
-    assert len(set(tasks)) == 1
+    assert len(set(models)) == 1
+    assert len({*tools, *models}) == 3
 
 
 @pytest.mark.req("A-11.1", "D-5")

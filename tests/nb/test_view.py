@@ -121,7 +121,7 @@ view.event(RunStarted("0", "", "", "lead", "script/x", 0, "Go.", "Go."))
 view.event(TurnStarted("0", 1, 1, 0))
 began = time.monotonic()
 for n in range(3000):
-    view.event(TextDelta("0", f"word{n} "))
+    view.event(TextDelta("0", 1, 1, f"word{n} "))
     view.tick()
     time.sleep(0.001)
 took = time.monotonic() - began

@@ -16,7 +16,7 @@ import pytest
 import axe_nb
 from axe_nb import ConfigError, ProviderError, Request, Response, ToolCall, Usage
 from axe_nb.agents.config import config_dir
-from axe_nb.messages import Message
+from axe_nb.messages import Delta, Message
 from axe_nb.scripting.lookup import check, functions, known
 from axe_nb.scripting.provider import ScriptProvider
 
@@ -35,9 +35,9 @@ def write(path: Path, text: str) -> Path:
     return path
 
 
-def ask(name: str, *dirs: Path, text: str = "hi", on_text: Any = None) -> Response:
+def ask(name: str, *dirs: Path, text: str = "hi", on_delta: Any = None) -> Response:
     request = Request(name, (Message("user", text),), agent="boss")
-    return asyncio.run(ScriptProvider(dirs or None).send(request, on_text))
+    return asyncio.run(ScriptProvider(dirs or None).send(request, on_delta))
 
 
 def test_a_script_is_looked_for_in_order(project: Path) -> None:
@@ -338,15 +338,15 @@ def test_text_is_handed_over_word_by_word_where_the_script_streams(project: Path
     pieces: list[tuple[str, float]] = []
     started = time.monotonic()
 
-    def on_text(piece: str) -> None:
-        pieces.append((piece, time.monotonic() - started))
+    def on_delta(delta: Delta) -> None:
+        pieces.append((delta.text, time.monotonic() - started))
 
-    assert ask("lead", on_text=on_text).content == "  One two,\nthree. "
+    assert ask("lead", on_delta=on_delta).content == "  One two,\nthree. "
     assert [piece for piece, _ in pieces] == ["  ", "One ", "two,\n", "three. "]
     assert pieces[-1][1] - pieces[0][1] >= 0.14, "spread over the delay"
     assert ask("lead").content == "  One two,\nthree. ", "nobody listens"
     pieces.clear()
-    ask("lead", text="whole", on_text=on_text)
+    ask("lead", text="whole", on_delta=on_delta)
     assert pieces == []
 
 

@@ -25,7 +25,7 @@ def ignore(_: object = None) -> None:
 
 
 def delta(text: str) -> TextDelta:
-    return TextDelta("0", text)
+    return TextDelta("0", 1, 1, text)
 
 
 @pytest.fixture

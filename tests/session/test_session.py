@@ -12,6 +12,7 @@ import axe_nb
 from axe_nb import Agent, ConfigError, Request
 from axe_nb.commands.overrides import Overrides
 from axe_nb.session.session import Session, overridden
+from tests.loop.stage import ask_session
 
 
 def echo(name: str) -> list[Request]:
@@ -65,7 +66,7 @@ def test_sub_agents_are_found_where_their_parent_is(project: Path, tmp_path: Pat
     (tmp_path / "given/boss.toml").write_text(
         'name = "boss"\nmodel = "script/boss"\nsub_agents = ["child"]'
     )
-    ask = Session().ask("boss", "go", Overrides(agents_dir=str(tmp_path / "given")))
+    ask = ask_session(Session(), "boss", "go", Overrides(agents_dir=str(tmp_path / "given")))
     assert asyncio.run(ask).text == "Task: x"
 
 
@@ -92,8 +93,8 @@ def test_the_last_run_is_kept_and_each_agents_own_conversation() -> None:
     for name in ("one", "other"):
         session.define(Agent(name, "script/echo"))
     assert session.last is None
-    one = asyncio.run(session.ask("one", "hello"))
-    other = asyncio.run(session.ask("other", "hi"))
+    one = asyncio.run(ask_session(session, "one", "hello"))
+    other = asyncio.run(ask_session(session, "other", "hi"))
     assert session.last is other
     assert session.conversation("one") is one
     with pytest.raises(ConfigError, match="nothing to continue"):
@@ -104,8 +105,8 @@ def test_a_conversation_goes_on() -> None:
     sent = echo("echo")
     session = Session()
     one = session.define(Agent("one", "script/echo"))
-    first = asyncio.run(session.ask(one, "hello"))
-    second = asyncio.run(session.ask(one, "again", continue_from=first))
+    first = asyncio.run(ask_session(session, one, "hello"))
+    second = asyncio.run(ask_session(session, one, "again", continue_from=first))
     assert [m.content for m in sent[-1].messages] == ["hello", "hello", "again"]
     assert [m.role for m in second.messages] == ["user", "assistant", "user", "assistant"]
     assert second.turns == 1, "the turns of this run"
@@ -115,7 +116,7 @@ def test_a_conversation_goes_on() -> None:
 def test_what_is_wrong_beforehand_leaves_the_session_as_it_was(project: Path) -> None:
     session = Session()
     with pytest.raises(ConfigError, match="agent config not found: nobody"):
-        asyncio.run(session.ask("nobody", "x"))
+        asyncio.run(ask_session(session, "nobody", "x"))
     assert session.last is None
 
 
@@ -131,9 +132,9 @@ def test_settings_are_read_anew_for_every_run(
         session = Session()
         one = session.define(Agent("one", "openai/echo"))
         with pytest.raises(ConfigError, match="no API key"):
-            asyncio.run(session.ask(one, "x"))
+            asyncio.run(ask_session(session, one, "x"))
         (tmp_path / "config/axe").mkdir(parents=True)
         (tmp_path / "config/axe/config.toml").write_text(
             f'[providers.openai]\napi_key = "k"\nbase_url = "{server.base_url}/v1"'
         )
-        assert asyncio.run(session.ask(one, "x")).text == "x"
+        assert asyncio.run(ask_session(session, one, "x")).text == "x"

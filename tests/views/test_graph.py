@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from axe_nb.agents.agent import Agent, SubAgentsConfig
+from axe_nb.agents.agent import Agent
+from axe_nb.agents.tables import SubAgentsConfig
 from axe_nb.session.session import Session
 from axe_nb.views.graph import picture
 

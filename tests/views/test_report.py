@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from axe_nb import Agent, ProviderError, Response, call
-from axe_nb.agents.agent import SubAgentsConfig, TreeLimits
+from axe_nb.agents.tables import SubAgentsConfig, TreeLimits
 from axe_nb.commands.overrides import Overrides
 from axe_nb.events import RunFinished, RunResult
 from axe_nb.messages import Usage
+from axe_nb.session.runs import RunRequest
 from axe_nb.session.session import Session
 from axe_nb.text import clean
 from axe_nb.views.report import (
@@ -28,8 +29,8 @@ from tests.loop.stage import agent, ask, lead, stage
 def dry(one: Agent, prompt: str = "", **overrides: Any) -> str:
     """What a dry run of the agent prints."""
     chosen = Overrides(**overrides)
-    run = asyncio.run(Session().prepare(one, chosen))
-    return dry_run(run, prompt, chosen.timeout)
+    plan = Session().plan(RunRequest(agent=one, prompt=prompt, overrides=chosen))
+    return dry_run(asyncio.run(plan))
 
 
 def block(text: str, title: str) -> str:
@@ -273,8 +274,8 @@ def test_the_verbose_header_and_footer_are_as_laid_down(project: Path) -> None:
     Path("axe/s.md").write_text("S", "utf-8")
     Path("a.md").write_text("A", "utf-8")
     one = agent("noisy", "hi", skill="s.md", files=("*.md",), params={"temperature": 1})
-    run = asyncio.run(Session().prepare(one))
-    assert verbose_header(run, 120, piped=True) == (
+    run = asyncio.run(Session().plan(RunRequest(agent=one)))
+    assert verbose_header(run, piped=True) == (
         "Model:    script/noisy\n"
         "Workdir:  .\n"
         "Skill:    s.md\n"
@@ -283,8 +284,8 @@ def test_the_verbose_header_and_footer_are_as_laid_down(project: Path) -> None:
         "Timeout:  120s\n"
         "Params:   temperature=1, max_tokens=0"
     )
-    plain = asyncio.run(Session().prepare(agent("noisy", "hi")))
-    header = verbose_header(plain, 0.5, piped=False).split("\n")
+    quick = RunRequest(agent=agent("noisy", "hi"), overrides=Overrides(timeout=0.5))
+    header = verbose_header(asyncio.run(Session().plan(quick)), piped=False).split("\n")
     assert header[2:6] == [
         "Skill:    (none)", "Files:    0 file(s)", "Stdin:    no", "Timeout:  0.5s",
     ]  # fmt: skip

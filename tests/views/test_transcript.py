@@ -370,11 +370,11 @@ def test_a_piece_of_text_changes_one_turn_only(project: Path) -> None:
     transcript = Transcript()
     for event in made.events[:2]:
         transcript.apply(event, 0.0)
-    changed = transcript.apply(TextDelta("0", "Hel"), 1.0)
+    changed = transcript.apply(TextDelta("0", 1, 1, "Hel"), 1.0)
     assert transcript.root
     assert changed == (transcript.root.turns[0],)
     assert transcript.root.text == "Hel"
-    assert transcript.apply(TextDelta("no such run", "x"), 1.0) == ()
+    assert transcript.apply(TextDelta("no such run", 1, 1, "x"), 1.0) == ()
 
 
 def test_live_times_are_those_of_the_events(project: Path) -> None:
@@ -478,7 +478,7 @@ def test_what_comes_after_the_end_of_a_run_changes_nothing() -> None:
     late: list[Event] = [
         *opened("0.1", "0", "c"),
         TurnStarted("0", 2, 1, 1),
-        TextDelta("0", "more"),
+        TextDelta("0", 1, 1, "more"),
         ToolFinished("0", ToolResult("c", "late"), 1.0),
         *opened("0"),
     ]

@@ -1,0 +1,99 @@
+"""One run's way to its model: each method adds one concern to the one below it.
+
+`send` keeps what has arrived, `_send_with_retries` follows the agent's `[retry]`, `_send_metered`
+counts against the caps of the tree, `_send_once` hands the request to the provider and its pieces
+to the views.
+Source: D-23, D-24; second form §2; product.md `[retry]`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+from axe_nb.engine.scope import RunScope
+from axe_nb.errors import ProviderError
+from axe_nb.events import TextDelta
+from axe_nb.messages import Delta, Request, Response
+from axe_nb.providers.base import Provider
+
+RETRY_WAIT = 0.5
+"""Seconds before the first retry if the server names none; doubles each time."""
+
+MAX_RETRY_WAIT = 30.0
+"""Seconds; no wait before a retry is longer, whatever a server asks."""
+
+
+class ModelClient:
+    """Sends the requests of one run."""
+
+    def __init__(self, scope: RunScope, provider: Provider) -> None:
+        self._scope = scope
+        self._provider = provider
+        self._pieces: list[str] = []
+
+    @property
+    def arrived(self) -> str:
+        """Text of a reply that was begun and not finished; empty between requests."""
+        return "".join(self._pieces)
+
+    async def send(self, request: Request, turn: int) -> Response:
+        """The whole reply. If it fails or is cancelled, `arrived` has the text so far.
+
+        Args:
+            request: without an attempt.
+            turn: its number in the conversation, from 1.
+
+        Raises:
+            ProviderError: the request failed for good.
+            Stop: a cap of the tree is reached.
+            TimeoutError: the time is up.
+        """
+        self._pieces.clear()
+        try:
+            response = await self._send_with_retries(request, turn)
+        except ProviderError as error:
+            self._pieces = [error.partial_text] if error.partial_text else self._pieces
+            raise
+        self._pieces.clear()
+        return response
+
+    async def _send_with_retries(self, request: Request, turn: int) -> Response:
+        most = self._scope.agent.retry.max_retries
+        for retry in range(most):
+            try:
+                return await self._send_metered(request, turn, retry + 1)
+            except ProviderError as error:
+                if not error.retryable:
+                    raise
+                wait = error.retry_after or RETRY_WAIT * 2**retry
+                await asyncio.sleep(min(wait, MAX_RETRY_WAIT))
+        return await self._send_metered(request, turn, most + 1)
+
+    async def _send_metered(self, request: Request, turn: int, attempt: int) -> Response:
+        scope = self._scope
+        scope.clock.check()
+        scope.tally.request(scope.agent.name)
+        response = await self._send_once(
+            request if attempt == 1 else replace(request, attempt=attempt), turn
+        )
+        if response.seconds:
+            try:
+                scope.clock.forward(scope.clock.ahead + response.seconds)
+            except TimeoutError:  # on the virtual clock, none of it has arrived
+                self._pieces.clear()
+                raise
+        return response
+
+    async def _send_once(self, request: Request, turn: int) -> Response:
+        scope = self._scope
+        self._pieces.clear()
+
+        def show(delta: Delta) -> None:
+            if delta.kind == "text":
+                self._pieces.append(delta.text)
+            scope.env.emit(
+                TextDelta(scope.id, turn, request.attempt, delta.text, delta.kind, delta.call)
+            )
+
+        return await self._provider.send(request, show)

@@ -1,0 +1,62 @@
+"""A run with everything settled, before anything is sent; the dry run prints it.
+
+Source: A-8.4, A-10.3, B-7, B-10.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from axe_nb.agents.agent import Agent
+from axe_nb.agents.names import parse_model
+from axe_nb.agents.prompt import NO_PROMPT, Briefing, brief
+from axe_nb.engine.scope import RunScope
+from axe_nb.engine.toolset import Toolset, assemble
+from axe_nb.providers.base import Provider
+from axe_nb.threads import in_thread
+from axe_nb.tools.tool import Job
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """One run that has sent nothing yet, and can begin."""
+
+    scope: RunScope
+    job: Job
+    provider: Provider
+    model: str
+    """Without the provider."""
+    briefing: Briefing
+    toolset: Toolset
+
+    @property
+    def agent(self) -> Agent:
+        """Who is going to run."""
+        return self.scope.agent
+
+    @property
+    def prompt(self) -> str:
+        """The text that the agent is going to be told, whole (B-8)."""
+        return self.job.prompt if self.job.prompt.strip() else NO_PROMPT
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Findings that stop nothing."""
+        return (*self.agent.warnings, *self.briefing.warnings)
+
+
+async def make_plan(scope: RunScope, job: Job) -> Plan:
+    """Settles everything that can be wrong: model, key, skill, files, tools.
+
+    Raises:
+        ConfigError: bad model, no key, no skill, bad glob, unknown tool.
+    """
+    agent = scope.agent
+    provider_name, model = parse_model(agent.model)
+    provider = scope.env.provider_for(provider_name, model)
+    has_files = bool(agent.files or agent.skill)
+    briefing = await in_thread(brief, agent) if has_files else brief(agent)
+    toolset = assemble(agent, scope.depth, scope.ceiling, scope.permit, scope.env.tools)
+    return Plan(
+        scope=scope, job=job, provider=provider, model=model, briefing=briefing, toolset=toolset
+    )

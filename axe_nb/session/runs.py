@@ -1,0 +1,267 @@
+"""A run as it was asked for, and the handle of one: its events, its result, the way to stop it.
+
+Every face makes a `RunRequest`, hands it to `Session.start`, and shows the handle with `drive`.
+Source: product.md "Python", "Notebook" (`--bg`); D-2, D-8, D-58.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import threading
+import time
+from collections.abc import AsyncGenerator, Generator
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from axe_nb.agents.agent import Agent
+from axe_nb.commands.overrides import Overrides, shown_value
+from axe_nb.engine.call import blocking_call
+from axe_nb.engine.loop import Run
+from axe_nb.engine.permissions import Consult
+from axe_nb.engine.plan import Plan
+from axe_nb.errors import ConfigError
+from axe_nb.events import Emit, Event, RunFinished, RunResult
+from axe_nb.tools.tool import Job
+
+GLANCE = 0.05
+"""Seconds between two looks; a bare `wait()` is not woken by an interrupt on Windows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRequest:
+    """One run as it was asked for."""
+
+    agent: str | Agent
+    """Itself, or its name."""
+    prompt: str = ""
+    """Blank = the task is in its instructions."""
+    overrides: Overrides = Overrides()
+    """Changes to the agent, for this run alone."""
+    continue_from: RunResult | None = None
+    """An earlier result whose conversation goes on."""
+
+    def __post_init__(self) -> None:
+        for name, kinds, wanted in (
+            ("agent", (str, Agent), "a name or an Agent"),
+            ("prompt", (str,), "text"),
+            ("continue_from", (RunResult, type(None)), "a RunResult"),
+        ):
+            value = getattr(self, name)
+            if not isinstance(value, kinds):
+                raise ConfigError(f"{name} takes {wanted}, not {shown_value(value)}")
+
+
+class Planner(Protocol):
+    """A session, as far as its runs need it."""
+
+    async def plan(self, request: RunRequest, emit: Emit, consult: Consult | None) -> Plan:
+        """As `Session.plan`."""
+
+    def child_job(self, request: RunRequest) -> Job:
+        """As `Session.child_job`."""
+
+    def remember(self, result: RunResult) -> None:
+        """As `Session.remember`."""
+
+
+_planner: ContextVar[Planner] = ContextVar("axe_nb_session")
+
+
+def session_of_run() -> Planner:
+    """The session of the run that the caller belongs to.
+
+    Raises:
+        LookupError: it belongs to none.
+    """
+    return _planner.get()
+
+
+class RunHandle:
+    """A run that was asked for. One face runs it; any thread may stop it or wait for its result."""
+
+    def __init__(self, request: RunRequest, planner: Planner) -> None:
+        """Nothing has begun yet."""
+        self.request = request
+        self.plan: Plan | None = None
+        """Set before the first event; None = the run has not begun, and may never."""
+        self.finished: RunResult | None = None
+        """The result; None until there is one, and for good where the run never began."""
+        self.error: BaseException | None = None
+        """What kept the run from beginning; None = nothing."""
+        self._planner = planner
+        self._run: Run | None = None
+        self._lock = threading.Lock()
+        self._ended: concurrent.futures.Future[None] = concurrent.futures.Future()
+        self._ended.set_running_or_notify_cancel()  # who waits cannot cancel it
+        self._is_cancelled = False
+        self._is_closed = False
+        """Whether the last event has been let through."""
+        self._task: tuple[asyncio.AbstractEventLoop, asyncio.Task[Any]] | None = None
+
+    @property
+    def name(self) -> str:
+        """The agent's name."""
+        agent = self.request.agent
+        return agent if isinstance(agent, str) else agent.name
+
+    def __repr__(self) -> str:
+        state = self.finished.status if self.finished else "failed" if self.done else "running"
+        return f"<{self.name}: {state}; .result(), .cancel(), .done>"
+
+    @property
+    def done(self) -> bool:
+        """Whether the run has ended, however it did."""
+        return self._ended.done()
+
+    def cancel(self) -> None:
+        """Stops the run; what is finished by then is its result."""
+        self._is_cancelled = True
+        if self._task is not None and not self.done:
+            loop, task = self._task
+            loop.call_soon_threadsafe(task.cancel)
+
+    def result(self, timeout: float | None = None) -> RunResult:
+        """The run's result, also of one that failed or was cancelled; waits for its end.
+
+        An interrupt ends the waiting, not the run.
+
+        Args:
+            timeout: seconds to wait at most; None = to the end.
+
+        Raises:
+            TimeoutError: the run goes on.
+            ConfigError: it could not begin.
+        """
+        left = float("inf") if timeout is None else max(timeout, 0.0)
+        while not concurrent.futures.wait([self._ended], min(left, GLANCE)).done:
+            left -= GLANCE
+            if left <= 0:
+                raise TimeoutError(f"{self.name} is still running; .cancel() stops it")
+        return self._settled()
+
+    def __await__(self) -> Generator[Any, None, RunResult]:
+        """As `result`, for the caller's event loop."""
+        return self._wait().__await__()
+
+    async def _wait(self) -> RunResult:
+        await asyncio.wrap_future(self._ended)
+        return self._settled()
+
+    def _settled(self) -> RunResult:
+        if self.finished is None:
+            raise self.error or RuntimeError(f"{self.name} ended without a result")
+        return self.finished
+
+    async def events(self) -> AsyncGenerator[Event, None]:
+        """Runs it on the caller's event loop: its events; the last one carries the result.
+
+        Closing the generator stops the run, and waits until it has stopped.
+
+        Raises:
+            ConfigError: invalid configuration, before anything is sent.
+        """
+        queue: asyncio.Queue[Event | None] = asyncio.Queue()
+
+        async def run() -> None:
+            try:
+                await self.execute(queue.put_nowait)
+            finally:
+                queue.put_nowait(None)
+
+        task = asyncio.create_task(run())
+        try:
+            while (event := await queue.get()) is not None:
+                yield event
+            await task
+        finally:
+            task.cancel()
+            await asyncio.wait([task])
+
+    async def execute(self, emit: Emit, consult: Consult | None = None) -> RunResult:
+        """Runs it on the caller's event loop: its result, however it ended.
+
+        Args:
+            emit: is told what happens, up to the root's end and no further.
+            consult: asks the person; None = nobody can be asked.
+
+        Raises:
+            ConfigError: invalid configuration, before anything is sent.
+            asyncio.CancelledError: it was cancelled; `finished` is set, if it had begun.
+        """
+        task = asyncio.current_task()
+        assert task is not None
+        self._task = asyncio.get_running_loop(), task
+        token = _planner.set(self._planner)
+        try:
+            if self._is_cancelled:
+                raise asyncio.CancelledError
+            self.plan = await self._planner.plan(self.request, self._gate(emit), consult)
+            self._run = Run(self.plan)
+            return await self._run.execute()
+        except BaseException as error:
+            if self._run is None:
+                self.error = error
+            raise
+        finally:
+            if self._run is not None and self._run.result is not None:
+                self._finish(self._run.result)
+            self._end()
+            _planner.reset(token)
+
+    def _gate(self, emit: Emit) -> Emit:
+        """Lets events through up to the root's end, which is the last one (D-57)."""
+
+        def gated(event: Event) -> None:
+            with self._lock:
+                if self._is_closed:
+                    return
+                self._is_closed = isinstance(event, RunFinished) and event.run == "0"
+                emit(event)
+
+        return gated
+
+    def close(self) -> None:
+        """Lets no more events through, because nobody is going to take them."""
+        with self._lock:
+            self._is_closed = True
+
+    def _finish(self, result: RunResult) -> None:
+        with self._lock:
+            if self.finished is not None:
+                return
+            self.finished = result
+        self._planner.remember(result)
+
+    def _end(self) -> None:
+        with self._lock:
+            if not self._ended.done():
+                self._ended.set_result(None)
+
+    def overdue(self) -> float:
+        """Seconds that the run has been over its time without ending; 0.0 = it is not."""
+        if self._run is None or self.done:
+            return 0.0
+        return self._run.scope.clock.overdue(time.monotonic())
+
+    def abandon(self, emit: Emit, *, timed_out: bool) -> RunResult | None:
+        """The result so far of a run whose event loop does not answer; what it does later is lost.
+
+        Args:
+            emit: is told of the ends of all runs that have not ended.
+            timed_out: whether its time is up; else the person stopped it.
+
+        Returns:
+            None if it never began.
+        """
+        self.close()
+        if self.finished is None and self._run is not None:
+            clock = self._run.scope.clock
+            why = str(clock.deadline) if timed_out else "cancelled"
+            blocking = blocking_call(self._task[0]) if self._task else ""
+            if blocking:
+                why += f"; {blocking} blocked the event loop: write it with def, not async def"
+            self._finish(self._run.break_off("timeout" if timed_out else "cancelled", why, emit))
+        self._end()
+        return self.finished

@@ -1,0 +1,242 @@
+"""No child outlives the call that started it, and nothing happens after the root's end."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+import axe_nb
+from axe_nb import Request, RunResult
+from axe_nb.events import RunFinished, RunStarted
+from tests.loop.stage import agent, check_events, check_history, stage, texts
+
+pytestmark = pytest.mark.req("D-57")
+
+
+def scene(fn: Any) -> tuple[Any, list[str]]:
+    """A lead whose tool `both` is `fn(ctx)`; children `quick`, `slow` and `broken`; a log."""
+    log: list[str] = []
+
+    async def slow(_: Request) -> str:
+        log.append("slow begins")
+        try:
+            await asyncio.sleep(30)
+        except asyncio.CancelledError:
+            log.append("slow is cancelled")
+            raise
+        return "late"
+
+    def broken(_: Request) -> str:
+        raise axe_nb.ProviderError("server", "down")
+
+    def lead(request: Request) -> Any:
+        return axe_nb.call("both") if request.turn == 1 else "done"
+
+    made = stage(
+        agent("lead", lead, tools=("both",)), agent("quick", "here"), agent("slow", slow),
+        agent("broken", broken),
+    )  # fmt: skip
+    axe_nb.tool(name="both")(fn)
+    return made, log
+
+
+def check_end(made: Any, result: RunResult) -> None:
+    check_events(made.events, result)
+    check_history(result.messages)
+    started = [e.run for e in made.events if isinstance(e, RunStarted)]
+    assert sorted(started) == sorted(r.id for r in result.walk())
+    assert isinstance(made.events[-1], RunFinished)
+    assert made.events[-1].run == "0"
+
+
+def test_a_gather_of_which_one_child_fails_leaves_none_running() -> None:
+    async def both(ctx: axe_nb.ToolContext) -> str:
+        async def checked(name: str) -> str:
+            return (await ctx.delegate("x", agent=name)).raise_for_status().text
+
+        return " ".join(await asyncio.gather(checked("slow"), checked("broken")))
+
+    made, log = scene(both)
+    result = made.play()
+    assert [(c.agent, c.status) for c in result.children] == [
+        ("slow", "cancelled"), ("broken", "error"),
+    ]  # fmt: skip
+    assert log == ["slow begins", "slow is cancelled"]
+    assert result.text == "done"
+    assert "server: down" in texts(result)[0]
+    check_end(made, result)
+
+
+def test_the_first_child_that_answers_ends_the_others() -> None:
+    async def both(ctx: axe_nb.ToolContext) -> str:
+        tasks = [asyncio.ensure_future(ctx.delegate("x", agent=n)) for n in ("slow", "quick")]
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        return done.pop().result().text
+
+    made, log = scene(both)
+    result = made.play()
+    assert texts(result) == ["here"]
+    assert [(c.agent, c.status) for c in result.children] == [
+        ("slow", "cancelled"), ("quick", "completed"),
+    ]  # fmt: skip
+    assert log[-1] == "slow is cancelled"
+    assert result.total_usage.total == sum(r.usage.total for r in result.walk())
+    check_end(made, result)
+
+
+def test_a_context_that_is_kept_starts_nothing_after_its_call() -> None:
+    kept: list[Any] = []
+
+    async def both(ctx: axe_nb.ToolContext) -> str:
+        kept.append(ctx)
+        return "kept"
+
+    made, _ = scene(both)
+
+    async def work() -> None:
+        await made.ask()
+        with pytest.raises(axe_nb.ToolError, match="this call has ended"):
+            await kept[0].delegate("x", agent="quick")
+
+    asyncio.run(work())
+    assert [e.run for e in made.events if isinstance(e, RunStarted)] == ["0"]
+
+
+@pytest.mark.req("D-59")
+def test_a_key_tells_children_apart_in_any_order() -> None:
+    async def both(ctx: axe_nb.ToolContext) -> str:
+        results = await asyncio.gather(
+            ctx.delegate("x", agent="quick", key="west"),
+            ctx.delegate("x", agent="quick", key="east"),
+        )
+        return " ".join(r.id for r in results)
+
+    made, _ = scene(both)
+    result = made.play()
+    assert texts(result) == ["0.1-west 0.1-east"]
+    assert [c.id for c in result.children] == ["0.1-east", "0.1-west"]
+
+
+@pytest.mark.parametrize(("key", "told"), [("a.b", "not a valid key"), ("x", "already")])
+def test_a_key_that_is_taken_or_none_is_refused(key: str, told: str) -> None:
+    async def both(ctx: axe_nb.ToolContext) -> str:
+        await ctx.delegate("x", agent="quick", key="x")
+        await ctx.delegate("x", agent="quick", key=key)
+        return "no"
+
+    made, _ = scene(both)
+    result = made.play()
+    assert told in texts(result)[0]
+    assert len(result.children) == 1
+
+
+# ------------------------------------------------------------------ axe_nb.run and arun in a tool
+
+
+def nested(fn: Any, **config: Any) -> tuple[RunResult, list[Any]]:
+    made, _ = scene(fn)
+    if config:
+        from dataclasses import replace
+
+        made.root = replace(made.root, **config)
+    return made.play(), made.events
+
+
+def test_run_in_a_plain_tool_is_a_child() -> None:
+    def both() -> str:
+        return axe_nb.run("quick", "hello").text
+
+    result, events = nested(both)
+    assert texts(result) == ["here"]
+    [child] = result.children
+    assert (child.id, child.agent, child.prompt) == ("0.1", "quick", "hello")
+    assert child.metadata["depth"] == "1"
+    assert result.total_usage.total > result.usage.total
+    check_events(events, result)
+
+
+def test_arun_in_an_async_tool_is_a_child() -> None:
+    async def both() -> str:
+        return (await axe_nb.arun("quick", "hello", model="script/broken")).status
+
+    result, events = nested(both)
+    assert texts(result) == ["error"]
+    assert [(c.id, c.agent, c.status) for c in result.children] == [("0.1", "quick", "error")]
+    check_events(events, result)
+
+
+def test_a_loop_of_its_own_in_a_plain_tool_makes_children_too() -> None:
+    def both() -> str:
+        async def two() -> list[RunResult]:
+            return await asyncio.gather(axe_nb.arun("quick", "a"), axe_nb.arun("quick", "b"))
+
+        return " ".join(r.prompt for r in asyncio.run(two()))
+
+    result, events = nested(both)
+    assert texts(result) == ["a b"]
+    assert len(result.children) == 2
+    check_events(events, result)
+
+
+def test_the_caps_of_the_outer_run_hold_for_a_run_in_a_tool() -> None:
+    def both() -> str:
+        return axe_nb.run("quick", "hello").error or ""
+
+    result, _ = nested(both, limits=axe_nb.TreeLimits(max_requests=1))
+    assert "limits.max_requests (1) of lead reached" in texts(result)[0]
+
+
+def test_a_run_in_a_tool_counts_as_a_level() -> None:
+    def both() -> str:
+        return axe_nb.run("again", "hello").text
+
+    def again(request: Request) -> Any:
+        return axe_nb.call("both") if request.turn == 1 else request.results[0].content
+
+    made, _ = scene(both)
+    made.session.define(agent("again", again, tools=("both",)))
+    result = made.play()
+    assert max(r.id.count(".") for r in result.walk()) == 3
+    deepest = next(r for r in result.walk() if r.id.count(".") == 3)
+    assert "maximum sub-agent depth (3) reached; raise" in deepest.text
+
+
+def test_the_time_of_the_outer_run_ends_a_run_in_a_tool() -> None:
+    def both() -> str:
+        return axe_nb.run("slow", "hello").text
+
+    made, log = scene(both)
+    result = made.play(timeout=0.3)
+    assert (result.status, result.error) == ("timeout", "timeout after 0.3s")
+    assert [c.status for c in result.children] == ["timeout"]
+    assert log == ["slow begins", "slow is cancelled"]
+    check_events(made.events, result)
+
+
+def test_the_hint_of_an_error_reaches_the_model() -> None:
+    def both() -> str:
+        return axe_nb.run("quick", "hello", model="script/quikc").text
+
+    result, _ = nested(both)
+    told = texts(result)[0]
+    assert told.startswith("Error: ConfigError: script not found: quikc; ")
+    assert 'did you mean "quick"?' in told
+
+
+def test_run_in_an_async_tool_names_the_other_two() -> None:
+    async def both() -> str:
+        return axe_nb.run("quick", "hello").text
+
+    result, _ = nested(both)
+    assert "axe_nb.arun" in texts(result)[0]
+    assert "ctx.delegate" in texts(result)[0]
+
+
+def test_stream_in_a_tool_names_the_way() -> None:
+    async def both() -> str:
+        return str([event async for event in axe_nb.stream("quick", "hello")])
+
+    result, _ = nested(both)
+    assert "axe_nb.stream was called inside a tool; use" in texts(result)[0]

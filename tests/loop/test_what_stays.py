@@ -1,0 +1,335 @@
+"""A result and its messages as data: changed copies, pickles, what failed, what had arrived."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import gc
+import pickle
+import threading
+import traceback
+import weakref
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+import axe_nb
+from axe_nb import Agent, Request, RunResult, call, script_server
+from axe_nb.errors import AxeError, ConfigError, ProviderError, RunError
+from axe_nb.events import TextDelta, TurnStarted
+from axe_nb.messages import Message, WireCache
+from tests.loop.stage import agent, lead, play, stage, tool
+
+PROTOCOLS = ("anthropic", "openai", "ollama")
+
+
+@pytest.mark.req("D-32")
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("way", ["replace", "deepcopy", "pickle"])
+def test_a_changed_message_in_continue_from_is_what_is_sent(
+    protocol: str, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(f"{protocol.upper()}_API_KEY", "k")
+    heard: list[Request] = []
+
+    @axe_nb.script("echo")
+    def echo(request: Request) -> str:
+        heard.append(request)
+        return f"turn {len(heard)}"
+
+    with script_server(protocol):
+        one = Agent("one", f"{protocol}/echo")
+        first = play(one)
+        changed = [replace(m, content="CHANGED") if m.role == "user" else m for m in first.messages]
+        again = {
+            "replace": lambda r: r, "deepcopy": copy.deepcopy,
+            "pickle": lambda r: pickle.loads(pickle.dumps(r)),
+        }[way](replace(first, messages=tuple(changed)))  # fmt: skip
+        second = asyncio.run(stage(one).ask("more", continue_from=again))
+    assert [m.content for m in heard[-1].messages] == ["CHANGED", "turn 1", "more"]
+    assert [m.content for m in second.messages] == ["CHANGED", "turn 1", "more", "turn 2"]
+
+
+@pytest.mark.req("D-32")
+def test_a_message_changed_in_place_is_sent_as_it_is_now(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "k")
+    heard: list[Request] = []
+
+    @axe_nb.script("calls")
+    def calls(request: Request) -> Any:
+        heard.append(request)
+        return call("look", at="here") if request.turn == 1 else "done"
+
+    async def look(_: Any) -> str:
+        return "seen"
+
+    with script_server("openai"):
+        one = Agent("one", "openai/calls")
+        first = play(one, tools=(tool("look", look),))
+        first.messages[1].tool_calls[0].arguments["at"] = "THERE"  # type: ignore[index]
+        asyncio.run(stage(one).ask("more", continue_from=first, tools=(tool("look", look),)))
+    assert heard[-1].messages[1].tool_calls[0].arguments == {"at": "THERE"}
+
+
+def test_no_copy_or_pickle_carries_a_cache() -> None:
+    message = Message("user", "hello")
+    message.wire["openai"] = b"cached"
+    for other in (
+        replace(message, content="x"), copy.deepcopy(message), pickle.loads(pickle.dumps(message)),
+    ):  # fmt: skip
+        assert other.wire == {}
+        assert isinstance(other.wire, WireCache)
+    assert message.wire == {"openai": b"cached"}
+
+
+# ---------------------------------------------------------------------------- results and errors
+
+
+def a_crash(request: Request) -> str:
+    raise ProviderError("rate_limit", "slow down", hint="wait", status=429, retry_after=2.0)
+
+
+def results_of_every_status() -> dict[str, RunResult]:
+    async def hangs(_: Request) -> str:
+        await asyncio.sleep(30)
+        return "late"
+
+    async def interrupted() -> RunResult:
+        begun = asyncio.Event()
+
+        async def hangs(_: Request) -> str:
+            begun.set()
+            await asyncio.sleep(30)
+            return "late"
+
+        made = stage(agent("hangs", hangs))
+        task = asyncio.create_task(made.ask())
+        await begun.wait()
+        task.cancel()
+        await asyncio.wait([task])
+        assert made.session.last
+        return made.session.last
+
+    def endless(_: Request) -> Any:
+        return call("nothing")
+
+    async def nothing(_: Any) -> str:
+        return ""
+
+    below = agent("below", a_crash)
+    return {
+        "completed": play(lead(call("call_agent", agent="below", task="x")), below),
+        "error": play(agent("broken", a_crash)),
+        "timeout": play(agent("hangs", hangs), timeout=0.05),
+        "cancelled": asyncio.run(interrupted()),
+        "max_turns": play(agent("endless", endless), tools=(tool("nothing", nothing),)),
+    }
+
+
+def seen_elsewhere(result: RunResult) -> tuple[str, str, int]:
+    return result.status, result.error or "", len(result.messages)
+
+
+@pytest.mark.req("D-2")
+def test_every_result_pickles_copies_and_travels_through_a_process_pool() -> None:
+    results = results_of_every_status()
+    assert {r.status for r in results.values()} == set(results)
+    with ProcessPoolExecutor(1) as pool:
+        for result in results.values():
+            for other in (pickle.loads(pickle.dumps(result)), copy.deepcopy(result)):
+                assert other == result
+                assert str(other.cause) == str(result.cause)
+                assert type(other.cause) is type(result.cause)
+            assert pool.submit(seen_elsewhere, result).result() == seen_elsewhere(result)
+
+
+ERRORS = (
+    AxeError("a", hint="h"),
+    ConfigError("c", hint="h", exit_code=3),
+    ProviderError("auth", "p", hint="h", status=401, retry_after=1.5, partial_text="so far"),
+    RunError("r", exit_code=130, hint="h"),
+)
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=lambda e: type(e).__name__)
+def test_every_error_pickles_and_copies_whole(error: AxeError) -> None:
+    error.place = "in agent a"
+    for other in (pickle.loads(pickle.dumps(error)), copy.copy(error), copy.deepcopy(error)):
+        assert type(other) is type(error)
+        assert vars(other) == vars(error)
+        assert other.args == error.args
+        assert other.lines() == error.lines()
+
+
+def test_subclasses_of_the_errors_pickle_too() -> None:
+    with pytest.raises(ConfigError) as caught:
+        axe_nb.run(Agent("a", "nonsense"), "x")
+    again = pickle.loads(pickle.dumps(caught.value))
+    assert again.lines() == caught.value.lines()
+
+
+def test_a_failed_result_keeps_no_engine_alive() -> None:
+    from axe_nb.engine.loop import Run
+
+    alive: list[weakref.ref[Run]] = []
+
+    def crash(request: Request) -> str:
+        alive.extend(
+            weakref.ref(o)
+            for o in gc.get_objects()
+            if type(o) is Run and o.plan.agent.name == "own"
+        )
+        raise ProviderError("server", "down")
+
+    result = play(agent("own", crash))
+    assert result.cause is not None
+    assert result.cause.__traceback__ is None
+    for thread in threading.enumerate():
+        if thread.name == "axe-nb-call":  # it has answered, and is about to end
+            thread.join()
+    gc.collect()
+    assert alive
+    assert [ref() for ref in alive] == [None] * len(alive)
+
+
+def test_raising_again_and_again_grows_no_traceback() -> None:
+    result = play(agent("broken", a_crash))
+    depths = []
+    for _ in range(5):
+        with pytest.raises(ProviderError, match="slow down") as caught:
+            result.raise_for_status()
+        depths.append(len(traceback.extract_tb(caught.value.__traceback__)))
+    assert len(set(depths)) == 1
+
+
+# ------------------------------------------------------------------------------ what had arrived
+
+
+def writes(text: str, then: Any) -> Any:
+    """A provider's `send` that hands out the text and then does `then`."""
+
+    class Provider:
+        name = "script"
+
+        async def send(self, request: Request, on_delta: Any = None) -> Any:
+            from axe_nb.messages import Delta
+
+            on_delta(Delta("thinking", "reasoning"))
+            for word in text.split():
+                on_delta(Delta(f"{word} "))
+            return await then(request)
+
+    return Provider()
+
+
+def with_provider(provider: Any, timeout: float | None = None, **fields: Any) -> Any:
+    """(result, events) of an agent whose provider it is."""
+    from axe_nb.budget import Limits
+    from axe_nb.engine.loop import Run
+    from axe_nb.engine.plan import make_plan
+    from axe_nb.engine.scope import Env, RunScope
+    from axe_nb.tools.tool import Job
+
+    events: list[Any] = []
+    one = Agent("one", "script/x", **fields)
+
+    async def work() -> RunResult:
+        env = Env(load_agent=lambda _: one, provider_for=lambda *_: provider, emit=events.append)
+        scope = RunScope.root(one, Limits(seconds=timeout), env)
+        run = Run(await make_plan(scope, Job(one, "go", "go")))
+        task = asyncio.create_task(run.execute())
+        if timeout is None:
+            await asyncio.wait({task}, timeout=0.2)
+            task.cancel()
+        await asyncio.wait({task})
+        assert run.result
+        return run.result
+
+    return asyncio.run(work()), events
+
+
+async def hangs(_: Request) -> Any:
+    await asyncio.sleep(30)
+
+
+async def fails(_: Request) -> Any:
+    raise ProviderError("server", "the stream broke")
+
+
+@pytest.mark.req("D-8", "D-24")
+@pytest.mark.parametrize(
+    ("then", "timeout", "status"),
+    [(hangs, 0.1, "timeout"), (hangs, None, "cancelled"), (fails, 5.0, "error")],
+)
+def test_text_that_has_arrived_is_kept(then: Any, timeout: float | None, status: str) -> None:
+    result, _ = with_provider(writes("one two three", then), timeout)
+    assert (result.status, result.text) == (status, "one two three ")
+
+
+@pytest.mark.req("D-23", "D-24")
+def test_a_retry_starts_the_text_of_a_turn_anew_and_says_so() -> None:
+    attempts: list[Request] = []
+
+    async def second_time(request: Request) -> Any:
+        attempts.append(request)
+        if len(attempts) == 1:
+            raise ProviderError("overloaded", "later", retry_after=0.01)
+        return axe_nb.Response("one two", (), "stop")
+
+    result, events = with_provider(
+        writes("one two", second_time), 5.0, retry=axe_nb.Retry(max_retries=1)
+    )
+    assert result.text == "one two"
+    assert [(r.attempt, r.place) for r in attempts] == [(1, "0/1"), (2, "0/1")]
+    deltas = [e for e in events if isinstance(e, TextDelta)]
+    assert [(d.turn, d.attempt, d.kind) for d in deltas] == [
+        (1, 1, "reasoning"), (1, 1, "text"), (1, 1, "text"),
+        (1, 2, "reasoning"), (1, 2, "text"), (1, 2, "text"),
+    ]  # fmt: skip
+    assert sum(isinstance(e, TurnStarted) for e in events) == 1
+
+
+# --------------------------------------------------------------------------- strange exceptions
+
+
+class Strange(BaseException):
+    """Neither an Exception nor one of Python's own."""
+
+
+@pytest.mark.req("D-2")
+@pytest.mark.parametrize("fault", [Strange("odd"), MemoryError("full"), LookupError("x\ny")])
+def test_whatever_a_provider_raises_ends_the_run_with_a_result(fault: BaseException) -> None:
+    async def then(_: Request) -> Any:
+        raise fault
+
+    result, events = with_provider(writes("so far", then), 5.0)
+    told = " ".join(f"{type(fault).__name__}: {fault}".split())
+    assert (result.status, result.error, result.text) == ("error", told, "so far ")
+    assert events[-1].result is result
+
+
+@pytest.mark.req("D-2", "X-30")
+@pytest.mark.parametrize("fault", [Strange("odd"), SystemExit(3), asyncio.CancelledError("x")])
+@pytest.mark.parametrize("kind", ["plain", "async", "raw"])
+def test_whatever_a_tool_raises_is_told_to_the_model(fault: BaseException, kind: str) -> None:
+    def plain() -> str:
+        raise fault
+
+    async def slow() -> str:
+        raise fault
+
+    async def raw(_: Any) -> str:
+        raise fault
+
+    mine = {"plain": plain, "async": slow}.get(kind)
+    if mine:
+        axe_nb.tool(name="odd")(mine)
+    result = play(
+        agent("boss", lambda r: call("odd") if r.turn == 1 else r.results[0].content,
+              tools=("odd",) if mine else ()),
+        **({} if mine else {"tools": (tool("odd", raw),)}),
+    )  # fmt: skip
+    assert result.ok
+    assert type(fault).__name__ in result.text

@@ -1,0 +1,192 @@
+"""Tools that do not stop defeat neither timeout nor interrupt, and hold up no later run (D-58)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import axe_nb
+from axe_nb import Agent, Request, call
+from axe_nb.commands.overrides import Overrides
+from axe_nb.events import RunFinished
+from axe_nb.session.drive import NullView, drive
+from axe_nb.session.runs import RunRequest
+from axe_nb.session.session import Session
+from tests.loop.stage import agent
+
+pytestmark = pytest.mark.req("D-58", "D-8")
+
+LONG = 8.0
+"""Seconds that a tool blocks; what is asserted is that nobody waits for it."""
+
+
+def boss(*tools: str) -> Agent:
+    def model(request: Request) -> Any:
+        return call(tools[0]) if request.turn == 1 else "done"
+
+    return agent("boss", model, tools=tools)
+
+
+@pytest.fixture
+def let_go() -> Any:
+    """Ends the tools that a test leaves blocking."""
+    over = threading.Event()
+    yield over
+    over.set()
+
+
+def blocking(over: threading.Event) -> None:
+    @axe_nb.tool
+    async def block() -> str:
+        over.wait(LONG)
+        return "late"
+
+
+def stubborn() -> None:
+    @axe_nb.tool
+    async def stay() -> str:
+        end = time.monotonic() + LONG
+        while time.monotonic() < end:
+            with contextlib.suppress(BaseException):
+                await asyncio.sleep(LONG)
+        return "late"
+
+
+def test_a_tool_that_blocks_the_loop_does_not_defeat_the_timeout(let_go: threading.Event) -> None:
+    blocking(let_go)
+    began = time.monotonic()
+    result = axe_nb.run(boss("block"), "go", timeout=0.3)
+    assert time.monotonic() - began < LONG - 2
+    assert (result.status, result.turns, result.tool_calls) == ("timeout", 1, 1)
+    assert result.error == (
+        'timeout after 0.3s; tool "block" of agent "boss" blocked the event loop: '
+        "write it with def, not async def"
+    )
+    assert axe_nb.last() is result
+    began = time.monotonic()
+    assert axe_nb.run(agent("next", "at once"), "go").text == "at once"
+    assert time.monotonic() - began < LONG - 4
+
+
+def test_what_such_a_tool_does_later_is_not_told(let_go: threading.Event) -> None:
+    blocking(let_go)
+    session, events = Session(), []
+
+    class Events(NullView):
+        def event(self, event: Any) -> None:
+            events.append(event)
+
+    handle = session.start(RunRequest(agent=boss("block"), overrides=Overrides(timeout=0.2)))
+    result = drive(handle, Events())
+    before = list(events)
+    let_go.set()
+    time.sleep(0.5)
+    assert events == before
+    assert handle.finished is session.last is result
+
+
+def test_a_run_in_another_thread_is_not_held_up(let_go: threading.Event) -> None:
+    blocking(let_go)
+    first = threading.Thread(target=lambda: axe_nb.run(boss("block"), "go"), daemon=True)
+    first.start()
+    time.sleep(0.3)
+    began = time.monotonic()
+    assert axe_nb.run(agent("next", "at once"), "go").text == "at once"
+    assert time.monotonic() - began < LONG - 4
+    let_go.set()
+    first.join(20)
+    assert not first.is_alive()
+
+
+@pytest.mark.parametrize("how", ["timeout", "cancel"])
+def test_a_tool_that_swallows_its_cancelling_is_left_behind(how: str) -> None:
+    stubborn()
+    session, seen = Session(), []
+
+    async def work() -> Any:
+        seconds = 0.2 if how == "timeout" else 60
+        overrides = Overrides(timeout=seconds)
+        handle = session.start(RunRequest(agent=boss("stay"), overrides=overrides))
+        task = asyncio.create_task(handle.execute(seen.append))
+        if how == "cancel":
+            await asyncio.sleep(0.2)
+            handle.cancel()
+        await asyncio.wait({task})
+        return handle.finished
+
+    began = time.monotonic()
+    runner = asyncio.Runner()
+    result = runner.get_loop().run_until_complete(work())
+    assert time.monotonic() - began < LONG - 2
+    assert result.status == ("timeout" if how == "timeout" else "cancelled")
+    assert isinstance(seen[-1], RunFinished)
+    for task in asyncio.all_tasks(runner.get_loop()):
+        task._log_destroy_pending = False  # type: ignore[attr-defined]  # it is meant to stay
+    runner.get_loop().close()
+
+
+SCRIPT = """
+    import asyncio, os, signal, sys, threading, time
+    import axe_nb
+    from axe_nb import Agent, call
+
+    @axe_nb.tool
+    async def block() -> str:
+        os.write(1, bytes([98, 101, 103, 117, 110, 10]))  # print is captured
+        {body}
+        return "late"
+
+    axe_nb.script("boss")(lambda r: call("block") if r.turn == 1 else "done")
+    axe_nb.script("next")(lambda r: "at once")
+    try:
+        axe_nb.run(Agent("boss", "script/boss", tools=("block",)), "go")
+    except KeyboardInterrupt as stop:
+        print(stop)
+    last = axe_nb.last()
+    print(last.status, last.turns, last.error)
+    began = time.monotonic()
+    print(axe_nb.run(Agent("next", "script/next"), "go").text, time.monotonic() - began < 4)
+    sys.stdout.flush()
+    os._exit(0)
+"""
+BODIES = {
+    "sleeps": "time.sleep(30)",
+    "swallows": "exec('while True:\\n try: time.sleep(0.01)\\n except BaseException: pass')",
+}
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals are sent by name on POSIX only")
+@pytest.mark.parametrize("kind", BODIES)
+def test_an_interrupt_comes_back_from_a_tool_that_blocks_the_loop(
+    kind: str, tmp_path: Path
+) -> None:
+    code = textwrap.dedent(SCRIPT.format(body=BODIES[kind]))
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(Path(axe_nb.__file__).parent.parent)},
+    ) as process:  # fmt: skip
+        assert process.stdout
+        assert process.stdout.readline() == "begun\n"
+        began = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=25)
+    assert time.monotonic() - began < 20
+    assert err == ""
+    first, second, third = out.splitlines()
+    assert first == "stopped; axe_nb.last() has what was finished"
+    assert second == (
+        'cancelled 1 cancelled; tool "block" of agent "boss" blocked the event loop: '
+        "write it with def, not async def"
+    )
+    assert third == "at once True"
