@@ -15,7 +15,8 @@ from typing import Any, NoReturn
 
 import pytest
 
-from tests import bootstrap, order, state
+from axe_nb.session.session import session
+from tests import bootstrap, order
 
 CHROMIUM = next(filter(None, map(shutil.which, bootstrap.CHROMIUM)), None)
 KERNELS = {
@@ -95,9 +96,9 @@ def own_config(nothing_left: None, tmp_path: Path, monkeypatch: pytest.MonkeyPat
 @pytest.fixture(autouse=True)
 def own_session() -> Iterator[None]:
     """What a test defines, agents, models, tools and conversations, is gone after it."""
-    before = state.saved()
+    before = session.snapshot()
     yield
-    state.restore(before)
+    session.restore(before)
 
 
 @pytest.fixture

@@ -23,8 +23,11 @@ from axe_nb.engine.scope import Env, RunScope
 from axe_nb.errors import ConfigError
 from axe_nb.events import Emit, RunResult
 from axe_nb.messages import Usage
+from axe_nb.scripting.lookup import ScriptFunction, functions
 from axe_nb.session.runs import RunHandle, RunRequest
 from axe_nb.text import quote, suggestion
+from axe_nb.toolbox import SESSION
+from axe_nb.tools.registry import ToolTable
 from axe_nb.tools.tool import Job
 
 SIMPLE = [
@@ -67,6 +70,33 @@ class Session:
     """Agent defined here → the TOML that it was written as, where it was."""
     defaults: dict[str, Any] = field(default_factory=dict)
     """Option → its value for runs that do not give it; `%config AxeMagics` writes it."""
+    tools: ToolTable = field(default_factory=lambda: SESSION)
+    """Tools that `@axe_nb.tool` made; a decorator knows no session, so all of a process share
+    them."""
+    scripts: dict[str, ScriptFunction] = field(default_factory=lambda: functions)
+    """Name → model that `@axe_nb.script` made; shared like the tools."""
+
+    def snapshot(self) -> dict[str, Any]:
+        """All that is known and kept, for `restore`."""
+        return {"last": self.last, **{name: table.copy() for name, table in self._tables().items()}}
+
+    def restore(self, snapshot: Mapping[str, Any]) -> None:
+        """Goes back to a snapshot; whoever holds one of the tables sees it too."""
+        self.last = snapshot["last"]
+        for name, table in self._tables().items():
+            table.clear()
+            table.update(snapshot[name])
+
+    def clear(self) -> None:
+        """Forgets all that was defined and run."""
+        self.last = None
+        for table in self._tables().values():
+            table.clear()
+
+    def _tables(self) -> dict[str, dict[str, Any]]:
+        tables = {key.name: getattr(self, key.name) for key in fields(self)}
+        tables["tools"] = self.tools.tools
+        return {name: table for name, table in tables.items() if isinstance(table, dict)}
 
     def overrides(self, given: Mapping[str, Any]) -> Overrides:
         """The overrides that keywords ask for, with this session's defaults.

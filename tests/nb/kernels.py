@@ -144,8 +144,8 @@ if "axe_nb" in _shell.extension_manager.loaded:
     _shell.extension_manager.unload_extension("axe_nb")
 _shell.config.pop("AxeMagics", None)
 if "axe_nb" in sys.modules:
-    from tests.state import forget
-    forget()
+    from axe_nb.session.session import session
+    session.clear()
 for name in os.environ.keys() - {ENVIRON!r}.keys():
     if not name.startswith("JPY_"):
         del os.environ[name]

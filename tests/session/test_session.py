@@ -12,7 +12,7 @@ import axe_nb
 from axe_nb import Agent, ConfigError, Request
 from axe_nb.commands.overrides import Overrides
 from axe_nb.session.session import Session, overridden
-from tests.loop.stage import ask_session
+from tests.loop.stage import agent, ask_session
 
 
 def echo(name: str) -> list[Request]:
@@ -138,3 +138,37 @@ def test_settings_are_read_anew_for_every_run(
             f'[providers.openai]\napi_key = "k"\nbase_url = "{server.base_url}/v1"'
         )
         assert asyncio.run(ask_session(session, one, "x")).text == "x"
+
+
+def test_a_session_is_the_one_object_that_knows_all_that_was_defined_and_run() -> None:
+    from axe_nb.session.session import session as ours
+
+    before = ours.snapshot()
+    axe_nb.define(agent("one", "hi"))
+
+    @axe_nb.tool
+    def own_tool() -> str:
+        return ""
+
+    axe_nb.run("one", "hello")
+    assert "one" in ours.agents
+    assert "one" in ours.scripts
+    assert ours.tools.find("own_tool")
+    assert ours.conversations["one"] is ours.last
+    ours.clear()
+    assert (ours.agents, ours.scripts, ours.tools.tools, ours.spent) == ({}, {}, {}, {})
+    assert ours.last is None
+    with pytest.raises(axe_nb.ConfigError, match="not found: one"):
+        axe_nb.Agent.load("one")
+    ours.restore(before)
+    assert ours.snapshot() == before
+
+
+def test_a_session_of_its_own_keeps_its_own_agents_and_runs() -> None:
+    from axe_nb.session.session import session as ours
+
+    other = Session()
+    asyncio.run(ask_session(other, other.define(agent("private", "hi")), "hello"))
+    assert other.last is not None
+    assert ours.last is None
+    assert "private" not in ours.agents
