@@ -57,36 +57,31 @@ class Portal:
 
     def submit(self, work: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
         """Starts a coroutine on the loop; on a new one, if a tool blocks the loop (D-58)."""
-        return asyncio.run_coroutine_threadsafe(work, self._running())
+        return self.begin(work)[0]
 
-    def answers(self, seconds: float = ANSWER) -> bool:
-        """Whether the loop does something else within so many seconds, when it is asked to."""
-        loop = self._loop
-        if loop is None or self.is_here():
-            return True
-        answered = threading.Event()
-        try:
-            loop.call_soon_threadsafe(answered.set)
-        except RuntimeError:  # it is closed
-            return False
-        return answered.wait(seconds)
+    def begin(
+        self, work: Coroutine[Any, Any, T]
+    ) -> tuple[concurrent.futures.Future[T], asyncio.AbstractEventLoop]:
+        """As `submit`, and the loop that it was started on: the next work may get another one."""
+        with self._lock:  # until the work is on the loop, so that the loop cannot retire before
+            loop = self._running()
+            return asyncio.run_coroutine_threadsafe(work, loop), loop
 
     def is_here(self) -> bool:
         """Whether the caller is on the loop's own thread."""
         return threading.current_thread() is self._thread
 
     def _running(self) -> asyncio.AbstractEventLoop:
-        with self._lock:
-            if self._loop is not None and not self.answers():
-                asyncio.run_coroutine_threadsafe(_retire(), self._loop)
-                self._loop = None
-            if self._loop is None or self._thread is None or not self._thread.is_alive():
-                self._loop = asyncio.new_event_loop()
-                self._thread = threading.Thread(
-                    target=self._serve, args=(self._loop,), name="axe-nb-loop", daemon=True
-                )
-                self._thread.start()
-            return self._loop
+        if self._loop is not None and not self.is_here() and not answers(self._loop):
+            _retire(self._loop)
+            self._loop = None
+        if self._loop is None or self._thread is None or not self._thread.is_alive():
+            self._loop = asyncio.new_event_loop()
+            self._thread = threading.Thread(
+                target=self._serve, args=(self._loop,), name="axe-nb-loop", daemon=True
+            )
+            self._thread.start()
+        return self._loop
 
     @staticmethod
     def _serve(loop: asyncio.AbstractEventLoop) -> None:
@@ -112,8 +107,24 @@ class Portal:
             thread.join(1.0)
 
 
-async def _retire() -> None:
-    """Ends a loop that new runs do not use any more, when its last run has ended."""
+def answers(loop: asyncio.AbstractEventLoop, seconds: float = ANSWER) -> bool:
+    """Whether a loop of another thread does something within so many seconds."""
+    answered = threading.Event()
+    try:
+        loop.call_soon_threadsafe(answered.set)
+    except RuntimeError:  # it is closed
+        return False
+    return answered.wait(seconds)
+
+
+def _retire(loop: asyncio.AbstractEventLoop) -> None:
+    """Has a loop that gets no more work end with the last that it has."""
+    if not loop.is_closed():
+        asyncio.run_coroutine_threadsafe(_outlast(), loop)
+
+
+async def _outlast() -> None:
+    """Ends the loop when everything else on it has ended."""
     left = asyncio.all_tasks() - {asyncio.current_task()}
     if left:
         await asyncio.wait(left)
@@ -172,9 +183,12 @@ def pump(
     # a `get` that a signal interrupts at the end of its time waits for ever (CPython 3.11):
     # the handler wakes it with None
     with _interrupts(lambda: events.put(None)) as interrupt:
-        future = portal.submit(working())
+        future, loop = portal.begin(working())
         try:
-            has_ended = _show_all(events, show, tick, interrupt, future.cancel, overdue)
+            has_ended = _show_all(
+                events, show, tick, interrupt, future.cancel,
+                lambda: overdue() > STUCK and not answers(loop),
+            )  # fmt: skip
             if not has_ended:
                 close()
                 _show_rest(events, show)
@@ -204,7 +218,7 @@ def _show_all(
     tick: Callable[[], None],
     interrupt: _Interrupt,
     cancel: Callable[[], object],
-    overdue: Callable[[], float],
+    is_stuck: Callable[[], bool],
 ) -> bool:
     """Whether the work has ended; else the wait for it has been given up."""
     while interrupt.at is None or time.monotonic() < interrupt.at + DRAIN:
@@ -221,7 +235,7 @@ def _show_all(
                 show(event)
                 wait = 0.0
         tick()
-        if overdue() > STUCK and not portal.answers():
+        if is_stuck():
             break
     return False
 
