@@ -98,6 +98,14 @@ class ProviderError(AxeError):
         return self.category in ("rate_limit", "overloaded", "server", "timeout")
 
 
+def words(error: BaseException) -> str:
+    """The message of an exception of any class, also of one whose text cannot be had."""
+    try:
+        return str(error)
+    except Exception:
+        return "(its text cannot be read)"
+
+
 def interrupted(message: str) -> KeyboardInterrupt:
     """What is raised where the person at the keyboard stopped a run; IPython shows one line of it.
 

@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from axe_nb.engine.nesting import enter_call
 from axe_nb.events import RunResult
-from axe_nb.tools.tool import Job, ToolContext, ToolError
+from axe_nb.tools.tool import Job, ToolContext, ToolError, fault_text
 
 TASK = "axe_nb "
 """Begins the name of a tool's task."""
@@ -33,18 +33,22 @@ class CallChildren:
     """The children that one call has started."""
 
     start_child: StartChild
+    _loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
     _tasks: set[asyncio.Task[RunResult]] = field(default_factory=set)
     _has_ended: bool = False
 
     async def start(self, job: Job) -> RunResult:
-        """Runs a child to its end.
+        """Runs a child to its end, on the event loop of its call whatever loop it is asked on.
 
         Raises:
             ToolError: the call is over.
             ConfigError: the child cannot begin.
         """
-        if self._has_ended:
+        if self._has_ended or self._loop.is_closed():
             raise ToolError("this call has ended, so it cannot start a sub-agent any more")
+        if asyncio.get_running_loop() is not self._loop:
+            there = asyncio.run_coroutine_threadsafe(self.start(job), self._loop)
+            return await asyncio.wrap_future(there)
         task = asyncio.create_task(self._run(job))
         self._tasks.add(task)
         task.add_done_callback(self._note_end)
@@ -124,8 +128,8 @@ async def _outcome(
     enter_call(context)
     try:
         return _Outcome(await work(context))
-    except GeneratorExit:  # the event loop is going away
-        raise
+    except GeneratorExit as error:  # as it is, it would end the run too
+        return _Outcome(error=ToolError(fault_text(error)))
     except BaseException as error:
         return _Outcome(error=error)
 

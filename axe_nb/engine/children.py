@@ -9,6 +9,7 @@ import asyncio
 import re
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
+from itertools import count
 from typing import Protocol
 
 from axe_nb.agents.agent import Agent
@@ -112,14 +113,18 @@ class Children:
             ToolError: the key is none, or taken.
         """
         taken = self._keys.setdefault(number, set())
-        nth = len(taken) if given is None else given
-        own = f"{nth}"
+        if given is None:
+            given = next(free for free in count(len(taken)) if f"{free}" not in taken)
         if isinstance(given, str) and not KEY.fullmatch(given):
             raise ToolError(f"{quote(given)} is not a valid key: use letters, digits and _")
+        if not isinstance(given, str) and (type(given) is not int or not 0 <= given < LAST):
+            wanted = "a key is a text, or a position from 0"
+            raise ToolError(f"{wanted}; this one is of type {type(given).__name__}")
+        own = f"{given}"
         if own in taken:
             raise ToolError(f"this call has a sub-agent with the key {quote(own)} already")
         taken.add(own)
-        order = (number, nth, "") if isinstance(nth, int) else (number, LAST, nth)
+        order = (number, given, "") if isinstance(given, int) else (number, LAST, given)
         return (f"{number}-{own}" if own != "0" else f"{number}"), order
 
     def _named(self, name: str) -> Agent:

@@ -17,6 +17,7 @@ from axe_nb.delegation.delegate import delegate
 from axe_nb.engine.call import CallChildren, run_call
 from axe_nb.engine.permissions import Answer, Question
 from axe_nb.engine.plan import Plan
+from axe_nb.errors import words
 from axe_nb.events import RunResult, ToolFinished, ToolStarted
 from axe_nb.messages import ToolCall, ToolResult
 from axe_nb.text import quote
@@ -113,7 +114,7 @@ class Dispatch:
         except Stop:
             raise
         except ToolError as error:
-            return ToolOutput(f"Error: {error}", is_error=True)
+            return ToolOutput(f"Error: {words(error)}", is_error=True)
         except BaseException as error:
             if task.cancelling() > before or isinstance(error, GeneratorExit):
                 raise

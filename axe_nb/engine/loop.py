@@ -15,9 +15,13 @@ from axe_nb.engine.conversation import Conversation
 from axe_nb.engine.dispatch import Dispatch
 from axe_nb.engine.nesting import inside_run
 from axe_nb.engine.plan import Plan
-from axe_nb.errors import AxeError
+from axe_nb.errors import AxeError, words
 from axe_nb.events import Emit, RunFinished, RunResult, RunStarted, Status
 from axe_nb.messages import Response, ToolResult
+from axe_nb.text import one_line
+
+MAX_ERROR = 2000
+"""Characters of a run's error: a model and a person have to read it."""
 
 
 class Run:
@@ -66,7 +70,7 @@ class Run:
                 return self._end("timeout", str(clock.deadline))
             return self._end("error", _one_line(fault))
         except AxeError as failure:
-            return self._end("error", str(failure), failure)
+            return self._end("error", one_line(words(failure), MAX_ERROR), failure)
         except asyncio.CancelledError:
             if clock.is_late:
                 self._end("timeout", str(clock.deadline))
@@ -198,4 +202,4 @@ def _cut(response: Response) -> str:
 
 
 def _one_line(fault: BaseException) -> str:
-    return " ".join(f"{type(fault).__name__}: {fault}".split())
+    return one_line(f"{type(fault).__name__}: {words(fault)}", MAX_ERROR)

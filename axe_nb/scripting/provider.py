@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from axe_nb.agents.provider_table import PROVIDERS
-from axe_nb.errors import ConfigError, ProviderError
+from axe_nb.errors import ConfigError, ProviderError, words
 from axe_nb.messages import Delta, Request, Response, ToolCall, Usage, dump
 from axe_nb.providers.base import OnDelta
 from axe_nb.providers.reply import read_reply
@@ -130,7 +130,7 @@ def _blamed(name: str, function: ScriptFunction) -> Iterator[None]:
         frames = traceback.extract_tb(error.__traceback__)
         lines = [frame.lineno for frame in frames if frame.filename == file]
         at = f" in line {lines[-1]}" if lines else ""
-        what = one_line(f"{type(error).__name__}: {error}", 200).rstrip(": ")
+        what = one_line(f"{type(error).__name__}: {words(error)}", 200).rstrip(": ")
         raise ProviderError("server", f"script {quote(name)} raised {what}{at}") from error
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from axe_nb.agents.names import check_tool_name
 from axe_nb.budget import Stop
-from axe_nb.errors import ConfigError
+from axe_nb.errors import ConfigError, words
 from axe_nb.threads import in_thread
 from axe_nb.tools.output import output_of
 from axe_nb.tools.printed import captured
@@ -71,7 +71,7 @@ async def _run(
         except Stop:
             raise
         except ToolError as error:
-            raise ToolError(_with_printed(str(error), paper.text)) from error
+            raise ToolError(_with_printed(words(error), paper.text)) from error
         except Exception as error:
             raise ToolError(_with_printed(fault_text(error), paper.text)) from error
     output = output_of(result)
@@ -90,7 +90,7 @@ def _contained(function: Callable[..., Any], bound: inspect.BoundArguments) -> A
     try:
         return function(*bound.args, **bound.kwargs)
     except (StopIteration, SystemExit, KeyboardInterrupt, asyncio.CancelledError) as stop:
-        raise ToolError(f"{type(stop).__name__}: {stop}") from None
+        raise ToolError(fault_text(stop)) from None
 
 
 async def _awaited(result: Awaitable[Any]) -> Any:
@@ -99,11 +99,11 @@ async def _awaited(result: Awaitable[Any]) -> Any:
     try:
         return await result
     except (SystemExit, KeyboardInterrupt) as stop:
-        raise ToolError(f"{type(stop).__name__}: {stop}") from None
+        raise ToolError(fault_text(stop)) from None
     except asyncio.CancelledError as stop:
         if task and task.cancelling() > before:
             raise
-        raise ToolError(f"{type(stop).__name__}: {stop}") from None
+        raise ToolError(fault_text(stop)) from None
 
 
 def _with_printed(text: str, printed: str) -> str:

@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeAlias
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.tables import Mode
 from axe_nb.budget import Limits
-from axe_nb.errors import AxeError
+from axe_nb.errors import AxeError, words
 from axe_nb.events import RunResult
 from axe_nb.messages import Message, ToolCall, ToolParameter, ToolSpec, dump
 
@@ -28,7 +28,7 @@ class ToolError(Exception):
 def fault_text(error: BaseException) -> str:
     """An exception in the words that a model hears: its class, its message, its hint."""
     hint = error.hint if isinstance(error, AxeError) else ""
-    return f"{type(error).__name__}: {error}" + (f"; {hint}" if hint else "")
+    return f"{type(error).__name__}: {words(error)}" + (f"; {hint}" if hint else "")
 
 
 @dataclass(frozen=True, slots=True)

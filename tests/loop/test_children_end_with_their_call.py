@@ -132,6 +132,42 @@ def test_a_key_that_is_taken_or_none_is_refused(key: str, told: str) -> None:
     assert len(result.children) == 1
 
 
+@pytest.mark.req("D-59", "D-2")
+@pytest.mark.parametrize("key", [0.5, -1, True, b"x", ("a",), 10**6])
+def test_a_key_of_another_type_is_refused_and_the_run_goes_on(key: Any) -> None:
+    async def both(ctx: axe_nb.ToolContext) -> str:
+        await ctx.delegate("x", agent="quick", key="x")
+        await ctx.delegate("x", agent="quick", key=key)
+        return "no"
+
+    made, _ = scene(both)
+    result = made.play()
+    assert "a key is a text, or a position from 0" in texts(result)[0]
+    assert (result.text, [c.id for c in result.children]) == ("done", ["0.1-x"])
+
+
+@pytest.mark.req("D-59")
+def test_a_child_without_a_key_takes_the_next_that_is_free() -> None:
+    async def both(ctx: axe_nb.ToolContext) -> str:
+        keys = (1, None, None)
+        return " ".join([(await ctx.delegate("x", agent="quick", key=k)).id for k in keys])
+
+    made, _ = scene(both)
+    assert texts(made.play()) == ["0.1-1 0.1-2 0.1-3"]
+
+
+@pytest.mark.req("D-8")
+def test_a_child_delegated_from_another_event_loop_ends_with_its_call() -> None:
+    def both(ctx: axe_nb.ToolContext) -> str:
+        return asyncio.run(ctx.delegate("x", agent="slow")).text
+
+    made, log = scene(both)
+    result = made.play(timeout=0.5)
+    assert [(c.agent, c.status) for c in result.children] == [("slow", "timeout")]
+    assert log == ["slow begins", "slow is cancelled"]
+    check_events(made.events, result)
+
+
 # ------------------------------------------------------------------ axe_nb.run and arun in a tool
 
 

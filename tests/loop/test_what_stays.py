@@ -298,6 +298,48 @@ class Strange(BaseException):
     """Neither an Exception nor one of Python's own."""
 
 
+class Mute(Exception):
+    """Has no text."""
+
+    def __str__(self) -> str:
+        raise self
+
+
+class MuteFailure(axe_nb.ProviderError):
+    """An error of ours that has no text."""
+
+    def __str__(self) -> str:
+        return None  # type: ignore[return-value]
+
+
+@pytest.mark.req("D-2")
+@pytest.mark.parametrize(
+    "fault",
+    [Mute(), MuteFailure("server", "x"), axe_nb.ConfigError(None)],  # type: ignore[arg-type]
+)
+def test_an_error_without_a_text_ends_the_run_with_a_result(fault: Exception) -> None:
+    async def then(_: Request) -> Any:
+        raise fault
+
+    result, events = with_provider(writes("so far", then), 5.0)
+    assert result.status == "error"
+    assert "(its text cannot be read)" in str(result.error)
+    assert events[-1].result is result
+
+
+@pytest.mark.req("D-2")
+def test_the_error_of_a_run_is_one_line_of_a_bounded_length() -> None:
+    def model(_: Request) -> Any:
+        raise axe_nb.ProviderError("server", "down\n\x1b[31m" + "x" * 1_000_000)
+
+    result = play(agent("one", model))
+    assert result.error
+    assert result.error.startswith("server: down ")
+    assert len(result.error) <= 2000
+    assert "\n" not in result.error
+    assert "\x1b" not in result.error
+
+
 @pytest.mark.req("D-2")
 @pytest.mark.parametrize("fault", [Strange("odd"), MemoryError("full"), LookupError("x\ny")])
 def test_whatever_a_provider_raises_ends_the_run_with_a_result(fault: BaseException) -> None:
@@ -311,7 +353,12 @@ def test_whatever_a_provider_raises_ends_the_run_with_a_result(fault: BaseExcept
 
 
 @pytest.mark.req("D-2", "X-30")
-@pytest.mark.parametrize("fault", [Strange("odd"), SystemExit(3), asyncio.CancelledError("x")])
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Strange("odd"), SystemExit(3), asyncio.CancelledError("x"), GeneratorExit(), Mute(),
+    ],
+)  # fmt: skip
 @pytest.mark.parametrize("kind", ["plain", "async", "raw"])
 def test_whatever_a_tool_raises_is_told_to_the_model(fault: BaseException, kind: str) -> None:
     def plain() -> str:
