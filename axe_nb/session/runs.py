@@ -188,8 +188,11 @@ class RunHandle:
 
         Raises:
             ConfigError: invalid configuration, before anything is sent.
+            RuntimeError: it has been run before.
             asyncio.CancelledError: it was cancelled; `finished` is set, if it had begun.
         """
+        if self._task is not None or self.done:
+            raise RuntimeError(f"this run of {self.name} has been started; start another one")
         task = asyncio.current_task()
         assert task is not None
         self._task = asyncio.get_running_loop(), task

@@ -11,6 +11,7 @@ import pytest
 import axe_nb
 from axe_nb import Agent, ConfigError, Request
 from axe_nb.commands.overrides import Overrides
+from axe_nb.session.runs import RunRequest
 from axe_nb.session.session import Session, overridden
 from tests.loop.stage import agent, ask_session
 
@@ -172,3 +173,18 @@ def test_a_session_of_its_own_keeps_its_own_agents_and_runs() -> None:
     assert other.last is not None
     assert ours.last is None
     assert "private" not in ours.agents
+
+
+@pytest.mark.req("D-2")
+def test_a_handle_is_one_run_and_sends_nothing_a_second_time() -> None:
+    sent = echo("echo")
+    handle = Session().start(RunRequest(agent=Agent("one", "script/echo"), prompt="hello"))
+
+    async def work() -> None:
+        assert [event async for event in handle.events()]
+        with pytest.raises(RuntimeError, match="this run of one has been started"):
+            assert [event async for event in handle.events()]
+
+    asyncio.run(work())
+    assert len(sent) == 1
+    assert handle.result(0).text == "hello"
