@@ -246,13 +246,14 @@ class CallIds:
 def answered(messages: Sequence[Message]) -> list[Message]:
     """The conversation with every open call answered as interrupted, so that it can go on (D-32).
 
-    Assistant turns with neither text nor calls are left out: no server takes them back.
+    Assistant turns with neither text nor calls are left out, and so are results that are not
+    those of the calls right before them: no server takes them back.
     """
     closed: list[Message] = []
     for i, message in enumerate(messages):
         if message.role == "assistant" and not (message.content.strip() or message.tool_calls):
             continue
-        if message.role == "tool" and i and messages[i - 1].tool_calls:
+        if message.role == "tool":
             continue  # written below, beside its calls
         closed.append(message)
         if message.tool_calls:
@@ -262,9 +263,7 @@ def answered(messages: Sequence[Message]) -> list[Message]:
 
 
 def _results_of(calls: Message, results: Message) -> Message:
-    have = {result.call_id for result in results.tool_results}
-    missing = [c for c in calls.tool_calls if c.id not in have]
-    if not missing:
+    if [r.call_id for r in results.tool_results] == [c.id for c in calls.tool_calls]:
         return results
     by_id = {r.call_id: r for r in results.tool_results}
     return Message(

@@ -177,6 +177,34 @@ def test_what_had_a_result_keeps_it_in_call_order() -> None:
     assert closed[2:] == half[2:]
 
 
+ONE, TWO = (ToolCall(id, "look") for id in ("one", "two"))
+FIRST, SECOND = (ToolResult(id, f"result of {id}") for id in ("one", "two"))
+
+
+@pytest.mark.req("D-32")
+@pytest.mark.parametrize(
+    "brought",
+    [
+        [Message("tool", tool_results=(SECOND, FIRST))],
+        [Message("tool", tool_results=(FIRST, SECOND, ToolResult("other", "stray")))],
+        [Message("tool", tool_results=(FIRST, SECOND, SECOND))],
+        [Message("tool", tool_results=(FIRST, SECOND)), Message("tool", tool_results=(FIRST,))],
+    ],
+    ids=["other order", "stray", "twice", "twice in two messages"],
+)
+def test_each_call_of_a_history_has_one_result_in_order(brought: list[Message]) -> None:
+    start = [Message("user", "x"), Message("assistant", tool_calls=(ONE, TWO))]
+    whole = [*start, Message("tool", tool_results=(FIRST, SECOND))]
+    assert answered([*start, *brought]) == whole
+
+
+@pytest.mark.req("D-32")
+@pytest.mark.parametrize("before", [[], [Message("user", "a"), Message("assistant", "b")]])
+def test_results_without_calls_are_left_out(before: list[Message]) -> None:
+    stray = [Message("tool", tool_results=(FIRST,)), Message("tool")]
+    assert answered([*before, *stray]) == before
+
+
 @pytest.mark.req("D-32")
 def test_a_whole_conversation_stays_as_it_is() -> None:
     whole = [
