@@ -58,7 +58,7 @@ def run_in_background(handle: RunHandle, name: str = "") -> None:
     if wanted == "off":
         _in_thread(handle, NullView())
     elif view.is_live(wanted):
-        _in_thread(handle, view.LiveView(name or "axe_nb.last()"))
+        _in_thread(handle, view.CellDisplay(name or "axe_nb.last()", live=True).add_run())
     else:
         drive(handle, show.notebook_view(name))
     if handle.error is not None:

@@ -17,8 +17,7 @@ from axe_nb.doctor.expected_end import check_end, is_expected
 from axe_nb.errors import AxeError
 from axe_nb.events import RunResult
 from axe_nb.nb.background import run_in_background
-from axe_nb.nb.show import Once as ShownOnce
-from axe_nb.nb.show import install, notebook_view
+from axe_nb.nb.show import ShownOnce, install, notebook_view
 from axe_nb.session.drive import View, drive
 from axe_nb.session.runs import RunHandle, RunRequest
 from axe_nb.session.session import session

@@ -6,7 +6,8 @@ Source: product.md "Notebook" (one display per cell); jupyter-facts §9.
 from __future__ import annotations
 
 import sys
-from typing import Any
+import threading
+from typing import TYPE_CHECKING, Any
 
 from IPython.core.getipython import get_ipython
 from IPython.core.interactiveshell import InteractiveShell
@@ -16,11 +17,19 @@ from axe_nb.events import Event, RunResult
 from axe_nb.session.drive import NullView, View
 from axe_nb.session.runs import RunHandle
 
+if TYPE_CHECKING:
+    from axe_nb.nb.view import CellDisplay
+
 _shown: list[object] = []
 """What this cell has displayed already; returned by it, it is not displayed again."""
 
 _brief: list[RunResult] = []
 """Results of this cell that were not displayed; returned by it, their answer is."""
+
+_displays: list[CellDisplay] = []
+"""The display of this cell's runs, if it has one that more of them may come into."""
+
+_choosing = threading.Lock()
 
 
 def notebook_view(name: str = "", *, quiet: bool = False) -> View:
@@ -41,8 +50,20 @@ def notebook_view(name: str = "", *, quiet: bool = False) -> View:
     if display == "off":
         return Unseen()
     if quiet:
-        return Once(Static(name, quiet=True))
-    return Once(view.LiveView(name) if view.is_live(display) else Static(name))
+        return ShownOnce(AnswerOnly())
+    return ShownOnce(_run_view(name, live=view.is_live(display)))
+
+
+def _run_view(name: str, *, live: bool) -> View:
+    """The view of a run that begins now: in the display of the cell's runs beside it, if any."""
+    from axe_nb.nb.view import CellDisplay
+
+    with _choosing:
+        for shown in _displays:
+            if (shown.name, shown.is_live) == (name, live) and shown.takes_more():
+                return shown.add_run()
+        _displays[:] = [CellDisplay(name, live=live)]
+        return _displays[0].add_run()
 
 
 def wanted(shell: InteractiveShell) -> str:
@@ -72,12 +93,8 @@ def can_ask() -> bool:
     return True if kernel is None else bool(getattr(kernel, "_allow_stdin", False))
 
 
-class Static:
-    """A view that shows the static twin once, at the end."""
-
-    def __init__(self, name: str, *, quiet: bool = False) -> None:
-        self._name = name
-        self._quiet = quiet
+class AnswerOnly:
+    """A view that shows the answer, at the end."""
 
     def event(self, event: Event) -> None: ...
 
@@ -85,7 +102,7 @@ class Static:
 
     def finish(self, result: RunResult | None) -> None:
         if result is not None:
-            show(result, self._name, quiet=self._quiet)
+            show(result, quiet=True)
 
 
 class Unseen:
@@ -100,7 +117,7 @@ class Unseen:
             _brief.append(result)
 
 
-class Once:
+class ShownOnce:
     """A view that remembers what it showed, for the cell that returns it."""
 
     def __init__(self, inner: View) -> None:
@@ -168,3 +185,4 @@ def uninstall(shell: InteractiveShell) -> None:
 def _forget(result: Any = None) -> None:
     _shown.clear()
     _brief.clear()
+    _displays.clear()

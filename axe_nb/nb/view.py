@@ -1,45 +1,28 @@
-"""The live tree of a run: one widget, fed at most ten times a second, replaced by the twin.
+"""The display of a run in a cell, or of runs side by side: live, and at the end the static twin.
 
 Source: product.md "Notebook" (one display per cell); jupyter-facts §0.4-0.7, §2, §4, §9.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import importlib.util
 import os
+import threading
 import time
-from collections.abc import Iterable, Mapping
-from functools import cache
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterable
 
+from IPython.core.display_functions import DisplayHandle
 from IPython.core.displaypub import CapturingDisplayPublisher
 from IPython.core.getipython import get_ipython
 from IPython.display import display
 
 from axe_nb.events import Event, RunResult
-from axe_nb.messages import dump
-from axe_nb.views import html, words
-from axe_nb.views.appearance import css_rules
-from axe_nb.views.outline import ANSWER, Outline
-from axe_nb.views.row import make_row
+from axe_nb.nb.feed import EVERY, Feed
+from axe_nb.views import html
 from axe_nb.views.transcript import Transcript
-from axe_nb.views.tree import CallNode, Node, Thing, Times, above, shown_by
-
-STATIC = Path(__file__).parent / "static"
-
-EVERY = 0.1
-"""Seconds between two updates."""
-
-AGAIN = 1.5
-"""Seconds between two snapshots; a large one is sent more rarely, see RATE."""
-
-RATE = 60_000
-"""Bytes a second that snapshots may take."""
-
-ROOM = 300
-"""Characters of one text in the live tree."""
+from axe_nb.views.tree import Node, Thing, add_run, new_group, shown_by
 
 
 def is_live(wanted: str = "") -> bool:
@@ -64,165 +47,178 @@ def is_live(wanted: str = "") -> bool:
     return bool(getattr(kernel, "_allow_stdin", False)) and "PYTEST_VERSION" not in os.environ
 
 
-class LiveView:
-    """One run in one cell, while it happens; all methods are called in the cell's thread."""
+class LiveTree:
+    """A tree in one display while its runs go on; a second run makes it a group of runs."""
 
-    def __init__(self, name: str = "axe_nb.last()") -> None:
-        self._name = name
-        self._transcript = Transcript()
+    def __init__(self) -> None:
+        self._transcripts: list[Transcript] = []
+        self._group: Node | None = None
         self._changed: dict[str, Thing] = {}
         """Key of a row → what it shows, where that has changed since the last update."""
         self._newest = ""
         """Key of the row of the last event."""
         self._feed: Feed | None = None
-        self._is_over = False
+        self._replaced: Feed | None = None
+        """That of the only run, until the group is in its place."""
+        self._place: DisplayHandle | None = None
         self._began = time.monotonic()
 
-    def event(self, event: Event) -> None:
-        """Notes an event; the first one displays the tree, one after the end is ignored."""
-        if self._is_over:
-            return
-        now = time.monotonic() - self._began
-        self._note(self._transcript.apply(event, now))
-        root = self._transcript.root
-        if root and self._feed is None:
-            self._feed = Feed(root, now)
+    @property
+    def now(self) -> float:
+        return time.monotonic() - self._began
 
-    def _note(self, changed: Iterable[Thing]) -> None:
+    @property
+    def root(self) -> Node | None:
+        """What is shown: the only run, or the group; None = no run has begun."""
+        return self._group or (self._transcripts[0].root if self._transcripts else None)
+
+    def apply(self, transcript: Transcript, event: Event) -> None:
+        """Notes an event; the first one displays the tree, that of a second run a group."""
+        self.note(transcript.apply(event, self.now))
+        if transcript not in self._transcripts and transcript.root:
+            self._add(transcript)
+        if self._feed is None and self.root:
+            self._feed = Feed(self.root, self.now, self._place)
+            self._place = self._feed.place
+        if self._replaced:
+            self._replaced.close()
+            self._replaced = None
+
+    def note(self, changed: Iterable[Thing]) -> None:
+        """Notes what is to be sent next."""
         for thing in changed:
             row = shown_by(thing)
             self._changed[row.key] = row
             self._newest = row.key
+        if self._group:
+            self._changed[self._group.key] = self._group
+
+    def _add(self, transcript: Transcript) -> None:
+        self._transcripts.append(transcript)
+        if len(self._transcripts) == 1:
+            return
+        joining = [transcript]
+        if self._group is None:
+            self._group = new_group()
+            self._group.times.started = 0.0
+            joining = self._transcripts
+            self._changed.clear()
+            self._feed, self._replaced = None, self._feed
+        for one in joining:
+            one.join(add_run(self._group))
+        assert transcript.root
+        self.note([transcript.root])
 
     def tick(self) -> None:
         """Sends what has changed, where the last update is long enough ago."""
-        now = time.monotonic() - self._began
-        feed = self._feed
+        now, feed = self.now, self._feed
         if feed and (self._changed or feed.is_due(now)) and now - feed.sent >= EVERY:
             feed.update(self._changed, self._newest, now)
             self._changed.clear()
 
-    def finish(self, result: RunResult | None) -> None:
-        """Puts the static twin in the tree's place, and closes the widget."""
-        self._is_over = True
-        now = time.monotonic() - self._began
-        feed, root = self._feed, self._transcript.root
-        if feed is None or root is None:
-            return
-        self._feed = None
-        if root.result is None:
-            self._note(self._transcript.stop(now))
-        feed.update(self._changed, "", now)
-        feed.close(html.twin(result, name=self._name) if result else html.page(root, self._name))
+    def close(self, bundle: dict[str, str]) -> None:
+        """Puts the bundle in the tree's place, and closes the widget."""
+        feed, self._feed = self._feed, None
+        if feed is not None:
+            feed.update(self._changed, "", self.now)
+            self._changed.clear()
+        if self._place is not None:
+            self._place.update(bundle, raw=True)  # type: ignore[no-untyped-call]  # IPython's own gap
+        if feed is not None:
+            feed.close()
 
 
-class Feed:
-    """What the browser is told of one tree.
+class CellDisplay:
+    """One display for a run, or for the runs of a cell that are made side by side."""
 
-    Rows are sent whole, each with its version, as messages. A message may get lost, so now and
-    then all rows are sent again as one synchronised trait: without it, early content was lost in
-    ten runs of ten (jupyter-facts §2).
-    """
+    def __init__(self, name: str = "axe_nb.last()", *, live: bool) -> None:
+        self.name = name
+        """What the reader can type to get the result of an only run."""
+        self.is_live = live
+        self._tree = LiveTree() if live else None
+        self._runs: list[RunView] = []
+        self._place: DisplayHandle | None = None
+        self._lock = threading.RLock()
 
-    def __init__(self, root: Node, now: float) -> None:
-        self.sent = now
-        """When the last update was sent; as all times here, seconds since the run began."""
-        self._root = root
-        self._outline = Outline(root, room=ROOM)
-        self._rows: dict[str, dict[str, Any]] = {}
-        self._text = ""
-        self._number = 0
-        self._snapshot_at = now
-        self._is_stale = False
-        """Whether something was sent that no snapshot has."""
-        self._bytes = 0
-        self._note({root.key: root})
-        self._widget = _widget_class()(snapshot=self._snapshot(root.key, now))
-        data, metadata = self._widget._repr_mimebundle_()
-        first = {**data, **html.waiting(root)}
-        self._display = display(  # type: ignore[no-untyped-call]  # IPython's own gap
-            first, metadata=metadata, raw=True, display_id=True
-        )
+    def takes_more(self) -> bool:
+        """Whether a run that begins here and now is shown beside those that are shown already.
 
-    def update(self, changed: Mapping[str, Thing], newest: str, now: float) -> None:
-        """Sends the rows of what has changed; all rows where it is time again, and at the end.
-
-        Args:
-            changed: by key of the row.
-            newest: key of the row to mark; empty = the run is over.
-            now: seconds since the run began.
+        One that follows another in the same thread and task is not. The place of the call decides,
+        not the clock, so that a cell has the same displays each time.
         """
-        before = self._text
-        rows = self._note(changed)
-        at = len(before) if self._text.startswith(before) else 0
-        self.sent = now
-        self._is_stale = True
-        with contextlib.suppress(Exception):  # a front end's trouble is not the run's
-            if not newest or now < AGAIN or self.is_due(now):
-                self._widget.snapshot = self._snapshot(newest, now)
-                return
-            self._widget.send(
-                {"now": now, "newest": newest, "rows": rows, "text": [at, self._text[at:]]}
+        [first, *others] = self._runs
+        in_cell = threading.current_thread() is threading.main_thread()
+        return bool(others) or not (first.is_over and in_cell and first.caller == _caller())
+
+    def add_run(self) -> RunView:
+        """The view of one more run."""
+        with self._lock:
+            self._runs.append(RunView(self))
+            return self._runs[-1]
+
+    def apply(self, run: RunView, event: Event) -> None:
+        """Notes an event of one of the runs; one after its end is ignored."""
+        with self._lock:
+            if self._tree and not run.is_over:
+                self._tree.apply(run.transcript, event)
+
+    def tick(self) -> None:
+        """Sends what has changed, where the last update is long enough ago."""
+        with self._lock:
+            if self._tree:
+                self._tree.tick()
+
+    def finish(self, run: RunView, result: RunResult | None) -> None:
+        """Notes the end of one of the runs; that of the last one shows the static twin."""
+        with self._lock:
+            run.is_over, run.result = True, result
+            if self._tree and result is None:
+                self._tree.note(run.transcript.stop(self._tree.now))
+            if all(one.is_over for one in self._runs):
+                self._show_end()
+
+    def _show_end(self) -> None:
+        results = [run.result for run in self._runs if run.result is not None]
+        root = self._tree.root if self._tree else None
+        if results:
+            bundle = html.twins(results) if results[1:] else html.twin(results[0], name=self.name)
+        elif root:
+            bundle = html.page(root, self.name)
+        else:
+            return
+        if self._tree and root:
+            self._tree.close(bundle)
+        elif self._place:
+            self._place.update(bundle, raw=True)  # type: ignore[no-untyped-call]  # IPython's own gap
+        else:
+            self._place = display(  # type: ignore[no-untyped-call]  # IPython's own gap
+                bundle, raw=True, display_id=True
             )
 
-    def is_due(self, now: float) -> bool:
-        """Whether it is time for a snapshot."""
-        wait = max(AGAIN, self._bytes / RATE)
-        return self._is_stale and now - self._snapshot_at >= wait
 
-    def close(self, bundle: dict[str, str]) -> None:
-        """The twin instead of the widget."""
-        self._display.update(bundle, raw=True)
-        self._widget.close()
+class RunView:
+    """One run of a display."""
 
-    def _snapshot(self, newest: str, now: float) -> str:
-        self._snapshot_at = now
-        self._is_stale = False
-        rows = list(self._rows.values())
-        snapshot = {"now": now, "newest": newest, "rows": rows, "text": [0, self._text]}
-        text = dump(snapshot).decode()
-        self._bytes = len(text)
-        return text
+    def __init__(self, shown: CellDisplay) -> None:
+        self.caller = _caller()
+        self.transcript = Transcript()
+        self.result: RunResult | None = None
+        self.is_over = False
+        self._display = shown
+        self.tick = shown.tick
 
-    def _note(self, changed: Mapping[str, Thing]) -> list[dict[str, Any]]:
-        """The rows of what has changed, as the browser wants them."""
-        self._number += 1
-        news = {key: self._row(key, thing) for key, thing in changed.items()}
-        self._rows.update(news)
-        turn = self._root.turns[-1] if self._root.turns else None
-        self._text = words.steady(turn.streamed[:ANSWER]) if turn and not turn.calls else ""
-        return list(news.values())
+    def event(self, event: Event) -> None:
+        """Takes each event; the first one displays the tree where it is live."""
+        self._display.apply(self, event)
 
-    def _row(self, key: str, thing: Thing) -> dict[str, Any]:
-        before, after = self._outline.blocks(thing)
-        over = above(thing)
-        times = _times(thing)
-        return {
-            **make_row(thing).to_dict(),
-            "key": key,
-            "version": self._number,
-            "above": over.key if over else None,
-            "times": [times.started, times.ended],
-            "before": [[b.label, b.text, b.rest] for b in before],
-            "after": [[b.label, b.text, b.rest] for b in after],
-        }
+    def finish(self, result: RunResult | None) -> None:
+        """Takes the end; after that nothing more is shown of the run."""
+        self._display.finish(self, result)
 
 
-def _times(thing: Thing) -> Times:
-    child = thing.child if isinstance(thing, CallNode) else None
-    return child.times if child else thing.times
-
-
-@cache
-def _widget_class() -> type[Any]:
-    """The widget, made on first use: its libraries take longer to import than a run to begin."""
-    import anywidget
-    import traitlets
-
-    class Tree(anywidget.AnyWidget):
-        _esm = (STATIC / "live.js").read_text("utf-8")
-        _css = css_rules() + (STATIC / "live.css").read_text("utf-8")
-        # as text: the browser compares a trait's old and new value, which is slow for objects
-        snapshot = traitlets.Unicode().tag(sync=True)
-
-    return Tree
+def _caller() -> tuple[threading.Thread, asyncio.Task[object] | None]:
+    """The thread and the task that this is called in."""
+    task = None
+    with contextlib.suppress(RuntimeError):  # no event loop runs in this thread
+        task = asyncio.current_task()
+    return threading.current_thread(), task

@@ -7,12 +7,12 @@ Source: product.md "Notebook"; design README; jupyter-facts §9; goals.md "saved
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from html import escape
 from math import ceil
 
 from axe_nb.events import RunResult
 from axe_nb.text import plural
-from axe_nb.views import words
 from axe_nb.views.appearance import (
     BAR_HEIGHT,
     BAR_WIDTH,
@@ -33,8 +33,8 @@ from axe_nb.views.appearance import (
 )  # fmt: skip
 from axe_nb.views.markdown import render
 from axe_nb.views.outline import Block, Entry, Outline, as_lines
-from axe_nb.views.row import Row
-from axe_nb.views.transcript import Transcript
+from axe_nb.views.row import Row, make_row
+from axe_nb.views.transcript import Transcript, group_of
 from axe_nb.views.tree import Node
 
 WARNING = COLOURS["limit"]
@@ -72,6 +72,16 @@ def twin(result: RunResult, *, name: str = "axe_nb.last()") -> dict[str, str]:
     return page(root, name)
 
 
+def twins(results: Sequence[RunResult], *, name: str = "results") -> dict[str, str]:
+    """The one bundle of runs that a cell made side by side.
+
+    Args:
+        results: in the order in which they were called.
+        name: what the reader may have bound them to, as a list.
+    """
+    return page(group_of(results), name)
+
+
 def page(root: Node, name: str) -> dict[str, str]:
     """The bundle of a tree."""
     outline = Outline(root, name)
@@ -81,7 +91,9 @@ def page(root: Node, name: str) -> dict[str, str]:
 
 def waiting(root: Node) -> dict[str, str]:
     """The bundle beside a live view, for front ends that have no widgets."""
-    text = f"{words.line(root.agent, words.WHO)} is running, or was stopped before its end"
+    who = make_row(root).who
+    verbs = ("are", "were", "their") if root.is_group else ("is", "was", "its")
+    text = "{} {} running, or {} stopped before {} end".format(who, *verbs)
     return {"text/html": _div(f"<p>{_text(text)}</p>"), "text/plain": text}
 
 

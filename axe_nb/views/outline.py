@@ -6,12 +6,12 @@ Source: design README (rows, "was told", "answered"); product.md "Notebook"; D-6
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from axe_nb.text import plural
 from axe_nb.views import words
 from axe_nb.views.row import Row, asked_of, doing_of, make_row
-from axe_nb.views.tree import CallNode, Node, Thing, TurnNode, lay_out
+from axe_nb.views.tree import CallNode, Node, Thing, TurnNode, lay_out, things_below
 
 MAX_ROWS = 500
 """Rows of a twin; what comes after is counted, not drawn."""
@@ -21,6 +21,9 @@ MAX_WARNINGS = 5
 
 ROOM = 6000
 """Characters that all texts of a tree share, so that long runs do not make huge notebooks."""
+
+MAX_ROOMS = 10
+"""Times that room, for a group: each of its runs brings its own, up to so many."""
 
 LEAST, MOST = 50, 1000
 """Characters of one text: in a long run, and in the shortest."""
@@ -98,7 +101,8 @@ class Outline:
         if not self.room:
             runs = [self.root, *self.root.below()]
             texts = sum(2 + sum(1 + len(t.calls) for t in n.turns) for n in runs)
-            share = min(MOST, ROOM // texts)
+            rooms = min(len(self.root.turns[0].calls), MAX_ROOMS) if self.root.is_group else 1
+            share = min(MOST, rooms * ROOM // texts)
             self.is_long = share < ENOUGH
             self.room = LEAST if self.is_long else share
 
@@ -152,7 +156,7 @@ class Outline:
         after = self._answered(node, call, answered) if node.depth else []
         if result.error and (not node.depth or result.error not in answered):
             after.append(self._block("error", result.error, f"{node.path}.error"))
-        if not node.depth and result.cause and result.cause.hint:
+        if node.is_root and result.cause and result.cause.hint:
             after.append(self._block("next", result.cause.hint, f"{node.path}.cause"))
         after += [
             self._block(label, ", ".join(files), f"{node.path}.{key}")
@@ -168,11 +172,8 @@ class Outline:
         """What came out of a child: what its caller's model heard, and its text if that is more."""
         own = self._block("text so far", node.text, f"{node.path}.text")
         if not (call and call.result):
-            return (
-                [self._block("answered", answered, own.pointer)]
-                if node.state == "completed"
-                else [own]
-            )
+            is_answer = node.state == "completed"
+            return [replace(own, label="answered") if is_answer else own]
         path = f"{node.path}.text" if answered == node.text else f"{call.result_path}.content"
         heard = self._block("answered", answered, path)
         is_new = node.state != "completed" and node.text.strip() not in answered
@@ -204,17 +205,6 @@ class Outline:
 
 def _is_something(block: Block) -> bool:
     return bool(block.text or block.more)
-
-
-def things_below(thing: Thing) -> list[Thing]:
-    """What has a row right below this row."""
-    if isinstance(thing, TurnNode):
-        return [] if thing.lone else list(thing.calls)
-    if isinstance(thing, CallNode) and not thing.child:
-        return list(thing.children)
-    node = thing.child if isinstance(thing, CallNode) else thing
-    assert node is not None
-    return [turn for turn in node.turns if not turn.is_hidden]
 
 
 def as_lines(outline: Outline) -> Iterator[str]:

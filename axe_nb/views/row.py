@@ -57,7 +57,20 @@ def make_row(thing: Thing) -> Row:
     return _of_run(thing.child) if thing.child else _of_call(thing)
 
 
+def _of_group(group: Node) -> Row:
+    """How many runs of a cell ended how; its rows are always seen."""
+    states = [call.child.state if call.child else call.state for call in group.turns[0].calls]
+    counts = ", ".join(f"{n} {state}" for state, n in Counter(sorted(states)).items())
+    tokens = plural(group.total.total, "token") if group.total.total else ""
+    failed = (state for state in states if state not in ("completed", "running"))
+    state: State = "running" if "running" in states else next(failed, "completed")
+    asked = " · ".join(filter(None, (counts, tokens)))
+    return Row("run", state, plural(len(states), "run"), asked, "", group.span, True)
+
+
 def _of_run(node: Node) -> Row:
+    if node.is_group:
+        return _of_group(node)
     has_failed = node.state not in ("completed", "running")
     # the root's row sums up the whole tree
     asked, cost = (words.line(node.task), cost_of_run(node)) if node.depth else (summary(node), "")

@@ -5,7 +5,7 @@ Source: product.md "Notebook"; house style §4, §8; D-24; goals.md "live view".
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import assert_never
 
@@ -22,7 +22,7 @@ from axe_nb.events import (
 )
 from axe_nb.messages import ToolResult
 from axe_nb.views.outline import Outline, as_lines
-from axe_nb.views.tree import CallNode, Node, Thing, Times, TurnNode
+from axe_nb.views.tree import CallNode, Node, Thing, Times, TurnNode, add_run, new_group
 
 
 @dataclass
@@ -32,6 +32,8 @@ class Transcript:
     root: Node | None = None
     _nodes: dict[str, Node] = field(default_factory=dict)
     _calls: dict[tuple[str, str], CallNode] = field(default_factory=dict)
+    _place: CallNode | None = None
+    """Where it lies in a group of runs; None = it stands alone."""
 
     @classmethod
     def of(cls, result: RunResult) -> Transcript:
@@ -80,6 +82,24 @@ class Transcript:
             case _:
                 assert_never(event)
 
+    def join(self, place: CallNode) -> None:
+        """Makes this tree one of a group of runs, with what is in it already."""
+        self._place = place
+        for node in self._nodes.values():
+            self._settle(node)
+        if self.root:
+            place.turn.run.total += self.root.total
+
+    def _settle(self, node: Node) -> None:
+        """Gives a run its id and depth in the group, and the root its place there."""
+        if self._place is None:
+            return
+        node.id = f"0.{self._place.index + 1}{node.id[1:]}"
+        node.depth += 1
+        if node.call is None:
+            node.call = self._place
+            self._place.children.append(node)
+
     def stop(self, now: float) -> tuple[Thing, ...]:
         """Ends what is still open, since nothing more is heard of this tree; what that changed."""
         return tuple(self._stop(self.root, now)) if self.root else ()
@@ -93,6 +113,7 @@ class Transcript:
             times=Times(now),
         )  # fmt: skip
         self._nodes[event.run] = node
+        self._settle(node)
         if call is None:
             self.root = node
             return (node,)
@@ -174,6 +195,14 @@ class Transcript:
                 call.state = "error" if call.result else "not run"
                 call.times.ended = now if call.times.started is not None else None
                 yield call
+
+
+def group_of(results: Iterable[RunResult]) -> Node:
+    """The tree of runs that a cell made side by side, in this order."""
+    group = new_group()
+    for result in results:
+        Transcript.of(result).join(add_run(group))
+    return group
 
 
 def as_text(result: RunResult, *, name: str = "axe_nb.last()") -> str:

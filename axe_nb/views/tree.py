@@ -109,7 +109,9 @@ class TurnNode:
 
     @property
     def is_hidden(self) -> bool:
-        """Whether the row of its run says it all: the only turn of a child, without calls."""
+        """Whether it has no row: the only turn of a child, without calls, or that of a group."""
+        if self.run.is_group:
+            return True
         is_only = self.number == 1 and len(self.run.turns) <= 1
         return is_only and not self.calls and self.run.depth > 0
 
@@ -149,10 +151,17 @@ class Node:
     span: Span = field(default_factory=Span)
     path: str = ""
     """Below the root's RunResult: `.children[0]`; empty for the root."""
+    is_group: bool = False
+    """Whether it is no run, but what runs of one cell lie under: a call of its turn for each."""
 
     @property
     def key(self) -> str:
         return self.id
+
+    @property
+    def is_root(self) -> bool:
+        """Whether no other run started it."""
+        return self.call is None or self.call.turn.run.is_group
 
     @property
     def parent(self) -> Node | None:
@@ -195,8 +204,44 @@ def shown_by(thing: Thing) -> Thing:
 def above(thing: Thing) -> Thing | None:
     """What has the row that this row lies under; None for the root's."""
     if isinstance(thing, CallNode):
-        return thing.turn
+        return shown_by(thing.turn)
     return shown_by(thing.run) if isinstance(thing, TurnNode) else thing.call
+
+
+def things_below(thing: Thing) -> list[Thing]:
+    """What has a row right below this row."""
+    if isinstance(thing, TurnNode):
+        return [] if thing.lone else list(thing.calls)
+    if isinstance(thing, CallNode) and not thing.child:
+        return list(thing.children)
+    node = thing.child if isinstance(thing, CallNode) else thing
+    assert node is not None
+    below: list[Thing] = []
+    for turn in node.turns:
+        below += turn.calls if turn.is_hidden else [turn]
+    return below
+
+
+def rows_of(thing: Thing) -> Iterator[Thing]:
+    """All that has a row, from this row down."""
+    yield thing
+    for inner in things_below(thing):
+        yield from rows_of(inner)
+
+
+def new_group() -> Node:
+    """A tree for runs that are made side by side; `add_run` makes room for each."""
+    group = Node("0", "", "", 0, "", "", is_group=True)
+    group.turns.append(TurnNode(group, 1))
+    return group
+
+
+def add_run(group: Node) -> CallNode:
+    """The place of one more run in the group; `Transcript.join` puts its tree there."""
+    [turn] = group.turns
+    index = len(turn.calls)
+    turn.calls.append(CallNode(turn, index, ToolCall(str(index), "call_agent")))
+    return turn.calls[-1]
 
 
 def lay_out(node: Node, begin: int = 0) -> int:
@@ -208,7 +253,7 @@ def lay_out(node: Node, begin: int = 0) -> int:
     for index, turn in enumerate(node.turns):
         turn.path = f"{node.path}.log[{index}]"
         turn.span = Span(at, TURN)
-        start = at = at + TURN
+        start = at = at if node.is_group else at + TURN
         results = 0
         for number, call in enumerate(turn.calls):
             call.path = f"{turn.path}.calls[{number}]"
@@ -217,7 +262,7 @@ def lay_out(node: Node, begin: int = 0) -> int:
             first = start if turn.parallel else at
             end = first
             for child in call.children:
-                child.path = f"{node.path}.children[{children}]"
+                child.path = f"[{number}]" if node.is_group else f"{node.path}.children[{children}]"
                 children += 1
                 end = lay_out(child, end)
             end = end if call.children else first + CALL

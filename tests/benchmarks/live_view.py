@@ -54,11 +54,11 @@ from axe_nb.events import (
     TurnStarted,
 )
 from axe_nb.messages import ToolCall, ToolResult, Usage
-from axe_nb.nb.view import LiveView
+from axe_nb.nb.view import CellDisplay
 
 ANSWER = "An answer of a child, about as long as a paragraph is. " * 7
 END = {{"status": "completed", "model": "script/x"}}
-view, began, events = LiveView(), time.monotonic(), 0
+view, began, events = CellDisplay(live=True).add_run(), time.monotonic(), 0
 pause = {SECONDS} / {TURNS} / ({CHILDREN} * 4)
 
 def tell(*news):

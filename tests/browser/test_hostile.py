@@ -25,10 +25,10 @@ display(twin(hostile_run()), raw=True)
 LIVE = """
 import time
 from pathlib import Path
-from axe_nb.nb.view import LiveView
+from axe_nb.nb.view import CellDisplay
 from axe_nb.views.transcript import events_of
 from tests.views.runs import hostile_run
-view, result = LiveView(), hostile_run()
+view, result = CellDisplay(live=True).add_run(), hostile_run()
 *events, last = events_of(result)
 for event in events:
     view.event(event)

@@ -113,10 +113,10 @@ def test_a_run_that_cannot_begin_shows_nothing(cells: Kernel) -> None:
 STREAM = """
 from axe_nb.events import RunFinished, RunResult, RunStarted, TextDelta, TurnFinished, TurnStarted
 from axe_nb.messages import Usage
-from axe_nb.nb.view import LiveView
+from axe_nb.nb.view import CellDisplay
 import time
 
-view = LiveView("r")
+view = CellDisplay("r", live=True).add_run()
 view.event(RunStarted("0", "", "", "lead", "script/x", 0, "Go.", "Go."))
 view.event(TurnStarted("0", 1, 1, 0))
 began = time.monotonic()
@@ -200,7 +200,7 @@ def test_a_late_event_makes_no_second_display(cells: Kernel) -> None:
     late = """
 view.event(TurnStarted("0", 2, 1, 0)); view.tick()
 view.event(RunStarted("0", "", "", "lead", "script/x", 0, "Go.", "Go.")); view.tick()
-never = LiveView("r"); never.finish(None)
+never = CellDisplay("r", live=True).add_run(); never.finish(None)
 never.event(RunStarted("0", "", "", "lead", "script/x", 0, "Go.", "Go.")); never.tick()
 """
     assert len(shown(cells.run(ended + late, live=True))) == 2

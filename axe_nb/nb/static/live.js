@@ -1,6 +1,6 @@
 // The live tree of a run: rows arrive by key, whole, and are drawn with textContent only.
 // Nothing is ever sent back. What a row says comes from views/row.py, its sign and its colours from
-// views/appearance.py; nb/view.py sends it, and says why some of it twice.
+// views/appearance.py; nb/feed.py sends it, and says why some of it twice.
 
 const TICK = 250; // milliseconds between two looks at the clock
 const SHORTEST = 4; // seconds that the bars span at first

@@ -1,0 +1,157 @@
+"""What the browser is told of a tree while it grows: one widget, fed ten times a second at most.
+
+Source: jupyter-facts §0.4-0.7, §2.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from IPython.core.display_functions import DisplayHandle
+from IPython.display import display
+
+from axe_nb.messages import dump
+from axe_nb.views import html, words
+from axe_nb.views.appearance import css_rules
+from axe_nb.views.outline import ANSWER, Outline
+from axe_nb.views.row import make_row
+from axe_nb.views.tree import CallNode, Node, Thing, Times, above, rows_of
+
+STATIC = Path(__file__).parent / "static"
+
+EVERY = 0.1
+"""Seconds between two updates."""
+
+AGAIN = 1.5
+"""Seconds between two snapshots; a large one is sent more rarely, see RATE."""
+
+RATE = 60_000
+"""Bytes a second that snapshots may take."""
+
+ROOM = 300
+"""Characters of one text in the live tree."""
+
+
+class Feed:
+    """What the browser is told of one tree.
+
+    Rows are sent whole, each with its version, as messages. A message may get lost, so now and
+    then all rows are sent again as one synchronised trait: without it, early content was lost in
+    ten runs of ten (jupyter-facts §2).
+    """
+
+    def __init__(self, root: Node, now: float, place: DisplayHandle | None = None) -> None:
+        """Shows the tree as it is.
+
+        Args:
+            root: the tree.
+            now: seconds since the first run of the display began.
+            place: the display to show it in; None = a new one.
+        """
+        self.sent = now
+        """When the last update was sent; as all times here, seconds since the run began."""
+        self._root = root
+        self._outline = Outline(root, room=ROOM)
+        self._rows: dict[str, dict[str, Any]] = {}
+        self._text = ""
+        self._number = 0
+        self._snapshot_at = now
+        self._is_stale = False
+        """Whether something was sent that no snapshot has."""
+        self._bytes = 0
+        self._note({thing.key: thing for thing in rows_of(root)})
+        self._widget = _widget_class()(snapshot=self._snapshot(root.key, now))
+        data, metadata = self._widget._repr_mimebundle_()
+        first = {**data, **html.waiting(root)}
+        self.place = place or display(  # type: ignore[no-untyped-call]  # IPython's own gap
+            first, metadata=metadata, raw=True, display_id=True
+        )
+        """The display."""
+        if place:
+            place.update(first, metadata=metadata, raw=True)  # type: ignore[no-untyped-call]  # IPython's own gap
+
+    def update(self, changed: Mapping[str, Thing], newest: str, now: float) -> None:
+        """Sends the rows of what has changed; all rows where it is time again, and at the end.
+
+        Args:
+            changed: by key of the row.
+            newest: key of the row to mark; empty = the run is over.
+            now: seconds since the run began.
+        """
+        before = self._text
+        rows = self._note(changed)
+        at = len(before) if self._text.startswith(before) else 0
+        self.sent = now
+        self._is_stale = True
+        with contextlib.suppress(Exception):  # a front end's trouble is not the run's
+            if not newest or now < AGAIN or self.is_due(now):
+                self._widget.snapshot = self._snapshot(newest, now)
+                return
+            self._widget.send(
+                {"now": now, "newest": newest, "rows": rows, "text": [at, self._text[at:]]}
+            )
+
+    def is_due(self, now: float) -> bool:
+        """Whether it is time for a snapshot."""
+        wait = max(AGAIN, self._bytes / RATE)
+        return self._is_stale and now - self._snapshot_at >= wait
+
+    def close(self) -> None:
+        """Closes the widget; something else is in its place by then."""
+        self._widget.close()
+
+    def _snapshot(self, newest: str, now: float) -> str:
+        self._snapshot_at = now
+        self._is_stale = False
+        rows = list(self._rows.values())
+        snapshot = {"now": now, "newest": newest, "rows": rows, "text": [0, self._text]}
+        text = dump(snapshot).decode()
+        self._bytes = len(text)
+        return text
+
+    def _note(self, changed: Mapping[str, Thing]) -> list[dict[str, Any]]:
+        """The rows of what has changed, as the browser wants them."""
+        self._number += 1
+        news = {key: self._row(key, thing) for key, thing in changed.items()}
+        self._rows.update(news)
+        turn = self._root.turns[-1] if self._root.turns else None
+        self._text = words.steady(turn.streamed[:ANSWER]) if turn and not turn.calls else ""
+        return list(news.values())
+
+    def _row(self, key: str, thing: Thing) -> dict[str, Any]:
+        before, after = self._outline.blocks(thing)
+        over = above(thing)
+        times = _times(thing)
+        return {
+            **make_row(thing).to_dict(),
+            "key": key,
+            "version": self._number,
+            "above": over.key if over else None,
+            "times": [times.started, times.ended],
+            "before": [[b.label, b.text, b.rest] for b in before],
+            "after": [[b.label, b.text, b.rest] for b in after],
+        }
+
+
+def _times(thing: Thing) -> Times:
+    child = thing.child if isinstance(thing, CallNode) else None
+    return child.times if child else thing.times
+
+
+@cache
+def _widget_class() -> type[Any]:
+    """The widget, made on first use: its libraries take longer to import than a run to begin."""
+    import anywidget
+    import traitlets
+
+    class Tree(anywidget.AnyWidget):
+        _esm = (STATIC / "live.js").read_text("utf-8")
+        _css = css_rules() + (STATIC / "live.css").read_text("utf-8")
+        # as text: the browser compares a trait's old and new value, which is slow for objects
+        snapshot = traitlets.Unicode().tag(sync=True)
+
+    return Tree
