@@ -162,3 +162,15 @@ def test_shown_nowhere_it_runs_beside_the_next_cells_too(cells: Kernel) -> None:
     assert cells.run("%%axe slow --bg -o job\nhello") == []
     assert text(cells.run("print(job.done, job.result().text)")) == "False late: hello\n"
     assert cells.later(0.5) == []
+
+
+def test_a_handle_can_be_awaited_however_its_run_ends(watched: Kernel) -> None:
+    for cell, ending in (
+        ("%%axe slow --bg -o job\nhello", "completed late: hello"),
+        ("%%axe broken --bg -o job\nhi", "error "),
+        ("%%axe never --bg -o job\nhi", "cancelled "),
+    ):
+        watched.run(cell)
+        stop = "job.cancel(); " if ending.startswith("cancelled") else ""
+        said = printed(watched.run(f"{stop}r = await job; print(r.status, r.text)"))
+        assert said == f"{ending}\n"
