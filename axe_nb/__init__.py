@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
     from axe_nb.agents.agent import Agent as Agent
-    from axe_nb.agents.tables import Budget as Budget
+    from axe_nb.agents.tables import ChildBudget as ChildBudget
     from axe_nb.agents.tables import Retry as Retry
     from axe_nb.agents.tables import SubAgentsConfig as SubAgentsConfig
     from axe_nb.agents.tables import TreeLimits as TreeLimits
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "Agent": "agents.agent",
-    "Budget": "agents.tables",
+    "ChildBudget": "agents.tables",
     "Retry": "agents.tables",
     "SubAgentsConfig": "agents.tables",
     "TreeLimits": "agents.tables",
@@ -72,7 +72,7 @@ _HOMES = {
 __all__ = [
     "Agent",
     "AxeError",
-    "Budget",
+    "ChildBudget",
     "ConfigError",
     "ProviderError",
     "Request",
@@ -114,7 +114,7 @@ def __dir__() -> list[str]:
 
 
 def _show(result: RunResult) -> None:
-    from axe_nb.nb.show import show_again
+    from axe_nb.nb.display import show_again
 
     show_again(result)
 

@@ -11,12 +11,12 @@ from axe_nb.agents.agent import Agent
 from axe_nb.agents.agent_files import list_agents
 from axe_nb.doctor.doctor import Finding, examine
 from axe_nb.errors import ConfigError
-from axe_nb.session.portal import waited
+from axe_nb.session.portal import run_and_wait
 from axe_nb.session.session import session
-from axe_nb.views import card
+from axe_nb.views import agent_summary
 
 
-def listed(agents_dir: str | None) -> Iterator[tuple[str, Agent | ConfigError]]:
+def load_agents(agents_dir: str | None) -> Iterator[tuple[str, Agent | ConfigError]]:
     """(name, agent or what is wrong with it) of all that can be found, sorted by name."""
     for name in sorted({*session.agents, *list_agents(agents_dir)}):
         try:
@@ -25,11 +25,13 @@ def listed(agents_dir: str | None) -> Iterator[tuple[str, Agent | ConfigError]]:
             yield name, error
 
 
-def shown(agent: Agent) -> list[str]:
+def format_agent(agent: Agent) -> list[str]:
     """An agent's file, a line per key."""
-    return [card.line(label, value) for label, value in card.rows(agent)]
+    return [agent_summary.line(label, value) for label, value in agent_summary.rows(agent)]
 
 
-def diagnosed(agents_dir: str | None) -> list[Finding]:
+def diagnose(agents_dir: str | None) -> list[Finding]:
     """Problems of the configuration, and what is right."""
-    return waited(examine(agents_dir, session.agents, lambda name: session.find(name, agents_dir)))
+    return run_and_wait(
+        examine(agents_dir, session.agents, lambda name: session.find(name, agents_dir))
+    )

@@ -16,7 +16,7 @@ from axe_nb.commands.overrides import RunOptions, with_options_shown
 from axe_nb.engine.nesting import Caller, calling, is_inside
 from axe_nb.errors import AxeError, ConfigError
 from axe_nb.events import Event, RunResult
-from axe_nb.session.desk import Desk, by_input
+from axe_nb.session.approval import Approver, prompt_person
 from axe_nb.session.drive import NullView, View, drive, drive_here
 from axe_nb.session.portal import portal
 from axe_nb.session.runs import RunRequest, session_of_run
@@ -49,7 +49,7 @@ def run(
     caller = calling()
     if caller is not None:
         return asyncio.run_coroutine_threadsafe(_below(caller, request), caller.loop).result()
-    return drive(session.start(request), view(display), desk_of_person())
+    return drive(session.start(request), view(display), find_approver())
 
 
 @with_options_shown
@@ -65,7 +65,7 @@ async def arun(
     request = _request(agent, prompt, continue_from, options)
     caller = calling()
     if caller is None:
-        return await drive_here(session.start(request), view(display), desk_of_person())
+        return await drive_here(session.start(request), view(display), find_approver())
     if caller.loop is asyncio.get_running_loop():
         return await _below(caller, request)
     started = asyncio.run_coroutine_threadsafe(_below(caller, request), caller.loop)
@@ -146,23 +146,23 @@ def refuse_inside_a_tool() -> None:
         )
 
 
-def desk_of_person() -> Desk | None:
+def find_approver() -> Approver | None:
     """Where a run can ask the person at the notebook or terminal; None = there is nobody."""
     if is_inside():
         return None
     if "IPython" in sys.modules:
-        from axe_nb.nb.show import can_ask
+        from axe_nb.nb.display import can_ask
 
         answered = can_ask()
     else:
         answered = sys.stdin is not None and sys.stdin.isatty()
-    return Desk(by_input) if answered else None
+    return Approver(prompt_person) if answered else None
 
 
 def view(display: bool) -> View:
     """The notebook's display where there is one, else nothing; a run within a run has none."""
     if not display or is_inside() or "IPython" not in sys.modules:
         return NullView()
-    from axe_nb.nb.show import notebook_view
+    from axe_nb.nb.display import notebook_view
 
     return notebook_view()

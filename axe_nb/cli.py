@@ -21,10 +21,10 @@ from axe_nb.agents.agent import Agent
 from axe_nb.agents.files import reason, write_new
 from axe_nb.commands.parser import Options, parse, parse_run
 from axe_nb.commands.program import command_of
-from axe_nb.engine.permissions import Answer, Question
+from axe_nb.engine.permissions import ApprovalRequest, Decision
 from axe_nb.errors import AxeError, ConfigError
 from axe_nb.events import RunResult
-from axe_nb.session.desk import Desk, by_input
+from axe_nb.session.approval import Approver, prompt_person
 from axe_nb.text import clean, quote
 
 MAX_STDIN = 8 * 1024 * 1024
@@ -92,10 +92,10 @@ def _result(asked: Options) -> RunResult | None:
     handle = session.start(request)
     status = StatusLine(None if asked.quiet else sys.stderr)
     view = TextView(handle, asked, _write, _note, piped=bool(piped), status=status)
-    return drive(handle, view, _desk(status.clear))
+    return drive(handle, view, _approver(status.clear))
 
 
-def _desk(before: Callable[[], None]) -> Desk | None:
+def _approver(before: Callable[[], None]) -> Approver | None:
     """Where a run can ask the person; None where nobody sits at the terminal.
 
     Args:
@@ -104,18 +104,18 @@ def _desk(before: Callable[[], None]) -> Desk | None:
     if sys.stdin is None or not (sys.stdin.isatty() and sys.stderr.isatty()):
         return None
 
-    def ask(question: Question) -> Answer:
+    def ask(question: ApprovalRequest) -> Decision:
         before()
         with contextlib.redirect_stdout(sys.stderr):  # stdout carries the answer only
-            return by_input(question)
+            return prompt_person(question)
 
-    return Desk(ask)
+    return Approver(ask)
 
 
 def _list(chosen: argparse.Namespace) -> int:
-    from axe_nb.actions import listed
+    from axe_nb.actions import load_agents
 
-    found = dict(listed(chosen.agents_dir))
+    found = dict(load_agents(chosen.agents_dir))
     if not found:
         _note("no agents found; `axe-nb agents init NAME` writes a first one")
     width = max(map(len, found), default=0)
@@ -126,11 +126,11 @@ def _list(chosen: argparse.Namespace) -> int:
 
 
 def _show(chosen: argparse.Namespace) -> int:
-    from axe_nb.actions import shown
+    from axe_nb.actions import format_agent
     from axe_nb.agents.prompt import all_warnings
 
     agent = Agent.load(chosen.agent, chosen.agents_dir)
-    _write("\n".join(shown(agent)))
+    _write("\n".join(format_agent(agent)))
     for warning in all_warnings(agent):
         _note(f"warning: {warning}")
     return 0
@@ -170,9 +170,9 @@ def _config_init(chosen: argparse.Namespace) -> int:
 
 
 def _doctor(chosen: argparse.Namespace) -> int:
-    from axe_nb.actions import diagnosed
+    from axe_nb.actions import diagnose
 
-    found = diagnosed(chosen.agents_dir)
+    found = diagnose(chosen.agents_dir)
     for finding in found:
         _write(str(finding))
     return 1 if any(finding.state == "wrong" for finding in found) else 0

@@ -15,11 +15,11 @@ from axe_nb.events import (
     Event,
     RunResult,
 )
-from axe_nb.session.portal import waited
+from axe_nb.session.portal import run_and_wait
 from axe_nb.session.runs import RunHandle, RunRequest
 from axe_nb.session.session import session
 from axe_nb.text import list_some, one_line, plural
-from axe_nb.views import report
+from axe_nb.views import axe_text
 from axe_nb.views.transcript import Transcript
 
 Write: TypeAlias = Callable[[str], object]
@@ -46,7 +46,7 @@ def show_dry_run(request: RunRequest, write: Write) -> None:
     Raises:
         ConfigError: invalid configuration.
     """
-    write(report.dry_run(waited(session.plan(request))))
+    write(axe_text.dry_run(run_and_wait(session.plan(request))))
 
 
 class TextView:
@@ -78,7 +78,7 @@ class TextView:
         self._note = note
         self._piped = piped
         self._status = status
-        self._verbose = report.VerboseLines(note) if options.verbose else None
+        self._verbose = axe_text.VerboseLines(note) if options.verbose else None
         self._has_begun = False
 
     def event(self, event: Event) -> None:
@@ -86,7 +86,7 @@ class TextView:
         if self._verbose:
             if not self._has_begun and self._handle.plan:
                 self._has_begun = True
-                self._note(report.verbose_header(self._handle.plan, piped=self._piped))
+                self._note(axe_text.verbose_header(self._handle.plan, piped=self._piped))
             self._verbose.show(event)
         else:
             self._status.event(event)
@@ -101,7 +101,7 @@ class TextView:
         if result is None:
             return
         if self._verbose:
-            self._note(report.verbose_footer(result))
+            self._note(axe_text.verbose_footer(result))
         for warning in result.warnings:
             self._note(f"warning: {warning}")
         if self._options.json:

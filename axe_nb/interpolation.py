@@ -53,13 +53,13 @@ def prompt_of(
     pieces: list[str] = []
     at, line = 0, first_line
     for mark in NBVAL.finditer(body):
-        pieces.append(interpolated(body[at : mark.start()], namespace, line))
+        pieces.append(interpolate(body[at : mark.start()], namespace, line))
         line += body.count("\n", at, mark.end())
         at = mark.end()
-    return "".join([*pieces, interpolated(body[at:], namespace, line)])
+    return "".join([*pieces, interpolate(body[at:], namespace, line)])
 
 
-def interpolated(text: str, namespace: Mapping[str, Any], first_line: int = 1) -> str:
+def interpolate(text: str, namespace: Mapping[str, Any], first_line: int = 1) -> str:
     """The text with every `{{ expr }}` replaced by its value; values are not expanded again.
 
     Args:
@@ -124,7 +124,7 @@ def _value(source: str, namespace: Mapping[str, Any], line: int) -> str:
             code = compile(source, "<prompt>", "eval", dont_inherit=True)
         value = eval(code, dict(namespace))
         if not isinstance(value, NO_DATA):
-            return rendered(value)
+            return format_value(value)
         problem = f"is a {type(value).__name__}, not a value"
     except NameError as error:
         name = error.name or source
@@ -145,7 +145,7 @@ def _offered(namespace: Mapping[str, Any]) -> Iterator[str]:
     return (name for name in namespace if not name.startswith("_") and name not in hidden)
 
 
-def rendered(value: object) -> str:
+def format_value(value: object) -> str:
     """A value as a model reads it best: text as it is, data as JSON, tables as aligned text."""
     text = value if isinstance(value, str) else _written(value)
     return cut_chars(text, LONGEST_VALUE, "\n[{more} more characters left out]")

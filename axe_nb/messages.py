@@ -243,7 +243,7 @@ class CallIds:
         return call
 
 
-def answered(messages: Sequence[Message]) -> list[Message]:
+def close_open_calls(messages: Sequence[Message]) -> list[Message]:
     """The conversation with every open call answered as interrupted, so that it can go on (D-32).
 
     Assistant turns with neither text nor calls are left out, and so are results that are not

@@ -12,7 +12,7 @@ from axe_nb import builtin, delegation
 from axe_nb.agents.agent import Agent
 from axe_nb.errors import ConfigError
 from axe_nb.text import quote
-from axe_nb.tools.python_tool import made_of, tool_of
+from axe_nb.tools.python_tool import make_tool, tool_of
 from axe_nb.tools.registry import Registry, ToolTable
 from axe_nb.tools.tool import Effect, Tool
 
@@ -84,7 +84,7 @@ def tool(
     effect: Effect = "read" if read_only else "write" if writes else "user"
 
     def mark(function: F) -> F:
-        made = made_of(function, effect, name)
+        made = make_tool(function, effect, name)
         if made.name in BUILT_IN.known:
             raise ConfigError(
                 f"{quote(made.name)} is a tool of axe_nb's own", hint='choose another: name="…"'

@@ -24,7 +24,7 @@ from axe_nb.events import EXIT_CODES, Status
 from axe_nb.nb.magics import AxeMagics
 from axe_nb.toolbox import BUILT_IN
 from axe_nb.tools.tool import Tool
-from axe_nb.views.card import EFFECTS
+from axe_nb.views.agent_summary import EFFECTS
 
 FILE = Path(__file__).with_name("reference.md")
 

@@ -144,7 +144,7 @@ def server(
 ) -> Iterator[str]:
     """A server on loopback that answers every POST alike; its URL. Status 0 = it hangs up."""
 
-    class Answer(BaseHTTPRequestHandler):
+    class Decision(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             self.rfile.read(int(self.headers["content-length"]))
             if not status:
@@ -164,7 +164,7 @@ def server(
         def log_message(self, *_: object) -> None:
             pass
 
-    listening = ThreadingHTTPServer(("127.0.0.1", 0), Answer)
+    listening = ThreadingHTTPServer(("127.0.0.1", 0), Decision)
     threading.Thread(target=listening.serve_forever, args=(0.02,), daemon=True).start()
     try:
         yield f"http://127.0.0.1:{listening.server_port}"

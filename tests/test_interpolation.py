@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from axe_nb.errors import ConfigError
 from axe_nb.events import RunResult
-from axe_nb.interpolation import prompt_of, rendered
+from axe_nb.interpolation import format_value, prompt_of
 
 pytestmark = pytest.mark.req("D-40")
 
@@ -185,24 +185,24 @@ def test_a_value_that_looks_like_a_line_for_nbval_stays() -> None:
     ],
 )
 def test_a_value_is_written_as_a_model_reads_it_best(value: object, text: str) -> None:
-    assert rendered(value) == text
+    assert format_value(value) == text
 
 
 def test_a_table_is_written_with_all_its_rows_and_columns() -> None:
     frame = pandas.DataFrame({f"c{i}": range(70) for i in range(30)})
-    lines = rendered(frame).split("\n")
+    lines = format_value(frame).split("\n")
     assert lines[0].split() == [f"c{i}" for i in range(30)]
     assert [line.split()[0] for line in lines[1:]] == [str(row) for row in range(70)]
-    assert rendered(frame["c1"]).split("\n")[69] == "69    69"
+    assert format_value(frame["c1"]).split("\n")[69] == "69    69"
 
 
 def test_a_large_table_is_cut_and_says_so() -> None:
     frame = pandas.DataFrame({f"c{i}": range(1000) for i in range(60)})
-    *table, note = rendered(frame).split("\n")
+    *table, note = format_value(frame).split("\n")
     assert note == "[800 more rows and 10 more columns left out]"
     assert len(table) == 201
     assert table[0].split()[-1] == "c49"
-    assert rendered(frame["c1"]).endswith("\n[800 more rows left out]")
+    assert format_value(frame["c1"]).endswith("\n[800 more rows left out]")
 
 
 @pytest.mark.parametrize(
@@ -223,11 +223,11 @@ def test_what_has_no_words_is_told_instead_of_sent(expression: str, kind: str) -
 
 
 def test_a_value_without_end_is_cut_and_says_so() -> None:
-    assert rendered("x" * 200_000) == "x" * 200_000
-    assert rendered("x" * 200_007).endswith("x\n[7 more characters left out]")
+    assert format_value("x" * 200_000) == "x" * 200_000
+    assert format_value("x" * 200_007).endswith("x\n[7 more characters left out]")
     loop: list[object] = []
     loop.append(loop)
-    assert rendered(loop) == "[[...]]"
+    assert format_value(loop) == "[[...]]"
 
 
 @settings(deadline=None)

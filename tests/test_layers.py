@@ -16,7 +16,7 @@ PACKAGE = Path(__file__).parent.parent / "axe_nb"
 
 ROOMS = (
     "text", "errors", "globs", "messages", "agents", "events", "interpolation",
-    "threads", "clock", "budget", "tools", "providers", "scripting", "connections", "builtin",
+    "threads", "clock", "limits", "tools", "providers", "scripting", "connections", "builtin",
     "delegation", "toolbox", "engine", "commands", "session", "views", "doctor", "actions",
     "console", "api", "nb", "__init__", "demo", "cli", "__main__",
 )  # fmt: skip

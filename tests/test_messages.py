@@ -17,8 +17,8 @@ from axe_nb.messages import (
     ToolResult,
     ToolSpec,
     Usage,
-    answered,
     call,
+    close_open_calls,
     dump,
 )
 
@@ -156,7 +156,7 @@ CUT = "Error: interrupted before this call had a result."
 @pytest.mark.parametrize("rest", [[], [Message("user", "go on")]])
 def test_calls_left_open_are_answered_as_interrupted(rest: list[Message]) -> None:
     conversation = [Message("user", "hi"), Message("assistant", "", (A, B)), *rest]
-    closed = answered(conversation)
+    closed = close_open_calls(conversation)
     assert closed[:2] == conversation[:2]
     assert closed[2].role == "tool"
     assert [(r.call_id, r.content, r.is_error, r.name) for r in closed[2].tool_results] == [
@@ -172,7 +172,7 @@ def test_what_had_a_result_keeps_it_in_call_order() -> None:
         Message("tool", tool_results=(RESULT_B,)),
         Message("user", "go on"),
     ]
-    closed = answered(half)
+    closed = close_open_calls(half)
     assert [r.content for r in closed[1].tool_results] == [CUT, "B"]
     assert closed[2:] == half[2:]
 
@@ -195,14 +195,14 @@ FIRST, SECOND = (ToolResult(id, f"result of {id}") for id in ("one", "two"))
 def test_each_call_of_a_history_has_one_result_in_order(brought: list[Message]) -> None:
     start = [Message("user", "x"), Message("assistant", tool_calls=(ONE, TWO))]
     whole = [*start, Message("tool", tool_results=(FIRST, SECOND))]
-    assert answered([*start, *brought]) == whole
+    assert close_open_calls([*start, *brought]) == whole
 
 
 @pytest.mark.req("D-32")
 @pytest.mark.parametrize("before", [[], [Message("user", "a"), Message("assistant", "b")]])
 def test_results_without_calls_are_left_out(before: list[Message]) -> None:
     stray = [Message("tool", tool_results=(FIRST,)), Message("tool")]
-    assert answered([*before, *stray]) == before
+    assert close_open_calls([*before, *stray]) == before
 
 
 @pytest.mark.req("D-32")
@@ -214,14 +214,14 @@ def test_a_whole_conversation_stays_as_it_is() -> None:
         Message("assistant", "done"),
         Message("user", "more"),
     ]
-    assert answered(whole) == whole
-    assert answered(whole)[2] is whole[2]
+    assert close_open_calls(whole) == whole
+    assert close_open_calls(whole)[2] is whole[2]
 
 
 @pytest.mark.req("D-32")
 def test_assistant_turns_with_nothing_in_them_are_left_out() -> None:
     conversation = [Message("user", "a"), Message("assistant", " \n"), Message("user", "b")]
-    assert answered(conversation) == [Message("user", "a"), Message("user", "b")]
+    assert close_open_calls(conversation) == [Message("user", "a"), Message("user", "b")]
 
 
 messages = st.lists(
@@ -246,13 +246,13 @@ messages = st.lists(
 def test_every_call_has_its_result_right_after_it_whatever_came_before(
     conversation: list[Message],
 ) -> None:
-    closed = answered(conversation)
+    closed = close_open_calls(conversation)
     for at, message in enumerate(closed):
         if message.tool_calls:
             have = {result.call_id for result in closed[at + 1].tool_results}
             assert {c.id for c in message.tool_calls} <= have
         assert message.role != "assistant" or message.content.strip() or message.tool_calls
-    assert answered(closed) == closed
+    assert close_open_calls(closed) == closed
 
 
 @pytest.mark.parametrize(

@@ -14,14 +14,14 @@ import pytest
 ROOT = Path(__file__).parent.parent
 
 SECOND_OPINION = """
-from axe_nb.delegation.inheritance import heir
+from axe_nb.delegation.child_copy import copy_of_caller
 from axe_nb.messages import ToolParameter
 from axe_nb.tools.tool import Job, Tool, text_argument
 
 
 async def run(ctx, arguments):
     task = text_argument(arguments, "task")
-    result = await ctx.start(Job(heir(ctx, "doubter", ()), task, task, is_copy=True))
+    result = await ctx.start(Job(copy_of_caller(ctx, "doubter", ()), task, task, is_copy=True))
     return result.text
 
 
@@ -45,7 +45,7 @@ from types import SimpleNamespace
 
 import axe_nb
 from axe_nb.nb.complete import matcher
-from axe_nb.views import card
+from axe_nb.views import agent_summary
 from axe_nb.views.transcript import as_text
 
 print(axe_nb.__file__)
@@ -72,8 +72,8 @@ print(as_text(result))
 mistyped = axe_nb.Agent("lead", "script/lead", tools=["second_opinoin"])
 print(refusal(lambda: axe_nb.run(mistyped, "go")))
 print(refusal(lambda: axe_nb.tool(name="second_opinion")(lambda: "")))
-print(card.all_tools())
-print(card.abilities(agent, axe_nb.Agent.load))
+print(agent_summary.all_tools())
+print(agent_summary.abilities(agent, axe_nb.Agent.load))
 line = "%%axe lead --tools second"
 context = SimpleNamespace(text_until_cursor=line, full_text=line, cursor_line=0)
 print([found.text for found in matcher(context)["completions"]])
@@ -84,7 +84,7 @@ print(reference.reference())
 """
 
 DICE = '''
-from axe_nb.tools.python_tool import made_of
+from axe_nb.tools.python_tool import make_tool
 
 
 def roll(sides: int) -> int:
@@ -96,7 +96,7 @@ def roll(sides: int) -> int:
     return sides
 
 
-TOOLS = {"roll": made_of(roll, "read")}
+TOOLS = {"roll": make_tool(roll, "read")}
 '''
 
 ROLLS = """

@@ -9,7 +9,7 @@ from types import ModuleType
 import pytest
 
 from axe_nb.agents.agent import Agent
-from axe_nb.agents.tables import Budget, Retry, SubAgentsConfig, TreeLimits
+from axe_nb.agents.tables import ChildBudget, Retry, SubAgentsConfig, TreeLimits
 from axe_nb.agents.toml_table import toml_fields
 from axe_nb.commands.options import OPTIONS
 from axe_nb.events import EXIT_CODES
@@ -33,7 +33,7 @@ def test_the_checked_in_page_is_the_one_that_the_generator_makes(generator: Modu
     assert PAGE.read_text("utf-8") == made, "run `python docs/make_reference.py`"
 
 
-@pytest.mark.parametrize("cls", [Agent, SubAgentsConfig, Budget, TreeLimits, Retry])
+@pytest.mark.parametrize("cls", [Agent, SubAgentsConfig, ChildBudget, TreeLimits, Retry])
 def test_every_key_has_a_meaning_and_is_on_the_page(cls: type, generator: ModuleType) -> None:
     text = PAGE.read_text("utf-8")
     told = generator.strings_below(cls)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from axe_nb.agents.agent_files import find_file
-from axe_nb.agents.config import agent_dirs, placed
+from axe_nb.agents.config import agent_dirs, format_path
 from axe_nb.agents.files import read_text, reason, write_whole
 from axe_nb.agents.names import check_name
 from axe_nb.agents.own_tools import names_of, own_tools
@@ -28,7 +28,7 @@ from axe_nb.agents.tables import (
     check_delegation,
 )
 from axe_nb.agents.toml_lines import toml_hint
-from axe_nb.agents.toml_table import Source, WrongValue, check_types, read, toml_fields, written
+from axe_nb.agents.toml_table import Source, WrongValue, check_types, make_table, read, toml_fields
 from axe_nb.errors import ConfigError
 from axe_nb.text import quote, suggestion
 
@@ -125,7 +125,7 @@ class Agent:
         Raises:
             ConfigError: not TOML, an unknown key, a wrong value, a missing field.
         """
-        source = Source(text, placed(Path(path)) if path else "")
+        source = Source(text, format_path(Path(path)) if path else "")
         try:
             table = tomllib.loads(text)
         except (ValueError, RecursionError) as error:
@@ -171,7 +171,7 @@ class Agent:
         """
         import tomli_w
 
-        table = written(self)
+        table = make_table(self)
         try:
             text = tomli_w.dumps(table, multiline_strings=True)
             text.encode()
@@ -234,7 +234,7 @@ def _set_aside(table: dict[str, Any], name: str, source: Source) -> list[str]:
 
 def _in_file(message: str, path: Path) -> ConfigError:
     error = ConfigError(message)
-    error.place = f"in {placed(path)}"
+    error.place = f"in {format_path(path)}"
     return error
 
 

@@ -14,13 +14,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from axe_nb.agents.files import expanded, read_text, reason, shown
+from axe_nb.agents.files import display_path, expand_home, read_text, reason
 from axe_nb.agents.provider_table import (
     FIRST_MODEL,
     PROVIDERS,
     ProviderInfo,
     check_table,
-    described,
+    describe_provider,
 )
 from axe_nb.agents.toml_lines import toml_hint
 from axe_nb.agents.toml_table import Source
@@ -53,7 +53,7 @@ SCAFFOLD = """\
 def config_dir() -> Path:
     """`$XDG_CONFIG_HOME/axe`, by default `~/.config/axe`; it need not exist."""
     home = os.environ.get("XDG_CONFIG_HOME", "").strip()
-    return expanded(home or "~/.config") / "axe"
+    return expand_home(home or "~/.config") / "axe"
 
 
 def config_path() -> Path:
@@ -61,7 +61,7 @@ def config_path() -> Path:
     return config_dir() / "config.toml"
 
 
-def placed(path: Path) -> str:
+def format_path(path: Path) -> str:
     """The path as people find it, without the folders of this machine where that can be.
 
     It starts below the current folder, the config folder or the home folder.
@@ -69,16 +69,16 @@ def placed(path: Path) -> str:
     try:
         here, whole = Path.cwd(), path.absolute()
     except OSError:  # the current folder was deleted
-        return shown(path)
+        return display_path(path)
     for folder, name in ((here, ""), (config_dir().parent, _config_home())):
         if name is not None and whole.is_relative_to(folder):
             return f"{name}{whole.relative_to(folder).as_posix()}"
-    return shown(whole)
+    return display_path(whole)
 
 
-def placed_or_name(path: Path) -> str:
+def format_path_or_name(path: Path) -> str:
     """`placed`, or the name alone where the path lies elsewhere: no output names this machine."""
-    found = placed(path)
+    found = format_path(path)
     return path.name if Path(found).is_absolute() else found
 
 
@@ -89,7 +89,7 @@ def _config_home() -> str | None:
 
 def agent_dirs(agents_dir: str | Path | None = None) -> list[Path]:
     """The folders that agents are looked up in, first hit wins; they need not exist."""
-    given = [expanded(agents_dir)] if agents_dir else []
+    given = [expand_home(agents_dir)] if agents_dir else []
     return [*given, Path("axe") / "agents", config_dir() / "agents"]
 
 
@@ -135,7 +135,7 @@ class Config:
     @cached_property
     def known(self) -> Mapping[str, ProviderInfo]:
         """Name → provider: those that are built in, then those that the file defines."""
-        found = (described(name, table) for name, table in self.providers.items())
+        found = (describe_provider(name, table) for name, table in self.providers.items())
         return {**PROVIDERS, **{info.name: info for info in found if info}}
 
     def provider(self, name: str) -> ProviderInfo:
@@ -149,7 +149,9 @@ class Config:
         near = nearest(name.lower(), self.known)
         hint = f"did you mean {near}?" if near else ""
         if name in self.providers:
-            hint = f'add protocol = "openai" under [providers.{name}] in {placed(config_path())}'
+            hint = (
+                f'add protocol = "openai" under [providers.{name}] in {format_path(config_path())}'
+            )
         raise ConfigError(
             f"unsupported provider {quote(name)}: supported providers are {', '.join(self.known)}",
             hint=hint,
@@ -175,14 +177,14 @@ class Config:
         if not (key.isascii() and key.isprintable()):
             raise ConfigError(
                 f'the API key of provider "{provider}" has characters that no key has',
-                hint=f"copy it anew into {variable}, or into {placed(config_path())}",
+                hint=f"copy it anew into {variable}, or into {format_path(config_path())}",
                 exit_code=3,
             )
         if key or not info.needs_key:
             return key
         raise ConfigError(
             f'no API key for provider "{provider}": set {variable}, '
-            f"or api_key under [providers.{provider}] in {placed(config_path())}",
+            f"or api_key under [providers.{provider}] in {format_path(config_path())}",
             hint="or try without a key: a script/… model",
             exit_code=3,
         )
@@ -199,7 +201,7 @@ class Config:
         if not url.startswith(("http://", "https://")):
             raise ConfigError(
                 f'base URL of provider "{provider}" must start with http:// or https://',
-                hint=f"set {info.url_variable} or base_url in {placed(config_path())}",
+                hint=f"set {info.url_variable} or base_url in {format_path(config_path())}",
             )
         return url.removesuffix("/v1")
 
@@ -219,5 +221,5 @@ class Config:
 
 def _wrong(message: str, *, hint: str = "") -> ConfigError:
     error = ConfigError(message, hint=hint)
-    error.place = f"in {placed(config_path())}"
+    error.place = f"in {format_path(config_path())}"
     return error

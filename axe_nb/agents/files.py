@@ -17,15 +17,15 @@ MAX_TEXT = 1024 * 1024
 """Bytes of a file that is read whole: an agent, settings, a skill."""
 
 
-def expanded(path: str | Path) -> Path:
+def expand_home(path: str | Path) -> Path:
     """The path with a leading `~` as the home folder; as it is where there is no such home."""
     return Path(os.path.expanduser(path))  # noqa: PTH111  Path.expanduser raises without a home
 
 
-def shown(path: Path) -> str:
+def display_path(path: Path) -> str:
     """The path with the home folder as `~`, so that messages are the same everywhere."""
     try:
-        return f"~/{path.relative_to(expanded('~')).as_posix()}"
+        return f"~/{path.relative_to(expand_home('~')).as_posix()}"
     except ValueError:
         return str(path)
 
@@ -76,7 +76,7 @@ def write_whole(path: Path, text: str) -> None:
             temporary.unlink(missing_ok=True)
             raise
     except OSError as error:
-        raise ConfigError(f"cannot write {shown(path)}: {reason(error)}") from None
+        raise ConfigError(f"cannot write {display_path(path)}: {reason(error)}") from None
 
 
 def write_new(path: Path, text: str, mode: int = 0o666) -> None:
@@ -93,9 +93,9 @@ def write_new(path: Path, text: str, mode: int = 0o666) -> None:
         _write(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), text)
     except OSError as error:
         if isinstance(error, FileExistsError) and os.path.lexists(path):
-            known = f"{shown(path)} exists already"
+            known = f"{display_path(path)} exists already"
             raise ConfigError(known, hint="it was left as it is") from None
-        raise ConfigError(f"cannot write {shown(path)}: {reason(error)}") from None
+        raise ConfigError(f"cannot write {display_path(path)}: {reason(error)}") from None
 
 
 def _write(handle: int, text: str) -> None:

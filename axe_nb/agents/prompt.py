@@ -11,7 +11,7 @@ from pathlib import Path
 
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.config import config_dir
-from axe_nb.agents.files import expanded, read_text, reason
+from axe_nb.agents.files import expand_home, read_text, reason
 from axe_nb.agents.provider_table import NOT_PARAMS
 from axe_nb.agents.toml_lines import ESCAPES
 from axe_nb.errors import ConfigError
@@ -88,7 +88,7 @@ def _system(prompt: str, skill: str, files: Sequence[tuple[str, str]]) -> str:
 
 def _workdir(agent: Agent) -> Path:
     try:
-        path = expanded(agent.workdir.strip() or ".").absolute()
+        path = expand_home(agent.workdir.strip() or ".").absolute()
         is_there = path.is_dir()
     except OSError:  # the current folder was deleted, or no name can be that long
         is_there = False
@@ -109,7 +109,7 @@ def _skill(agent: Agent) -> str:
     given = agent.skill.strip()
     if not given:
         return ""
-    path = expanded(given)
+    path = expand_home(given)
     home = Path(agent.path).parent.parent if agent.path else Path("axe")
     for candidate in [path] if path.is_absolute() else [home / path, config_dir() / path]:
         try:

@@ -137,7 +137,7 @@ def in_capitals(name: str) -> str:
     return re.sub(r"\W", "_", name.upper())
 
 
-def described(name: str, table: Mapping[str, Any]) -> ProviderInfo | None:
+def describe_provider(name: str, table: Mapping[str, Any]) -> ProviderInfo | None:
     """The provider that a checked table describes; None if it names no protocol."""
     base = PROVIDERS.get(table.get("protocol", "") or name)
     if base is None:

@@ -17,7 +17,7 @@ Ask = Literal["deny", "person"]
 
 
 @dataclass(frozen=True, slots=True)
-class Budget:
+class ChildBudget:
     """`[sub_agents_config.budget]`: what a spawn_agent or delegate_task child may use (D-18)."""
 
     max_tool_calls: int = 15
@@ -50,7 +50,7 @@ class SubAgentsConfig:
     """Bytes of UTF-8 of a subagent's result that the parent's model sees."""
     inherit_mode: bool = True
     """Whether children run in this agent's mode; never in a laxer one."""
-    budget: Budget = Budget()
+    budget: ChildBudget = ChildBudget()
 
 
 NO_CONFIG = SubAgentsConfig()

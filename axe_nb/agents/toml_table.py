@@ -94,7 +94,7 @@ def check_types(value: Any, at: tuple[str, ...] = ()) -> None:
             check_types(own, (*at, name))
 
 
-def written(value: Any) -> dict[str, Any]:
+def make_table(value: Any) -> dict[str, Any]:
     """The TOML table of a dataclass: fields that differ from their default."""
     table: dict[str, Any] = {}
     for field in toml_fields(type(value)):
@@ -103,7 +103,7 @@ def written(value: Any) -> dict[str, Any]:
         if own == default:
             continue
         if dataclasses.is_dataclass(own):
-            table[field.name] = written(own)
+            table[field.name] = make_table(own)
         elif isinstance(own, Mapping):
             table[field.name] = dict(own)
         else:

@@ -8,10 +8,10 @@ from __future__ import annotations
 import os
 import stat
 
-from axe_nb.builtin.paths import Spot, entered, held, kind, opened
+from axe_nb.builtin.paths import Spot, hold_place, kind, open_file, open_folder
 from axe_nb.text import cut_bytes, cut_chars, printable
 from axe_nb.tools.output import MAX_OUTPUT
-from axe_nb.tools.python_tool import made_of
+from axe_nb.tools.python_tool import make_tool
 from axe_nb.tools.tool import ToolContext, ToolError
 
 MAX_FILE = 10 * 1024 * 1024
@@ -41,12 +41,12 @@ def read_file(ctx: ToolContext, path: str, offset: int = 1, limit: int = MAX_LIN
         offset: number of the first line to read, from 1
         limit: how many lines to read at most
     """
-    with held(ctx.workdir, path) as spot:
+    with hold_place(ctx.workdir, path) as spot:
         data = contents(spot)
         if not is_text(data):
             raise ToolError(f"Binary file: {path} is not text, and only text can be shown")
-        ctx.ledger.files_read[spot.path] = None
-    lines = lines_of(decoded(data))
+        ctx.file_log.files_read[spot.path] = None
+    lines = lines_of(decode_text(data))
     if not lines:
         return "(empty file)"
     first = max(1, offset)
@@ -64,7 +64,7 @@ def contents(spot: Spot) -> bytes:
         ToolError: there is none, or it is too large.
         OSError: it may not be read.
     """
-    with os.fdopen(opened(spot), "rb") as file:
+    with os.fdopen(open_file(spot), "rb") as file:
         data = file.read(PEEK)
         if is_text(data):
             data += file.read(MAX_FILE + 1 - PEEK)
@@ -89,7 +89,7 @@ def lines_of(text: str) -> list[str]:
     return lines
 
 
-def decoded(data: bytes) -> str:
+def decode_text(data: bytes) -> str:
     r"""The text of a file with `\n` line ends; bytes that are no UTF-8 become U+FFFD."""
     return data.decode("utf-8-sig", "replace").replace("\r\n", "\n")
 
@@ -117,11 +117,14 @@ def list_dir(ctx: ToolContext, path: str = ".") -> str:
     Args:
         path: the folder, relative to the working directory
     """
-    with held(ctx.workdir, path) as spot:
+    with hold_place(ctx.workdir, path) as spot:
         at = kind(spot)
         if at is not None and not stat.S_ISDIR(at.st_mode):
             raise ToolError(f"Not a folder: {path}. Use read_file to see what is in it")
-        with entered(spot) as folder, os.scandir(spot.name if folder is None else folder) as found:
+        with (
+            open_folder(spot) as folder,
+            os.scandir(spot.name if folder is None else folder) as found,
+        ):
             entries = sorted(map(_entry, found))
     shown = [text for _, _, text in entries[:MAX_ENTRIES]]
     if len(entries) > MAX_ENTRIES:
@@ -142,4 +145,4 @@ def _entry(entry: os.DirEntry[str]) -> tuple[bool, str, str]:
         return True, entry.name, name
 
 
-TOOLS = {tool.name: tool for tool in (made_of(read_file, "read"), made_of(list_dir, "read"))}
+TOOLS = {tool.name: tool for tool in (make_tool(read_file, "read"), make_tool(list_dir, "read"))}

@@ -57,7 +57,7 @@ class Spot:
         return Spot(path, name if folder is not None else str(Path(self.name, name)), folder)
 
 
-def located(workdir: Path, path: str) -> tuple[Path, Path]:
+def locate(workdir: Path, path: str) -> tuple[Path, Path]:
     """(the real workdir, where a path really leads, below it); nothing need be there.
 
     Raises:
@@ -67,7 +67,7 @@ def located(workdir: Path, path: str) -> tuple[Path, Path]:
     if not root.is_dir():
         raise ToolError(f"Working directory not found: {workdir}. Make it, or set another workdir")
     names = words(path, (workdir, root))
-    with told(path):
+    with errors_for_model(path):
         real = Path(os.path.realpath(root.joinpath(*names)))
     if not real.is_relative_to(root):
         raise ToolError(f"Path leads out of the workdir through a link: {path}. {STAY}")
@@ -75,7 +75,7 @@ def located(workdir: Path, path: str) -> tuple[Path, Path]:
 
 
 @contextmanager
-def held(workdir: Path, path: str, *, create: bool = False) -> Iterator[Spot]:
+def hold_place(workdir: Path, path: str, *, create: bool = False) -> Iterator[Spot]:
     """The place that a path means, its folder held open.
 
     Args:
@@ -85,10 +85,10 @@ def held(workdir: Path, path: str, *, create: bool = False) -> Iterator[Spot]:
     Raises:
         ToolError: it is no path, leads out of the workdir, or a folder on the way is not there.
     """
-    root, real = located(workdir, path)
+    root, real = locate(workdir, path)
     parts = real.relative_to(root).parts
     shown = "/".join(parts) or "."
-    with told(path):
+    with errors_for_model(path):
         if BY_DESCRIPTOR:
             with _walked(root, parts[:-1], create) as folder:
                 yield Spot(shown, parts[-1] if parts else ".", folder)
@@ -180,7 +180,7 @@ def _make(name: str, folder: int) -> None:
 
 
 @contextmanager
-def entered(spot: Spot) -> Iterator[int | None]:
+def open_folder(spot: Spot) -> Iterator[int | None]:
     """The descriptor of a folder to look into; None where the system has no such calls.
 
     Raises:
@@ -204,7 +204,7 @@ def kind(spot: Spot) -> os.stat_result | None:
         return None
 
 
-def opened(spot: Spot, flags: int = os.O_RDONLY) -> int:
+def open_file(spot: Spot, flags: int = os.O_RDONLY) -> int:
     """A descriptor of the plain file at a place.
 
     Raises:
@@ -239,7 +239,7 @@ def missing(spot: Spot) -> str:
 
 
 @contextmanager
-def told(path: str) -> Iterator[None]:
+def errors_for_model(path: str) -> Iterator[None]:
     """Turns what the system says inside into an error for the model."""
     try:
         yield

@@ -18,12 +18,12 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from axe_nb.builtin.files import contents, decoded, is_text, lines_of
-from axe_nb.builtin.paths import Spot, entered, held, kind, missing
+from axe_nb.builtin.files import contents, decode_text, is_text, lines_of
+from axe_nb.builtin.paths import Spot, hold_place, kind, missing, open_folder
 from axe_nb.errors import ConfigError
 from axe_nb.globs import matches, parse_glob
 from axe_nb.text import cut_chars, printable, quote
-from axe_nb.tools.python_tool import made_of
+from axe_nb.tools.python_tool import make_tool
 from axe_nb.tools.tool import ToolContext, ToolError
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ class Search:
 
     def _below(self, top: Spot, depth: int) -> Generator[Spot, None, None]:
         try:
-            with entered(top) as folder:
+            with open_folder(top) as folder:
                 with os.scandir(top.name if folder is None else folder) as found:
                     entries = [
                         (entry.name, entry.is_dir(follow_symlinks=False))
@@ -131,7 +131,7 @@ def find_files(ctx: ToolContext, pattern: str, path: str = ".") -> str:
     """
     parts = _names(pattern)
     search = Search()
-    with held(ctx.workdir, path) as top, closing(search.files(top)) as files:
+    with hold_place(ctx.workdir, path) as top, closing(search.files(top)) as files:
         named = (printable(spot.path) for spot in files if matches(_below(spot, top), parts))
         found = list(islice(named, MAX_FOUND + 1))
     if not found:
@@ -166,10 +166,10 @@ def grep(ctx: ToolContext, pattern: str, path: str = ".", glob: str = "", contex
         context: how many lines to show before and after each match
     """
     parts = _names(glob) if glob.strip() else ("**",)
-    return searched(ctx, compiled(pattern), parts, path, context, Search())
+    return search_file(ctx, compile_pattern(pattern), parts, path, context, Search())
 
 
-def searched(
+def search_file(
     ctx: ToolContext,
     expression: regex.Pattern[str],
     parts: Sequence[str],
@@ -180,7 +180,7 @@ def searched(
     """What grep answers."""
     shown: list[str] = []
     hits = 0
-    with held(ctx.workdir, path) as top, closing(search.files(top)) as files:
+    with hold_place(ctx.workdir, path) as top, closing(search.files(top)) as files:
         for spot in files:
             if not matches(_below(spot, top), parts):
                 continue
@@ -189,7 +189,7 @@ def searched(
             found = _found(expression, lines, search, MAX_MATCHES - hits)
             if found:
                 hits += len(found)
-                ctx.ledger.files_read[spot.path] = None
+                ctx.file_log.files_read[spot.path] = None
                 shown += _printed(spot.path, lines, found, min(max(context, 0), MAX_CONTEXT))
             if hits >= MAX_MATCHES:
                 shown.append(f"(only the first {MAX_MATCHES} matches; make the pattern narrower)")
@@ -205,7 +205,7 @@ def searched(
     return "\n".join([*shown, *search.notes()])
 
 
-def compiled(pattern: str) -> regex.Pattern[str]:
+def compile_pattern(pattern: str) -> regex.Pattern[str]:
     import regex
 
     if not pattern or len(pattern) > MAX_PATTERN:
@@ -233,7 +233,7 @@ def _text(spot: Spot, search: Search, is_named: bool) -> str:
         return ""
     if is_named and not is_text(data):
         raise ToolError(f"Binary file: {spot.path} is not text, and only text can be searched")
-    return decoded(data) if is_text(data) else ""
+    return decode_text(data) if is_text(data) else ""
 
 
 def _found(
@@ -286,4 +286,4 @@ def _printed(path: str, lines: Sequence[str], found: Sequence[int], context: int
     return shown
 
 
-TOOLS = {tool.name: tool for tool in (made_of(find_files, "read"), made_of(grep, "read"))}
+TOOLS = {tool.name: tool for tool in (make_tool(find_files, "read"), make_tool(grep, "read"))}

@@ -16,10 +16,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
-from axe_nb.builtin.commands import refusal
+from axe_nb.builtin.command_guard import refusal
 from axe_nb.text import format_seconds
 from axe_nb.threads import in_thread
-from axe_nb.tools.python_tool import made_of
+from axe_nb.tools.python_tool import make_tool
 from axe_nb.tools.tool import ToolContext, ToolError
 
 SECONDS = 60.0
@@ -146,4 +146,4 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         os.killpg(process.pid, signal.SIGKILL)
 
 
-TOOLS = {"run_command": made_of(run_command, "write")}
+TOOLS = {"run_command": make_tool(run_command, "write")}

@@ -15,11 +15,11 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from axe_nb.builtin.addresses import Address, literal, misspelled, refused, resolve
-from axe_nb.builtin.pages import as_text
+from axe_nb.builtin.public_ip import Address, literal, refusal_reason, resolve, spelling_problem
+from axe_nb.builtin.web_page import as_text
 from axe_nb.text import format_seconds, quote
 from axe_nb.threads import in_thread
-from axe_nb.tools.python_tool import made_of
+from axe_nb.tools.python_tool import make_tool
 from axe_nb.tools.tool import Tool, ToolError
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class Fetcher:
         self._count()
         try:
             async with asyncio.timeout(self.seconds):
-                return await self._followed(checked(url))
+                return await self._followed(check_url(url))
         except TimeoutError:
             raise ToolError(
                 f"{url}: no page after {format_seconds(self.seconds)}s. "
@@ -95,7 +95,7 @@ class Fetcher:
                 if not response.has_redirect_location:
                     return await as_text(response, str(url))
                 target = response.headers["location"]
-            url = checked(target, url)
+            url = check_url(target, url)
         raise ToolError(f"{url}: more than {MAX_REDIRECTS} redirects. Try another page")
 
     @asynccontextmanager
@@ -128,7 +128,7 @@ class Fetcher:
             reason = getattr(error, "strerror", None) or error
             raise ToolError(f"{url}: {host} is not known: {reason}. Check the address") from None
         for address in addresses:
-            why = refused(address)
+            why = refusal_reason(address)
             if why and f"{address}:{port}" not in self.allowed:
                 raise ToolError(
                     f"blocked: {url} leads to {address}, which is not public ({why}). "
@@ -137,7 +137,7 @@ class Fetcher:
         return addresses
 
 
-def checked(given: str, base: httpx.URL | None = None) -> httpx.URL:
+def check_url(given: str, base: httpx.URL | None = None) -> httpx.URL:
     """A URL that fetch takes; where its host is, is another question.
 
     Args:
@@ -164,7 +164,7 @@ def checked(given: str, base: httpx.URL | None = None) -> httpx.URL:
         raise ToolError(f"invalid URL: {shown} has a user name in it. Leave it out")
     if not port_fits:
         raise ToolError(f"invalid URL: {shown} has no such port. Leave it out")
-    if problem := misspelled(host):
+    if problem := spelling_problem(host):
         raise ToolError(f"blocked: the host of {shown} {problem}. Write it plainly")
     return url
 
@@ -199,7 +199,7 @@ async def _first(
 
 def tool(fetcher: Fetcher) -> Tool:
     """fetch, within the bounds of a fetcher."""
-    return made_of(fetcher.fetch, "read")
+    return make_tool(fetcher.fetch, "read")
 
 
 TOOLS = {"fetch": tool(Fetcher())}

@@ -1,6 +1,6 @@
 """Every command, a row each: `%%axe`, `%%axe_agent`, what `%axe` does, what `axe-nb` does.
 
-What a row does is the entry of its name in `ACTIONS` of the face: `nb/line.py`, `cli.py`.
+What a row does is the entry of its name in `ACTIONS` of the face: `nb/line_magic.py`, `cli.py`.
 Source: product.md "Notebook" and "Command line"; B-12.
 """
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from axe_nb.budget import Limits
 from axe_nb.errors import AxeError
+from axe_nb.limits import Limits
 from axe_nb.messages import ToolParameter
 from axe_nb.text import quote
 from axe_nb.tools.tool import Job, Tool, ToolContext, ToolOutput, text_argument

@@ -8,10 +8,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from axe_nb.agents.agent import Agent
-from axe_nb.budget import Limits
 from axe_nb.delegation import spawn_agent
-from axe_nb.delegation.inheritance import inherited
+from axe_nb.delegation.child_copy import tools_of_caller
 from axe_nb.events import RunResult
+from axe_nb.limits import Limits
 from axe_nb.tools.tool import Job, ToolContext, ToolError, Wish
 
 
@@ -27,8 +27,8 @@ async def delegate(ctx: ToolContext, task: str, wish: Wish) -> RunResult:
 
 def _copy(ctx: ToolContext, task: str, wish: Wish) -> Job:
     tools = wish.tools
-    names = None if tools is None else inherited(ctx, tools, "Unknown tool in tools: ")
-    granted = _merged(wish.limits, spawn_agent.budgeted(ctx))
+    names = None if tools is None else tools_of_caller(ctx, tools, "Unknown tool in tools: ")
+    granted = _merged(wish.limits, spawn_agent.granted_limits(ctx))
     return spawn_agent.job(
         ctx, ctx.call.name, task, wish.scope or "", granted, wish.mode, tools=names
     )

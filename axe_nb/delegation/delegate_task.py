@@ -11,12 +11,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
-from axe_nb.delegation.inheritance import NAME_SIZE
+from axe_nb.delegation.child_copy import NAME_SIZE
 from axe_nb.delegation.spawn_agent import (
     OF_OPTA,
     block,
-    budgeted,
-    failed,
+    format_failure,
+    granted_limits,
     is_failure,
     job,
     too_deep,
@@ -50,12 +50,12 @@ Outcome: TypeAlias = RunResult | AxeError
 async def run(ctx: ToolContext, arguments: Mapping[str, Any]) -> ToolOutput:
     """The reports of all subtasks, or why none was begun; never raises."""
     if problem := too_deep(ctx):
-        return failed(problem)
+        return format_failure(problem)
     plan = text_argument(arguments, "plan")
     try:
         subtasks = _read(arguments.get("subtasks"))
     except ToolError as error:
-        return failed(str(error))
+        return format_failure(str(error))
     outcomes = await _outcomes(ctx, plan, subtasks)
     return ToolOutput(_report(subtasks, outcomes), any(map(_is_error, outcomes.values())))
 
@@ -97,7 +97,7 @@ async def _outcome(
     if subtask.depends_on is not None:
         more.append(_told(subtask.depends_on, earlier[subtask.depends_on]))
     work = job(
-        ctx, f"subtask {number}", subtask.task, subtask.scope, budgeted(ctx),
+        ctx, f"subtask {number}", subtask.task, subtask.scope, granted_limits(ctx),
         more="\n\n".join(more),
     )  # fmt: skip
     try:
@@ -134,7 +134,7 @@ def _report(subtasks: Sequence[Subtask], outcomes: Mapping[int, Outcome]) -> str
             if outcome is None
             else block(outcome)
             if isinstance(outcome, RunResult)
-            else failed(str(outcome)).content
+            else format_failure(str(outcome)).content
         )
         parts.append(f"Subtask {number}: {one_line(subtask.task, NAME_SIZE)}\n{said}")
     return "\n\n".join(parts)

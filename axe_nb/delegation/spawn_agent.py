@@ -10,11 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from axe_nb.agents.tables import Budget, Mode
-from axe_nb.budget import Limits
-from axe_nb.delegation.inheritance import heir
+from axe_nb.agents.tables import ChildBudget, Mode
+from axe_nb.delegation.child_copy import copy_of_caller
 from axe_nb.errors import AxeError
 from axe_nb.events import RunResult, Status
+from axe_nb.limits import Limits
 from axe_nb.messages import ToolParameter
 from axe_nb.text import list_some
 from axe_nb.tools.tool import Job, Tool, ToolContext, ToolOutput, text_argument
@@ -42,7 +42,7 @@ OF_OPTA: Mapping[Status, str] = {
 """Status of a run → the same in this design's words (O-12, D-18)."""
 
 
-def tool(budget: Budget) -> Tool:
+def tool(budget: ChildBudget) -> Tool:
     """The tool for an agent whose children have that budget."""
     return Tool(
         NAME,
@@ -79,17 +79,17 @@ def tool(budget: Budget) -> Tool:
 async def run(ctx: ToolContext, arguments: Mapping[str, Any]) -> ToolOutput:
     """The child's block, or why there is none; never raises."""
     if problem := too_deep(ctx):
-        return failed(problem)
+        return format_failure(problem)
     task = text_argument(arguments, "task")
     if not task.strip():
-        return failed("task is required: say what the sub-agent is to do")
+        return format_failure("task is required: say what the sub-agent is to do")
     try:
         limits, mode, notes = _wishes(ctx, arguments)
         result = await ctx.start(
             job(ctx, NAME, task, text_argument(arguments, "scope"), limits, mode)
         )
     except AxeError as error:
-        return failed(str(error))
+        return format_failure(str(error))
     return ToolOutput(block(result, notes), is_failure(result))
 
 
@@ -100,7 +100,7 @@ def too_deep(ctx: ToolContext) -> str:
     return f"Maximum sub-agent depth ({ctx.max_depth}) exceeded"
 
 
-def budgeted(ctx: ToolContext) -> Limits:
+def granted_limits(ctx: ToolContext) -> Limits:
     """What the caller grants a child where nothing else is said (O-7)."""
     budget = ctx.agent.sub_agents_config.budget
     return Limits(
@@ -130,7 +130,7 @@ def job(
     limits = limits.within(ctx.limits)
     focus = f"Focus on: {scope}" if scope.strip() else ""
     child = replace(
-        heir(ctx, name, ctx.tools if tools is None else tools),
+        copy_of_caller(ctx, name, ctx.tools if tools is None else tools),
         system_prompt=_briefing(ctx, task, focus, limits),
         skill="",
         files=(),
@@ -177,7 +177,7 @@ def block(result: RunResult, notes: Sequence[str] = ()) -> str:
     return "\n\n".join(part for part in parts if part)
 
 
-def failed(reason: str) -> ToolOutput:
+def format_failure(reason: str) -> ToolOutput:
     """The result of a call whose child did not begin (O-27, O-41)."""
     return ToolOutput(f"[ERROR] Error: {reason}", is_error=True)
 
@@ -217,7 +217,7 @@ def _wishes(
     Raises:
         ConfigError: it wants no tool calls at all (O-10).
     """
-    limits, notes = budgeted(ctx), []
+    limits, notes = granted_limits(ctx), []
     wish = arguments.get("max_tool_calls")
     calls = whole_number(wish)
     if calls is not None:
@@ -245,4 +245,4 @@ def whole_number(value: object) -> int | None:
     return int(value) if isinstance(value, int) or math.isfinite(value) else None
 
 
-TOOLS = {NAME: tool(Budget())}
+TOOLS = {NAME: tool(ChildBudget())}

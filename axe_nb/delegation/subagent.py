@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from axe_nb.agents.tables import NO_CONFIG, SubAgentsConfig
-from axe_nb.budget import MAX_TURNS, Limits
-from axe_nb.delegation.inheritance import NAME_SIZE, heir, inherited
+from axe_nb.delegation.child_copy import NAME_SIZE, copy_of_caller, tools_of_caller
 from axe_nb.errors import AxeError
 from axe_nb.events import RunResult
+from axe_nb.limits import MAX_TURNS, Limits
 from axe_nb.messages import ToolParameter
 from axe_nb.text import cut_bytes, one_line, quote
 from axe_nb.tools.tool import Job, Tool, ToolContext, ToolError
@@ -92,7 +92,7 @@ async def run(ctx: ToolContext, arguments: Mapping[str, Any]) -> str:
     tools = _filtered(ctx, given.allowed_tools)
     turns = given.max_turns or ctx.agent.sub_agents_config.max_turns
     job = Job(
-        heir(ctx, given.label, (*tools, NAME)),
+        copy_of_caller(ctx, given.label, (*tools, NAME)),
         given.task_prompt,
         given.task_prompt,
         Limits(turns=turns),
@@ -169,7 +169,7 @@ def _filtered(ctx: ToolContext, names: tuple[str, ...] | None) -> tuple[str, ...
         return tuple(name for name in ctx.tools if name != NAME)
     if NAME in names:
         raise ToolError("Subagent cannot have 'subagent' in allowed_tools")
-    return inherited(ctx, names, "Unknown tool in allowed_tools: ")
+    return tools_of_caller(ctx, names, "Unknown tool in allowed_tools: ")
 
 
 def _notes(result: RunResult, label: str, depth: int, max_turns: int) -> dict[str, str]:

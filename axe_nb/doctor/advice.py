@@ -12,7 +12,7 @@ from axe_nb.connections import server
 from axe_nb.errors import AxeError, ConfigError, ProviderError
 from axe_nb.events import RunResult
 from axe_nb.providers.listing import advice, has, models
-from axe_nb.session.portal import waited
+from axe_nb.session.portal import run_and_wait
 
 
 def with_next_step(result: RunResult) -> RunResult:
@@ -21,7 +21,7 @@ def with_next_step(result: RunResult) -> RunResult:
     provider, model = parse_model(result.model)
     if not (isinstance(error, ProviderError) and error.status == 404):
         return result
-    error.hint = waited(_hint(provider, model)) or error.hint
+    error.hint = run_and_wait(_hint(provider, model)) or error.hint
     return result
 
 

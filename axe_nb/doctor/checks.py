@@ -16,8 +16,8 @@ from axe_nb.agents.config import Config
 from axe_nb.agents.names import parse_model
 from axe_nb.agents.prompt import brief
 from axe_nb.connections import provider_for
-from axe_nb.engine.permissions import Permit
-from axe_nb.engine.toolset import Ceiling, assemble
+from axe_nb.engine.permissions import PermissionPolicy
+from axe_nb.engine.toolset import DepthLimit, assemble
 from axe_nb.errors import ConfigError
 from axe_nb.globs import check_glob
 
@@ -87,7 +87,7 @@ def _tried(
 
 
 def _tools(agent: Agent) -> None:
-    assemble(agent, 0, Ceiling(), Permit(agent, agent.mode))
+    assemble(agent, 0, DepthLimit(), PermissionPolicy(agent, agent.mode))
 
 
 def _is_unknown(provider: str) -> bool:

@@ -16,8 +16,8 @@ from typing import Literal, TypeAlias
 
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.agent_files import list_agents
-from axe_nb.agents.config import Config, config_path, placed
-from axe_nb.agents.files import expanded
+from axe_nb.agents.config import Config, config_path, format_path
+from axe_nb.agents.files import expand_home
 from axe_nb.agents.prompt import all_warnings
 from axe_nb.agents.provider_table import PROVIDERS
 from axe_nb.connections import server
@@ -111,11 +111,11 @@ def _settings() -> tuple[Config, Finding]:
     except ConfigError as error:
         return Config(), _wrong("settings", error)
     if not path.exists():
-        return config, Finding("note", "settings", f"no {placed(path)}; none is needed")
+        return config, Finding("note", "settings", f"no {format_path(path)}; none is needed")
     if os.name == "posix" and path.stat().st_mode & 0o077 and _holds_keys(config):
-        told = f"{placed(path)} holds keys and others can read it"
-        return config, Finding("wrong", "settings", told, f"chmod 600 {placed(path)}")
-    return config, Finding("right", "settings", placed(path))
+        told = f"{format_path(path)} holds keys and others can read it"
+        return config, Finding("wrong", "settings", told, f"chmod 600 {format_path(path)}")
+    return config, Finding("right", "settings", format_path(path))
 
 
 def _holds_keys(config: Config) -> bool:
@@ -130,7 +130,7 @@ def _agents(
 ) -> tuple[list[Agent], list[Finding]]:
     """The agents that could be read, and what is to be said of all of them."""
     names = sorted({*defined, *list_agents(agents_dir)})
-    scripts = (expanded(agents_dir).parent / "scripts",) if agents_dir else ()
+    scripts = (expand_home(agents_dir).parent / "scripts",) if agents_dir else ()
     agents: list[Agent] = []
     findings: list[Finding] = []
     for name in names:

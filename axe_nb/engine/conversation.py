@@ -19,7 +19,7 @@ from axe_nb.messages import (
     ToolResult,
     ToolSpec,
     Usage,
-    answered,
+    close_open_calls,
 )
 
 
@@ -32,7 +32,7 @@ class Conversation:
         self._model = ModelClient(plan.scope, plan.provider)
         self._plan = plan
         # fresh copies: a message that the caller changed in place must not go out as it was
-        self.messages = [replace(message) for message in answered(plan.job.history)]
+        self.messages = [replace(message) for message in close_open_calls(plan.job.history)]
         self._ids = CallIds(self.messages)
         self._said = ""
         self._size = _Size(plan.briefing.system)
@@ -54,7 +54,7 @@ class Conversation:
     def say(self, prompt: str) -> None:
         """Adds a user message; calls that are still open are answered as interrupted before."""
         if self.messages and self.messages[-1].role != "user":
-            self.messages = answered(self.messages)
+            self.messages = close_open_calls(self.messages)
         self.messages.append(Message("user", prompt))
 
     async def turn(
@@ -69,12 +69,12 @@ class Conversation:
 
         Raises:
             ProviderError: the request failed for good.
-            Stop: a cap of the tree is reached.
+            RunStopped: a cap of the tree is reached.
             TimeoutError: the time is up.
         """
         scope, agent = self._scope, self._scope.agent
         scope.clock.check()
-        scope.tally.check()
+        scope.meter.check()
         number, pending = self.turns + 1, len(self.messages[-1].tool_results)
         scope.env.emit(TurnStarted(scope.id, number, len(self.messages), pending, closing))
         request = Request(
@@ -91,7 +91,7 @@ class Conversation:
         kept = with_calls and not response.is_cut
         if response.content.strip() or (kept and calls):
             self.messages.append(response.message(calls=kept))
-        scope.tally.charge(agent.name, self.context_size(response))
+        scope.meter.charge(agent.name, self.context_size(response))
         scope.env.emit(
             TurnFinished(
                 scope.id, number, response.content, () if closing else calls,

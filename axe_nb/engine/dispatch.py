@@ -12,19 +12,19 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, TypeAlias
 
-from axe_nb.budget import Stop
 from axe_nb.delegation.delegate import delegate
 from axe_nb.engine.call import CallChildren, run_call
-from axe_nb.engine.permissions import Answer, Question
+from axe_nb.engine.permissions import ApprovalRequest, Decision
 from axe_nb.engine.plan import Plan
 from axe_nb.errors import words
 from axe_nb.events import RunResult, ToolFinished, ToolStarted
+from axe_nb.limits import RunStopped
 from axe_nb.messages import ToolCall, ToolResult
 from axe_nb.text import quote
 from axe_nb.threads import in_thread
-from axe_nb.tools.output import limited, output_of
-from axe_nb.tools.plain import copy_of
-from axe_nb.tools.tool import Job, Ledger, Tool, ToolContext, ToolError, ToolOutput, fault_text
+from axe_nb.tools.jsonable import copy_json
+from axe_nb.tools.output import limit_output, output_of
+from axe_nb.tools.tool import FileLog, Job, Tool, ToolContext, ToolError, ToolOutput, fault_text
 
 StartChild: TypeAlias = Callable[[ToolCall, int, float, Job], Awaitable[RunResult]]
 """(call, its number in the run, virtual seconds so far, job) -> the child's result."""
@@ -42,7 +42,7 @@ class Dispatch:
         self._asking = asyncio.Lock()
         self.calls = 0
         """Calls executed so far."""
-        self.ledger = Ledger()
+        self.file_log = FileLog()
 
     async def run_all(
         self, calls: tuple[ToolCall, ...], results: list[ToolResult | None], most: int | None
@@ -70,7 +70,9 @@ class Dispatch:
                 async with asyncio.TaskGroup() as group:
                     for index, call in enumerate(allowed):
                         group.create_task(one(index, call))
-            except BaseExceptionGroup as stops:  # a call itself never raises anything but Stop
+            except (
+                BaseExceptionGroup
+            ) as stops:  # a call itself never raises anything but RunStopped
                 raise stops.exceptions[0] from None
         else:
             for index, call in enumerate(allowed):
@@ -91,7 +93,7 @@ class Dispatch:
         if tool is None:
             output = ToolOutput(f"Unknown tool: {quote(call.name)}", is_error=True)
         else:
-            output = limited(tool, await self._output(tool, call, number, ahead))
+            output = limit_output(tool, await self._output(tool, call, number, ahead))
         result = ToolResult(call.id, output.content, output.is_error, call.name)
         emit(ToolFinished(run, result, time.monotonic() - started))
         return result
@@ -101,7 +103,7 @@ class Dispatch:
         assert task is not None
         before = task.cancelling()
         try:
-            call = replace(call, arguments=copy_of(call.arguments))  # history keeps its own
+            call = replace(call, arguments=copy_json(call.arguments))  # history keeps its own
             arguments = await self._permitted(tool, call.arguments)
             children = CallChildren(partial(self._start_child, call, number, ahead))
             answer = await run_call(
@@ -111,7 +113,7 @@ class Dispatch:
                 f"tool {quote(tool.name)} of agent {quote(self._scope.agent.name)}",
             )
             return output_of(answer)
-        except Stop:
+        except RunStopped:
             raise
         except ToolError as error:
             return ToolOutput(f"Error: {words(error)}", is_error=True)
@@ -123,14 +125,14 @@ class Dispatch:
 
     def _context(self, tool: Tool, call: ToolCall, children: CallChildren) -> ToolContext:
         scope = self._scope
-        can_ask = scope.env.consult is not None and scope.depth == 0
+        can_ask = scope.env.ask_person is not None and scope.depth == 0
         return ToolContext(
             call=call,
             agent=scope.agent,
             depth=scope.depth,
-            max_depth=scope.ceiling.of(tool),
+            max_depth=scope.depth_limit.of(tool),
             workdir=self._workdir,
-            ledger=self.ledger,
+            file_log=self.file_log,
             start=children.start,
             tools=self._toolset.names,
             ask=self._answer if can_ask else None,
@@ -143,14 +145,14 @@ class Dispatch:
 
         Raises:
             ToolError: it may not; names the key to change.
-            Stop: the person stopped the run.
+            RunStopped: the person stopped the run.
         """
-        permit = self._scope.permit
-        decision, reason = permit.decide(tool)
+        policy = self._scope.policy
+        decision, reason = policy.decide(tool)
         if decision == "allow":
             return arguments
-        if decision == "ask" and self._scope.env.consult is None:
-            reason = f"it needs a yes, and nobody can be asked here; set {permit.keys(tool)}"
+        if decision == "ask" and self._scope.env.ask_person is None:
+            reason = f"it needs a yes, and nobody can be asked here; set {policy.keys(tool)}"
             decision = "deny"
         if decision == "deny":
             raise ToolError(f"permission denied for {tool.name}: {reason}")
@@ -164,13 +166,13 @@ class Dispatch:
 
         Raises:
             ToolError: they do not agree.
-            Stop: they stopped the run.
+            RunStopped: they stopped the run.
         """
         detail = ""
         if tool.preview:  # it reads files
             detail = await in_thread(tool.preview, arguments, self._workdir)
         answer = await self._asked(
-            Question(self._scope.id, self._scope.agent.name, tool.name, arguments, detail)
+            ApprovalRequest(self._scope.id, self._scope.agent.name, tool.name, arguments, detail)
         )
         match answer.choice:
             case "yes":
@@ -187,14 +189,14 @@ class Dispatch:
     async def _answer(self, question: str) -> str:
         """The person's answer to a question of the model."""
         async with self._asking:
-            asked = Question(self._scope.id, self._scope.agent.name, "", {}, question)
+            asked = ApprovalRequest(self._scope.id, self._scope.agent.name, "", {}, question)
             return (await self._asked(asked)).text
 
-    async def _asked(self, question: Question) -> Answer:
-        consult = self._scope.env.consult
-        assert consult is not None
+    async def _asked(self, question: ApprovalRequest) -> Decision:
+        ask_person = self._scope.env.ask_person
+        assert ask_person is not None
         with self._scope.clock.paused():
-            answer = await consult(question)
+            answer = await ask_person(question)
         if answer.choice == "stop":
-            raise Stop("cancelled", "stopped by the person who was asked")
+            raise RunStopped("cancelled", "stopped by the person who was asked")
         return answer

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 from copy import copy
 
-from axe_nb.budget import Stop
 from axe_nb.clock import TimeIsUp
 from axe_nb.engine.children import Children
 from axe_nb.engine.conversation import Conversation
@@ -17,6 +16,7 @@ from axe_nb.engine.nesting import inside_run
 from axe_nb.engine.plan import Plan
 from axe_nb.errors import AxeError, words
 from axe_nb.events import Emit, RunFinished, RunResult, RunStarted, Status
+from axe_nb.limits import RunStopped
 from axe_nb.messages import Response, ToolResult
 from axe_nb.text import one_line
 
@@ -63,7 +63,7 @@ class Run:
             with inside_run():
                 async with clock.timeout:
                     status, error = await self._converse()
-        except Stop as stop:
+        except RunStopped as stop:
             return self._end(stop.status, str(stop))
         except TimeoutError as fault:
             if isinstance(fault, TimeIsUp) or clock.is_late:
@@ -106,7 +106,7 @@ class Run:
         try:
             while await self._turn():
                 pass
-        except Stop as stop:
+        except RunStopped as stop:
             if not closing or stop.status == "cancelled":
                 raise
             status, error = stop.status, str(stop)
@@ -118,7 +118,7 @@ class Run:
         """One request, its response, and its calls run; whether there is more to say (A-8.1).
 
         Raises:
-            Stop: a limit is reached.
+            RunStopped: a limit is reached.
         """
         talk, limits, toolset = self.conversation, self.scope.limits, self.plan.toolset
         response = await talk.turn(toolset.offered, with_calls=toolset.is_needed)
@@ -140,20 +140,20 @@ class Run:
             talk.finish_turn(response, tuple(r for r in results if r is not None))
         if left is not None and len(calls) > left:
             most = limits.tool_calls
-            raise Stop("max_tool_calls", f"agent exceeded its budget of {most} tool calls")
+            raise RunStopped("max_tool_calls", f"agent exceeded its budget of {most} tool calls")
         return True
 
-    def _refusal(self, response: Response) -> Stop | None:
+    def _refusal(self, response: Response) -> RunStopped | None:
         """The reason not to run the calls of a response; None = they are run."""
         limits = self.scope.limits
         if response.is_cut:
             cut = f"{_cut(response)} before its tool calls were whole; raise params.max_tokens"
-            return Stop("max_tokens", cut)
+            return RunStopped("max_tokens", cut)
         if self.conversation.turns >= limits.turns:
             turns = f"agent exceeded maximum conversation turns ({limits.turns})"
-            return Stop("max_turns", turns)
+            return RunStopped("max_turns", turns)
         if limits.tokens is not None and self.conversation.context_size(response) > limits.tokens:
-            return Stop("max_tokens", f"agent exceeded its budget of {limits.tokens} tokens")
+            return RunStopped("max_tokens", f"agent exceeded its budget of {limits.tokens} tokens")
         return None
 
     async def _close(self, question: str) -> None:
@@ -186,8 +186,8 @@ class Run:
             error=error, turns=talk.turns, tool_calls=did.calls, children=children,
             usage=talk.usage, stop_reason=talk.stop_reason,
             duration_ms=round(scope.clock.elapsed * 1000), messages=tuple(talk.messages),
-            files_read=tuple(did.ledger.files_read),
-            files_modified=tuple(did.ledger.files_modified), warnings=tuple(self.warnings),
+            files_read=tuple(did.file_log.files_read),
+            files_modified=tuple(did.file_log.files_modified), warnings=tuple(self.warnings),
             log=tuple(talk.log), id=scope.id, call_id=scope.call_id, prompt=self.plan.prompt,
             task=self.task, cause=copy(cause),  # a copy has no traceback, whose frames hold the run
         )  # fmt: skip

@@ -46,7 +46,7 @@ class ModelClient:
 
         Raises:
             ProviderError: the request failed for good.
-            Stop: a cap of the tree is reached.
+            RunStopped: a cap of the tree is reached.
             TimeoutError: the time is up.
         """
         self._pieces.clear()
@@ -73,7 +73,7 @@ class ModelClient:
     async def _send_metered(self, request: Request, turn: int, attempt: int) -> Response:
         scope = self._scope
         scope.clock.check()
-        scope.tally.request(scope.agent.name)
+        scope.meter.request(scope.agent.name)
         response = await self._send_once(
             request if attempt == 1 else replace(request, attempt=attempt), turn
         )

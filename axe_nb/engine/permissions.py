@@ -14,15 +14,15 @@ from axe_nb.agents.tables import MODES, Mode
 from axe_nb.toolbox import REGISTRY
 from axe_nb.tools.tool import Tool
 
-Decision = Literal["deny", "ask", "allow"]
-DECISIONS = ("deny", "ask", "allow")
+Verdict = Literal["deny", "ask", "allow"]
+VERDICTS = ("deny", "ask", "allow")
 """Strictest first."""
 
 Choice = Literal["yes", "no", "always", "edit", "stop", "text"]
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class ApprovalRequest:
     """What a person is asked: whether a call may run, or what a model wants to know."""
 
     run: str
@@ -35,7 +35,7 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class Decision:
     """What the person said."""
 
     choice: Choice
@@ -45,18 +45,18 @@ class Answer:
     """Of `edit`: the arguments to run instead."""
 
 
-Consult: TypeAlias = Callable[[Question], Awaitable[Answer]]
+AskPerson: TypeAlias = Callable[[ApprovalRequest], Awaitable[Decision]]
 """Asks the person at the notebook or terminal. Cassettes record and replay it (D-48)."""
 
 
 @dataclass(frozen=True, slots=True)
-class Permit:
+class PermissionPolicy:
     """What one run may do, and why not; never more than the run above it (D-19)."""
 
     agent: Agent
     """In whose file the run's `[permissions]` stand; a copy's in its caller's."""
     mode: Mode
-    above: Permit | None = None
+    above: PermissionPolicy | None = None
     mode_of: Agent | None = None
     """In whose file the `mode` stands that makes this one so strict; None = in the agent's."""
     by_call: bool = False
@@ -64,9 +64,14 @@ class Permit:
 
     @classmethod
     def below(
-        cls, parent: Permit, agent: Agent, wish: Mode | None = None, *, is_copy: bool = False
-    ) -> Permit:
-        """The permit of a child: the parent's mode, or its own or `wish` if stricter (D-47)."""
+        cls,
+        parent: PermissionPolicy,
+        agent: Agent,
+        wish: Mode | None = None,
+        *,
+        is_copy: bool = False,
+    ) -> PermissionPolicy:
+        """The policy of a child: the parent's mode, or its own or `wish` if stricter (D-47)."""
         inherits = parent.agent.sub_agents_config.inherit_mode and agent.mode != "plan"
         own = _stricter(parent.mode, parent.mode if inherits else agent.mode)
         mode = _stricter(own, wish or own)
@@ -74,7 +79,7 @@ class Permit:
         mode_of = (parent.mode_of or parent.agent) if mode == parent.mode else owner
         return cls(owner, mode, parent, mode_of, by_call=mode != own)
 
-    def decide(self, tool: Tool) -> tuple[Decision, str]:
+    def decide(self, tool: Tool) -> tuple[Verdict, str]:
         """The decision for a tool, and for a denial the reason: whose key to change."""
         if self.above is None:
             return self._own(tool)
@@ -112,7 +117,7 @@ class Permit:
             return f"{mode} or {allow} in {here}"
         return f"{mode} in {there} or {allow} in {here}"
 
-    def _own(self, tool: Tool) -> tuple[Decision, str]:
+    def _own(self, tool: Tool) -> tuple[Verdict, str]:
         if self.mode == "plan" and not (tool.effect == "read" or tool.in_plan):
             return "deny", f"it is not allowed in plan mode; {self._way_out()}"
         key, written = self._written(tool)
@@ -123,13 +128,13 @@ class Permit:
             return written, ""
         return ("ask" if self.mode == "ask" and tool.effect == "write" else "allow"), ""
 
-    def _written(self, tool: Tool) -> tuple[str, Decision | None]:
+    def _written(self, tool: Tool) -> tuple[str, Verdict | None]:
         """What `[permissions]` says of the tool, and by which key: its name, else the strictest."""
         rules: Mapping[str, Any] = self.agent.permissions
         keys = [key for key in rules if tool.name in REGISTRY.expand(key)]
         if tool.name in rules or not keys:
             return tool.name, rules.get(tool.name)
-        key = min(keys, key=lambda key: DECISIONS.index(rules[key]))
+        key = min(keys, key=lambda key: VERDICTS.index(rules[key]))
         return key, rules[key]
 
     def _way_out(self) -> str:

@@ -56,7 +56,7 @@ async def make_plan(scope: RunScope, job: Job) -> Plan:
     provider = scope.env.provider_for(provider_name, model)
     has_files = bool(agent.files or agent.skill)
     briefing = await in_thread(brief, agent) if has_files else brief(agent)
-    toolset = assemble(agent, scope.depth, scope.ceiling, scope.permit, scope.env.tools)
+    toolset = assemble(agent, scope.depth, scope.depth_limit, scope.policy, scope.env.tools)
     return Plan(
         scope=scope, job=job, provider=provider, model=model, briefing=briefing, toolset=toolset
     )

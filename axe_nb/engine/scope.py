@@ -9,11 +9,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from axe_nb.agents.agent import Agent
-from axe_nb.budget import Limits, Tally
 from axe_nb.clock import Clock
-from axe_nb.engine.permissions import Consult, Permit
-from axe_nb.engine.toolset import Ceiling
+from axe_nb.engine.permissions import AskPerson, PermissionPolicy
+from axe_nb.engine.toolset import DepthLimit
 from axe_nb.events import Emit
+from axe_nb.limits import Limits, UsageMeter
 from axe_nb.messages import ToolCall
 from axe_nb.providers.base import Provider
 from axe_nb.tools.tool import Job, Tool
@@ -30,7 +30,7 @@ class Env:
     emit: Emit
     tools: Sequence[Tool] = ()
     """Tools handed to this run beside those that names stand for."""
-    consult: Consult | None = None
+    ask_person: AskPerson | None = None
     """Asks the person; None = nobody can be asked."""
     as_child: Callable[[Agent], Agent] = lambda agent: agent
     """Agent → as it runs below another one in this tree (`--model-all`)."""
@@ -44,9 +44,9 @@ class RunScope:
     agent: Agent
     """Who runs, with all that this run changes about it."""
     limits: Limits
-    permit: Permit
-    tally: Tally
-    ceiling: Ceiling
+    policy: PermissionPolicy
+    meter: UsageMeter
+    depth_limit: DepthLimit
     clock: Clock
     id: str = "0"
     """`0` is the root, `0.2` the child of its second call (D-59)."""
@@ -63,9 +63,9 @@ class RunScope:
             env=env,
             agent=agent,
             limits=limits,
-            permit=Permit(agent, agent.mode),
-            tally=Tally(agent.name, agent.limits),
-            ceiling=Ceiling(root=agent.sub_agents_config.max_depth),
+            policy=PermissionPolicy(agent, agent.mode),
+            meter=UsageMeter(agent.name, agent.limits),
+            depth_limit=DepthLimit(root=agent.sub_agents_config.max_depth),
             clock=Clock(limits.seconds),
         )
 
@@ -85,9 +85,9 @@ class RunScope:
             env=self.env,
             agent=agent,
             limits=limits,
-            permit=Permit.below(self.permit, agent, job.mode, is_copy=job.is_copy),
-            tally=Tally(agent.name, agent.limits, self.tally),
-            ceiling=self.ceiling.lowered(agent),
+            policy=PermissionPolicy.below(self.policy, agent, job.mode, is_copy=job.is_copy),
+            meter=UsageMeter(agent.name, agent.limits, self.meter),
+            depth_limit=self.depth_limit.lowered(agent),
             clock=Clock(limits.seconds, self.clock.deadline, ahead),
             id=f"{self.id}.{key}",
             parent=self.id,

@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 
 from axe_nb import delegation
 from axe_nb.agents.agent import Agent
-from axe_nb.delegation.inheritance import calls_sub_agents
-from axe_nb.engine.permissions import Permit
+from axe_nb.delegation.child_copy import calls_sub_agents
+from axe_nb.engine.permissions import PermissionPolicy
 from axe_nb.errors import ConfigError
 from axe_nb.messages import ToolSpec
 from axe_nb.text import quote
@@ -24,7 +24,7 @@ HARD_DEPTH = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Ceiling:
+class DepthLimit:
     """How deep a tree may go (D-3)."""
 
     root: int = 0
@@ -32,8 +32,8 @@ class Ceiling:
     lowest: int = HARD_DEPTH
     """The lowest `max_depth` set on the way down: a child can lower the limit, never raise it."""
 
-    def lowered(self, agent: Agent) -> Ceiling:
-        """The ceiling for a child."""
+    def lowered(self, agent: Agent) -> DepthLimit:
+        """The limit for a child."""
         own = agent.sub_agents_config.max_depth or HARD_DEPTH
         return replace(self, lowest=min(self.lowest, own))
 
@@ -50,7 +50,7 @@ class Toolset:
     """Name → tool: all that it has, also those hidden by depth, which refuse in their own words."""
     offered: tuple[ToolSpec, ...]
     """Those that the model is told of."""
-    ceiling: Ceiling
+    depth_limit: DepthLimit
 
     @property
     def is_needed(self) -> bool:
@@ -69,7 +69,11 @@ class Toolset:
 
 
 def assemble(
-    agent: Agent, depth: int, ceiling: Ceiling, permit: Permit, handed: Sequence[Tool] = ()
+    agent: Agent,
+    depth: int,
+    depth_limit: DepthLimit,
+    policy: PermissionPolicy,
+    handed: Sequence[Tool] = (),
 ) -> Toolset:
     """The tools of `agent` at `depth`: a delegation tool is offered iff depth < its maximum.
 
@@ -94,9 +98,9 @@ def assemble(
     offered = (
         tool.spec
         for tool in tools.values()
-        if permit.offers(tool) and (tool.effect != "delegate" or depth < ceiling.of(tool))
+        if policy.offers(tool) and (tool.effect != "delegate" or depth < depth_limit.of(tool))
     )
-    return Toolset(tools, tuple(offered), ceiling)
+    return Toolset(tools, tuple(offered), depth_limit)
 
 
 def _of_sub_agents(agent: Agent) -> list[str]:

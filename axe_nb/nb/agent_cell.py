@@ -17,8 +17,8 @@ from IPython.core.interactiveshell import InteractiveShell
 
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.agent_files import find_file
-from axe_nb.agents.config import agent_dirs, placed_or_name
-from axe_nb.agents.files import expanded, read_text, reason, write_whole
+from axe_nb.agents.config import agent_dirs, format_path_or_name
+from axe_nb.agents.files import expand_home, read_text, reason, write_whole
 from axe_nb.agents.names import check_name
 from axe_nb.agents.prompt import all_warnings
 from axe_nb.agents.toml_table import Source
@@ -27,10 +27,10 @@ from axe_nb.commands.table import AGENT_CELL
 from axe_nb.doctor.checks import Problem, problems
 from axe_nb.errors import ConfigError
 from axe_nb.interpolation import NBVAL
-from axe_nb.nb.typed import typed
+from axe_nb.nb.cell_source import find_cell_source
 from axe_nb.session.session import session
 from axe_nb.text import clean, quote
-from axe_nb.views.card import abilities
+from axe_nb.views.agent_summary import abilities
 
 LONGEST_DIFFERENCE = 200
 """Lines that are shown."""
@@ -52,7 +52,7 @@ def define(shell: InteractiveShell, line: str, cell: str) -> str:
     """
     chosen = _chosen(line)
     name, agents_dir = chosen.agent, session.defaults.get("agents_dir") or ""
-    body, magic_line = typed(shell, "axe_agent", cell)
+    body, magic_line = find_cell_source(shell, "axe_agent", cell)
     agent, noted = _read(name, body, magic_line, agents_dir)
     text = NBVAL.sub("", body)
     path = _place(name, chosen.dir, agents_dir) if chosen.save else None
@@ -150,7 +150,7 @@ def _note(problem: Problem, line: int | None) -> str:
 def _place(name: str, folder: str, agents_dir: str) -> Path:
     """The file to write: in the given folder, else where the agent lies, else where agents do."""
     if folder:
-        return expanded(folder) / f"{name}.toml"
+        return expand_home(folder) / f"{name}.toml"
     try:
         return find_file(name, agents_dir or None)
     except ConfigError:
@@ -173,7 +173,7 @@ def _save(path: Path, name: str, body: str) -> list[str]:
     """
     before = _text_of(path)
     text = _as_file(name, body, before or "")
-    called = placed_or_name(path)
+    called = format_path_or_name(path)
     if text == before:
         return [f"{called} is as it was"]
     write_whole(path, text)
@@ -193,7 +193,7 @@ def _text_of(path: Path) -> str | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise ConfigError(f"cannot read {placed_or_name(path)}: {reason(error)}") from None
+        raise ConfigError(f"cannot read {format_path_or_name(path)}: {reason(error)}") from None
 
 
 def _as_file(name: str, body: str, before: str) -> str:

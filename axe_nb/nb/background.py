@@ -14,7 +14,7 @@ import threading
 from IPython.core.getipython import get_ipython
 
 from axe_nb.events import Event, RunResult
-from axe_nb.nb import show, view
+from axe_nb.nb import display, view
 from axe_nb.session.drive import NullView, View, drive
 from axe_nb.session.runs import GLANCE, RunHandle
 
@@ -53,14 +53,14 @@ def run_in_background(handle: RunHandle, name: str = "") -> None:
     """
     shell = get_ipython()
     assert shell is not None
-    show.remember(handle)
-    wanted = show.wanted(shell)
+    display.remember(handle)
+    wanted = display.display_mode(shell)
     if wanted == "off":
         _in_thread(handle, NullView())
     elif view.is_live(wanted):
         _in_thread(handle, view.CellDisplay(name or "axe_nb.last()", live=True).add_run())
     else:
-        drive(handle, show.notebook_view(name))
+        drive(handle, display.notebook_view(name))
     if handle.error is not None:
         raise handle.error
 

@@ -15,11 +15,11 @@ from IPython.core.display_functions import DisplayHandle
 from IPython.display import display
 
 from axe_nb.messages import dump
-from axe_nb.views import html, words
+from axe_nb.views import excerpts, html
 from axe_nb.views.appearance import css_rules
 from axe_nb.views.outline import ANSWER, Outline
 from axe_nb.views.row import make_row
-from axe_nb.views.tree import CallNode, Node, Thing, Times, above, rows_of
+from axe_nb.views.tree import CallNode, Node, Times, TreeNode, parent_row, rows_of
 
 STATIC = Path(__file__).parent / "static"
 
@@ -32,7 +32,7 @@ AGAIN = 1.5
 RATE = 60_000
 """Bytes a second that snapshots may take."""
 
-ROOM = 300
+MAX_CHARS = 300
 """Characters of one text in the live tree."""
 
 
@@ -55,7 +55,7 @@ class Feed:
         self.sent = now
         """When the last update was sent; as all times here, seconds since the run began."""
         self._root = root
-        self._outline = Outline(root, room=ROOM)
+        self._outline = Outline(root, max_chars=MAX_CHARS)
         self._rows: dict[str, dict[str, Any]] = {}
         self._text = ""
         self._number = 0
@@ -74,7 +74,7 @@ class Feed:
         if place:
             place.update(first, metadata=metadata, raw=True)  # type: ignore[no-untyped-call]  # IPython's own gap
 
-    def update(self, changed: Mapping[str, Thing], newest: str, now: float) -> None:
+    def update(self, changed: Mapping[str, TreeNode], newest: str, now: float) -> None:
         """Sends the rows of what has changed; all rows where it is time again, and at the end.
 
         Args:
@@ -113,18 +113,20 @@ class Feed:
         self._bytes = len(text)
         return text
 
-    def _note(self, changed: Mapping[str, Thing]) -> list[dict[str, Any]]:
+    def _note(self, changed: Mapping[str, TreeNode]) -> list[dict[str, Any]]:
         """The rows of what has changed, as the browser wants them."""
         self._number += 1
         news = {key: self._row(key, thing) for key, thing in changed.items()}
         self._rows.update(news)
         turn = self._root.turns[-1] if self._root.turns else None
-        self._text = words.steady(turn.streamed[:ANSWER]) if turn and not turn.calls else ""
+        self._text = (
+            excerpts.mask_seconds(turn.streamed[:ANSWER]) if turn and not turn.calls else ""
+        )
         return list(news.values())
 
-    def _row(self, key: str, thing: Thing) -> dict[str, Any]:
+    def _row(self, key: str, thing: TreeNode) -> dict[str, Any]:
         before, after = self._outline.blocks(thing)
-        over = above(thing)
+        over = parent_row(thing)
         times = _times(thing)
         return {
             **make_row(thing).to_dict(),
@@ -137,7 +139,7 @@ class Feed:
         }
 
 
-def _times(thing: Thing) -> Times:
+def _times(thing: TreeNode) -> Times:
     child = thing.child if isinstance(thing, CallNode) else None
     return child.times if child else thing.times
 

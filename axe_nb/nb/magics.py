@@ -79,12 +79,12 @@ class AxeMagics(Magics):
     def axe(self, line: str, cell: str) -> RunResult | RunHandle | None:
         from axe_nb.commands.parser import parse_run
         from axe_nb.interpolation import prompt_of
+        from axe_nb.nb.cell_source import find_cell_source
         from axe_nb.nb.run_cell import run_cell
-        from axe_nb.nb.typed import typed
         from axe_nb.session.session import session
 
         options = parse_run(line, "cell", session.defaults)
-        body, magic_line = typed(self.shell, "axe", cell)
+        body, magic_line = find_cell_source(self.shell, "axe", cell)
 
         def prompt() -> str:
             names = self.shell.user_ns
@@ -95,7 +95,7 @@ class AxeMagics(Magics):
     @line_magic("axe")  # type: ignore[arg-type]  # IPython's own gap
     @with_page("line")
     def axe_line(self, line: str) -> RunResult | RunHandle | None:
-        from axe_nb.nb.line import run_command
+        from axe_nb.nb.line_magic import run_command
 
         return run_command(self.shell, line, print)
 
@@ -132,7 +132,7 @@ def load(shell: InteractiveShell) -> None:
 def unload(shell: InteractiveShell) -> None:
     """Takes them away."""
     from axe_nb.agents.agent_files import advise
-    from axe_nb.nb import complete, show
+    from axe_nb.nb import complete, display
     from axe_nb.session.session import session
 
     advise()
@@ -145,4 +145,4 @@ def unload(shell: InteractiveShell) -> None:
     if magics in shell.configurables:
         shell.configurables.remove(magics)
     complete.uninstall(shell)
-    show.uninstall(shell)
+    display.uninstall(shell)

@@ -10,14 +10,14 @@ from collections.abc import Callable
 from IPython.core.displaypub import CapturingDisplayPublisher
 from IPython.core.interactiveshell import InteractiveShell
 
-from axe_nb.api import desk_of_person
+from axe_nb.api import find_approver
 from axe_nb.commands.parser import Options, UsageError
 from axe_nb.console import StatusLine, TextView, request_of, show_dry_run
 from axe_nb.doctor.expected_end import check_end, is_expected
 from axe_nb.errors import AxeError
 from axe_nb.events import RunResult
 from axe_nb.nb.background import run_in_background
-from axe_nb.nb.show import ShownOnce, install, notebook_view
+from axe_nb.nb.display import ShownOnce, install, notebook_view
 from axe_nb.session.drive import View, drive
 from axe_nb.session.runs import RunHandle, RunRequest
 from axe_nb.session.session import session
@@ -78,7 +78,7 @@ def _run(
     else:
         view = notebook_view(options.out or "", quiet=options.quiet)
     try:
-        return drive(handle, view, desk_of_person())
+        return drive(handle, view, find_approver())
     finally:
         if options.out and handle.finished:
             shell.user_ns[options.out] = handle.finished

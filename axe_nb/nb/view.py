@@ -22,7 +22,7 @@ from axe_nb.events import Event, RunResult
 from axe_nb.nb.feed import EVERY, Feed
 from axe_nb.views import html
 from axe_nb.views.transcript import Transcript
-from axe_nb.views.tree import Node, Thing, add_run, new_group, shown_by
+from axe_nb.views.tree import Node, TreeNode, add_run, new_group, row_of
 
 
 def is_live(wanted: str = "") -> bool:
@@ -53,7 +53,7 @@ class LiveTree:
     def __init__(self) -> None:
         self._transcripts: list[Transcript] = []
         self._group: Node | None = None
-        self._changed: dict[str, Thing] = {}
+        self._changed: dict[str, TreeNode] = {}
         """Key of a row → what it shows, where that has changed since the last update."""
         self._newest = ""
         """Key of the row of the last event."""
@@ -84,10 +84,10 @@ class LiveTree:
             self._replaced.close()
             self._replaced = None
 
-    def note(self, changed: Iterable[Thing]) -> None:
+    def note(self, changed: Iterable[TreeNode]) -> None:
         """Notes what is to be sent next."""
         for thing in changed:
-            row = shown_by(thing)
+            row = row_of(thing)
             self._changed[row.key] = row
             self._newest = row.key
         if self._group:

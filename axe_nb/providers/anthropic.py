@@ -103,7 +103,7 @@ def body(request: Request) -> bytes:
         **wire.without_ours(request.params),
         **({"system": request.system} if request.system.strip() else {}),
     }
-    tools = wire.written(request.tools, "anthropic", _tool)
+    tools = wire.serialize(request.tools, "anthropic", _tool)
     return wire.envelope(fields, tools, _turns(request.messages))
 
 
@@ -114,7 +114,7 @@ def _tool(spec: ToolSpec) -> list[dict[str, Any]]:
 
 def _turns(messages: Sequence[Message]) -> list[bytes]:
     """One wire message per change of role: user text after tool results joins them."""
-    turns = list(filter(None, wire.written(messages, "anthropic", encode)))
+    turns = list(filter(None, wire.serialize(messages, "anthropic", encode)))
     roles = bytes([turn[_ROLE] for turn in turns])
     if b"uu" in roles or b"aa" in roles:
         return [_joined(list(group)) for _, group in groupby(turns, itemgetter(_ROLE))]

@@ -77,7 +77,7 @@ def body(request: Request) -> bytes:
     }
     system = {"role": "system", "content": request.system}
     head = dump(system) if request.system.strip() else b""
-    messages = wire.written(request.messages, "ollama", encode)
+    messages = wire.serialize(request.messages, "ollama", encode)
     return wire.envelope(fields, wire.function_tools(request.tools), [head, *messages])
 
 

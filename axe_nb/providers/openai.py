@@ -15,7 +15,7 @@ from axe_nb.messages import Message, Request, Response, Usage, dump
 from axe_nb.providers import wire
 from axe_nb.providers.base import OnDelta
 from axe_nb.providers.http import post
-from axe_nb.providers.reply import reported
+from axe_nb.providers.reply import error_in_reply
 
 PATH = "/v1/chat/completions"
 
@@ -66,7 +66,7 @@ def body(request: Request) -> bytes:
     fields = {"model": request.model, **wire.without_ours(request.params)}
     system = {"role": "system", "content": request.system}
     head = dump(system) if request.system.strip() else b""
-    messages = wire.written(request.messages, "openai", encode)
+    messages = wire.serialize(request.messages, "openai", encode)
     return wire.envelope(fields, wire.function_tools(request.tools), [head, *messages])
 
 
@@ -81,7 +81,7 @@ def parse(data: Mapping[str, Any]) -> Response:
         raise ProviderError("server", "response contains no choices")
     choice = choices[0]
     if choice.get("error"):
-        raise reported(choice)
+        raise error_in_reply(choice)
     message = choice.get("message")
     if not isinstance(message, dict):
         raise ProviderError("server", "response contains no message")

@@ -99,11 +99,11 @@ def read_reply(
     if not isinstance(data, dict):
         raise ProviderError("server", _instead(headers, content, key), status=status)
     if data.get("error"):
-        raise reported(data, key)
+        raise error_in_reply(data, key)
     return data
 
 
-def reported(data: Mapping[str, Any], key: str = "") -> ProviderError:
+def error_in_reply(data: Mapping[str, Any], key: str = "") -> ProviderError:
     """The error that a reply reports in its body although its status is a success."""
     error = data.get("error")
     kind = error.get("type") if isinstance(error, dict) else None

@@ -141,7 +141,7 @@ def function_calls(provider: str, value: object) -> tuple[ToolCall, ...]:
 
 def function_tools(specs: Iterable[ToolSpec]) -> list[bytes]:
     """Tools as OpenAI and Ollama want them (A-3.1, A-4.1)."""
-    return written(specs, "function", _function)
+    return serialize(specs, "function", _function)
 
 
 def _function(spec: ToolSpec) -> list[dict[str, Any]]:
@@ -158,7 +158,7 @@ def without_ours(params: Mapping[str, Any]) -> dict[str, Any]:
     return {key: v for key, v in params.items() if key not in NOT_PARAMS and v is not None}
 
 
-def written(things: Iterable[T], protocol: str, encode: Encode[T]) -> list[bytes]:
+def serialize(things: Iterable[T], protocol: str, encode: Encode[T]) -> list[bytes]:
     """Each thing's wire objects as JSON, joined by commas; empty for one that has none.
 
     Each is written on first use only, so that turn 1000 costs little more than turn 10.
@@ -167,9 +167,9 @@ def written(things: Iterable[T], protocol: str, encode: Encode[T]) -> list[bytes
 
 
 def _write(thing: T, protocol: str, encode: Encode[T]) -> bytes:
-    written = b",".join(map(dump, encode(thing)))
-    thing.wire[protocol] = written
-    return written
+    serialize = b",".join(map(dump, encode(thing)))
+    thing.wire[protocol] = serialize
+    return serialize
 
 
 def envelope(fields: Mapping[str, Any], tools: Iterable[bytes], messages: Iterable[bytes]) -> bytes:

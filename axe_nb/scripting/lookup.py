@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 from axe_nb.agents.config import config_dir
-from axe_nb.agents.files import expanded, read_text, reason, shown
+from axe_nb.agents.files import display_path, expand_home, read_text, reason
 from axe_nb.errors import ConfigError
 from axe_nb.messages import Request
 from axe_nb.scripting.rule_file import parse
@@ -87,7 +87,7 @@ def find_script(name: str, dirs: tuple[Path, ...] | None) -> ScriptFunction | Sc
     if name in functions:
         return functions[name]
     if name.endswith(".toml"):
-        paths = [expanded(name)]
+        paths = [expand_home(name)]
     elif _is_plain(name):
         paths = [folder / f"{name}.toml" for folder in _folders(dirs)]
     else:
@@ -95,7 +95,7 @@ def find_script(name: str, dirs: tuple[Path, ...] | None) -> ScriptFunction | Sc
     for path in paths:
         text = _read(path)
         if text is not None:
-            return _parsed(text, shown(path))
+            return _parsed(text, display_path(path))
     return None
 
 
@@ -110,7 +110,7 @@ def _read(path: Path) -> str | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
-        raise ConfigError(f"failed to read script {shown(path)}: {reason(error)}") from None
+        raise ConfigError(f"failed to read script {display_path(path)}: {reason(error)}") from None
 
 
 def where_to_look(name: str, dirs: tuple[Path, ...] | None) -> str:
@@ -119,5 +119,5 @@ def where_to_look(name: str, dirs: tuple[Path, ...] | None) -> str:
         return f"did you mean {quote(near)}?"
     if not _is_plain(name):
         return "a script is a plain name, or the path of a .toml file"
-    folders = ", ".join(shown(folder) for folder in _folders(dirs))
+    folders = ", ".join(display_path(folder) for folder in _folders(dirs))
     return f'looked for @axe_nb.script("{name}") and for {name}.toml in {folders}'

@@ -22,7 +22,7 @@ from axe_nb.messages import Delta, Request, Response, ToolCall, Usage, dump
 from axe_nb.providers.base import OnDelta
 from axe_nb.providers.reply import read_reply
 from axe_nb.scripting.lookup import ScriptFunction, find_script, where_to_look
-from axe_nb.scripting.rules import Fault, Reply, Script, estimated, stop_reason
+from axe_nb.scripting.rules import Fault, Reply, Script, estimate_usage, stop_reason
 from axe_nb.text import one_line, quote
 from axe_nb.threads import in_thread
 
@@ -158,7 +158,7 @@ def _response(name: str, request: Request, said: Any) -> Response:
                 f"script {quote(name)} returned {kind}, not text, tool calls or a Response",
             )
     try:
-        usage = Usage(**estimated(request, text, calls))
+        usage = Usage(**estimate_usage(request, text, calls))
     except (TypeError, ValueError, RecursionError) as error:
         raise ProviderError(
             "server", f"script {quote(name)}: arguments of a call are no JSON: {error}"

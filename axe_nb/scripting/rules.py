@@ -137,12 +137,12 @@ class Script:
             "results": "\n\n".join(result.content for result in request.results),
             **groups,
         }
-        text = filled(rule.text, words)
-        calls = tuple(ToolCall("", c.name, filled(dict(c.arguments), words)) for c in rule.calls)
+        text = fill_in(rule.text, words)
+        calls = tuple(ToolCall("", c.name, fill_in(dict(c.arguments), words)) for c in rule.calls)
         usage = (
             rule.usage
             if len(rule.usage) == 2
-            else {**estimated(request, text, calls), **rule.usage}
+            else {**estimate_usage(request, text, calls), **rule.usage}
         )
         response = Response(
             text, calls, rule.stop_reason or stop_reason(calls), Usage(**usage), seconds=seconds
@@ -150,14 +150,14 @@ class Script:
         return Reply(response, delay=delay, stream=rule.stream)
 
 
-def filled(value: Any, words: Mapping[str, str]) -> Any:
+def fill_in(value: Any, words: Mapping[str, str]) -> Any:
     """The value with every `{name}` in its texts replaced by that word; what is put in stays."""
     if isinstance(value, str):
         return _PLACE.sub(lambda m: words.get(m[1], m[0]), value)
     if isinstance(value, dict):
-        return {key: filled(inner, words) for key, inner in value.items()}
+        return {key: fill_in(inner, words) for key, inner in value.items()}
     if isinstance(value, list):
-        return [filled(inner, words) for inner in value]
+        return [fill_in(inner, words) for inner in value]
     return value
 
 
@@ -166,7 +166,7 @@ def stop_reason(calls: tuple[ToolCall, ...]) -> str:
     return "tool_calls" if calls else "stop"
 
 
-def estimated(request: Request, text: str, calls: tuple[ToolCall, ...]) -> dict[str, int]:
+def estimate_usage(request: Request, text: str, calls: tuple[ToolCall, ...]) -> dict[str, int]:
     """Tokens as characters // 4 of what was sent (tools included) and of what was answered.
 
     Counts only what every wire format carries, so that it is the same over a socket.

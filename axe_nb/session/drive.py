@@ -9,7 +9,7 @@ import asyncio
 from typing import Protocol
 
 from axe_nb.events import Event, RunResult
-from axe_nb.session.desk import Desk
+from axe_nb.session.approval import Approver
 from axe_nb.session.portal import PUMP, Unresponsive, pump
 from axe_nb.session.runs import RunHandle
 
@@ -37,29 +37,29 @@ class NullView:
     def finish(self, result: RunResult | None) -> None: ...
 
 
-def drive(handle: RunHandle, view: View, desk: Desk | None = None) -> RunResult:
+def drive(handle: RunHandle, view: View, approver: Approver | None = None) -> RunResult:
     """Runs it in the portal's thread, shown in this one: its result, however it ended.
 
     Args:
         handle: the run.
         view: shows it.
-        desk: takes the run's questions, which are answered in this thread; None = nobody can be
+        approver: takes the run's questions, which are answered in this thread; None = nobody can be
             asked.
 
     Raises:
         ConfigError: invalid configuration, before anything is sent.
         KeyboardInterrupt: the person stopped it; `handle.finished` is what was done by then.
     """
-    consult = desk.consult if desk else None
+    ask_person = approver.ask_person if approver else None
 
     def tick() -> None:
         view.tick()
-        if desk is not None:
-            desk.serve()
+        if approver is not None:
+            approver.serve()
 
     try:
         return pump(
-            lambda emit: handle.execute(emit, consult), view.event, tick,
+            lambda emit: handle.execute(emit, ask_person), view.event, tick,
             handle.overdue, handle.close,
         )  # fmt: skip
     except Unresponsive:
@@ -73,7 +73,7 @@ def drive(handle: RunHandle, view: View, desk: Desk | None = None) -> RunResult:
         view.finish(handle.finished)
 
 
-async def drive_here(handle: RunHandle, view: View, desk: Desk | None = None) -> RunResult:
+async def drive_here(handle: RunHandle, view: View, approver: Approver | None = None) -> RunResult:
     """As `drive`, in the caller's own event loop.
 
     Raises:
@@ -81,7 +81,7 @@ async def drive_here(handle: RunHandle, view: View, desk: Desk | None = None) ->
     """
     ticker = asyncio.ensure_future(_tick(view))
     try:
-        return await handle.execute(view.event, desk.consult_here if desk else None)
+        return await handle.execute(view.event, approver.ask_person_here if approver else None)
     finally:
         ticker.cancel()
         view.finish(handle.finished)

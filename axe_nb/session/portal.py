@@ -203,7 +203,7 @@ def pump(
     return future.result()
 
 
-def waited(work: Coroutine[Any, Any, T]) -> T:
+def run_and_wait(work: Coroutine[Any, Any, T]) -> T:
     """What the coroutine returns or raises; an interrupt cancels it.
 
     Raises:

@@ -19,7 +19,7 @@ from axe_nb.agents.agent import Agent
 from axe_nb.commands.overrides import Overrides, shown_value
 from axe_nb.engine.call import blocking_call
 from axe_nb.engine.loop import Run
-from axe_nb.engine.permissions import Consult
+from axe_nb.engine.permissions import AskPerson
 from axe_nb.engine.plan import Plan
 from axe_nb.errors import ConfigError
 from axe_nb.events import Emit, Event, RunFinished, RunResult
@@ -56,7 +56,7 @@ class RunRequest:
 class Planner(Protocol):
     """A session, as far as its runs need it."""
 
-    async def plan(self, request: RunRequest, emit: Emit, consult: Consult | None) -> Plan:
+    async def plan(self, request: RunRequest, emit: Emit, ask_person: AskPerson | None) -> Plan:
         """As `Session.plan`."""
 
     def child_job(self, request: RunRequest) -> Job:
@@ -179,12 +179,12 @@ class RunHandle:
             task.cancel()
             await asyncio.wait([task])
 
-    async def execute(self, emit: Emit, consult: Consult | None = None) -> RunResult:
+    async def execute(self, emit: Emit, ask_person: AskPerson | None = None) -> RunResult:
         """Runs it on the caller's event loop: its result, however it ended.
 
         Args:
             emit: is told what happens, up to the root's end and no further.
-            consult: asks the person; None = nobody can be asked.
+            ask_person: asks the person; None = nobody can be asked.
 
         Raises:
             ConfigError: invalid configuration, before anything is sent.
@@ -200,7 +200,7 @@ class RunHandle:
         try:
             if self._is_cancelled:
                 raise asyncio.CancelledError
-            self.plan = await self._planner.plan(self.request, self._gate(emit), consult)
+            self.plan = await self._planner.plan(self.request, self._gate(emit), ask_person)
             self._run = Run(self.plan)
             return await self._run.execute()
         except BaseException as error:

@@ -14,14 +14,14 @@ from typing import Any
 from axe_nb.agents.agent import DEFINED, Agent
 from axe_nb.agents.config import Config
 from axe_nb.agents.names import check_name
-from axe_nb.budget import Limits
 from axe_nb.commands.overrides import Overrides
 from axe_nb.connections import provider_for
-from axe_nb.engine.permissions import Consult
+from axe_nb.engine.permissions import AskPerson
 from axe_nb.engine.plan import Plan, make_plan
 from axe_nb.engine.scope import Env, RunScope
 from axe_nb.errors import ConfigError
 from axe_nb.events import Emit, RunResult
+from axe_nb.limits import Limits
 from axe_nb.messages import Usage
 from axe_nb.scripting.lookup import ScriptFunction, functions
 from axe_nb.session.runs import RunHandle, RunRequest
@@ -135,23 +135,23 @@ class Session:
         return RunHandle(request, self)
 
     async def plan(
-        self, request: RunRequest, emit: Emit = ignore, consult: Consult | None = None
+        self, request: RunRequest, emit: Emit = ignore, ask_person: AskPerson | None = None
     ) -> Plan:
         """A run that has sent nothing yet; a dry run prints it.
 
         Args:
             request: the run as it was asked for.
             emit: is told what happens.
-            consult: asks the person; None = nobody can be asked.
+            ask_person: asks the person; None = nobody can be asked.
 
         Raises:
             ConfigError: invalid configuration.
         """
         asked, overrides = request.agent, request.overrides
         found = self.find(asked, overrides.agents_dir) if isinstance(asked, str) else asked
-        agent = overridden(found, overrides)
+        agent = apply_overrides(found, overrides)
         limits = Limits(seconds=overrides.timeout)
-        scope = RunScope.root(agent, limits, self._env(overrides, emit, consult))
+        scope = RunScope.root(agent, limits, self._env(overrides, emit, ask_person))
         earlier = request.continue_from
         history = earlier.messages if earlier else ()
         return await make_plan(
@@ -167,7 +167,7 @@ class Session:
         asked, overrides, earlier = request.agent, request.overrides, request.continue_from
         found = self.find(asked, overrides.agents_dir) if isinstance(asked, str) else asked
         return Job(
-            overridden(found, overrides),
+            apply_overrides(found, overrides),
             request.prompt,
             request.prompt,
             Limits(seconds=overrides.timeout),
@@ -200,19 +200,19 @@ class Session:
             hint=suggestion(agent, self.conversations) or "run it once without -c",
         )
 
-    def _env(self, overrides: Overrides, emit: Emit, consult: Consult | None) -> Env:
+    def _env(self, overrides: Overrides, emit: Emit, ask_person: AskPerson | None) -> Env:
         scripts = _script_dirs(overrides.agents_dir)
         return Env(
             load_agent=lambda name: self.find(name, overrides.agents_dir),
             provider_for=provider_for(Config.load(), scripts),
             emit=emit,
-            consult=consult,
+            ask_person=ask_person,
             tools=tuple(t for t in overrides.tools or () if not isinstance(t, str)),
             as_child=lambda child: _with_model(child, overrides.model_all),
         )
 
 
-def overridden(agent: Agent, overrides: Overrides) -> Agent:
+def apply_overrides(agent: Agent, overrides: Overrides) -> Agent:
     """The agent with what this run changes about it."""
     changes = {name: value for name in SIMPLE if (value := getattr(overrides, name)) is not None}
     if overrides.model is None:

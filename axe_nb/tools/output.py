@@ -9,7 +9,7 @@ import json
 from dataclasses import replace
 
 from axe_nb.text import cut_bytes
-from axe_nb.tools.plain import plain
+from axe_nb.tools.jsonable import jsonable
 from axe_nb.tools.tool import Tool, ToolOutput
 
 MAX_OUTPUT = 65536
@@ -27,16 +27,16 @@ def as_text(result: object) -> str:
     """What a model reads of a result: text as it is, nothing as nothing, all else as JSON."""
     if result is None:
         return ""
-    return result if isinstance(result, str) else json.dumps(plain(result), ensure_ascii=False)
+    return result if isinstance(result, str) else json.dumps(jsonable(result), ensure_ascii=False)
 
 
-def limited(tool: Tool, output: ToolOutput) -> ToolOutput:
+def limit_output(tool: Tool, output: ToolOutput) -> ToolOutput:
     """The output, cut where it is too long; a child's report has limits of its own (D-6)."""
     if tool.effect == "delegate":
         return output
-    return replace(output, content=bounded(output.content))
+    return replace(output, content=cut_output(output.content))
 
 
-def bounded(text: str) -> str:
+def cut_output(text: str) -> str:
     """The text, cut with a note where it is longer than a model is given of one result."""
     return cut_bytes(text, MAX_OUTPUT, "\n... (truncated: the first {limit} of {size} bytes)")

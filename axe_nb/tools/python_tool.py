@@ -13,12 +13,12 @@ from functools import partial
 from typing import Any
 
 from axe_nb.agents.names import check_tool_name
-from axe_nb.budget import Stop
 from axe_nb.errors import ConfigError, words
+from axe_nb.limits import RunStopped
 from axe_nb.threads import in_thread
+from axe_nb.tools.capture import capture_output
 from axe_nb.tools.output import output_of
-from axe_nb.tools.printed import captured
-from axe_nb.tools.schema import Signature, check, signature
+from axe_nb.tools.signature import Signature, check, signature
 from axe_nb.tools.tool import Effect, Tool, ToolContext, ToolError, ToolOutput, fault_text
 
 
@@ -31,10 +31,10 @@ def tool_of(thing: Tool | Callable[..., Any]) -> Tool:
     if isinstance(thing, Tool):
         return thing
     carried = getattr(thing, "__axe_tool__", None)
-    return carried if isinstance(carried, Tool) else made_of(thing, "user")
+    return carried if isinstance(carried, Tool) else make_tool(thing, "user")
 
 
-def made_of(function: Callable[..., Any], effect: Effect, name: str = "") -> Tool:
+def make_tool(function: Callable[..., Any], effect: Effect, name: str = "") -> Tool:
     """A tool that checks its arguments and runs the function, beside the event loop if need be.
 
     Raises:
@@ -65,10 +65,10 @@ async def _run(
     if wanted.context:
         values[wanted.context] = ctx
     bound = wanted.bound(values)
-    with captured() as paper:
+    with capture_output() as paper:
         try:
             result = await _result(function, bound)
-        except Stop:
+        except RunStopped:
             raise
         except ToolError as error:
             raise ToolError(_with_printed(words(error), paper.text)) from error

@@ -12,9 +12,9 @@ from typing import Any, Literal, TypeAlias
 
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.tables import Mode
-from axe_nb.budget import Limits
 from axe_nb.errors import AxeError, words
 from axe_nb.events import RunResult
+from axe_nb.limits import Limits
 from axe_nb.messages import Message, ToolCall, ToolParameter, ToolSpec, dump
 
 Effect = Literal["read", "user", "write", "delegate"]
@@ -66,7 +66,7 @@ class Job:
 
 
 @dataclass(slots=True)
-class Ledger:
+class FileLog:
     """What one run's tools really did, in order of first use; paths relative to the workdir."""
 
     files_read: dict[str, None] = field(default_factory=dict)
@@ -102,7 +102,7 @@ class ToolContext:
     """Depth from which on nobody in this tree may delegate by this tool."""
     workdir: Path
     """Folder of the caller's files, absolute; tools stay inside."""
-    ledger: Ledger
+    file_log: FileLog
     """Where a tool notes what it did; its run's own."""
     start: Callable[[Job], Awaitable[RunResult]]
     """Runs a child to its end. Raises ConfigError where it cannot begin; never for how it ends."""

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from axe_nb.text import plural
-from axe_nb.views import words
+from axe_nb.views import excerpts
 from axe_nb.views.row import Row, asked_of, doing_of, make_row
-from axe_nb.views.tree import CallNode, Node, Thing, TurnNode, lay_out, things_below
+from axe_nb.views.tree import CallNode, Node, TreeNode, TurnNode, lay_out, nodes_below
 
 MAX_ROWS = 500
 """Rows of a twin; what comes after is counted, not drawn."""
@@ -19,7 +19,7 @@ MAX_ROWS = 500
 MAX_WARNINGS = 5
 """Warnings of one run; what comes after is counted."""
 
-ROOM = 6000
+MAX_CHARS = 6000
 """Characters that all texts of a tree share, so that long runs do not make huge notebooks."""
 
 MAX_ROOMS = 10
@@ -87,7 +87,7 @@ class Outline:
     root: Node
     name: str = ""
     """What gives the root's RunResult in Python; empty = texts are cut without a pointer."""
-    room: int = 0
+    max_chars: int = 0
     """Characters of one text; 0 = a share of ROOM."""
     is_long: bool = field(init=False)
     """Whether there is no room to quote what successful calls were given and gave back."""
@@ -98,17 +98,17 @@ class Outline:
         self.steps = lay_out(self.root)
         self.is_long = False
         self._rows = 0
-        if not self.room:
+        if not self.max_chars:
             runs = [self.root, *self.root.below()]
             texts = sum(2 + sum(1 + len(t.calls) for t in n.turns) for n in runs)
             rooms = min(len(self.root.turns[0].calls), MAX_ROOMS) if self.root.is_group else 1
-            share = min(MOST, rooms * ROOM // texts)
+            share = min(MOST, rooms * MAX_CHARS // texts)
             self.is_long = share < ENOUGH
-            self.room = LEAST if self.is_long else share
+            self.max_chars = LEAST if self.is_long else share
 
     def answer(self) -> Block:
         """What stands above the tree."""
-        text, more = words.steady(self.root.text[:ANSWER]), len(self.root.text) - ANSWER
+        text, more = excerpts.mask_seconds(self.root.text[:ANSWER]), len(self.root.text) - ANSWER
         return Block("answer", text.strip("\n"), max(more, 0), f"{self.name}.text")
 
     def warnings(self, node: Node) -> list[Block]:
@@ -122,19 +122,19 @@ class Outline:
         rest = f"{plural(left, 'more warning')}: {self.name}{path}"
         return [*shown[:MAX_WARNINGS], Block("warning", rest)]
 
-    def entry(self, thing: Thing) -> Entry:
+    def entry(self, thing: TreeNode) -> Entry:
         """A row and everything below it, up to MAX_ROWS rows in all."""
         self._rows += 1
         before, after = self.blocks(thing)
         rows: list[Entry] = []
-        below = things_below(thing)
+        below = nodes_below(thing)
         for child in below:
             if self._rows >= MAX_ROWS:
                 break
             rows.append(self.entry(child))
         return Entry(make_row(thing), before, tuple(rows), after, len(below) - len(rows))
 
-    def blocks(self, thing: Thing) -> tuple[tuple[Block, ...], tuple[Block, ...]]:
+    def blocks(self, thing: TreeNode) -> tuple[tuple[Block, ...], tuple[Block, ...]]:
         """The texts before and after the rows that a row opens into."""
         if isinstance(thing, Node):
             before, after = self._of_run(thing, None)
@@ -165,7 +165,9 @@ class Outline:
                 ("changed", "files_modified", result.files_modified),
             )
         ]
-        after.append(self._block("noted", words.noted(node.metadata), f"{node.path}.metadata"))
+        after.append(
+            self._block("noted", excerpts.format_metadata(node.metadata), f"{node.path}.metadata")
+        )
         return before, after
 
     def _answered(self, node: Node, call: CallNode | None, answered: str) -> list[Block]:
@@ -182,14 +184,14 @@ class Outline:
     def _of_turn(self, turn: TurnNode) -> tuple[list[Block], list[Block]]:
         """What it said, but for a last turn: that is its run's answer."""
         said = self._block("said", "" if turn.is_last else turn.streamed, f"{turn.path}.text")
-        if not turn.lone:
+        if not turn.only_call:
             return [said], []
-        before, after = self._of_call(turn.lone, doing_of(turn))
+        before, after = self._of_call(turn.only_call, doing_of(turn))
         return [said, *before], after
 
     def _of_call(self, call: CallNode, asked: str) -> tuple[list[Block], list[Block]]:
-        written = words.written(call.call)
-        shown = "" if asked.endswith(words.steady(written)) else written
+        written = excerpts.format_arguments(call.call)
+        shown = "" if asked.endswith(excerpts.mask_seconds(written)) else written
         content = call.result.content if call.result else ""
         label = "error" if call.state == "error" else "result"
         return [self._block("arguments", shown, f"{call.path}.arguments")], [
@@ -197,7 +199,7 @@ class Outline:
         ]
 
     def _block(self, label: str, text: str, path: str) -> Block:
-        shown, more = words.beginning(text, self.room)
+        shown, more = excerpts.cut_beginning(text, self.max_chars)
         if more and label in MINOR and self.is_long:
             shown, more = "", len(text)
         return Block(label, shown, more, f"{self.name}{path}" if self.name else "")

@@ -13,9 +13,9 @@ from typing import Any, Literal
 
 from axe_nb.text import plural
 from axe_nb.toolbox import delegates, is_one_child
-from axe_nb.views import words
+from axe_nb.views import excerpts
 from axe_nb.views.appearance import LOOKS, Look
-from axe_nb.views.tree import CallNode, Node, Span, State, Thing, TurnNode
+from axe_nb.views.tree import CallNode, Node, Span, State, TreeNode, TurnNode
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Row:
         }
 
 
-def make_row(thing: Thing) -> Row:
+def make_row(thing: TreeNode) -> Row:
     """The row of a run, a turn or a call; a call that is a child is that child's."""
     if isinstance(thing, Node):
         return _of_run(thing)
@@ -73,15 +73,17 @@ def _of_run(node: Node) -> Row:
         return _of_group(node)
     has_failed = node.state not in ("completed", "running")
     # the root's row sums up the whole tree
-    asked, cost = (words.line(node.task), cost_of_run(node)) if node.depth else (summary(node), "")
-    who = words.line(node.agent, words.WHO)
+    asked, cost = (
+        (excerpts.line(node.task), cost_of_run(node)) if node.depth else (summary(node), "")
+    )
+    who = excerpts.line(node.agent, excerpts.WHO)
     return Row("run", node.state, who, asked, cost, node.span, has_failed)
 
 
 def _of_turn(turn: TurnNode) -> Row:
     states = [call.child.state if call.child else call.state for call in turn.calls]
     has_failed = any(state not in ("completed", "running") for state in states)
-    state = turn.lone.state if turn.lone else turn.state
+    state = turn.only_call.state if turn.only_call else turn.state
     who, doing = f"turn {turn.number}", doing_of(turn)
     return Row("turn", state, who, doing, cost_of_turn(turn), turn.span, has_failed)
 
@@ -96,19 +98,19 @@ def asked_of(call: CallNode) -> str:
     if is_one_child(call.call.name):
         for name in ("task", "task_prompt"):
             if isinstance(value := call.call.arguments.get(name), str):
-                return words.line(value)
-    return words.line(words.written(call.call))
+                return excerpts.line(value)
+    return excerpts.line(excerpts.format_arguments(call.call))
 
 
 def who_of(call: CallNode) -> str:
     """Who does a call: the sub-agent where it is one, else the tool."""
     if call.child:
-        return words.line(call.child.agent, words.WHO)
+        return excerpts.line(call.child.agent, excerpts.WHO)
     for name in ("agent", "label"):
         value = call.call.arguments.get(name)
         if delegates(call.call.name) and isinstance(value, str) and value.strip():
-            return words.line(value, words.WHO)
-    return words.line(call.call.name, words.WHO)
+            return excerpts.line(value, excerpts.WHO)
+    return excerpts.line(call.call.name, excerpts.WHO)
 
 
 def doing_of(turn: TurnNode) -> str:
@@ -119,8 +121,10 @@ def doing_of(turn: TurnNode) -> str:
         if turn.state != "completed":
             return "no answer"
         return "answers" if turn.text.strip() else "answers with no text"
-    if turn.lone:
-        return words.line(f"{who_of(turn.lone)} {words.written(turn.lone.call)}")
+    if turn.only_call:
+        return excerpts.line(
+            f"{who_of(turn.only_call)} {excerpts.format_arguments(turn.only_call.call)}"
+        )
     agents = [who_of(c) for c in turn.calls if delegates(c.call.name)]
     tools = [who_of(c) for c in turn.calls if not delegates(c.call.name)]
     told = [
@@ -136,7 +140,7 @@ def _writing(turn: TurnNode) -> str:
     """What is being written: of a child its end, the root's is shown whole."""
     if turn.run.depth == 0:
         return "writes" if turn.streamed else ""
-    return words.line(turn.streamed[-words.LINE :])
+    return excerpts.line(turn.streamed[-excerpts.LINE :])
 
 
 def _names(names: list[str], noun: str) -> str:
@@ -163,9 +167,9 @@ def cost_of_call(call: CallNode) -> str:
 def cost_of_turn(turn: TurnNode) -> str:
     """What a turn took, and whether its only call failed."""
     tokens = plural(turn.usage.total, "token") if turn.usage.total else ""
-    failed = turn.lone and turn.lone.state in ("error", "not run")
+    failed = turn.only_call and turn.only_call.state in ("error", "not run")
     return " · ".join(
-        filter(None, (cost_of_call(turn.lone) if turn.lone and failed else "", tokens))
+        filter(None, (cost_of_call(turn.only_call) if turn.only_call and failed else "", tokens))
     )
 
 
@@ -197,7 +201,7 @@ def summary(node: Node) -> str:
         bool(c.children) for t in node.turns for c in t.calls
     )
     facts = [
-        words.line(node.model, 2 * words.WHO),
+        excerpts.line(node.model, 2 * excerpts.WHO),
         node.state,
         plural(len(node.turns), "turn") if node.turns else "",
         plural(calls, "tool call") if calls else "",

@@ -22,7 +22,7 @@ from axe_nb.events import (
 )
 from axe_nb.messages import ToolResult
 from axe_nb.views.outline import Outline, as_lines
-from axe_nb.views.tree import CallNode, Node, Thing, Times, TurnNode, add_run, new_group
+from axe_nb.views.tree import CallNode, Node, Times, TreeNode, TurnNode, add_run, new_group
 
 
 @dataclass
@@ -43,7 +43,7 @@ class Transcript:
             transcript.apply(event, 0.0)
         return transcript
 
-    def apply(self, event: Event, now: float) -> tuple[Thing, ...]:
+    def apply(self, event: Event, now: float) -> tuple[TreeNode, ...]:
         """What the event changed, in constant time; what it is about comes last.
 
         Args:
@@ -100,11 +100,11 @@ class Transcript:
             node.call = self._place
             self._place.children.append(node)
 
-    def stop(self, now: float) -> tuple[Thing, ...]:
+    def stop(self, now: float) -> tuple[TreeNode, ...]:
         """Ends what is still open, since nothing more is heard of this tree; what that changed."""
         return tuple(self._stop(self.root, now)) if self.root else ()
 
-    def _begin(self, event: RunStarted, now: float) -> tuple[Thing, ...]:
+    def _begin(self, event: RunStarted, now: float) -> tuple[TreeNode, ...]:
         call = self._calls.get((event.parent, event.call_id))
         if self.root and (call is None or call.turn.run.times.ended is not None):
             return ()
@@ -120,7 +120,7 @@ class Transcript:
         call.children.append(node)
         return call.turn, call, node
 
-    def _answered(self, node: Node, event: TurnFinished, now: float) -> tuple[Thing, ...]:
+    def _answered(self, node: Node, event: TurnFinished, now: float) -> tuple[TreeNode, ...]:
         turn = node.turns[-1]
         turn.text, turn.usage, turn.parallel = event.text, event.usage, event.parallel
         turn.stop_reason, turn.closing = event.stop_reason, event.closing
@@ -141,7 +141,7 @@ class Transcript:
 
     def _called(
         self, node: Node, event: ToolStarted | ToolFinished, now: float
-    ) -> tuple[Thing, ...]:
+    ) -> tuple[TreeNode, ...]:
         if isinstance(event, ToolStarted):
             call = self._calls.get((node.id, event.call.id))
             if call is None:
@@ -159,7 +159,7 @@ class Transcript:
             call.turn.state = "completed"
         return call.turn, call
 
-    def _end(self, node: Node, result: RunResult, now: float) -> tuple[Thing, ...]:
+    def _end(self, node: Node, result: RunResult, now: float) -> tuple[TreeNode, ...]:
         node.result, node.state, node.times.ended = result, result.status, now
         results = {r.call_id: r for turn in result.log for r in turn.results}
         answered = [turn for turn in node.turns if turn.times.ended is not None]
@@ -167,7 +167,7 @@ class Transcript:
         node.turns = answered  # of a turn without a response the run's error says why
         return *closed, node
 
-    def _stop(self, node: Node, now: float) -> Iterator[Thing]:
+    def _stop(self, node: Node, now: float) -> Iterator[TreeNode]:
         """Ends a run of which no end was heard, and all below it."""
         if node.times.ended is None:
             node.state, node.times.ended = "cancelled", now
@@ -177,7 +177,7 @@ class Transcript:
 
     def _close(
         self, turn: TurnNode, results: Mapping[str, ToolResult], now: float
-    ) -> Iterator[Thing]:
+    ) -> Iterator[TreeNode]:
         """Ends what was still open in a turn whose run has ended."""
         if turn.state != "running":
             return

@@ -121,7 +121,7 @@ class TurnNode:
         return self.text or "".join(self.pieces)
 
     @property
-    def lone(self) -> CallNode | None:
+    def only_call(self) -> CallNode | None:
         """Its only call, where that is a plain tool: both are one row."""
         if len(self.calls) != 1 or self.calls[0].children:
             return None
@@ -188,44 +188,44 @@ class Node:
                     yield from child.below()
 
 
-Thing: TypeAlias = Node | TurnNode | CallNode
+TreeNode: TypeAlias = Node | TurnNode | CallNode
 """What may have a row of its own."""
 
 
-def shown_by(thing: Thing) -> Thing:
+def row_of(thing: TreeNode) -> TreeNode:
     """What has the row that shows this: itself, or what it is one row with."""
     if isinstance(thing, CallNode):
-        return thing.turn if thing.turn.lone is thing else thing
+        return thing.turn if thing.turn.only_call is thing else thing
     if isinstance(thing, TurnNode):
-        return shown_by(thing.run) if thing.is_hidden else thing
+        return row_of(thing.run) if thing.is_hidden else thing
     return thing.call if thing.call and thing.call.child is thing else thing
 
 
-def above(thing: Thing) -> Thing | None:
+def parent_row(thing: TreeNode) -> TreeNode | None:
     """What has the row that this row lies under; None for the root's."""
     if isinstance(thing, CallNode):
-        return shown_by(thing.turn)
-    return shown_by(thing.run) if isinstance(thing, TurnNode) else thing.call
+        return row_of(thing.turn)
+    return row_of(thing.run) if isinstance(thing, TurnNode) else thing.call
 
 
-def things_below(thing: Thing) -> list[Thing]:
+def nodes_below(thing: TreeNode) -> list[TreeNode]:
     """What has a row right below this row."""
     if isinstance(thing, TurnNode):
-        return [] if thing.lone else list(thing.calls)
+        return [] if thing.only_call else list(thing.calls)
     if isinstance(thing, CallNode) and not thing.child:
         return list(thing.children)
     node = thing.child if isinstance(thing, CallNode) else thing
     assert node is not None
-    below: list[Thing] = []
+    below: list[TreeNode] = []
     for turn in node.turns:
         below += turn.calls if turn.is_hidden else [turn]
     return below
 
 
-def rows_of(thing: Thing) -> Iterator[Thing]:
+def rows_of(thing: TreeNode) -> Iterator[TreeNode]:
     """All that has a row, from this row down."""
     yield thing
-    for inner in things_below(thing):
+    for inner in nodes_below(thing):
         yield from rows_of(inner)
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import axe_nb
 from axe_nb.agents.agent import Agent
-from axe_nb.agents.tables import Budget, Retry, SubAgentsConfig, TreeLimits
+from axe_nb.agents.tables import ChildBudget, Retry, SubAgentsConfig, TreeLimits
 from axe_nb.errors import ConfigError
 from axe_nb.session.session import Session, session
 
@@ -25,7 +25,9 @@ number = st.floats(allow_nan=False, allow_infinity=False) | st.integers(-(2**63)
 param = st.recursive(
     text | number | st.booleans(), lambda v: st.lists(v) | st.dictionaries(text, v), max_leaves=5
 )
-budgets = st.builds(Budget, st.integers(1, 10**6), st.integers(1, 10**6), st.integers(5000, 10**7))
+budgets = st.builds(
+    ChildBudget, st.integers(1, 10**6), st.integers(1, 10**6), st.integers(5000, 10**7)
+)
 configs = st.builds(
     SubAgentsConfig, st.booleans(), st.integers(0, 5), st.booleans(), st.floats(0, 1e6),
     st.sampled_from(["deny", "person"]), st.integers(0, 99), st.integers(1, 50),
@@ -59,7 +61,7 @@ def test_what_is_not_said_has_the_documented_default() -> None:
         sub_agents_config=SubAgentsConfig(
             enabled=True, max_depth=0, parallel=True, timeout=0, max_concurrent=0, max_turns=10,
             output_limit=4096, inherit_mode=True, ask="deny",
-            budget=Budget(max_tool_calls=15, max_tokens=8192, timeout_ms=60000),
+            budget=ChildBudget(max_tool_calls=15, max_tokens=8192, timeout_ms=60000),
         ),
     )  # fmt: skip
 
@@ -142,11 +144,11 @@ CONFIG = [
     ("max_turns", 0, "max_turns must be between 1 and 50"),
     ("max_turns", 51, "max_turns must be between 1 and 50"),
     ("output_limit", 0, "output_limit must be positive"),
-    ("budget", 9, "budget must be a Budget of axe_nb.agents.tables"),
-    ("budget", Budget(max_tokens=1.5), "budget.max_tokens must be a whole number"),
-    ("budget", Budget(max_tool_calls=0), "budget.max_tool_calls must be positive"),
-    ("budget", Budget(max_tokens=0), "budget.max_tokens must be positive"),
-    ("budget", Budget(timeout_ms=4999), "budget.timeout_ms must be at least 5000"),
+    ("budget", 9, "budget must be a ChildBudget of axe_nb.agents.tables"),
+    ("budget", ChildBudget(max_tokens=1.5), "budget.max_tokens must be a whole number"),
+    ("budget", ChildBudget(max_tool_calls=0), "budget.max_tool_calls must be positive"),
+    ("budget", ChildBudget(max_tokens=0), "budget.max_tokens must be positive"),
+    ("budget", ChildBudget(timeout_ms=4999), "budget.timeout_ms must be at least 5000"),
 ]  # fmt: skip
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from axe_nb.agents.files import expanded, read_text, reason, shown, write_new, write_whole
+from axe_nb.agents.files import display_path, expand_home, read_text, reason, write_new, write_whole
 from axe_nb.errors import ConfigError
 
 on_posix = pytest.mark.skipif(os.name == "nt", reason="Windows has neither modes nor fifos")
@@ -102,7 +102,7 @@ def test_a_new_file_never_replaces_one(tmp_path: Path) -> None:
 def test_a_home_that_nobody_has_is_a_path_like_any_other(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/home/me")
     monkeypatch.setenv("USERPROFILE", "/home/me")
-    assert expanded("~/x") == Path("/home/me/x")
-    assert expanded("~nobody-of-this-name/x") == Path("~nobody-of-this-name/x")
-    assert shown(Path("/home/me/x/y")) == "~/x/y"
-    assert shown(Path("axe/agents/a.toml")) == str(Path("axe/agents/a.toml"))
+    assert expand_home("~/x") == Path("/home/me/x")
+    assert expand_home("~nobody-of-this-name/x") == Path("~nobody-of-this-name/x")
+    assert display_path(Path("/home/me/x/y")) == "~/x/y"
+    assert display_path(Path("axe/agents/a.toml")) == str(Path("axe/agents/a.toml"))

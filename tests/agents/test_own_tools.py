@@ -14,8 +14,8 @@ from axe_nb.agents.tables import SubAgentsConfig
 from axe_nb.doctor.checks import problems
 from axe_nb.session.session import Session
 from axe_nb.tools.python_tool import tool_of
-from axe_nb.views import card
-from tests.loop.stage import agent, ask, heard, lead, play, stage, texts
+from axe_nb.views import agent_summary
+from tests.loop.in_process import agent, ask, heard, lead, play, stage, texts
 
 
 def shout(text: str) -> str:
@@ -122,7 +122,7 @@ def test_a_file_has_the_names() -> None:
 
 def test_the_page_of_an_agent_knows_its_functions() -> None:
     one = Agent("a", "script/a", tools=[shout])  # type: ignore[arg-type]
-    assert "shout  yours      allowed     Text in capitals" in card.tools_of(one)
+    assert "shout  yours      allowed     Text in capitals" in agent_summary.tools_of(one)
     assert [p for p in problems(one, Session().find) if p.key == ("tools",)] == []
 
 

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from tests.loop.stage import ask_session
+from tests.loop.in_process import ask_session
 
 MODEL_SECONDS = 0.05
 IDEAL_SECONDS = 3 * MODEL_SECONDS
@@ -188,10 +188,10 @@ class Instantly:
 async def chain_of_our_own() -> float:
     """Seconds of CPU of one turn with a tool call, without HTTP; with events."""
     from axe_nb import Agent
-    from axe_nb.budget import Limits
     from axe_nb.engine.loop import Run
     from axe_nb.engine.plan import make_plan
     from axe_nb.engine.scope import Env, RunScope
+    from axe_nb.limits import Limits
     from axe_nb.tools.tool import Job
 
     one = Agent("one", "openai/x", tools=("nothing",))

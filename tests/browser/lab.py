@@ -244,7 +244,7 @@ class Lab:
         self.page.wait_for_function("name => document.body.dataset.jpThemeName === name", arg=name)
 
     def gate(self, *names: str) -> None:
-        """Lets the models of `plays.py` go on that wait at these gates."""
+        """Lets the models of `browser_runs.py` go on that wait at these gates."""
         for name in names:
             (self.server.folder / name).touch()
 

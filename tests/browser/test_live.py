@@ -9,9 +9,13 @@ from tests.views.runs import code
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
 
-RESEARCH = "import axe_nb; from tests.browser.plays import *; r = axe_nb.run(research(), 'Check.')"
+RESEARCH = (
+    "import axe_nb; from tests.browser.browser_runs import *; r = axe_nb.run(research(), 'Check.')"
+)
 GOOD = "document.querySelectorAll('.axe-nb-good').length"
-CHAIN = "import axe_nb; from tests.browser.plays import *; r = axe_nb.run(chain(3), 'Go on.')"
+CHAIN = (
+    "import axe_nb; from tests.browser.browser_runs import *; r = axe_nb.run(chain(3), 'Go on.')"
+)
 
 
 def start(lab: Lab, source: str) -> None:

@@ -12,7 +12,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
 AGENTS = """\
 %load_ext axe_nb
 import axe_nb
-from tests.browser.plays import gate
+from tests.browser.browser_runs import gate
 
 @axe_nb.script("waiter")
 async def waiter(request):

@@ -9,7 +9,7 @@ import pytest
 
 from axe_nb import builtin
 from axe_nb.builtin.files import MAX_FILE
-from axe_nb.tools.tool import Ledger, Tool
+from axe_nb.tools.tool import FileLog, Tool
 from tests.calls import failure, run
 
 
@@ -25,10 +25,10 @@ READ, LIST = tool("read_file"), tool("list_dir")
 @pytest.mark.req("D-20")
 def test_lines_come_with_their_numbers(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_bytes("\ufeffone\r\ntwo\n\nfour ü\n".encode())
-    ledger = Ledger()
-    text = run(READ, tmp_path, ledger, path="a.txt")
+    file_log = FileLog()
+    text = run(READ, tmp_path, file_log, path="a.txt")
     assert text == "     1\tone\n     2\ttwo\n     3\t\n     4\tfour ü"
-    assert list(ledger.files_read) == ["a.txt"]
+    assert list(file_log.files_read) == ["a.txt"]
 
 
 @pytest.mark.req("D-20")
@@ -62,9 +62,9 @@ def test_bytes_that_are_no_text_are_marked_or_refused(tmp_path: Path) -> None:
     (tmp_path / "latin.txt").write_bytes(b"caf\xe9\n")
     assert run(READ, tmp_path, path="latin.txt") == "     1\tcaf\ufffd"
     (tmp_path / "image.png").write_bytes(b"\x89PNG\0\0")
-    ledger = Ledger()
-    assert "Binary file: image.png" in failure(READ, tmp_path, ledger, path="image.png")
-    assert not ledger.files_read
+    file_log = FileLog()
+    assert "Binary file: image.png" in failure(READ, tmp_path, file_log, path="image.png")
+    assert not file_log.files_read
 
 
 @pytest.mark.req("X-32", "X-33", "X-37", "X-38")

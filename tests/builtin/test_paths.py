@@ -14,8 +14,8 @@ import pytest
 
 from axe_nb import builtin
 from axe_nb.builtin import paths
-from axe_nb.builtin.paths import held, opened, words
-from axe_nb.tools.tool import Ledger, Tool, ToolError
+from axe_nb.builtin.paths import hold_place, open_file, words
+from axe_nb.tools.tool import FileLog, Tool, ToolError
 from tests.calls import failure, run
 
 CORPUS: dict[str, list[str]] = tomllib.loads(
@@ -89,12 +89,12 @@ def test_the_corpus_has_sixty_ways_out() -> None:
 def test_every_way_out_is_refused_by_every_tool(work: Path, kind: str, path: str) -> None:
     before = everything(work.parent)
     for name, arguments in calls(filled(path, work)):
-        ledger = Ledger()
-        text = failure(tool(name), work, ledger, **arguments)
+        file_log = FileLog()
+        text = failure(tool(name), work, file_log, **arguments)
         assert SECRET not in text
         assert "workdir" in text, "a refusal says why"
-        assert not ledger.files_read
-        assert not ledger.files_modified
+        assert not file_log.files_read
+        assert not file_log.files_modified
     assert everything(work.parent) == before
 
 
@@ -123,10 +123,10 @@ def test_what_only_looks_like_a_way_out_means_a_file_inside(work: Path, path: st
 def test_ways_that_stay_inside_are_taken_and_noted_under_one_name(
     work: Path, path: str, meant: str
 ) -> None:
-    ledger = Ledger()
-    text = run(tool("read_file"), work, ledger, path=filled(path, work))
+    file_log = FileLog()
+    text = run(tool("read_file"), work, file_log, path=filled(path, work))
     assert text == f"     1\t{(work / meant).read_text().strip()}"
-    assert list(ledger.files_read) == [meant]
+    assert list(file_log.files_read) == [meant]
 
 
 @posix
@@ -204,14 +204,14 @@ def test_a_folder_exchanged_for_a_link_is_never_followed(work: Path) -> None:
 
 
 def read_swapped(work: Path, i: int) -> str:
-    with held(work, "swap/secret.txt") as spot, os.fdopen(opened(spot), "rb") as file:
+    with hold_place(work, "swap/secret.txt") as spot, os.fdopen(open_file(spot), "rb") as file:
         return file.read().decode()
 
 
 def write_swapped(work: Path, i: int) -> str:
-    from axe_nb.builtin.writing import put
+    from axe_nb.builtin.edit import put
 
-    with held(work, f"swap/new{i % 7}.txt") as spot:
+    with hold_place(work, f"swap/new{i % 7}.txt") as spot:
         put(spot, "new")
     return "written"
 
@@ -219,11 +219,11 @@ def write_swapped(work: Path, i: int) -> str:
 @posix
 def test_a_file_exchanged_between_look_and_use_is_noticed(work: Path) -> None:
     """As the walk holds the folder open, a file that becomes a link inside it is refused."""
-    with held(work, "inside.txt") as spot:
+    with hold_place(work, "inside.txt") as spot:
         (work / "inside.txt").unlink()
         (work / "inside.txt").symlink_to(work.parent / "outside" / "secret.txt")
         with pytest.raises(ToolError, match="Not a plain file"):
-            opened(spot)
+            open_file(spot)
 
 
 def test_words_are_names_below_the_workdir() -> None:

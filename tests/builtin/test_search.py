@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from axe_nb import builtin
-from axe_nb.builtin.search import Search, compiled, may_match, searched
+from axe_nb.builtin.search import Search, compile_pattern, may_match, search_file
 from axe_nb.globs import matches, parse_glob
 from axe_nb.threads import in_thread
-from axe_nb.tools.tool import Ledger, Tool, ToolError
+from axe_nb.tools.tool import FileLog, Tool, ToolError
 from tests.calls import context, failure, run
 
 
@@ -115,10 +115,10 @@ def test_hostile_globs_are_quick() -> None:
 
 @pytest.mark.req("D-20")
 def test_matching_lines_come_with_path_and_number(tree: Path) -> None:
-    ledger = Ledger()
-    text = run(GREP, tree, ledger, pattern=r"def \w+\(")
+    file_log = FileLog()
+    text = run(GREP, tree, file_log, pattern=r"def \w+\(")
     assert text == "src/app.py:4:def main():\nsrc/deep/util.py:1:def helper(): pass"
-    assert list(ledger.files_read) == ["src/app.py", "src/deep/util.py"]
+    assert list(file_log.files_read) == ["src/app.py", "src/deep/util.py"]
 
 
 @pytest.mark.req("D-20")
@@ -189,7 +189,7 @@ def test_a_line_is_matched_as_if_it_stood_alone(tmp_path: Path, pattern: str) ->
 @given(st.lists(st.text("ab \n", max_size=6), max_size=5), st.text("ab ^$.*+?|()[]\\s", max_size=7))
 def test_the_first_look_at_a_file_never_hides_a_line(lines: list[str], pattern: str) -> None:
     try:
-        expression = compiled(pattern)
+        expression = compile_pattern(pattern)
     except ToolError:
         return
     lines = "\n".join(lines).split("\n")
@@ -209,7 +209,7 @@ def test_a_hostile_expression_stops_nothing_but_itself(tmp_path: Path, pattern: 
         gaps, last = [0.0], time.monotonic()
         search = Search(ends=last + 0.5)
         task = asyncio.create_task(
-            in_thread(searched, ctx, compiled(pattern), parts, ".", 0, search)
+            in_thread(search_file, ctx, compile_pattern(pattern), parts, ".", 0, search)
         )
         while not task.done():
             await asyncio.sleep(0.01)
@@ -227,7 +227,9 @@ def test_a_hostile_expression_stops_nothing_but_itself(tmp_path: Path, pattern: 
 def test_what_was_found_before_the_time_was_up_is_shown(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("ac\n" + "a" * 60 + "b\n")
     search = Search(ends=time.monotonic() + 1)
-    text = searched(context(tmp_path), compiled("(a|aa)+c|^(a|aa)+$"), ("**",), ".", 0, search)
+    text = search_file(
+        context(tmp_path), compile_pattern("(a|aa)+c|^(a|aa)+$"), ("**",), ".", 0, search
+    )
     assert text.splitlines() == [
         "a.txt:1:ac",
         "(stopped after 10 s; name a smaller folder to see the rest)",

@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 
 from axe_nb.builtin import web
-from axe_nb.builtin.addresses import Address, refused
+from axe_nb.builtin.public_ip import Address, refusal_reason
 from axe_nb.builtin.web import Fetcher
 from axe_nb.toolbox import BUILT_IN
 from tests.calls import failure, run
@@ -123,7 +123,7 @@ def test_no_address_but_public_ones_is_connected_to(url: str) -> None:
 
 @pytest.mark.parametrize("address", CORPUS["public"]["addresses"])
 def test_public_addresses_are_not_refused(address: str) -> None:
-    assert refused(ip_address(address)) == ""
+    assert refusal_reason(ip_address(address)) == ""
 
 
 @pytest.mark.req("X-31", "X-38")

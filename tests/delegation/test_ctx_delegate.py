@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from axe_nb import Agent, Request, RunResult, call
-from axe_nb.agents.tables import Budget, SubAgentsConfig
-from axe_nb.budget import Limits
+from axe_nb.agents.tables import ChildBudget, SubAgentsConfig
+from axe_nb.limits import Limits
 from axe_nb.tools.tool import ToolContext, ToolError
-from tests.delegation.troupe import boss, offered, play, recorded, results, said, told, tool
-from tests.loop.stage import agent, heard, stage
+from tests.delegation.copies import boss, offered, play, recorded, results, said, told, tool
+from tests.loop.in_process import agent, heard, stage
 
 
 def run(use: Callable[[ToolContext], Any], parts: Any = None, **fields: Any) -> RunResult:
@@ -70,7 +70,7 @@ def test_limits_that_are_given_stand_and_the_rest_is_the_budget() -> None:
         result = await ctx.delegate("look", limits=Limits(tool_calls=200, seconds=0.5))
         return str(dict(result.metadata))
 
-    config = SubAgentsConfig(budget=Budget(max_tokens=4000))
+    config = SubAgentsConfig(budget=ChildBudget(max_tokens=4000))
     result = run(use, sub_agents_config=config)
     notes = result.children[0].metadata
     caps = (notes["max_tool_calls"], notes["max_tokens"], notes["timeout_ms"])

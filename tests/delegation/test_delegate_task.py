@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from axe_nb import ProviderError, Request, Response, call
-from axe_nb.agents.tables import Budget, SubAgentsConfig
+from axe_nb.agents.tables import ChildBudget, SubAgentsConfig
 from axe_nb.messages import ToolCall
-from tests.delegation.troupe import offered, play, recorded, results, said, told, tool
-from tests.loop.stage import heard
+from tests.delegation.copies import offered, play, recorded, results, said, told, tool
+from tests.loop.in_process import heard
 
 SECONDS = re.compile(r"\d+\.\ds$", re.MULTILINE)
 
@@ -160,7 +160,7 @@ def test_used_up_budgets_and_timeouts_go_on_and_are_marked() -> None:
         "subtask 1": lambda r: Response("slowly", (call("peek"),), seconds=6),
         "subtask 2": recorded(log, said("done")),
     }
-    config = SubAgentsConfig(budget=Budget(max_tool_calls=2, timeout_ms=10000))
+    config = SubAgentsConfig(budget=ChildBudget(max_tool_calls=2, timeout_ms=10000))
     steps = ("many", {"task": "slow", "depends_on": 0}, {"task": "last", "depends_on": 1})
     result = run(parts, plan(*steps), sub_agents_config=config)
     assert [c.status for c in result.children] == ["max_tool_calls", "timeout", "completed"]

@@ -11,8 +11,8 @@ import pytest
 
 from axe_nb import Request
 from axe_nb.messages import ToolCall, dump
-from tests.delegation.troupe import tool
-from tests.loop.stage import agent, check_events, check_history, heard, stage
+from tests.delegation.copies import tool
+from tests.loop.in_process import agent, check_events, check_history, heard, stage
 
 DATA = Path(__file__).parent / "data"
 

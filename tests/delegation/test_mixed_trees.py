@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from axe_nb import Agent, ProviderError, Request, Response, RunResult, call
-from axe_nb.agents.tables import Budget, SubAgentsConfig, TreeLimits
-from axe_nb.budget import Limits
-from axe_nb.messages import ToolCall, answered
+from axe_nb.agents.tables import ChildBudget, SubAgentsConfig, TreeLimits
+from axe_nb.limits import Limits
+from axe_nb.messages import ToolCall, close_open_calls
 from axe_nb.toolbox import tool as python_tool
 from axe_nb.tools.tool import Tool, ToolContext
-from tests.delegation.troupe import offered, tool
-from tests.loop.stage import Stage, agent, check_events, check_history, heard, stage
+from tests.delegation.copies import offered, tool
+from tests.loop.in_process import Stage, agent, check_events, check_history, heard, stage
 
 WAYS = ("call_agent", "subagent", "spawn_agent", "delegate_task")
 DEPTH = {"call_agent": 3, "subagent": 3, "spawn_agent": 2, "delegate_task": 2}
@@ -85,7 +85,7 @@ class Chain:
         result = made.play(tools=(*mine, *made.session.agents["lead"].tools))
         check_events(made.events, result)
         for one in result.walk():
-            check_history(answered(one.messages))
+            check_history(close_open_calls(one.messages))
         return result
 
 
@@ -200,7 +200,7 @@ def test_a_used_up_budget_at_any_level_is_told_in_the_words_of_its_way(at: int) 
         return None
 
     for ways in chains(2):
-        config = SubAgentsConfig(max_turns=3, budget=Budget(max_tool_calls=3))
+        config = SubAgentsConfig(max_turns=3, budget=ChildBudget(max_tool_calls=3))
         result = Chain(ways[:at], endless).play(sub_agents_config=config)
         caller, spent = list(result.walk())[-2:]
         [answer] = heard(caller)
@@ -226,7 +226,7 @@ def test_the_time_of_a_spawned_child_is_that_of_all_below_it(below: str) -> None
     def slow(level: int, request: Request) -> Any:
         return Response("so far", (call("mixed_peek"),), seconds=3.0) if level == 2 else None
 
-    config = SubAgentsConfig(budget=Budget(timeout_ms=7000, max_tool_calls=90), timeout=20)
+    config = SubAgentsConfig(budget=ChildBudget(timeout_ms=7000, max_tool_calls=90), timeout=20)
     result = Chain(("spawn_agent", below), slow).play(sub_agents_config=config)
     root, spawned, leaf = result.walk()
     assert (spawned.status, leaf.status, leaf.turns) == ("timeout", "timeout", 2)

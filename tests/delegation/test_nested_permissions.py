@@ -13,12 +13,12 @@ import pytest
 from axe_nb import Agent, Request, RunResult, call
 from axe_nb.agents.tables import SubAgentsConfig
 from axe_nb.commands.overrides import Overrides
-from axe_nb.engine.permissions import Answer
+from axe_nb.engine.permissions import Decision
 from axe_nb.tools.tool import Effect
+from tests.delegation.copies import offered, told
 from tests.delegation.test_mixed_trees import WAYS, by, last_heard, level_of
 from tests.delegation.test_permissions import EFFECTS, MODES, Person, tools, uses
-from tests.delegation.troupe import offered, told
-from tests.loop.stage import agent, ask_session, check_history, heard, stage
+from tests.loop.in_process import agent, ask_session, check_history, heard, stage
 
 DELEGATION = ("subagent", "spawn_agent", "delegate_task")
 
@@ -57,8 +57,10 @@ class Family:
         helper = Agent("helper", lead.model, sub_agents=("helper",), tools=names, **self.helper)
         made = stage(lead, helper)
         overrides = Overrides(tools=(*mine, *names))
-        consult = person.consult if person else None
-        result = asyncio.run(ask_session(made.session, lead, "level 0", overrides, consult=consult))
+        ask_person = person.ask_person if person else None
+        result = asyncio.run(
+            ask_session(made.session, lead, "level 0", overrides, ask_person=ask_person)
+        )
         for one in result.walk():
             check_history(one.messages)
         return result
@@ -88,7 +90,7 @@ def test_a_child_may_do_no_more_than_its_caller_whatever_its_file_says(
     for own, inherit, way in itertools.product(MODES, (True, False), WAYS):
         made = Family((way,), uses(effect), helper={"mode": own})
         config = SubAgentsConfig(inherit_mode=inherit)
-        made.play(Person(*[Answer("yes")] * 9), mode=root, sub_agents_config=config)
+        made.play(Person(*[Decision("yes")] * 9), mode=root, sub_agents_config=config)
         begins = root != "plan" or way in ("call_agent", "subagent")
         mode = root if way != "call_agent" or (inherit and own != "plan") else own
         expected = begins and allowed_to_a_child(effect, root, mode)
@@ -203,7 +205,7 @@ def test_who_was_started_in_plan_mode_hears_that_the_call_asked_for_it() -> None
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.req("O-19", "D-19", "O-33")
 def test_a_child_never_asks_the_person(way: str) -> None:
-    person = Person(*[Answer("text", "yes")] * 9)
+    person = Person(*[Decision("text", "yes")] * 9)
     helper = {"mode": "auto", "permissions": {"ask_user": "allow"}}
     for one in (call("ask_user", question="May I?"), uses("write")):
         made = Family((way,), one, helper=helper)

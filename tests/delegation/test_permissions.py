@@ -10,12 +10,12 @@ import pytest
 
 from axe_nb import Agent, ConfigError, Request, RunResult, call
 from axe_nb.commands.overrides import Overrides
-from axe_nb.engine.permissions import Answer, Question
+from axe_nb.engine.permissions import ApprovalRequest, Decision
 from axe_nb.messages import ToolCall
 from axe_nb.tools.tool import Effect, Tool, ToolContext
+from tests.delegation.copies import boss, offered, play, recorded, results, said, told, tool
 from tests.delegation.test_mixed_trees import by
-from tests.delegation.troupe import boss, offered, play, recorded, results, said, told, tool
-from tests.loop.stage import ask_session, heard, stage, texts
+from tests.loop.in_process import ask_session, heard, stage, texts
 
 EFFECTS: tuple[Effect, ...] = ("read", "user", "write")
 MODES = ("plan", "ask", "auto")
@@ -180,14 +180,14 @@ def test_in_the_other_modes_all_are_offered() -> None:
 class Person:
     """Answers in turn, and notes what was asked."""
 
-    def __init__(self, *answers: Answer, seconds: float = 0.0) -> None:
+    def __init__(self, *answers: Decision, seconds: float = 0.0) -> None:
         self.answers = list(answers)
         self.seconds = seconds
-        self.questions: list[Question] = []
+        self.questions: list[ApprovalRequest] = []
         self.asking = 0
         self.most_at_once = 0
 
-    async def consult(self, question: Question) -> Answer:
+    async def ask_person(self, question: ApprovalRequest) -> Decision:
         self.questions.append(question)
         self.asking += 1
         self.most_at_once = max(self.asking, self.most_at_once)
@@ -203,7 +203,9 @@ def asking(
     made = stage(lead)
     overrides = Overrides(tools=(*mine, *lead.tools), timeout=timeout)
     return asyncio.run(
-        ask_session(made.session, lead, "go", overrides, made.events.append, consult=person.consult)
+        ask_session(
+            made.session, lead, "go", overrides, made.events.append, ask_person=person.ask_person
+        )
     )
 
 
@@ -214,7 +216,7 @@ def write_once(then: Any = results) -> dict[str, Any]:
 @pytest.mark.req("D-19", "D-48")
 def test_a_yes_lets_the_call_run_and_a_no_does_not() -> None:
     used: list[str] = []
-    person = Person(Answer("yes"), Answer("no"), Answer("no", "not this one"))
+    person = Person(Decision("yes"), Decision("no"), Decision("no", "not this one"))
     calls = (uses("write"), uses("write"), uses("write"))
     result = asking(person, boss({}, *calls), tools(used))
     assert texts(result) == [
@@ -229,7 +231,7 @@ def test_a_yes_lets_the_call_run_and_a_no_does_not() -> None:
 
 @pytest.mark.req("D-19", "D-48")
 def test_always_is_for_this_tool_in_this_run() -> None:
-    person = Person(Answer("always"), Answer("no"))
+    person = Person(Decision("always"), Decision("no"))
     other = tool("erase_it", "write")
     script = said(uses("write"), [uses("write"), call("erase_it")], results)
     result = asking(person, boss({"lead": script}), (*tools([]), other))
@@ -246,7 +248,7 @@ def test_edited_arguments_are_what_runs() -> None:
         seen.append(arguments)
         return "written"
 
-    person = Person(Answer("edit", arguments={"path": "b"}))
+    person = Person(Decision("edit", arguments={"path": "b"}))
     lead = boss(write_once())
     result = asking(person, lead, (Tool("write_it", "Writes.", {}, write, "write"),))
     assert seen == [{"path": "b"}]
@@ -262,7 +264,7 @@ def test_the_person_sees_what_would_change() -> None:
     one = Tool(
         "write_it", "Writes.", {}, write, "write", preview=lambda a, folder: f"+ {a['path']}"
     )
-    person = Person(Answer("yes"))
+    person = Person(Decision("yes"))
     asking(person, boss(write_once()), (one,))
     assert person.questions[0].detail == "+ a"
 
@@ -270,7 +272,7 @@ def test_the_person_sees_what_would_change() -> None:
 @pytest.mark.req("D-48", "D-2")
 def test_stop_ends_the_run_as_cancelled() -> None:
     used: list[str] = []
-    result = asking(Person(Answer("stop")), boss(write_once("never said")), tools(used))
+    result = asking(Person(Decision("stop")), boss(write_once("never said")), tools(used))
     assert (result.status, result.error) == ("cancelled", "stopped by the person who was asked")
     assert used == []
     assert result.turns == 1
@@ -278,10 +280,10 @@ def test_stop_ends_the_run_as_cancelled() -> None:
 
 @pytest.mark.req("D-48")
 def test_the_clock_stands_still_while_a_person_thinks() -> None:
-    person = Person(Answer("yes"), seconds=2.5)
+    person = Person(Decision("yes"), seconds=2.5)
     result = asking(person, boss(write_once()), tools([]), timeout=2)
     assert result.status == "completed"
-    slow = Person(Answer("yes"), seconds=1)
+    slow = Person(Decision("yes"), seconds=1)
 
     async def hang(ctx: ToolContext) -> str:
         await asyncio.sleep(20)
@@ -294,7 +296,7 @@ def test_the_clock_stands_still_while_a_person_thinks() -> None:
 
 @pytest.mark.req("D-48")
 def test_one_question_at_a_time() -> None:
-    person = Person(*[Answer("yes")] * 3, seconds=0.01)
+    person = Person(*[Decision("yes")] * 3, seconds=0.01)
     result = asking(person, boss({}, *[uses("write")] * 3), tools([]))
     assert texts(result) == ["used"] * 3
     assert person.most_at_once == 1
@@ -302,12 +304,12 @@ def test_one_question_at_a_time() -> None:
 
 @pytest.mark.req("D-20", "D-48")
 def test_a_model_can_ask_the_person() -> None:
-    person = Person(Answer("text", "the blue one"))
+    person = Person(Decision("text", "the blue one"))
     lead = boss({}, call("ask_user", question="Which one?"), tools=("ask_user",))
     result = asking(person, lead)
     assert told(result) == "the blue one"
     assert person.questions[0].detail == "Which one?"
-    silent = asking(Person(Answer("text", " ")), lead)
+    silent = asking(Person(Decision("text", " ")), lead)
     assert told(silent) == "(The person gave no answer.)"
 
 

@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 from axe_nb import Agent, ConfigError, ProviderError, Request, Response, RunResult, Usage, call
-from axe_nb.agents.tables import Budget, SubAgentsConfig
-from axe_nb.budget import Limits
+from axe_nb.agents.tables import ChildBudget, SubAgentsConfig
 from axe_nb.delegation.spawn_agent import block, is_failure
 from axe_nb.engine.loop import Run
+from axe_nb.limits import Limits
 from axe_nb.messages import ToolCall
 from axe_nb.session.runs import RunRequest
-from tests.delegation.troupe import boss, offered, play, recorded, results, said, told, tool
-from tests.loop.stage import check_history, heard, stage
+from tests.delegation.copies import boss, offered, play, recorded, results, said, told, tool
+from tests.loop.in_process import check_history, heard, stage
 
 
 def spawn(task: Any = "find the bug", **more: Any) -> ToolCall:
@@ -37,7 +37,7 @@ def child(part: Any) -> dict[str, Any]:
 
 
 def budget(**caps: int) -> SubAgentsConfig:
-    return SubAgentsConfig(budget=Budget(**caps))
+    return SubAgentsConfig(budget=ChildBudget(**caps))
 
 
 def forever(request: Request) -> Any:
@@ -316,11 +316,11 @@ def test_what_is_known_of_a_child_is_on_its_result() -> None:
 @pytest.mark.req("O-24", "O-43", "D-6")
 def test_files_read_and_modified_are_named_from_what_the_tools_did() -> None:
     async def read(ctx: Any) -> str:
-        ctx.ledger.files_read["src/auth.py"] = None
+        ctx.file_log.files_read["src/auth.py"] = None
         return "read"
 
     async def edit(ctx: Any) -> str:
-        ctx.ledger.files_modified["src/auth.py"] = None
+        ctx.file_log.files_modified["src/auth.py"] = None
         return "edited"
 
     mine = (tool("look", fn=read), tool("change", fn=edit))
@@ -340,7 +340,7 @@ def test_files_read_and_modified_are_named_from_what_the_tools_did() -> None:
 @pytest.mark.req("O-24")
 def test_many_files_are_counted_not_listed() -> None:
     async def read(ctx: Any) -> str:
-        ctx.ledger.files_read.update(dict.fromkeys(f"f{n}" for n in range(60)))
+        ctx.file_log.files_read.update(dict.fromkeys(f"f{n}" for n in range(60)))
         return "read"
 
     result = run(child(said(call("look"), "done")), mine=(tool("look", fn=read),))

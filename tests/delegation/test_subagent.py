@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 import axe_nb
 from axe_nb import Agent, ConfigError, ProviderError, Request, Response, Usage, call
 from axe_nb.agents.tables import SubAgentsConfig
-from axe_nb.budget import Limits
 from axe_nb.delegation.subagent import TRUNCATED
 from axe_nb.engine.loop import Run
+from axe_nb.limits import Limits
 from axe_nb.session.runs import RunRequest
 from axe_nb.text import cut_bytes
-from tests.delegation.troupe import boss, offered, play, recorded, results, said, told, tool
-from tests.loop.stage import check_events, check_history, heard, stage
+from tests.delegation.copies import boss, offered, play, recorded, results, said, told, tool
+from tests.loop.in_process import check_events, check_history, heard, stage
 
 DEEP = SubAgentsConfig(max_depth=5)
 

@@ -12,7 +12,7 @@ from axe_nb.agents.agent import Agent
 from axe_nb.doctor.checks import problems
 from axe_nb.session.session import Session
 from axe_nb.toolbox import SESSION
-from axe_nb.views import card
+from axe_nb.views import agent_summary
 
 
 def found(**fields: Any) -> list[tuple[tuple[str, ...], str, bool, str]]:
@@ -73,7 +73,7 @@ def test_tools_of_the_session_are_known() -> None:
 
     try:
         assert found(tools=("look_up",)) == []
-        lines = card.all_tools().splitlines()
+        lines = agent_summary.all_tools().splitlines()
         assert f"{'look_up':<13}  yours      Looks a town up" in lines
         assert f"{'spawn_agent':<13}  delegates  " in "\n".join(lines)
         assert max(map(len, lines)) <= 100
@@ -86,7 +86,7 @@ def test_tools_of_the_session_are_known() -> None:
 def test_the_page_says_what_an_agent_may_do() -> None:
     def may(**fields: Any) -> list[str]:
         agent = Agent("x", "script/echo", **fields)
-        return card.abilities(agent, Session().find).splitlines()
+        return agent_summary.abilities(agent, Session().find).splitlines()
 
     assert may() == []
     tools = ("file_ops", "grep")

@@ -29,12 +29,12 @@ from axe_nb import Agent, ProviderError, Request, Response, RunResult, ToolConte
 from axe_nb.agents.tables import SubAgentsConfig
 from axe_nb.commands.overrides import Overrides
 from axe_nb.events import Event, RunFinished, RunStarted
-from axe_nb.messages import answered
+from axe_nb.messages import close_open_calls
 from axe_nb.session.drive import NullView, drive
 from axe_nb.session.portal import portal
 from axe_nb.session.runs import RunRequest
 from axe_nb.session.session import Session
-from tests.loop.stage import check_events, check_history
+from tests.loop.in_process import check_events, check_history
 
 HOW = ("left alone", "cancelled", "timed out", "interrupted")
 
@@ -177,7 +177,7 @@ def check(events: list[Event], result: RunResult) -> None:
     started = [event.run for event in events if isinstance(event, RunStarted)]
     assert sorted(started) == sorted(one.id for one in result.walk())
     for one in result.walk():
-        check_history(answered(one.messages))
+        check_history(close_open_calls(one.messages))
         for turn in one.log:
             calls = [c.id for c in turn.calls]
             told = [r.call_id for r in turn.results]

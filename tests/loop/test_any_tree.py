@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from axe_nb import Agent, ProviderError, Request, Response, RunResult, Usage, call
 from axe_nb.agents.tables import SubAgentsConfig
 from axe_nb.events import Event, ToolFinished, ToolStarted, TurnFinished
-from axe_nb.messages import answered
+from axe_nb.messages import close_open_calls
 from axe_nb.tools.tool import ToolContext
 from axe_nb.views.outline import Outline, as_lines
 from axe_nb.views.transcript import Transcript, as_text
-from tests.loop.stage import (
+from tests.loop.in_process import (
     agent,
     ask,
     check_events,
@@ -137,7 +137,7 @@ def check_books(result: RunResult, events: list[Event]) -> None:
         assert run.tool_calls == counted(ToolStarted, events, run.id)
         told = [one for turn in run.log for one in turn.results]
         assert len(told) == counted(ToolFinished, events, run.id)
-        check_history(answered(run.messages))
+        check_history(close_open_calls(run.messages))
         order = [c.id for turn in run.log for c in turn.calls]
         assert [c.call_id for c in run.children] == sorted(
             (c.call_id for c in run.children), key=order.index

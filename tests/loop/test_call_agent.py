@@ -14,8 +14,8 @@ from axe_nb import Agent, ProviderError, Request, Response, Usage, call
 from axe_nb.delegation import call_agent
 from axe_nb.messages import ToolCall
 from axe_nb.tools.tool import ToolContext
-from axe_nb.views.report import VerboseLines
-from tests.loop.stage import (
+from axe_nb.views.axe_text import VerboseLines
+from tests.loop.in_process import (
     agent,
     ask,
     check_events,

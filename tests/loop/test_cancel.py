@@ -11,9 +11,9 @@ import pytest
 
 from axe_nb import Request, Response, RunError, RunResult, Usage, call
 from axe_nb.events import RunStarted, ToolFinished, TurnStarted
-from axe_nb.messages import answered
+from axe_nb.messages import close_open_calls
 from axe_nb.tools.tool import ToolContext
-from tests.loop.stage import (
+from tests.loop.in_process import (
     Stage,
     agent,
     ask,
@@ -113,7 +113,7 @@ def test_what_was_finished_is_kept_and_the_conversation_goes_on(parallel: bool) 
     assert result.tool_calls == (3 if parallel else 2), "those that had begun"
     done = ["quick", "quick"] if parallel else ["quick"]
     assert texts(result) == done
-    check_history(answered(result.messages))
+    check_history(close_open_calls(result.messages))
 
     again = asyncio.run(played.ask("go on", continue_from=result, tools=tools))
     assert again.status == "completed"
@@ -221,10 +221,10 @@ def test_the_fault_of_a_provider_ends_the_run_in_its_events_too() -> None:
         async def send(self, request: Request, on_delta: Any = None) -> Response:
             raise MemoryError("a fault of ours")
 
-    from axe_nb.budget import Limits
     from axe_nb.engine.loop import Run
     from axe_nb.engine.plan import make_plan
     from axe_nb.engine.scope import Env, RunScope
+    from axe_nb.limits import Limits
     from axe_nb.tools.tool import Job
 
     events: list[Any] = []

@@ -10,9 +10,9 @@ import pytest
 
 from axe_nb import Agent, ProviderError, Request, Response, RunResult, call
 from axe_nb.events import RunFinished, RunStarted, ToolStarted
-from axe_nb.messages import answered
+from axe_nb.messages import close_open_calls
 from axe_nb.tools.tool import ToolContext
-from tests.loop.stage import (
+from tests.loop.in_process import (
     Stage,
     agent,
     ask,
@@ -248,7 +248,7 @@ def test_of_200_children_a_third_may_fail_each_in_its_own_way() -> None:
         if number % 3:
             assert one.content == f"did t{number}"
     for run in result.walk():
-        check_history(answered(run.messages))
+        check_history(close_open_calls(run.messages))
     check_events(played.events, result)
 
 

@@ -13,9 +13,9 @@ from axe_nb import Agent, ConfigError, Request, RunResult, call
 from axe_nb.agents.tables import SubAgentsConfig
 from axe_nb.clock import Clock
 from axe_nb.commands.overrides import Overrides
-from axe_nb.engine.permissions import Answer, Question
+from axe_nb.engine.permissions import ApprovalRequest, Decision
 from axe_nb.tools.tool import Tool, ToolContext
-from tests.loop.stage import agent, ask_session, stage
+from tests.loop.in_process import agent, ask_session, stage
 
 THINKS = 0.5
 """Seconds that the person takes."""
@@ -30,14 +30,14 @@ WRITE = Tool("write_it", "Writes.", {}, note, "write")
 
 def tree(
     ask: str = "person", deepest: Any = None, **config: Any
-) -> tuple[RunResult, list[Question]]:
+) -> tuple[RunResult, list[ApprovalRequest]]:
     """lead → middle → low, whose tool needs approval; a person who says yes, late."""
-    asked: list[Question] = []
+    asked: list[ApprovalRequest] = []
 
-    async def person(question: Question) -> Answer:
+    async def person(question: ApprovalRequest) -> Decision:
         asked.append(question)
         await asyncio.sleep(THINKS)
-        return Answer("yes")
+        return Decision("yes")
 
     def low(request: Request) -> Any:
         return call("write_it") if request.turn == 1 else request.results[0].content
@@ -58,7 +58,7 @@ def tree(
     made = stage(lead, middle, agent("low", low, tools=("write_it",)))
     overrides = Overrides(tools=(WRITE, "write_it"), timeout=THINKS / 2)
     result = asyncio.run(
-        ask_session(made.session, lead, "go", overrides, made.events.append, consult=person)
+        ask_session(made.session, lead, "go", overrides, made.events.append, ask_person=person)
     )
     return result, asked
 

@@ -20,7 +20,7 @@ from axe_nb import Agent, Request, RunResult, call, script_server
 from axe_nb.errors import AxeError, ConfigError, ProviderError, RunError
 from axe_nb.events import TextDelta, TurnStarted
 from axe_nb.messages import Message, WireCache
-from tests.loop.stage import agent, lead, play, stage, tool
+from tests.loop.in_process import agent, lead, play, stage, tool
 
 PROTOCOLS = ("anthropic", "openai", "ollama")
 
@@ -226,10 +226,10 @@ def writes(text: str, then: Any) -> Any:
 
 def with_provider(provider: Any, timeout: float | None = None, **fields: Any) -> Any:
     """(result, events) of an agent whose provider it is."""
-    from axe_nb.budget import Limits
     from axe_nb.engine.loop import Run
     from axe_nb.engine.plan import make_plan
     from axe_nb.engine.scope import Env, RunScope
+    from axe_nb.limits import Limits
     from axe_nb.tools.tool import Job
 
     events: list[Any] = []

@@ -15,12 +15,12 @@ from typing import Any
 import pytest
 
 from axe_nb import Agent, ProviderError, Request, Response, RunResult, Usage, call, script_server
-from axe_nb.messages import answered
+from axe_nb.messages import close_open_calls
 from axe_nb.scripting.server import ScriptServer
 from axe_nb.scripting.wire import Protocol
 from axe_nb.tools.tool import ToolContext
 from axe_nb.views.transcript import as_text
-from tests.loop.stage import (
+from tests.loop.in_process import (
     Stage,
     agent,
     ask,
@@ -315,7 +315,7 @@ def test_of_200_children_a_third_fail_each_in_its_own_way(protocol: Protocol, pr
     assert "agent exceeded maximum conversation turns (50)" in told[198].content
     assert "crash" in reasons["crash"]
     for run in result.walk():
-        check_history(answered(run.messages))
+        check_history(close_open_calls(run.messages))
     check_events(played.events, result)
 
 

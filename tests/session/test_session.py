@@ -12,8 +12,8 @@ import axe_nb
 from axe_nb import Agent, ConfigError, Request
 from axe_nb.commands.overrides import Overrides
 from axe_nb.session.runs import RunRequest
-from axe_nb.session.session import Session, overridden
-from tests.loop.stage import agent, ask_session
+from axe_nb.session.session import Session, apply_overrides
+from tests.loop.in_process import agent, ask_session
 
 
 def echo(name: str) -> list[Request]:
@@ -79,13 +79,13 @@ def test_a_name_that_is_a_path_is_refused() -> None:
 
 def test_what_a_run_changes_is_changed_for_it_alone() -> None:
     one = Agent("one", "script/a", params={"temperature": 0.5, "max_tokens": 9}, mode="ask")
-    other = overridden(
+    other = apply_overrides(
         one, Overrides(model="script/b", params={"temperature": 1, "seed": 7}, mode="plan")
     )
     assert (other.model, other.mode) == ("script/b", "plan")
     assert other.params == {"temperature": 1, "max_tokens": 9, "seed": 7}
     assert (one.model, one.mode, one.params["temperature"]) == ("script/a", "ask", 0.5)
-    assert overridden(one, Overrides()) is one
+    assert apply_overrides(one, Overrides()) is one
 
 
 def test_the_last_run_is_kept_and_each_agents_own_conversation() -> None:

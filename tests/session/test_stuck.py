@@ -23,7 +23,7 @@ from axe_nb.events import RunFinished
 from axe_nb.session.drive import NullView, drive
 from axe_nb.session.runs import RunRequest
 from axe_nb.session.session import Session
-from tests.loop.stage import agent
+from tests.loop.in_process import agent
 
 pytestmark = pytest.mark.req("D-58", "D-8")
 

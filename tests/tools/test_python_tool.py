@@ -15,11 +15,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from axe_nb.budget import Stop
 from axe_nb.errors import ConfigError
+from axe_nb.limits import RunStopped
 from axe_nb.text import cut_bytes
 from axe_nb.toolbox import BUILT_IN, SESSION, tool
-from axe_nb.tools.output import bounded
+from axe_nb.tools.output import cut_output
 from axe_nb.tools.python_tool import tool_of
 from axe_nb.tools.tool import ToolContext, ToolError, ToolOutput
 from tests.calls import answer, context, failure, run
@@ -192,9 +192,9 @@ def test_nothing_that_a_function_raises_ends_the_loop(
 
 def test_the_end_of_a_whole_run_passes_through(tmp_path: Path) -> None:
     async def spend() -> None:
-        raise Stop("max_tokens", "all spent")
+        raise RunStopped("max_tokens", "all spent")
 
-    with pytest.raises(Stop):
+    with pytest.raises(RunStopped):
         run(tool_of(spend), tmp_path)
 
 
@@ -371,9 +371,10 @@ def test_a_head_is_the_longest_start_that_fits(text: str, limit: int) -> None:
 
 
 def test_a_bounded_text_says_how_much_there_was() -> None:
-    assert bounded("x" * 65_536) == "x" * 65_536
+    assert cut_output("x" * 65_536) == "x" * 65_536
     assert (
-        bounded("x" * 70_000) == "x" * 65_536 + "\n... (truncated: the first 65536 of 70000 bytes)"
+        cut_output("x" * 70_000)
+        == "x" * 65_536 + "\n... (truncated: the first 65536 of 70000 bytes)"
     )
 
 

@@ -26,9 +26,9 @@ from axe_nb.messages import ToolCall, ToolResult
 from axe_nb.scripting.lookup import functions
 from axe_nb.views.outline import Outline, as_lines
 from axe_nb.views.transcript import Transcript, as_text
-from axe_nb.views.tree import Node, shown_by
-from tests.delegation.troupe import boss, said
-from tests.loop.stage import Stage, agent, ask, lead, play, stage, tool
+from axe_nb.views.tree import Node, row_of
+from tests.delegation.copies import boss, said
+from tests.loop.in_process import Stage, agent, ask, lead, play, stage, tool
 
 
 @pytest.fixture(autouse=True)
@@ -393,9 +393,9 @@ def test_a_child_is_one_row_with_its_call(project: Path) -> None:
     root = of(pair())
     one = root.turns[0].calls[0]
     assert one.child
-    assert shown_by(one.child) is one
-    assert shown_by(one.child.turns[0]) is one
-    assert shown_by(root) is root
+    assert row_of(one.child) is one
+    assert row_of(one.child.turns[0]) is one
+    assert row_of(root) is root
 
 
 def test_two_children_of_one_call_have_rows_of_their_own() -> None:

@@ -21,7 +21,7 @@ NAME_SIZE = 60
 """Characters of a child's name; a model may have made it up."""
 
 
-def heir(ctx: ToolContext, name: str, tools: Sequence[str]) -> Agent:
+def copy_of_caller(ctx: ToolContext, name: str, tools: Sequence[str]) -> Agent:
     """A copy of the caller: its model, prompt, folder and settings, with these of its tools."""
     of_sub_agents = {tool for tool in tools if calls_sub_agents(tool)}
     return replace(
@@ -39,7 +39,7 @@ def calls_sub_agents(name: str) -> bool:
     return tool is not None and tool.calls_sub_agents
 
 
-def inherited(ctx: ToolContext, names: Sequence[str], problem: str) -> tuple[str, ...]:
+def tools_of_caller(ctx: ToolContext, names: Sequence[str], problem: str) -> tuple[str, ...]:
     """The tools of the caller that the names stand for; of a toolset, those that it has (D-20).
 
     Raises:

@@ -14,7 +14,7 @@ from typing import Any
 from axe_nb.messages import dump
 
 
-def plain(value: object) -> Any:
+def jsonable(value: object) -> Any:
     """A value as JSON has it; what JSON has no form for becomes its text."""
     match value:
         case Enum():
@@ -26,18 +26,18 @@ def plain(value: object) -> Any:
         case numbers.Real():
             return float(value)
         case Mapping():
-            return {str(plain(key)): plain(item) for key, item in value.items()}
+            return {str(jsonable(key)): jsonable(item) for key, item in value.items()}
         case list() | tuple():
-            return [plain(item) for item in value]
+            return [jsonable(item) for item in value]
         case set() | frozenset():  # in an order that is the same in every process
-            return sorted((plain(item) for item in value), key=dump)
+            return sorted((jsonable(item) for item in value), key=dump)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         names = (field.name for field in dataclasses.fields(value))
-        return {name: plain(getattr(value, name)) for name in names}
+        return {name: jsonable(getattr(value, name)) for name in names}
     return str(value)
 
 
-def copy_of(arguments: Mapping[str, Any]) -> dict[str, Any]:
+def copy_json(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """A copy of JSON values that shares no dict or list with them, however deep they are."""
     copy = dict(arguments)
     open_ends: list[dict[str, Any] | list[Any]] = [copy]

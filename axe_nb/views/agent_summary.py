@@ -8,18 +8,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 from axe_nb.agents.agent import Agent
-from axe_nb.engine.permissions import Decision, Permit
-from axe_nb.engine.toolset import Ceiling, assemble
+from axe_nb.engine.permissions import PermissionPolicy, Verdict
+from axe_nb.engine.toolset import DepthLimit, assemble
 from axe_nb.text import format_seconds, one_line
 from axe_nb.toolbox import REGISTRY
 from axe_nb.tools.tool import Effect, Tool
+from axe_nb.views.axe_text import text_of
 from axe_nb.views.graph import picture
-from axe_nb.views.report import text_of
 
 WIDTH = 100
 """Characters of a line about a tool."""
 
-DECISIONS: dict[Decision, str] = {"allow": "Allowed", "ask": "Asks first", "deny": "Denied"}
+VERDICTS: dict[Verdict, str] = {"allow": "Allowed", "ask": "Asks first", "deny": "Denied"}
 
 EFFECTS: dict[Effect, str] = {
     "read": "reads", "user": "yours", "write": "writes", "delegate": "delegates",
@@ -57,7 +57,7 @@ def abilities(agent: Agent, agents: Callable[[str], Agent]) -> str:
     Raises:
         ConfigError: it names a tool that there is not.
     """
-    lines = [line(DECISIONS[d], ", ".join(names)) for d, names in _decided(agent).items() if names]
+    lines = [line(VERDICTS[d], ", ".join(names)) for d, names in _decided(agent).items() if names]
     limits = agent.limits
     for label, most in (("Requests", limits.max_requests), ("Tokens", limits.max_total_tokens)):
         lines += [line(label, f"at most {most} in the whole tree")] if most else []
@@ -67,16 +67,16 @@ def abilities(agent: Agent, agents: Callable[[str], Agent]) -> str:
 
 
 def _tools(agent: Agent) -> list[Tool]:
-    permit = Permit(agent, agent.mode)
-    ceiling = Ceiling(root=agent.sub_agents_config.max_depth)
-    return list(assemble(agent, 0, ceiling, permit).tools.values())
+    policy = PermissionPolicy(agent, agent.mode)
+    depth_limit = DepthLimit(root=agent.sub_agents_config.max_depth)
+    return list(assemble(agent, 0, depth_limit, policy).tools.values())
 
 
-def _decided(agent: Agent) -> dict[Decision, list[str]]:
-    permit = Permit(agent, agent.mode)
-    decided: dict[Decision, list[str]] = {decision: [] for decision in DECISIONS}
+def _decided(agent: Agent) -> dict[Verdict, list[str]]:
+    policy = PermissionPolicy(agent, agent.mode)
+    decided: dict[Verdict, list[str]] = {decision: [] for decision in VERDICTS}
     for tool in _tools(agent):
-        decided[permit.decide(tool)[0]].append(tool.name)
+        decided[policy.decide(tool)[0]].append(tool.name)
     return decided
 
 
@@ -96,8 +96,8 @@ def tools_of(agent: Agent) -> str:
     Raises:
         ConfigError: it names a tool that there is not.
     """
-    permit = Permit(agent, agent.mode)
-    return "\n".join(_lines(_tools(agent), lambda tool: DECISIONS[permit.decide(tool)[0]].lower()))
+    policy = PermissionPolicy(agent, agent.mode)
+    return "\n".join(_lines(_tools(agent), lambda tool: VERDICTS[policy.decide(tool)[0]].lower()))
 
 
 def _lines(tools: Iterable[Tool], said: Callable[[Tool], str] = lambda tool: "") -> Iterator[str]:

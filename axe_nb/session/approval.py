@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from axe_nb.engine.permissions import Answer, Question
+from axe_nb.engine.permissions import ApprovalRequest, Decision
 from axe_nb.text import cut_chars, reveal
 
 CHOICES = "[y]es  [n]o  [a]lways for this tool  [e]dit the arguments  [s]top"
@@ -24,28 +24,28 @@ LONGEST_SHOWN = 4000
 """Characters of a call or its difference that are shown with the question."""
 
 
-class Desk:
+class Approver:
     """Takes questions from the loop's thread; `serve` answers them in the caller's."""
 
-    def __init__(self, answer: Callable[[Question], Answer]) -> None:
-        """A desk with a person behind it.
+    def __init__(self, answer: Callable[[ApprovalRequest], Decision]) -> None:
+        """Approval by a person.
 
         Args:
             answer: asks the person and waits; runs in the thread that calls `serve`.
         """
         self._answer = answer
         self._waiting: queue.SimpleQueue[
-            tuple[Question, asyncio.AbstractEventLoop, asyncio.Future[Answer]]
+            tuple[ApprovalRequest, asyncio.AbstractEventLoop, asyncio.Future[Decision]]
         ] = queue.SimpleQueue()
 
-    async def consult(self, question: Question) -> Answer:
+    async def ask_person(self, question: ApprovalRequest) -> Decision:
         """The person's answer; to be awaited on the loop."""
         loop = asyncio.get_running_loop()
-        future: asyncio.Future[Answer] = loop.create_future()
+        future: asyncio.Future[Decision] = loop.create_future()
         self._waiting.put((question, loop, future))
         return await future
 
-    async def consult_here(self, question: Question) -> Answer:
+    async def ask_person_here(self, question: ApprovalRequest) -> Decision:
         """The same where loop and person share a thread: the loop waits too."""
         return self._said(question)
 
@@ -59,16 +59,16 @@ class Desk:
                     with contextlib.suppress(RuntimeError):  # the loop is closed
                         loop.call_soon_threadsafe(_settle, future, answer)
 
-    def _said(self, question: Question) -> Answer:
+    def _said(self, question: ApprovalRequest) -> Decision:
         """The answer; an interrupt or an end of input means stop (D-48)."""
         try:
             with _interrupts_raise():
                 return self._answer(question)
         except (KeyboardInterrupt, EOFError):
-            return Answer("stop")
+            return Decision("stop")
 
 
-def _settle(future: asyncio.Future[Answer], answer: Answer) -> None:
+def _settle(future: asyncio.Future[Decision], answer: Decision) -> None:
     if not future.done():
         future.set_result(answer)
 
@@ -86,10 +86,10 @@ def _interrupts_raise() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def by_input(question: Question) -> Answer:
+def prompt_person(question: ApprovalRequest) -> Decision:
     """Asks at the notebook's or terminal's prompt, until the answer is one."""
     if not question.tool:
-        return Answer("text", input(f"{question.agent} asks: {_bounded(question.detail)}\n> "))
+        return Decision("text", input(f"{question.agent} asks: {_bounded(question.detail)}\n> "))
     shown = _bounded(json.dumps(dict(question.arguments), ensure_ascii=False))
     where = f" ({question.run})" if question.run != "0" else ""
     asked = f"{question.agent}{where} wants to call {question.tool}({shown})"
@@ -99,17 +99,17 @@ def by_input(question: Question) -> Answer:
         said = input(f"{asked}\n{CHOICES}: ").strip().lower()
         match said[:1]:
             case "y":
-                return Answer("yes")
+                return Decision("yes")
             case "a":
-                return Answer("always")
+                return Decision("always")
             case "n":
-                return Answer("no", said.partition(" ")[2])
+                return Decision("no", said.partition(" ")[2])
             case "s":
-                return Answer("stop")
+                return Decision("stop")
             case "e":
                 arguments = _edited()
                 if arguments is not None:
-                    return Answer("edit", arguments=arguments)
+                    return Decision("edit", arguments=arguments)
         asked = "Please answer with one of these letters."
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from axe_nb.delegation.inheritance import calls_sub_agents
+from axe_nb.delegation.child_copy import calls_sub_agents
 from axe_nb.engine.plan import Plan
 from axe_nb.events import (
     Event,
@@ -26,7 +26,7 @@ from axe_nb.events import (
 from axe_nb.messages import ToolResult, dump
 from axe_nb.text import clean, cut_chars, format_seconds, quote
 from axe_nb.views.transcript import Transcript
-from axe_nb.views.tree import CallNode, Node, Thing, TurnNode
+from axe_nb.views.tree import CallNode, Node, TreeNode, TurnNode
 
 PREVIEW = 80
 """Characters of a task in one line."""
@@ -69,10 +69,10 @@ def _tools(plan: Plan) -> list[str]:
     offered = [tool.name for tool in plan.toolset.offered if not calls_sub_agents(tool.name)]
     decided: dict[str, list[str]] = {"ask": [], "deny": []}
     for tool in plan.toolset.tools.values():
-        decided.setdefault(plan.scope.permit.decide(tool)[0], []).append(tool.name)
+        decided.setdefault(plan.scope.policy.decide(tool)[0], []).append(tool.name)
     limits, budget = plan.agent.limits, plan.agent.sub_agents_config.budget
     rows = (
-        ("Mode", plan.scope.permit.mode),
+        ("Mode", plan.scope.policy.mode),
         ("Asked", ", ".join(decided["ask"])),
         ("Denied", ", ".join(decided["deny"])),
         (
@@ -130,7 +130,7 @@ def _sub_agents(plan: Plan) -> str:
     return "\n".join(
         [
             ", ".join(agent.sub_agents),
-            f"Max Depth: {plan.scope.ceiling.of(tool)}",
+            f"Max Depth: {plan.scope.depth_limit.of(tool)}",
             f"Parallel:  {'yes' if config.parallel else 'no'}",
             f"Timeout:   {format_seconds(config.timeout)}s{note}",
         ]
@@ -180,7 +180,7 @@ class VerboseLines:
                 self._write(clean(_LINE_END.sub(" ", line)))
 
 
-def _lines(event: Event, about: Thing) -> Iterator[str]:
+def _lines(event: Event, about: TreeNode) -> Iterator[str]:
     """The verbose lines of what has happened to a run, a turn or a call."""
     match event, about:
         case RunStarted(), Node() if about.depth:

@@ -50,11 +50,11 @@ CARRIES_IPV4 = (IPv6Network("::ffff:0:0/96"), IPv6Network("64:ff9b::/96"))
 """Mapped addresses and NAT64: what is reached is the IPv4 address in the last 32 bits."""
 
 
-def refused(address: Address) -> str:
+def refusal_reason(address: Address) -> str:
     """Why an address may not be connected to; empty if it is one of the public internet."""
     if isinstance(address, IPv6Address):
         if any(address in network for network in CARRIES_IPV4):
-            return refused(IPv4Address(int(address) & 0xFFFFFFFF))
+            return refusal_reason(IPv4Address(int(address) & 0xFFFFFFFF))
         for network, what in NOT_PUBLIC_6.items():
             if address in network:
                 return what
@@ -62,7 +62,7 @@ def refused(address: Address) -> str:
     return next((what for network, what in NOT_PUBLIC_4.items() if address in network), "")
 
 
-def misspelled(host: str) -> str:
+def spelling_problem(host: str) -> str:
     """Why a host, in ASCII, is not taken as it is written; empty if it is a plain one."""
     if "%" in host or not host:
         return "is no name and no address"

@@ -59,7 +59,7 @@ def _least(a: int | None, b: int | None) -> int | None:
     return min((cap for cap in (a, b) if cap is not None), default=None)
 
 
-class Stop(Exception):
+class RunStopped(Exception):
     """Ends a run with another status than `completed`; never leaves `Run.execute`."""
 
     def __init__(self, status: Status, error: str) -> None:
@@ -68,12 +68,12 @@ class Stop(Exception):
 
 
 @dataclass(slots=True)
-class Tally:
+class UsageMeter:
     """What a run and everything below it has spent, against the caps of its `[limits]`."""
 
     agent: str
     limits: TreeLimits
-    above: Tally | None = None
+    above: UsageMeter | None = None
     """The parent's; what a child spends counts there too."""
     requests: int = 0
     tokens: int = 0
@@ -84,43 +84,43 @@ class Tally:
         """Settles that one more request may be sent.
 
         Raises:
-            Stop: a cap of this run or of one above it has been reached.
+            RunStopped: a cap of this run or of one above it has been reached.
         """
-        for tally in self._chain():
-            tally._check()
+        for meter in self._chain():
+            meter._check()
 
     def request(self, agent: str) -> None:
         """Counts a request that is about to be sent.
 
         Raises:
-            Stop: a cap of this run or of one above it has been reached.
+            RunStopped: a cap of this run or of one above it has been reached.
         """
         self.check()
-        for tally in self._chain():
-            tally.requests += 1
-            requests, tokens = tally.spent.get(agent, (0, 0))
-            tally.spent[agent] = requests + 1, tokens
+        for meter in self._chain():
+            meter.requests += 1
+            requests, tokens = meter.spent.get(agent, (0, 0))
+            meter.spent[agent] = requests + 1, tokens
 
     def charge(self, agent: str, tokens: int) -> None:
         """Counts the tokens of a response."""
-        for tally in self._chain():
-            tally.tokens += tokens
-            requests, so_far = tally.spent[agent]
-            tally.spent[agent] = requests, so_far + tokens
+        for meter in self._chain():
+            meter.tokens += tokens
+            requests, so_far = meter.spent[agent]
+            meter.spent[agent] = requests, so_far + tokens
 
-    def _chain(self) -> Iterator[Tally]:
-        tally: Tally | None = self
-        while tally is not None:
-            yield tally
-            tally = tally.above
+    def _chain(self) -> Iterator[UsageMeter]:
+        meter: UsageMeter | None = self
+        while meter is not None:
+            yield meter
+            meter = meter.above
 
     def _check(self) -> None:
         most = self.limits.max_requests
         if most and self.requests >= most:
-            raise Stop("max_turns", self._reached("max_requests", most, "requests", 0))
+            raise RunStopped("max_turns", self._reached("max_requests", most, "requests", 0))
         most = self.limits.max_total_tokens
         if most and self.tokens >= most:
-            raise Stop("max_tokens", self._reached("max_total_tokens", most, "tokens", 1))
+            raise RunStopped("max_tokens", self._reached("max_total_tokens", most, "tokens", 1))
 
     def _reached(self, key: str, most: int, unit: str, column: int) -> str:
         """Which cap it was, and who spent how much of it."""

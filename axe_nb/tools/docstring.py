@@ -14,7 +14,7 @@ from axe_nb.errors import ConfigError
 SECTIONS = ("Args:", "Arguments:", "Parameters:", "Attributes:")
 
 
-def hints(thing: Any, where: str) -> dict[str, Any]:
+def type_hints(thing: Any, where: str) -> dict[str, Any]:
     """The type hints of a function or a class by name.
 
     Raises:
@@ -26,7 +26,7 @@ def hints(thing: Any, where: str) -> dict[str, Any]:
         raise ConfigError(f"the type hints of {where} cannot be read: {error}") from None
 
 
-def documented(thing: object) -> tuple[str, dict[str, str]]:
+def parse_docstring(thing: object) -> tuple[str, dict[str, str]]:
     """(first paragraph, name → description) of a docstring in Google's form."""
     lines = (inspect.getdoc(thing) or "").splitlines()
     first = next((i for i, line in enumerate(lines) if not line.strip()), len(lines))

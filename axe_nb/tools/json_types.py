@@ -18,8 +18,8 @@ from typing import Any, Literal, TypeAlias, Union
 from axe_nb.errors import ConfigError
 from axe_nb.messages import ToolParameter, dump
 from axe_nb.text import cut_chars, quote, suggestion
-from axe_nb.tools.hints import documented, hints
-from axe_nb.tools.plain import key_of, plain
+from axe_nb.tools.docstring import parse_docstring, type_hints
+from axe_nb.tools.jsonable import jsonable, key_of
 
 MAX_MISTAKES = 8
 """Mistakes that one answer tells of."""
@@ -94,7 +94,7 @@ class Parameter:
         if self.description:
             schema["description"] = self.description
         if self.default is not None:
-            schema["default"] = plain(self.default)
+            schema["default"] = jsonable(self.default)
         return schema
 
     @property
@@ -313,7 +313,7 @@ def _dict(item: Shape) -> Shape:
 
 def _record(kind: type, where: str, inside: tuple[type, ...]) -> Shape:
     """A dataclass."""
-    types_of, told = hints(kind, kind.__name__), documented(kind)[1]
+    types_of, told = type_hints(kind, kind.__name__), parse_docstring(kind)[1]
     wanted: dict[str, Parameter] = {}
     for field in dataclasses.fields(kind):
         if field.init:

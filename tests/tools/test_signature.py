@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 
 from axe_nb.errors import ConfigError
 from axe_nb.messages import ToolSpec
-from axe_nb.tools.plain import plain
-from axe_nb.tools.schema import check, signature
-from axe_nb.tools.shapes import Parameter, shape
+from axe_nb.tools.json_types import Parameter, shape
+from axe_nb.tools.jsonable import jsonable
+from axe_nb.tools.signature import check, signature
 from axe_nb.tools.tool import ToolContext, ToolError
 
 
@@ -405,7 +405,7 @@ def test_a_value_goes_to_json_and_comes_back_equal(data: st.DataObject) -> None:
     hint, values = data.draw(TYPES)
     value = data.draw(values)
     known = wanted(it=hint)
-    wire = json.loads(json.dumps({"it": plain(value)}))
+    wire = json.loads(json.dumps({"it": jsonable(value)}))
     assert check(wire, known) == {"it": value}
     assert type(check(wire, known)["it"]) is type(value)
     schema = {"type": "object", "properties": {"it": known["it"].schema}}
@@ -415,9 +415,9 @@ def test_a_value_goes_to_json_and_comes_back_equal(data: st.DataObject) -> None:
 @given(st.sets(st.integers()), st.frozensets(TEXT))
 def test_sets_come_back_equal_and_go_out_in_one_order(numbers: set[int], words: Any) -> None:
     known = wanted(numbers=set[int], words=frozenset[str])
-    wire = json.loads(json.dumps(plain({"numbers": numbers, "words": words})))
+    wire = json.loads(json.dumps(jsonable({"numbers": numbers, "words": words})))
     assert check(wire, known) == {"numbers": numbers, "words": words}
-    assert plain(words) == plain(set(sorted(words, reverse=True)))  # noqa: C414
+    assert jsonable(words) == jsonable(set(sorted(words, reverse=True)))  # noqa: C414
 
 
 JSON = st.recursive(
@@ -439,7 +439,7 @@ def test_any_json_gives_a_value_that_fits_or_an_error_for_the_model(
             check({"it": value}, known)
         return
     read = check({"it": value}, known)["it"]
-    assert known["it"].shape.accepts(json.loads(json.dumps(plain(read))))
+    assert known["it"].shape.accepts(json.loads(json.dumps(jsonable(read))))
 
 
 def test_other_results_become_text() -> None:
@@ -448,7 +448,7 @@ def test_other_results_become_text() -> None:
             return "odd"
 
     value = {"when": Odd(), (1, 2): [Point(1, 2), Level.LOW, Size.S], "none": None}
-    assert plain(value) == {
+    assert jsonable(value) == {
         "when": "odd",
         "[1, 2]": [{"x": 1, "y": 2}, "LOW", "small"],
         "none": None,

@@ -28,7 +28,7 @@ NOT_NOTED = frozenset({"task_id", "depth", "token_estimate", "duration_ms"})
 """Metadata that the tree itself shows, or that is not the same in two equal runs."""
 
 
-def steady(text: str) -> str:
+def mask_seconds(text: str) -> str:
     """The text, cleaned, without what differs between two equal runs."""
     return SECONDS.sub(r"\1, …s", clean(text))
 
@@ -38,7 +38,7 @@ def line(text: str, size: int = LINE) -> str:
     return one_line(SECONDS.sub(r"\1, …s", text[: 8 * size]), size)
 
 
-def beginning(text: str, room: int) -> tuple[str, int]:
+def cut_beginning(text: str, max_chars: int) -> tuple[str, int]:
     """The beginning of a text, and how many characters of it are left out.
 
     Args:
@@ -46,18 +46,18 @@ def beginning(text: str, room: int) -> tuple[str, int]:
         room: characters; a text that is hardly longer is shown whole.
     """
     text = text.strip("\n")
-    end = len(text) if len(text) <= room * 5 // 4 else room
+    end = len(text) if len(text) <= max_chars * 5 // 4 else max_chars
     lines = text[: end + 1].split("\n", LINES)
     if len(lines) > LINES:
         end = min(end, sum(map(len, lines[:LINES])) + LINES - 1)
-    return steady(text[:end]), len(text) - end
+    return mask_seconds(text[:end]), len(text) - end
 
 
-def written(call: ToolCall) -> str:
+def format_arguments(call: ToolCall) -> str:
     """The arguments as the model wrote them (D-11)."""
     return call.raw or json.dumps(call.arguments, ensure_ascii=False)
 
 
-def noted(metadata: Mapping[str, str]) -> str:
+def format_metadata(metadata: Mapping[str, str]) -> str:
     """A child's metadata in one line, without what the tree shows or what differs between runs."""
     return " · ".join(f"{key} {value}" for key, value in metadata.items() if key not in NOT_NOTED)

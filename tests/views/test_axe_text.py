@@ -16,14 +16,14 @@ from axe_nb.messages import Usage
 from axe_nb.session.runs import RunRequest
 from axe_nb.session.session import Session
 from axe_nb.text import clean
-from axe_nb.views.report import (
+from axe_nb.views.axe_text import (
     VerboseLines,
     dry_run,
     preview,
     verbose_footer,
     verbose_header,
 )
-from tests.loop.stage import agent, ask, lead, stage
+from tests.loop.in_process import agent, ask, lead, stage
 
 
 def dry(one: Agent, prompt: str = "", **overrides: Any) -> str:

@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Any
 
 from axe_nb.builtin.files import MAX_FILE, contents, is_text
-from axe_nb.builtin.paths import FILE, Spot, held, kind, located, missing, opened
+from axe_nb.builtin.paths import FILE, Spot, hold_place, kind, locate, missing, open_file
 from axe_nb.text import cut_bytes
-from axe_nb.tools.python_tool import made_of
-from axe_nb.tools.schema import check, signature
+from axe_nb.tools.python_tool import make_tool
+from axe_nb.tools.signature import check, signature
 from axe_nb.tools.tool import ToolContext, ToolError
 
 MAX_DIFFERENCE = 4096
@@ -67,12 +67,12 @@ def write_file(ctx: ToolContext, path: str, content: str) -> str:
         path: the file, relative to the working directory
         content: the whole new text of the file
     """
-    with _one_at_a_time, held(ctx.workdir, path, create=True) as spot:
+    with _one_at_a_time, hold_place(ctx.workdir, path, create=True) as spot:
         change = _written(spot, content)
         if change.new == change.old:
             return f"{spot.path} has this content already; nothing was changed"
         put(spot, change.new)
-        ctx.ledger.files_modified[spot.path] = None
+        ctx.file_log.files_modified[spot.path] = None
     size = f"{len(change.new.encode())} bytes"
     if change.old is None:
         return f"Wrote {spot.path} ({size})"
@@ -92,10 +92,10 @@ def edit_file(
         new_text: what takes its place
         replace_all: replace every occurrence
     """
-    with _one_at_a_time, held(ctx.workdir, path) as spot:
+    with _one_at_a_time, hold_place(ctx.workdir, path) as spot:
         change = _edited(spot, old_text, new_text, replace_all)
         put(spot, change.new)
-        ctx.ledger.files_modified[spot.path] = None
+        ctx.file_log.files_modified[spot.path] = None
     return f"Edited {spot.path}\n{_shown(change)}"
 
 
@@ -110,10 +110,10 @@ def preview(name: str, arguments: Mapping[str, Any], workdir: Path) -> str:
     try:
         values = check(arguments, PARAMETERS[name])
         path = values.pop("path")
-        root, real = located(workdir, path)
+        root, real = locate(workdir, path)
         if name == "write_file" and not real.exists():
             return _shown(Change(real.relative_to(root).as_posix(), None, values["content"]))
-        with held(workdir, path) as spot:
+        with hold_place(workdir, path) as spot:
             return _shown(CHANGES[name](spot, **values))
     except ToolError as error:
         return f"Error: {error}"
@@ -212,7 +212,7 @@ def put(spot: Spot, text: str) -> None:
     """Puts a text in the place of a file, or where none is; the old one stays until it is whole."""
     before = kind(spot)
     if before is not None:
-        os.close(opened(spot, os.O_WRONLY))  # one that may not be written stays as it is
+        os.close(open_file(spot, os.O_WRONLY))  # one that may not be written stays as it is
     temporary = replace(spot, name=_beside(spot))
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | FILE
     descriptor = os.open(temporary.name, flags, 0o666, dir_fd=spot.folder)
@@ -251,7 +251,7 @@ def _shown(change: Change) -> str:
 
 TOOLS = {
     function.__name__: replace(
-        made_of(function, "write"), preview=partial(preview, function.__name__)
+        make_tool(function, "write"), preview=partial(preview, function.__name__)
     )
     for function in (write_file, edit_file)
 }

@@ -46,7 +46,7 @@ def notebook_view(name: str = "", *, quiet: bool = False) -> View:
 
     install(shell)
     name = name or "axe_nb.last()"
-    display = wanted(shell)
+    display = display_mode(shell)
     if display == "off":
         return Unseen()
     if quiet:
@@ -66,7 +66,7 @@ def _run_view(name: str, *, live: bool) -> View:
         return _displays[0].add_run()
 
 
-def wanted(shell: InteractiveShell) -> str:
+def display_mode(shell: InteractiveShell) -> str:
     """How the person wants runs to be shown (`%config AxeMagics.display`); empty = not said."""
     magics = shell.magics_manager.registry.get("AxeMagics")
     return str(magics.display) if magics else ""
@@ -76,7 +76,7 @@ def shown_how(shell: InteractiveShell) -> str:
     """How a run in this cell would be shown, in words."""
     from axe_nb.nb import view
 
-    display = wanted(shell)
+    display = display_mode(shell)
     if display == "off":
         return "by their answer alone (%config AxeMagics.display)"
     if view.is_live(display):

@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING, TypeAlias
 from axe_nb import actions
 from axe_nb.agents import agent_files
 from axe_nb.agents.agent import Agent
-from axe_nb.agents.config import placed_or_name
+from axe_nb.agents.config import format_path_or_name
 from axe_nb.agents.files import read_text, reason
 from axe_nb.agents.prompt import all_warnings
 from axe_nb.commands.parser import UsageError, parse, parse_run
 from axe_nb.commands.table import commands_of
 from axe_nb.doctor.doctor import Finding
 from axe_nb.errors import ConfigError
+from axe_nb.nb.display import shown_how
 from axe_nb.nb.help import help_text
-from axe_nb.nb.show import shown_how
 from axe_nb.session.session import Spent, session
 from axe_nb.text import clean, quote, suggestion
-from axe_nb.views import card
+from axe_nb.views import agent_summary
 from axe_nb.views.appearance import LOOKS
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def _list(shell: InteractiveShell, chosen: argparse.Namespace) -> str:
     files = agent_files.list_agents(chosen.agents_dir)
     rows = [
         (name, *_row(agent), _home(name, files))
-        for name, agent in actions.listed(chosen.agents_dir)
+        for name, agent in actions.load_agents(chosen.agents_dir)
     ]
     if not rows:
         return "no agents yet; `%axe init NAME` writes a first one, `%%axe_agent NAME` is one"
@@ -86,7 +86,7 @@ def _row(agent: Agent | ConfigError) -> tuple[str, str]:
 def _home(name: str, files: Mapping[str, Path]) -> str:
     if name in session.agents:
         return "this session" + (", before its file" if name in files else "")
-    return placed_or_name(files[name].parent)
+    return format_path_or_name(files[name].parent)
 
 
 def _columns(rows: Sequence[tuple[str, ...]], right: int = 0) -> Iterator[str]:
@@ -103,14 +103,14 @@ def _columns(rows: Sequence[tuple[str, ...]], right: int = 0) -> Iterator[str]:
 
 def _show(shell: InteractiveShell, chosen: argparse.Namespace) -> str:
     agent = session.find(chosen.agent, chosen.agents_dir)
-    may = card.abilities(agent, lambda name: session.find(name, chosen.agents_dir))
+    may = agent_summary.abilities(agent, lambda name: session.find(name, chosen.agents_dir))
     warnings = [f"! {warning}" for warning in all_warnings(agent)]
-    return "\n".join(filter(None, [*actions.shown(agent), may, *warnings]))
+    return "\n".join(filter(None, [*actions.format_agent(agent), may, *warnings]))
 
 
 def _init(shell: InteractiveShell, chosen: argparse.Namespace) -> str:
     path = agent_files.init(chosen.agent, chosen.agents_dir)
-    return f"written to {placed_or_name(path)}; `%axe edit {chosen.agent}` puts it in a cell"
+    return f"written to {format_path_or_name(path)}; `%axe edit {chosen.agent}` puts it in a cell"
 
 
 def _edit(shell: InteractiveShell, chosen: argparse.Namespace) -> str:
@@ -131,14 +131,14 @@ def _toml_of(name: str, agents_dir: str | None) -> str:
     try:
         return read_text(path).replace("\r\n", "\n").removesuffix("\n")
     except OSError as error:
-        raise ConfigError(f"cannot read {placed_or_name(path)}: {reason(error)}") from None
+        raise ConfigError(f"cannot read {format_path_or_name(path)}: {reason(error)}") from None
 
 
 def _tools(shell: InteractiveShell, chosen: argparse.Namespace) -> str:
     if chosen.agent is None:
-        return card.all_tools()
+        return agent_summary.all_tools()
     agent = session.find(chosen.agent, chosen.agents_dir)
-    return card.tools_of(agent) or f"{agent.name} has no tools: it only talks"
+    return agent_summary.tools_of(agent) or f"{agent.name} has no tools: it only talks"
 
 
 def _usage(shell: InteractiveShell, chosen: argparse.Namespace) -> str:
@@ -161,7 +161,7 @@ def _numbers(spent: Spent) -> tuple[str, ...]:
 
 def _doctor(shell: InteractiveShell, chosen: argparse.Namespace) -> str:
     display = Finding("note", "runs are shown", shown_how(shell))
-    first, *rest = actions.diagnosed(chosen.agents_dir)
+    first, *rest = actions.diagnose(chosen.agents_dir)
     return "\n".join(map(str, [first, display, *rest]))
 
 

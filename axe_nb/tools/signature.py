@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from axe_nb.errors import ConfigError
-from axe_nb.tools.hints import documented, hints
-from axe_nb.tools.shapes import MAX_MISTAKES, Mistakes, Parameter, fields, shape
+from axe_nb.tools.docstring import parse_docstring, type_hints
+from axe_nb.tools.json_types import MAX_MISTAKES, Mistakes, Parameter, fields, shape
 from axe_nb.tools.tool import ToolContext, ToolError
 
 
@@ -41,8 +41,8 @@ def signature(function: Callable[..., Any], name: str) -> Signature:
     Raises:
         ConfigError: it has no signature, a parameter no name, or is of no type that JSON has.
     """
-    types_of = hints(function, name)
-    description, told = documented(function)
+    types_of = type_hints(function, name)
+    description, told = parse_docstring(function)
     wanted: dict[str, Parameter] = {}
     context = ""
     try:

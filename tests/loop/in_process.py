@@ -11,7 +11,7 @@ import axe_nb
 from axe_nb import Agent, Request, RunResult, ToolCall, call
 from axe_nb.agents.tables import SubAgentsConfig
 from axe_nb.commands.overrides import Overrides
-from axe_nb.engine.permissions import Consult
+from axe_nb.engine.permissions import AskPerson
 from axe_nb.events import Emit, Event, RunFinished, RunStarted, ToolFinished, ToolStarted
 from axe_nb.messages import Message, ToolResult
 from axe_nb.session.runs import RunRequest
@@ -56,13 +56,13 @@ async def ask_session(
     emit: Emit = id,
     *,
     continue_from: RunResult | None = None,
-    consult: Consult | None = None,
+    ask_person: AskPerson | None = None,
 ) -> RunResult:
     """The result of one run in the caller's event loop."""
     request = RunRequest(
         agent=agent, prompt=prompt, overrides=overrides or Overrides(), continue_from=continue_from
     )
-    return await session.start(request).execute(emit, consult)
+    return await session.start(request).execute(emit, ask_person)
 
 
 @dataclass

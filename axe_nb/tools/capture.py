@@ -17,7 +17,7 @@ MAX_PRINTED = 16384
 """Characters of one call's printing that are kept: the first ones."""
 
 
-class Paper:
+class CapturedOutput:
     """What one call has printed."""
 
     def __init__(self) -> None:
@@ -32,7 +32,7 @@ class Paper:
         """Nothing to do: nothing waits."""
 
 
-_paper: ContextVar[Paper | None] = ContextVar("axe_nb_paper", default=None)
+_output: ContextVar[CapturedOutput | None] = ContextVar("axe_nb_paper", default=None)
 
 
 class _Switch:
@@ -45,7 +45,7 @@ class _Switch:
         self._stream = stream
 
     def write(self, text: str) -> int:
-        target = _paper.get() or self._stream
+        target = _output.get() or self._stream
         written: int = len(text) if target is None else target.write(text)
         return written
 
@@ -53,7 +53,7 @@ class _Switch:
         self.write("".join(lines))
 
     def flush(self) -> None:
-        if self._stream is not None and _paper.get() is None:
+        if self._stream is not None and _output.get() is None:
             self._stream.flush()
 
     def __getattr__(self, name: str) -> Any:
@@ -61,15 +61,15 @@ class _Switch:
 
 
 @contextmanager
-def captured() -> Iterator[Paper]:
+def capture_output() -> Iterator[CapturedOutput]:
     """Takes what is printed inside, also by the threads that start there and outlive it."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if not isinstance(stream, _Switch):  # stays: an abandoned thread may print later
             setattr(sys, name, _Switch(stream))
-    paper = Paper()
-    token = _paper.set(paper)
+    paper = CapturedOutput()
+    token = _output.set(paper)
     try:
         yield paper
     finally:
-        _paper.reset(token)
+        _output.reset(token)

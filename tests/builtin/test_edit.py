@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from axe_nb import builtin
-from axe_nb.tools.tool import Ledger, Tool
+from axe_nb.tools.tool import FileLog, Tool
 from tests.calls import answer, failure, run
 
 
@@ -36,12 +36,12 @@ def names(folder: Path) -> list[str]:
 
 @pytest.mark.req("D-20")
 def test_a_new_file_is_written_with_its_folders(tmp_path: Path) -> None:
-    ledger = Ledger()
-    text = run(WRITE, tmp_path, ledger, path="a/b/c.txt", content="é\n")
+    file_log = FileLog()
+    text = run(WRITE, tmp_path, file_log, path="a/b/c.txt", content="é\n")
     assert text == "Wrote a/b/c.txt (3 bytes)"
     assert (tmp_path / "a/b/c.txt").read_bytes() == "é\n".encode()
-    assert list(ledger.files_modified) == ["a/b/c.txt"]
-    assert not ledger.files_read
+    assert list(file_log.files_modified) == ["a/b/c.txt"]
+    assert not file_log.files_read
 
 
 def test_an_existing_file_is_replaced_and_the_difference_told(tmp_path: Path) -> None:
@@ -50,10 +50,10 @@ def test_an_existing_file_is_replaced_and_the_difference_told(tmp_path: Path) ->
     assert text == (
         "Replaced a.txt (10 bytes)\n--- a/a.txt\n+++ b/a.txt\n@@ -1,2 +1,2 @@\n one\n-two\n+three"
     )
-    ledger = Ledger()
-    text = run(WRITE, tmp_path, ledger, path="a.txt", content="one\nthree\n")
+    file_log = FileLog()
+    text = run(WRITE, tmp_path, file_log, path="a.txt", content="one\nthree\n")
     assert text == "a.txt has this content already; nothing was changed"
-    assert not ledger.files_modified
+    assert not file_log.files_modified
 
 
 @pytest.mark.skipif(os.name == "nt", reason="not run: modes are of POSIX")
@@ -82,11 +82,11 @@ def test_a_new_file_has_the_mode_that_the_umask_leaves(tmp_path: Path) -> None:
 def test_a_link_inside_stays_a_link(tmp_path: Path) -> None:
     (tmp_path / "real.txt").write_text("old")
     (tmp_path / "link.txt").symlink_to("real.txt")
-    ledger = Ledger()
-    run(WRITE, tmp_path, ledger, path="link.txt", content="new")
+    file_log = FileLog()
+    run(WRITE, tmp_path, file_log, path="link.txt", content="new")
     assert (tmp_path / "link.txt").is_symlink()
     assert (tmp_path / "real.txt").read_text() == "new"
-    assert list(ledger.files_modified) == ["real.txt"]
+    assert list(file_log.files_modified) == ["real.txt"]
 
 
 @pytest.mark.req("X-32", "X-38")
@@ -98,14 +98,14 @@ def test_a_disk_without_space_leaves_the_old_file_whole(tmp_path: Path) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))  # no file may grow beyond it
     try:
-        ledger = Ledger()
-        text = failure(WRITE, tmp_path, ledger, path="a.txt", content="x" * 5000)
+        file_log = FileLog()
+        text = failure(WRITE, tmp_path, file_log, path="a.txt", content="x" * 5000)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert text == (
         "No space left to write: a.txt; nothing was changed; free some space or write less"
     )
-    assert not ledger.files_modified
+    assert not file_log.files_modified
     assert (tmp_path / "a.txt").read_text() == "old"
     assert names(tmp_path) == ["a.txt"]
 
@@ -141,14 +141,14 @@ def test_content_that_is_no_text_is_written_as_json(tmp_path: Path) -> None:
 @pytest.mark.req("D-20")
 def test_one_occurrence_is_replaced_exactly(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text("def f():\n    return 1\n")
-    ledger = Ledger()
-    text = run(EDIT, tmp_path, ledger, path="a.py", old_text="return 1", new_text="return 2")
+    file_log = FileLog()
+    text = run(EDIT, tmp_path, file_log, path="a.py", old_text="return 1", new_text="return 2")
     assert text == (
         "Edited a.py\n--- a/a.py\n+++ b/a.py\n@@ -1,2 +1,2 @@\n def f():\n"
         "-    return 1\n+    return 2"
     )
     assert (tmp_path / "a.py").read_text() == "def f():\n    return 2\n"
-    assert list(ledger.files_modified) == ["a.py"]
+    assert list(file_log.files_modified) == ["a.py"]
 
 
 @pytest.mark.req("D-20", "X-38")
@@ -175,10 +175,10 @@ def test_several_occurrences_need_replace_all(tmp_path: Path) -> None:
 )
 def test_an_edit_that_does_not_fit_says_why(tmp_path: Path, old: str, new: str, told: str) -> None:
     (tmp_path / "a.txt").write_text("one\n  two\nthree\n")
-    ledger = Ledger()
-    assert told in failure(EDIT, tmp_path, ledger, path="a.txt", old_text=old, new_text=new)
+    file_log = FileLog()
+    assert told in failure(EDIT, tmp_path, file_log, path="a.txt", old_text=old, new_text=new)
     assert (tmp_path / "a.txt").read_text() == "one\n  two\nthree\n"
-    assert not ledger.files_modified
+    assert not file_log.files_modified
 
 
 @pytest.mark.req("X-32")

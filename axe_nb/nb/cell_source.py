@@ -17,7 +17,7 @@ _PROMPTS = re.compile(
 """What IPython may take away from the beginning of a line."""
 
 
-def typed(shell: InteractiveShell, magic: str, body: str) -> tuple[str, int]:
+def find_cell_source(shell: InteractiveShell, magic: str, body: str) -> tuple[str, int]:
     """(the body as it was typed, line of the magic from 1 as an editor counts).
 
     Blank lines at the end are left out: IPython adds one, and its history has none.
