@@ -96,4 +96,11 @@ class ModelClient:
                 TextDelta(scope.id, turn, request.attempt, delta.text, delta.kind, delta.call)
             )
 
-        return await self._provider.send(request, show)
+        task = asyncio.current_task()
+        assert task is not None
+        before = task.cancelling()
+        try:
+            return await self._provider.send(request, show)
+        finally:
+            if task.cancelling() > before:  # whatever the provider made of being cancelled
+                raise asyncio.CancelledError

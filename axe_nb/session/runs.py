@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import AsyncGenerator, Generator
 from contextvars import ContextVar
+from copy import copy
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -21,7 +22,7 @@ from axe_nb.engine.call import blocking_call
 from axe_nb.engine.loop import Run
 from axe_nb.engine.permissions import AskPerson
 from axe_nb.engine.plan import Plan
-from axe_nb.errors import ConfigError
+from axe_nb.errors import AxeError, ConfigError
 from axe_nb.events import Emit, Event, RunFinished, RunResult
 from axe_nb.tools.tool import Job
 
@@ -151,7 +152,8 @@ class RunHandle:
 
     def _settled(self) -> RunResult:
         if self.finished is None:
-            raise self.error or RuntimeError(f"{self.name} ended without a result")
+            ended = RuntimeError(f"{self.name} ended without a result")
+            raise copy(self.error) if isinstance(self.error, AxeError) else self.error or ended
         return self.finished
 
     async def events(self) -> AsyncGenerator[Event, None]:

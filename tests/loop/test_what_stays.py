@@ -380,3 +380,23 @@ def test_whatever_a_tool_raises_is_told_to_the_model(fault: BaseException, kind:
     )  # fmt: skip
     assert result.ok
     assert type(fault).__name__ in result.text
+
+
+@pytest.mark.req("D-8")
+@pytest.mark.parametrize("how", ["answers", "fails"])
+@pytest.mark.parametrize("timeout", [0.1, None])
+def test_a_provider_that_makes_something_else_of_its_cancelling_does_not_undo_it(
+    how: str, timeout: float | None
+) -> None:
+    async def then(_: Request) -> Any:
+        try:
+            await asyncio.sleep(30)
+        except asyncio.CancelledError:
+            if how == "fails":
+                raise ProviderError("server", "the connection broke") from None
+        return axe_nb.Response("as if nothing had happened", (), "stop")
+
+    result, events = with_provider(writes("so far", then), timeout)
+    assert result.status == ("timeout" if timeout else "cancelled")
+    assert result.text == "so far "
+    assert events[-1].result is result
