@@ -21,8 +21,7 @@ import httpx
 from axe_nb.agents.provider_table import PROVIDERS
 from axe_nb.messages import Message, Request, ToolCall, ToolResult
 from axe_nb.providers.reply import read_reply
-from tests.providers.dialects import CALL_AGENT, DIALECTS, Dialect
-from tests.providers.test_conformance import MODULES
+from tests.providers.dialects import CALL_AGENT, DIALECTS, MODULES, Dialect
 
 CHAIN = 50
 ROUNDS = 20

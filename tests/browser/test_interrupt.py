@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.browser.lab import Lab
-from tests.browser.test_live import RESEARCH, row, start
+from tests.browser.live_tree import RESEARCH, row, start
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
 

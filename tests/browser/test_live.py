@@ -5,29 +5,14 @@ from __future__ import annotations
 import pytest
 
 from tests.browser.lab import Lab
-from tests.views.runs import code
+from tests.browser.live_tree import RESEARCH, row, start
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
 
-RESEARCH = (
-    "import axe_nb; from tests.browser.browser_runs import *; r = axe_nb.run(research(), 'Check.')"
-)
 GOOD = "document.querySelectorAll('.axe-nb-good').length"
 CHAIN = (
     "import axe_nb; from tests.browser.browser_runs import *; r = axe_nb.run(chain(3), 'Go on.')"
 )
-
-
-def start(lab: Lab, source: str) -> None:
-    """Runs the cell, up to the first gate."""
-    lab.open(code(source))
-    lab.run_all(wait=False)
-    lab.page.wait_for_selector(".axe-nb-tree .axe-nb-row")
-
-
-def row(lab: Lab, name: str) -> str:
-    """A selector of the row of that name."""
-    return f"details.axe-nb-row:has(> summary > .axe-nb-who:text-is('{name}'))"
 
 
 def test_the_tree_grows_and_at_the_end_its_twin_stands_there_alone(lab: Lab) -> None:

@@ -15,9 +15,9 @@ from axe_nb.agents.tables import SubAgentsConfig
 from axe_nb.commands.overrides import Overrides
 from axe_nb.engine.permissions import Decision
 from axe_nb.tools.tool import Effect
+from tests.delegation.approvals import EFFECTS, MODES, Person, tools, uses
+from tests.delegation.chains import WAYS, by, last_heard, level_of
 from tests.delegation.copies import offered, told
-from tests.delegation.test_mixed_trees import WAYS, by, last_heard, level_of
-from tests.delegation.test_permissions import EFFECTS, MODES, Person, tools, uses
 from tests.loop.in_process import agent, ask_session, check_history, heard, stage
 
 DELEGATION = ("subagent", "spawn_agent", "delegate_task")

@@ -10,32 +10,12 @@ import pytest
 
 from axe_nb import Agent, ConfigError, Request, RunResult, call
 from axe_nb.commands.overrides import Overrides
-from axe_nb.engine.permissions import ApprovalRequest, Decision
-from axe_nb.messages import ToolCall
+from axe_nb.engine.permissions import Decision
 from axe_nb.tools.tool import Effect, Tool, ToolContext
+from tests.delegation.approvals import EFFECTS, MODES, Person, tools, uses
+from tests.delegation.chains import by
 from tests.delegation.copies import boss, offered, play, recorded, results, said, told, tool
-from tests.delegation.test_mixed_trees import by
 from tests.loop.in_process import ask_session, heard, stage, texts
-
-EFFECTS: tuple[Effect, ...] = ("read", "user", "write")
-MODES = ("plan", "ask", "auto")
-
-
-def tools(used: list[str]) -> tuple[Tool, ...]:
-    """One tool of each effect; each notes who used it."""
-
-    def one(effect: Effect) -> Tool:
-        async def use(ctx: ToolContext) -> str:
-            used.append(f"{ctx.agent.name} {effect}")
-            return "used"
-
-        return tool(f"{effect}_it", effect, use)
-
-    return tuple(one(effect) for effect in EFFECTS)
-
-
-def uses(effect: str) -> ToolCall:
-    return call(f"{effect}_it")
 
 
 def attempt(effect: Effect, **fields: Any) -> RunResult:
@@ -175,25 +155,6 @@ def test_in_the_other_modes_all_are_offered() -> None:
         names = ("spawn_agent", "delegate_task")
         play({"lead": recorded(log, said("done"))}, mine=tools([]), tools=names, mode=mode)
         assert set(offered(log[0])) == {"read_it", "user_it", "write_it", *names}
-
-
-class Person:
-    """Answers in turn, and notes what was asked."""
-
-    def __init__(self, *answers: Decision, seconds: float = 0.0) -> None:
-        self.answers = list(answers)
-        self.seconds = seconds
-        self.questions: list[ApprovalRequest] = []
-        self.asking = 0
-        self.most_at_once = 0
-
-    async def ask_person(self, question: ApprovalRequest) -> Decision:
-        self.questions.append(question)
-        self.asking += 1
-        self.most_at_once = max(self.asking, self.most_at_once)
-        await asyncio.sleep(self.seconds)
-        self.asking -= 1
-        return self.answers.pop(0)
 
 
 def asking(

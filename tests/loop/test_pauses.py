@@ -17,7 +17,7 @@ from axe_nb.engine.permissions import ApprovalRequest, Decision
 from axe_nb.tools.tool import Tool, ToolContext
 from tests.loop.in_process import agent, ask_session, stage
 
-THINKS = 0.5
+THINKS = 2.0
 """Seconds that the person takes."""
 
 
@@ -92,18 +92,18 @@ def test_the_key_takes_deny_or_person() -> None:
 @pytest.mark.req("D-48")
 def test_pauses_of_two_children_at_once_count_once() -> None:
     async def work() -> None:
-        root = Clock(0.6)
+        root = Clock(2)
         async with root.timeout:
             one, other = Clock(None, root.deadline), Clock(None, root.deadline)
             with one.paused():
-                await asyncio.sleep(0.3)
+                await asyncio.sleep(0.9)
                 with other.paused():
-                    await asyncio.sleep(0.3)
+                    await asyncio.sleep(0.9)
                 assert not root.is_late
-                await asyncio.sleep(0.3)
+                await asyncio.sleep(0.9)
             assert not root.is_late
             with pytest.raises(TimeoutError):
-                async with asyncio.timeout(0.4):
+                async with asyncio.timeout(0.6):
                     await asyncio.sleep(5)
             assert not root.is_late
         assert root.deadline

@@ -14,6 +14,8 @@ from axe_nb.providers.base import Provider
 
 KEY = "sk-canary-0123456789abcdef"
 
+MODULES = {"anthropic": anthropic, "openai": openai, "ollama": ollama}
+
 Call = tuple[str | None, str, Any]
 """(id, name, arguments)"""
 

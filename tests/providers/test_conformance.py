@@ -20,14 +20,12 @@ from hypothesis import strategies as st
 from axe_nb.agents.provider_table import PROVIDERS
 from axe_nb.errors import ProviderError
 from axe_nb.messages import CallIds, Message, Request, Response, ToolCall, ToolResult, Usage
-from axe_nb.providers import anthropic, ollama, openai
 from axe_nb.providers.reply import read_reply
 from tests.providers import sdk
-from tests.providers.dialects import BY_NAME, CALL_AGENT, DIALECTS, KEY, Dialect, ask
+from tests.providers.dialects import BY_NAME, CALL_AGENT, DIALECTS, KEY, MODULES, Dialect, ask
 from tests.wire.replay import Replay
 
 GOLDEN = Path(__file__).parent / "golden"
-MODULES = {"anthropic": anthropic, "openai": openai, "ollama": ollama}
 CALLS = (
     ("call_1", "call_agent", {"agent": "a", "task": "one"}),
     ("call_2", "call_agent", {"agent": "b", "task": "two", "context": "more"}),

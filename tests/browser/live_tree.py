@@ -1,0 +1,22 @@
+"""A cell whose run is shown live, and the rows of its tree."""
+
+from __future__ import annotations
+
+from tests.browser.lab import Lab
+from tests.views.runs import code
+
+RESEARCH = (
+    "import axe_nb; from tests.browser.browser_runs import *; r = axe_nb.run(research(), 'Check.')"
+)
+
+
+def start(lab: Lab, source: str) -> None:
+    """Runs the cell, up to the first gate."""
+    lab.open(code(source))
+    lab.run_all(wait=False)
+    lab.page.wait_for_selector(".axe-nb-tree .axe-nb-row")
+
+
+def row(lab: Lab, name: str) -> str:
+    """A selector of the row of that name."""
+    return f"details.axe-nb-row:has(> summary > .axe-nb-who:text-is('{name}'))"
