@@ -4,6 +4,7 @@ Source: house style §1, §12; goals, "import axe_nb".
 """
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator, Set
@@ -26,6 +27,8 @@ REACHES_UP = {
     ("api", "nb"): "axe_nb.run() shows the notebook's view, where IPython is running",
 }
 """(room, later room) → why it may import it all the same, inside a function."""
+
+NAME = re.compile(r"`(\w+)/?`")
 
 JUPYTER = {"IPython", "anywidget", "ipywidgets", "traitlets"}
 """What only `nb/` imports."""
@@ -70,6 +73,20 @@ def packages(tree: ast.AST) -> Set[str]:
 def test_every_room_has_its_place_in_the_order() -> None:
     new = {room_of(module) for module in TREES} - set(ROOMS)
     assert new == set(), "a new room gets its place in ROOMS of tests/test_layers.py"
+
+
+def test_the_architecture_page_lists_the_rooms_in_their_order() -> None:
+    page = (PACKAGE.parent / "docs" / "architecture.md").read_text("utf-8")
+    table = page.split("| room |")[1].split("\n\n")[0]
+    listed = [name for row in table.splitlines()[2:] for name in NAME.findall(row.split("|")[1])]
+    assert listed == [room for room in ROOMS if not room.startswith("__")]
+
+
+def test_the_architecture_page_names_modules_that_exist() -> None:
+    page = (PACKAGE.parent / "docs" / "architecture.md").read_text("utf-8")
+    named = re.findall(r"`([\w/]+\.(?:py|js))`", page)
+    folders = (PACKAGE, PACKAGE.parent)
+    assert [name for name in named if not any((f / name).exists() for f in folders)] == []
 
 
 def test_a_module_imports_only_from_the_rooms_before_its_own() -> None:
