@@ -129,7 +129,7 @@ async def _below(caller: Caller, request: RunRequest) -> RunResult:
             f"maximum sub-agent depth ({ctx.max_depth}) reached",
             hint="raise sub_agents_config.max_depth of the agent at the top",
         )
-    return await ctx.start(session_of_run().child_job(request))
+    return await ctx.start(session_of_run().job(request))
 
 
 def refuse_inside_a_tool() -> None:

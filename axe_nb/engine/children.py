@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
 from itertools import count
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.names import parse_model
@@ -27,6 +27,10 @@ KEY = re.compile(r"[A-Za-z0-9_]{1,40}")
 
 LAST = 1_000_000
 """Children that a tool names come after those that it numbers, in the order of their names."""
+
+
+Order: TypeAlias = "tuple[int, int, str]"
+"""(number of the call, position among its children, name): what results are sorted by."""
 
 
 class Child(Protocol):
@@ -54,7 +58,7 @@ class Children:
         """
         self._scope = scope
         self._begin = begin
-        self._runs: dict[tuple[int, int, str], Child] = {}
+        self._runs: dict[Order, Child] = {}
         """(number of the call, place among its children, key) → child."""
         self._keys: dict[int, set[str]] = {}
         """Number of a call → keys of its children so far."""
@@ -73,6 +77,15 @@ class Children:
             ToolError: another child of the call has its key.
         """
         key, order = self._key(number, job.key)
+        try:
+            return await self._start(call, number, ahead, job, key, order)
+        except ConfigError:
+            self._release(number, order)
+            raise
+
+    async def _start(
+        self, call: ToolCall, number: int, ahead: float, job: Job, key: str, order: Order
+    ) -> RunResult:
         agent = self._named(job.agent) if isinstance(job.agent, str) else job.agent
         agent = self._scope.env.as_child(agent)
         try:
@@ -106,7 +119,7 @@ class Children:
         runs = self._runs.copy()
         return [runs[order] for order in sorted(runs)]
 
-    def _key(self, number: int, given: str | int | None) -> tuple[str, tuple[int, int, str]]:
+    def _key(self, number: int, given: str | int | None) -> tuple[str, Order]:
         """A child's part of its place (D-59), and what its results are sorted by.
 
         Raises:
@@ -126,6 +139,12 @@ class Children:
         taken.add(own)
         order = (number, given, "") if isinstance(given, int) else (number, LAST, given)
         return (f"{number}-{own}" if own != "0" else f"{number}"), order
+
+    def _release(self, number: int, order: Order) -> None:
+        """Frees the key of a child that could not begin."""
+        if order not in self._runs:
+            _, position, name = order
+            self._keys[number].discard(name or f"{position}")
 
     def _named(self, name: str) -> Agent:
         try:

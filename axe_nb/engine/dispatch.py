@@ -84,7 +84,7 @@ class Dispatch:
         return ToolResult(call.id, text, is_error=True, name=call.name)
 
     async def _call(self, call: ToolCall, number: int, ahead: float) -> ToolResult:
-        """The one result of a call; nothing that goes wrong in it leaves it (A-13.1)."""
+        """The one result of a call. A failure is a result too (A-13.1); only a stop leaves it."""
         started = time.monotonic()
         emit, run = self._scope.env.emit, self._scope.id
         self.calls += 1
@@ -105,6 +105,7 @@ class Dispatch:
         try:
             call = replace(call, arguments=copy_json(call.arguments))  # history keeps its own
             arguments = await self._permitted(tool, call.arguments)
+            call = replace(call, arguments=arguments)  # a person may have changed them
             children = CallChildren(partial(self._start_child, call, number, ahead))
             answer = await run_call(
                 lambda context: tool.fn(context, arguments),

@@ -6,6 +6,8 @@ Source: seed 000 §3.7-3.13 (A-7.*, A-8.*, A-10.*..A-13.*); D-2, D-8, D-10, D-15
 from __future__ import annotations
 
 import asyncio
+import logging
+import threading
 from copy import copy
 
 from axe_nb.clock import TimeIsUp
@@ -24,27 +26,27 @@ MAX_ERROR = 2000
 """Characters of a run's error: a model and a person have to read it."""
 
 
+_settling = threading.Lock()
+"""Held while a run gets its result, which may happen in the thread that gives it up."""
+
+log = logging.getLogger("axe_nb")
+
+
 class Run:
     """One agent at work."""
 
     def __init__(self, plan: Plan) -> None:
-        """Tells the views that the run begins."""
+        """Has sent nothing and told nobody."""
         self.plan = plan
         self.scope = plan.scope
         self.result: RunResult | None = None
         """Set when the run has ended, also when it was cancelled."""
+        self._has_begun = False
         self.children = Children(plan.scope, Run)
         self.conversation = Conversation(plan)
         self.dispatch = Dispatch(plan, self.children.start)
         self.warnings = list(plan.warnings)
         self.conversation.say(plan.prompt)
-        scope, agent = plan.scope, plan.agent
-        scope.env.emit(
-            RunStarted(
-                scope.id, scope.parent, scope.call_id, agent.name, agent.model, scope.depth,
-                self.task, plan.prompt,
-            )
-        )  # fmt: skip
 
     @property
     def task(self) -> str:
@@ -58,6 +60,7 @@ class Run:
             asyncio.CancelledError: it was cancelled; `result` is set before.
             KeyboardInterrupt, SystemExit: its provider raised them; `result` is set before.
         """
+        self._begin()
         clock = self.scope.clock
         try:
             with inside_run():
@@ -81,8 +84,19 @@ class Run:
             self._end("cancelled", _one_line(stop))
             raise
         except BaseException as fault:
+            log.debug("%s ended with an unexpected exception", self.scope.id, exc_info=fault)
             return self._end("error", _one_line(fault))
         return self._end(status, error)
+
+    def _begin(self) -> None:
+        self._has_begun = True
+        scope, agent = self.scope, self.plan.agent
+        scope.env.emit(
+            RunStarted(
+                scope.id, scope.parent, scope.call_id, agent.name, agent.model, scope.depth,
+                self.task, self.plan.prompt,
+            )
+        )  # fmt: skip
 
     def break_off(self, status: Status, error: str, emit: Emit) -> RunResult:
         """The result so far of a run that cannot end by itself; may be called in any thread.
@@ -93,10 +107,7 @@ class Run:
             emit: is told of their ends; the run's own views hear nothing any more.
         """
         children = self.children.break_off(status, error, emit)
-        if self.result is None:
-            self.result = self._result(status, error, None, children)
-            emit(RunFinished(self.scope.id, self.result))
-        return self.result
+        return self._settle(self._result(status, error, None, children), emit)
 
     async def _converse(self) -> tuple[Status, str | None]:
         """Turn after turn to the end, then the closing question if the job has one (D-17)."""
@@ -166,12 +177,18 @@ class Run:
         talk.finish_turn(response, closing=True)
 
     def _end(self, status: Status, error: str | None, cause: AxeError | None = None) -> RunResult:
-        """The result, which is told to the views; the one of `break_off` stands."""
-        if self.result is not None:
-            return self.result
-        self.result = self._result(status, error, cause, self.children.results())
-        self.scope.env.emit(RunFinished(self.scope.id, self.result))
-        return self.result
+        result = self._result(status, error, cause, self.children.results())
+        return self._settle(result, self.scope.env.emit)
+
+    def _settle(self, result: RunResult, emit: Emit) -> RunResult:
+        """Returns the run's only result: the first one, if two threads end it at once."""
+        with _settling:
+            if self.result is not None:
+                return self.result
+            self.result = result
+        if self._has_begun:
+            emit(RunFinished(self.scope.id, result))
+        return result
 
     def _result(
         self,

@@ -66,7 +66,7 @@ class ModelClient:
             except ProviderError as error:
                 if not error.retryable:
                     raise
-                wait = error.retry_after or RETRY_WAIT * 2**retry
+                wait = error.retry_after or RETRY_WAIT * 2 ** min(retry, 10)
                 await asyncio.sleep(min(wait, MAX_RETRY_WAIT))
         return await self._send_metered(request, turn, most + 1)
 

@@ -50,7 +50,6 @@ class Toolset:
     """Name → tool: all that it has, also those hidden by depth, which refuse in their own words."""
     offered: tuple[ToolSpec, ...]
     """Those that the model is told of."""
-    depth_limit: DepthLimit
 
     @property
     def is_needed(self) -> bool:
@@ -100,7 +99,7 @@ def assemble(
         for tool in tools.values()
         if policy.offers(tool) and (tool.effect != "delegate" or depth < depth_limit.of(tool))
     )
-    return Toolset(tools, tuple(offered), depth_limit)
+    return Toolset(tools, tuple(offered))
 
 
 def _of_sub_agents(agent: Agent) -> list[str]:

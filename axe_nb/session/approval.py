@@ -96,21 +96,23 @@ def prompt_person(question: ApprovalRequest) -> Decision:
     if question.detail:
         asked += f"\n{_bounded(question.detail)}"
     while True:
-        said = input(f"{asked}\n{CHOICES}: ").strip().lower()
-        match said[:1]:
-            case "y":
+        word, _, reason = input(f"{asked}\n{CHOICES}: ").strip().partition(" ")
+        match word.lower().rstrip(",.:;"):
+            case "y" | "yes":
                 return Decision("yes")
-            case "a":
+            case "a" | "always":
                 return Decision("always")
-            case "n":
-                return Decision("no", said.partition(" ")[2])
-            case "s":
+            case "n" | "no":
+                return Decision("no", reason.strip())
+            case "s" | "stop":
                 return Decision("stop")
-            case "e":
+            case "e" | "edit":
                 arguments = _edited()
                 if arguments is not None:
                     return Decision("edit", arguments=arguments)
-        asked = "Please answer with one of these letters."
+                asked = "The arguments must be a JSON object, as shown above. Nothing has been run."
+            case _:
+                asked = "Please answer with one of these letters, or the whole word."
 
 
 def _edited() -> Mapping[str, Any] | None:

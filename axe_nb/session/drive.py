@@ -6,6 +6,7 @@ Source: product.md "Notebook", "Python"; house style §4, §8; D-58.
 from __future__ import annotations
 
 import asyncio
+from concurrent.futures import CancelledError
 from typing import Protocol
 
 from axe_nb.events import Event, RunResult
@@ -48,6 +49,7 @@ def drive(handle: RunHandle, view: View, approver: Approver | None = None) -> Ru
 
     Raises:
         ConfigError: invalid configuration, before anything is sent.
+        concurrent.futures.CancelledError: it was cancelled before it began.
         KeyboardInterrupt: the person stopped it; `handle.finished` is what was done by then.
     """
     ask_person = approver.ask_person if approver else None
@@ -69,8 +71,19 @@ def drive(handle: RunHandle, view: View, approver: Approver | None = None) -> Ru
     except KeyboardInterrupt:
         handle.abandon(view.event, timed_out=False)
         raise
+    except CancelledError:  # by `handle.cancel()`
+        if handle.finished is None:
+            raise
+        return handle.finished
+    except BaseException:  # of the view or the approver: nobody watches the run any more
+        handle.abandon(_ignore, timed_out=False)
+        raise
     finally:
         view.finish(handle.finished)
+
+
+def _ignore(event: Event) -> None:
+    """Takes events that no view wants."""
 
 
 async def drive_here(handle: RunHandle, view: View, approver: Approver | None = None) -> RunResult:

@@ -60,8 +60,8 @@ class Planner(Protocol):
     async def plan(self, request: RunRequest, emit: Emit, ask_person: AskPerson | None) -> Plan:
         """As `Session.plan`."""
 
-    def child_job(self, request: RunRequest) -> Job:
-        """As `Session.child_job`."""
+    def job(self, request: RunRequest) -> Job:
+        """As `Session.job`."""
 
     def remember(self, result: RunResult) -> None:
         """As `Session.remember`."""
@@ -93,7 +93,7 @@ class RunHandle:
         """What kept the run from beginning; None = nothing."""
         self._planner = planner
         self._run: Run | None = None
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._ended: concurrent.futures.Future[None] = concurrent.futures.Future()
         self._ended.set_running_or_notify_cancel()  # who waits cannot cancel it
         self._is_cancelled = False
@@ -201,12 +201,13 @@ class RunHandle:
         token = _planner.set(self._planner)
         try:
             if self._is_cancelled:
+                self.error = AxeError(f"the run of {self.name} was cancelled before it began")
                 raise asyncio.CancelledError
             self.plan = await self._planner.plan(self.request, self._gate(emit), ask_person)
             self._run = Run(self.plan)
             return await self._run.execute()
         except BaseException as error:
-            if self._run is None:
+            if self._run is None and self.error is None:
                 self.error = error
             raise
         finally:

@@ -6,6 +6,7 @@ Source: product.md "Agent files" and "Python"; A-7.3-9, A-7.3-10, D-25.
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -75,6 +76,7 @@ class Session:
     them."""
     scripts: dict[str, ScriptFunction] = field(default_factory=lambda: functions)
     """Name → model that `@axe_nb.script` made; shared like the tools."""
+    _remembering: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
 
     def snapshot(self) -> dict[str, Any]:
         """All that is known and kept, for `restore`."""
@@ -147,19 +149,13 @@ class Session:
         Raises:
             ConfigError: invalid configuration.
         """
-        asked, overrides = request.agent, request.overrides
-        found = self.find(asked, overrides.agents_dir) if isinstance(asked, str) else asked
-        agent = apply_overrides(found, overrides)
-        limits = Limits(seconds=overrides.timeout)
-        scope = RunScope.root(agent, limits, self._env(overrides, emit, ask_person))
-        earlier = request.continue_from
-        history = earlier.messages if earlier else ()
-        return await make_plan(
-            scope, Job(agent, request.prompt, request.prompt, limits, history=history)
-        )
+        job = self.job(request)
+        assert isinstance(job.agent, Agent)
+        env = self._env(request.overrides, emit, ask_person)
+        return await make_plan(RunScope.root(job.agent, job.limits, env), job)
 
-    def child_job(self, request: RunRequest) -> Job:
-        """The same run as a child's, for `axe_nb.run` in a tool (D-57).
+    def job(self, request: RunRequest) -> Job:
+        """The task of a run, or of a child that `axe_nb.run` starts in a tool (D-57).
 
         Raises:
             ConfigError: there is no such agent, or its file is not right.
@@ -177,6 +173,10 @@ class Session:
 
     def remember(self, result: RunResult) -> None:
         """Notes a finished root run: the last one, its conversation, its tokens."""
+        with self._remembering:
+            self._remember(result)
+
+    def _remember(self, result: RunResult) -> None:
         self.last = self.conversations[result.agent] = result
         for one in result.walk():
             key = (one.agent, one.model)

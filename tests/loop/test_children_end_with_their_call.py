@@ -276,3 +276,15 @@ def test_stream_in_a_tool_names_the_way() -> None:
 
     result, _ = nested(both)
     assert "axe_nb.stream was called inside a tool; use" in texts(result)[0]
+
+
+@pytest.mark.req("D-59")
+def test_a_key_is_free_again_if_its_child_could_not_begin() -> None:
+    async def both(ctx: axe_nb.ToolContext) -> str:
+        with pytest.raises(axe_nb.ConfigError):
+            await ctx.delegate("x", agent="nobody", key=3)
+        return (await ctx.delegate("x", agent="quick", key=3)).id
+
+    made, _ = scene(both)
+    result = made.play()
+    assert texts(result) == ["0.1-3"]

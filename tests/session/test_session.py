@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from concurrent.futures import CancelledError
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 import axe_nb
 from axe_nb import Agent, ConfigError, Request
 from axe_nb.commands.overrides import Overrides
+from axe_nb.session.drive import NullView, drive
 from axe_nb.session.runs import RunRequest
 from axe_nb.session.session import Session, apply_overrides
 from tests.loop.in_process import agent, ask_session
@@ -188,3 +190,39 @@ def test_a_handle_is_one_run_and_sends_nothing_a_second_time() -> None:
     asyncio.run(work())
     assert len(sent) == 1
     assert handle.result(0).text == "hello"
+
+
+@pytest.mark.req("D-8")
+def test_a_handle_that_is_cancelled_before_it_began_says_so_in_words() -> None:
+    handle = Session().start(RunRequest(agent=agent("one", "hi")))
+    handle.cancel()
+    with pytest.raises(CancelledError):
+        drive(handle, NullView())
+    with pytest.raises(axe_nb.AxeError, match="the run of one was cancelled before it began"):
+        handle.result()
+
+
+@pytest.mark.req("D-2", "D-8")
+def test_driving_a_handle_that_is_cancelled_gives_the_result_so_far() -> None:
+    async def hangs(_: Request) -> str:
+        handle.cancel()
+        await asyncio.sleep(30)
+        return "late"
+
+    handle = Session().start(RunRequest(agent=agent("one", hangs)))
+    assert drive(handle, NullView()).status == "cancelled"
+
+
+def test_a_view_that_fails_leaves_a_result_of_what_was_done() -> None:
+    class Broken(NullView):
+        def tick(self) -> None:
+            raise OSError("no display")
+
+    async def hangs(_: Request) -> str:
+        await asyncio.sleep(30)
+        return "late"
+
+    handle = Session().start(RunRequest(agent=agent("one", hangs)))
+    with pytest.raises(OSError, match="no display"):
+        drive(handle, Broken())
+    assert handle.done

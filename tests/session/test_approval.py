@@ -1,0 +1,63 @@
+"""A person's words at the prompt: only what says yes is a yes."""
+
+from __future__ import annotations
+
+import pytest
+
+from axe_nb.engine.permissions import ApprovalRequest
+from axe_nb.session.approval import prompt_person
+
+ASKED = ApprovalRequest("0", "lead", "write_file", {"path": "a"})
+
+
+def say(monkeypatch: pytest.MonkeyPatch, *words: str) -> list[str]:
+    """Answers the prompts in turn; the prompts."""
+    prompts: list[str] = []
+    answers = list(words)
+
+    def typed(prompt: str = "") -> str:
+        prompts.append(prompt)
+        return answers.pop(0)
+
+    monkeypatch.setattr("builtins.input", typed)
+    return prompts
+
+
+@pytest.mark.req("D-48")
+@pytest.mark.parametrize(
+    ("typed", "choice"),
+    [("y", "yes"), ("YES", "yes"), (" Always ", "always"), ("a", "always"), ("no", "no"),
+     ("S", "stop"), ("stop.", "stop")],
+)  # fmt: skip
+def test_a_letter_or_the_whole_word_is_an_answer(
+    typed: str, choice: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    say(monkeypatch, typed)
+    assert prompt_person(ASKED).choice == choice
+
+
+@pytest.mark.req("D-48")
+@pytest.mark.parametrize(
+    "typed", ["abort", "exit", "yuck", "are you sure?", "", "nope", "end", "så"]
+)
+def test_words_that_only_begin_like_an_answer_are_asked_again(
+    typed: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prompts = say(monkeypatch, typed, "n")
+    assert prompt_person(ASKED).choice == "no"
+    assert prompts[1].startswith("Please answer with one of these letters")
+
+
+def test_the_reason_of_a_no_is_passed_on_as_it_was_typed(monkeypatch: pytest.MonkeyPatch) -> None:
+    say(monkeypatch, "No, use README.md")
+    decision = prompt_person(ASKED)
+    assert (decision.choice, decision.text) == ("no", "use README.md")
+
+
+def test_arguments_that_are_not_an_object_are_told_and_asked_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    prompts = say(monkeypatch, "e", "[1]", "e", '{"path": "b"}')
+    decision = prompt_person(ASKED)
+    assert (decision.choice, decision.arguments) == ("edit", {"path": "b"})
+    assert prompts[2].startswith("The arguments must be a JSON object")
