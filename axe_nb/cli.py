@@ -1,4 +1,4 @@
-"""The command `axe-nb`: a thin face of the same library, with the same options.
+"""The command `axe-nb`: a thin interface to the same library, with the same options.
 
 Source: product.md "Command line"; seed 000 §5.7, §8 (A-5.7, A-X*); B-8..B-12, D-22, D-38.
 """
@@ -28,17 +28,17 @@ from axe_nb.session.approval import Approver, prompt_person
 from axe_nb.text import clean, quote
 
 MAX_STDIN = 8 * 1024 * 1024
-"""Bytes of a piped prompt; no model takes as much."""
+"""Maximum size of a piped prompt in bytes; more than any model accepts."""
 
 PATIENCE = 3.0
-"""Seconds without an end of stdin, after which the person is told what is waited for."""
+"""Seconds to wait for the end of stdin before a reminder is printed."""
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Runs one command line; the exit code (seed 000 §8)."""
+    """Runs one command line and returns the exit code (seed 000 §8)."""
     _write_utf8()
     try:
-        return _code(words)
+        return _dispatch(words)
     except BrokenPipeError:
         _close_stdout()
         return 1
@@ -48,7 +48,7 @@ def main(words: Sequence[str] | None = None) -> int:
         return 1
 
 
-def _code(words: Sequence[str] | None) -> int:
+def _dispatch(words: Sequence[str] | None) -> int:
     try:
         command, rest = command_of(sys.argv[1:] if words is None else words)
         if command.name == "run":
@@ -62,44 +62,44 @@ def _code(words: Sequence[str] | None) -> int:
         return 130
 
 
-def _run(asked: Options) -> int:
+def _run(options: Options) -> int:
     from axe_nb.doctor.expected_end import check_end, is_expected
 
     try:
-        result = _result(asked)
+        result = _run_and_show(options)
     except AxeError as error:
-        if not is_expected(error, asked.raises):
+        if not is_expected(error, options.raises):
             raise
         _write(f"{type(error).__name__}: {error}")
         return 0
     if result is not None:
-        check_end(result, asked.raises)
+        check_end(result, options.raises)
     return 0
 
 
-def _result(asked: Options) -> RunResult | None:
-    """The result of the run, shown; None of a dry run."""
+def _run_and_show(options: Options) -> RunResult | None:
+    """Runs the agent and shows it; returns None for a dry run."""
     from axe_nb.console import StatusLine, TextView, request_of, show_dry_run
     from axe_nb.session.drive import drive
     from axe_nb.session.session import session
 
-    piped = "" if sys.stdin is None or sys.stdin.isatty() else _stdin()
-    prompt = "\n\n".join(filter(str.strip, [asked.prompt or "", piped]))
-    request = request_of(asked, prompt)
-    if asked.dry_run:
+    piped = "" if sys.stdin is None or sys.stdin.isatty() else _read_stdin()
+    prompt = "\n\n".join(filter(str.strip, [options.prompt or "", piped]))
+    request = request_of(options, prompt)
+    if options.dry_run:
         show_dry_run(request, _write)
         return None
     handle = session.start(request)
-    status = StatusLine(None if asked.quiet else sys.stderr)
-    view = TextView(handle, asked, _write, _note, piped=bool(piped), status=status)
-    return drive(handle, view, _approver(status.clear))
+    status = StatusLine(None if options.quiet else sys.stderr)
+    view = TextView(handle, options, _write, _note, piped=bool(piped), status=status)
+    return drive(handle, view, _make_approver(status.clear))
 
 
-def _approver(before: Callable[[], None]) -> Approver | None:
-    """Where a run can ask the person; None where nobody sits at the terminal.
+def _make_approver(before: Callable[[], None]) -> Approver | None:
+    """Returns the approver that prompts on the terminal; None if no one can be prompted.
 
     Args:
-        before: is called before each question.
+        before: called before each prompt.
     """
     if sys.stdin is None or not (sys.stdin.isatty() and sys.stderr.isatty()):
         return None
@@ -117,7 +117,7 @@ def _list(chosen: argparse.Namespace) -> int:
 
     found = dict(load_agents(chosen.agents_dir))
     if not found:
-        _note("no agents found; `axe-nb agents init NAME` writes a first one")
+        _note("no agents found; create one with `axe-nb agents init NAME`")
     width = max(map(len, found), default=0)
     for name, agent in found.items():
         about = agent.description if isinstance(agent, Agent) else f"({agent})"
@@ -145,15 +145,18 @@ def _edit(chosen: argparse.Namespace) -> int:
     found = agent_files.find_file(chosen.agent, chosen.agents_dir)
     editor = os.environ.get("VISUAL", "").strip() or os.environ.get("EDITOR", "").strip()
     if not editor:
-        raise ConfigError(f"no editor is set for {found}", hint="set EDITOR, as in EDITOR=nano")
+        raise ConfigError(
+            f"no editor is set for {found}", hint="set EDITOR, for example EDITOR=nano"
+        )
     try:
         code = subprocess.call([*shlex.split(editor, posix=os.name != "nt"), str(found)])
     except (OSError, ValueError) as error:
         raise ConfigError(
-            f"cannot start the editor {quote(editor)}: {error}", hint="set EDITOR, as in nano"
+            f"cannot start the editor {quote(editor)}: {error}",
+            hint="set EDITOR, for example EDITOR=nano",
         ) from None
     if code:
-        raise ConfigError(f"the editor {quote(editor)} ended with {code}", exit_code=1)
+        raise ConfigError(f"the editor {quote(editor)} exited with code {code}", exit_code=1)
     return 0
 
 
@@ -201,11 +204,11 @@ ACTIONS: Mapping[str, Callable[[argparse.Namespace], int]] = {
     "demo": _demo,
     "version": _version,
 }
-"""Name of a command of the table → what it does here, and its exit code; `run` is a run."""
+"""Name of a command → its implementation, which returns the exit code; `run` is separate."""
 
 
-def _stdin() -> str:
-    waiting = "reading stdin to its end; without input for the prompt, add </dev/null"
+def _read_stdin() -> str:
+    waiting = "reading the prompt from stdin; if there is none, add </dev/null"
     reminder = threading.Timer(PATIENCE, _note, [waiting])
     reminder.daemon = True
     reminder.start()
@@ -228,7 +231,7 @@ def _note(text: str) -> None:
 
 
 def _write_utf8() -> None:
-    """Answers hold any character, whatever the terminal's code page."""
+    """Makes the output UTF-8, whatever the terminal's code page."""
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure:
@@ -236,10 +239,10 @@ def _write_utf8() -> None:
 
 
 def _close_stdout() -> None:
-    """Lets what is still to be flushed at exit go nowhere."""
+    """Redirects stdout to the null device, so that the flush at exit cannot fail."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def run_and_exit() -> NoReturn:
-    """The console script."""
+    """Runs the console script."""
     sys.exit(main())

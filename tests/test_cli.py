@@ -155,8 +155,8 @@ def test_show_tells_what_a_run_would_warn_of(tree: Path, axe) -> None:
         "[params]\nstream = true\n",
     )
     told = (
-        "warning: without effect in axe_nb: stream\n"
-        "warning: without effect in axe_nb: params.stream\n"
+        "warning: ignored by axe_nb: stream\n"
+        "warning: ignored by axe_nb: params.stream\n"
         'warning: no file matches "*.nothing" in files\n'
     )
     assert axe("agents", "show", "old").err == told
@@ -171,8 +171,7 @@ def test_warnings_go_to_stderr_after_the_run(tree: Path, axe) -> None:
     ran = axe("run", "old", "-p", "x")
     assert (ran.code, ran.out) == (0, "x\n")
     assert ran.err == (
-        "warning: without effect in axe_nb: stream\n"
-        'warning: file "old.toml" holds the agent name "new"\n'
+        'warning: ignored by axe_nb: stream\nwarning: file "old.toml" holds the agent name "new"\n'
     )
 
 
@@ -240,7 +239,7 @@ def test_a_pipe_that_stays_open_is_told_what_is_waited_for(
         threading.Timer(0.5, os.close, [writing]).start()
         ran = axe("run", "echo", "-p", "hi")
     assert (ran.code, ran.out) == (0, "hi\n")
-    assert ran.err == "reading stdin to its end; without input for the prompt, add </dev/null\n"
+    assert ran.err == "reading the prompt from stdin; if there is none, add </dev/null\n"
 
 
 @pytest.mark.req("D-38")
@@ -289,8 +288,8 @@ def test_the_help_lists_every_command_and_says_what_is_not_there(
     assert "axe-nb config path" in help_of("config")
     assert "axe-nb demo" not in help_of("config")
     told = " ".join(help_of("run").split())
-    assert "--continue: no: each command is a session of its own" in told
-    assert "--raw: always: cells alone fill {{ … }} in" in told
+    assert "--continue: no: each command is a new session" in told
+    assert "--raw: always: only cells interpolate {{ … }}" in told
 
 
 def test_agents_are_listed_with_what_they_are_for(tree: Path, axe) -> None:
@@ -304,7 +303,7 @@ def test_agents_are_listed_with_what_they_are_for(tree: Path, axe) -> None:
 def test_where_there_are_no_agents_the_command_that_makes_one_is_told(project: Path, axe) -> None:
     ran = axe("agents", "list")
     assert (ran.code, ran.out) == (0, "")
-    assert ran.err == "no agents found; `axe-nb agents init NAME` writes a first one\n"
+    assert ran.err == "no agents found; create one with `axe-nb agents init NAME`\n"
 
 
 @pytest.mark.req("A-5.7", "B-12")
@@ -347,7 +346,7 @@ def test_init_writes_an_agent_that_can_be_shown_and_never_overwrites(project: Pa
     put("axe/agents/lead.toml", "mine")
     ran = axe("agents", "init", "lead")
     assert (ran.code, ran.out) == (2, "")
-    assert ran.err.endswith("lead.toml exists already\nit was left as it is\n")
+    assert ran.err.endswith("lead.toml already exists\nit was not changed\n")
     assert Path("axe/agents/lead.toml").read_text("utf-8") == "mine"
     assert axe("agents", "init", "x", "--agents-dir", "team").out == f"{Path('team/x.toml')}\n"
 
@@ -375,14 +374,18 @@ def test_edit_opens_the_file_in_the_editor(
     monkeypatch.setenv("EXIT", "2")
     ran = axe("agents", "edit", "lead")
     assert (ran.code, ran.out) == (1, "")
-    assert ran.err.endswith("ended with 2\n")
+    assert ran.err.endswith("exited with code 2\n")
 
 
 @pytest.mark.req("B-12")
 @pytest.mark.parametrize(
     ("editor", "told"),
     [
-        ("", "error: no editor is set for axe/agents/lead.toml\nset EDITOR, as in EDITOR=nano\n"),
+        (
+            "",
+            "error: no editor is set for axe/agents/lead.toml\n"
+            "set EDITOR, for example EDITOR=nano\n",
+        ),
         ("no-such-editor", 'error: cannot start the editor "no-such-editor": '),
         ("'unclosed", 'error: cannot start the editor "\'unclosed": No closing quotation\n'),
     ],
@@ -409,7 +412,7 @@ def test_the_settings_file_is_made_for_its_owner_alone_and_never_again(tmp_path:
     path.write_text("# mine", "utf-8")
     ran = axe("config", "init")
     assert (ran.code, ran.out) == (2, "")
-    assert "exists already" in ran.err
+    assert "already exists" in ran.err
     assert path.read_text("utf-8") == "# mine"
 
 

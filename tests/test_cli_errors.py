@@ -38,15 +38,15 @@ def put(path: str, data: str | bytes) -> None:
     Path(path).write_bytes(data if isinstance(data, bytes) else data.encode())
 
 
-MEND_SKILL = (
-    'mend skill of agent "a"; it is looked for below the folder of the agents and in the config '
-    "folder"
+FIX_SKILL = (
+    'fix `skill` in agent "a"; relative paths start at the folder above the agents, or at the '
+    "config folder"
 )
 GOOD = 'name = "a"\nmodel = "script/a"\n'
 AGENTS = {
     "no TOML": ("name = a", [
         'failed to parse agent config "a": Invalid value (at line 1, column 8)',
-        "in axe/agents/a.toml", 'text needs quotes, as in model = "provider/model"']),
+        "in axe/agents/a.toml", 'strings need quotes, as in model = "provider/model"']),
     "an unknown key": (GOOD + "subagents = []", ['unknown key "subagents" (line 3)',
                                                   "in axe/agents/a.toml",
                                                   'did you mean "sub_agents"?']),
@@ -60,11 +60,11 @@ AGENTS = {
                            "in axe/agents/a.toml"]),
     "no skill": (GOOD + 'skill = "gone.md"', [
         "skill not found: gone.md",
-        MEND_SKILL]),
+        FIX_SKILL]),
     "a bad glob": (GOOD + 'files = ["[a"]', ['invalid glob pattern "[a": unclosed bracket',
                                           "a glob is like docs/**/*.md"]),
     "no workdir": (GOOD + 'workdir = "gone"', ["workdir not found: gone",
-                                               'mend workdir of agent "a", or give --workdir']),
+                                               'fix `workdir` in agent "a", or pass --workdir']),
 }  # fmt: skip
 
 
@@ -81,7 +81,7 @@ def test_an_agent_that_is_not_right_exits_2(case: str, run) -> None:
 LINES = {
     "no such agent": (("aa",), 2, ["agent config not found: aa", 'did you mean "a"?']),
     "no such agent, none near": (("zzz",), 2, ["agent config not found: zzz",
-                                               "`axe-nb agents init zzz` writes one"]),
+                                               "create it with `axe-nb agents init zzz`"]),
     "a bad model": (("a", "-m", "gpt"), 1, [
         'invalid model format "gpt": expected provider/model-name',
         "for example anthropic/claude-sonnet-4-5, ollama/llama3.2 or script/lead"]),
@@ -90,11 +90,11 @@ LINES = {
         "for example anthropic/claude-sonnet-4-5, ollama/llama3.2 or script/lead"]),
     "an unknown skill": (("a", "--skill", "/gone/x.md"), 2, [
         "skill not found: /gone/x.md",
-        MEND_SKILL]),
+        FIX_SKILL]),
     "an unknown workdir": (("a", "--workdir", "gone"), 2, [
-        "workdir not found: gone", 'mend workdir of agent "a", or give --workdir']),
+        "workdir not found: gone", 'fix `workdir` in agent "a", or pass --workdir']),
     "a parameter that JSON cannot say": (("a", "--param", "top_p=NaN"), 2, [
-        "params.top_p must be what JSON can say: no dates, nan or inf"]),
+        "params.top_p must be valid JSON: no dates, nan or inf"]),
 }  # fmt: skip
 
 
@@ -324,4 +324,4 @@ def test_a_key_that_is_none_exits_3_and_is_not_repeated(
     monkeypatch.setenv("OPENAI_API_KEY", key)
     code, out, err = run("-m", "openai/gpt")
     assert (code, out) == (3, "")
-    assert err[0] == 'error: the API key of provider "openai" has characters that no key has'
+    assert err[0] == 'error: the API key of provider "openai" contains invalid characters'

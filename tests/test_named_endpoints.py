@@ -147,9 +147,9 @@ def test_a_refusal_names_the_endpoints_own_settings(
         ('protocol = "opnai"', "providers.x.protocol must be anthropic or openai or ollama", ""),
         ('protocol = "script"', "providers.x.protocol must be anthropic or openai or ollama", ""),
         ('protocol = "openai"\nread_timeout = -1', "providers.x.read_timeout must be non-neg", ""),
-        ('protocol = "openai"\nheaders = 3', "providers.x.headers must be a table of texts", ""),
-        ('protocol = "openai"\nheaders = {a = "é"}', "providers.x.headers.a has characters", ""),
-        ('protocol = "openai"\nheaders = {"a:b" = ""}', "providers.x.headers must have plain", ""),
+        ('protocol = "openai"\nheaders = 3', "providers.x.headers must be a table of strings", ""),
+        ('protocol = "openai"\nheaders = {a = "é"}', "providers.x.headers.a contains char", ""),
+        ('protocol = "openai"\nheaders = {"a:b" = ""}', "providers.x.headers must have names", ""),
         (
             'protocol = "openai"\nbase_ulr = "http://h"',
             'unknown key "providers.x.base_ulr" (line 3)', 'did you mean "base_url"?',
@@ -178,7 +178,7 @@ def test_a_built_in_provider_is_checked_alike_and_keeps_its_protocol() -> None:
 
 def test_a_name_in_capitals_is_refused() -> None:
     settings('[providers.Groq]\nprotocol = "openai"')
-    with pytest.raises(ConfigError, match=r"providers\.Groq must be a name in lower case"):
+    with pytest.raises(ConfigError, match=r"providers\.Groq must be a lower-case name"):
         Config.load()
 
 

@@ -1,1 +1,1 @@
-"""Who runs: agents and their files, the settings, and what an agent is told."""
+"""Agents and their files, the settings, and the context that an agent starts with."""

@@ -1,4 +1,4 @@
-"""Who runs: one agent, from a TOML file or from code.
+"""One agent, loaded from a TOML file or made in code.
 
 Source: seed 000 §3.5 (A-5.*, A-E2.*), B-1, B-2, B-12; D-26, D-27, D-36; product.md "Agent files".
 """
@@ -35,7 +35,7 @@ from axe_nb.text import quote, suggestion
 OF_THE_COMMAND_LINE = frozenset(
     {"memory", "mcp_servers", "artifacts", "stream", "timeout", "allowed_hosts"}
 )
-"""Keys of the Axe command line that are accepted and not acted on (D-27)."""
+"""Keys of the Axe command line that are accepted and ignored (D-27)."""
 
 OF_ITS_RETRY = frozenset({"backoff", "initial_delay_ms", "max_delay_ms"})
 """The same, below `[retry]`."""
@@ -43,41 +43,41 @@ OF_ITS_RETRY = frozenset({"backoff", "initial_delay_ms", "max_delay_ms"})
 
 @dataclass(frozen=True)
 class Agent:
-    """One agent: what it is told, which model answers, what it may do; from TOML or from code."""
+    """One agent: its instructions, model, tools and limits."""
 
     name: str
     """Required; the file is `<name>.toml`."""
     model: str
     """Required: provider/model, as in anthropic/claude-sonnet-4-5, ollama/llama3.2, script/lead."""
     description: str = ""
-    """For people; no model sees it."""
+    """For people; never sent to a model."""
     system_prompt: str = ""
-    """What the agent always knows."""
+    """Instructions that are sent with every request."""
     skill: str = ""
-    """Path of a SKILL.md that is added to the system prompt; below `axe/` or the config folder."""
+    """Path of a SKILL.md to append to the system prompt; below `axe/` or the config folder."""
     files: tuple[str, ...] = ()
-    """Globs of text files that are added to the system prompt, relative to the workdir."""
+    """Globs of text files to append to the system prompt, relative to the workdir."""
     workdir: str = ""
-    """Folder of the agent's files and tools; empty = the current folder."""
+    """Folder for the agent's files and tools; empty = the current folder."""
     sub_agents: tuple[str, ...] = ()
-    """Names of the agents that it may call; any name here offers the tool call_agent."""
+    """Names of the agents that it may call; any name here adds the tool call_agent."""
     tools: tuple[str, ...] = ()
-    """Names of tools and toolsets that it may use; in Python also functions and tools."""
+    """Names of tools and toolsets that it may use; in Python also functions and Tools."""
     mode: Mode = "ask"
-    """What tools that write may do: plan (nothing), ask (after a yes), auto (all)."""
+    """Permission to write: plan (never), ask (after approval), auto (always)."""
     params: Mapping[str, Any] = field(default_factory=dict)
-    """`[params]` for the model: temperature, max_tokens; other keys are passed on as they are."""
+    """`[params]` for the model: temperature, max_tokens; other keys are passed unchanged."""
     permissions: Mapping[str, str] = field(default_factory=dict)
-    """`[permissions]`: tool → allow, ask or deny, over the mode."""
+    """`[permissions]`: tool → allow, ask or deny; takes precedence over the mode."""
     limits: TreeLimits = TreeLimits()
     retry: Retry = Retry()
     sub_agents_config: SubAgentsConfig = NO_CONFIG
     own_tools: Mapping[str, Any] = field(default_factory=dict, repr=False, metadata={"toml": False})
-    """Name → function or tool that `tools` was given; its name stands in `tools`."""
+    """Name → function or tool passed in `tools`, which keeps its name."""
     path: str = field(default="", compare=False, metadata={"toml": False})
-    """File that it was loaded from; empty for one made in code."""
+    """File that it was loaded from; empty for an agent made in code."""
     warnings: tuple[str, ...] = field(default=(), compare=False, metadata={"toml": False})
-    """What its file says that is accepted but without effect."""
+    """Warnings about keys of its file that are accepted but ignored."""
 
     def __post_init__(self) -> None:
         if own := own_tools(self.tools):
@@ -87,43 +87,43 @@ class Agent:
         for name in ("files", "sub_agents", "tools"):
             if not isinstance(given := getattr(self, name), tuple):
                 object.__setattr__(self, name, tuple(given))
-        _check(self)
+        _check_values(self)
 
     @classmethod
     def load(cls, name: str, agents_dir: str | Path | None = None) -> Agent:
-        """The agent `name`: of this session, else from the first folder that has its file.
+        """Returns the agent `name` of this session, else from the first folder that has its file.
 
         Raises:
-            ConfigError: there is none, or it is not right; the message says where.
+            ConfigError: not found or invalid; the message says where.
         """
         return DEFINED.get(name) or cls.from_file(name, agents_dir)
 
     @classmethod
     def from_file(cls, name: str, agents_dir: str | Path | None = None) -> Agent:
-        """The agent `name` from the first folder that has its file, whatever the session has.
+        """Loads the agent `name` from the first folder that has its file, ignoring the session's.
 
         Raises:
-            ConfigError: there is none, or it is not right; the message says where.
+            ConfigError: not found or invalid; the message says where.
         """
         path = find_file(name, agents_dir, also=DEFINED)
         try:
             text = read_text(path)
         except OSError as error:
-            raise _in_file(
+            raise _file_error(
                 f"failed to read agent config {quote(name)}: {reason(error)}", path
             ) from None
         return cls.from_toml(text, name=name, path=str(path))
 
     @classmethod
     def from_toml(cls, text: str, *, name: str = "", path: str = "") -> Agent:
-        """The agent that a TOML text describes.
+        """Parses an agent from TOML text.
 
         Args:
-            name: what it was looked up by; a differing `name` key is a warning (D-26).
-            path: its file, for messages and for paths relative to it.
+            name: the name it was looked up by; a different `name` key is a warning (D-26).
+            path: its file, for messages and relative paths.
 
         Raises:
-            ConfigError: not TOML, an unknown key, a wrong value, a missing field.
+            ConfigError: invalid TOML, an unknown key, an invalid value or a missing field.
         """
         source = Source(text, format_path(Path(path)) if path else "")
         try:
@@ -134,7 +134,7 @@ class Agent:
             failure.place = source.place()
             raise failure from None
         try:
-            warnings = _set_aside(table, name, source)
+            warnings = _remove_ignored_keys(table, name, source)
             values = {"name": "", "model": "", **read(cls, table, source)}
             return cls(**values, path=path, warnings=tuple(warnings))
         except ConfigError as error:
@@ -142,32 +142,32 @@ class Agent:
             raise
 
     def but(self, **changes: Any) -> Agent:
-        """A copy with other values: `agent.but(system_prompt="Be brief.", mode="plan")`.
+        """Returns a copy with changed values: `agent.but(system_prompt="Be brief.", mode="plan")`.
 
         Args:
-            changes: values by key, as the constructor takes them.
+            changes: values by key, as for the constructor.
 
         Raises:
-            ConfigError: there is no such key, or a value is not right.
+            ConfigError: an unknown key or an invalid value.
         """
         keys = [field.name for field in toml_fields(type(self))]
         for key in changes:
             if key not in keys:
                 raise ConfigError(
                     f"an agent has no {quote(key)}",
-                    hint=suggestion(key, keys) or f"it has {', '.join(keys)}",
+                    hint=suggestion(key, keys) or f"known keys: {', '.join(keys)}",
                 )
         name = changes.get("name", self.name)
-        if self.path and name != self.name:  # `save` leaves the file of this one alone
+        if self.path and name != self.name:  # `save` must not overwrite this agent's file
             beside = Path(self.path).parent / f"{name}.toml"
             changes = {"path": str(beside), **changes}
         return replace(self, **changes)
 
     def to_toml(self) -> str:
-        """The agent as a TOML text: what differs from the defaults, in the documented order.
+        """Returns the agent as TOML: values that differ from the defaults, in the documented order.
 
         Raises:
-            ConfigError: `params` holds something that TOML cannot say, as None.
+            ConfigError: `params` holds a value that TOML cannot express, such as None.
         """
         import tomli_w
 
@@ -175,7 +175,7 @@ class Agent:
         try:
             text = tomli_w.dumps(table, multiline_strings=True)
             text.encode()
-            # tomli_w makes one line end of both kinds where a text has several lines
+            # tomli_w unifies line ends in multi-line strings
             return text if tomllib.loads(text) == table else tomli_w.dumps(table)
         except (TypeError, ValueError) as error:
             raise ConfigError(
@@ -183,12 +183,12 @@ class Agent:
             ) from None
 
     def save(self, agents_dir: str | Path | None = None) -> Path:
-        """Writes the agent's file, whole or not at all.
+        """Writes the agent's file atomically and returns its path.
 
-        It goes to `agents_dir`, else to where it was loaded from, else to `./axe/agents/`.
+        The folder is `agents_dir`, else the one that it was loaded from, else `./axe/agents/`.
 
         Raises:
-            ConfigError: its name is not a plain one, or the file cannot be written.
+            ConfigError: the name is invalid, or the file cannot be written.
         """
         check_name(self.name)
         folder = agent_dirs(agents_dir)[0]
@@ -198,14 +198,14 @@ class Agent:
 
 
 DEFINED: dict[str, Agent] = {}
-"""Name → agent that was defined in this session; the session fills and empties it."""
+"""Name → agent defined in this session; owned by the session."""
 
 
-def _set_aside(table: dict[str, Any], name: str, source: Source) -> list[str]:
-    """Takes what the Axe command line alone understands out of the table; warnings about it.
+def _remove_ignored_keys(table: dict[str, Any], name: str, source: Source) -> list[str]:
+    """Removes keys that only the Axe command line uses from the table; returns warnings.
 
     Raises:
-        ConfigError: its `[budget]` is not right.
+        ConfigError: `[budget]` is invalid.
     """
     ignored = sorted(OF_THE_COMMAND_LINE & table.keys())
     for key in ignored:
@@ -225,21 +225,21 @@ def _set_aside(table: dict[str, Any], name: str, source: Source) -> list[str]:
             limits["max_total_tokens"] = budget.max_tokens
         else:
             ignored.append("budget.max_tokens")
-    warnings = [f"without effect in axe_nb: {', '.join(ignored)}"] if ignored else []
+    warnings = [f"ignored by axe_nb: {', '.join(ignored)}"] if ignored else []
     own = table.get("name")
     if name and isinstance(own, str) and own.strip() and own != name:
         warnings.append(f"file {quote(name + '.toml')} holds the agent name {quote(own)}")
     return warnings
 
 
-def _in_file(message: str, path: Path) -> ConfigError:
+def _file_error(message: str, path: Path) -> ConfigError:
     error = ConfigError(message)
     error.place = f"in {format_path(path)}"
     return error
 
 
-def _check(agent: Agent) -> None:
-    """Refuses values that the types allow and the designs do not (A-5.4, A-5.5, B-1, D-36).
+def _check_values(agent: Agent) -> None:
+    """Rejects values that the types allow but the designs do not (A-5.4, A-5.5, B-1, D-36).
 
     Raises:
         ConfigError: names the key.
@@ -265,7 +265,7 @@ def _check(agent: Agent) -> None:
             raise WrongValue(("permissions", tool), "must be allow, ask or deny")
     for name, value in agent.params.items():
         if not _is_json(value):
-            raise WrongValue(("params", name), "must be what JSON can say: no dates, nan or inf")
+            raise WrongValue(("params", name), "must be valid JSON: no dates, nan or inf")
 
 
 def _is_json(value: Any) -> bool:

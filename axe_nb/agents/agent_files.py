@@ -1,4 +1,4 @@
-"""Where the files of agents lie: found by name, listed, and a first one to start from.
+"""Agent files: lookup by name, listing and scaffolding.
 
 Source: product.md "Agent files"; A-5.6, B-1, B-12.
 """
@@ -15,28 +15,28 @@ from axe_nb.agents.names import check_name
 from axe_nb.errors import ConfigError
 from axe_nb.text import quote, suggestion
 
-SHELL_STEP = "`axe-nb agents init {name}` writes one"
+SHELL_STEP = "create it with `axe-nb agents init {name}`"
 
 _next_step = SHELL_STEP
 
 
 def advise(step: str = SHELL_STEP) -> None:
-    """Sets the next step that errors about an unknown agent tell; `{name}` is the agent's.
+    """Sets the next step shown in errors about an unknown agent; `{name}` is its name.
 
-    A notebook has other commands than a shell, and only it knows that it is one.
+    A notebook sets its own, as its commands differ from a shell's.
     """
     global _next_step
     _next_step = step
 
 
 def find_file(name: str, agents_dir: str | Path | None = None, also: Iterable[str] = ()) -> Path:
-    """The file of the agent `name`, in the first folder that has one.
+    """Returns the file of the agent `name` in the first folder that has one.
 
     Args:
-        also: names of agents without a file, for the hint.
+        also: further names to suggest, of agents without a file.
 
     Raises:
-        ConfigError: there is none; the hint names the nearest agent.
+        ConfigError: not found; the hint names the nearest agent.
     """
     check_name(name)
     for folder in agent_dirs(agents_dir):
@@ -48,7 +48,7 @@ def find_file(name: str, agents_dir: str | Path | None = None, also: Iterable[st
 
 
 def list_agents(agents_dir: str | Path | None = None) -> dict[str, Path]:
-    """Name → file of every agent that can be found, sorted by name; first folder wins."""
+    """Returns name → file of every agent found, sorted by name; the first folder wins."""
     found: dict[str, Path] = {}
     for folder in agent_dirs(agents_dir):
         for path in sorted(folder.glob("*.toml")):
@@ -65,11 +65,11 @@ system_prompt = """
 You are a careful assistant.
 """
 
-# skill = "skills/review/SKILL.md"      # added to the system prompt
-# files = ["docs/**/*.md"]              # added to the system prompt, relative to workdir
+# skill = "skills/review/SKILL.md"      # appended to the system prompt
+# files = ["docs/**/*.md"]              # appended to the system prompt; relative to workdir
 # workdir = "~/project"
 
-# sub_agents = ["researcher", "writer"] # agents that it may call
+# sub_agents = ["researcher", "writer"] # agents that this one may call
 # tools = ["file_ops_readonly", "grep"]
 # mode = "ask"                          # plan | ask | auto
 
@@ -82,15 +82,15 @@ You are a careful assistant.
 # parallel = true
 # timeout = 120
 '''
-"""What `init` writes, filled in; valid TOML (A-5.6, B-12)."""
+"""Template of the file that `init` writes; valid TOML once filled in (A-5.6, B-12)."""
 
 
 def scaffold(name: str) -> str:
-    """A commented agent file to start from."""
+    """Returns a commented starter file for an agent."""
     check_name(name)
     try:
         config = Config.load()
-    except ConfigError:  # `init` works without the settings; a run will say what is wrong
+    except ConfigError:  # `init` works without settings; a run will report the error
         config = Config()
     return SCAFFOLD.format(
         name=quote(name), model=quote(config.first_model()), providers=", ".join(config.known)
@@ -98,10 +98,10 @@ def scaffold(name: str) -> str:
 
 
 def init(name: str, agents_dir: str | Path | None = None) -> Path:
-    """Writes a commented agent file to start from.
+    """Writes a commented starter file for an agent and returns its path.
 
     Raises:
-        ConfigError: there is one already, or it cannot be written.
+        ConfigError: the file exists, or it cannot be written.
     """
     path = agent_dirs(agents_dir)[0] / f"{name}.toml"
     write_new(path, scaffold(name))

@@ -1,6 +1,6 @@
-"""Where things lie and what the user has set: keys, base URLs, folders.
+"""User settings: keys, base URLs and folders.
 
-Environment beats `config.toml` beats the built-in default.
+The environment takes precedence over `config.toml`, and that over the built-in defaults.
 Source: B-3, B-6, D-33; product.md "Agent files".
 """
 
@@ -30,7 +30,7 @@ from axe_nb.text import nearest, quote
 UNREADABLE = "failed to parse config file"
 
 SCAFFOLD = """\
-# Keys and servers for axe-nb. Environment variables win over this file:
+# API keys and servers for axe-nb. Environment variables take precedence over this file:
 # ANTHROPIC_API_KEY, OPENAI_API_KEY, AXE_OPENAI_BASE_URL, …
 
 # [providers.anthropic]
@@ -38,12 +38,12 @@ SCAFFOLD = """\
 
 # [providers.openai]
 # api_key = ""
-# base_url = "https://api.openai.com"   # any server that speaks the same protocol
+# base_url = "https://api.openai.com"   # or any compatible server
 
 # [providers.ollama]
 # base_url = "http://localhost:11434"
 
-# [providers.groq]                      # a name of your own: its models are groq/MODEL
+# [providers.groq]                      # a named endpoint; its models are groq/MODEL
 # protocol = "openai"                   # anthropic, openai or ollama
 # base_url = "https://api.groq.com/openai"
 # api_key_env = "GROQ_API_KEY"
@@ -51,61 +51,61 @@ SCAFFOLD = """\
 
 
 def config_dir() -> Path:
-    """`$XDG_CONFIG_HOME/axe`, by default `~/.config/axe`; it need not exist."""
+    """Returns `$XDG_CONFIG_HOME/axe`, by default `~/.config/axe`; it need not exist."""
     home = os.environ.get("XDG_CONFIG_HOME", "").strip()
     return expand_home(home or "~/.config") / "axe"
 
 
 def config_path() -> Path:
-    """The global settings file; it need not exist."""
+    """Returns the path of the global settings file; it need not exist."""
     return config_dir() / "config.toml"
 
 
 def format_path(path: Path) -> str:
-    """The path as people find it, without the folders of this machine where that can be.
+    """Returns the path for display, without machine-specific folders if possible.
 
-    It starts below the current folder, the config folder or the home folder.
+    It is relative to the current folder, the config folder or the home folder.
     """
     try:
         here, whole = Path.cwd(), path.absolute()
     except OSError:  # the current folder was deleted
         return display_path(path)
-    for folder, name in ((here, ""), (config_dir().parent, _config_home())):
+    for folder, name in ((here, ""), (config_dir().parent, _config_prefix())):
         if name is not None and whole.is_relative_to(folder):
             return f"{name}{whole.relative_to(folder).as_posix()}"
     return display_path(whole)
 
 
 def format_path_or_name(path: Path) -> str:
-    """`placed`, or the name alone where the path lies elsewhere: no output names this machine."""
+    """As `format_path`, but the file name alone if the path would still be absolute."""
     found = format_path(path)
     return path.name if Path(found).is_absolute() else found
 
 
-def _config_home() -> str | None:
-    """How messages call the folder of the config folder; None where it lies at home."""
+def _config_prefix() -> str | None:
+    """Returns the prefix for paths in the config folder; None if it is in the home folder."""
     return "$XDG_CONFIG_HOME/" if os.environ.get("XDG_CONFIG_HOME", "").strip() else None
 
 
 def agent_dirs(agents_dir: str | Path | None = None) -> list[Path]:
-    """The folders that agents are looked up in, first hit wins; they need not exist."""
+    """Returns the folders to search for agents, in order; they need not exist."""
     given = [expand_home(agents_dir)] if agents_dir else []
     return [*given, Path("axe") / "agents", config_dir() / "agents"]
 
 
 @dataclass(frozen=True)
 class Config:
-    """The global `config.toml`, read; empty where there is none."""
+    """The parsed global `config.toml`; empty if there is none."""
 
     providers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, repr=False)
-    """Provider → its table; may hold keys, so it is never printed."""
+    """Provider → its table; may contain keys, so it is never printed."""
 
     @classmethod
     def load(cls) -> Config:
-        """The settings as they are now; nothing is cached.
+        """Reads the settings; nothing is cached.
 
         Raises:
-            ConfigError: the file cannot be read or is not TOML.
+            ConfigError: the file cannot be read or is invalid.
         """
         path = config_path()
         try:
@@ -114,13 +114,13 @@ class Config:
         except FileNotFoundError:
             return cls()
         except OSError as error:
-            raise _wrong(f"failed to read config file: {reason(error)}") from None
+            raise _config_error(f"failed to read config file: {reason(error)}") from None
         except (ValueError, RecursionError) as error:
-            raise _wrong(f"{UNREADABLE}: {error}", hint=toml_hint(text, error)) from None
+            raise _config_error(f"{UNREADABLE}: {error}", hint=toml_hint(text, error)) from None
         providers = table.get("providers", {})
         tables_of = providers.values() if isinstance(providers, dict) else [providers]
         if not all(isinstance(entry, dict) for entry in tables_of):
-            raise _wrong(
+            raise _config_error(
                 f"{UNREADABLE}: providers must be tables",
                 hint='write [providers.openai] and below it api_key = "…"',
             )
@@ -129,20 +129,20 @@ class Config:
             try:
                 check_table(name, entry, source)
             except ConfigError as error:
-                raise _wrong(f"{UNREADABLE}: {error}", hint=error.hint) from None
+                raise _config_error(f"{UNREADABLE}: {error}", hint=error.hint) from None
         return cls(providers)
 
     @cached_property
     def known(self) -> Mapping[str, ProviderInfo]:
-        """Name → provider: those that are built in, then those that the file defines."""
+        """Name → provider: the built-in ones, then those of the file."""
         found = (describe_provider(name, table) for name, table in self.providers.items())
         return {**PROVIDERS, **{info.name: info for info in found if info}}
 
     def provider(self, name: str) -> ProviderInfo:
-        """The provider of that name.
+        """Returns the provider of that name.
 
         Raises:
-            ConfigError: there is none (exit 1).
+            ConfigError: there is no such provider (exit 1).
         """
         if name in self.known:
             return self.known[name]
@@ -159,25 +159,25 @@ class Config:
         )
 
     def key_source(self, provider: str) -> str:
-        """The environment variable or file that the provider's key comes from; empty = no key."""
+        """Returns the environment variable or file with the provider's key; empty = no key."""
         variable = self.provider(provider).key_variable
         if variable and os.environ.get(variable, "").strip():
             return variable
         return config_path().name if self._text(provider, "api_key") else ""
 
     def api_key(self, provider: str) -> str:
-        """The provider's key; empty for one that needs none.
+        """Returns the provider's key; empty if it needs none.
 
         Raises:
-            ConfigError: no key is set, or it cannot be one (exit 3, D-22).
+            ConfigError: no key is set, or it is not a valid one (exit 3, D-22).
         """
         info = self.provider(provider)
         variable = info.key_variable
         key = os.environ.get(variable, "").strip() or self._text(provider, "api_key")
         if not (key.isascii() and key.isprintable()):
             raise ConfigError(
-                f'the API key of provider "{provider}" has characters that no key has',
-                hint=f"copy it anew into {variable}, or into {format_path(config_path())}",
+                f'the API key of provider "{provider}" contains invalid characters',
+                hint=f"copy it again into {variable}, or into {format_path(config_path())}",
                 exit_code=3,
             )
         if key or not info.needs_key:
@@ -185,15 +185,15 @@ class Config:
         raise ConfigError(
             f'no API key for provider "{provider}": set {variable}, '
             f"or api_key under [providers.{provider}] in {format_path(config_path())}",
-            hint="or try without a key: a script/… model",
+            hint="or try a script/… model, which needs no key",
             exit_code=3,
         )
 
     def base_url(self, provider: str) -> str:
-        """Root URL of the provider's server, without a trailing slash or `/v1` (D-33).
+        """Returns the root URL of the provider's server, without a trailing slash or `/v1` (D-33).
 
         Raises:
-            ConfigError: it is no http address; what it is, is not told: it may be a key.
+            ConfigError: it is not an http URL; the message omits it, as it may be a key.
         """
         info = self.provider(provider)
         url = os.environ.get(info.url_variable, "").strip() or info.base_url
@@ -206,7 +206,7 @@ class Config:
         return url.removesuffix("/v1")
 
     def first_model(self) -> str:
-        """The model of a new agent file: of the one provider that has a key, else Anthropic's."""
+        """Returns the model for a new agent file: the only provider with a key, else Anthropic."""
         with_key = [
             info.first_model
             for info in self.known.values()
@@ -219,7 +219,7 @@ class Config:
         return value.strip() if isinstance(value, str) else ""
 
 
-def _wrong(message: str, *, hint: str = "") -> ConfigError:
+def _config_error(message: str, *, hint: str = "") -> ConfigError:
     error = ConfigError(message, hint=hint)
     error.place = f"in {format_path(config_path())}"
     return error

@@ -1,4 +1,4 @@
-"""The user's own files: read within bounds, written whole or not at all, shown without their home.
+"""The user's own files: bounded reads, atomic writes and paths for display.
 
 Source: B-1, B-6, B-12.
 """
@@ -14,16 +14,16 @@ from pathlib import Path
 from axe_nb.errors import ConfigError
 
 MAX_TEXT = 1024 * 1024
-"""Bytes of a file that is read whole: an agent, settings, a skill."""
+"""Maximum size of an agent, settings or skill file, in bytes."""
 
 
 def expand_home(path: str | Path) -> Path:
-    """The path with a leading `~` as the home folder; as it is where there is no such home."""
+    """Expands a leading `~`; returns the path unchanged if there is no such home folder."""
     return Path(os.path.expanduser(path))  # noqa: PTH111  Path.expanduser raises without a home
 
 
 def display_path(path: Path) -> str:
-    """The path with the home folder as `~`, so that messages are the same everywhere."""
+    """Returns the path with the home folder as `~`, so that messages are the same everywhere."""
     try:
         return f"~/{path.relative_to(expand_home('~')).as_posix()}"
     except ValueError:
@@ -31,15 +31,15 @@ def display_path(path: Path) -> str:
 
 
 def reason(error: OSError) -> str:
-    """Why a file could not be used, in a few words."""
+    """Returns the cause of a file error in a few words."""
     return error.strerror or str(error)
 
 
 def read_text(path: Path) -> str:
-    """Text of a file of UTF-8, with or without a byte order mark, whatever its line ends.
+    """Reads a UTF-8 text file, with or without a byte order mark, and with any line ends.
 
     Raises:
-        OSError: it is not there, no file, too large or not UTF-8; `reason` says which.
+        OSError: missing, not a regular file, too large or not UTF-8; `reason` says which.
     """
     try:
         if path.exists() and not path.is_file():
@@ -58,12 +58,12 @@ def read_text(path: Path) -> str:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Writes a file so that a reader sees the old or the new one, never a part.
+    """Writes a file atomically: a reader sees either the old or the new text.
 
     Raises:
-        ConfigError: it cannot be written; the old one, if any, is as it was.
+        ConfigError: the file cannot be written; an existing one is unchanged.
     """
-    target = path.resolve()  # a link stays a link
+    target = path.resolve()  # keeps a symbolic link
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -83,18 +83,18 @@ def write_new(path: Path, text: str, mode: int = 0o666) -> None:
     """Writes a file that must not exist yet.
 
     Args:
-        mode: who may do what with it, before the umask.
+        mode: permission bits, before the umask.
 
     Raises:
-        ConfigError: it exists, or cannot be written.
+        ConfigError: the file exists or cannot be written.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         _write(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), text)
     except OSError as error:
         if isinstance(error, FileExistsError) and os.path.lexists(path):
-            known = f"{display_path(path)} exists already"
-            raise ConfigError(known, hint="it was left as it is") from None
+            message = f"{display_path(path)} already exists"
+            raise ConfigError(message, hint="it was not changed") from None
         raise ConfigError(f"cannot write {display_path(path)}: {reason(error)}") from None
 
 

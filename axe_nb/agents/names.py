@@ -1,4 +1,4 @@
-"""Names of agents and models: which are valid.
+"""Validation of agent, tool and model names.
 
 Source: B-2, B-12.
 """
@@ -12,37 +12,37 @@ from axe_nb.text import quote
 
 
 def check_name(name: str) -> None:
-    """Refuses names of agents that are not plain file names (B-12), on any system.
+    """Rejects agent names that are not plain file names on every system (B-12).
 
     Raises:
-        ConfigError: it is blank, or has a path separator, `..`, a colon or a control character.
+        ConfigError: blank, or contains a path separator, `..`, a colon or a control character.
     """
     bad = any(part in name for part in ("/", "\\", "..", ":"))
     if bad or not name.strip() or not name.isprintable():
         raise ConfigError(
-            f"invalid agent name {quote(name)}: a plain name, without folders",
-            hint="use --agents-dir to point at another folder",
+            f"invalid agent name {quote(name)}: expected a plain name without folders",
+            hint="use --agents-dir for another folder",
         )
 
 
 def check_tool_name(name: str) -> None:
-    """Refuses what no provider takes as the name of a tool.
+    """Rejects tool names that providers do not accept.
 
     Raises:
-        ConfigError: it is empty, too long, or has other characters than letters, digits, _ and -.
+        ConfigError: empty, too long, or with characters other than letters, digits, _ and -.
     """
     if not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name):
         raise ConfigError(
-            f"{quote(name)} is no name for a tool",
-            hint="letters, digits, _ and - only, at most 64",
+            f"{quote(name)} is not a valid tool name",
+            hint="use at most 64 letters, digits, _ and -",
         )
 
 
 def parse_model(model: str) -> tuple[str, str]:
-    """provider/model split on the first slash (B-2).
+    """Splits provider/model on the first slash (B-2).
 
     Raises:
-        ConfigError: there is no slash, or nothing on one side of it (exit 1).
+        ConfigError: no slash, or an empty part (exit 1).
     """
     provider, slash, name = model.partition("/")
     problem = (

@@ -1,4 +1,4 @@
-"""Functions and tools that an agent was given as objects: `Agent(tools=[function, "grep"])`.
+"""Functions and tools passed to an agent as objects: `Agent(tools=[function, "grep"])`.
 
 Source: product.md "Python".
 """
@@ -14,17 +14,17 @@ from axe_nb.text import quote
 
 
 class NamedTool(Protocol):
-    """A tool, as far as an agent knows it."""
+    """The part of a tool that an agent uses."""
 
     name: str
     fn: Callable[..., Any]
 
 
 def own_tools(tools: object) -> dict[str, Any]:
-    """Name → function or tool, of those among `tools` that are no names themselves.
+    """Returns name → function or tool for the entries of `tools` that are not names.
 
     Raises:
-        ConfigError: one of them has no name that a model could use, or two have the same.
+        ConfigError: an entry has no valid tool name, or two share one.
     """
     own: dict[str, Any] = {}
     for thing in tools if isinstance(tools, (list, tuple)) else ():
@@ -33,20 +33,20 @@ def own_tools(tools: object) -> dict[str, Any]:
         name = name_of(thing)
         check_tool_name(name)
         if own.setdefault(name, thing) != thing:
-            raise WrongValue(("tools",), f"has two functions with the name {quote(name)}")
+            raise WrongValue(("tools",), f"has two functions named {quote(name)}")
     return own
 
 
 def names_of(tools: list[Any] | tuple[Any, ...]) -> tuple[Any, ...]:
-    """The tools by name; what is neither name, function nor tool stays as it is."""
+    """Replaces functions and tools by their names; anything else is kept."""
     return tuple(name_of(one) if callable(one) or is_tool(one) else one for one in tools)
 
 
 def name_of(thing: Any) -> str:
-    """The name by which a model calls a function or a tool.
+    """Returns the name under which a model calls a function or a tool.
 
     Raises:
-        WrongValue: it has none.
+        WrongValue: it has no name.
     """
     made = getattr(thing, "__axe_tool__", thing)
     name = made.name if is_tool(made) else getattr(made, "__name__", None)
@@ -57,5 +57,5 @@ def name_of(thing: Any) -> str:
 
 
 def is_tool(thing: object) -> TypeGuard[NamedTool]:
-    """Whether it is a tool and not a function that is to become one."""
+    """True for a tool, False for a plain function."""
     return hasattr(thing, "fn") and isinstance(getattr(thing, "name", None), str)

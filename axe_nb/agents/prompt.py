@@ -1,4 +1,4 @@
-"""What an agent is told before its first message: prompt, skill, files.
+"""The context of an agent before its first message: prompt, skill and files.
 
 Source: B-6, B-7, B-8; seed 000 §2.3 base; D-12, D-42.
 """
@@ -19,16 +19,16 @@ from axe_nb.globs import find_paths
 from axe_nb.text import list_some, quote
 
 NO_PROMPT = "Execute the task described in your instructions."
-"""What an agent is told where the prompt is blank (B-8)."""
+"""The message to send if the prompt is blank (B-8)."""
 
 MAX_FILE = 1024 * 1024
-"""Bytes; a larger context file is left out with a warning."""
+"""Bytes; a larger context file is skipped with a warning."""
 
 LISTED = 5
-"""Files that a warning names."""
+"""Maximum number of files that a warning names."""
 
 MAX_FILES = 8 * 1024 * 1024
-"""Bytes of all context files together; what comes after is left out with a warning."""
+"""Bytes of all context files together; files beyond it are skipped with a warning."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,40 +40,40 @@ class Briefing:
     workdir: Path
     """Absolute."""
     skill: str
-    """Text of the skill; empty = none."""
+    """Text of the skill; empty if there is none."""
     files: tuple[tuple[str, str], ...]
-    """(path relative to the workdir, text) of every context file, sorted by path."""
+    """(path relative to the workdir, text) of each context file, sorted by path."""
     warnings: tuple[str, ...]
 
 
 def brief(agent: Agent) -> Briefing:
-    """The agent's system prompt and what it is made of.
+    """Assembles the agent's system prompt from its parts.
 
     Raises:
-        ConfigError: the workdir or the skill is not there, or a glob is not valid.
+        ConfigError: the workdir or the skill is missing, or a glob is invalid.
     """
-    workdir = _workdir(agent)
-    skill = _skill(agent)
-    files, warnings = _files(agent.files, workdir)
-    system = _system(agent.system_prompt, skill, files)
-    return Briefing(system, workdir, skill, files, (*_ignored(agent), *warnings))
+    workdir = _find_workdir(agent)
+    skill = _read_skill(agent)
+    files, warnings = _read_files(agent.files, workdir)
+    system = _join_parts(agent.system_prompt, skill, files)
+    return Briefing(system, workdir, skill, files, (*_find_ignored_params(agent), *warnings))
 
 
 def all_warnings(agent: Agent) -> tuple[str, ...]:
-    """Warnings about the agent's file and about its context, as a run would show them."""
+    """Returns warnings about the agent's file and its context, as a run would show them."""
     try:
         return (*agent.warnings, *brief(agent).warnings)
-    except ConfigError:  # it stops a run, and is told there
+    except ConfigError:  # reported when it stops a run
         return agent.warnings
 
 
-def _ignored(agent: Agent) -> list[str]:
+def _find_ignored_params(agent: Agent) -> list[str]:
     keys = [f"params.{key}" for key in agent.params if key in NOT_PARAMS]
-    return [f"without effect in axe_nb: {', '.join(keys)}"] if keys else []
+    return [f"ignored by axe_nb: {', '.join(keys)}"] if keys else []
 
 
-def _system(prompt: str, skill: str, files: Sequence[tuple[str, str]]) -> str:
-    """The parts joined as B-7 lays down; an empty part leaves no delimiter."""
+def _join_parts(prompt: str, skill: str, files: Sequence[tuple[str, str]]) -> str:
+    """Joins the parts as B-7 specifies; an empty part leaves no delimiter."""
     text = prompt if prompt.strip() else ""
     if skill.strip():
         text += f"\n\n---\n\n## Skill\n\n{skill}"
@@ -86,26 +86,26 @@ def _system(prompt: str, skill: str, files: Sequence[tuple[str, str]]) -> str:
     return text
 
 
-def _workdir(agent: Agent) -> Path:
+def _find_workdir(agent: Agent) -> Path:
     try:
         path = expand_home(agent.workdir.strip() or ".").absolute()
         is_there = path.is_dir()
-    except OSError:  # the current folder was deleted, or no name can be that long
+    except OSError:  # the current folder was deleted, or the path is too long
         is_there = False
     if not is_there:
         given = agent.workdir.strip()
-        is_escaped = any(c in given for c in "\b\t\n\f\r")  # as "C:\temp" is read
+        is_escaped = any(c in given for c in "\b\t\n\f\r")  # "C:\temp" has a tab
         raise ConfigError(
             f"workdir not found: {quote(given) if is_escaped else given or 'the current folder'}",
             hint=ESCAPES
             if is_escaped
-            else f"mend workdir of agent {quote(agent.name)}, or give --workdir",
+            else f"fix `workdir` in agent {quote(agent.name)}, or pass --workdir",
         )
     return path
 
 
-def _skill(agent: Agent) -> str:
-    """Text of the skill file: absolute, else below the folder of the agents, else of the config."""
+def _read_skill(agent: Agent) -> str:
+    """Reads the skill: an absolute path, else below the agents' parent or the config folder."""
     given = agent.skill.strip()
     if not given:
         return ""
@@ -118,23 +118,23 @@ def _skill(agent: Agent) -> str:
             continue
         except OSError as error:
             raise ConfigError(
-                f"failed to read skill {given}: {reason(error)}", hint=_mend_skill(agent)
+                f"failed to read skill {given}: {reason(error)}", hint=_format_skill_hint(agent)
             ) from None
-    raise ConfigError(f"skill not found: {given}", hint=_mend_skill(agent))
+    raise ConfigError(f"skill not found: {given}", hint=_format_skill_hint(agent))
 
 
-def _mend_skill(agent: Agent) -> str:
+def _format_skill_hint(agent: Agent) -> str:
     return (
-        f"mend skill of agent {quote(agent.name)}; it is looked for below the folder of the "
-        "agents and in the config folder"
+        f"fix `skill` in agent {quote(agent.name)}; relative paths start at "
+        "the folder above the agents, or at the config folder"
     )
 
 
-def _files(
+def _read_files(
     patterns: Sequence[str], workdir: Path
 ) -> tuple[tuple[tuple[str, str], ...], tuple[str, ...]]:
-    """Every text file below the workdir that a pattern names, and warnings about those left out."""
-    found, warnings = _named_files(patterns, workdir)
+    """Reads the text files below the workdir that match; returns warnings about skipped ones."""
+    found, warnings = _find_files(patterns, workdir)
     files: dict[str, str] = {}
     binary: list[str] = []
     room = MAX_FILES
@@ -144,26 +144,26 @@ def _files(
             with path.open("rb") as file:
                 data = file.read(MAX_FILE + 1)
         except OSError as error:
-            warnings.append(f"context file {shown} left out: {reason(error)}")
+            warnings.append(f"context file {shown} skipped: {reason(error)}")
             continue
         if b"\0" in data[:512]:
             binary.append(shown)
             continue
         if len(data) > min(MAX_FILE, room):
             warnings.append(
-                f"context file {shown} left out: larger than the {MAX_FILE} bytes "
-                f"of one file or the {MAX_FILES} of all"
+                f"context file {shown} skipped: exceeds the limit of {MAX_FILE} bytes "
+                f"per file or {MAX_FILES} in total"
             )
             continue
         room -= len(data)
         files[shown] = data.decode("utf-8", errors="replace")
     if binary:
-        warnings.append(f"binary files left out: {list_some(binary, LISTED)}")
+        warnings.append(f"binary files skipped: {list_some(binary, LISTED)}")
     return tuple(sorted(files.items())), tuple(warnings)
 
 
-def _named_files(patterns: Sequence[str], workdir: Path) -> tuple[set[Path], list[str]]:
-    """The files below the workdir that a pattern names, and warnings."""
+def _find_files(patterns: Sequence[str], workdir: Path) -> tuple[set[Path], list[str]]:
+    """Returns the files below the workdir that match a pattern, and warnings."""
     inside = workdir.resolve()
     found: set[Path] = set()
     outside: set[str] = set()
@@ -178,5 +178,5 @@ def _named_files(patterns: Sequence[str], workdir: Path) -> tuple[set[Path], lis
             else:
                 outside.add(path.relative_to(workdir).as_posix())
     if outside:
-        warnings.append(f"links out of the workdir left out: {list_some(sorted(outside), LISTED)}")
+        warnings.append(f"links out of the workdir skipped: {list_some(sorted(outside), LISTED)}")
     return found, warnings

@@ -1,7 +1,7 @@
-"""The table of providers: one description each, read by settings, doctor, listing and completion.
+"""The table of providers, used by settings, doctor, listing and completion.
 
-A `[providers.NAME]` table of config.toml changes a description, or adds a named endpoint: a server
-that speaks the protocol of a built-in provider.
+A `[providers.NAME]` table of config.toml changes an entry, or adds a named endpoint: a server that
+speaks the protocol of a built-in provider.
 Source: B-2, B-3, D-27; product.md "Providers".
 """
 
@@ -16,32 +16,32 @@ from typing import Any
 from axe_nb.agents.toml_table import Source, WrongValue, check_types, read
 
 NOT_PARAMS = frozenset({"model", "messages", "tools", "stream", "system"})
-"""Keys of a request that axe_nb sets itself, whatever `[params]` says."""
+"""Keys of a request that axe_nb sets itself, overriding `[params]`."""
 
 BEARER = MappingProxyType({"authorization": "Bearer {key}"})
 
 
 @dataclass(frozen=True, kw_only=True)
 class ProviderInfo:
-    """One provider: all that the rest of the package knows about it."""
+    """Everything that the rest of the package knows about one provider."""
 
     name: str
-    """The part of a model before the slash; lower case."""
+    """The part of a model string before the slash; lower case."""
     module: str = ""
-    """Module whose `PROVIDER` sends requests to its servers; empty = there is no server."""
+    """Module whose `PROVIDER` sends requests to its servers; empty if there is no server."""
     base_url: str = ""
-    """Root of its own server; empty = there is no server."""
+    """Root of its own server; empty if there is none."""
     needs_key: bool = False
     """If true, a missing key is an error before anything is sent."""
     key_variable: str = ""
-    """Environment variable of its key."""
+    """Environment variable that holds its key."""
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Headers of every request; `{key}` stands for the key, and a header without its key is left
-    out."""
+    """Headers of every request; `{key}` stands for the key. A header whose key is missing is
+    omitted."""
     read_timeout: float | None = None
     """Seconds that the server may be silent; None = as long as the run may take."""
     models_path: str = ""
-    """Where its server lists the models."""
+    """Path under which its server lists the models."""
     models_keys: tuple[str, str] = ("data", "id")
     """(key of the list in that reply, key of the name in each entry)."""
     software: str = "the server"
@@ -49,7 +49,7 @@ class ProviderInfo:
     pull: str = ""
     """Command that fetches a missing model; `{model}` stands for its name."""
     first_model: str = ""
-    """Model of a new agent file, with the provider; empty = none is suggested."""
+    """Model for a new agent file, with the provider; empty if none is suggested."""
 
     @property
     def has_server(self) -> bool:
@@ -58,11 +58,11 @@ class ProviderInfo:
 
     @property
     def url_variable(self) -> str:
-        """Environment variable of its base URL."""
+        """Environment variable that holds its base URL."""
         return f"AXE_{in_capitals(self.name)}_BASE_URL"
 
     def headers_with(self, key: str) -> dict[str, str]:
-        """The headers of a request, with the key put in."""
+        """Returns the headers of a request, with the key filled in."""
         return {
             name: value.replace("{key}", key)
             for name, value in self.headers.items()
@@ -111,21 +111,21 @@ PROVIDERS = _table(
 """Name → built-in provider, in the order that messages list them."""
 
 FIRST_MODEL = PROVIDERS["anthropic"].first_model
-"""Model of a new agent file if nothing speaks for another one."""
+"""Default model for a new agent file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProviderTable:
-    """`[providers.NAME]`: a built-in provider, or a named endpoint: its models are NAME/MODEL."""
+    """`[providers.NAME]`: a built-in provider, or a named endpoint with models NAME/MODEL."""
 
     protocol: str = ""
     """`anthropic`, `openai` or `ollama`: the protocol that a named endpoint speaks."""
     base_url: str = ""
-    """Root of the server, with or without `/v1`; by default that of the protocol's provider."""
+    """Root of the server, with or without `/v1`; the default is the protocol's own."""
     api_key: str = field(default="", repr=False)
-    """The key; a named endpoint that names no key is asked without one."""
+    """The key; a named endpoint without one is called without a key."""
     api_key_env: str = ""
-    """Environment variable of the key; by default `NAME_API_KEY`."""
+    """Environment variable that holds the key; by default `NAME_API_KEY`."""
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Headers added to every request; `{key}` in a value stands for the key."""
     read_timeout: float = 0
@@ -133,12 +133,12 @@ class ProviderTable:
 
 
 def in_capitals(name: str) -> str:
-    """The provider's name as a part of environment variables."""
+    """Returns the provider's name as a part of environment variables."""
     return re.sub(r"\W", "_", name.upper())
 
 
 def describe_provider(name: str, table: Mapping[str, Any]) -> ProviderInfo | None:
-    """The provider that a checked table describes; None if it names no protocol."""
+    """Returns the provider that a checked table describes; None if it has no protocol."""
     base = PROVIDERS.get(table.get("protocol", "") or name)
     if base is None:
         return None
@@ -158,19 +158,19 @@ def describe_provider(name: str, table: Mapping[str, Any]) -> ProviderInfo | Non
 
 
 def check_table(name: str, table: Mapping[str, Any], source: Source) -> None:
-    """Refuses a table of config.toml that is not right; one without a protocol is let be.
+    """Rejects an invalid table of config.toml; one without a protocol is ignored.
 
     Raises:
         ConfigError: an unknown key.
-        WrongValue: a value that the key cannot have.
+        WrongValue: an invalid value.
     """
     if name not in PROVIDERS and "protocol" not in table:
-        return  # another program's, which shares the file
+        return  # belongs to another program that shares the file
     at = ("providers", name)
     checked = ProviderTable(**read(ProviderTable, table, source, at))
     check_types(checked, at)
     if not re.fullmatch(r"[a-z0-9][a-z0-9_.-]*", name):
-        raise WrongValue(at, "must be a name in lower case, of letters, digits, `-`, `_` and `.`")
+        raise WrongValue(at, "must be a lower-case name of letters, digits, `-`, `_` and `.`")
     protocols = [info.name for info in PROVIDERS.values() if info.has_server]
     if name in PROVIDERS:
         protocols = [name]
@@ -180,6 +180,10 @@ def check_table(name: str, table: Mapping[str, Any], source: Source) -> None:
         raise WrongValue((*at, "read_timeout"), "must be non-negative")
     for header, value in checked.headers.items():
         if not re.fullmatch(r"[A-Za-z0-9_-]+", header):
-            raise WrongValue((*at, "headers"), "must have plain names")
+            raise WrongValue(
+                (*at, "headers"), "must have names of letters, digits, `-` and `_` only"
+            )
         if not (value.isascii() and value.isprintable()):
-            raise WrongValue((*at, "headers", header), "has characters that no header has")
+            raise WrongValue(
+                (*at, "headers", header), "contains characters that headers do not allow"
+            )

@@ -1,4 +1,4 @@
-"""The tables of an agent file that have a class of their own.
+"""The tables of an agent file that have their own class.
 
 Source: product.md "Agent files"; A-5.1, A-5.4, D-18, D-23, D-27, D-36, D-56.
 """
@@ -18,10 +18,10 @@ Ask = Literal["deny", "person"]
 
 @dataclass(frozen=True, slots=True)
 class ChildBudget:
-    """`[sub_agents_config.budget]`: what a spawn_agent or delegate_task child may use (D-18)."""
+    """`[sub_agents_config.budget]`: limits of a spawn_agent or delegate_task child (D-18)."""
 
     max_tool_calls: int = 15
-    """Tool calls that the child may have executed."""
+    """Tool calls that the child may make."""
     max_tokens: int = 8192
     """Size of the child's context: input and output tokens of its latest response."""
     timeout_ms: int = 60000
@@ -30,36 +30,36 @@ class ChildBudget:
 
 @dataclass(frozen=True, slots=True)
 class SubAgentsConfig:
-    """`[sub_agents_config]`: how this agent may delegate."""
+    """`[sub_agents_config]`: rules for delegation by this agent."""
 
     enabled: bool = True
-    """false takes all delegation tools away."""
+    """If false, all delegation tools are removed."""
     max_depth: int = 0
     """Levels of agents below this one, 1 to 5; 0 = the tool's own default (3, spawn_agent 2)."""
     parallel: bool = True
-    """Whether several calls of one response run side by side."""
+    """If true, several calls of one response run concurrently."""
     timeout: float = 0
-    """Seconds for each call_agent child, fractions allowed; 0 = the run's remaining time."""
+    """Seconds for each call_agent child, fractions allowed; 0 = the remaining time of the run."""
     ask: Ask = "deny"
-    """What a child gets that needs approval: `deny`, or `person`, who is asked as for the root."""
+    """Approval for children: `deny` refuses, `person` prompts you as for the root agent."""
     max_concurrent: int = 0
-    """Children at once; 0 = no cap."""
+    """Maximum number of concurrent children; 0 = no limit."""
     max_turns: int = 10
-    """Turns of a subagent child, 1 to 50."""
+    """Maximum turns of a subagent child, 1 to 50."""
     output_limit: int = 4096
-    """Bytes of UTF-8 of a subagent's result that the parent's model sees."""
+    """Maximum size of a subagent's result for the parent's model, in bytes of UTF-8."""
     inherit_mode: bool = True
-    """Whether children run in this agent's mode; never in a laxer one."""
+    """If true, children run in this agent's mode; they never run in a less strict one."""
     budget: ChildBudget = ChildBudget()
 
 
 NO_CONFIG = SubAgentsConfig()
-"""All as it is where nothing is configured."""
+"""The defaults, if nothing is configured."""
 
 
 @dataclass(frozen=True, slots=True)
 class TreeLimits:
-    """`[limits]`: caps for a run and everything below it; 0 = none."""
+    """`[limits]`: limits of a run and everything below it; 0 = no limit."""
 
     max_requests: int = 0
     """Model requests of the whole tree."""
@@ -69,7 +69,7 @@ class TreeLimits:
 
 @dataclass(frozen=True, slots=True)
 class TreeBudget:
-    """`[budget]` of the Axe command line; read as `[limits]` (D-27)."""
+    """`[budget]` of the Axe command line; treated as `[limits]` (D-27)."""
 
     max_tokens: int = 0
     """The same as `limits.max_total_tokens`."""
@@ -77,14 +77,14 @@ class TreeBudget:
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """`[retry]`: of one request to a provider, never of a child run (D-23)."""
+    """`[retry]`: retries of a request to a provider, never of a child run (D-23)."""
 
     max_retries: int = 0
-    """Further tries after a failure that may pass (429, 529, 5xx, no connection)."""
+    """Retries after a transient failure (429, 529, 5xx, no connection)."""
 
 
 def check_delegation(config: SubAgentsConfig) -> None:
-    """Refuses values that the designs do not allow.
+    """Rejects values that the designs do not allow.
 
     Raises:
         WrongValue: names the key.

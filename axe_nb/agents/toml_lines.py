@@ -1,4 +1,4 @@
-"""Lines of a TOML text, so that an error can point at one (D-27, D-41); hints for its mistakes."""
+"""Line numbers in TOML text, for error messages (D-27, D-41), and hints for common mistakes."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ _TOKEN = re.compile(
     r"|[\[\]{}\n]",
     re.DOTALL,
 )
-"""What can hold a line end, or look like one of a statement: strings, comments, brackets."""
+"""Tokens that can contain a line end or that affect where a statement ends."""
 
 
 ESCAPES = "in double quotes a backslash starts an escape; use single quotes"
 
 _BACKSLASH = re.compile(r'"""|"(?P<value>(?:[^"\n]*\\)[^"\n]*)"')
-"""A long text's beginning, or a text in double quotes with a backslash in it."""
+"""The start of a multi-line string, or a double-quoted string with a backslash."""
 
 
 def toml_hint(text: str, error: Exception) -> str:
-    """The next step after an error of `tomllib`; empty if its message says enough."""
+    """Returns the next step after an error of `tomllib`; empty if its message is enough."""
     told = str(error)
     if told.startswith("Invalid value"):
-        return 'text needs quotes, as in model = "provider/model"'
+        return 'strings need quotes, as in model = "provider/model"'
     if not told.startswith(("Unescaped '\\'", "Invalid hex value")):
         return ""
     place = re.search(r"at line (\d+)", told)
@@ -43,10 +43,9 @@ def toml_hint(text: str, error: Exception) -> str:
 
 
 def line_of(text: str, path: tuple[str, ...]) -> int | None:
-    """Line (from 1) where the key `path` is written first; None where it is not found.
+    """Returns the line (from 1) of the first occurrence of the key `path`; None if not found.
 
-    Each statement of the TOML text is parsed by itself, below the table header that it stands
-    under.
+    Each statement of the TOML text is parsed on its own, in the context of its table header.
     """
     table: tuple[str, ...] = ()
     for line, statement in _statements(text):
@@ -55,17 +54,17 @@ def line_of(text: str, path: tuple[str, ...]) -> int | None:
         except (ValueError, RecursionError):
             continue
         if statement.lstrip().startswith("["):
-            table = _deepest(parsed)
+            table = _find_header(parsed)
             found = table[: len(path)] == path
         else:
-            found = path[: len(table)] == table and _holds(parsed, path[len(table) :])
+            found = path[: len(table)] == table and _has_key(parsed, path[len(table) :])
         if found:
             return line
     return None
 
 
 def _statements(text: str) -> Iterator[tuple[int, str]]:
-    """(line, text) of each key with its value, table header, comment and blank line."""
+    """Yields (line, text) of each key with its value, table header, comment and blank line."""
     line, start, depth = 1, 0, 0
     for token in _TOKEN.finditer(text):
         match token[0]:
@@ -80,7 +79,7 @@ def _statements(text: str) -> Iterator[tuple[int, str]]:
     yield line, text[start:]
 
 
-def _deepest(parsed: Mapping[str, Any]) -> tuple[str, ...]:
+def _find_header(parsed: Mapping[str, Any]) -> tuple[str, ...]:
     keys: list[str] = []
     node: Any = parsed
     while node:
@@ -93,7 +92,7 @@ def _deepest(parsed: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(keys)
 
 
-def _holds(parsed: Any, path: tuple[str, ...]) -> bool:
+def _has_key(parsed: Any, path: tuple[str, ...]) -> bool:
     for key in path:
         if not isinstance(parsed, dict) or key not in parsed:
             return False

@@ -1,4 +1,4 @@
-"""A TOML table becomes a dataclass, and back; a mistake in it is told with its key and line.
+"""Converts TOML tables to dataclasses and back; errors name the key and the line.
 
 Source: D-27, D-36; B-1.
 """
@@ -18,7 +18,7 @@ from axe_nb.text import quote, suggestion
 
 
 class WrongValue(ConfigError):
-    """A key has a value that it cannot have, whether from a file or from code."""
+    """A key has an invalid value, from a file or from code."""
 
     def __init__(self, key: tuple[str, ...], problem: str, *, hint: str = "") -> None:
         super().__init__(f"{'.'.join(key)} {problem}", hint=hint)
@@ -27,18 +27,18 @@ class WrongValue(ConfigError):
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The text that a table is read from, to say where something stands."""
+    """The text that a table comes from, used to locate errors."""
 
     text: str
     file: str = ""
-    """How its file is called in messages; empty where there is none."""
+    """Name of its file in messages; empty if there is none."""
 
     def line(self, key: tuple[str, ...]) -> int | None:
-        """Line of the key, from 1; None where it is not written in the text."""
+        """Returns the line of the key, from 1; None if it is not in the text."""
         return line_of(self.text, key) if key else None
 
     def place(self, key: tuple[str, ...] = ()) -> str:
-        """Where to look; empty where nothing is known."""
+        """Returns the place for an error message; empty if unknown."""
         line = self.line(key)
         at = [f"in {self.file}" if self.file else "", f"line {line}" if line else ""]
         return ", ".join(filter(None, at))
@@ -47,11 +47,11 @@ class Source:
 def read(
     cls: type, table: Mapping[str, Any], source: Source, at: tuple[str, ...] = ()
 ) -> dict[str, Any]:
-    """The table's values by field of the dataclass, nested tables built; types are not checked.
+    """Returns the table's values by field, with nested tables built; types are not checked.
 
     Raises:
         ConfigError: a key that the dataclass does not have.
-        WrongValue: something else where there must be a table.
+        WrongValue: a value that must be a table is not one.
     """
     if not isinstance(table, dict):
         raise WrongValue(at, "must be a table")
@@ -59,7 +59,7 @@ def read(
     values: dict[str, Any] = {}
     for key, value in table.items():
         if key not in keys:
-            raise _unknown((*at, key), list(keys), source)
+            raise _unknown_key_error((*at, key), list(keys), source)
         nested = nested_table(keys[key])
         if nested:
             value = nested(**read(nested, value, source, (*at, key)))
@@ -67,7 +67,7 @@ def read(
     return values
 
 
-def _unknown(key: tuple[str, ...], known: list[str], source: Source) -> ConfigError:
+def _unknown_key_error(key: tuple[str, ...], known: list[str], source: Source) -> ConfigError:
     line = source.line(key)
     error = ConfigError(
         f"unknown key {quote('.'.join(key))}" + (f" (line {line})" if line else ""),
@@ -78,10 +78,10 @@ def _unknown(key: tuple[str, ...], known: list[str], source: Source) -> ConfigEr
 
 
 def check_types(value: Any, at: tuple[str, ...] = ()) -> None:
-    """Refuses a dataclass that holds something else than its annotations say.
+    """Rejects a dataclass with a value that does not match its annotation.
 
     Raises:
-        WrongValue: names the key, with those above it.
+        WrongValue: names the full key.
     """
     cls: Any = type(value)
     for name, default, called, fits in _checks(cls):
@@ -95,7 +95,7 @@ def check_types(value: Any, at: tuple[str, ...] = ()) -> None:
 
 
 def make_table(value: Any) -> dict[str, Any]:
-    """The TOML table of a dataclass: fields that differ from their default."""
+    """Returns the TOML table of a dataclass: the fields that differ from their default."""
     table: dict[str, Any] = {}
     for field in toml_fields(type(value)):
         own = getattr(value, field.name)
@@ -112,24 +112,24 @@ def make_table(value: Any) -> dict[str, Any]:
 
 
 def toml_fields(cls: type) -> list[dataclasses.Field[Any]]:
-    """The fields that are keys of the TOML table, in the order of the class."""
+    """Returns the fields that are keys of the TOML table, in the order of the class."""
     return [field for field in dataclasses.fields(cls) if field.metadata.get("toml", True)]
 
 
 def nested_table(field: dataclasses.Field[Any]) -> type[Any] | None:
-    """The dataclass of a field that is a table of its own; None for all others."""
+    """Returns the dataclass of a field that is a nested table; None for all others."""
     return type(field.default) if dataclasses.is_dataclass(field.default) else None
 
 
 def type_name(field: dataclasses.Field[Any]) -> str:
-    """What a value of the field is, in words."""
+    """Returns the type of the field in words."""
     return "a table" if nested_table(field) else _KINDS[str(field.type)][0]
 
 
 _KINDS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
-    "str": ("text", lambda v: isinstance(v, str)),
-    "Mode": ("text", lambda v: isinstance(v, str)),
-    "Ask": ("text", lambda v: isinstance(v, str)),
+    "str": ("a string", lambda v: isinstance(v, str)),
+    "Mode": ("a string", lambda v: isinstance(v, str)),
+    "Ask": ("a string", lambda v: isinstance(v, str)),
     "bool": ("true or false", lambda v: isinstance(v, bool)),
     "int": ("a whole number", lambda v: isinstance(v, int) and not isinstance(v, bool)),
     "float": (
@@ -137,7 +137,7 @@ _KINDS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
         lambda v: isinstance(v, (int, float)) and not isinstance(v, bool) and math.isfinite(v),
     ),
     "tuple[str, ...]": (
-        "a list of texts",
+        "a list of strings",
         lambda v: isinstance(v, (list, tuple)) and all(isinstance(e, str) for e in v),
     ),
     "Mapping[str, Any]": (
@@ -145,20 +145,20 @@ _KINDS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
         lambda v: isinstance(v, Mapping) and all(isinstance(e, str) for e in v),
     ),
     "Mapping[str, str]": (
-        "a table of texts",
+        "a table of strings",
         lambda v: isinstance(v, Mapping) and all(isinstance(e, str) for p in v.items() for e in p),
     ),
 }
-"""Annotation of a field → how its type is called, and whether a value is of it."""
+"""Annotation of a field → name of its type for messages, and the check of a value."""
 
 
 @cache
 def _checks(cls: Any) -> tuple[tuple[str, Any, str, Callable[[Any], bool]], ...]:
-    """(field, default, what it must be, whether a value is that) of all fields of a dataclass."""
-    return tuple(_check_of(field) for field in toml_fields(cls))
+    """Returns (field, default, name of its type, check of a value) for each field."""
+    return tuple(_make_check(field) for field in toml_fields(cls))
 
 
-def _check_of(field: dataclasses.Field[Any]) -> tuple[str, Any, str, Callable[[Any], bool]]:
+def _make_check(field: dataclasses.Field[Any]) -> tuple[str, Any, str, Callable[[Any], bool]]:
     nested = nested_table(field)
     if nested is None:
         return field.name, field.default, *_KINDS[str(field.type)]

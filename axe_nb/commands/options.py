@@ -1,4 +1,4 @@
-"""Every option and argument that a command takes, a row each.
+"""Every option and argument of every command, one row each.
 
 Source: B-9, product.md "Notebook" and "Command line"; D-10.
 """
@@ -18,7 +18,7 @@ from axe_nb.events import Status
 from axe_nb.text import quote
 
 Face = Literal["cell", "line", "command", "python"]
-"""Where an option can be given: cell magics, `%axe …`, `axe-nb …`, functions of Python."""
+"""Interfaces that take options: cell magics, `%axe …`, `axe-nb …`, Python functions."""
 
 FACES: tuple[Face, ...] = get_args(Face)
 EVERYWHERE: tuple[Face, ...] = FACES
@@ -26,55 +26,55 @@ IN_NOTEBOOKS: tuple[Face, ...] = ("cell", "line")
 IN_TEXT: tuple[Face, ...] = ("cell", "line", "command")
 
 EXPECTED = (*get_args(Status), "config", "provider")
-"""What `--raises` takes."""
+"""Values of `--raises`."""
 
 Offer = Literal["", "agents", "models", "tools", "parameters", "variables", "files"]
-"""What Tab offers for a value; empty = the choices, if there are any; files are left to IPython."""
+"""Completions for a value; empty = its choices, if any; files are left to IPython."""
 
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One option, or argument without a flag, wherever it can be given."""
+    """One option or positional argument, in all interfaces that have it."""
 
     flags: tuple[str, ...]
-    """Short and long form; none = an argument that stands by itself."""
+    """Short and long form; none for a positional argument."""
     keyword: str
-    """Its name in Python, and the field of `Overrides` or `Options` that holds it."""
+    """Its name in Python, and in `Overrides` or `Options`."""
     help: str
     metavar: str = ""
-    """What its value is called; empty = it has none."""
+    """Placeholder for its value; empty if it takes none."""
     faces: tuple[Face, ...] = EVERYWHERE
     choices: tuple[str, ...] = ()
     read: Callable[[str], Any] = str
-    """Its value, typed. Raises ArgumentTypeError for the person to read."""
+    """Parses its value. Raises ArgumentTypeError with a message for the user."""
     repeated: bool = False
-    """It may be given several times, and takes several KEY=VALUE at once; its value is a dict."""
+    """If true, it may be repeated and takes several KEY=VALUE at once; its value is a dict."""
     required: bool = True
-    """Of an argument: it cannot be left out."""
+    """For positional arguments: if true, it cannot be omitted."""
     offers: Offer = ""
     instead: Mapping[Face, str] = field(default_factory=dict)
-    """Face that does not take it → what does the same there, or why nothing does; Markdown."""
+    """Interface without this option → its equivalent there, or the reason for none; Markdown."""
 
     @property
     def flag(self) -> str:
-        """Its long form."""
+        """The long form."""
         return self.flags[-1]
 
     @property
     def usage(self) -> str:
-        """As a usage line has it: `--dir D`, `NAME`, `[NAME]`."""
+        """Its form in a usage line: `--dir D`, `NAME`, `[NAME]`."""
         if not self.flags:
             return self.metavar if self.required else f"[{self.metavar}]"
         return f"{self.flag} {self.metavar}".rstrip()
 
 
 def names(text: str) -> tuple[str, ...]:
-    """Names with commas between them; none in an empty text."""
+    """Splits comma-separated names; an empty text has none."""
     return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
 def seconds(text: str) -> float:
-    """A time in seconds; 0 = no limit."""
+    """Parses a time in seconds; 0 = no limit."""
     try:
         number = float(text)
     except ValueError:
@@ -85,7 +85,7 @@ def seconds(text: str) -> float:
 
 
 def parameter(word: str) -> tuple[str, Any]:
-    """KEY=VALUE; the value is JSON where it reads as JSON, else text."""
+    """Parses KEY=VALUE; the value is parsed as JSON if it is valid JSON, else kept as text."""
     key, equals, value = word.partition("=")
     if not equals or not key.strip():
         raise argparse.ArgumentTypeError(
@@ -98,7 +98,7 @@ def parameter(word: str) -> tuple[str, Any]:
 
 
 def variable(word: str) -> str:
-    """A name that Python can bind."""
+    """Checks that the word is a valid Python variable name."""
     if not word.isidentifier() or keyword.iskeyword(word):
         raise argparse.ArgumentTypeError(f"takes a Python name, not {quote(word)}")
     return word
@@ -107,75 +107,77 @@ def variable(word: str) -> str:
 AGENT = Option((), "agent", "name of the agent", "AGENT", offers="agents")
 
 BARE_PROMPT = Option(
-    (), "bare_prompt", "the prompt, in quotes; the same as -p", "PROMPT", ("line", "command"),
+    (), "bare_prompt", "the prompt, in quotes; same as -p", "PROMPT", ("line", "command"),
     required=False,
 )  # fmt: skip
 
 AGENTS_DIR = Option(
-    ("--agents-dir",), "agents_dir", "folder to look agents up in first", "D", offers="files"
+    ("--agents-dir",), "agents_dir", "folder to search for agents first", "D", offers="files"
 )
 
 OPTIONS: tuple[Option, ...] = (
-    Option(("-m", "--model"), "model", "another model for this run", "P/M", offers="models"),
+    Option(("-m", "--model"), "model", "model to use for this run", "P/M", offers="models"),
     Option(
         ("-M", "--model-all"), "model_all",
-        "one model for every agent of the tree; -m beside it rules the first alone", "P/M",
+        "model for all agents of the tree; -m takes precedence for the first", "P/M",
         offers="models",
     ),
-    Option(("--skill",), "skill", "another skill file", "F", offers="files"),
-    Option(("--workdir",), "workdir", "another folder for files and tools", "D", offers="files"),
+    Option(("--skill",), "skill", "skill file to use instead", "F", offers="files"),
+    Option(("--workdir",), "workdir", "folder for files and tools", "D", offers="files"),
     Option(
-        ("--timeout",), "timeout", "seconds for the whole run, 0 = no limit (default 120)", "S",
-        read=seconds,
+        ("--timeout",), "timeout",
+        "time limit of the whole run in seconds, 0 = no limit (default 120)", "S", read=seconds,
     ),
     Option(
-        ("--param",), "params", "a model parameter", "KEY=VALUE", read=parameter, repeated=True,
+        ("--param",), "params", "set a model parameter", "KEY=VALUE", read=parameter, repeated=True,
         offers="parameters",
     ),
     AGENTS_DIR,
     Option(
-        ("--tools",), "tools", "other tools, by name, with commas", "A,B", read=names,
+        ("--tools",), "tools", "tools to use instead, comma-separated", "A,B", read=names,
         offers="tools",
     ),
-    Option(("--mode",), "mode", "what tools that write may do", "MODE", choices=MODES),
+    Option(("--mode",), "mode", "permission for tools that write", "MODE", choices=MODES),
     Option(
-        ("-p", "--prompt"), "prompt", "the prompt; axe-nb adds what is piped in below it", "TEXT",
+        ("-p", "--prompt"), "prompt", "the prompt; piped input is appended to it", "TEXT",
         ("line", "command"), instead={"cell": "the body", "python": "`prompt`"},
     ),
     Option(
-        ("-o", "--out"), "out", "bind the RunResult (with --bg its handle) to a name", "NAME",
+        ("-o", "--out"), "out", "variable for the RunResult (with --bg, for its handle)", "NAME",
         IN_NOTEBOOKS, read=variable, offers="variables",
-        instead={"command": "no: a shell has no variables of Python", "python": "what it returns"},
+        instead={"command": "no: a shell has no Python variables", "python": "the return value"},
     ),
     Option(
-        ("-c", "--continue"), "goes_on", "go on with this agent's last conversation",
+        ("-c", "--continue"), "goes_on", "continue this agent's last conversation",
         faces=IN_NOTEBOOKS,
         instead={
-            "command": "no: each command is a session of its own, with no conversation yet",
+            "command": "no: each command is a new session without conversations",
             "python": "`continue_from=`",
         },
     ),
     Option(
-        ("--raises",), "raises", "succeed only if the run ends like this", "STATUS",
+        ("--raises",), "raises", "succeed only if the run ends with this status", "STATUS",
         IN_TEXT, choices=EXPECTED, instead={"python": "`.raise_for_status()`"},
     ),
-    Option(("--dry-run",), "dry_run", "show what would be sent, send nothing", "", IN_TEXT),
+    Option(("--dry-run",), "dry_run", "show what would be sent, without sending it", "", IN_TEXT),
     Option(
         ("--json",), "json", "print one line of JSON", "", IN_TEXT,
         instead={"python": "`.to_json()`"},
     ),
-    Option(("-v", "--verbose"), "verbose", "print what happens, line by line", "", IN_TEXT),
+    Option(("-v", "--verbose"), "verbose", "print progress line by line", "", IN_TEXT),
     Option(
-        ("--raw",), "raw", "leave {{ … }} in the prompt as it is", "", ("cell",),
-        instead=dict.fromkeys(("line", "command", "python"), "always: cells alone fill {{ … }} in"),
+        ("--raw",), "raw", "do not interpolate {{ … }} in the prompt", "", ("cell",),
+        instead=dict.fromkeys(
+            ("line", "command", "python"), "always: only cells interpolate {{ … }}"
+        ),
     ),
     Option(
-        ("-q", "--quiet"), "quiet", "the answer only, no tree", "", IN_TEXT,
+        ("-q", "--quiet"), "quiet", "show only the answer, no tree", "", IN_TEXT,
         instead={"python": "`display=False`"},
     ),
     Option(
-        ("--bg",), "background", "return a handle at once, run beside the next cells", "",
-        IN_NOTEBOOKS, instead={"command": "no: a shell has `&`", "python": "`axe_nb.arun`"},
+        ("--bg",), "background", "return a handle at once and run in the background", "",
+        IN_NOTEBOOKS, instead={"command": "no: use `&` of the shell", "python": "`axe_nb.arun`"},
     ),
 )  # fmt: skip
-"""Every option of a run, in the order of the help."""
+"""Every option of a run, in help order."""

@@ -1,6 +1,6 @@
-"""The options that change an agent for one run, as Python takes them and as a run gets them.
+"""Options that change an agent for one run.
 
-Every face makes its `Overrides` here: keywords of `axe_nb.run`, an option line, a command line.
+All interfaces make their `Overrides` here: from keywords, an option line or a command line.
 Source: B-9, product.md "Python"; D-10.
 """
 
@@ -20,19 +20,19 @@ from axe_nb.tools.python_tool import tool_of
 from axe_nb.tools.tool import Tool
 
 Tools: TypeAlias = str | Tool | Callable[..., Any]
-"""A tool: its name, itself, or a function marked with `@axe_nb.tool`."""
+"""A tool name, a Tool, or a function marked with `@axe_nb.tool`."""
 
 DEFAULT_TIMEOUT = 120.0
-"""Seconds of a run and everything below it (B-9)."""
+"""Seconds for a run and everything below it (B-9)."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 MAX_SHOWN = 60
-"""Characters of a wrong value that an error quotes."""
+"""Characters of an invalid value that an error quotes."""
 
 
 class RunOptions(TypedDict, total=False):
-    """Keywords of `axe_nb.run`, for type checkers; None = as if left out, but for `timeout`."""
+    """Keywords of `axe_nb.run`, for type checkers; None counts as omitted, except for `timeout`."""
 
     model: str | None
     model_all: str | None
@@ -47,52 +47,52 @@ class RunOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overrides:
-    """Changes to an agent, for one run alone; None = as the agent says."""
+    """Changes to an agent for one run; None keeps the agent's own value."""
 
     model: str | None = None
     model_all: str | None = None
-    """Model of every agent of the tree; `model` beside it rules the root alone."""
+    """Model of every agent of the tree; `model` takes precedence for the root."""
     skill: str | None = None
     workdir: str | None = None
     timeout: float | None = DEFAULT_TIMEOUT
     """Seconds, fractions allowed; None or 0 = no limit."""
     params: Mapping[str, Any] = field(default_factory=dict)
-    """Added to `[params]`, key by key."""
+    """Merged into `[params]`, key by key."""
     agents_dir: str | None = None
     tools: tuple[str | Tool, ...] | None = None
-    """Names, or tools themselves, in place of the agent's."""
+    """Names or Tool objects that replace the agent's."""
     mode: Mode | None = None
 
     def __post_init__(self) -> None:
         for name, (wanted, fits) in _CHECKS.items():
-            value = _plain(name, getattr(self, name))
+            value = _normalize(name, getattr(self, name))
             if not fits(value):
                 raise ConfigError(f"{name} takes {wanted}, not {shown_value(value)}")
             object.__setattr__(self, name, value)
 
     @classmethod
     def of(cls, given: Mapping[str, Any], defaults: Mapping[str, Any] | None = None) -> Overrides:
-        """The overrides that keywords ask for; every face makes its own here.
+        """Makes overrides from keywords, for every interface.
 
         Args:
-            given: keyword → value; None = not given, but for `timeout`, where it is no limit.
-            defaults: keyword → value where nothing is given, as `%config AxeMagics` sets them.
+            given: keyword → value; None counts as omitted, except for `timeout` (no limit).
+            defaults: keyword → value for omitted keywords, as set by `%config AxeMagics`.
 
         Raises:
-            ConfigError: there is no such option, or it takes something else.
+            ConfigError: an unknown option or an invalid value.
         """
         for name in given:
             if name not in _CHECKS:
                 raise ConfigError(
-                    f"there is no option {quote(name)}",
-                    hint=suggestion(name, _CHECKS) or f"there are {', '.join(_CHECKS)}",
+                    f"unknown option {quote(name)}",
+                    hint=suggestion(name, _CHECKS) or f"known options: {', '.join(_CHECKS)}",
                 )
-        told = {k: v for k, v in given.items() if v is not None or k == "timeout"}
-        return cls(**{**(defaults or {}), **told})
+        chosen = {k: v for k, v in given.items() if v is not None or k == "timeout"}
+        return cls(**{**(defaults or {}), **chosen})
 
 
 def with_options_shown(function: F) -> F:
-    """Lets `help` and Tab show the options of a function that takes `**options`, one by one."""
+    """Expands `**options` in the function's signature, for `help` and Tab."""
     given = inspect.signature(function)
     shown = [p for p in given.parameters.values() if p.kind is not p.VAR_KEYWORD]
     shown[2:2] = [
@@ -106,8 +106,8 @@ def with_options_shown(function: F) -> F:
     return function
 
 
-def _plain(name: str, value: Any) -> Any:
-    """The value as `Overrides` holds it: paths as text, functions as tools, no limit as None."""
+def _normalize(name: str, value: Any) -> Any:
+    """Converts paths to text, functions to tools, and no limit to None."""
     if name == "timeout" and value == 0 and value is not False:
         return None
     if isinstance(value, os.PathLike):
@@ -118,34 +118,34 @@ def _plain(name: str, value: Any) -> Any:
 
 
 def shown_value(value: object) -> str:
-    """A value as an error quotes it: on one line, not long."""
+    """Formats a value for an error message: one line, shortened."""
     text = " ".join(repr(value).split())
     return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}…"
 
 
 def is_timeout(value: object) -> bool:
-    """Seconds, or None or 0 for no limit."""
+    """True for a valid time limit: seconds, or None or 0 for no limit."""
     if isinstance(value, bool) or not isinstance(value, int | float | None):
         return False
     return value is None or (value >= 0 and math.isfinite(value))
 
 
-def _texts_of(kinds: type | tuple[type, ...]) -> Callable[[Any], bool]:
+def _is_tuple_of(kinds: type | tuple[type, ...]) -> Callable[[Any], bool]:
     return lambda v: v is None or (isinstance(v, tuple) and all(isinstance(e, kinds) for e in v))
 
 
 _KINDS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
-    "str | None": ("text", lambda v: v is None or isinstance(v, str)),
+    "str | None": ("a string", lambda v: v is None or isinstance(v, str)),
     "float | None": ("seconds, as in 120 or 0.5", is_timeout),
     "Mode | None": (", ".join(MODES), lambda v: v in (None, *MODES)),
     "Mapping[str, Any]": (
         'a dict, as in {"temperature": 0.2}',
         lambda v: isinstance(v, Mapping) and all(isinstance(key, str) for key in v),
     ),
-    "tuple[str | Tool, ...] | None": ('a list of tools, as in ["grep"]', _texts_of((str, Tool))),
-    "tuple[str, ...] | None": ("a list of texts", _texts_of(str)),
+    "tuple[str | Tool, ...] | None": ('a list of tools, as in ["grep"]', _is_tuple_of((str, Tool))),
+    "tuple[str, ...] | None": ("a list of strings", _is_tuple_of(str)),
 }
-"""Annotation of a field of `Overrides` → how its values are called, and which fit."""
+"""Annotation of a field of `Overrides` → name of its type for messages, and the check."""
 
 _CHECKS = {field.name: _KINDS[str(field.type)] for field in fields(Overrides)}
-"""Option → how its values are called, and which fit."""
+"""Option → name of its type for messages, and the check."""

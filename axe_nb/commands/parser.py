@@ -1,4 +1,4 @@
-"""The parser of any command in any face, built from its row.
+"""Parsers of all commands in all interfaces, built from the command table.
 
 Source: product.md "Notebook" and "Command line"; seed 000 §8 (A-X2).
 """
@@ -21,17 +21,17 @@ from axe_nb.text import nearest
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """One run as it was asked for on an option line; each field is a keyword of the table."""
+    """The parsed options of one run; each field is a keyword of the table."""
 
     agent: str
     overrides: Overrides = Overrides()
     prompt: str | None = None
     goes_on: bool = False
-    """Whether the agent's last conversation goes on."""
+    """If true, the agent's last conversation is continued."""
     out: str | None = None
-    """Name that the RunResult is bound to."""
+    """Variable that receives the RunResult."""
     raises: str | None = None
-    """One of EXPECTED: how the run must end."""
+    """The status that the run must end with; one of EXPECTED."""
     dry_run: bool = False
     json: bool = False
     verbose: bool = False
@@ -41,20 +41,20 @@ class Options:
 
 
 class UsageError(ConfigError):
-    """An option line is not right; the hint is the usage line."""
+    """An invalid option line; the hint is the usage line."""
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse that raises instead of ending the process."""
+    """An argument parser that raises errors instead of exiting."""
 
     def error(self, message: str) -> NoReturn:
         """Raises a UsageError."""
         usage = " ".join(self.format_usage().split())
-        before, _, words = message.partition("unrecognized arguments: ")
-        unknown = words.split()[0] if words and not before else ""
-        meant = nearest(unknown, self._option_string_actions) if unknown else ""
-        if meant:
-            message += f"; did you mean {meant}?"
+        before, _, unrecognized = message.partition("unrecognized arguments: ")
+        unknown = unrecognized.split()[0] if unrecognized and not before else ""
+        near = nearest(unknown, self._option_string_actions) if unknown else ""
+        if near:
+            message += f"; did you mean {near}?"
         elif unknown and not unknown.startswith("-") and self._takes_a_prompt():
             message += "; put the prompt in quotes"
         raise UsageError(message, hint=usage)
@@ -63,32 +63,33 @@ class Parser(argparse.ArgumentParser):
         return any(action.dest == BARE_PROMPT.keyword for action in self._actions)
 
     def words(self, line: str) -> list[str]:
-        """The words of an option line; a semicolon at its end is IPython's.
+        """Splits an option line into words; a final semicolon belongs to IPython.
 
         Raises:
             UsageError: a quotation mark is missing.
         """
         try:
-            return list(_lexer(line.strip().removesuffix(";")))
+            return list(_make_lexer(line.strip().removesuffix(";")))
         except ValueError as error:
             self.error(f"{str(error)[0].lower()}{str(error)[1:]}")
 
 
 def parser(command: Command, face: Face) -> Parser:
-    """The parser of a command in one face; its errors are UsageErrors."""
+    """Builds the parser of a command in one interface; it raises UsageError."""
     options = command.options_of(face)
     made = Parser(
         prog=command.program(face), add_help=face == "command", allow_abbrev=False,
-        description=command.help if face == "command" else None, epilog=_elsewhere(command, face),
+        description=command.help if face == "command" else None,
+        epilog=_format_unavailable(command, face),
     )  # fmt: skip
     for option in options:
-        _add(made, option)
-    # argparse formats it once more when arguments and options are mixed: `%axe` has a percent sign
+        _add_option(made, option)
+    # argparse formats the usage again for intermixed arguments, so the % of `%axe` is escaped
     made.usage = made.format_usage().removeprefix("usage: ").rstrip().replace("%", "%%")
     return made
 
 
-def _add(made: Parser, option: Option) -> None:
+def _add_option(made: Parser, option: Option) -> None:
     chosen = f": {', '.join(option.choices)}" if option.choices else ""
     about = (option.help + chosen).replace("%", "%%")
     if not option.flags:
@@ -105,21 +106,21 @@ def _add(made: Parser, option: Option) -> None:
         )  # fmt: skip
 
 
-def _elsewhere(command: Command, face: Face) -> str | None:
-    """What the help says of options that other faces take."""
-    told = [
+def _format_unavailable(command: Command, face: Face) -> str | None:
+    """Formats the help on options of other interfaces."""
+    notes = [
         f"{option.flag}: {option.instead[face].replace('`', '')}"
         for option in command.options
         if option.flags and face not in option.faces and face in option.instead
     ]
-    return f"Not here: {'; '.join(told)}." if told else None
+    return f"Not available here: {'; '.join(notes)}." if notes else None
 
 
 def parse(command: Command, face: Face, line: str | Sequence[str]) -> argparse.Namespace:
-    """An option line, or its words: every keyword of the command, None or False where not given.
+    """Parses an option line, or its words; omitted keywords are None or False.
 
     Raises:
-        UsageError: it is not right; the hint is the usage line.
+        UsageError: invalid options; the hint is the usage line.
     """
     made = parser(command, face)
     words = made.words(line) if isinstance(line, str) else list(line)
@@ -134,27 +135,27 @@ def parse(command: Command, face: Face, line: str | Sequence[str]) -> argparse.N
 def parse_run(
     line: str | Sequence[str], face: Face, defaults: Mapping[str, Any] | None = None
 ) -> Options:
-    """The option line of a run, or its words.
+    """Parses the option line of a run, or its words.
 
     Args:
-        defaults: keyword → value of options that the line does not give.
+        defaults: keyword → value for options that the line omits.
 
     Raises:
-        UsageError: it is not right; the hint is the usage line.
+        UsageError: invalid options; the hint is the usage line.
     """
     found = vars(parse(RUN, face, line))
     given = {k: v for k, v in found.items() if v is not None and v is not False}
     if BARE_PROMPT.keyword in given:
         if "prompt" in given:
-            parser(RUN, face).error("the prompt is given twice: with -p and by itself")
+            parser(RUN, face).error("the prompt is given twice: with -p and as an argument")
         given["prompt"] = given.pop(BARE_PROMPT.keyword)
     own = {field.name for field in fields(Overrides)}
     overrides = Overrides.of({k: v for k, v in given.items() if k in own}, defaults)
     return Options(overrides=overrides, **{k: v for k, v in given.items() if k not in own})
 
 
-def _lexer(line: str) -> shlex.shlex:
-    """As `shlex.split`, but with the backslashes of Windows paths as they are."""
+def _make_lexer(line: str) -> shlex.shlex:
+    """Works like `shlex.split`, but keeps the backslashes of Windows paths."""
     lexer = shlex.shlex(line, posix=True)
     lexer.whitespace_split = True
     lexer.commenters = ""

@@ -1,4 +1,4 @@
-"""Which command a line of `axe-nb` means, and the help of the levels above it.
+"""Lookup of the command that an `axe-nb` line names, and the help of command groups.
 
 Source: product.md "Command line"; seed 000 §8 (A-X2).
 """
@@ -13,32 +13,32 @@ from axe_nb.commands.parser import Parser
 from axe_nb.commands.table import PROGRAMS, Command, commands_of
 
 Level: TypeAlias = "Mapping[str, Command | Level]"
-"""Word → the command, or the words that may follow it."""
+"""Word → its command, or the words that can follow it."""
 
 LABELS = ("COMMAND", "VERB")
-"""How usage lines call the first and the second word."""
+"""Placeholders for the first and the second word in usage lines."""
 
 
 def command_of(words: Sequence[str]) -> tuple[Command, Sequence[str]]:
-    """The command, and the words that are its options.
+    """Finds the command; returns it with the words of its options.
 
     Raises:
-        UsageError: there is none; the hint is the usage line.
-        SystemExit: help was asked for, and printed.
+        UsageError: no such command; the hint is the usage line.
+        SystemExit: help was requested and printed.
     """
-    found: Command | Level = _levels()
+    found: Command | Level = _build_levels()
     program = PROGRAMS["command"].strip()
     for label in LABELS:
         if isinstance(found, Command):
             break
         end = next((n for n, word in enumerate(words) if not word.startswith("-")), len(words)) + 1
-        word = _parser(program, label, found).parse_args(words[:end]).word
+        word = _build_parser(program, label, found).parse_args(words[:end]).word
         found, program, words = found[word], f"{program} {word}", words[end:]
     assert isinstance(found, Command)
     return found, words
 
 
-def _levels() -> Level:
+def _build_levels() -> Level:
     levels: dict[str, Command | dict[str, Command]] = {}
     for words, command in commands_of("command").items():
         first, _, second = words.partition(" ")
@@ -51,8 +51,8 @@ def _levels() -> Level:
     return levels
 
 
-def _parser(program: str, label: str, level: Level) -> Parser:
-    """The parser of one word, whose help lists the commands that begin like this."""
+def _build_parser(program: str, label: str, level: Level) -> Parser:
+    """Builds the parser of one word; its help lists the commands below it."""
     uses = {
         command.use("command"): command.help
         for command in commands_of("command").values()
@@ -61,7 +61,7 @@ def _parser(program: str, label: str, level: Level) -> Parser:
     width = max(map(len, uses))
     made = Parser(
         prog=program, allow_abbrev=False, usage=f"{program} [-h] {label} …",
-        description="Runs LLM agents that delegate.",
+        description="Run LLM agents that delegate to other agents.",
         epilog="\n".join(f"  {use:<{width}}  {meaning}" for use, meaning in uses.items()),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip

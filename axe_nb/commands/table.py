@@ -1,6 +1,6 @@
-"""Every command, a row each: `%%axe`, `%%axe_agent`, what `%axe` does, what `axe-nb` does.
+"""The command table: one row for each command of `%%axe`, `%%axe_agent`, `%axe` and `axe-nb`.
 
-What a row does is the entry of its name in `ACTIONS` of the face: `nb/line_magic.py`, `cli.py`.
+Rows are implemented by the entry of their name in `ACTIONS`, in `nb/line_magic.py` and `cli.py`.
 Source: product.md "Notebook" and "Command line"; B-12.
 """
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from axe_nb.commands.options import AGENT, AGENTS_DIR, BARE_PROMPT, OPTIONS, Face, Option
 
 PROGRAMS: Mapping[Face, str] = {"cell": "%%", "line": "%axe ", "command": "axe-nb "}
-"""Face → how a usage line begins there."""
+"""Interface → start of its usage lines."""
 
 NAME = Option((), "agent", "name of the agent", "NAME", offers="agents")
 NEW_NAME = Option((), "agent", "name of the new agent", "NAME")
@@ -21,25 +21,25 @@ ANY_NAME = Option((), "agent", "name of an agent", "NAME", required=False, offer
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """One command, in every face that has it."""
+    """One command, in all interfaces that have it."""
 
     name: str
     help: str
     words: Mapping[Face, str]
-    """Face → what is typed there after its program."""
+    """Interface → the words typed after its program."""
     options: tuple[Option, ...] = ()
-    """Those of every face; an option says itself where it can be given."""
+    """Options of all interfaces; `Option.faces` limits each."""
 
     def program(self, face: Face) -> str:
-        """As its usage line begins: `%axe show`, `axe-nb agents show`."""
+        """Returns the start of its usage line: `%axe show`, `axe-nb agents show`."""
         return f"{PROGRAMS[face]}{self.words[face]}"
 
     def options_of(self, face: Face) -> tuple[Option, ...]:
-        """Its options and arguments in one face."""
+        """Returns its options and arguments in one interface."""
         return tuple(option for option in self.options if face in option.faces)
 
     def use(self, face: Face) -> str:
-        """The program and its arguments, without options: `%axe reset [NAME]`."""
+        """Returns the usage without options: `%axe reset [NAME]`."""
         arguments = [option.usage for option in self.options_of(face) if not option.flags]
         return " ".join([self.program(face), *arguments])
 
@@ -50,13 +50,13 @@ RUN = Command(
 )  # fmt: skip
 
 AGENT_CELL = Command(
-    "agent", "make an agent of the TOML in the cell", {"cell": "axe_agent"},
+    "agent", "define an agent from the TOML in the cell", {"cell": "axe_agent"},
     (
         NAME,
-        Option(("--save",), "save", "write the file, and show what changes"),
+        Option(("--save",), "save", "write the file and show the changes"),
         Option(
-            ("--dir",), "dir", "folder of the file (default: where it lies, else axe/agents)", "D",
-            offers="files",
+            ("--dir",), "dir", "folder of the file (default: its current one, else axe/agents)",
+            "D", offers="files",
         ),
     ),
 )  # fmt: skip
@@ -64,48 +64,55 @@ AGENT_CELL = Command(
 COMMANDS: tuple[Command, ...] = (
     AGENT_CELL,
     Command(
-        "list", "the agents that can be found", {"line": "list", "command": "agents list"},
+        "list", "list the agents", {"line": "list", "command": "agents list"},
         (AGENTS_DIR,),
     ),
     Command(
-        "show", "what an agent says, what it may do, whom it may call", {"line": "show"},
+        "show", "show an agent's settings, tools and sub-agents", {"line": "show"},
         (NAME, AGENTS_DIR),
     ),
-    Command("show", "what an agent's file says", {"command": "agents show"}, (NAME, AGENTS_DIR)),
+    Command("show", "show an agent's settings", {"command": "agents show"}, (NAME, AGENTS_DIR)),
     Command(
-        "init", "write a commented first file", {"line": "init", "command": "agents init"},
+        "init", "write a commented starter file", {"line": "init", "command": "agents init"},
         (NEW_NAME, AGENTS_DIR),
     ),
-    Command("edit", "put an agent's TOML in a new cell", {"line": "edit"}, (NAME, AGENTS_DIR)),
-    Command("edit", "open the file in $EDITOR", {"command": "agents edit"}, (NAME, AGENTS_DIR)),
-    Command("tools", "all tools, or those of an agent", {"line": "tools"}, (ANY_NAME, AGENTS_DIR)),
+    Command("edit", "open an agent's TOML in a new cell", {"line": "edit"}, (NAME, AGENTS_DIR)),
+    Command(
+        "edit", "open an agent's file in $EDITOR", {"command": "agents edit"}, (NAME, AGENTS_DIR),
+    ),
+    Command(
+        "tools", "list all tools, or those of an agent", {"line": "tools"}, (ANY_NAME, AGENTS_DIR),
+    ),
     RUN,
     Command(
-        "usage", "tokens of this notebook so far, by agent and model", {"line": "usage"},
+        "usage", "show the tokens used in this notebook, by agent and model", {"line": "usage"},
     ),
-    Command("config path", "where the global config.toml is", {"command": "config path"}),
-    Command("config init", "write a commented first config.toml", {"command": "config init"}),
+    Command("config path", "show the path of the global config.toml", {"command": "config path"}),
+    Command("config init", "write a commented starter config.toml", {"command": "config init"}),
     Command(
-        "doctor", "what is in the way here, and the next step",
+        "doctor", "diagnose configuration problems",
         {"line": "doctor", "command": "doctor"}, (AGENTS_DIR,),
     ),
     Command(
-        "reset", "forget conversations, so that --continue begins anew", {"line": "reset"},
+        "reset", "forget conversations, so that --continue starts afresh", {"line": "reset"},
         (
             ANY_NAME,
             Option(
                 ("--agents",), "agents",
-                "forget agents that cells defined too: their files count again",
+                "also forget agents defined in cells, so that their files apply again",
             ),
         ),
     ),
-    Command("demo", "a lead and three sub-agents; no key, no network", {"command": "demo"}),
-    Command("version", "the version", {"command": "version"}),
-    Command("help", "this page", {"line": "help"}),
+    Command(
+        "demo", "run a lead with three sub-agents; needs no key and no network",
+        {"command": "demo"},
+    ),
+    Command("version", "print the version", {"command": "version"}),
+    Command("help", "show this help", {"line": "help"}),
 )  # fmt: skip
-"""Every command, in the order of the help."""
+"""Every command, in help order."""
 
 
 def commands_of(face: Face) -> Mapping[str, Command]:
-    """What is typed after the program → the command."""
+    """Returns the words typed after the program → the command."""
     return {command.words[face]: command for command in COMMANDS if face in command.words}

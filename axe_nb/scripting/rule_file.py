@@ -73,7 +73,7 @@ def _is_json(value: Any) -> bool:
     return True
 
 
-_TEXT = ("text", lambda v: isinstance(v, str))
+_TEXT = ("a string", lambda v: isinstance(v, str))
 _SWITCH = ("true or false", lambda v: isinstance(v, bool))
 _TOKENS = ("a whole number from 0", lambda v: _is_whole(v, 0))
 

@@ -87,24 +87,24 @@ def test_what_toml_cannot_say_is_refused_when_written(value: object, project: Pa
 
 
 WRONG = [
-    ("name", 3, "name must be text"),
-    ("model", None, "model must be text"),
-    ("description", [], "description must be text"),
-    ("system_prompt", b"x", "system_prompt must be text"),
-    ("skill", Path("x"), "skill must be text"),
-    ("files", "*.md", "files must be a list of texts"),
-    ("workdir", 1, "workdir must be text"),
-    ("sub_agents", {"a": 1}, "sub_agents must be a list of texts"),
-    ("tools", "abc", "tools must be a list of texts"),
-    ("tools", ["a", 1], "tools must be a list of texts"),
-    ("tools", None, "tools must be a list of texts"),
-    ("mode", 1, "mode must be text"),
+    ("name", 3, "name must be a string"),
+    ("model", None, "model must be a string"),
+    ("description", [], "description must be a string"),
+    ("system_prompt", b"x", "system_prompt must be a string"),
+    ("skill", Path("x"), "skill must be a string"),
+    ("files", "*.md", "files must be a list of strings"),
+    ("workdir", 1, "workdir must be a string"),
+    ("sub_agents", {"a": 1}, "sub_agents must be a list of strings"),
+    ("tools", "abc", "tools must be a list of strings"),
+    ("tools", ["a", 1], "tools must be a list of strings"),
+    ("tools", None, "tools must be a list of strings"),
+    ("mode", 1, "mode must be a string"),
     ("mode", "Auto", "mode must be one of plan, ask, auto"),
     ("params", [("a", 1)], "params must be a table"),
     ("params", {1: 2}, "params must be a table"),
-    ("params", {"a": float("nan")}, "params.a must be what JSON can say: no dates, nan or inf"),
-    ("params", {"a": object()}, "params.a must be what JSON can say: no dates, nan or inf"),
-    ("permissions", {"grep": True}, "permissions must be a table of texts"),
+    ("params", {"a": float("nan")}, "params.a must be valid JSON: no dates, nan or inf"),
+    ("params", {"a": object()}, "params.a must be valid JSON: no dates, nan or inf"),
+    ("permissions", {"grep": True}, "permissions must be a table of strings"),
     ("permissions", {"grep": "yes"}, "permissions.grep must be allow, ask or deny"),
     ("limits", {"max_requests": 1}, "limits must be a TreeLimits of axe_nb.agents.tables"),
     ("limits", TreeLimits(max_requests=True), "limits.max_requests must be a whole number"),
@@ -193,7 +193,7 @@ def test_an_agent_is_not_changed_by_the_list_it_was_made_of() -> None:
 
 
 def test_a_changed_copy_is_checked_too() -> None:
-    with pytest.raises(ConfigError, match=r"^tools must be a list of texts$"):
+    with pytest.raises(ConfigError, match=r"^tools must be a list of strings$"):
         replace(Agent(name="a", model="p/m"), tools="grep")
 
 

@@ -70,7 +70,7 @@ def test_where_no_agent_is_near_the_command_that_makes_one_is_told(project: Path
     with pytest.raises(ConfigError) as caught:
         Agent.load("writer")
     assert caught.value.lines() == [
-        "agent config not found: writer", "`axe-nb agents init writer` writes one",
+        "agent config not found: writer", "create it with `axe-nb agents init writer`",
     ]  # fmt: skip
 
 
@@ -125,7 +125,7 @@ def test_init_writes_the_scaffold_and_never_overwrites(project: Path) -> None:
     assert init("lead") == Path("axe/agents/lead.toml")
     text = Path("axe/agents/lead.toml").read_text("utf-8")
     assert text == scaffold("lead")
-    with pytest.raises(ConfigError, match=r"lead\.toml exists already$"):
+    with pytest.raises(ConfigError, match=r"lead\.toml already exists$"):
         init("lead")
     assert init("lead", "other/agents") == Path("other/agents/lead.toml")
 

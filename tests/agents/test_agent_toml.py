@@ -70,14 +70,14 @@ def test_without_a_file_the_line_is_that_of_the_text() -> None:
 
 
 WRONG = [
-    ("tools = 'abc'", "tools must be a list of texts", 3),
-    ("\ntools = ['a', 1]", "tools must be a list of texts", 4),
+    ("tools = 'abc'", "tools must be a list of strings", 3),
+    ("\ntools = ['a', 1]", "tools must be a list of strings", 4),
     ("mode = 'Auto'", "mode must be one of plan, ask, auto", 3),
     ("params = 1", "params must be a table", 3),
-    ("[params]\nsince = 2024-01-01", "params.since must be what JSON can say: no dates, nan or inf",
+    ("[params]\nsince = 2024-01-01", "params.since must be valid JSON: no dates, nan or inf",
      4),
-    ("[params]\n\ntop_p = nan", "params.top_p must be what JSON can say: no dates, nan or inf", 5),
-    ("[permissions]\ngrep = true", "permissions must be a table of texts", 3),
+    ("[params]\n\ntop_p = nan", "params.top_p must be valid JSON: no dates, nan or inf", 5),
+    ("[permissions]\ngrep = true", "permissions must be a table of strings", 3),
     ("[permissions]\nrun_command = 'yes'", "permissions.run_command must be allow, ask or deny", 4),
     ("limits = 3", "limits must be a table", 3),
     ("[[limits]]\nmax_requests = 1", "limits must be a table", 3),
@@ -139,7 +139,7 @@ def test_what_is_no_toml_is_told_in_one_line(text: str, told: str) -> None:
 def test_a_text_without_quotes_is_told_what_it_lacks() -> None:
     assert lines("model = openai/gpt") == [
         "failed to parse agent config: Invalid value (at line 1, column 9)",
-        'text needs quotes, as in model = "provider/model"',
+        'strings need quotes, as in model = "provider/model"',
     ]
 
 
@@ -151,7 +151,7 @@ def test_keys_that_the_axe_command_line_alone_acts_on_are_accepted_with_one_warn
         "[retry]\nmax_retries = 2\nbackoff = 'fixed'\ninitial_delay_ms = 5\nmax_delay_ms = 9\n"
     )
     assert agent.warnings == (
-        "without effect in axe_nb: allowed_hosts, artifacts, mcp_servers, memory, stream, timeout, "
+        "ignored by axe_nb: allowed_hosts, artifacts, mcp_servers, memory, stream, timeout, "
         "retry.backoff, retry.initial_delay_ms, retry.max_delay_ms",
     )
     assert agent.retry.max_retries == 2
@@ -169,7 +169,7 @@ def test_where_both_are_set_the_limit_of_axe_nb_wins_and_the_other_is_a_warning(
     text = START + "[budget]\nmax_tokens = 5000\n[limits]\nmax_total_tokens = 7\nmax_requests = 3\n"
     agent = Agent.from_toml(text)
     assert (agent.limits.max_total_tokens, agent.limits.max_requests) == (7, 3)
-    assert agent.warnings == ("without effect in axe_nb: budget.max_tokens",)
+    assert agent.warnings == ("ignored by axe_nb: budget.max_tokens",)
 
 
 @pytest.mark.req("D-26")

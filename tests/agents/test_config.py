@@ -70,7 +70,7 @@ def test_what_can_be_no_key_is_refused_and_not_told(
 ) -> None:
     config_of = Config({"openai": {"api_key": SECRET + key}})
     with pytest.raises(
-        ConfigError, match=r"^the API key of provider \"openai\" has characters"
+        ConfigError, match=r"^the API key of provider \"openai\" contains invalid characters"
     ) as c:
         config_of.api_key("openai")
     assert SECRET not in "\n".join(c.value.lines())
@@ -138,7 +138,7 @@ BROKEN = {
     "no tables": (b"[providers]\nopenai = 'x'", "failed to parse config file: providers must be"),
     "a number as key": (
         b"[providers.openai]\napi_key = 3",
-        "failed to parse config file: providers.openai.api_key must be text",
+        "failed to parse config file: providers.openai.api_key must be a string",
     ),
     "a huge number": (b"x = " + b"1" * 5000, "failed to parse config file: Exceeds the limit"),
     "deep": (b"x = " + b"[" * 5000, "failed to parse config file: maximum recursion"),

@@ -135,11 +135,11 @@ def twice() -> list[Any]:
 @pytest.mark.parametrize(
     ("tools", "told"),
     [
-        ([lambda: 1], '"<lambda>" is no name for a tool'),
+        ([lambda: 1], '"<lambda>" is not a valid tool name'),
         ([functools.partial(shout, "x")], "tools holds a partial without a name"),
-        (twice(), 'tools has two functions with the name "shout"'),
-        ([3], "tools must be a list of texts"),
-        (shout, "tools must be a list of texts"),
+        (twice(), 'tools has two functions named "shout"'),
+        ([3], "tools must be a list of strings"),
+        (shout, "tools must be a list of strings"),
     ],
 )
 def test_what_can_be_no_tool_is_refused_at_once_in_one_line(tools: Any, told: str) -> None:

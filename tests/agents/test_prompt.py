@@ -119,11 +119,11 @@ def test_binary_files_are_left_out_by_their_first_512_bytes(project: Path) -> No
 def test_binary_files_that_are_left_out_are_one_warning(project: Path) -> None:
     put("a.bin", b"\0text")
     put("a.txt", "text")
-    assert brief(replace(AGENT, files=("*.*",))).warnings == ("binary files left out: a.bin",)
+    assert brief(replace(AGENT, files=("*.*",))).warnings == ("binary files skipped: a.bin",)
     for number in range(100):
         put(f"{number:02}.png", b"\0")
     [warning] = brief(replace(AGENT, files=("*.*",))).warnings
-    assert warning == ("binary files left out: 00.png, 01.png, 02.png, 03.png, 04.png and 96 more")
+    assert warning == ("binary files skipped: 00.png, 01.png, 02.png, 03.png, 04.png and 96 more")
 
 
 def test_a_glob_that_matches_nothing_is_a_warning(project: Path) -> None:
@@ -139,7 +139,7 @@ def test_a_glob_that_matches_nothing_is_a_warning(project: Path) -> None:
 def test_params_that_axe_nb_sets_itself_are_a_warning(project: Path) -> None:
     params = {"stream": True, "top_p": 0.5, "tools": [], "system": "", "model": "x"}
     assert brief(replace(AGENT, params={**params, "messages": []})).warnings == (
-        "without effect in axe_nb: params.stream, params.tools, params.system, params.model, "
+        "ignored by axe_nb: params.stream, params.tools, params.system, params.model, "
         "params.messages",
     )
     assert brief(replace(AGENT, params={"top_p": 0.5})).warnings == ()
@@ -151,9 +151,9 @@ def test_warnings_about_a_context_are_rows_of_the_run(project: Path) -> None:
     agent = replace(AGENT, model="script/echo", files=("*.bin", "*.nothing"), params={"stream": 1})
     result = axe_nb.run(agent, "hi")
     assert result.warnings == (
-        "without effect in axe_nb: params.stream",
+        "ignored by axe_nb: params.stream",
         'no file matches "*.nothing" in files',
-        "binary files left out: a.bin",
+        "binary files skipped: a.bin",
     )
 
 
@@ -169,7 +169,7 @@ def test_links_out_of_the_workdir_are_left_out(project: Path, tmp_path: Path) ->
     at_work = replace(AGENT, workdir="work", files=("**/*.md", "folder/*.md"))
     assert [p for p, _ in brief(at_work).files] == ["in.md", "same.md"]
     [warning] = brief(at_work).warnings
-    assert warning.startswith("links out of the workdir left out: folder/secret.md, out.md")
+    assert warning.startswith("links out of the workdir skipped: folder/secret.md, out.md")
 
 
 @on_posix
@@ -214,8 +214,8 @@ def test_files_too_large_for_a_context_are_left_out_with_a_warning(project: Path
     found = brief(replace(AGENT, files=("*.txt",)))
     assert [p for p, _ in found.files] == ["small.txt"]
     assert found.warnings == (
-        "context file big.txt left out: larger than the 1048576 bytes of one file "
-        "or the 8388608 of all",
+        "context file big.txt skipped: exceeds the limit of 1048576 bytes per file "
+        "or 8388608 in total",
     )
 
 
@@ -251,7 +251,7 @@ def test_a_workdir_that_is_not_there_is_told(workdir: str, project: Path) -> Non
     with pytest.raises(ConfigError) as caught:
         brief(replace(AGENT, workdir=workdir))
     assert caught.value.lines() == [
-        f"workdir not found: {workdir}", 'mend workdir of agent "a", or give --workdir',
+        f"workdir not found: {workdir}", 'fix `workdir` in agent "a", or pass --workdir',
     ]  # fmt: skip
     assert caught.value.exit_code == 2
 
@@ -291,7 +291,7 @@ def test_a_skill_that_is_not_there_is_told(skill: str, project: Path) -> None:
         brief(replace(AGENT, skill=skill))
     assert str(caught.value) == f"skill not found: {skill}"
     assert caught.value.exit_code == 2
-    assert caught.value.hint.startswith('mend skill of agent "a"')
+    assert caught.value.hint.startswith('fix `skill` in agent "a"')
 
 
 @pytest.mark.req("B-6", "A-X2")

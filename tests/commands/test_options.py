@@ -63,7 +63,7 @@ def test_the_prompt_can_stand_by_itself_wherever_an_option_gives_it(face: Any) -
         found = parse_run(words, face)
         assert (found.agent, found.prompt) == ("sum", "Summarise this")
     assert parse_run(["sum", "--", "-5"], face).prompt == "-5"
-    with pytest.raises(ConfigError, match="the prompt is given twice: with -p and by itself"):
+    with pytest.raises(ConfigError, match="the prompt is given twice: with -p and as an argument"):
         parse_run(["sum", "this", "-p", "that"], face)
     with pytest.raises(ConfigError, match="arguments: this; put the prompt in quotes"):
         parse_run(["sum", "Summarise", "this"], face)

@@ -53,10 +53,10 @@ WRONG: tuple[tuple[tuple[Any, ...], dict[str, Any], str], ...] = (
     (("echo", "a"), {"tools": [3]}, 'tools takes a list of tools, as in ["grep"], not (3,)'),
     (("echo", "a"), {"mode": "x"}, "mode takes plan, ask, auto, not 'x'"),
     (("echo", "a"), {"mode": ["x"]}, "mode takes plan, ask, auto, not ['x']"),
-    (("echo", "a"), {"model": 3}, "model takes text, not 3"),
-    (("echo", "a"), {"skill": b"s" * 99}, f"skill takes text, not b'{'s' * 58}…"),
+    (("echo", "a"), {"model": 3}, "model takes a string, not 3"),
+    (("echo", "a"), {"skill": b"s" * 99}, f"skill takes a string, not b'{'s' * 58}…"),
     (("echo", "a"), {"timeout": "3"}, "timeout takes seconds, as in 120 or 0.5, not '3'"),
-    (("echo", "a"), {"modle": "p/m"}, 'there is no option "modle"'),
+    (("echo", "a"), {"modle": "p/m"}, 'unknown option "modle"'),
 )
 
 
@@ -74,7 +74,7 @@ def test_what_a_run_cannot_be_asked_with_is_one_clear_line(
 def test_an_unknown_keyword_is_told_with_the_one_that_was_meant() -> None:
     with pytest.raises(ConfigError) as caught:
         axe_nb.run("echo", "a", agent_dir="x")  # type: ignore[call-arg]
-    assert caught.value.lines() == ['there is no option "agent_dir"', 'did you mean "agents_dir"?']
+    assert caught.value.lines() == ['unknown option "agent_dir"', 'did you mean "agents_dir"?']
 
 
 @pytest.mark.parametrize("face", FACES)

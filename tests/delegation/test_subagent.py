@@ -225,8 +225,8 @@ def test_a_child_is_a_copy_of_its_caller_on_the_same_connection() -> None:
 
 @pytest.mark.req("X-18")
 def test_what_the_callers_file_was_warned_about_is_not_said_again() -> None:
-    result = run({}, sub(), warnings=("without effect in axe_nb: memory",))
-    assert result.warnings == ("without effect in axe_nb: memory",)
+    result = run({}, sub(), warnings=("ignored by axe_nb: memory",))
+    assert result.warnings == ("ignored by axe_nb: memory",)
     assert result.children[0].warnings == ()
 
 

@@ -93,9 +93,9 @@ def test_keys_are_set_or_not_and_never_shown(
     monkeypatch.setenv("ANTHROPIC_API_KEY", f"{KEY}\u00e9")
     [(state, told, step)] = of("anthropic key", found())
     assert (state, told) == (
-        "wrong", 'the API key of provider "anthropic" has characters that no key has',
+        "wrong", 'the API key of provider "anthropic" contains invalid characters',
     )  # fmt: skip
-    assert step.startswith("copy it anew into ANTHROPIC_API_KEY")
+    assert step.startswith("copy it again into ANTHROPIC_API_KEY")
 
 
 def test_a_server_that_is_up_is_told_with_its_address_without_the_login(
@@ -215,7 +215,7 @@ def test_agents_are_looked_through(project: Path) -> None:
         'unknown tool "grap" in agent "tools"', "skill not found: none.md",
     ]  # fmt: skip
     assert [told for _, told, _ in of("agent lead", findings)] == ["agent config not found: ghost"]
-    assert of("agent old", findings) == [("note", "without effect in axe_nb: memory", "")]
+    assert of("agent old", findings) == [("note", "ignored by axe_nb: memory", "")]
     assert [told for _, told, _ in of("agent model", findings)] == [
         'invalid model format "gpt-5": expected provider/model-name'
     ]

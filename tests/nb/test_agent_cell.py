@@ -99,7 +99,7 @@ MISTAKES = {
     'model = "script/echo"\n# why\nmode = "atuo"': (
         "mode must be one of plan, ask, auto", "line 4",
     ),
-    'model = "script/echo"\nfiles = "x"': ("files must be a list of texts", "line 3"),
+    'model = "script/echo"\nfiles = "x"': ("files must be a list of strings", "line 3"),
     'model = "script/echo"\n[permissions]\ngrep = "maybe"': (
         "permissions.grep must be allow, ask or deny", "line 4",
     ),
@@ -159,7 +159,7 @@ def test_a_mistake_in_the_option_line_has_the_usage_line(cells: Kernel) -> None:
         ("a b", "unrecognized arguments: b"),
         ("a --sav", "unrecognized arguments: --sav; did you mean --save?"),
         ("a --dir x", "--dir says where --save writes"),
-        ("../a", 'invalid agent name "../a": a plain name, without folders'),
+        ("../a", 'invalid agent name "../a": expected a plain name without folders'),
     ):
         [error] = cells.run(f'%%axe_agent {line}\nmodel = "script/echo"')
         assert error["evalue"] == told

@@ -74,7 +74,7 @@ def test_show_says_what_an_agent_is_may_do_and_whom_it_may_call(cells: Kernel) -
     )
     cells.run('%%axe_agent w\nmodel = "script/echo"\nfiles = ["*.nothing"]\n[params]\nstream = 1')
     assert text(cells.run("%axe show w")).endswith(
-        '! without effect in axe_nb: params.stream\n! no file matches "*.nothing" in files\n'
+        '! ignored by axe_nb: params.stream\n! no file matches "*.nothing" in files\n'
     )
     [error] = cells.run("%axe show ehco")
     assert error["evalue"] == "agent config not found: ehco"
@@ -98,7 +98,7 @@ def test_init_writes_a_first_file_and_never_over_another(project: Path, cells: K
     cells.run("%axe edit fresh")
     assert cells.next_cell().startswith('%%axe_agent fresh --save\nname = "fresh"\n# description')
     [error] = cells.run("%axe init fresh")
-    assert error["evalue"] == "axe/agents/fresh.toml exists already"
+    assert error["evalue"] == "axe/agents/fresh.toml already exists"
 
 
 def test_tools_are_listed_with_what_the_agent_may_do_with_them(cells: Kernel) -> None:
@@ -275,7 +275,7 @@ def test_the_next_step_for_an_unknown_agent_is_one_that_a_notebook_has(cells: Ke
         assert told in "\n".join(error["traceback"])
     cells.run("%unload_ext axe_nb")
     [error] = cells.run("axe_nb.run('zzz', 'hi')")
-    assert "`axe-nb agents init zzz` writes one" in "\n".join(error["traceback"])
+    assert "create it with `axe-nb agents init zzz`" in "\n".join(error["traceback"])
 
 
 def test_config_says_how_runs_are_shown(cells: Kernel) -> None:

@@ -355,5 +355,5 @@ def test_a_mistake_that_was_not_looked_for_fails_the_request(project: Path) -> N
     with pytest.raises(ProviderError) as raised:
         ask(user("?"))
     assert str(raised.value) == (
-        "bad_request: axe/scripts/lead.toml, line 2: rule 1: text must be text"
+        "bad_request: axe/scripts/lead.toml, line 2: rule 1: text must be a string"
     )

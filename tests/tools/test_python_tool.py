@@ -65,8 +65,8 @@ def test_marks_say_what_a_tool_may_do(options: dict[str, bool], effect: str) -> 
 @pytest.mark.parametrize(
     ("make", "text"),
     [
-        (lambda: tool(lambda: 1), '"<lambda>" is no name for a tool'),
-        (lambda: tool(name="two words")(lambda: 1), '"two words" is no name for a tool'),
+        (lambda: tool(lambda: 1), '"<lambda>" is not a valid tool name'),
+        (lambda: tool(name="two words")(lambda: 1), '"two words" is not a valid tool name'),
         (lambda: tool(name="grep")(lambda: 1), '"grep" is a tool of axe_nb\'s own'),
         (
             lambda: tool(name="x", read_only=True, writes=True)(lambda: 1),
