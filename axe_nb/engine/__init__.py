@@ -1,1 +1,1 @@
-"""One agent at work: limits, turns, calls, and the only loop."""
+"""The agent loop: turns, tool calls, permissions and child runs."""

@@ -1,7 +1,7 @@
-"""One tool call under way: its function in a task of its own, and the children that it starts.
+"""Execution of one tool call: its function, in a task of its own, and the children it starts.
 
-A tool cannot hold up its run: cancelled, it gets a short grace and is then left behind. No child
-outlives the call that started it.
+A tool cannot block its run: when cancelled, it gets a short grace period and is then abandoned. No
+child outlives the call that started it.
 Source: D-8, D-57, D-58.
 """
 
@@ -17,20 +17,20 @@ from axe_nb.events import RunResult
 from axe_nb.tools.tool import Job, ToolContext, ToolError, fault_text
 
 TASK = "axe_nb "
-"""Begins the name of a tool's task."""
+"""Prefix of the name of a tool's task."""
 
 GRACE = 0.1
-"""Seconds that a cancelled tool gets to end by itself."""
+"""Seconds that a cancelled tool has to finish on its own."""
 
 StartChild: TypeAlias = Callable[[Job], Awaitable[RunResult]]
 
 _left_behind: set[asyncio.Task[_Outcome]] = set()
-"""Tools that ignored being cancelled; the event loop itself holds tasks only weakly."""
+"""Tools that ignored cancellation; the event loop itself holds only weak references to tasks."""
 
 
 @dataclass(slots=True)
 class CallChildren:
-    """The children that one call has started."""
+    """The children started by one call."""
 
     start_child: StartChild
     _loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
@@ -38,17 +38,17 @@ class CallChildren:
     _has_ended: bool = False
 
     async def start(self, job: Job) -> RunResult:
-        """Runs a child to its end, on the event loop of its call whatever loop it is asked on.
+        """Runs a child to its end, always on the event loop of its call.
 
         Raises:
-            ToolError: the call is over.
-            ConfigError: the child cannot begin.
+            ToolError: the call has ended.
+            ConfigError: the child cannot be started.
         """
         if self._has_ended or self._loop.is_closed():
-            raise ToolError("this call has ended, so it cannot start a sub-agent any more")
+            raise ToolError("this call has ended and can no longer start a sub-agent")
         if asyncio.get_running_loop() is not self._loop:
-            there = asyncio.run_coroutine_threadsafe(self.start(job), self._loop)
-            return await asyncio.wrap_future(there)
+            elsewhere = asyncio.run_coroutine_threadsafe(self.start(job), self._loop)
+            return await asyncio.wrap_future(elsewhere)
         task = asyncio.create_task(self._run(job))
         self._tasks.add(task)
         task.add_done_callback(self._note_end)
@@ -60,26 +60,26 @@ class CallChildren:
     def _note_end(self, task: asyncio.Task[RunResult]) -> None:
         self._tasks.discard(task)
         if not task.cancelled():
-            task.exception()  # nobody may be left who asks for it
+            task.exception()  # retrieved, in case no one awaits it any more
 
     async def end(self) -> None:
-        """Cancels the children that still run, and waits for their results."""
+        """Cancels the children that are still running, and waits for their results."""
         self._has_ended = True
         for task in self._tasks:
             task.cancel()
-        await _ended(set(self._tasks))
+        await _wait_for_all(set(self._tasks))
 
 
 @dataclass(slots=True)
 class _Outcome:
-    """The end of a tool's function: its answer, or what it raised."""
+    """Outcome of a tool's function: its answer, or the exception it raised."""
 
     answer: object = None
     error: BaseException | None = None
 
 
 def blocking_call(loop: asyncio.AbstractEventLoop) -> str:
-    """The call that keeps an event loop from answering, for people; empty = it is none of ours."""
+    """The tool call that blocks an event loop, for display; empty if it is not a tool call."""
     task = asyncio.current_task(loop)
     name = task.get_name() if task is not None else ""
     return name.removeprefix(TASK) if name.startswith(TASK) else ""
@@ -91,19 +91,19 @@ async def run_call(
     children: CallChildren,
     name: str,
 ) -> object:
-    """The tool's answer.
+    """Runs a tool's function and returns its answer.
 
     Args:
         work: the tool's function.
         context: its only argument.
-        children: those that the context starts.
-        name: of the call, for people.
+        children: the children started through the context.
+        name: name of the call, for display.
 
     Raises:
-        asyncio.CancelledError: the call was cancelled; a tool that ignores it is left behind.
-        BaseException: whatever else the tool raised.
+        asyncio.CancelledError: the call was cancelled; a tool that ignores this is abandoned.
+        BaseException: any other exception raised by the tool.
     """
-    task = asyncio.create_task(_outcome(work, context), name=TASK + name)
+    task = asyncio.create_task(_run_function(work, context), name=TASK + name)
     try:
         await asyncio.wait({task})
     except asyncio.CancelledError:
@@ -121,21 +121,21 @@ async def run_call(
     return outcome.answer
 
 
-async def _outcome(
+async def _run_function(
     work: Callable[[ToolContext], Awaitable[object]], context: ToolContext
 ) -> _Outcome:
-    """What the function comes to; an exception of any class would else stop the event loop."""
+    """Runs the function and catches any exception, which could otherwise stop the event loop."""
     enter_call(context)
     try:
         return _Outcome(await work(context))
-    except GeneratorExit as error:  # as it is, it would end the run too
+    except GeneratorExit as error:  # unconverted, it would end the run too
         return _Outcome(error=ToolError(fault_text(error)))
     except BaseException as error:
         return _Outcome(error=error)
 
 
-async def _ended(tasks: set[asyncio.Task[RunResult]]) -> None:
-    """Waits for all of them, also if it is cancelled meanwhile; that is raised afterwards."""
+async def _wait_for_all(tasks: set[asyncio.Task[RunResult]]) -> None:
+    """Waits for all tasks even if cancelled meanwhile; the cancellation is raised afterwards."""
     stop: asyncio.CancelledError | None = None
     while pending := {task for task in tasks if not task.done()}:
         try:
@@ -147,7 +147,7 @@ async def _ended(tasks: set[asyncio.Task[RunResult]]) -> None:
 
 
 def _leave_behind(task: asyncio.Task[_Outcome]) -> None:
-    """Lets a tool that ignores being cancelled go on, with nobody waiting for it."""
+    """Lets a tool that ignores cancellation continue with no one waiting for it."""
     if not task.done():
         _left_behind.add(task)
         task.add_done_callback(_left_behind.discard)

@@ -1,4 +1,4 @@
-"""The children of one run: found, begun one level deeper, and kept in the order of their calls.
+"""The children of one run: loaded, started one level deeper, and kept in call order.
 
 Source: D-1, D-5, D-57, D-59; seed 000 §3.11 (A-11.*), §3.13.
 """
@@ -23,18 +23,18 @@ from axe_nb.text import quote
 from axe_nb.tools.tool import Job, ToolError
 
 KEY = re.compile(r"[A-Za-z0-9_]{1,40}")
-"""What a tool may tell its children apart by: a place has dots, dashes and slashes of its own."""
+"""A key that a tool may give a child; run ids use dots, dashes and slashes themselves."""
 
 LAST = 1_000_000
-"""Children that a tool names come after those that it numbers, in the order of their names."""
+"""Sort position of children with named keys: after the numbered ones, in order of key."""
 
 
 Order: TypeAlias = "tuple[int, int, str]"
-"""(number of the call, position among its children, name): what results are sorted by."""
+"""(number of the call, position among its children, name): the sort key of results."""
 
 
 class Child(Protocol):
-    """A run that has begun."""
+    """A started run."""
 
     plan: Plan
     result: RunResult | None
@@ -50,20 +50,20 @@ class Children:
     """Starts the children of one run."""
 
     def __init__(self, scope: RunScope, begin: Callable[[Plan], Child]) -> None:
-        """Has none yet.
+        """Creates an empty collection.
 
         Args:
-            scope: the parent's.
-            begin: makes a run of a plan, which tells the views that it begins.
+            scope: the parent's scope.
+            begin: makes a run from a plan and announces it to the views.
         """
         self._scope = scope
         self._begin = begin
         self._runs: dict[Order, Child] = {}
-        """(number of the call, place among its children, key) → child."""
+        """(number of the call, position among its children, key) → child."""
         self._keys: dict[int, set[str]] = {}
-        """Number of a call → keys of its children so far."""
+        """Number of a call → keys already used by its children."""
         self._ahead: dict[int, float] = {}
-        """Number of a call → virtual seconds when its last child ended."""
+        """Number of a call → virtual time, in seconds, at which its last child ended."""
         cap = scope.agent.sub_agents_config.max_concurrent
         self._slots: AbstractAsyncContextManager[object] = (
             asyncio.Semaphore(cap) if cap else nullcontext()
@@ -73,10 +73,10 @@ class Children:
         """Runs a child to its end.
 
         Raises:
-            ConfigError: it cannot begin.
-            ToolError: another child of the call has its key.
+            ConfigError: the child cannot be started.
+            ToolError: the key is invalid, or another child of the call already uses it.
         """
-        key, order = self._key(number, job.key)
+        key, order = self._take_key(number, job.key)
         try:
             return await self._start(call, number, ahead, job, key, order)
         except ConfigError:
@@ -86,7 +86,7 @@ class Children:
     async def _start(
         self, call: ToolCall, number: int, ahead: float, job: Job, key: str, order: Order
     ) -> RunResult:
-        agent = self._named(job.agent) if isinstance(job.agent, str) else job.agent
+        agent = self._load_agent(job.agent) if isinstance(job.agent, str) else job.agent
         agent = self._scope.env.as_child(agent)
         try:
             parse_model(agent.model)
@@ -106,24 +106,24 @@ class Children:
                 self._scope.clock.ahead = max(self._scope.clock.ahead, after)
 
     def results(self) -> tuple[RunResult, ...]:
-        """The results of those that have ended, in the order of their calls."""
+        """Results of the children that have ended, in call order."""
         return tuple(run.result for run in self.runs if run.result)
 
     def break_off(self, status: Status, error: str, emit: Emit) -> tuple[RunResult, ...]:
-        """The results of all, also of those that have not ended; may be called in any thread."""
+        """Results of all children, ending the unfinished ones; may be called from any thread."""
         return tuple(run.result or run.break_off(status, error, emit) for run in self.runs)
 
     @property
     def runs(self) -> list[Child]:
-        """Those that have begun, in the order of their calls; may be asked from any thread."""
+        """The started children, in call order; may be read from any thread."""
         runs = self._runs.copy()
         return [runs[order] for order in sorted(runs)]
 
-    def _key(self, number: int, given: str | int | None) -> tuple[str, Order]:
-        """A child's part of its place (D-59), and what its results are sorted by.
+    def _take_key(self, number: int, given: str | int | None) -> tuple[str, Order]:
+        """Reserves a key; returns the child's part of its run id (D-59) and its sort key.
 
         Raises:
-            ToolError: the key is none, or taken.
+            ToolError: the key is invalid or already in use.
         """
         taken = self._keys.setdefault(number, set())
         if given is None:
@@ -131,22 +131,22 @@ class Children:
         if isinstance(given, str) and not KEY.fullmatch(given):
             raise ToolError(f"{quote(given)} is not a valid key: use letters, digits and _")
         if not isinstance(given, str) and (type(given) is not int or not 0 <= given < LAST):
-            wanted = "a key is a text, or a position from 0"
-            raise ToolError(f"{wanted}; this one is of type {type(given).__name__}")
+            expected = f"a key must be a string or an integer from 0 to {LAST - 1}"
+            raise ToolError(f"{expected}; got one of type {type(given).__name__}")
         own = f"{given}"
         if own in taken:
-            raise ToolError(f"this call has a sub-agent with the key {quote(own)} already")
+            raise ToolError(f"this call already has a sub-agent with the key {quote(own)}")
         taken.add(own)
         order = (number, given, "") if isinstance(given, int) else (number, LAST, given)
         return (f"{number}-{own}" if own != "0" else f"{number}"), order
 
     def _release(self, number: int, order: Order) -> None:
-        """Frees the key of a child that could not begin."""
+        """Frees the key of a child that could not be started."""
         if order not in self._runs:
             _, position, name = order
             self._keys[number].discard(name or f"{position}")
 
-    def _named(self, name: str) -> Agent:
+    def _load_agent(self, name: str) -> Agent:
         try:
             return self._scope.env.load_agent(name)
         except ConfigError as error:

@@ -1,4 +1,4 @@
-"""One agent's conversation with its model: messages out, responses in, counted and logged.
+"""One agent's conversation with its model: messages, responses, usage and the turn log.
 
 Source: seed 000 §3.8 (A-8.1, A-8.7, A-8.8); D-18, D-28, D-31, D-32.
 """
@@ -27,32 +27,32 @@ class Conversation:
     """The messages between one agent and its model, and the log of their turns."""
 
     def __init__(self, plan: Plan) -> None:
-        """Goes on with the job's history, if it has one."""
+        """Continues the job's history, if it has one."""
         self._scope = plan.scope
         self._model = ModelClient(plan.scope, plan.provider)
         self._plan = plan
-        # fresh copies: a message that the caller changed in place must not go out as it was
+        # copies without cached bytes: a message that the caller changed must be serialised anew
         self.messages = [replace(message) for message in close_open_calls(plan.job.history)]
         self._ids = CallIds(self.messages)
-        self._said = ""
+        self._last_text = ""
         self._size = _Size(plan.briefing.system)
         self.log: list[Turn] = []
         self.stop_reason = ""
         self.turns = 0
-        """Requests answered."""
+        """Number of answered requests."""
         self.usage = Usage()
 
     @property
     def text(self) -> str:
-        """The last text that the model said, also of a reply that broke off."""
-        return self._model.arrived or self._said
+        """The model's latest text, including that of an incomplete reply."""
+        return self._model.arrived or self._last_text
 
     @text.setter
-    def text(self, said: str) -> None:
-        self._said = said
+    def text(self, text: str) -> None:
+        self._last_text = text
 
     def say(self, prompt: str) -> None:
-        """Adds a user message; calls that are still open are answered as interrupted before."""
+        """Adds a user message, after marking calls without a result as interrupted."""
         if self.messages and self.messages[-1].role != "user":
             self.messages = close_open_calls(self.messages)
         self.messages.append(Message("user", prompt))
@@ -60,16 +60,16 @@ class Conversation:
     async def turn(
         self, tools: Sequence[ToolSpec], *, with_calls: bool, closing: bool = False
     ) -> Response:
-        """One request and its response, added to the conversation.
+        """Sends a request and adds the response to the conversation.
 
         Args:
-            tools: those that the model is told of.
-            with_calls: whether its calls are going to be run; else they are dropped from history.
-            closing: whether it is the summary that a subagent is asked for at its end.
+            tools: the tools offered to the model.
+            with_calls: if False, calls in the response will not be run and are left out of history.
+            closing: if True, this is the request for a subagent's final summary.
 
         Raises:
-            ProviderError: the request failed for good.
-            RunStopped: a cap of the tree is reached.
+            ProviderError: the request failed and is not retried any more.
+            RunStopped: a cap of the tree has been reached.
             TimeoutError: the time is up.
         """
         scope, agent = self._scope, self._scope.agent
@@ -87,7 +87,7 @@ class Conversation:
         self.turns = number
         self.usage += response.usage
         self.stop_reason = response.stop_reason
-        self._said = response.content or self._said
+        self._last_text = response.content or self._last_text
         kept = with_calls and not response.is_cut
         if response.content.strip() or (kept and calls):
             self.messages.append(response.message(calls=kept))
@@ -115,25 +115,25 @@ class Conversation:
         )  # fmt: skip
 
     def context_size(self, response: Response) -> int:
-        """Tokens of the latest exchange; bytes of UTF-8 / 4 if the API does not count (D-18)."""
+        """Tokens of the latest exchange; UTF-8 bytes / 4 if the API reports none (D-18)."""
         return response.usage.total or self._size.of(self.messages) // 4
 
 
 class _Size:
-    """Bytes of a conversation that grows; each message is counted once."""
+    """Size of a growing conversation in bytes; each message is counted once."""
 
     def __init__(self, system: str) -> None:
-        self._bytes = _utf8(system)
+        self._bytes = _count_bytes(system)
         self._counted = 0
 
     def of(self, messages: Sequence[Message]) -> int:
-        """Bytes of UTF-8 of the system prompt and all messages."""
+        """UTF-8 bytes of the system prompt and all messages."""
         for message in messages[self._counted :]:
-            self._bytes += _utf8(message.content)
-            self._bytes += sum(_utf8(result.content) for result in message.tool_results)
+            self._bytes += _count_bytes(message.content)
+            self._bytes += sum(_count_bytes(result.content) for result in message.tool_results)
         self._counted = len(messages)
         return self._bytes
 
 
-def _utf8(text: str) -> int:
+def _count_bytes(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))

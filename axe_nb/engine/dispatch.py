@@ -1,4 +1,4 @@
-"""From a model's calls to their results: found, permitted, run side by side, one result each.
+"""Tool dispatch: finds, authorises and runs a model's calls, with exactly one result each.
 
 Source: seed 000 §3.8 (A-8.2), §3.11 (A-11.*), §3.13; D-3, D-5, D-7, D-19, D-35, D-48.
 """
@@ -27,32 +27,32 @@ from axe_nb.tools.output import limit_output, output_of
 from axe_nb.tools.tool import FileLog, Job, Tool, ToolContext, ToolError, ToolOutput, fault_text
 
 StartChild: TypeAlias = Callable[[ToolCall, int, float, Job], Awaitable[RunResult]]
-"""(call, its number in the run, virtual seconds so far, job) -> the child's result."""
+"""(call, its number in the run, virtual seconds so far, job) → the child's result."""
 
 
 class Dispatch:
-    """Runs the calls of one run."""
+    """Executes the tool calls of one run."""
 
     def __init__(self, plan: Plan, start_child: StartChild) -> None:
         self._scope = plan.scope
         self._toolset = plan.toolset
         self._workdir = plan.briefing.workdir
         self._start_child = start_child
-        self._always: set[str] = set()
-        self._asking = asyncio.Lock()
+        self._always_allowed: set[str] = set()
+        self._prompt_lock = asyncio.Lock()
         self.calls = 0
-        """Calls executed so far."""
+        """Number of calls executed so far."""
         self.file_log = FileLog()
 
     async def run_all(
         self, calls: tuple[ToolCall, ...], results: list[ToolResult | None], most: int | None
     ) -> None:
-        """Puts each call's result in its place in `results`, also when it is cancelled halfway.
+        """Runs the calls and stores each result in `results`, also when cancelled midway.
 
         Args:
-            calls: of one response, in order.
-            results: as long as `calls`.
-            most: how many of them may be run; the others are answered with an error (D-35).
+            calls: the calls of one response, in order.
+            results: a list as long as `calls`.
+            most: the number of calls that may be run; the others get an error result (D-35).
         """
         clock = self._scope.clock
         allowed = calls if most is None else calls[:most]
@@ -61,30 +61,28 @@ class Dispatch:
 
         async def one(index: int, call: ToolCall) -> None:
             at = ahead if parallel else clock.ahead
-            results[index] = await self._call(call, first + index + 1, at)
+            results[index] = await self._run_call(call, first + index + 1, at)
 
         for index in range(len(allowed), len(calls)):
-            results[index] = self._over_budget(calls[index])
+            results[index] = self._refuse_call(calls[index])
         if parallel:
             try:
                 async with asyncio.TaskGroup() as group:
                     for index, call in enumerate(allowed):
                         group.create_task(one(index, call))
-            except (
-                BaseExceptionGroup
-            ) as stops:  # a call itself never raises anything but RunStopped
+            except BaseExceptionGroup as stops:  # a call raises nothing but RunStopped
                 raise stops.exceptions[0] from None
         else:
             for index, call in enumerate(allowed):
                 await one(index, call)
         clock.forward(clock.ahead)
 
-    def _over_budget(self, call: ToolCall) -> ToolResult:
+    def _refuse_call(self, call: ToolCall) -> ToolResult:
         text = "Error: not run: the budget of tool calls is used up"
         return ToolResult(call.id, text, is_error=True, name=call.name)
 
-    async def _call(self, call: ToolCall, number: int, ahead: float) -> ToolResult:
-        """The one result of a call. A failure is a result too (A-13.1); only a stop leaves it."""
+    async def _run_call(self, call: ToolCall, number: int, ahead: float) -> ToolResult:
+        """Runs a call. A failure becomes an error result (A-13.1); only a stop is raised."""
         started = time.monotonic()
         emit, run = self._scope.env.emit, self._scope.id
         self.calls += 1
@@ -93,23 +91,23 @@ class Dispatch:
         if tool is None:
             output = ToolOutput(f"Unknown tool: {quote(call.name)}", is_error=True)
         else:
-            output = limit_output(tool, await self._output(tool, call, number, ahead))
+            output = limit_output(tool, await self._run_tool(tool, call, number, ahead))
         result = ToolResult(call.id, output.content, output.is_error, call.name)
         emit(ToolFinished(run, result, time.monotonic() - started))
         return result
 
-    async def _output(self, tool: Tool, call: ToolCall, number: int, ahead: float) -> ToolOutput:
+    async def _run_tool(self, tool: Tool, call: ToolCall, number: int, ahead: float) -> ToolOutput:
         task = asyncio.current_task()
         assert task is not None
         before = task.cancelling()
         try:
             call = replace(call, arguments=copy_json(call.arguments))  # history keeps its own
-            arguments = await self._permitted(tool, call.arguments)
-            call = replace(call, arguments=arguments)  # a person may have changed them
+            arguments = await self._authorize(tool, call.arguments)
+            call = replace(call, arguments=arguments)  # the user may have edited them
             children = CallChildren(partial(self._start_child, call, number, ahead))
             answer = await run_call(
                 lambda context: tool.fn(context, arguments),
-                self._context(tool, call, children),
+                self._make_context(tool, call, children),
                 children,
                 f"tool {quote(tool.name)} of agent {quote(self._scope.agent.name)}",
             )
@@ -121,10 +119,10 @@ class Dispatch:
         except BaseException as error:
             if task.cancelling() > before or isinstance(error, GeneratorExit):
                 raise
-            # a tool is the user's code: its faults are the model's to hear
+            # a tool is the user's code: its exceptions are reported to the model
             return ToolOutput(f"Error: {fault_text(error)}", is_error=True)
 
-    def _context(self, tool: Tool, call: ToolCall, children: CallChildren) -> ToolContext:
+    def _make_context(self, tool: Tool, call: ToolCall, children: CallChildren) -> ToolContext:
         scope = self._scope
         can_ask = scope.env.ask_person is not None and scope.depth == 0
         return ToolContext(
@@ -136,16 +134,16 @@ class Dispatch:
             file_log=self.file_log,
             start=children.start,
             tools=self._toolset.names,
-            ask=self._answer if can_ask else None,
+            ask=self._ask_question if can_ask else None,
             limits=scope.limits,
             delegation=delegate,
         )
 
-    async def _permitted(self, tool: Tool, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The arguments to run with, where the call may be run.
+    async def _authorize(self, tool: Tool, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The arguments to run with, if the call is permitted.
 
         Raises:
-            ToolError: it may not; names the key to change.
+            ToolError: the call is denied; the message names the key to change.
             RunStopped: the person stopped the run.
         """
         policy = self._scope.policy
@@ -153,51 +151,51 @@ class Dispatch:
         if decision == "allow":
             return arguments
         if decision == "ask" and self._scope.env.ask_person is None:
-            reason = f"it needs a yes, and nobody can be asked here; set {policy.keys(tool)}"
+            reason = f"it needs approval, and no one can be prompted here; set {policy.keys(tool)}"
             decision = "deny"
         if decision == "deny":
             raise ToolError(f"permission denied for {tool.name}: {reason}")
-        async with self._asking:
-            if tool.name in self._always:  # perhaps said to the call before this one
+        async with self._prompt_lock:
+            if tool.name in self._always_allowed:  # possibly by the answer to the previous call
                 return arguments
-            return await self._consented(tool, arguments)
+            return await self._ask_approval(tool, arguments)
 
-    async def _consented(self, tool: Tool, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The arguments that the person agrees to.
+    async def _ask_approval(self, tool: Tool, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Asks the person for approval; returns the arguments that they approve.
 
         Raises:
-            ToolError: they do not agree.
-            RunStopped: they stopped the run.
+            ToolError: the person denied the call.
+            RunStopped: the person stopped the run.
         """
         detail = ""
         if tool.preview:  # it reads files
             detail = await in_thread(tool.preview, arguments, self._workdir)
-        answer = await self._asked(
+        answer = await self._prompt_person(
             ApprovalRequest(self._scope.id, self._scope.agent.name, tool.name, arguments, detail)
         )
         match answer.choice:
             case "yes":
                 return arguments
             case "always":
-                self._always.add(tool.name)
+                self._always_allowed.add(tool.name)
                 return arguments
             case "edit":
                 return answer.arguments
             case _:
                 why = f": {answer.text}" if answer.text else ""
-                raise ToolError(f"permission denied for {tool.name} by the person asked{why}")
+                raise ToolError(f"permission denied for {tool.name} by the user{why}")
 
-    async def _answer(self, question: str) -> str:
+    async def _ask_question(self, question: str) -> str:
         """The person's answer to a question of the model."""
-        async with self._asking:
-            asked = ApprovalRequest(self._scope.id, self._scope.agent.name, "", {}, question)
-            return (await self._asked(asked)).text
+        async with self._prompt_lock:
+            request = ApprovalRequest(self._scope.id, self._scope.agent.name, "", {}, question)
+            return (await self._prompt_person(request)).text
 
-    async def _asked(self, question: ApprovalRequest) -> Decision:
+    async def _prompt_person(self, request: ApprovalRequest) -> Decision:
         ask_person = self._scope.env.ask_person
         assert ask_person is not None
         with self._scope.clock.paused():
-            answer = await ask_person(question)
+            answer = await ask_person(request)
         if answer.choice == "stop":
-            raise RunStopped("cancelled", "stopped by the person who was asked")
+            raise RunStopped("cancelled", "stopped by the user at a prompt")
         return answer

@@ -1,4 +1,4 @@
-"""The only loop, and the only way to start a child (D-1).
+"""The agent loop, shared by root runs and children (D-1).
 
 Source: seed 000 §3.7-3.13 (A-7.*, A-8.*, A-10.*..A-13.*); D-2, D-8, D-10, D-15, D-17, D-31, D-35.
 """
@@ -23,24 +23,24 @@ from axe_nb.messages import Response, ToolResult
 from axe_nb.text import one_line
 
 MAX_ERROR = 2000
-"""Characters of a run's error: a model and a person have to read it."""
+"""Maximum characters of a run's error, which models and people read."""
 
 
 _settling = threading.Lock()
-"""Held while a run gets its result, which may happen in the thread that gives it up."""
+"""Held while a run gets its result, possibly from another thread that abandons the run."""
 
 log = logging.getLogger("axe_nb")
 
 
 class Run:
-    """One agent at work."""
+    """One run of an agent."""
 
     def __init__(self, plan: Plan) -> None:
-        """Has sent nothing and told nobody."""
+        """Creates the run, without sending anything or emitting events."""
         self.plan = plan
         self.scope = plan.scope
         self.result: RunResult | None = None
-        """Set when the run has ended, also when it was cancelled."""
+        """Set when the run has ended, even if it was cancelled."""
         self._has_begun = False
         self.children = Children(plan.scope, Run)
         self.conversation = Conversation(plan)
@@ -50,15 +50,15 @@ class Run:
 
     @property
     def task(self) -> str:
-        """What the agent is asked, for people."""
+        """The task as given, for display."""
         return self.plan.job.task or self.plan.prompt
 
     async def execute(self) -> RunResult:
-        """The run's result, however it ends.
+        """Runs the agent and returns the result, whatever its status.
 
         Raises:
-            asyncio.CancelledError: it was cancelled; `result` is set before.
-            KeyboardInterrupt, SystemExit: its provider raised them; `result` is set before.
+            asyncio.CancelledError: the run was cancelled; `result` is already set.
+            KeyboardInterrupt, SystemExit: raised by the provider; `result` is already set.
         """
         self._begin()
         clock = self.scope.clock
@@ -71,7 +71,7 @@ class Run:
         except TimeoutError as fault:
             if isinstance(fault, TimeIsUp) or clock.is_late:
                 return self._end("timeout", str(clock.deadline))
-            return self._end("error", _one_line(fault))
+            return self._end("error", _format_fault(fault))
         except AxeError as failure:
             return self._end("error", one_line(words(failure), MAX_ERROR), failure)
         except asyncio.CancelledError:
@@ -81,11 +81,11 @@ class Run:
                 self._end("cancelled", "cancelled")
             raise
         except (KeyboardInterrupt, SystemExit, GeneratorExit) as stop:
-            self._end("cancelled", _one_line(stop))
+            self._end("cancelled", _format_fault(stop))
             raise
         except BaseException as fault:
             log.debug("%s ended with an unexpected exception", self.scope.id, exc_info=fault)
-            return self._end("error", _one_line(fault))
+            return self._end("error", _format_fault(fault))
         return self._end(status, error)
 
     def _begin(self) -> None:
@@ -99,37 +99,40 @@ class Run:
         )  # fmt: skip
 
     def break_off(self, status: Status, error: str, emit: Emit) -> RunResult:
-        """The result so far of a run that cannot end by itself; may be called in any thread.
+        """Ends a run that cannot end on its own; may be called from any thread.
 
         Args:
-            status: of this run, and of those below it that have not ended.
-            error: the same.
-            emit: is told of their ends; the run's own views hear nothing any more.
+            status: status of this run, and of its unfinished descendants.
+            error: error of the same runs.
+            emit: receives their `RunFinished` events; the run's own views receive no more events.
+
+        Returns:
+            The result so far.
         """
         children = self.children.break_off(status, error, emit)
-        return self._settle(self._result(status, error, None, children), emit)
+        return self._settle(self._make_result(status, error, None, children), emit)
 
     async def _converse(self) -> tuple[Status, str | None]:
-        """Turn after turn to the end, then the closing question if the job has one (D-17)."""
+        """Runs turns until the end, then asks the closing question if the job has one (D-17)."""
         status: Status = "completed"
         error: str | None = None
         closing = self.plan.job.closing
         try:
-            while await self._turn():
+            while await self._run_turn():
                 pass
         except RunStopped as stop:
             if not closing or stop.status == "cancelled":
                 raise
             status, error = stop.status, str(stop)
         if closing:
-            await self._close(closing)
+            await self._ask_for_summary(closing)
         return status, error
 
-    async def _turn(self) -> bool:
-        """One request, its response, and its calls run; whether there is more to say (A-8.1).
+    async def _run_turn(self) -> bool:
+        """Runs one turn: request, response, tool calls; returns True to continue (A-8.1).
 
         Raises:
-            RunStopped: a limit is reached.
+            RunStopped: a limit has been reached.
         """
         talk, limits, toolset = self.conversation, self.scope.limits, self.plan.toolset
         response = await talk.turn(toolset.offered, with_calls=toolset.is_needed)
@@ -137,10 +140,10 @@ class Run:
         if not calls:
             talk.text = response.content
             if response.is_cut:
-                self.warnings.append(f"{_cut(response)}; raise params.max_tokens")
+                self.warnings.append(f"{_format_cut(response)}; raise params.max_tokens")
             talk.finish_turn(response)
             return False
-        if stop := self._refusal(response):
+        if stop := self._check_limits(response):
             talk.finish_turn(response)
             raise stop
         left = None if limits.tool_calls is None else limits.tool_calls - self.dispatch.calls
@@ -154,12 +157,12 @@ class Run:
             raise RunStopped("max_tool_calls", f"agent exceeded its budget of {most} tool calls")
         return True
 
-    def _refusal(self, response: Response) -> RunStopped | None:
-        """The reason not to run the calls of a response; None = they are run."""
+    def _check_limits(self, response: Response) -> RunStopped | None:
+        """The reason not to run the calls of a response; None = run them."""
         limits = self.scope.limits
         if response.is_cut:
-            cut = f"{_cut(response)} before its tool calls were whole; raise params.max_tokens"
-            return RunStopped("max_tokens", cut)
+            cut = f"{_format_cut(response)} before its tool calls were complete"
+            return RunStopped("max_tokens", f"{cut}; raise params.max_tokens")
         if self.conversation.turns >= limits.turns:
             turns = f"agent exceeded maximum conversation turns ({limits.turns})"
             return RunStopped("max_turns", turns)
@@ -167,8 +170,8 @@ class Run:
             return RunStopped("max_tokens", f"agent exceeded its budget of {limits.tokens} tokens")
         return None
 
-    async def _close(self, question: str) -> None:
-        """Asks for the summary: without tools, in the same conversation; calls are dropped."""
+    async def _ask_for_summary(self, question: str) -> None:
+        """Asks for the final summary in the same conversation, without tools; calls are dropped."""
         talk = self.conversation
         before = talk.text
         talk.say(question)
@@ -177,7 +180,7 @@ class Run:
         talk.finish_turn(response, closing=True)
 
     def _end(self, status: Status, error: str | None, cause: AxeError | None = None) -> RunResult:
-        result = self._result(status, error, cause, self.children.results())
+        result = self._make_result(status, error, cause, self.children.results())
         return self._settle(result, self.scope.env.emit)
 
     def _settle(self, result: RunResult, emit: Emit) -> RunResult:
@@ -190,7 +193,7 @@ class Run:
             emit(RunFinished(self.scope.id, result))
         return result
 
-    def _result(
+    def _make_result(
         self,
         status: Status,
         error: str | None,
@@ -206,7 +209,7 @@ class Run:
             files_read=tuple(did.file_log.files_read),
             files_modified=tuple(did.file_log.files_modified), warnings=tuple(self.warnings),
             log=tuple(talk.log), id=scope.id, call_id=scope.call_id, prompt=self.plan.prompt,
-            task=self.task, cause=copy(cause),  # a copy has no traceback, whose frames hold the run
+            task=self.task, cause=copy(cause),  # a copy: no traceback keeps the run alive
         )  # fmt: skip
         if scope.parent:
             notes = {"depth": str(scope.depth), **self.plan.job.notes(result)}
@@ -214,9 +217,9 @@ class Run:
         return result
 
 
-def _cut(response: Response) -> str:
+def _format_cut(response: Response) -> str:
     return f"the token limit cut the reply ({response.stop_reason})"
 
 
-def _one_line(fault: BaseException) -> str:
+def _format_fault(fault: BaseException) -> str:
     return one_line(f"{type(fault).__name__}: {words(fault)}", MAX_ERROR)

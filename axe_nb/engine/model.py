@@ -1,8 +1,8 @@
-"""One run's way to its model: each method adds one concern to the one below it.
+"""One run's connection to its model, in layers: each method adds one concern to the next.
 
-`send` keeps what has arrived, `_send_with_retries` follows the agent's `[retry]`, `_send_metered`
-counts against the caps of the tree, `_send_once` hands the request to the provider and its pieces
-to the views.
+`send` keeps partial text, `_send_with_retries` applies the agent's `[retry]`, `_send_metered`
+counts requests against the caps of the tree, and `_send_once` passes the request to the provider
+and its deltas to the views.
 Source: D-23, D-24; second form §2; product.md `[retry]`.
 """
 
@@ -18,10 +18,10 @@ from axe_nb.messages import Delta, Request, Response
 from axe_nb.providers.base import Provider
 
 RETRY_WAIT = 0.5
-"""Seconds before the first retry if the server names none; doubles each time."""
+"""Seconds before the first retry if the server gives no `Retry-After`; doubles each time."""
 
 MAX_RETRY_WAIT = 30.0
-"""Seconds; no wait before a retry is longer, whatever a server asks."""
+"""Longest wait before a retry in seconds, even if the server asks for more."""
 
 
 class ModelClient:
@@ -34,19 +34,21 @@ class ModelClient:
 
     @property
     def arrived(self) -> str:
-        """Text of a reply that was begun and not finished; empty between requests."""
+        """Text of an unfinished reply; empty between requests."""
         return "".join(self._pieces)
 
     async def send(self, request: Request, turn: int) -> Response:
-        """The whole reply. If it fails or is cancelled, `arrived` has the text so far.
+        """Sends a request and returns the complete reply.
+
+        If it fails or is cancelled, `arrived` has the text so far.
 
         Args:
-            request: without an attempt.
-            turn: its number in the conversation, from 1.
+            request: the request; its attempt number is set here.
+            turn: the number of the turn in the conversation, from 1.
 
         Raises:
-            ProviderError: the request failed for good.
-            RunStopped: a cap of the tree is reached.
+            ProviderError: the request failed and is not retried any more.
+            RunStopped: a cap of the tree has been reached.
             TimeoutError: the time is up.
         """
         self._pieces.clear()
@@ -80,7 +82,7 @@ class ModelClient:
         if response.seconds:
             try:
                 scope.clock.forward(scope.clock.ahead + response.seconds)
-            except TimeoutError:  # on the virtual clock, none of it has arrived
+            except TimeoutError:  # in virtual time, nothing has arrived yet
                 self._pieces.clear()
                 raise
         return response
@@ -102,5 +104,5 @@ class ModelClient:
         try:
             return await self._provider.send(request, show)
         finally:
-            if task.cancelling() > before:  # whatever the provider made of being cancelled
+            if task.cancelling() > before:  # even if the provider swallowed the cancellation
                 raise asyncio.CancelledError

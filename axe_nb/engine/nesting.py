@@ -1,7 +1,7 @@
-"""Which run, if any, the code at hand was called by: how `axe_nb.run` in a tool finds its parent.
+"""The run that the current code belongs to, which `axe_nb.run` in a tool uses as the parent.
 
-A tool is called with a context and may ignore it; what it calls in turn, also in a thread that
-inherits its context variables, still belongs to the run.
+A tool may ignore its context; code that it calls, even in a thread that inherits its context
+variables, still belongs to the run.
 Source: D-57.
 """
 
@@ -18,7 +18,7 @@ from axe_nb.tools.tool import ToolContext
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """The tool call that is under way."""
+    """A tool call in progress."""
 
     context: ToolContext
     loop: asyncio.AbstractEventLoop
@@ -30,18 +30,18 @@ _caller: contextvars.ContextVar[Caller | None] = contextvars.ContextVar("axe_nb_
 
 
 def is_inside() -> bool:
-    """Whether the caller was called by a run: by one of its tools or models."""
+    """True if the current code was called by a run, from one of its tools or models."""
     return _is_inside.get()
 
 
 def calling() -> Caller | None:
-    """The tool call that the caller belongs to; None outside of tools."""
+    """The tool call that the current code belongs to; None outside of tools."""
     return _caller.get()
 
 
 @contextmanager
 def inside_run() -> Iterator[None]:
-    """A block that belongs to a run, and to none of the calls above it."""
+    """Context manager for code of a run; hides the calls of enclosing runs."""
     inside, caller = _is_inside.set(True), _caller.set(None)
     try:
         yield

@@ -1,4 +1,4 @@
-"""A run with everything settled, before anything is sent; the dry run prints it.
+"""A fully resolved run, before anything is sent; the dry run prints it.
 
 Source: A-8.4, A-10.3, B-7, B-10.
 """
@@ -19,37 +19,37 @@ from axe_nb.tools.tool import Job
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """One run that has sent nothing yet, and can begin."""
+    """One run, ready to start."""
 
     scope: RunScope
     job: Job
     provider: Provider
     model: str
-    """Without the provider."""
+    """Model name without the provider."""
     briefing: Briefing
     toolset: Toolset
 
     @property
     def agent(self) -> Agent:
-        """Who is going to run."""
+        """The agent to run."""
         return self.scope.agent
 
     @property
     def prompt(self) -> str:
-        """The text that the agent is going to be told, whole (B-8)."""
+        """The complete prompt that the agent will receive (B-8)."""
         return self.job.prompt if self.job.prompt.strip() else NO_PROMPT
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Findings that stop nothing."""
+        """Warnings found while resolving the run."""
         return (*self.agent.warnings, *self.briefing.warnings)
 
 
 async def make_plan(scope: RunScope, job: Job) -> Plan:
-    """Settles everything that can be wrong: model, key, skill, files, tools.
+    """Resolves the model, API key, skill, files and tools of a run.
 
     Raises:
-        ConfigError: bad model, no key, no skill, bad glob, unknown tool.
+        ConfigError: invalid model, missing key, missing skill, invalid glob or unknown tool.
     """
     agent = scope.agent
     provider_name, model = parse_model(agent.model)

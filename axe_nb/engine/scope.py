@@ -1,4 +1,4 @@
-"""Where in a tree a run stands, and what it shares with the runs around it.
+"""The position of a run in its tree, and the state it shares with the other runs.
 
 Source: D-1, D-3, D-10, D-19, D-59; house style §3.
 """
@@ -21,44 +21,44 @@ from axe_nb.tools.tool import Job, Tool
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Env:
-    """The things that a whole tree of runs shares."""
+    """Dependencies shared by a whole tree of runs."""
 
     load_agent: Callable[[str], Agent]
     """Name → agent. Raises ConfigError."""
     provider_for: Callable[[str, str], Provider]
-    """(provider, model) -> the provider; its connections are shared. Raises ConfigError."""
+    """(provider, model) → the provider; its connections are shared. Raises ConfigError."""
     emit: Emit
     tools: Sequence[Tool] = ()
-    """Tools handed to this run beside those that names stand for."""
+    """Tools passed to this run as objects, in addition to those found by name."""
     ask_person: AskPerson | None = None
-    """Asks the person; None = nobody can be asked."""
+    """Asks the user; None = no one can be prompted."""
     as_child: Callable[[Agent], Agent] = lambda agent: agent
-    """Agent → as it runs below another one in this tree (`--model-all`)."""
+    """Agent → the agent as a child in this tree (`--model-all`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunScope:
-    """One run's place in the tree; its conversation, its calls and its children work within it."""
+    """Position and limits of one run in the tree."""
 
     env: Env
     agent: Agent
-    """Who runs, with all that this run changes about it."""
+    """The agent to run, with this run's overrides applied."""
     limits: Limits
     policy: PermissionPolicy
     meter: UsageMeter
     depth_limit: DepthLimit
     clock: Clock
     id: str = "0"
-    """`0` is the root, `0.2` the child of its second call (D-59)."""
+    """Dotted path: `0` is the root, `0.2` the child of its second call (D-59)."""
     parent: str = ""
-    """Place of the run that delegated; empty for a root."""
+    """Id of the parent run; empty for a root."""
     call_id: str = ""
-    """The parent's call; empty for a root."""
+    """Id of the parent's call that started the run; empty for a root."""
     depth: int = 0
 
     @classmethod
     def root(cls, agent: Agent, limits: Limits, env: Env) -> RunScope:
-        """The top of a tree; its clock starts now."""
+        """The scope of a root run; its clock starts now."""
         return cls(
             env=env,
             agent=agent,
@@ -74,11 +74,11 @@ class RunScope:
 
         Args:
             agent: the child.
-            job: what it is to do.
-            call: the call that starts it.
-            key: tells it from its siblings: the number of its call, and more if the call has
-                several children.
-            ahead: virtual seconds that have passed already.
+            job: the child's task and limits.
+            call: the call that starts the child.
+            key: the last part of the child's id: the number of its call, with a suffix if the call
+                has several children.
+            ahead: virtual seconds already elapsed.
         """
         limits = job.limits.within(self.limits)
         return RunScope(

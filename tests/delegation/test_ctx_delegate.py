@@ -186,7 +186,7 @@ def test_a_mode_can_be_made_stricter_but_not_laxer() -> None:
 
     assert child("auto", "auto") == "written"
     assert used == ["use"]
-    assert "the call that started the sub-agent asked for it" in child("plan", "auto")
+    assert "the call that started the sub-agent requested this mode" in child("plan", "auto")
     assert 'sub-agents cannot ask; set mode = "auto"' in child("auto", "ask")
     assert used == ["use"]
 

@@ -198,7 +198,7 @@ def test_who_was_started_in_plan_mode_hears_that_the_call_asked_for_it() -> None
     made = Family(("spawn_agent", "subagent"), uses("write"), wish="plan")
     assert told(leaf(made.play(mode="auto"))) == (
         "Error: permission denied for write_it: it is not allowed in plan mode; "
-        "the call that started the sub-agent asked for it"
+        "the call that started the sub-agent requested this mode"
     )
 
 

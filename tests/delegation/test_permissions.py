@@ -45,7 +45,8 @@ def test_a_mode_allows_what_it_says_where_nobody_can_be_asked(mode: Any, effect:
 @pytest.mark.req("D-19")
 def test_a_denial_names_the_agent_and_the_key_to_change() -> None:
     assert told(attempt("write")) == (
-        "Error: permission denied for write_it: it needs a yes, and nobody can be asked here; "
+        "Error: permission denied for write_it: "
+        "it needs approval, and no one can be prompted here; "
         'set mode = "auto" or permissions.write_it = "allow" in lead.toml'
     )
     assert told(attempt("write", mode="plan")) == (
@@ -182,8 +183,8 @@ def test_a_yes_lets_the_call_run_and_a_no_does_not() -> None:
     result = asking(person, boss({}, *calls), tools(used))
     assert texts(result) == [
         "used",
-        "Error: permission denied for write_it by the person asked",
-        "Error: permission denied for write_it by the person asked: not this one",
+        "Error: permission denied for write_it by the user",
+        "Error: permission denied for write_it by the user: not this one",
     ]
     assert used == ["lead write"]
     question = person.questions[0]
@@ -234,7 +235,7 @@ def test_the_person_sees_what_would_change() -> None:
 def test_stop_ends_the_run_as_cancelled() -> None:
     used: list[str] = []
     result = asking(Person(Decision("stop")), boss(write_once("never said")), tools(used))
-    assert (result.status, result.error) == ("cancelled", "stopped by the person who was asked")
+    assert (result.status, result.error) == ("cancelled", "stopped by the user at a prompt")
     assert used == []
     assert result.turns == 1
 

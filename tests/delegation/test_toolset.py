@@ -96,7 +96,7 @@ def test_tools_handed_to_a_run_are_only_for_those_who_name_them() -> None:
         ("grpe", 'did you mean "grep"?'),
         ("file_op", 'did you mean "file_ops"?'),
         ("sub_agent", 'did you mean "subagent"?'),
-        ("my_own_function", "a tool of yours needs @axe_nb.tool above it"),
+        ("my_own_function", "decorate your own function with @axe_nb.tool"),
         ("call_agent", "`sub_agents` offers call_agent"),
     ],
 )

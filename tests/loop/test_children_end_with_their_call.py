@@ -142,7 +142,7 @@ def test_a_key_of_another_type_is_refused_and_the_run_goes_on(key: Any) -> None:
 
     made, _ = scene(both)
     result = made.play()
-    assert "a key is a text, or a position from 0" in texts(result)[0]
+    assert "a key must be a string or an integer from 0" in texts(result)[0]
     assert (result.text, [c.id for c in result.children]) == ("done", ["0.1-x"])
 
 

@@ -56,7 +56,7 @@ def test_the_person_decides_on_each_call_and_sees_what_it_would_change(
     assert "[y]es  [n]o  [a]lways for this tool  [e]dit the arguments  [s]top" in second
     assert (project / "0.txt").read_text() == "new\n"
     assert not (project / "1.txt").exists()
-    denied = "Error: permission denied for write_file by the person asked: not that one"
+    denied = "Error: permission denied for write_file by the user: not that one"
     assert denied in text(cells.run("print(r.messages[2].tool_results[1].content)"))
 
     cells.run("%%axe writer\ngo", live=True, answers=["what?", "a"])
@@ -77,7 +77,7 @@ def test_stop_ends_the_run_and_an_interrupt_at_the_question_does_too(
         out = cells.run(cell, live=True, answers=answers, interrupt_after=interrupt_after)
         assert "error" not in [o["type"] for o in out], text(out)
         said = text(cells.run("print(r.status, r.error)"))
-        assert said == "cancelled stopped by the person who was asked\n"
+        assert said == "cancelled stopped by the user at a prompt\n"
     assert list(project.glob("*.txt")) == []
 
 
