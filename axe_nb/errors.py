@@ -42,6 +42,11 @@ class AxeError(Exception):
         """For people, at most three: the cause, where in the tree, the next step."""
         return [self.message, *(line for line in (self.place, self.hint) if line)]
 
+    @property
+    def __notes__(self) -> list[str]:  # type: ignore[override]  # place and hint come later
+        """Lines that Python prints below an uncaught exception: the place and the next step."""
+        return self.lines()[1:]
+
     def _render_traceback_(self) -> list[str]:
         """What IPython shows of it instead of a traceback."""
         first, *more = self.lines()

@@ -156,12 +156,19 @@ def _written(value: object) -> str:
         return value.text
     if isinstance(value, (dict, list, tuple)):
         try:
-            return json.dumps(value, ensure_ascii=False, indent=2)
+            return json.dumps(value, ensure_ascii=False, indent=2, default=_answer_of)
         except (TypeError, ValueError, RecursionError):
             return str(value)
     if hasattr(value, "to_string") and hasattr(value, "head") and hasattr(value, "index"):
         return _table(value)
     return str(value)
+
+
+def _answer_of(value: object) -> str:
+    """A result in a list or dictionary as its answer; nothing else that JSON does not have."""
+    if isinstance(value, RunResult):
+        return value.text
+    raise TypeError(f"{type(value).__name__} is not JSON")
 
 
 def _table(value: Any) -> str:

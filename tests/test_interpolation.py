@@ -251,3 +251,10 @@ def test_no_body_does_anything_but_become_a_prompt_or_a_config_error(body: str) 
     except ConfigError as error:
         prompt = str(error)
     assert json.dumps(prompt)
+
+
+def test_results_in_lists_and_dictionaries_are_their_whole_answers() -> None:
+    long = "word " * 100
+    result = RunResult(status="completed", text=long, agent="a", model="script/a")
+    assert json.loads(prompt_of("{{ rs }}", {"rs": [result]})) == [long]
+    assert json.loads(prompt_of("{{ d }}", {"d": {"a": result}})) == {"a": long}

@@ -141,6 +141,9 @@ class Run:
             talk.text = response.content
             if response.is_cut:
                 self.warnings.append(f"{_format_cut(response)}; raise params.max_tokens")
+            if response.tool_calls:
+                names = ", ".join(sorted({call.name for call in response.tool_calls}))
+                self.warnings.append(f"the model called {names}, but the agent has no tools")
             talk.finish_turn(response)
             return False
         if stop := self._check_limits(response):

@@ -120,4 +120,7 @@ def where_to_look(name: str, dirs: tuple[Path, ...] | None) -> str:
     if not _is_plain(name):
         return "a script is a plain name, or the path of a .toml file"
     folders = ", ".join(display_path(folder) for folder in _folders(dirs))
-    return f'looked for @axe_nb.script("{name}") and for {name}.toml in {folders}'
+    return (
+        f'looked for @axe_nb.script("{name}") and for {name}.toml in {folders}; '
+        "docs/scripts.md shows how to write one"
+    )

@@ -154,7 +154,7 @@ def test_the_51st_request_is_not_sent_and_the_calls_of_the_50th_are_not_run(
     assert result.error == "agent exceeded maximum conversation turns (50)"
     assert result.text == "turn 49", "the last text that it said"
     assert result.exit_code == 1
-    with pytest.raises(RunError, match=r"^agent exceeded maximum conversation turns \(50\)$"):
+    with pytest.raises(RunError, match=r"^agent exceeded maximum conversation turns \(50\)\n"):
         result.raise_for_status()
     check_events(played.events, result)
 
@@ -326,3 +326,10 @@ def test_whatever_a_tool_raises_is_its_result(raised: BaseException, told: str) 
     assert bad.is_error
     assert bad.content.startswith(told) or isinstance(raised, StopIteration)
     assert (good.content, result.text) == ("echo", "on")
+
+
+@pytest.mark.req("A-8.4")
+def test_calls_of_a_model_that_has_no_tools_are_a_warning() -> None:
+    result = play(agent("forgot", lambda _: (call("add", a=1), call("add", a=2), call("count"))))
+    assert (result.status, result.turns, result.tool_calls) == ("completed", 1, 0)
+    assert result.warnings == ("the model called add, count, but the agent has no tools",)

@@ -92,7 +92,8 @@ def test_an_unknown_script_is_told_with_where_it_was_looked_for(
         check("lead", (Path("lessons/scripts"),))
     assert raised.value.hint == (
         'looked for @axe_nb.script("lead") and for lead.toml in '
-        "lessons/scripts, axe/scripts, ~/.config/axe/scripts"
+        "lessons/scripts, axe/scripts, ~/.config/axe/scripts; "
+        "docs/scripts.md shows how to write one"
     )
 
 
