@@ -1,4 +1,4 @@
-"""The tools that come with axe_nb; none of them knows the loop.
+"""The built-in tools, independent of the agent loop.
 
 Source: D-20 (names, toolsets, aliases).
 """
@@ -27,4 +27,4 @@ SOURCE = ToolModules(
         "url_fetch": ("fetch",),
     },
 )
-"""Tool → its module here; then toolsets and aliases → the tools that they stand for."""
+"""Tool → its module in this package; toolset or alias → the tools that it expands to."""

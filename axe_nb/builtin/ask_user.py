@@ -1,4 +1,4 @@
-"""ask_user: the model puts a question to the person at the notebook or terminal.
+"""ask_user: asks the person at the notebook or terminal a question for the model.
 
 Source: seed 003 (O-19); D-19, D-20, D-48.
 """
@@ -15,18 +15,18 @@ NAME = "ask_user"
 
 
 async def run(ctx: ToolContext, arguments: Mapping[str, Any]) -> str:
-    """The person's answer.
+    """Returns the person's answer.
 
     Raises:
-        ToolError: nothing was asked, or nobody can be.
+        ToolError: the question is empty, or no one can be prompted.
     """
     question = text_argument(arguments, "question")
     if not question.strip():
         raise ToolError("question cannot be empty")
     if ctx.ask is None:
         raise ToolError(
-            f"permission denied for {NAME}: nobody can be asked here; "
-            "decide yourself, and say what you assumed"
+            f"permission denied for {NAME}: no one can be prompted here; "
+            "decide yourself and state your assumptions"
         )
     answer = await ctx.ask(question)
     return answer if answer.strip() else "(The person gave no answer.)"
@@ -35,10 +35,10 @@ async def run(ctx: ToolContext, arguments: Mapping[str, Any]) -> str:
 TOOLS = {
     NAME: Tool(
         NAME,
-        "Ask the person a question, and wait for the answer. Only for what you cannot find out.",
+        "Ask the user a question and wait for the answer. Only for what you cannot find out.",
         {"question": ToolParameter("string", "The question, in one sentence", required=True)},
         run,
         "read",
-        denied_below="sub-agents cannot ask; decide, and say what you assumed",
+        denied_below="sub-agents cannot ask questions; decide and state your assumptions",
     )
 }

@@ -1,7 +1,7 @@
-"""What run_command refuses to run: dangerous commands, and what plainly reaches out of the workdir.
+"""Checks of run_command: refuses dangerous commands and obvious access outside the workdir.
 
-This is a fence against mistakes, no sandbox: it reads the command as text, and a program may do
-what its words do not say. docs/tools.md names what is deliberately not caught.
+This guards against mistakes and is not a sandbox: it only reads the text of a command, which does
+not show everything that a program does. docs/tools.md lists what is deliberately not caught.
 Source: X-35, D-43.
 """
 
@@ -19,19 +19,19 @@ MAX_COMMAND = 10_000
 """Characters of a command."""
 
 REASONS: Mapping[str, str] = {
-    "sudo su doas pkexec runas chroot unshare nsenter chown chgrp": "asks for more rights",
+    "sudo su doas pkexec runas chroot unshare nsenter chown chgrp": "requests more privileges",
     "shutdown reboot halt poweroff telinit sysctl modprobe insmod rmmod iptables ip6tables nft ufw "
     "firewall-cmd reg bcdedit systemctl service launchctl": "stops or changes the machine",
     "mkfs fdisk sfdisk parted wipefs mkswap swapoff mount umount losetup cryptsetup diskpart "
     "diskutil format shred": "works on disks and file systems",
     "useradd userdel usermod groupadd groupdel passwd chpasswd adduser deluser visudo":
         "changes users or passwords",
-    "killall pkill skill taskkill": "ends processes that it did not start",
-    "nohup setsid disown crontab at batch screen tmux": "starts what outlives the command",
+    "killall pkill skill taskkill": "kills processes that it did not start",
+    "nohup setsid disown crontab at batch screen tmux": "starts processes that outlive the command",
     "nc ncat netcat socat telnet ssh scp sftp": "opens a connection to another machine",
-    "eval": "hides what is run",
+    "eval": "hides the command that it runs",
 }  # fmt: skip
-"""Programs → why they are not run."""
+"""Programs → the reason for refusing them, worded to follow the program's name."""
 
 DANGEROUS = {program: why for programs, why in REASONS.items() for program in programs.split()}
 
@@ -39,37 +39,37 @@ KEYWORDS = frozenset(
     {"then", "do", "else", "if", "elif", "while", "until", "!", "{", "}", "coproc",
      "-exec", "-execdir", "-ok", "-okdir"}
 )  # fmt: skip
-"""Words that a new command comes after."""
+"""Words that are followed by a new command."""
 
 WRAPPERS = frozenset(
     {"env", "command", "builtin", "exec", "time", "nice", "ionice", "timeout", "xargs", "stdbuf",
      "watch", "busybox"}
 )  # fmt: skip
-"""Programs that run another one, named somewhere among their arguments."""
+"""Programs that run another program named among their arguments."""
 
 SHELLS = frozenset({"sh", "bash", "zsh", "dash", "ksh", "fish", "ash", "csh", "tcsh"})
 INTERPRETERS = SHELLS | {"python", "python3", "perl", "ruby", "node", "php"}
 UNSEEN = frozenset({"curl", "wget", "base64", "xxd", "openssl"})
-"""Programs whose output nobody has read when it is piped on."""
+"""Programs whose piped output no one has reviewed."""
 
 HARMLESS = frozenset(
     {"/dev/null", "/dev/stdin", "/dev/stdout", "/dev/stderr", "/dev/zero", "/dev/tty"}
 )
-"""Absolute paths at which nobody's files are."""
+"""Absolute paths that hold no files of anyone."""
 
 EVERYTHING = frozenset({".", "./", "*", "./*", ".*", "./.*", "/", "/*"})
 
 SEPARATORS = r"\s=:,;'\"(){}\[\]<>|&@`"
 
 PATH_OF_WORD = re.compile(r"(?:^|[=:,@]|^-[A-Za-z](?=/\S))(/(?!/)\S*)")
-"""An absolute path that a word is or names: `/x`, `--file=/x`, `-I/x`."""
+"""An absolute path in a word: `/x`, `--file=/x`, `-I/x`."""
 
 PATH_OF_SYSTEM = re.compile(
     rf"(?<![^{SEPARATORS}+])(/(?:bin|boot|dev|etc|home|lib|lib32|lib64|media|mnt|opt|private|proc"
     r"|root|run|sbin|srv|sys|tmp|usr|var|Applications|Library|System|Users|Volumes)"
     rf"(?![\w.-])[^{SEPARATORS}]*)"
 )
-"""A path below a well-known folder of the system, anywhere in a text."""
+"""A path below a well-known system folder, anywhere in a text."""
 
 UPWARDS = re.compile(rf"(?:(?<![^{SEPARATORS}/])|^-[A-Za-z])\.\.(?=$|[{SEPARATORS}/\\])")
 HOME = re.compile(rf"(?<![^{SEPARATORS}])~[\w.+-]*(?=$|[{SEPARATORS}/\\])")
@@ -78,7 +78,7 @@ ELSEWHERE = re.compile(r"\$\{?(?:HOME|OLDPWD|TMPDIR)\b|%(?:USERPROFILE|HOMEPATH|
 BLANK_IN_DISGUISE = re.compile(r"\$\{?IFS\b")
 FORK_BOMB = re.compile(r"(?<![\w:.])([\w:.]{1,40})\s{0,9}\(\)\s*\{[^}]*\1\s*\|\s*\1\s*&")
 WITHIN = re.compile(r"\$\(([^()]*)\)|`([^`]*)`")
-"""A command inside another."""
+"""A command substitution."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,53 +86,53 @@ class Simple:
     """One command of a command line: a program and its arguments."""
 
     before: str
-    """The operator that it comes after."""
+    """The operator before it."""
     words: Sequence[str]
     after: str
-    """The operator that it comes before."""
+    """The operator after it."""
 
     @property
     def program(self) -> str:
-        """Its name, without folder and case."""
-        return _base(self.words[0]) if self.words else ""
+        """Program name in lower case, without its folder."""
+        return _program_name(self.words[0]) if self.words else ""
 
     @property
     def arguments(self) -> Sequence[str]:
-        """The words after the program."""
+        """Words after the program name."""
         return self.words[1:]
 
 
 def refusal(command: str, workdir: Path) -> str:
-    """Why a command is not run, and what to do instead; empty if nothing speaks against it."""
+    """Returns the reason to refuse a command and an alternative; empty if it may run."""
     if not command.strip() or len(command) > MAX_COMMAND:
         return f"the command is empty or longer than {MAX_COMMAND} characters"
     if any(ord(c) < 32 and c not in "\t\n\r" for c in command):
-        return "the command has control characters"
+        return "the command contains control characters"
     if FORK_BOMB.search(command):
-        return "a function that starts itself over and over stops the machine"
+        return "a function that endlessly calls itself would freeze the machine"
     if re.search(r"(?<!<)<<(?!<)", command):
         return "a here-document cannot be checked; write the text with write_file first"
     if drive := DRIVE.search(command):
-        return _outside(drive[1])
+        return _format_outside(drive[1])
     try:
-        tokens = _tokens(command)
+        tokens = _tokenize(command)
     except ValueError:
-        return "a quote or a backslash has no end"
-    commands = list(_commands(tokens))
+        return "a quote is not closed, or a backslash ends the command"
+    commands = list(_split_commands(tokens))
     for word in tokens:
-        if problem := _reach(word, workdir):
+        if problem := _check_word(word, workdir):
             return problem
     for inner in WITHIN.finditer(command):
         if problem := refusal(inner[1] or inner[2] or ":", workdir):
             return problem
     for previous, simple in zip([None, *commands], commands, strict=False):
-        if problem := _danger(simple, previous, workdir):
+        if problem := _check_simple(simple, previous, workdir):
             return problem
     return ""
 
 
-def _tokens(command: str) -> list[str]:
-    """Words without their quotes, and runs of operators."""
+def _tokenize(command: str) -> list[str]:
+    """Splits a command into unquoted words and runs of operators."""
     lexer = shlex.shlex(command.replace("\r", "\n"), posix=True, punctuation_chars=";&|()<>\n")
     lexer.whitespace = " \t"
     lexer.whitespace_split = True
@@ -140,93 +140,94 @@ def _tokens(command: str) -> list[str]:
     return list(lexer)
 
 
-def _commands(tokens: Sequence[str]) -> Iterator[Simple]:
+def _split_commands(tokens: Sequence[str]) -> Iterator[Simple]:
     before = ""
     words: list[str] = []
     for token in tokens:
         is_operator = token != "" and not token.strip(";&|()<>\n")
         redirects = is_operator and set(token) <= set("<>&") and token.strip("&") != ""
         if token in KEYWORDS or (is_operator and not redirects):
-            yield Simple(before, _without_settings(words), token)
+            yield Simple(before, _strip_assignments(words), token)
             before, words = token, []
-        elif not is_operator:  # of a redirection, only the word counts
+        elif not is_operator:  # only the target of a redirection is kept
             words.append(token)
-    yield Simple(before, _without_settings(words), "")
+    yield Simple(before, _strip_assignments(words), "")
 
 
-def _without_settings(words: Sequence[str]) -> Sequence[str]:
-    """The words after leading assignments such as `X=1`."""
+def _strip_assignments(words: Sequence[str]) -> Sequence[str]:
+    """Returns the words after leading assignments such as `X=1`."""
     start = next((i for i, word in enumerate(words) if not re.match(r"\w+=", word)), len(words))
     return words[start:]
 
 
-def _base(word: str) -> str:
+def _program_name(word: str) -> str:
     name = word.strip("`").rpartition("/")[2].lower().removesuffix(".exe")
     return "mkfs" if name.startswith("mkfs.") else name
 
 
-def _reach(word: str, workdir: Path) -> str:
-    """Why a word reaches out of the workdir; empty if it does not plainly."""
+def _check_word(word: str, workdir: Path) -> str:
+    """Returns the reason to refuse a word that names a place outside the workdir; else empty."""
     for found in [*PATH_OF_WORD.finditer(word), *PATH_OF_SYSTEM.finditer(word)]:
         path = found[1].rstrip("'\")")
         root = workdir.as_posix()
         if path not in HARMLESS and path != root and not path.startswith(f"{root}/"):
-            return _outside(path)
+            return _format_outside(path)
     for pattern in (UPWARDS, HOME, ELSEWHERE):
-        if found_ := pattern.search(word):
-            return _outside(found_[0])
+        if hit := pattern.search(word):
+            return _format_outside(hit[0])
     return (
-        f"{BLANK_IN_DISGUISE.pattern[2:]} hides a blank" if BLANK_IN_DISGUISE.search(word) else ""
+        f"{BLANK_IN_DISGUISE.pattern[2:]} hides a space" if BLANK_IN_DISGUISE.search(word) else ""
     )
 
 
-def _outside(path: str) -> str:
+def _format_outside(path: str) -> str:
     return (
-        f"{quote(cut_chars(path, 100))} is outside the workdir; use paths relative to it, inside it"
+        f"{quote(cut_chars(path, 100))} is outside the workdir; "
+        "use relative paths inside the workdir"
     )
 
 
-def _danger(simple: Simple, previous: Simple | None, workdir: Path) -> str:
-    """Why one command is not run; empty if nothing speaks against it."""
+def _check_simple(simple: Simple, previous: Simple | None, workdir: Path) -> str:
+    """Returns the reason to refuse a simple command; empty if it may run."""
     program, arguments = simple.program, simple.arguments
-    candidates = [program, *map(_base, arguments)] if program in WRAPPERS else [program]
+    candidates = [program, *map(_program_name, arguments)] if program in WRAPPERS else [program]
     for name in candidates:
         if name in DANGEROUS:
-            return f'"{name}" {DANGEROUS[name]}; do without it, or ask the user to run it'
+            return f'"{name}" {DANGEROUS[name]}; avoid it, or ask the user to run it'
     if program in SHELLS and "-c" in arguments[:-1]:
-        return _script(arguments[arguments.index("-c") + 1], workdir)
-    return _unseen(simple, previous) or _destruction(program, arguments)
+        return _check_script(arguments[arguments.index("-c") + 1], workdir)
+    return _check_unseen(simple, previous) or _check_destruction(program, arguments)
 
 
-def _script(script: str, workdir: Path) -> str:
+def _check_script(script: str, workdir: Path) -> str:
     if script.startswith(("$(", "`")):
-        return "a shell would run what nobody has seen; run the commands themselves"
+        return "the shell would run unreviewed code; run the commands directly"
     return refusal(script, workdir)
 
 
-def _unseen(simple: Simple, previous: Simple | None) -> str:
-    """Why a command would run code that nobody has seen."""
+def _check_unseen(simple: Simple, previous: Simple | None) -> str:
+    """Returns the reason to refuse a command that would run unreviewed code; else empty."""
     source = previous if previous and simple.before.strip() in ("|", "|&") else None
     shell_reads = source and simple.program in SHELLS
     code_reads = source and simple.program in INTERPRETERS and source.program in UNSEEN
     reads_process = simple.program in INTERPRETERS | {"source", "."} and "<(" in simple.after
     if shell_reads or code_reads or reads_process:
-        return f'"{simple.program}" would run what nobody has seen; save it, read it, then run it'
+        return f'"{simple.program}" would run unreviewed code; save it, read it, then run it'
     return ""
 
 
-def _destruction(program: str, arguments: Sequence[str]) -> str:
+def _check_destruction(program: str, arguments: Sequence[str]) -> str:
     options = "".join(a for a in arguments if re.fullmatch(r"-[A-Za-z]+", a))
     recursive = "r" in options.lower() or "--recursive" in arguments
     match program:
         case "rm" if recursive and EVERYTHING & set(arguments):
-            return "rm would remove the whole workdir; name what is to go"
+            return "rm would remove the whole workdir; name what to remove"
         case "find" if "-delete" in arguments and not _has_test(arguments):
-            return "find would remove the whole workdir; name what is to go"
+            return "find would remove the whole workdir; name what to remove"
         case "chmod" if recursive and {"777", "0777", "a+rwx", "000"} & set(arguments):
-            return "chmod would change the rights of everything; name the files"
-        case "kill" if any(re.fullmatch(r"-?\d+", a) for a in _targets(arguments)):
-            return "kill by number ends processes that it did not start"
+            return "chmod would change the permissions of everything; name the files"
+        case "kill" if any(re.fullmatch(r"-?\d+", a) for a in _kill_targets(arguments)):
+            return "kill by number may kill processes that it did not start"
         case "cd" if not arguments or arguments[0] in ("-", "--"):
             return "cd would leave the workdir; name a folder in it"
         case _:
@@ -238,7 +239,7 @@ def _has_test(arguments: Sequence[str]) -> bool:
     return bool(tests & set(arguments))
 
 
-def _targets(arguments: Sequence[str]) -> Sequence[str]:
-    """What kill is to end: all but a signal at the start."""
+def _kill_targets(arguments: Sequence[str]) -> Sequence[str]:
+    """Returns the targets of kill: all arguments except a leading signal."""
     is_signal = bool(arguments) and len(arguments) > 1 and arguments[0].startswith("-")
     return arguments[1:] if is_signal else arguments

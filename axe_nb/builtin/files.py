@@ -1,4 +1,4 @@
-"""read_file and list_dir: what is in a file, what is in a folder.
+"""read_file and list_dir: the contents of files and folders.
 
 Source: D-20; X-30, X-32, X-33, X-37, X-38.
 """
@@ -15,31 +15,31 @@ from axe_nb.tools.python_tool import make_tool
 from axe_nb.tools.tool import ToolContext, ToolError
 
 MAX_FILE = 10 * 1024 * 1024
-"""Bytes; a larger file is neither read, searched nor edited."""
+"""Bytes. Larger files are not read, searched or edited."""
 
 PEEK = 8192
-"""Bytes at the start of a file that tell whether it is text."""
+"""Bytes at the start of a file that are checked to detect binary content."""
 
 MAX_LINES = 2000
-"""Lines that one call reads."""
+"""Maximum number of lines per call."""
 
 MAX_LINE = 2000
-"""Characters of a line that are shown."""
+"""Characters shown of a line."""
 
 MAX_ENTRIES = 500
-"""Names that one listing shows."""
+"""Maximum number of names in a listing."""
 
 NOTE_SIZE = 200
-"""Bytes kept free for the note on what is not shown."""
+"""Bytes reserved for the note about omitted lines."""
 
 
 def read_file(ctx: ToolContext, path: str, offset: int = 1, limit: int = MAX_LINES) -> str:
-    """Read a text file of the working directory. Every line comes with its number and a tab.
+    """Read a text file in the working directory. Each line is preceded by its number and a tab.
 
     Args:
         path: the file, relative to the working directory
         offset: number of the first line to read, from 1
-        limit: how many lines to read at most
+        limit: maximum number of lines to read
     """
     with hold_place(ctx.workdir, path) as spot:
         data = contents(spot)
@@ -54,15 +54,15 @@ def read_file(ctx: ToolContext, path: str, offset: int = 1, limit: int = MAX_LIN
         raise ToolError(
             f"offset {offset} is beyond the end of {path}, which has {len(lines)} lines"
         )
-    return _numbered(lines, first, min(max(1, limit), MAX_LINES))
+    return _format_lines(lines, first, min(max(1, limit), MAX_LINES))
 
 
 def contents(spot: Spot) -> bytes:
-    """The bytes of a plain file; of one that is no text, only the first.
+    """Returns the bytes of a regular file; of a binary file, only the first ones.
 
     Raises:
-        ToolError: there is none, or it is too large.
-        OSError: it may not be read.
+        ToolError: the file does not exist, is not a regular file, or is too large.
+        OSError: the file cannot be read.
     """
     with os.fdopen(open_file(spot), "rb") as file:
         data = file.read(PEEK)
@@ -71,18 +71,18 @@ def contents(spot: Spot) -> bytes:
     if len(data) > MAX_FILE:
         raise ToolError(
             f"File too large: {spot.path} has more than {MAX_FILE} bytes. "
-            "Look for a smaller file, or take out the part that you need with run_command"
+            "Find a smaller file, or extract the part that you need with run_command"
         )
     return data
 
 
 def is_text(data: bytes) -> bool:
-    """Whether the bytes of a file look like text."""
+    """True if the bytes of a file look like text."""
     return b"\0" not in data[:PEEK]
 
 
 def lines_of(text: str) -> list[str]:
-    """The lines of a text, without their ends."""
+    """Returns the lines of a text without their line ends."""
     lines = text.split("\n")
     if not lines[-1]:
         lines.pop()
@@ -90,12 +90,12 @@ def lines_of(text: str) -> list[str]:
 
 
 def decode_text(data: bytes) -> str:
-    r"""The text of a file with `\n` line ends; bytes that are no UTF-8 become U+FFFD."""
+    r"""Decodes a file with `\n` line ends; bytes that are not valid UTF-8 become U+FFFD."""
     return data.decode("utf-8-sig", "replace").replace("\r\n", "\n")
 
 
-def _numbered(lines: list[str], first: int, limit: int) -> str:
-    """Lines with their numbers, as many as fit, and a note where there are more."""
+def _format_lines(lines: list[str], first: int, limit: int) -> str:
+    """Formats as many numbered lines as fit, and a note if there are more."""
     shown: list[str] = []
     room = MAX_OUTPUT - NOTE_SIZE
     for number, line in enumerate(lines[first - 1 : first - 1 + limit], first):
@@ -107,12 +107,12 @@ def _numbered(lines: list[str], first: int, limit: int) -> str:
         shown.append(text)
     last = first + len(shown) - 1
     if last < len(lines):
-        shown.append(f"(lines {first}-{last} of {len(lines)}; go on with offset {last + 1})")
+        shown.append(f"(lines {first}-{last} of {len(lines)}; continue with offset {last + 1})")
     return "\n".join(shown)
 
 
 def list_dir(ctx: ToolContext, path: str = ".") -> str:
-    """List a folder of the working directory: folders first, then files with their sizes in bytes.
+    """List a folder in the working directory: folders first, then files with their sizes in bytes.
 
     Args:
         path: the folder, relative to the working directory
@@ -120,20 +120,20 @@ def list_dir(ctx: ToolContext, path: str = ".") -> str:
     with hold_place(ctx.workdir, path) as spot:
         at = kind(spot)
         if at is not None and not stat.S_ISDIR(at.st_mode):
-            raise ToolError(f"Not a folder: {path}. Use read_file to see what is in it")
+            raise ToolError(f"Not a folder: {path}. Use read_file to list it")
         with (
             open_folder(spot) as folder,
             os.scandir(spot.name if folder is None else folder) as found,
         ):
-            entries = sorted(map(_entry, found))
+            entries = sorted(map(_format_entry, found))
     shown = [text for _, _, text in entries[:MAX_ENTRIES]]
     if len(entries) > MAX_ENTRIES:
         shown.append(f"(the first {MAX_ENTRIES} of {len(entries)}; find_files finds by name)")
     return cut_bytes("\n".join(shown), MAX_OUTPUT) or "(empty folder)"
 
 
-def _entry(entry: os.DirEntry[str]) -> tuple[bool, str, str]:
-    """(is no folder, name, line) of an entry; a link is shown as one, not followed."""
+def _format_entry(entry: os.DirEntry[str]) -> tuple[bool, str, str]:
+    """Returns (is not a folder, name, line) for an entry; links are shown, not followed."""
     name = printable(entry.name)
     if entry.is_symlink():
         return True, entry.name, f"{name} (link)"
@@ -141,7 +141,7 @@ def _entry(entry: os.DirEntry[str]) -> tuple[bool, str, str]:
         return False, entry.name, f"{name}/"
     try:
         return True, entry.name, f"{name} ({entry.stat(follow_symlinks=False).st_size} bytes)"
-    except OSError:  # gone since it was listed
+    except OSError:  # removed since it was listed
         return True, entry.name, name
 
 

@@ -1,9 +1,9 @@
-"""Where tools may touch files: below the workdir, however a path is written, wherever links lead.
+"""Confines file access to the workdir, whatever the spelling of a path and the targets of links.
 
-A path is judged twice: by its words, and by where it really leads. Then it is opened folder by
-folder, each by the descriptor of the one above and never through a link, so that nothing can be
-exchanged between check and use. Where the system has no such calls (Windows) the real path is
-looked at again after opening instead.
+A path is checked twice: as it is written, and after resolving links. Then it is opened folder by
+folder, each by the descriptor of its parent and never through a link, so that nothing can be
+exchanged between check and use. On systems without such calls (Windows), the real path is
+checked again after opening instead.
 Source: X-32, X-33, X-37, X-38; D-20.
 """
 
@@ -24,48 +24,50 @@ from axe_nb.text import nearest, quote
 from axe_nb.tools.tool import ToolError
 
 BY_DESCRIPTOR = {os.open, os.stat, os.mkdir, os.unlink, os.rename} <= os.supports_dir_fd
-"""Whether folders can be held open and walked one by one."""
+"""True if the system can open and walk folders by descriptor."""
 
 NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 FOLDER = os.O_RDONLY | NO_LINK | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_CLOEXEC", 0)
 FILE = NO_LINK | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
 FILE |= getattr(os, "O_BINARY", 0)
 
-STAY = "Use a path relative to the workdir, inside it"
+STAY = "Use a relative path inside the workdir"
 
 MAX_PATH = 4096
 """Characters of a path."""
 
 DEVICES = re.compile(r"(con|prn|aux|nul|com\d|lpt\d|conin\$|conout\$)(\..*)?", re.IGNORECASE)
-"""Names that are no files on Windows."""
+"""Names that are devices on Windows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Spot:
-    """A place below the workdir, held fast while it is used."""
+    """A path below the workdir whose folder is held open while it is used."""
 
     path: str
     """Relative to the workdir, with `/`; `.` is the workdir itself."""
     name: str
-    """What to open in `folder`; without one, an absolute path."""
+    """Name to open in `folder`; without `folder`, an absolute path."""
     folder: int | None
-    """Descriptor of the folder that it is in; None where the system has no such calls."""
+    """Descriptor of its folder; None if the system has no such calls."""
 
     def child(self, name: str, folder: int | None) -> Spot:
-        """The place of a name in this folder, which `folder` holds open."""
+        """Returns the place of a name in this folder, which `folder` holds open."""
         path = name if self.path == "." else f"{self.path}/{name}"
         return Spot(path, name if folder is not None else str(Path(self.name, name)), folder)
 
 
 def locate(workdir: Path, path: str) -> tuple[Path, Path]:
-    """(the real workdir, where a path really leads, below it); nothing need be there.
+    """Returns (real workdir, real path below it); the path need not exist.
 
     Raises:
-        ToolError: it is no path, or leads out of the workdir.
+        ToolError: the path is not valid, or leads out of the workdir.
     """
     root = Path(os.path.realpath(workdir))
     if not root.is_dir():
-        raise ToolError(f"Working directory not found: {workdir}. Make it, or set another workdir")
+        raise ToolError(
+            f"Working directory not found: {workdir}. Create it, or set another workdir"
+        )
     names = words(path, (workdir, root))
     with errors_for_model(path):
         real = Path(os.path.realpath(root.joinpath(*names)))
@@ -76,21 +78,21 @@ def locate(workdir: Path, path: str) -> tuple[Path, Path]:
 
 @contextmanager
 def hold_place(workdir: Path, path: str, *, create: bool = False) -> Iterator[Spot]:
-    """The place that a path means, its folder held open.
+    """Yields the place of a path while its folder is held open.
 
     Args:
-        path: as a model wrote it.
-        create: whether missing folders on the way are made.
+        path: path from the model.
+        create: create missing parent folders.
 
     Raises:
-        ToolError: it is no path, leads out of the workdir, or a folder on the way is not there.
+        ToolError: the path is not valid, leads out of the workdir, or a parent folder is missing.
     """
     root, real = locate(workdir, path)
     parts = real.relative_to(root).parts
     shown = "/".join(parts) or "."
     with errors_for_model(path):
         if BY_DESCRIPTOR:
-            with _walked(root, parts[:-1], create) as folder:
+            with _walk(root, parts[:-1], create) as folder:
                 yield Spot(shown, parts[-1] if parts else ".", folder)
         else:
             if create:
@@ -99,15 +101,15 @@ def hold_place(workdir: Path, path: str, *, create: bool = False) -> Iterator[Sp
 
 
 def words(path: str, roots: Sequence[Path]) -> tuple[str, ...]:
-    """The names that a path consists of, below the workdir; where links lead is not looked at.
+    """Splits a path into its names below the workdir, without resolving links.
 
     Args:
         roots: absolute paths of the workdir; a path may begin with one of them.
 
     Raises:
-        ToolError: the path is no path, or leads out by its words alone.
+        ToolError: the path is not valid, or is written to lead out of the workdir.
     """
-    if problem := _malformed(path):
+    if problem := _check_form(path):
         raise ToolError(f"{problem}: {quote(path[:200])}. {STAY}")
     text = path
     if path.startswith("/"):
@@ -127,43 +129,43 @@ def words(path: str, roots: Sequence[Path]) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _malformed(path: str) -> str:
-    """Why a text is no path that tools take; empty if it is one."""
+def _check_form(path: str) -> str:
+    """Returns the reason to reject a path; empty if it is well-formed."""
     if not path.strip():
         return "Path is empty"
     if len(path) > MAX_PATH:
         return "Path is too long"
     if any(unicodedata.category(c) in ("Cc", "Cs") for c in path):
-        return "Path has control characters"
+        return "Path contains control characters"
     if "\\" in path:
-        return "Path has backslashes; write / between folders"
+        return "Path contains backslashes; use / between folders"
     if re.match(r"~[\w.-]*(/|$)", path):
-        return "Path begins with a home folder"
+        return "Path starts with a home folder"
     if re.match(r"[A-Za-z]:", path):
-        return "Path begins with a drive"
+        return "Path starts with a drive"
     names = [name for name in path.split("/") if name not in ("", ".", "..")]
     if any(_is_disguised(name) for name in names):
-        return "Path has a name that only looks like another"
+        return "Path contains look-alike characters"
     if os.name == "nt" and any(":" in n or n[-1] in " ." or DEVICES.fullmatch(n) for n in names):
-        return "Path has a name that Windows reads in another way"
+        return "Path contains a name that Windows treats specially"
     return ""
 
 
 def _is_disguised(name: str) -> bool:
-    """Whether a name is `..` or has a separator once folded as some file systems fold it."""
+    """True if a name becomes `..` or gains a separator under Unicode normalization."""
     folded = unicodedata.normalize("NFKC", name)
     bare = "".join(c for c in folded if unicodedata.category(c) not in ("Cf", "Mn"))
     return not bare.strip(" .") or any(c in bare for c in "/\\")
 
 
 @contextmanager
-def _walked(root: Path, names: tuple[str, ...], create: bool) -> Iterator[int]:
-    """The descriptor of a folder, reached name by name and never through a link."""
+def _walk(root: Path, names: tuple[str, ...], create: bool) -> Iterator[int]:
+    """Yields the descriptor of a folder, opened name by name and never through a link."""
     folder = os.open(root, FOLDER & ~NO_LINK)
     try:
         for name in names:
             if create:
-                _make(name, folder)
+                _make_folder(name, folder)
             inner = os.open(name, FOLDER, dir_fd=folder)
             os.close(folder)
             folder = inner
@@ -172,7 +174,7 @@ def _walked(root: Path, names: tuple[str, ...], create: bool) -> Iterator[int]:
         os.close(folder)
 
 
-def _make(name: str, folder: int) -> None:
+def _make_folder(name: str, folder: int) -> None:
     try:
         os.mkdir(name, dir_fd=folder)
     except FileExistsError:
@@ -181,10 +183,10 @@ def _make(name: str, folder: int) -> None:
 
 @contextmanager
 def open_folder(spot: Spot) -> Iterator[int | None]:
-    """The descriptor of a folder to look into; None where the system has no such calls.
+    """Yields the descriptor of a folder to list; None if the system has no such calls.
 
     Raises:
-        OSError: it is no folder, or may not be read.
+        OSError: it is not a folder, or cannot be read.
     """
     if spot.folder is None:
         yield None
@@ -197,7 +199,7 @@ def open_folder(spot: Spot) -> Iterator[int | None]:
 
 
 def kind(spot: Spot) -> os.stat_result | None:
-    """What is at a place, a link as the link that it is; None where nothing is."""
+    """Returns the status of a place without following links; None if nothing exists there."""
     try:
         return os.stat(spot.name, dir_fd=spot.folder, follow_symlinks=False)
     except FileNotFoundError:
@@ -205,29 +207,29 @@ def kind(spot: Spot) -> os.stat_result | None:
 
 
 def open_file(spot: Spot, flags: int = os.O_RDONLY) -> int:
-    """A descriptor of the plain file at a place.
+    """Opens the regular file at a place and returns its descriptor.
 
     Raises:
-        ToolError: there is none, or something that is no plain file.
-        OSError: it may not be opened.
+        ToolError: there is no file, or it is not a regular one.
+        OSError: the file cannot be opened.
     """
     before = kind(spot)
     if before is None:
         raise ToolError(missing(spot))
     if stat.S_ISDIR(before.st_mode):
-        raise ToolError(f"Path is a folder: {spot.path}. Use list_dir to see what is in it")
+        raise ToolError(f"Path is a folder: {spot.path}. Use list_dir to list it")
     if not stat.S_ISREG(before.st_mode):
-        raise ToolError(f"Not a plain file: {spot.path}. Pipes, devices and sockets are refused")
+        raise ToolError(f"Not a regular file: {spot.path}. Pipes, devices and sockets are refused")
     descriptor = os.open(spot.name, flags | FILE, dir_fd=spot.folder)
     moved = spot.folder is None and os.path.realpath(spot.name) != spot.name
     if moved or not os.path.samestat(before, os.fstat(descriptor)):
         os.close(descriptor)
-        raise ToolError(f"File was exchanged while it was opened: {spot.path}. Try again")
+        raise ToolError(f"File was replaced while it was being opened: {spot.path}. Try again")
     return descriptor
 
 
 def missing(spot: Spot) -> str:
-    """That there is nothing at a place, and what is near it."""
+    """Formats the error for a missing file, with a similar name if there is one."""
     folder = Path(spot.name).parent if spot.folder is None else spot.folder
     try:
         with os.scandir(folder) as entries:
@@ -235,12 +237,12 @@ def missing(spot: Spot) -> str:
     except OSError:
         near = ""
     hint = f"did you mean {near}? " if near else ""
-    return f"File not found: {spot.path}; {hint}list_dir and find_files show what there is"
+    return f"File not found: {spot.path}; {hint}use list_dir or find_files to see what exists"
 
 
 @contextmanager
 def errors_for_model(path: str) -> Iterator[None]:
-    """Turns what the system says inside into an error for the model."""
+    """Turns system errors raised inside into tool errors."""
     try:
         yield
     except OSError as error:
@@ -248,19 +250,19 @@ def errors_for_model(path: str) -> Iterator[None]:
         raise ToolError(f"{what}: {path}" + (f"; {hint}" if hint else "")) from None
 
 
-FULL = ("No space left to write", "nothing was changed; free some space or write less")
+FULL = ("No space left to write", "nothing was changed; free some space, or write less")
 
 WORDS = {
-    errno.ENOENT: ("File not found", "list_dir and find_files show what there is"),
+    errno.ENOENT: ("File not found", "use list_dir or find_files to see what exists"),
     errno.EACCES: ("Permission denied", "choose another path"),
     errno.EPERM: ("Permission denied", "choose another path"),
     errno.EROFS: ("Permission denied (read-only file system)", "choose another path"),
-    errno.ENOTDIR: ("Not a folder on the way", "list_dir shows what there is"),
-    errno.EISDIR: ("Path is a folder", "use list_dir to see what is in it"),
-    errno.ELOOP: ("Link on the way", "it was made while the path was used, or leads in a circle"),
+    errno.ENOTDIR: ("A parent of this path is not a folder", "use list_dir to see what exists"),
+    errno.EISDIR: ("Path is a folder", "use list_dir to list it"),
+    errno.ELOOP: ("Path contains a link", "it was created during the call, or is part of a cycle"),
     errno.ENAMETOOLONG: ("Path is too long", "choose a shorter name"),
     errno.ENOSPC: FULL,
     errno.EDQUOT: FULL,
     errno.EFBIG: FULL,
 }
-"""Number of a system error → (what is wrong, what to do next)."""
+"""Number of a system error → (problem, next step)."""

@@ -1,4 +1,4 @@
-"""Which network addresses fetch may connect to: those of the public internet, plainly written.
+"""Network addresses that fetch may connect to: public ones in standard notation only.
 
 Source: issue 4.7; X-31; goals "Safety, counted".
 """
@@ -28,10 +28,10 @@ NOT_PUBLIC_4 = {
     }.items()
     for network in networks.split()
 }
-"""IPv4 network → what it is, if not public internet (after IANA's special-purpose registry)."""
+"""Non-public IPv4 network → its purpose, following IANA's special-purpose registry."""
 
 PUBLIC_6 = IPv6Network("2000::/3")
-"""All IPv6 addresses of the public internet are in here."""
+"""The range that contains all public IPv6 addresses."""
 
 NOT_PUBLIC_6 = {
     IPv6Network("::1/128"): "loopback",
@@ -44,14 +44,14 @@ NOT_PUBLIC_6 = {
     IPv6Network("2002::/16"): "a tunnel to IPv4",
     IPv6Network("3fff::/20"): "for documentation",
 }
-"""The same for IPv6, as far as there is a word for it."""
+"""Non-public IPv6 network → its purpose, for networks that have a name."""
 
 CARRIES_IPV4 = (IPv6Network("::ffff:0:0/96"), IPv6Network("64:ff9b::/96"))
-"""Mapped addresses and NAT64: what is reached is the IPv4 address in the last 32 bits."""
+"""Mapped addresses and NAT64, which connect to the IPv4 address in the last 32 bits."""
 
 
 def refusal_reason(address: Address) -> str:
-    """Why an address may not be connected to; empty if it is one of the public internet."""
+    """Returns the reason not to connect to an address; empty if the address is public."""
     if isinstance(address, IPv6Address):
         if any(address in network for network in CARRIES_IPV4):
             return refusal_reason(IPv4Address(int(address) & 0xFFFFFFFF))
@@ -63,9 +63,9 @@ def refusal_reason(address: Address) -> str:
 
 
 def spelling_problem(host: str) -> str:
-    """Why a host, in ASCII, is not taken as it is written; empty if it is a plain one."""
+    """Returns the reason to reject the spelling of an ASCII host; empty if it is acceptable."""
     if "%" in host or not host:
-        return "is no name and no address"
+        return "is neither a host name nor an address"
     last = host.rstrip(".").rpartition(".")[2].lower()
     if ":" not in host and re.fullmatch(r"\d+|0x[0-9a-f]*", last) and not literal(host):
         return "is an address in an unusual notation"
@@ -73,7 +73,7 @@ def spelling_problem(host: str) -> str:
 
 
 def literal(host: str) -> Address | None:
-    """The address that a host is, in the usual notation; None where it is a name."""
+    """Returns the address that a host spells out; None if the host is a name."""
     try:
         return ip_address(host)
     except ValueError:
@@ -81,10 +81,10 @@ def literal(host: str) -> Address | None:
 
 
 def resolve(host: str, port: int) -> Sequence[Address]:
-    """The addresses of a host, as the system resolves it; blocks.
+    """Returns the addresses that the system resolves a host to; blocks.
 
     Raises:
-        OSError: it has none.
+        OSError: the host cannot be resolved.
     """
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return tuple(dict.fromkeys(ip_address(entry[4][0]) for entry in found))

@@ -1,7 +1,7 @@
-"""find_files and grep: files by name, lines by pattern; both within bounds of time and size.
+"""find_files and grep: searches of file names and lines, limited in time and size.
 
-Patterns come from a model, so they may be made to run for ever: `regex` matches with a time limit
-and lets other threads go on meanwhile, which the `re` of the standard library does not.
+Patterns come from a model and may be built to run forever: unlike the standard `re`, `regex`
+matches with a timeout and releases the lock for other threads meanwhile.
 Source: D-20; X-30, X-34, X-38.
 """
 
@@ -30,46 +30,46 @@ if TYPE_CHECKING:
     import regex
 
 MAX_SECONDS = 10.0
-"""Time of one search."""
+"""Time limit of a search."""
 
 TOO_LONG = f"stopped after {MAX_SECONDS:.0f} s"
 
 MAX_VISITED = 100_000
-"""Files that one search looks at."""
+"""Maximum number of files per search."""
 
 MAX_FOUND = 500
-"""Files that find_files names."""
+"""Maximum number of files that find_files lists."""
 
 MAX_MATCHES = 200
-"""Matching lines that grep shows."""
+"""Maximum number of matching lines that grep shows."""
 
 MAX_CONTEXT = 20
-"""Lines around a match that grep shows."""
+"""Maximum number of lines that grep shows before and after a match."""
 
 MAX_LINE = 300
-"""Characters of a line that grep shows."""
+"""Characters that grep shows of a line."""
 
 MAX_PATTERN = 1000
 """Characters of a pattern."""
 
 GLANCE = 0.05
-"""Seconds for the first look at a whole file."""
+"""Timeout of the quick test of a whole file."""
 
 BLIND = re.compile(r"\(\?(!|<!|>)|\\[AZzG]|[+*?}]\+|\(\*")
-"""Parts of an expression that may keep it from matching a text of which a line would match."""
+"""Syntax that may keep an expression from matching a text although it matches one of its lines."""
 
 MAX_DEPTH = 64
-"""Folders within folders that are entered."""
+"""Maximum nesting of folders to search."""
 
 LEFT_OUT = frozenset(
     {".git", ".hg", ".svn", ".venv", "node_modules", "__pycache__", ".ipynb_checkpoints"}
 )
-"""Folders that are not searched unless the path names them: nobody wrote what is in them."""
+"""Folders of generated files, searched only if the path names them."""
 
 
 @dataclass
 class Search:
-    """One walk through the files below a folder, and what it had to leave out."""
+    """One walk through the files below a folder, with a record of what it skipped."""
 
     unread: int = 0
     """Files and folders that could not be read."""
@@ -77,7 +77,7 @@ class Search:
     ends: float = field(default_factory=lambda: time.monotonic() + MAX_SECONDS)
     """On the monotonic clock, in seconds."""
     stopped: str = ""
-    """Why the walk ended before all was seen; empty if it did not."""
+    """The reason for ending the walk early; empty if it was complete."""
 
     @property
     def left(self) -> float:
@@ -85,7 +85,7 @@ class Search:
         return self.ends - time.monotonic()
 
     def files(self, top: Spot) -> Generator[Spot, None, None]:
-        """The file at a place, or every file below the folder there; no link is followed."""
+        """Yields the file at a place, or every file below a folder; links are not followed."""
         at = kind(top)
         if at is None:
             raise ToolError(missing(top))
@@ -116,20 +116,22 @@ class Search:
             self.unread += 1
 
     def notes(self) -> list[str]:
-        """What was left out, one line each."""
+        """Returns notes about skipped files, one line each."""
         unread = f"({self.unread} files or folders could not be read)" if self.unread else ""
-        stopped = f"({self.stopped}; name a smaller folder to see the rest)" if self.stopped else ""
+        stopped = (
+            f"({self.stopped}; choose a smaller folder to see the rest)" if self.stopped else ""
+        )
         return [note for note in (unread, stopped) if note]
 
 
 def find_files(ctx: ToolContext, pattern: str, path: str = ".") -> str:
-    """Find files by name. Returns their paths relative to the working directory, sorted.
+    """Find files by name. Returns sorted paths relative to the working directory.
 
     Args:
         pattern: a glob such as *.py (at any depth) or docs/**/*.md (relative to path)
         path: the folder to search, relative to the working directory
     """
-    parts = _names(pattern)
+    parts = _parse_pattern(pattern)
     search = Search()
     with hold_place(ctx.workdir, path) as top, closing(search.files(top)) as files:
         named = (printable(spot.path) for spot in files if matches(_below(spot, top), parts))
@@ -137,35 +139,35 @@ def find_files(ctx: ToolContext, pattern: str, path: str = ".") -> str:
     if not found:
         return "\n".join([f"No files found for {pattern} in {path}", *search.notes()])
     if len(found) > MAX_FOUND:
-        found[-1] = f"(only the first {MAX_FOUND}; make the pattern narrower)"
+        found[-1] = f"(only the first {MAX_FOUND}; use a narrower pattern)"
     return "\n".join([*found, *search.notes()])
 
 
-def _names(pattern: str) -> tuple[str, ...]:
-    """A glob name by name."""
+def _parse_pattern(pattern: str) -> tuple[str, ...]:
+    """Parses a glob into its names."""
     try:
         return parse_glob(pattern)
     except ConfigError as error:
-        raise ToolError(f"{error}. Write something like *.py or docs/**/*.md") from None
+        raise ToolError(f"{error}. Use a pattern such as *.py or docs/**/*.md") from None
 
 
 def _below(spot: Spot, top: Spot) -> Sequence[str]:
-    """The names from a folder down to a file in it; of a file that is the top itself, its own."""
+    """Returns the names from a folder to a file below it; if the file is the top, its own name."""
     names = spot.path.split("/")
     skipped = 0 if top.path == "." else len(top.path.split("/"))
     return names[skipped:] or names[-1:]
 
 
 def grep(ctx: ToolContext, pattern: str, path: str = ".", glob: str = "", context: int = 0) -> str:
-    """Search the lines of text files for a regular expression. Returns path:number:line.
+    """Search text files line by line for a regular expression. Returns path:number:line.
 
     Args:
-        pattern: a regular expression as in Python; (?i) at its start ignores case
+        pattern: a regular expression in Python syntax; a leading (?i) ignores case
         path: the file or folder to search, relative to the working directory
-        glob: search only files with such names, as in find_files
+        glob: search only files that match this glob, as in find_files
         context: how many lines to show before and after each match
     """
-    parts = _names(glob) if glob.strip() else ("**",)
+    parts = _parse_pattern(glob) if glob.strip() else ("**",)
     return search_file(ctx, compile_pattern(pattern), parts, path, context, Search())
 
 
@@ -177,28 +179,28 @@ def search_file(
     context: int,
     search: Search,
 ) -> str:
-    """What grep answers."""
+    """Runs grep and returns its result."""
     shown: list[str] = []
     hits = 0
     with hold_place(ctx.workdir, path) as top, closing(search.files(top)) as files:
         for spot in files:
             if not matches(_below(spot, top), parts):
                 continue
-            text = _text(spot, search, spot.path == top.path)
+            text = _read_text_file(spot, search, spot.path == top.path)
             lines = lines_of(text) if may_match(expression, text) else []
-            found = _found(expression, lines, search, MAX_MATCHES - hits)
+            found = _find_matches(expression, lines, search, MAX_MATCHES - hits)
             if found:
                 hits += len(found)
                 ctx.file_log.files_read[spot.path] = None
-                shown += _printed(spot.path, lines, found, min(max(context, 0), MAX_CONTEXT))
+                shown += _format_matches(spot.path, lines, found, min(max(context, 0), MAX_CONTEXT))
             if hits >= MAX_MATCHES:
-                shown.append(f"(only the first {MAX_MATCHES} matches; make the pattern narrower)")
+                shown.append(f"(only the first {MAX_MATCHES} matches; use a narrower pattern)")
             if search.stopped or hits >= MAX_MATCHES:
                 break
     if search.stopped and not hits and search.left < 0:
         raise ToolError(
             f"the search {search.stopped} without a match. Use a simpler pattern, "
-            "without repeats inside repeats, or a smaller folder"
+            "without nested repeats, or a smaller folder"
         )
     if not hits:
         shown.append(f"No matches found for {expression.pattern} in {path}")
@@ -215,12 +217,12 @@ def compile_pattern(pattern: str) -> regex.Pattern[str]:
     except (regex.error, RecursionError, OverflowError, ValueError) as error:
         raise ToolError(
             f"invalid regular expression {quote(pattern)}: {error}. Escape characters such as "
-            "( [ * that you mean as they are"
+            "( [ * that are meant literally"
         ) from None
 
 
-def _text(spot: Spot, search: Search, is_named: bool) -> str:
-    """The text of a file; none where it is no text or cannot be read and nobody named it."""
+def _read_text_file(spot: Spot, search: Search, is_named: bool) -> str:
+    """Returns the text of a file; empty if it is binary or unreadable and was not named."""
     try:
         at = kind(spot)
         if at is not None and not stat.S_ISREG(at.st_mode) and not is_named:
@@ -236,10 +238,10 @@ def _text(spot: Spot, search: Search, is_named: bool) -> str:
     return decode_text(data) if is_text(data) else ""
 
 
-def _found(
+def _find_matches(
     expression: regex.Pattern[str], lines: Sequence[str], search: Search, most: int
 ) -> list[int]:
-    """Which lines match, from 0; where the time is up, those before."""
+    """Returns the indexes of matching lines, from 0; on timeout, those found so far."""
     found: list[int] = []
     try:
         for number, line in enumerate(lines):
@@ -256,10 +258,10 @@ def _found(
 
 
 def may_match(expression: regex.Pattern[str], text: str) -> bool:
-    """Whether a line of the text may match: most files are passed over with one look.
+    """True if a line of the text may match: a quick test that rules out most files.
 
-    What matches in a line also matches in the text, unless the expression looks at what is not
-    there. A look that takes long is given up.
+    An expression that matches a line also matches the text, unless it depends on the surroundings
+    of the match. A test that takes too long counts as true.
     """
     if BLIND.search(expression.pattern):
         return True
@@ -269,8 +271,10 @@ def may_match(expression: regex.Pattern[str], text: str) -> bool:
         return True
 
 
-def _printed(path: str, lines: Sequence[str], found: Sequence[int], context: int) -> list[str]:
-    """The matching lines as path:number:line, those around them as path-number-line."""
+def _format_matches(
+    path: str, lines: Sequence[str], found: Sequence[int], context: int
+) -> list[str]:
+    """Formats matching lines as path:number:line and lines around them as path-number-line."""
     hits = set(found)
     wanted = sorted({n for hit in found for n in range(hit - context, hit + context + 1)})
     shown: list[str] = []

@@ -1,6 +1,6 @@
-"""run_command: a shell command in the workdir, with a limit of time and output, and without keys.
+"""run_command: a shell command in the workdir, with limited time and output and without API keys.
 
-No sandbox: the validator keeps off what is plainly dangerous, the rest is a question of permission.
+This is not a sandbox: the validator blocks obvious dangers; everything else is left to permissions.
 Source: D-8, D-19, D-20, D-43; X-30, X-35, X-38.
 """
 
@@ -23,35 +23,35 @@ from axe_nb.tools.python_tool import make_tool
 from axe_nb.tools.tool import ToolContext, ToolError
 
 SECONDS = 60.0
-"""Time of a command that asks for none."""
+"""Default timeout of a command."""
 
 MAX_SECONDS = 600.0
-"""Time that a command gets at most."""
+"""Maximum timeout of a command."""
 
 KEPT = 30_000
-"""Bytes of output that are kept from its start, and as many from its end."""
+"""Bytes of output kept from its start, and again from its end."""
 
 PATIENCE = 2.0
-"""Seconds to wait for the rest of the output once the command has ended."""
+"""Seconds to wait for remaining output after the command has ended."""
 
 VARIABLES = (
     "PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "VIRTUAL_ENV",
     "SYSTEMROOT", "COMSPEC", "PATHEXT", "TEMP", "TMP", "USERPROFILE", "APPDATA", "LOCALAPPDATA",
 )  # fmt: skip
-"""What a command sees of the environment; keys and tokens are in none of these."""
+"""Environment variables passed to a command; none of them holds keys or tokens."""
 
 SETTINGS = {"TERM": "dumb", "PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT": "0"}
-"""What keeps programs from waiting for a person."""
+"""Variables that keep programs from waiting for input."""
 
 MEANINGS = {
-    126: ": it is there, but may not be run",
-    127: ": command not found; see whether it is installed, or spelled otherwise",
+    126: ": permission to run it was denied",
+    127: ": command not found; check its spelling and that it is installed",
 }
-"""Exit code → what it means to a shell."""
+"""Exit code → its meaning in a shell."""
 
 
 class Output:
-    """What a command prints: its start and its end."""
+    """Bounded output of a command: its start and its end."""
 
     def __init__(self) -> None:
         self._start = b""
@@ -65,7 +65,7 @@ class Output:
                 self.add(chunk)
 
     def add(self, chunk: bytes) -> None:
-        """Takes some more."""
+        """Appends a chunk."""
         room = KEPT - len(self._start)
         self._start += chunk[:room]
         self._end = (self._end + chunk[room:])[-KEPT:]
@@ -78,20 +78,20 @@ class Output:
 
 
 async def run_command(ctx: ToolContext, command: str, timeout: float = SECONDS) -> str:
-    """Run a shell command in the working directory. Returns what it prints.
+    """Run a shell command in the working directory and return its output.
 
-    It has no input, and is ended with all that it started when its time is up.
+    It has no standard input. On timeout it is killed with all processes that it started.
 
     Args:
-        command: the command; files as paths relative to the working directory
-        timeout: seconds that it may take, up to 600
+        command: the command; use paths relative to the working directory
+        timeout: maximum duration in seconds, up to 600
     """
     if problem := refusal(command, ctx.workdir):
         raise ToolError(f"blocked by safety validator: {problem}")
     if not timeout > 0:
         raise ToolError("timeout must be more than 0 seconds")
     seconds = min(timeout, MAX_SECONDS)
-    process, output = _started(command, ctx.workdir), Output()
+    process, output = _start_shell(command, ctx.workdir), Output()
     reader = threading.Thread(target=output.read, args=(process.stdout,), daemon=True)
     reader.start()
     code = None
@@ -100,23 +100,25 @@ async def run_command(ctx: ToolContext, command: str, timeout: float = SECONDS) 
             async with asyncio.timeout(seconds):
                 code = await in_thread(process.wait)
     finally:
-        _end(process)
+        _kill_group(process)
     await in_thread(reader.join, PATIENCE)
     if code == 0:
         return str(output) or "(no output)"
     if code is None:
-        what = f"command took longer than {format_seconds(seconds)}s and was ended"
+        what = f"command took longer than {format_seconds(seconds)}s and was killed"
     elif code < 0:
-        what = f"command was ended by signal {-code}"
+        what = f"command was terminated by signal {-code}"
     else:
         what = f"command failed with exit code {code}{MEANINGS.get(code, '')}"
     raise ToolError(f"{what}\n{output}".rstrip())
 
 
-def _started(command: str, workdir: Path) -> subprocess.Popen[bytes]:
-    """The shell at work, in a process group of its own."""
+def _start_shell(command: str, workdir: Path) -> subprocess.Popen[bytes]:
+    """Starts the shell in a process group of its own."""
     if not workdir.is_dir():
-        raise ToolError(f"Working directory not found: {workdir}. Make it, or set another workdir")
+        raise ToolError(
+            f"Working directory not found: {workdir}. Create it, or set another workdir"
+        )
     environment = {name: os.environ[name] for name in VARIABLES if name in os.environ}
     windows = os.name == "nt"
     shell = shutil.which("bash") or "/bin/sh"
@@ -132,11 +134,11 @@ def _started(command: str, workdir: Path) -> subprocess.Popen[bytes]:
             start_new_session=not windows,
         )
     except OSError as error:
-        raise ToolError(f"the shell could not be started: {error.strerror or error}") from None
+        raise ToolError(f"cannot start the shell: {error.strerror or error}") from None
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """Ends the shell and all that it started, so far as it is still there."""
+def _kill_group(process: subprocess.Popen[bytes]) -> None:
+    """Kills the shell and all processes of its group that still run."""
     if os.name == "nt":
         if process.poll() is None:
             kill = ["taskkill", "/T", "/F", "/PID", str(process.pid)]

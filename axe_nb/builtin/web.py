@@ -1,7 +1,7 @@
 """fetch: a page of the public internet as text.
 
-A name is resolved once, every address that it has is judged, and the connection is made to one that
-was judged: a name cannot mean another machine a moment later. Redirects go the same way.
+A name is resolved once, all its addresses are checked, and the connection goes to a checked
+address, so a name cannot resolve to another machine a moment later. Redirects are checked too.
 Source: issue 4.7; D-20; X-30, X-31, X-38.
 """
 
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
     import httpx
 
 MAX_URL = 2000
-"""Characters of an address."""
+"""Characters of a URL."""
 
 MAX_REDIRECTS = 5
 
 WAIT = 10.0
-"""Seconds to wait for a connection, or for the next bytes."""
+"""Seconds to wait for a connection or for the next bytes."""
 
 MAX_TRIED = 3
-"""Addresses of a host that are tried."""
+"""Addresses of a host to try."""
 
 DEFAULT_PORTS = {"http": 80, "https": 443}
 
@@ -51,47 +51,47 @@ class Fetcher:
     """Fetches pages, within bounds."""
 
     allowed: frozenset[str] = frozenset()
-    """`address:port` that may be connected to although it is not public: for tests and demos."""
+    """Non-public `address:port` pairs that are allowed all the same, for tests and demos."""
     seconds: float = 30.0
-    """Time of one fetch, with all its redirects."""
+    """Time limit of one fetch including all redirects."""
     per_minute: int = 30
-    """Fetches in any sixty seconds."""
+    """Maximum number of fetches in any 60 seconds."""
     resolve: Callable[[str, int], Sequence[Address]] = resolve
     """(host, port) -> its addresses. Blocks; raises OSError."""
     _times: deque[float] = field(default_factory=deque, init=False)
 
     async def fetch(self, url: str) -> str:
-        """Fetch a page of the public internet as text; HTML becomes Markdown.
+        """Fetch a page from the public internet as text; HTML is converted to Markdown.
 
         Args:
-            url: the address of the page, with https:// or http://
+            url: the URL of the page, starting with https:// or http://
         """
-        self._count()
+        self._check_rate()
         try:
             async with asyncio.timeout(self.seconds):
-                return await self._followed(check_url(url))
+                return await self._follow(check_url(url))
         except TimeoutError:
             raise ToolError(
                 f"{url}: no page after {format_seconds(self.seconds)}s. "
                 "Try again later, or another page"
             ) from None
 
-    def _count(self) -> None:
+    def _check_rate(self) -> None:
         now = time.monotonic()
         while self._times and self._times[0] <= now - 60:
             self._times.popleft()
         if len(self._times) >= self.per_minute:
             wait = max(1, round(self._times[0] + 60 - now))
             raise ToolError(
-                f"rate limit: {self.per_minute} fetches a minute are used up. Wait {wait}s, "
-                "or go on with what is there"
+                f"rate limit: {self.per_minute} fetches per minute reached. Wait {wait}s, "
+                "or continue with what you have"
             )
         self._times.append(now)
 
-    async def _followed(self, url: httpx.URL) -> str:
-        """The page at an address, or where it redirects to."""
+    async def _follow(self, url: httpx.URL) -> str:
+        """Returns the page at a URL after following redirects."""
         for _ in range(MAX_REDIRECTS + 1):
-            async with self._answer(url) as response:
+            async with self._open(url) as response:
                 if not response.has_redirect_location:
                     return await as_text(response, str(url))
                 target = response.headers["location"]
@@ -99,15 +99,15 @@ class Fetcher:
         raise ToolError(f"{url}: more than {MAX_REDIRECTS} redirects. Try another page")
 
     @asynccontextmanager
-    async def _answer(self, url: httpx.URL) -> AsyncIterator[httpx.Response]:
-        """What the server at an address answers; its body has not been read yet."""
+    async def _open(self, url: httpx.URL) -> AsyncIterator[httpx.Response]:
+        """Opens a request; the body of the response has not been read yet."""
         import httpx
 
-        addresses = await self._judged(url)
+        addresses = await self._resolve_public(url)
         verify = await in_thread(httpx.create_ssl_context) if url.scheme == "https" else False
         try:
             async with httpx.AsyncHTTPTransport(verify=verify, trust_env=False) as transport:
-                response = await _first(transport, url, addresses)
+                response = await _send_to_first(transport, url, addresses)
                 try:
                     yield response
                 finally:
@@ -115,67 +115,67 @@ class Fetcher:
         except httpx.TransportError as error:
             reason = str(error) or type(error).__name__
             raise ToolError(
-                f"{url}: could not be reached: {reason}. Check the address, or try another page"
+                f"{url}: connection failed: {reason}. Check the URL, or try another page"
             ) from None
 
-    async def _judged(self, url: httpx.URL) -> Sequence[Address]:
-        """The addresses of a URL's host, if all of them may be connected to."""
+    async def _resolve_public(self, url: httpx.URL) -> Sequence[Address]:
+        """Resolves a URL's host and checks that all its addresses are public."""
         host, port = url.raw_host.decode("ascii"), url.port or DEFAULT_PORTS[url.scheme]
         own = literal(host)
         try:
             addresses = [own] if own else await in_thread(self.resolve, host, port)
         except (OSError, UnicodeError) as error:
             reason = getattr(error, "strerror", None) or error
-            raise ToolError(f"{url}: {host} is not known: {reason}. Check the address") from None
+            raise ToolError(f"{url}: cannot resolve {host}: {reason}. Check the URL") from None
         for address in addresses:
             why = refusal_reason(address)
             if why and f"{address}:{port}" not in self.allowed:
                 raise ToolError(
-                    f"blocked: {url} leads to {address}, which is not public ({why}). "
-                    "Only pages of the public internet can be fetched"
+                    f"blocked: {url} resolves to {address}, which is not public ({why}). "
+                    "Only public addresses can be fetched"
                 )
         return addresses
 
 
 def check_url(given: str, base: httpx.URL | None = None) -> httpx.URL:
-    """A URL that fetch takes; where its host is, is another question.
+    """Parses a URL and checks its form; the host is not resolved.
 
     Args:
-        base: what it is relative to, as the target of a redirect may be.
+        base: the URL that `given` is relative to, for redirects.
 
     Raises:
-        ToolError: it is none.
+        ToolError: the URL is not valid.
     """
     import httpx
 
     text = given.strip()
     shown = quote(text[:200]) + (f" (redirected from {base})" if base else "")
     if not text or len(text) > MAX_URL:
-        raise ToolError(f"invalid URL: empty or over {MAX_URL} characters. Give https://…")
+        raise ToolError(f"invalid URL: empty or over {MAX_URL} characters. Use https://…")
     try:
         url = base.join(text) if base else httpx.URL(text)
         host = url.raw_host.decode("ascii")
         port_fits = url.port is None or 0 < url.port < 65536
     except (httpx.InvalidURL, ValueError) as error:
-        raise ToolError(f"invalid URL: {shown}: {error}. Give https://…") from None
+        raise ToolError(f"invalid URL: {shown}: {error}. Use https://…") from None
     if url.scheme not in DEFAULT_PORTS:
         raise ToolError(f"invalid URL: {shown}: only http and https can be fetched")
     if url.userinfo:
-        raise ToolError(f"invalid URL: {shown} has a user name in it. Leave it out")
+        raise ToolError(f"invalid URL: {shown} contains a user name. Remove it")
     if not port_fits:
-        raise ToolError(f"invalid URL: {shown} has no such port. Leave it out")
+        raise ToolError(f"invalid URL: {shown} has an invalid port. Remove it")
     if problem := spelling_problem(host):
-        raise ToolError(f"blocked: the host of {shown} {problem}. Write it plainly")
+        raise ToolError(f"blocked: the host of {shown} {problem}. Use standard notation")
     return url
 
 
-async def _first(
+async def _send_to_first(
     transport: httpx.AsyncHTTPTransport, url: httpx.URL, addresses: Sequence[Address]
 ) -> httpx.Response:
-    """The answer of the first address that takes a connection.
+    """Sends the request to the first address that accepts a connection.
 
     Raises:
-        httpx.TransportError: none does, or the connection broke.
+        httpx.TransportError: no address accepts a connection, or the connection broke.
     """
     import httpx
 
@@ -184,12 +184,12 @@ async def _first(
         "timeout": dict.fromkeys(("connect", "read", "write", "pool"), WAIT)
     }
     if not literal(host):
-        extensions["sni_hostname"] = host  # what the certificate must be for
+        extensions["sni_hostname"] = host  # the name that the certificate must match
     headers = {**HEADERS, "Host": url.netloc.decode("ascii")}
-    failure: httpx.TransportError = httpx.ConnectError("it has no address")
+    failure: httpx.TransportError = httpx.ConnectError("the host has no address")
     for address in addresses[:MAX_TRIED]:
-        there = url.copy_with(host=str(address), fragment=None)
-        request = httpx.Request("GET", there, headers=headers, extensions=extensions)
+        target = url.copy_with(host=str(address), fragment=None)
+        request = httpx.Request("GET", target, headers=headers, extensions=extensions)
         try:
             return await transport.handle_async_request(request)
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
@@ -198,7 +198,7 @@ async def _first(
 
 
 def tool(fetcher: Fetcher) -> Tool:
-    """fetch, within the bounds of a fetcher."""
+    """Returns the fetch tool with the limits of a fetcher."""
     return make_tool(fetcher.fetch, "read")
 
 

@@ -1,4 +1,4 @@
-"""What a web server sent, as text for a model: bounded, decoded, HTML as Markdown.
+"""Converts a web server's response into text for a model: bounded, decoded, HTML as Markdown.
 
 Source: issue 4.7; X-31, X-38.
 """
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import httpx
 
 MAX_BYTES = 2 * 1024 * 1024
-"""Of a page, unpacked."""
+"""Size limit of a decompressed page."""
 
 HTML = ("text/html", "application/xhtml+xml")
 
@@ -29,39 +29,39 @@ CHARSETS = frozenset(
         "koi8-r", "koi8-u", "shift_jis", "euc_jp", "euc_kr", "gbk", "gb2312", "gb18030", "big5",
     }
 )  # fmt: skip
-"""What pages are written in; all else is read as UTF-8: some codecs do more than decode."""
+"""Accepted charsets; others are read as UTF-8, since some codecs do more than decode."""
 
 ADVICE = {
-    401: "It needs a login: try another page",
-    403: "It may not be read: try another page",
+    401: "It requires a login: try another page",
+    403: "Access is forbidden: try another page",
     404: "Check the address, or try another page",
-    429: "The server wants fewer requests: wait, or try another page",
+    429: "Too many requests: wait, or try another page",
 }
-"""HTTP status → what to do next."""
+"""HTTP status → next step."""
 
 
 async def as_text(response: httpx.Response, url: str) -> str:
-    """The text of an answer, after its address and title.
+    """Returns the text of a response, preceded by its URL and title.
 
     Raises:
-        ToolError: it is a failure, too large, or no text.
+        ToolError: the response is an error, too large or not text.
     """
     status = response.status_code
     if status >= 400 or status < 200:
         advice = ADVICE.get(status, "Try again later, or another page")
         raise ToolError(f"HTTP {status} {response.reason_phrase} for {url}. {advice}")
-    kind, _, options = response.headers.get("content-type", "text/plain").lower().partition(";")
+    kind, _, options = response.headers.get("content-type", "text/is_plain").lower().partition(";")
     kind = kind.strip()
     if not _is_text(kind):
         raise ToolError(
             f"{url} is {one_line(kind, 100)}, and only text can be fetched. Try another page"
         )
-    data = await _body(response, url)
-    text = _decoded(data, options, kind)
+    data = await _read_body(response, url)
+    text = _decode(data, options, kind)
     if text.count("\0", 0, 1000):
         raise ToolError(f"{url} is not text, and only text can be fetched. Try another page")
     if kind in HTML:
-        text = await in_thread(_markdown, text)
+        text = await in_thread(_to_markdown, text)
     return f"{url}\n\n{text.strip() or '(empty page)'}"
 
 
@@ -70,26 +70,27 @@ def _is_text(kind: str) -> bool:
     return kind.startswith("text/") or kind in known or kind.endswith(("+json", "+xml"))
 
 
-async def _body(response: httpx.Response, url: str) -> bytes:
-    """The bytes of an answer, unpacked here so that little cannot become much."""
+async def _read_body(response: httpx.Response, url: str) -> bytes:
+    """Returns the body of a response, decompressed here so that its size can be bounded."""
     declared = response.headers.get("content-length", "0")
-    packing = response.headers.get("content-encoding", "identity").strip().lower()
-    unpack = zlib.decompressobj(zlib.MAX_WBITS | 32)
+    compression = response.headers.get("content-encoding", "identity").strip().lower()
+    decompressor = zlib.decompressobj(zlib.MAX_WBITS | 32)
     body = b""
     if len(declared) > 15 or (declared.isdecimal() and int(declared) > MAX_BYTES):
         raise _too_large(url)
-    if packing not in ("identity", "", "gzip", "x-gzip", "deflate"):
+    if compression not in ("identity", "", "gzip", "x-gzip", "deflate"):
         raise ToolError(
-            f"{url} is packed as {one_line(packing, 40)}, which cannot be read. Try another page"
+            f"{url} is compressed as {one_line(compression, 40)}, which is not supported. "
+            "Try another page"
         )
     try:
         async for chunk in response.aiter_raw():
-            plain = packing in ("identity", "")
-            body += chunk if plain else unpack.decompress(chunk, MAX_BYTES + 1 - len(body))
+            is_plain = compression in ("identity", "")
+            body += chunk if is_plain else decompressor.decompress(chunk, MAX_BYTES + 1 - len(body))
             if len(body) > MAX_BYTES:
                 raise _too_large(url)
     except zlib.error:
-        raise ToolError(f"{url} is packed, and damaged. Try again, or another page") from None
+        raise ToolError(f"{url} has damaged compressed data. Try again, or another page") from None
     return body
 
 
@@ -97,8 +98,8 @@ def _too_large(url: str) -> ToolError:
     return ToolError(f"{url} is too large: more than {MAX_BYTES} bytes. Try a smaller page")
 
 
-def _decoded(data: bytes, options: str, kind: str) -> str:
-    """The text, in the charset that the server names, else the page itself, else UTF-8."""
+def _decode(data: bytes, options: str, kind: str) -> str:
+    """Decodes with the charset named by the server, else by the page, else with UTF-8."""
     named = re.search(r"charset=[\"']?([\w.:-]{1,40})", options)
     if named is None and kind in HTML:
         start = data[:2048].decode("ascii", "replace").lower()
@@ -112,8 +113,8 @@ def _decoded(data: bytes, options: str, kind: str) -> str:
     return data.decode(charset, "replace").removeprefix("\ufeff")
 
 
-def _markdown(html: str) -> str:
-    """A page as Markdown, its title first; scripts and styles are left out."""
+def _to_markdown(html: str) -> str:
+    """Converts a page to Markdown, title first, without scripts and styles."""
     from justhtml import JustHTML
 
     page = JustHTML(html)

@@ -52,7 +52,7 @@ def test_an_existing_file_is_replaced_and_the_difference_told(tmp_path: Path) ->
     )
     file_log = FileLog()
     text = run(WRITE, tmp_path, file_log, path="a.txt", content="one\nthree\n")
-    assert text == "a.txt has this content already; nothing was changed"
+    assert text == "a.txt already has this content; nothing was changed"
     assert not file_log.files_modified
 
 
@@ -103,7 +103,7 @@ def test_a_disk_without_space_leaves_the_old_file_whole(tmp_path: Path) -> None:
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert text == (
-        "No space left to write: a.txt; nothing was changed; free some space or write less"
+        "No space left to write: a.txt; nothing was changed; free some space, or write less"
     )
     assert not file_log.files_modified
     assert (tmp_path / "a.txt").read_text() == "old"
@@ -126,7 +126,9 @@ def test_what_cannot_be_written_is_told(tmp_path: Path) -> None:
     (tmp_path / "a.txt").touch()
     assert "Path is a folder: docs" in failure(WRITE, tmp_path, path="docs", content="x")
     assert "Path is a folder: ." in failure(WRITE, tmp_path, path=".", content="x")
-    assert "Not a folder on the way" in failure(WRITE, tmp_path, path="a.txt/b", content="x")
+    assert "A parent of this path is not a folder" in failure(
+        WRITE, tmp_path, path="a.txt/b", content="x"
+    )
     assert "half a character" in failure(WRITE, tmp_path, path="b.txt", content="a\ud800")
     assert "Content too large" in failure(WRITE, tmp_path, path="b.txt", content="x" * 10_485_761)
     assert names(tmp_path) == ["a.txt", "docs"]
@@ -155,8 +157,8 @@ def test_one_occurrence_is_replaced_exactly(tmp_path: Path) -> None:
 def test_several_occurrences_need_replace_all(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("x\ny\nx\n")
     assert failure(EDIT, tmp_path, path="a.txt", old_text="x", new_text="z") == (
-        "old_text is 2 times in a.txt (lines 1, 3). "
-        "Add the lines around the one that you mean, or set replace_all"
+        "old_text occurs 2 times in a.txt (lines 1, 3). "
+        "Include more surrounding lines, or set replace_all"
     )
     run(EDIT, tmp_path, path="a.txt", old_text="x", new_text="z", replace_all=True)
     assert (tmp_path / "a.txt").read_text() == "z\ny\nz\n"
@@ -169,8 +171,12 @@ def test_several_occurrences_need_replace_all(tmp_path: Path) -> None:
         ("", "x", "old_text is empty"),
         ("two", "two", "nothing would change"),
         ("five", "x", "old_text is not in a.txt. Read the file again and copy the text exactly"),
-        ("    two\nfive", "x", "but line 2 is like its first: compare spaces and what follows"),
-        ("     2\ttwo", "x", "Leave out the line numbers that read_file puts before each line"),
+        (
+            "    two\nfive",
+            "x",
+            "but line 2 matches its first line: compare spaces and the next lines",
+        ),
+        ("     2\ttwo", "x", "Leave out the line numbers that read_file adds"),
     ],
 )
 def test_an_edit_that_does_not_fit_says_why(tmp_path: Path, old: str, new: str, told: str) -> None:
@@ -187,7 +193,7 @@ def test_what_is_no_text_or_not_there_is_not_edited(tmp_path: Path) -> None:
     (tmp_path / "latin.txt").write_bytes(b"caf\xe9 one")
     for name in ("a.bin", "latin.txt"):
         text = failure(EDIT, tmp_path, path=name, old_text="one", new_text="x")
-        assert text == f"Not UTF-8 text: {name} cannot be edited without damage"
+        assert text == f"Not UTF-8 text: {name} cannot be edited safely"
     text = failure(EDIT, tmp_path, path="b.bin", old_text="one", new_text="x")
     assert text.startswith("File not found: b.bin; did you mean a.bin?")
 
@@ -230,6 +236,6 @@ def test_long_differences_are_cut_and_huge_ones_not_worked_out(tmp_path: Path) -
     (tmp_path / "a.txt").write_text("a\n" * 1000)
     text = run(WRITE, tmp_path, path="a.txt", content="b\n" * 1500)
     assert len(text) < 5000
-    assert text.endswith("\n... (the rest of the difference is left out)")
+    assert text.endswith("\n... (the rest of the diff is omitted)")
     text = run(WRITE, tmp_path, path="a.txt", content="c\n" * 3000)
     assert text.endswith("(from 1500 to 3000 lines: too long to compare)")

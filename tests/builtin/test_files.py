@@ -35,7 +35,7 @@ def test_lines_come_with_their_numbers(tmp_path: Path) -> None:
 def test_offset_and_limit_choose_lines_and_say_how_to_go_on(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("".join(f"line {n}\n" for n in range(1, 11)))
     text = run(READ, tmp_path, path="a.txt", offset=3, limit=2)
-    assert text == "     3\tline 3\n     4\tline 4\n(lines 3-4 of 10; go on with offset 5)"
+    assert text == "     3\tline 3\n     4\tline 4\n(lines 3-4 of 10; continue with offset 5)"
     assert run(READ, tmp_path, path="a.txt", offset="9") == "     9\tline 9\n    10\tline 10"
     assert run(READ, tmp_path, path="a.txt", offset=0, limit=1).startswith("     1\tline 1\n")
     problem = failure(READ, tmp_path, path="a.txt", offset=11)
@@ -52,7 +52,7 @@ def test_long_files_and_lines_are_cut_where_they_can_be_gone_on_with(tmp_path: P
     text = run(READ, tmp_path, path="long.txt")
     assert len(text.encode()) <= 65_536
     last = len(text.splitlines()) - 1
-    assert text.endswith(f"\n(lines 1-{last} of 5000; go on with offset {last + 1})")
+    assert text.endswith(f"\n(lines 1-{last} of 5000; continue with offset {last + 1})")
     (tmp_path / "wide.txt").write_text("x" * 5000 + "\nend\n")
     text = run(READ, tmp_path, path="wide.txt")
     assert "x" * 2000 + "... (line cut: 5000 characters)\n     2\tend" in text
@@ -73,10 +73,10 @@ def test_a_missing_file_names_those_near_it(tmp_path: Path) -> None:
     (tmp_path / "conf" / "config.yaml").touch()
     assert failure(READ, tmp_path, path="conf/confg.yaml") == (
         "File not found: conf/confg.yaml; did you mean config.yaml? "
-        "list_dir and find_files show what there is"
+        "use list_dir or find_files to see what exists"
     )
     assert failure(READ, tmp_path, path="nonexistent.txt") == (
-        "File not found: nonexistent.txt; list_dir and find_files show what there is"
+        "File not found: nonexistent.txt; use list_dir or find_files to see what exists"
     )
     assert failure(READ, tmp_path, path="no/such/folder.txt").startswith("File not found: no/such")
     assert failure(LIST, tmp_path, path="no").startswith("File not found: no; ")
@@ -87,12 +87,14 @@ def test_a_folder_is_no_file_and_a_file_no_folder(tmp_path: Path) -> None:
     (tmp_path / "docs").mkdir()
     (tmp_path / "a.txt").write_text("a")
     assert failure(READ, tmp_path, path="docs") == (
-        "Path is a folder: docs. Use list_dir to see what is in it"
+        "Path is a folder: docs. Use list_dir to list it"
     )
     assert failure(LIST, tmp_path, path="a.txt") == (
-        "Not a folder: a.txt. Use read_file to see what is in it"
+        "Not a folder: a.txt. Use read_file to list it"
     )
-    assert "Not a folder on the way: a.txt/b" in failure(READ, tmp_path, path="a.txt/b")
+    assert "A parent of this path is not a folder: a.txt/b" in failure(
+        READ, tmp_path, path="a.txt/b"
+    )
 
 
 @pytest.mark.req("X-33")

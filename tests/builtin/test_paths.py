@@ -147,7 +147,7 @@ def test_pipes_and_sockets_are_refused_at_once(work: Path, monkeypatch: pytest.M
         for name in ("pipe", "plug"):
             for tool_name, arguments in calls(name):
                 if tool_name not in ("list_dir", "find_files"):
-                    assert "Not a plain file" in failure(tool(tool_name), work, **arguments)
+                    assert "Not a regular file" in failure(tool(tool_name), work, **arguments)
     assert "pipe" in run(tool("list_dir"), work)
     assert run(tool("grep"), work, pattern="inside") == "inside.txt:1:inside"
 
@@ -222,7 +222,7 @@ def test_a_file_exchanged_between_look_and_use_is_noticed(work: Path) -> None:
     with hold_place(work, "inside.txt") as spot:
         (work / "inside.txt").unlink()
         (work / "inside.txt").symlink_to(work.parent / "outside" / "secret.txt")
-        with pytest.raises(ToolError, match="Not a plain file"):
+        with pytest.raises(ToolError, match="Not a regular file"):
             open_file(spot)
 
 

@@ -83,7 +83,7 @@ def test_many_files_are_cut(tmp_path: Path) -> None:
     for n in range(510):
         (tmp_path / f"{n:03}.txt").touch()
     lines = run(FIND, tmp_path, pattern="*.txt").splitlines()
-    assert lines[499:] == ["499.txt", "(only the first 500; make the pattern narrower)"]
+    assert lines[499:] == ["499.txt", "(only the first 500; use a narrower pattern)"]
 
 
 NAMES = st.lists(st.text("ab.", min_size=1, max_size=3), min_size=1, max_size=4)
@@ -173,7 +173,7 @@ def test_many_and_long_matches_are_cut(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text(("x" * 1000 + "\n") * 300)
     lines = run(GREP, tmp_path, pattern="x").splitlines()
     assert lines[0] == f"a.txt:1:{'x' * 300}..."
-    assert lines[200:] == ["(only the first 200 matches; make the pattern narrower)"]
+    assert lines[200:] == ["(only the first 200 matches; use a narrower pattern)"]
 
 
 @pytest.mark.parametrize(
@@ -232,5 +232,5 @@ def test_what_was_found_before_the_time_was_up_is_shown(tmp_path: Path) -> None:
     )
     assert text.splitlines() == [
         "a.txt:1:ac",
-        "(stopped after 10 s; name a smaller folder to see the rest)",
+        "(stopped after 10 s; choose a smaller folder to see the rest)",
     ]

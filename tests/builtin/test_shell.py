@@ -56,8 +56,8 @@ def test_a_command_runs_in_the_workdir_and_its_output_comes_back(tmp_path: Path)
 @pytest.mark.req("X-35", "D-43")
 def test_a_dangerous_command_is_not_run(tmp_path: Path) -> None:
     assert failure(RUN, tmp_path, command="touch x && sudo ls") == (
-        'blocked by safety validator: "sudo" asks for more rights; '
-        "do without it, or ask the user to run it"
+        'blocked by safety validator: "sudo" requests more privileges; '
+        "avoid it, or ask the user to run it"
     )
     assert not (tmp_path / "x").exists()
 
@@ -68,10 +68,10 @@ def test_a_command_that_fails_is_an_error_with_its_output(tmp_path: Path) -> Non
         "command failed with exit code 3\nhalf done"
     )
     text = failure(RUN, tmp_path, command="no-such-program-here")
-    assert text.startswith("command failed with exit code 127: command not found; see whether ")
+    assert text.startswith("command failed with exit code 127: command not found; check ")
     (tmp_path / "x").touch()
-    assert "exit code 126: it is there, but may not be run" in failure(RUN, tmp_path, command="./x")
-    assert failure(RUN, tmp_path, command="kill -TERM $$") == "command was ended by signal 15"
+    assert "exit code 126: permission to run it was denied" in failure(RUN, tmp_path, command="./x")
+    assert failure(RUN, tmp_path, command="kill -TERM $$") == "command was terminated by signal 15"
 
 
 @pytest.mark.req("X-35")
@@ -83,7 +83,7 @@ def test_a_workdir_that_is_not_there_is_told(tmp_path: Path) -> None:
 def test_a_timeout_ends_the_whole_group_and_keeps_the_output(tmp_path: Path) -> None:
     command = "echo started; (sleep 60 & echo $! > inner; wait) & echo $$ > outer; wait"
     assert failure(RUN, tmp_path, command=command, timeout=3) == (
-        "command took longer than 3s and was ended\nstarted"
+        "command took longer than 3s and was killed\nstarted"
     )
     for name in ("inner", "outer"):
         assert gone(int((tmp_path / name).read_text()))
@@ -137,7 +137,7 @@ def test_long_output_keeps_its_start_and_its_end(tmp_path: Path) -> None:
 
 def test_endless_output_is_ended_with_the_time(tmp_path: Path) -> None:
     text = failure(RUN, tmp_path, command="yes", timeout=2)
-    assert text.startswith("command took longer than 2s and was ended\ny\ny\n")
+    assert text.startswith("command took longer than 2s and was killed\ny\ny\n")
     assert len(text) < 65_536
 
 

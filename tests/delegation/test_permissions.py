@@ -280,6 +280,8 @@ def test_where_nobody_can_be_asked_the_model_hears_why() -> None:
     result = play({}, call("ask_user", question="Which one?"), tools=("ask_user",), mode="auto")
     [answer] = heard(result)
     assert answer.is_error
-    assert answer.content.startswith("Error: permission denied for ask_user: nobody can be asked")
+    assert answer.content.startswith(
+        "Error: permission denied for ask_user: no one can be prompted"
+    )
     blank = play({}, call("ask_user"), tools=("ask_user",))
     assert told(blank) == "Error: question cannot be empty"
