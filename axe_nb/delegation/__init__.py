@@ -1,4 +1,4 @@
-"""The ways to delegate, one module each, and `ctx.delegate`; all of them make a `Job`."""
+"""The delegation tools, one module each, and `ctx.delegate`; each of them creates a `Job`."""
 
 from axe_nb.tools.registry import ToolModules
 
@@ -11,4 +11,4 @@ SOURCE = ToolModules(
         "delegate_task": "delegate_task",
     },
 )
-"""Tool → its module here."""
+"""Tool → its module in this package."""

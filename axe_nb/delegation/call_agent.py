@@ -1,4 +1,4 @@
-"""call_agent: a named agent with its own everything does a task and answers with text alone.
+"""call_agent: delegates a task to a named, independent agent and returns only its text.
 
 Source: seed 000 §3.6-3.7, §3.13 (A-6.*, A-7.*, A-13.*), seed 001 (P-1..P-9); D-3, D-4, D-6, D-7.
 """
@@ -18,7 +18,7 @@ NAME = "call_agent"
 
 
 def tool(agents: Sequence[str]) -> Tool:
-    """The tool for an agent that may call `agents`; valid also for none (A-6.4)."""
+    """Returns the tool for an agent that may call `agents`, which may be empty (A-6.4)."""
     names = ", ".join(agents)
     return Tool(
         NAME,
@@ -46,9 +46,9 @@ def tool(agents: Sequence[str]) -> Tool:
 
 
 async def run(ctx: ToolContext, arguments: Mapping[str, Any]) -> str | ToolOutput:
-    """The child's text, or what went wrong in the words of seed 000; never raises (A-7.1)."""
+    """Returns the child's text, or an error as worded by seed 000; never raises (A-7.1)."""
     agent, task, context = (text_argument(arguments, n) for n in ("agent", "task", "context"))
-    if problem := _refusal(ctx, agent, task):
+    if problem := _check_call(ctx, agent, task):
         return ToolOutput(f"call_agent error: {problem}", is_error=True)
     prompt = f"Task: {task}"
     if context.strip():
@@ -57,12 +57,12 @@ async def run(ctx: ToolContext, arguments: Mapping[str, Any]) -> str | ToolOutpu
     try:
         result = await ctx.start(Job(agent, task, prompt, Limits(seconds=seconds)))
     except AxeError as error:
-        return _failed(agent, str(error))
-    return result.text if result.ok else _failed(agent, result.error or result.status)
+        return _format_failure(agent, str(error))
+    return result.text if result.ok else _format_failure(agent, result.error or result.status)
 
 
-def _refusal(ctx: ToolContext, agent: str, task: str) -> str:
-    """Why the call is not even tried; checked in this order (A-7.3-o)."""
+def _check_call(ctx: ToolContext, agent: str, task: str) -> str:
+    """Returns the reason to refuse a call, checked in this order (A-7.3-o); empty if valid."""
     if not agent.strip():
         return '"agent" argument is required'
     if not task.strip():
@@ -74,7 +74,7 @@ def _refusal(ctx: ToolContext, agent: str, task: str) -> str:
     return ""
 
 
-def _failed(agent: str, reason: str) -> ToolOutput:
+def _format_failure(agent: str, reason: str) -> ToolOutput:
     return ToolOutput(
         f"Error: sub-agent {quote(agent)} failed - {reason}. "
         "You may retry or proceed without this result.",

@@ -1,4 +1,4 @@
-"""What a child without a file of its own has from its caller.
+"""Children that are copies of their caller, and the tools that they inherit.
 
 Source: seeds 002 (ADR-002, ADR-003), 003 §1; D-4, D-20, D-39; X-12..X-19, O-2, O-5.
 """
@@ -15,14 +15,14 @@ from axe_nb.tools.registry import Registry
 from axe_nb.tools.tool import ToolContext, ToolError
 
 _BUILT_IN = Registry((builtin.SOURCE,))
-"""For the toolsets and aliases that a model may name."""
+"""Resolves the toolsets and aliases that a model may name."""
 
 NAME_SIZE = 60
-"""Characters of a child's name; a model may have made it up."""
+"""Characters of a child's name, which may come from a model."""
 
 
 def copy_of_caller(ctx: ToolContext, name: str, tools: Sequence[str]) -> Agent:
-    """A copy of the caller: its model, prompt, folder and settings, with these of its tools."""
+    """Copies the caller with its model, prompt, folder and settings, but only the given tools."""
     of_sub_agents = {tool for tool in tools if calls_sub_agents(tool)}
     return replace(
         ctx.agent,
@@ -34,16 +34,16 @@ def copy_of_caller(ctx: ToolContext, name: str, tools: Sequence[str]) -> Agent:
 
 
 def calls_sub_agents(name: str) -> bool:
-    """Whether that is a tool which an agent has by its `sub_agents`, not by its `tools`."""
+    """True if an agent gets the tool from `sub_agents` rather than from `tools`."""
     tool = delegation.SOURCE.find(name)
     return tool is not None and tool.calls_sub_agents
 
 
 def tools_of_caller(ctx: ToolContext, names: Sequence[str], problem: str) -> tuple[str, ...]:
-    """The tools of the caller that the names stand for; of a toolset, those that it has (D-20).
+    """Expands names to tools of the caller; a toolset yields those that the caller has (D-20).
 
     Raises:
-        ToolError: `problem`, and a name that stands for none of them.
+        ToolError: a name matches no tool of the caller; the text is `problem` and the name.
     """
     found: dict[str, None] = {}
     for name in names:

@@ -1,4 +1,4 @@
-"""`ctx.delegate`: how a tool written in Python starts a child, a named agent or a copy.
+"""`ctx.delegate`: starts a named agent or a copy as a child from a Python tool.
 
 Source: product.md "Python"; D-1, D-18; O-8, O-11.
 """
@@ -16,36 +16,40 @@ from axe_nb.tools.tool import Job, ToolContext, ToolError, Wish
 
 
 async def delegate(ctx: ToolContext, task: str, wish: Wish) -> RunResult:
-    """Runs a child to its end, as `ToolContext.delegate` says."""
+    """Runs a child to its end, as documented at `ToolContext.delegate`."""
     if problem := spawn_agent.too_deep(ctx):
         raise ToolError(problem)
     if not task.strip():
         raise ToolError("task is required: say what the sub-agent is to do")
-    job = _copy(ctx, task, wish) if wish.agent is None else _named(ctx, task, wish, wish.agent)
+    job = (
+        _job_of_copy(ctx, task, wish)
+        if wish.agent is None
+        else _job_of_agent(ctx, task, wish, wish.agent)
+    )
     return await ctx.start(replace(job, key=wish.key))
 
 
-def _copy(ctx: ToolContext, task: str, wish: Wish) -> Job:
+def _job_of_copy(ctx: ToolContext, task: str, wish: Wish) -> Job:
     tools = wish.tools
     names = None if tools is None else tools_of_caller(ctx, tools, "Unknown tool in tools: ")
-    granted = _merged(wish.limits, spawn_agent.granted_limits(ctx))
+    granted = _merge_limits(wish.limits, spawn_agent.granted_limits(ctx))
     return spawn_agent.job(
         ctx, ctx.call.name, task, wish.scope or "", granted, wish.mode, tools=names
     )
 
 
-def _named(ctx: ToolContext, task: str, wish: Wish, agent: Agent | str) -> Job:
+def _job_of_agent(ctx: ToolContext, task: str, wish: Wish, agent: Agent | str) -> Job:
     if wish.tools is not None:
         raise ToolError("tools are for a copy of the caller; a named agent has its own")
     prompt = f"Task: {task}"
     if wish.scope and wish.scope.strip():
         prompt += f"\n\nContext:\nFocus on: {wish.scope}"
     own = Limits(seconds=ctx.agent.sub_agents_config.timeout or None)
-    return Job(agent, task, prompt, _merged(wish.limits, own), mode=wish.mode)
+    return Job(agent, task, prompt, _merge_limits(wish.limits, own), mode=wish.mode)
 
 
-def _merged(limits: Limits | None, default: Limits) -> Limits:
-    """The limits, with the default's wherever they say nothing (O-8)."""
+def _merge_limits(limits: Limits | None, default: Limits) -> Limits:
+    """Fills unset limits from the default (O-8)."""
     if limits is None:
         return default
     return replace(

@@ -1,4 +1,4 @@
-"""delegate_task: a plan of up to five subtasks, each a spawn_agent child, reported together.
+"""delegate_task: runs a plan of up to five subtasks as spawn_agent children with one report.
 
 Source: seed 003 §5, Task 7 (O-15, O-28..O-31); D-5, D-7, D-21.
 """
@@ -40,37 +40,39 @@ class Subtask:
     task: str
     scope: str
     depends_on: int | None
-    """Number of an earlier step, from 0, whose report it is told; None = none."""
+    """Number, from 0, of an earlier step whose report it receives; None = none."""
 
 
 Outcome: TypeAlias = RunResult | AxeError
-"""How a subtask ended, or why it could not begin."""
+"""The result of a subtask, or the error that kept it from starting."""
 
 
 async def run(ctx: ToolContext, arguments: Mapping[str, Any]) -> ToolOutput:
-    """The reports of all subtasks, or why none was begun; never raises."""
+    """Returns the reports of all subtasks, or an error if the plan is invalid; never raises."""
     if problem := too_deep(ctx):
         return format_failure(problem)
     plan = text_argument(arguments, "plan")
     try:
-        subtasks = _read(arguments.get("subtasks"))
+        subtasks = _parse_subtasks(arguments.get("subtasks"))
     except ToolError as error:
         return format_failure(str(error))
-    outcomes = await _outcomes(ctx, plan, subtasks)
-    return ToolOutput(_report(subtasks, outcomes), any(map(_is_error, outcomes.values())))
+    outcomes = await _run_subtasks(ctx, plan, subtasks)
+    return ToolOutput(_format_report(subtasks, outcomes), any(map(_is_error, outcomes.values())))
 
 
-async def _outcomes(ctx: ToolContext, plan: str, subtasks: Sequence[Subtask]) -> dict[int, Outcome]:
-    """Number of each subtask that was begun → how it ended; after an error no more are begun.
+async def _run_subtasks(
+    ctx: ToolContext, plan: str, subtasks: Sequence[Subtask]
+) -> dict[int, Outcome]:
+    """Runs the subtasks and returns number → outcome; after an error no more are started.
 
-    They run in order, or with `max_concurrent` over 1 that many together whose dependency has
-    ended.
+    They run in order; if `max_concurrent` is over 1, up to that many run together once their
+    dependencies have ended.
     """
     width = max(1, ctx.agent.sub_agents_config.max_concurrent)
     outcomes: dict[int, Outcome] = {}
 
     async def one(number: int) -> None:
-        outcomes[number] = await _outcome(ctx, plan, subtasks, number, outcomes)
+        outcomes[number] = await _run_subtask(ctx, plan, subtasks, number, outcomes)
 
     while len(outcomes) < len(subtasks) and not any(map(_is_error, outcomes.values())):
         ready = [
@@ -85,7 +87,7 @@ async def _outcomes(ctx: ToolContext, plan: str, subtasks: Sequence[Subtask]) ->
     return outcomes
 
 
-async def _outcome(
+async def _run_subtask(
     ctx: ToolContext,
     plan: str,
     subtasks: Sequence[Subtask],
@@ -95,7 +97,7 @@ async def _outcome(
     subtask = subtasks[number]
     more = [f"This is one step of a plan: {plan}"] if plan.strip() else []
     if subtask.depends_on is not None:
-        more.append(_told(subtask.depends_on, earlier[subtask.depends_on]))
+        more.append(_format_earlier(subtask.depends_on, earlier[subtask.depends_on]))
     work = job(
         ctx, f"subtask {number}", subtask.task, subtask.scope, granted_limits(ctx),
         more="\n\n".join(more),
@@ -106,19 +108,19 @@ async def _outcome(
         return error
 
 
-def _told(number: int, outcome: Outcome) -> str:
-    """What a subtask is told of an earlier one (O-29)."""
+def _format_earlier(number: int, outcome: Outcome) -> str:
+    """Formats the report of an earlier subtask for a later one (O-29)."""
     assert isinstance(outcome, RunResult)
     state = "" if outcome.ok else f" ({OF_OPTA[outcome.status]})"
-    return f"Result of subtask {number}{state}:\n{outcome.text.strip() or '(It said nothing.)'}"
+    return f"Result of subtask {number}{state}:\n{outcome.text.strip() or '(no text)'}"
 
 
 def _is_error(outcome: Outcome) -> bool:
     return not isinstance(outcome, RunResult) or is_failure(outcome)
 
 
-def _report(subtasks: Sequence[Subtask], outcomes: Mapping[int, Outcome]) -> str:
-    """What the caller's model sees: how many were done, then each subtask with its block."""
+def _format_report(subtasks: Sequence[Subtask], outcomes: Mapping[int, Outcome]) -> str:
+    """Formats the result for the caller's model: the count, then each subtask with its block."""
     done = sum(isinstance(outcome, RunResult) and outcome.ok for outcome in outcomes.values())
     lines = [f"{done} of {len(subtasks)} subtasks completed"]
     lines += [
@@ -140,11 +142,11 @@ def _report(subtasks: Sequence[Subtask], outcomes: Mapping[int, Outcome]) -> str
     return "\n\n".join(parts)
 
 
-def _read(given: object) -> tuple[Subtask, ...]:
-    """The subtasks, read as kindly as can be without guessing what is meant (O-42).
+def _parse_subtasks(given: object) -> tuple[Subtask, ...]:
+    """Parses the subtasks, leniently but without guessing (O-42).
 
     Raises:
-        ToolError: they are none, too many, or one of them is not right (D-21).
+        ToolError: there are none or too many, or one of them is invalid (D-21).
     """
     if isinstance(given, str):
         try:
@@ -157,10 +159,10 @@ def _read(given: object) -> tuple[Subtask, ...]:
         raise ToolError("subtasks must be a list of objects with a task")
     if len(given) > MAX_SUBTASKS:
         raise ToolError(f"Maximum {MAX_SUBTASKS} subtasks per call, got {len(given)}")
-    return tuple(_subtask(number, entry) for number, entry in enumerate(given))
+    return tuple(_parse_subtask(number, entry) for number, entry in enumerate(given))
 
 
-def _subtask(number: int, given: object) -> Subtask:
+def _parse_subtask(number: int, given: object) -> Subtask:
     entry = given if isinstance(given, Mapping) else {"task": given}
     task = text_argument(entry, "task")
     if not task.strip():

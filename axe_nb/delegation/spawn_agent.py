@@ -1,4 +1,4 @@
-"""spawn_agent: a copy of the caller does one task within a budget, and reports in a block.
+"""spawn_agent: runs a task in a copy of the caller within a budget and returns a report block.
 
 Source: seed 003 (O-*); D-4, D-6, D-7, D-18, D-35, D-39.
 """
@@ -22,13 +22,13 @@ from axe_nb.tools.tool import Job, Tool, ToolContext, ToolOutput, text_argument
 NAME = "spawn_agent"
 
 MAX_TOOL_CALLS = 100
-"""Tool calls that a model may grant a child at most (O-9)."""
+"""Maximum number of tool calls that a model may grant a child (O-9)."""
 
 MAX_FILES = 50
-"""Files that a block names of each kind."""
+"""Maximum number of files of each kind listed in a block."""
 
 MODES: Mapping[str, Mode] = {"plan": "plan", "auto": "auto"}
-"""What a model may ask for."""
+"""Modes that a model may request."""
 
 OF_OPTA: Mapping[Status, str] = {
     "completed": "completed",
@@ -39,11 +39,11 @@ OF_OPTA: Mapping[Status, str] = {
     "cancelled": "cancelled",
     "error": "error",
 }
-"""Status of a run → the same in this design's words (O-12, D-18)."""
+"""Status of a run → its name in this design (O-12, D-18)."""
 
 
 def tool(budget: ChildBudget) -> Tool:
-    """The tool for an agent whose children have that budget."""
+    """Returns the tool for an agent whose children have this budget."""
     return Tool(
         NAME,
         "Spawn a sub-agent to perform a focused task independently. The sub-agent has its own "
@@ -77,14 +77,14 @@ def tool(budget: ChildBudget) -> Tool:
 
 
 async def run(ctx: ToolContext, arguments: Mapping[str, Any]) -> ToolOutput:
-    """The child's block, or why there is none; never raises."""
+    """Returns the child's report block, or an error block; never raises."""
     if problem := too_deep(ctx):
         return format_failure(problem)
     task = text_argument(arguments, "task")
     if not task.strip():
         return format_failure("task is required: say what the sub-agent is to do")
     try:
-        limits, mode, notes = _wishes(ctx, arguments)
+        limits, mode, notes = _parse_wishes(ctx, arguments)
         result = await ctx.start(
             job(ctx, NAME, task, text_argument(arguments, "scope"), limits, mode)
         )
@@ -94,14 +94,14 @@ async def run(ctx: ToolContext, arguments: Mapping[str, Any]) -> ToolOutput:
 
 
 def too_deep(ctx: ToolContext) -> str:
-    """Why the caller may have no children of this kind; empty where it may (O-17)."""
+    """Returns the error if the caller is at its depth limit; else empty (O-17)."""
     if ctx.depth < ctx.max_depth:
         return ""
     return f"Maximum sub-agent depth ({ctx.max_depth}) exceeded"
 
 
 def granted_limits(ctx: ToolContext) -> Limits:
-    """What the caller grants a child where nothing else is said (O-7)."""
+    """Returns the default limits of the caller's children (O-7)."""
     budget = ctx.agent.sub_agents_config.budget
     return Limits(
         tool_calls=budget.max_tool_calls,
@@ -121,17 +121,17 @@ def job(
     tools: Sequence[str] | None = None,
     more: str = "",
 ) -> Job:
-    """A task for a copy of the caller that knows nothing but it (O-1, O-18).
+    """Creates a job for a copy of the caller that knows only its task (O-1, O-18).
 
     Args:
-        tools: those of the caller's that it gets; None = all of them.
-        more: what it is told beside its task.
+        tools: tools of the caller that it gets; None = all of them.
+        more: further text of its prompt.
     """
     limits = limits.within(ctx.limits)
     focus = f"Focus on: {scope}" if scope.strip() else ""
     child = replace(
         copy_of_caller(ctx, name, ctx.tools if tools is None else tools),
-        system_prompt=_briefing(ctx, task, focus, limits),
+        system_prompt=_format_briefing(ctx, task, focus, limits),
         skill="",
         files=(),
     )
@@ -143,11 +143,11 @@ def job(
         limits,
         mode=mode,
         is_copy=True,
-        notes=lambda result: _notes(result, limits),
+        notes=lambda result: _collect_metadata(result, limits),
     )
 
 
-def _briefing(ctx: ToolContext, task: str, focus: str, limits: Limits) -> str:
+def _format_briefing(ctx: ToolContext, task: str, focus: str, limits: Limits) -> str:
     budget = "" if limits.tool_calls is None else f"You can make {limits.tool_calls} tool calls. "
     lines = [
         "You are a sub-agent with a single task:",
@@ -162,15 +162,17 @@ def _briefing(ctx: ToolContext, task: str, focus: str, limits: Limits) -> str:
 
 
 def block(result: RunResult, notes: Sequence[str] = ()) -> str:
-    """What the caller's model sees of a finished child (D-6)."""
+    """Formats a finished child for the caller's model (D-6)."""
     head = [f"{result.tool_calls} tool calls, {result.duration_ms / 1000:.1f}s"]
     if not result.ok:
         tag = OF_OPTA[result.status].upper().replace("_", " ")
         reason = f"Error: {result.error}" if result.status == "error" else result.error
         head.insert(0, f"[{tag}] {reason}")
     tail = [
-        _files("read", dict.fromkeys(f for r in result.walk() for f in r.files_read)),
-        _files("modified", dict.fromkeys(f for r in result.walk() for f in r.files_modified)),
+        _format_files("read", dict.fromkeys(f for r in result.walk() for f in r.files_read)),
+        _format_files(
+            "modified", dict.fromkeys(f for r in result.walk() for f in r.files_modified)
+        ),
         *(f"Note: {note}" for note in notes),
     ]
     parts = ("\n".join(head), result.text.strip(), "\n".join(line for line in tail if line))
@@ -178,23 +180,23 @@ def block(result: RunResult, notes: Sequence[str] = ()) -> str:
 
 
 def format_failure(reason: str) -> ToolOutput:
-    """The result of a call whose child did not begin (O-27, O-41)."""
+    """Returns the result of a call whose child did not start (O-27, O-41)."""
     return ToolOutput(f"[ERROR] Error: {reason}", is_error=True)
 
 
 def is_failure(result: RunResult) -> bool:
-    """Whether a child's end is an error for its caller; used-up budgets are not (O-6, D-7)."""
+    """True if a child's status is an error for its caller; exhausted budgets are not (O-6, D-7)."""
     return result.status in ("error", "cancelled")
 
 
-def _files(what: str, names: Mapping[str, None]) -> str:
+def _format_files(what: str, names: Mapping[str, None]) -> str:
     if not names:
         return ""
     return f"Files {what}: {list_some([*names], MAX_FILES)}"
 
 
-def _notes(result: RunResult, limits: Limits) -> dict[str, str]:
-    """What is known about the child beside its block (O-12, O-13)."""
+def _collect_metadata(result: RunResult, limits: Limits) -> dict[str, str]:
+    """Returns the metadata of a child (O-12, O-13)."""
     said = sum(
         len(m.content) + sum(len(r.content) for r in m.tool_results) for m in result.messages
     )
@@ -209,13 +211,13 @@ def _notes(result: RunResult, limits: Limits) -> dict[str, str]:
     return notes | {name: str(cap) for name, cap in caps.items() if cap is not None}
 
 
-def _wishes(
+def _parse_wishes(
     ctx: ToolContext, arguments: Mapping[str, Any]
 ) -> tuple[Limits, Mode | None, list[str]]:
-    """The child's limits and mode as the model wants them, and what was not taken from it (O-42).
+    """Returns the limits and mode that the model requested, and notes on ignored values (O-42).
 
     Raises:
-        ConfigError: it wants no tool calls at all (O-10).
+        ConfigError: it requested no tool calls at all (O-10).
     """
     limits, notes = granted_limits(ctx), []
     wish = arguments.get("max_tool_calls")
@@ -234,7 +236,7 @@ def _wishes(
 
 
 def whole_number(value: object) -> int | None:
-    """The number that a model meant, also in text (`"15"`); None where it is none."""
+    """Returns the number that a model gave, also as text (`"15"`); None if it is not a number."""
     if isinstance(value, str):
         try:
             value = float(value)

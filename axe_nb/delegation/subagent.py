@@ -1,4 +1,4 @@
-"""subagent: a copy of the caller explores a sub-problem and answers with its summary alone.
+"""subagent: explores a sub-problem in a copy of the caller and returns only its summary.
 
 Source: seeds 002, 004 (X-*); D-3, D-4, D-6, D-7, D-17, D-39.
 """
@@ -28,7 +28,7 @@ TRUNCATED = "\n... (truncated)"
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """The arguments, of the right types; None = the model left it out (X-2)."""
+    """Arguments of the right types; None = omitted by the model (X-2)."""
 
     label: str
     task_prompt: str
@@ -38,7 +38,7 @@ class Input:
 
 
 def tool(config: SubAgentsConfig) -> Tool:
-    """The tool for an agent of that configuration."""
+    """Returns the tool for an agent with this configuration."""
     return Tool(
         NAME,
         "Delegate a focused task to a recursive agent instance with isolated conversation "
@@ -78,18 +78,18 @@ def tool(config: SubAgentsConfig) -> Tool:
 
 
 async def run(ctx: ToolContext, arguments: Mapping[str, Any]) -> str:
-    """The child's summary, cut to the caller's `output_limit`.
+    """Returns the child's summary, cut to the caller's `output_limit`.
 
     Raises:
-        ToolError: the call is not right, or the child failed (D-7).
+        ToolError: the call is invalid, or the child failed (D-7).
     """
     if ctx.depth >= ctx.max_depth:
         raise ToolError(
             f"Maximum subagent recursion depth ({ctx.max_depth}) exceeded. "
             f"Current depth: {ctx.depth}. Cannot spawn nested subagent."
         )
-    given = _checked(_read(arguments))
-    tools = _filtered(ctx, given.allowed_tools)
+    given = _check_input(_parse_input(arguments))
+    tools = _select_tools(ctx, given.allowed_tools)
     turns = given.max_turns or ctx.agent.sub_agents_config.max_turns
     job = Job(
         copy_of_caller(ctx, given.label, (*tools, NAME)),
@@ -98,7 +98,7 @@ async def run(ctx: ToolContext, arguments: Mapping[str, Any]) -> str:
         Limits(turns=turns),
         closing=given.summary_prompt,
         is_copy=True,
-        notes=lambda result: _notes(result, given.label, ctx.depth, turns),
+        notes=lambda result: _collect_metadata(result, given.label, ctx.depth, turns),
     )
     label = quote(one_line(given.label, NAME_SIZE))
     limit = ctx.agent.sub_agents_config.output_limit
@@ -113,8 +113,8 @@ async def run(ctx: ToolContext, arguments: Mapping[str, Any]) -> str:
     return cut_bytes(result.text, limit, TRUNCATED)
 
 
-def _read(arguments: Mapping[str, Any]) -> Input:
-    """The arguments by type; what a schema can refuse is refused here (X-7).
+def _parse_input(arguments: Mapping[str, Any]) -> Input:
+    """Parses the arguments and checks their types, as a schema would (X-7).
 
     Raises:
         ToolError: a required one is missing, or one has the wrong type.
@@ -144,11 +144,11 @@ def _read(arguments: Mapping[str, Any]) -> Input:
     )
 
 
-def _checked(given: Input) -> Input:
-    """The arguments, of values that make sense; checked in this order (X-11).
+def _check_input(given: Input) -> Input:
+    """Checks the values of the arguments, in this order (X-11).
 
     Raises:
-        ToolError: one does not.
+        ToolError: a value is invalid.
     """
     if not given.task_prompt.strip():
         raise ToolError("task_prompt cannot be empty")
@@ -159,11 +159,11 @@ def _checked(given: Input) -> Input:
     return given
 
 
-def _filtered(ctx: ToolContext, names: tuple[str, ...] | None) -> tuple[str, ...]:
-    """The caller's tools that the child gets beside a `subagent` of its own (X-12..X-17).
+def _select_tools(ctx: ToolContext, names: tuple[str, ...] | None) -> tuple[str, ...]:
+    """Returns the caller's tools that the child gets besides its own `subagent` (X-12..X-17).
 
     Raises:
-        ToolError: a name is forbidden, or none of the caller's.
+        ToolError: a name is forbidden, or is not a tool of the caller.
     """
     if names is None:
         return tuple(name for name in ctx.tools if name != NAME)
@@ -172,8 +172,8 @@ def _filtered(ctx: ToolContext, names: tuple[str, ...] | None) -> tuple[str, ...
     return tools_of_caller(ctx, names, "Unknown tool in allowed_tools: ")
 
 
-def _notes(result: RunResult, label: str, depth: int, max_turns: int) -> dict[str, str]:
-    """What is known about the child beside its summary (X-22..X-25)."""
+def _collect_metadata(result: RunResult, label: str, depth: int, max_turns: int) -> dict[str, str]:
+    """Returns the metadata of a child (X-22..X-25)."""
     turns = sum(not turn.closing for turn in result.log)
     notes = {
         "subagent_label": label,

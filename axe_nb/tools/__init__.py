@@ -1,1 +1,1 @@
-"""What a model can call: tools, their schemas, and what they may do."""
+"""Tools, their schemas and their effects."""

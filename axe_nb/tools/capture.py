@@ -1,4 +1,4 @@
-"""What a tool prints goes into its result, not into whatever cell is on the screen.
+"""Captures the printed output of a tool for its result, so that it appears in no other cell.
 
 Printing goes through `sys.stdout`, which all threads and tasks share: a reader in front of it
 tells them apart by their context, which threads of `in_thread` and tasks inherit.
@@ -14,11 +14,11 @@ from contextvars import ContextVar
 from typing import Any
 
 MAX_PRINTED = 16384
-"""Characters of one call's printing that are kept: the first ones."""
+"""Characters kept from the start of a call's printed output."""
 
 
 class CapturedOutput:
-    """What one call has printed."""
+    """Printed output of one call."""
 
     def __init__(self) -> None:
         self.text = ""
@@ -29,14 +29,14 @@ class CapturedOutput:
         return len(text)
 
     def flush(self) -> None:
-        """Nothing to do: nothing waits."""
+        """Does nothing, since nothing is buffered."""
 
 
 _output: ContextVar[CapturedOutput | None] = ContextVar("axe_nb_paper", default=None)
 
 
 class _Switch:
-    """Stands in for a stream: a call's printing goes to its paper, all else to the stream.
+    """Replaces a stream: output of a call goes to its capture, all else to the stream.
 
     The stream is None where Python has none, as under pythonw; then all else goes nowhere.
     """
@@ -62,14 +62,14 @@ class _Switch:
 
 @contextmanager
 def capture_output() -> Iterator[CapturedOutput]:
-    """Takes what is printed inside, also by the threads that start there and outlive it."""
+    """Captures output printed inside, also by threads that start there and outlive it."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if not isinstance(stream, _Switch):  # stays: an abandoned thread may print later
             setattr(sys, name, _Switch(stream))
-    paper = CapturedOutput()
-    token = _output.set(paper)
+    captured = CapturedOutput()
+    token = _output.set(captured)
     try:
-        yield paper
+        yield captured
     finally:
         _output.reset(token)

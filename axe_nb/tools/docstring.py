@@ -1,4 +1,4 @@
-"""What a function or a class says of itself: its type hints, its docstring.
+"""Type hints and docstrings of functions and classes.
 
 Source: product.md "Python" (`@axe_nb.tool`: type hints and docstring become the schema).
 """
@@ -15,7 +15,7 @@ SECTIONS = ("Args:", "Arguments:", "Parameters:", "Attributes:")
 
 
 def type_hints(thing: Any, where: str) -> dict[str, Any]:
-    """The type hints of a function or a class by name.
+    """Returns the type hints of a function or a class by name.
 
     Raises:
         ConfigError: they cannot be resolved.
@@ -30,7 +30,7 @@ def parse_docstring(thing: object) -> tuple[str, dict[str, str]]:
     """(first paragraph, name → description) of a docstring in Google's form."""
     lines = (inspect.getdoc(thing) or "").splitlines()
     first = next((i for i, line in enumerate(lines) if not line.strip()), len(lines))
-    told: dict[str, str] = {}
+    descriptions: dict[str, str] = {}
     section, name, margin = "", "", 0
     for line in lines[first:]:
         text, indent = line.strip(), len(line) - len(line.lstrip())
@@ -41,7 +41,7 @@ def parse_docstring(thing: object) -> tuple[str, dict[str, str]]:
             label, colon, rest = text.partition(":")
             if indent == margin and colon:
                 name = label.partition("(")[0].strip()
-                told[name] = rest.strip()
+                descriptions[name] = rest.strip()
             elif name:
-                told[name] = f"{told[name]} {text}".strip()
-    return " ".join(line.strip() for line in lines[:first]), told
+                descriptions[name] = f"{descriptions[name]} {text}".strip()
+    return " ".join(line.strip() for line in lines[:first]), descriptions

@@ -1,4 +1,4 @@
-"""Python values as JSON has them: what a model reads where a tool answers with more than text.
+"""Conversion of Python values to JSON, for tool results that are not text.
 
 Source: product.md "Python" (`@axe_nb.tool`); `shapes` reads the same forms back.
 """
@@ -15,7 +15,7 @@ from axe_nb.messages import dump
 
 
 def jsonable(value: object) -> Any:
-    """A value as JSON has it; what JSON has no form for becomes its text."""
+    """Converts a value to JSON types; values without a JSON form become their text."""
     match value:
         case Enum():
             return key_of(value)
@@ -38,7 +38,7 @@ def jsonable(value: object) -> Any:
 
 
 def copy_json(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """A copy of JSON values that shares no dict or list with them, however deep they are."""
+    """Copies JSON values deeply without recursion."""
     copy = dict(arguments)
     open_ends: list[dict[str, Any] | list[Any]] = [copy]
     while open_ends:
@@ -51,6 +51,6 @@ def copy_json(arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def key_of(member: Enum) -> str:
-    """How a model names an enum's member: by its value where all values are text, else by name."""
+    """Returns the key of an enum member: its value if all values are strings, else its name."""
     by_value = all(isinstance(other.value, str) for other in type(member))
     return str(member.value) if by_value else member.name

@@ -1,4 +1,4 @@
-"""A Python function becomes something that a model can call.
+"""Creation of tools from Python functions.
 
 Source: product.md "Python"; D-11, D-19; X-30, X-38.
 """
@@ -23,10 +23,10 @@ from axe_nb.tools.tool import Effect, Tool, ToolContext, ToolError, ToolOutput, 
 
 
 def tool_of(thing: Tool | Callable[..., Any]) -> Tool:
-    """A tool as it is; of a function the one that it carries, else one without marks.
+    """Returns a tool unchanged; for a function, its attached tool or a new one.
 
     Raises:
-        ConfigError: no tool can be made of it.
+        ConfigError: it cannot be turned into a tool.
     """
     if isinstance(thing, Tool):
         return thing
@@ -35,10 +35,10 @@ def tool_of(thing: Tool | Callable[..., Any]) -> Tool:
 
 
 def make_tool(function: Callable[..., Any], effect: Effect, name: str = "") -> Tool:
-    """A tool that checks its arguments and runs the function, beside the event loop if need be.
+    """Creates a tool that checks its arguments and runs the function, in a thread if it is sync.
 
     Raises:
-        ConfigError: no tool can be made of it.
+        ConfigError: it cannot be turned into a tool.
     """
     if not callable(function):
         raise ConfigError(
@@ -65,35 +65,35 @@ async def _run(
     if wanted.context:
         values[wanted.context] = ctx
     bound = wanted.bound(values)
-    with capture_output() as paper:
+    with capture_output() as captured:
         try:
-            result = await _result(function, bound)
+            result = await _call(function, bound)
         except RunStopped:
             raise
         except ToolError as error:
-            raise ToolError(_with_printed(words(error), paper.text)) from error
+            raise ToolError(_append_printed(words(error), captured.text)) from error
         except Exception as error:
-            raise ToolError(_with_printed(fault_text(error), paper.text)) from error
+            raise ToolError(_append_printed(fault_text(error), captured.text)) from error
     output = output_of(result)
-    return replace(output, content=_with_printed(output.content, paper.text))
+    return replace(output, content=_append_printed(output.content, captured.text))
 
 
-async def _result(function: Callable[..., Any], bound: inspect.BoundArguments) -> Any:
+async def _call(function: Callable[..., Any], bound: inspect.BoundArguments) -> Any:
     if not inspect.iscoroutinefunction(function):
-        result = await in_thread(_contained, function, bound)
-        return await _awaited(result) if inspect.isawaitable(result) else result
-    return await _awaited(function(*bound.args, **bound.kwargs))
+        result = await in_thread(_call_in_thread, function, bound)
+        return await _await_result(result) if inspect.isawaitable(result) else result
+    return await _await_result(function(*bound.args, **bound.kwargs))
 
 
-def _contained(function: Callable[..., Any], bound: inspect.BoundArguments) -> Any:
-    """The function's result; nothing leaves it that a future or an event loop cannot carry."""
+def _call_in_thread(function: Callable[..., Any], bound: inspect.BoundArguments) -> Any:
+    """Calls the function and converts exceptions that a future or event loop cannot carry."""
     try:
         return function(*bound.args, **bound.kwargs)
     except (StopIteration, SystemExit, KeyboardInterrupt, asyncio.CancelledError) as stop:
         raise ToolError(fault_text(stop)) from None
 
 
-async def _awaited(result: Awaitable[Any]) -> Any:
+async def _await_result(result: Awaitable[Any]) -> Any:
     task = asyncio.current_task()
     before = task.cancelling() if task else 0
     try:
@@ -106,8 +106,8 @@ async def _awaited(result: Awaitable[Any]) -> Any:
         raise ToolError(fault_text(stop)) from None
 
 
-def _with_printed(text: str, printed: str) -> str:
-    """The text, and after it what was printed on the way."""
+def _append_printed(text: str, printed: str) -> str:
+    """Appends printed output to a text."""
     if not printed.strip():
         return text
     return f"{text}\n\nPrinted:\n{printed.rstrip()}" if text else printed.rstrip()

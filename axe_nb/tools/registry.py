@@ -18,18 +18,18 @@ NO_SETS: Mapping[str, tuple[str, ...]] = {}
 
 
 class ToolSource(Protocol):
-    """A place that tools come from: the built-in ones, a session, one agent."""
+    """A source of tools: the built-in ones, a session or one agent."""
 
     @property
     def names(self) -> Collection[str]:
-        """Names of its tools, in the order in which they are listed."""
+        """Names of its tools in listing order."""
 
     @property
     def sets(self) -> Mapping[str, tuple[str, ...]]:
-        """Other name → the tools that it stands for: several for a toolset, one for an alias."""
+        """Toolset or alias → the tools that it expands to."""
 
     def find(self, name: str) -> Tool | None:
-        """The tool of exactly that name."""
+        """Returns the tool with exactly this name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class ToolModules:
 
 @dataclass(frozen=True, slots=True)
 class ToolTable:
-    """Tools that were made while the program runs; a later one of a name replaces the earlier."""
+    """Tools defined at run time; a later tool replaces an earlier one with the same name."""
 
     tools: dict[str, Tool] = field(default_factory=dict)
 
@@ -74,17 +74,17 @@ class ToolTable:
         return self.tools.get(name)
 
     def add(self, tool: Tool) -> None:
-        """Makes the tool known by its name."""
+        """Adds a tool under its name."""
         self.tools[tool.name] = tool
 
     def reset(self) -> None:
-        """Forgets all tools."""
+        """Removes all tools."""
         self.tools.clear()
 
 
 @dataclass(frozen=True, slots=True)
 class Registry:
-    """All tools that can be named; of two sources that have a name, the first counts."""
+    """All known tools; if two sources share a name, the first one wins."""
 
     sources: tuple[ToolSource, ...]
 
@@ -95,26 +95,26 @@ class Registry:
 
     @property
     def known(self) -> frozenset[str]:
-        """All names that may stand where a tool is named: tools, toolsets and aliases."""
+        """Names of all tools, toolsets and aliases."""
         return frozenset(self.names).union(*(source.sets for source in self.sources))
 
     def expand(self, name: str) -> tuple[str, ...]:
-        """The tools that a name stands for: those of a toolset, that of an alias, else itself."""
+        """Expands a toolset or alias to its tools; any other name stands for itself."""
         if any(name in source.names for source in self.sources):
             return (name,)
         return next((s.sets[name] for s in self.sources if name in s.sets), (name,))
 
     def find(self, name: str) -> Tool | None:
-        """The tool of that name or alias."""
+        """Returns the tool with this name or alias."""
         meant = self.expand(name)
         if len(meant) > 1:
             return None
         return next((tool for s in self.sources if (tool := s.find(meant[0]))), None)
 
     def nearest(self, name: str) -> str:
-        """The known name that a mistyped one was meant to be; empty if none is near.
+        """Returns the known name closest to a mistyped one; empty if none is close.
 
-        Short names are easily alike by chance, so it must share a word or the first letter too.
+        Short names are often similar by chance, so it must also share a word or the first letter.
         """
         words = set(name.split("_"))
         alike = [k for k in self.known if k[:1] == name[:1] or words & set(k.split("_"))]
@@ -124,5 +124,5 @@ class Registry:
         return (tool for name in self.names if (tool := self.find(name)))
 
     def with_tools(self, tools: Mapping[str, Tool]) -> Registry:
-        """This registry with these tools before all others."""
+        """Returns a registry in which these tools come before all others."""
         return Registry((ToolTable(dict(tools)), *self.sources)) if tools else self

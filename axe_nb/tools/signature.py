@@ -1,4 +1,4 @@
-"""What a function wants, read off its signature; a model's arguments checked against it.
+"""Parameters of a function from its signature, and checks of a model's arguments.
 
 Source: product.md "Python" (`@axe_nb.tool`), A-2.2, D-11, X-38.
 """
@@ -19,27 +19,27 @@ from axe_nb.tools.tool import ToolContext, ToolError
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """A function as a model is to know it."""
+    """Signature of a function as described to a model."""
 
     description: str
     parameters: Mapping[str, Parameter]
     context: str
-    """The parameter that takes the ToolContext, which no model knows of; empty = none does."""
+    """The parameter for the ToolContext, hidden from the model; empty = none."""
     python: inspect.Signature
 
     def bound(self, values: Mapping[str, Any]) -> inspect.BoundArguments:
-        """The values as a call of the function takes them; those left out are its defaults."""
+        """Binds the values to the function's parameters; omitted ones keep their defaults."""
         return inspect.BoundArguments(self.python, dict(values))
 
 
 def signature(function: Callable[..., Any], name: str) -> Signature:
-    """What a function wants.
+    """Reads the signature of a function.
 
     Args:
-        name: of the function, for errors.
+        name: name of the function, for errors.
 
     Raises:
-        ConfigError: it has no signature, a parameter no name, or is of no type that JSON has.
+        ConfigError: there is no signature, or a parameter has no name or no JSON type.
     """
     types_of = type_hints(function, name)
     description, told = parse_docstring(function)
@@ -54,11 +54,11 @@ def signature(function: Callable[..., Any], name: str) -> Signature:
         if hint is ToolContext or ToolContext in typing.get_args(hint):
             context = parameter.name
         else:
-            wanted[parameter.name] = _wanted(parameter, hint, told, name)
+            wanted[parameter.name] = _parse_parameter(parameter, hint, told, name)
     return Signature(description, wanted, context, python)
 
 
-def _wanted(
+def _parse_parameter(
     parameter: inspect.Parameter, hint: Any, told: Mapping[str, str], name: str
 ) -> Parameter:
     if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
@@ -73,10 +73,10 @@ def _wanted(
 
 
 def check(arguments: Mapping[str, Any], wanted: Mapping[str, Parameter]) -> dict[str, Any]:
-    """The arguments as values of their types; what was left out stays so.
+    """Converts the arguments to their types; omitted ones stay absent.
 
     Raises:
-        ToolError: they do not fit; the text names every mistake, up to a bound.
+        ToolError: they do not fit; the text lists the mistakes, up to a limit.
     """
     mistakes: Mistakes = []
     values = fields(arguments, wanted, "", mistakes)
