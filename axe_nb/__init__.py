@@ -1,7 +1,6 @@
-"""axe_nb: run LLM agents that delegate, in notebook cells, and see every turn of them.
+"""axe_nb: runs LLM agents that delegate, in notebook cells, and shows every turn.
 
-The public names are loaded on first use, so that `import axe_nb` and `%load_ext axe_nb` cost next
-to nothing.
+Public names are loaded on first use, so that `import axe_nb` and `%load_ext axe_nb` are fast.
 """
 
 from __future__ import annotations
@@ -67,7 +66,7 @@ _HOMES = {
     "ToolContext": "tools.tool",
     "ToolError": "tools.tool",
 }
-"""Public name → the module that it lives in."""
+"""Public name → its module."""
 
 __all__ = [
     "Agent",
@@ -119,8 +118,8 @@ def _show(result: RunResult) -> None:
     show_again(result)
 
 
-def _show_results_as_trees() -> None:
-    """Has the IPython that runs here, if any, show every result as its tree, whoever made it."""
+def _register_tree_display() -> None:
+    """Registers the tree display of results with the running IPython, if any."""
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython else None
     if shell is not None:
@@ -128,19 +127,19 @@ def _show_results_as_trees() -> None:
         formatter.for_type_by_name("axe_nb.events", "RunResult", _show)
 
 
-_show_results_as_trees()
+_register_tree_display()
 
 
 def load_ipython_extension(shell: InteractiveShell) -> None:
-    """`%load_ext axe_nb`: adds the magics; prints nothing, and twice is harmless."""
+    """Adds the magics, for `%load_ext axe_nb`; prints nothing, and may be called twice."""
     from axe_nb.nb.magics import load
 
     load(shell)
-    _show_results_as_trees()
+    _register_tree_display()
 
 
 def unload_ipython_extension(shell: InteractiveShell) -> None:
-    """`%unload_ext axe_nb`: takes the magics away again."""
+    """Removes the magics, for `%unload_ext axe_nb`."""
     from axe_nb.nb.magics import unload
 
     unload(shell)

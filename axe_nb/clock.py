@@ -1,4 +1,4 @@
-"""A run's time: its deadline, script models on a virtual clock, and pauses for a person.
+"""Deadlines of runs, with virtual time for script models and pauses for user prompts.
 
 Source: seed 000 §3.12 (A-12.*); D-10, D-36, D-48.
 """
@@ -19,16 +19,16 @@ class TimeIsUp(TimeoutError):
 
 @dataclass(slots=True)
 class Deadline:
-    """When the time of a run, and of those below it that have no shorter one, is up."""
+    """Deadline of a run, and of its descendants without an earlier one."""
 
     at: float
-    """On the clock of the event loop, in seconds; virtual seconds included."""
+    """Time on the event loop's clock in seconds, virtual time included."""
     setting: float
-    """The setting that this comes from, in seconds: what the timeout message names (D-10)."""
+    """The setting that it comes from, in seconds, which the timeout message names (D-10)."""
     timeout: asyncio.Timeout
-    """Timeout context of the run that it belongs to: cancels that run, with all runs in it."""
+    """Timeout context of its run; cancels that run and its descendants."""
     above: Deadline | None = None
-    """The one that caps this one."""
+    """The deadline that caps this one."""
     _ahead: float = 0.0
     _pauses: int = field(default=0, init=False)
     _paused_at: float = field(default=0.0, init=False)
@@ -38,11 +38,11 @@ class Deadline:
 
     @property
     def is_paused(self) -> bool:
-        """Whether a person is being asked, so that the time stands still."""
+        """True while the user is being prompted, so that no time passes."""
         return self._pauses > 0
 
     def pause(self) -> None:
-        """Stops the time here and all the way up, until as many `resume`s have come."""
+        """Stops the time here and in all deadlines above, until `resume` is called as often."""
         if not self._pauses:
             self._paused_at = asyncio.get_running_loop().time()
             if not self.timeout.expired():
@@ -52,7 +52,7 @@ class Deadline:
             self.above.pause()
 
     def resume(self) -> None:
-        """Lets the time go on, later by what the pause took."""
+        """Resumes the time; the deadline moves by the length of the pause."""
         self._pauses -= 1
         if not self._pauses:
             self.at += asyncio.get_running_loop().time() - self._paused_at
@@ -61,31 +61,31 @@ class Deadline:
             self.above.resume()
 
     def reschedule(self, ahead: float) -> None:
-        """Sets the timer anew, with so many virtual seconds passed."""
+        """Resets the timer, with `ahead` virtual seconds elapsed."""
         self._ahead = ahead
         if not self.is_paused and not self.timeout.expired():
             self.timeout.reschedule(self.at - ahead)
 
 
 class Clock:
-    """The time of one run, from its making."""
+    """Time of one run since its creation."""
 
     def __init__(
         self, seconds: float | None, above: Deadline | None = None, ahead: float = 0.0
     ) -> None:
-        """Starts now.
+        """Starts the clock.
 
         Args:
-            seconds: the run's own time; None = none of its own.
-            above: the parent's deadline, which caps it; None = none.
-            ahead: virtual seconds that have passed already.
+            seconds: the run's own timeout; None = no timeout of its own.
+            above: the parent's deadline, which caps it; None = no deadline.
+            ahead: virtual seconds already elapsed.
         """
         self._time = asyncio.get_running_loop().time
         self.ahead = ahead
-        """Virtual seconds that script models on the virtual clock have taken so far."""
+        """Virtual seconds taken so far by script models on the virtual clock."""
         self._started = self.now()
         self.deadline = above
-        """The nearest one; None = no limit."""
+        """The nearest deadline; None = no limit."""
         self.timeout = asyncio.timeout_at(None)
         """Timeout context for the run; raises TimeoutError when the time is up."""
         if seconds is not None and (above is None or self._started + seconds <= above.at):
@@ -94,17 +94,17 @@ class Clock:
             self.deadline = Deadline(at, seconds, self.timeout, above, ahead)
 
     def now(self) -> float:
-        """Seconds on the loop's clock, virtual ones included."""
+        """Seconds on the loop's clock, virtual time included."""
         return self._time() + self.ahead
 
     @property
     def elapsed(self) -> float:
-        """Seconds since the start, virtual ones included."""
+        """Seconds since the start, virtual time included."""
         return self.now() - self._started
 
     @property
     def is_late(self) -> bool:
-        """Whether the time is up; the timer itself is asked too, for it may fire a tick early."""
+        """True if the time is up or the timer, which may be a tick early, has fired."""
         if self.deadline is None:
             return False
         if self.deadline.timeout.expired():
@@ -112,10 +112,10 @@ class Clock:
         return not self.deadline.is_paused and self.now() >= self.deadline.at
 
     def overdue(self, now: float) -> float:
-        """Seconds that the time has been up, to be asked from any thread; 0.0 = it is not.
+        """Seconds past the deadline, 0.0 if it has not passed; may be called from any thread.
 
         Args:
-            now: `time.monotonic()`, which event loops count by.
+            now: `time.monotonic()`, the time base of event loops.
         """
         deadline = self.deadline
         if deadline is None or deadline.is_paused:
@@ -123,12 +123,12 @@ class Clock:
         return max(0.0, now + self.ahead - deadline.at)
 
     def check(self) -> None:
-        """Raises TimeIsUp if it is, for work that never waits."""
+        """Raises TimeIsUp if the time is up, for work that never awaits."""
         if self.is_late:
             raise TimeIsUp
 
     def forward(self, ahead: float) -> None:
-        """Moves the virtual clock on to `ahead` seconds, or the deadline; it never goes back.
+        """Advances the virtual clock to `ahead` seconds or the deadline; it never moves back.
 
         Raises:
             TimeIsUp: the deadline comes first.
@@ -143,7 +143,7 @@ class Clock:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """A block whose time does not count, all the way up, because a person is being asked."""
+        """Stops the time, here and above, within the block, while the user is prompted."""
         deadline = self.deadline
         if deadline is None:
             yield

@@ -1,10 +1,10 @@
-"""The exceptions a caller may catch; what a model should hear is in `tool.ToolError`.
+"""The exceptions that callers may catch; errors for models are in `tool.ToolError`.
 
 AxeError
-├── ConfigError     wrong before a word is sent: agent file, key, option (exit 2; bad model
-│                   strings 1, a missing key 3)
-├── ProviderError   the model's server said no, nonsense or nothing (exit 3; bad_request 1)
-└── RunError        a run ended with another status than `completed` (exit by status, D-38)
+├── ConfigError     invalid configuration, before anything is sent: agent file, key, option (exit 2;
+│                   invalid model strings 1, a missing API key 3)
+├── ProviderError   a request to a model failed (exit 3; bad_request 1)
+└── RunError        a run ended with a status other than `completed` (exit by status, D-38)
 
 Source: seed 000 §8, B-5, D-2, D-22, D-38.
 """
@@ -17,29 +17,29 @@ Category = Literal["auth", "bad_request", "rate_limit", "overloaded", "server", 
 
 
 class AxeError(Exception):
-    """Anything that axe_nb reports on purpose: one line with the cause, and a next step."""
+    """Base class of the errors reported by axe_nb: one line with the cause, and a next step."""
 
     exit_code: int = 1
-    """What the command line exits with."""
+    """Exit code of the command line."""
 
     def __init__(self, message: str, *, hint: str = "") -> None:
         super().__init__(message)
         self.message = message
-        """One line: what is wrong, and where (file, key, line)."""
+        """One line: the cause and its location (file, key, line)."""
         self.hint = hint
-        """One line: what to do next; empty where the message says it."""
+        """One line: the next step; empty if the message includes it."""
         self.place = ""
-        """Where in the tree of a run it happened; empty where there is no run."""
+        """Agent and turn in which it occurred; empty outside of runs."""
 
     def __str__(self) -> str:
         return self.message
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Pickles and copies hold the words, never a traceback: its frames keep engines alive."""
-        return _rebuilt, (type(self), self.args, vars(self).copy())
+        """Pickles and copies keep the texts but no traceback: its frames keep runs alive."""
+        return _rebuild, (type(self), self.args, vars(self).copy())
 
     def lines(self) -> list[str]:
-        """For people, at most three: the cause, where in the tree, the next step."""
+        """The lines to display, at most three: cause, location in the tree, next step."""
         return [self.message, *(line for line in (self.place, self.hint) if line)]
 
     @property
@@ -48,19 +48,19 @@ class AxeError(Exception):
         return self.lines()[1:]
 
     def _render_traceback_(self) -> list[str]:
-        """What IPython shows of it instead of a traceback."""
+        """The lines that IPython shows instead of a traceback."""
         first, *more = self.lines()
         return [f"{type(self).__name__}: {first}", *more]
 
 
-def _rebuilt(kind: type[AxeError], args: tuple[object, ...], state: dict[str, Any]) -> AxeError:
+def _rebuild(kind: type[AxeError], args: tuple[object, ...], state: dict[str, Any]) -> AxeError:
     error = kind.__new__(kind, *args)
     vars(error).update(state)
     return error
 
 
 class ConfigError(AxeError):
-    """An agent, a setting or an option is wrong; nothing has been sent."""
+    """An agent, setting or option is invalid; nothing has been sent."""
 
     exit_code = 2
 
@@ -72,7 +72,7 @@ class ConfigError(AxeError):
 class ProviderError(AxeError):
     """A request to a model failed.
 
-    Prints as `<category>: <message>` (B-5). Retrying may help where `retryable` is true.
+    Prints as `<category>: <message>` (B-5). Retrying may help if `retryable` is true.
     """
 
     def __init__(
@@ -90,21 +90,21 @@ class ProviderError(AxeError):
         self.detail = message
         """The server's own message, one line, without the category."""
         self.status = status
-        """HTTP status; None where no reply came."""
+        """HTTP status; None if there was no reply."""
         self.retry_after = retry_after
-        """Seconds that the server asks to wait; None where it does not say."""
+        """Seconds to wait as requested by the server; None if not given."""
         self.partial_text = partial_text
-        """Text that had arrived when a stream broke."""
+        """Text received before a stream broke off."""
         self.exit_code = 1 if category == "bad_request" else 3
 
     @property
     def retryable(self) -> bool:
-        """Whether the same request may succeed later."""
+        """True if the same request may succeed later."""
         return self.category in ("rate_limit", "overloaded", "server", "timeout")
 
 
 def words(error: BaseException) -> str:
-    """The message of an exception of any class, also of one whose text cannot be had."""
+    """The message of any exception, even one whose `__str__` fails."""
     try:
         return str(error)
     except Exception:
@@ -112,10 +112,10 @@ def words(error: BaseException) -> str:
 
 
 def interrupted(message: str) -> KeyboardInterrupt:
-    """What is raised where the person at the keyboard stopped a run; IPython shows one line of it.
+    """A KeyboardInterrupt for a run stopped by the user; IPython shows it in one line.
 
-    It has no class of its own: Python ends a script by the signal for this very class alone, and
-    a notebook records the class's name.
+    It is not a subclass: Python ends a script by the signal only for this very class, and a
+    notebook records the name of the class.
     """
     stop = KeyboardInterrupt(message)
     vars(stop)["_render_traceback_"] = lambda: [f"KeyboardInterrupt: {message}"]

@@ -1,6 +1,6 @@
-"""What a run tells the outside: seven events, and the result that the last one carries.
+"""The events of a run, and its result, which the last event carries.
 
-Every view (notebook, command line, JSON, verbose) consumes these and nothing else.
+Every view (notebook, command line, JSON, verbose) is built from these alone.
 Source: product.md "Python"; D-2, D-24, D-34, D-38; B-9.
 """
 
@@ -29,70 +29,70 @@ EXIT_CODES: Mapping[Status, int] = {
     "cancelled": 130,
     "error": 1,
 }
-"""Status → exit code of the command line (D-38); an error with a cause has the cause's."""
+"""Status → exit code of the command line (D-38); an error with a cause uses the cause's."""
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One request of a run, its response, and what its calls came to."""
+    """One request of a run, its response, and the results of its calls."""
 
     number: int
     """From 1."""
     text: str
     calls: tuple[ToolCall, ...]
     results: tuple[ToolResult, ...]
-    """One per call, in call order; fewer only where the run was stopped in this turn."""
+    """One per call, in call order; fewer only if the run was stopped in this turn."""
     stop_reason: str
     usage: Usage
     parallel: bool = True
-    """Whether the calls ran side by side."""
+    """True if the calls ran in parallel."""
     closing: bool = False
-    """Whether this is the summary that a subagent is asked for at its end (D-17)."""
+    """True for the final summary that a subagent is asked for (D-17)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunResult:
-    """What one agent's run came to, however it ended (D-2)."""
+    """The result of an agent's run, whatever its status (D-2)."""
 
     status: Status
     text: str
-    """The final text; of a run that did not complete, the text so far."""
+    """The final text; if the run did not complete, the text so far."""
     agent: str
     model: str
     """provider/model."""
     error: str | None = None
-    """One line; None where the run completed."""
+    """One line; None if the run completed."""
     turns: int = 0
-    """Requests that this agent sent and had answered, not its children's."""
+    """Answered requests of this agent, without those of its children."""
     tool_calls: int = 0
-    """Calls that this agent had executed, not its children's."""
+    """Executed calls of this agent, without those of its children."""
     children: tuple[RunResult, ...] = ()
     """The runs of its delegations, in call order."""
     usage: Usage = Usage()
-    """Summed over its own turns (A-8.8)."""
+    """Sum over its own turns (A-8.8)."""
     stop_reason: str = ""
-    """Of its last response, in the provider's words."""
+    """Stop reason of the last response, as the provider reports it."""
     duration_ms: int = 0
     messages: tuple[Message, ...] = field(default=(), repr=False)
-    """The conversation, as the model had it."""
+    """The conversation, as sent to and received from the model."""
     files_read: tuple[str, ...] = ()
     files_modified: tuple[str, ...] = ()
     metadata: Mapping[str, str] = field(default_factory=dict)
-    """Of a child: what its delegation tool notes about it (D-34); `task_id` is its place."""
+    """For a child: notes of its delegation tool (D-34); `task_id` is its id."""
     warnings: tuple[str, ...] = ()
-    """What is worth knowing but stopped nothing: load warnings, a cut reply."""
+    """Problems that did not stop the run: load warnings, a truncated reply."""
     log: tuple[Turn, ...] = field(default=(), repr=False)
-    """What happened turn by turn; the views draw from it."""
+    """The turns, from which views are drawn."""
     id: str = "0"
-    """Place in the tree: `0` is the root, `0.2.1` its second call's child's first."""
+    """Dotted path in the tree: `0` is the root, `0.2` the child of its second call."""
     call_id: str = ""
-    """The parent's call that started this run; empty for a root."""
+    """Id of the parent's call that started this run; empty for a root."""
     prompt: str = field(default="", repr=False)
-    """What the agent was told, whole."""
+    """The complete prompt."""
     task: str = field(default="", repr=False)
-    """What it was asked, without the context that its caller added."""
+    """The task, without the context added by its caller."""
     cause: AxeError | None = field(default=None, repr=False, compare=False)
-    """The exception behind `error`, where there is one."""
+    """The exception behind `error`, if there is one."""
 
     def __repr__(self) -> str:
         told = [self.agent, self.status, plural(self.turns, "turn")]
@@ -102,7 +102,7 @@ class RunResult:
 
     @property
     def ok(self) -> bool:
-        """Whether the run completed."""
+        """True if the run completed."""
         return self.status == "completed"
 
     @property
@@ -115,7 +115,7 @@ class RunResult:
 
     @property
     def exit_code(self) -> int:
-        """What the command line exits with for this result."""
+        """Exit code of the command line for this result."""
         return self.cause.exit_code if self.cause else EXIT_CODES[self.status]
 
     def walk(self) -> Iterator[RunResult]:
@@ -125,21 +125,23 @@ class RunResult:
             yield from child.walk()
 
     def with_metadata(self, notes: Mapping[str, str]) -> RunResult:
-        """This result with what its delegation tool notes about it, and its place (D-34)."""
+        """This result with the notes of its delegation tool and its id as metadata (D-34)."""
         common = {"task_id": self.id, "token_estimate": str(self.usage.total)}
         return replace(self, metadata={**common, **notes})
 
     def raise_for_status(self) -> RunResult:
-        """This result where it is ok.
+        """Returns this result if the run completed.
 
         Raises:
-            ProviderError: the model's server failed.
-            RunError: the run ended otherwise without completing.
+            ProviderError: a request to the model failed.
+            RunError: the run did not complete for another reason.
         """
         if self.ok:
             return self
         if self.cause:
-            failure: AxeError = copy(self.cause)  # the same one, raised twice, would grow
+            failure: AxeError = copy(
+                self.cause
+            )  # raised twice, the same one would collect tracebacks
         else:
             hint = "give it more time with --timeout" if self.status == "timeout" else ""
             failure = RunError(self.error or self.status, exit_code=self.exit_code, hint=hint)
@@ -148,11 +150,11 @@ class RunResult:
 
     @property
     def place(self) -> str:
-        """Where in the tree the run ended, for people."""
+        """Agent and turn in which the run ended, for display."""
         return f"in agent {self.agent}, turn {max(self.turns, 1)}"
 
     def to_dict(self) -> dict[str, Any]:
-        """The whole result as JSON types, children included, messages left out."""
+        """The result as JSON types, with children but without messages."""
         return {
             "agent": self.agent,
             "model": self.model,
@@ -162,8 +164,8 @@ class RunResult:
             "stop_reason": self.stop_reason,
             "turns": self.turns,
             "tool_calls": self.tool_calls,
-            "usage": _tokens(self.usage),
-            "total_usage": _tokens(self.total_usage),
+            "usage": _format_tokens(self.usage),
+            "total_usage": _format_tokens(self.total_usage),
             "duration_ms": self.duration_ms,
             "files_read": list(self.files_read),
             "files_modified": list(self.files_modified),
@@ -186,20 +188,20 @@ class RunResult:
         return json.dumps(line, ensure_ascii=False)
 
 
-def _tokens(usage: Usage) -> dict[str, int]:
+def _format_tokens(usage: Usage) -> dict[str, int]:
     return {"input_tokens": usage.input_tokens, "output_tokens": usage.output_tokens}
 
 
 @dataclass(frozen=True, slots=True)
 class RunStarted:
-    """An agent begins: the root, or a child within the two events of its call."""
+    """A run starts: the root, or a child between the two events of its call."""
 
     run: str
-    """Place in the tree, as `RunResult.id`."""
+    """Id of the run, as in `RunResult.id`."""
     parent: str
-    """Place of the run that delegated; empty for a root."""
+    """Id of the parent run; empty for a root."""
     call_id: str
-    """The parent's call; empty for a root."""
+    """Id of the parent's call; empty for a root."""
     agent: str
     model: str
     depth: int
@@ -210,7 +212,7 @@ class RunStarted:
 
 @dataclass(frozen=True, slots=True)
 class TurnStarted:
-    """A request goes out."""
+    """A request is sent."""
 
     run: str
     turn: int
@@ -218,28 +220,28 @@ class TurnStarted:
     messages: int
     """Messages in the request."""
     pending: int
-    """Tool calls that the request brings results for."""
+    """Number of tool results in the request."""
     closing: bool = False
-    """Whether it is the summary that a subagent is asked for at its end (D-17)."""
+    """True for the final summary that a subagent is asked for (D-17)."""
 
 
 @dataclass(frozen=True, slots=True)
 class TextDelta:
-    """A piece of the reply arrived, where the provider streams."""
+    """A piece of the reply has arrived, if the provider streams."""
 
     run: str
     turn: int
     attempt: int
-    """From 1; a piece of a later one begins the turn's text anew (D-23)."""
+    """From 1; a later attempt restarts the turn's text (D-23)."""
     text: str
     kind: DeltaKind = "text"
     call: int = 0
-    """Of `arguments`: the call that they belong to, by its position in the reply from 0."""
+    """For `arguments`: position of their call in the reply, from 0."""
 
 
 @dataclass(frozen=True, slots=True)
 class TurnFinished:
-    """A response is here; its calls, if any, run next."""
+    """A response has arrived; its calls, if any, run next."""
 
     run: str
     turn: int
@@ -254,7 +256,7 @@ class TurnFinished:
 
 @dataclass(frozen=True, slots=True)
 class ToolStarted:
-    """A call begins."""
+    """A call starts."""
 
     run: str
     call: ToolCall
@@ -271,7 +273,7 @@ class ToolFinished:
 
 @dataclass(frozen=True, slots=True)
 class RunFinished:
-    """An agent has ended; a turn or call of it that was still open has ended with it."""
+    """A run has ended, including any turn or call still in progress."""
 
     run: str
     result: RunResult
@@ -282,4 +284,4 @@ Event: TypeAlias = (
 )
 
 Emit: TypeAlias = Callable[[Event], None]
-"""Takes an event; neither blocks nor raises."""
+"""Receives an event; neither blocks nor raises."""

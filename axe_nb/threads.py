@@ -1,6 +1,6 @@
-"""Blocking functions beside the event loop, in daemon threads that hold up neither cell nor exit.
+"""Runs blocking functions in daemon threads, which delay neither the event loop nor exit.
 
-The default pool would do both: it has few workers, and exit waits for them.
+The default executor would do both: it has few workers, and exit waits for them.
 Source: house style §7; jupyter-facts §9.
 """
 
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 async def in_thread(function: Callable[..., T], /, *args: Any) -> T:
-    """What the function returns or raises; if the wait is cancelled, its outcome is dropped."""
+    """Calls the function in a thread; if the wait is cancelled, its outcome is discarded."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()
     context = contextvars.copy_context()
@@ -32,11 +32,11 @@ async def in_thread(function: Callable[..., T], /, *args: Any) -> T:
                 future.set_result,
                 context.run(function, *args),
             )
-        except StopIteration as error:  # no future can hold one
+        except StopIteration as error:  # a future cannot hold one
             done = (future.set_exception, RuntimeError(f"StopIteration: {error}"))
         except BaseException as error:
             done = (future.set_exception, error)
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+        with contextlib.suppress(RuntimeError):  # the loop is closed: no one waits any more
             loop.call_soon_threadsafe(settle, *done)
 
     threading.Thread(target=work, name="axe-nb-call", daemon=True).start()

@@ -442,7 +442,7 @@ def test_ctrl_c_in_a_script_gives_a_keyboard_interrupt_and_keeps_the_run(provide
     assert err == ""
     back, text, statuses, answer, requests = out.splitlines()
     assert float(back) - interrupted < 1.0, "the gate; 0.1 s where nothing else runs"
-    assert text == "stopped; axe_nb.last() has what was finished"
+    assert text == "stopped; axe_nb.last() has the partial result"
     assert json.loads(statuses) == [["cancelled"] * 9, 1]
     assert answer == "went on"
     assert requests == ("8 0" if provider == "openai" else "0 0")

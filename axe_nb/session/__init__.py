@@ -1,1 +1,1 @@
-"""From a face to the loop and back: options, the assembly, the loop's thread, the person."""
+"""Sessions: run handles, the event loop's thread, views and approval by the user."""

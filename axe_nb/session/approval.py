@@ -1,4 +1,4 @@
-"""Where runs put questions to the person, and the person's own thread answers them.
+"""Approval prompts: runs ask on the event loop, and the user answers in the caller's thread.
 
 Source: D-19, D-48; product.md "Cassettes" (decisions of a person).
 """
@@ -18,51 +18,51 @@ from axe_nb.engine.permissions import ApprovalRequest, Decision
 from axe_nb.text import cut_chars, reveal
 
 CHOICES = "[y]es  [n]o  [a]lways for this tool  [e]dit the arguments  [s]top"
-"""What a person may say to a call."""
+"""The possible answers to an approval prompt."""
 
 LONGEST_SHOWN = 4000
-"""Characters of a call or its difference that are shown with the question."""
+"""Maximum characters shown of a call or its diff."""
 
 
 class Approver:
-    """Takes questions from the loop's thread; `serve` answers them in the caller's."""
+    """Queues questions from the event loop's thread; `serve` answers them in the caller's."""
 
     def __init__(self, answer: Callable[[ApprovalRequest], Decision]) -> None:
-        """Approval by a person.
+        """Creates an approver.
 
         Args:
-            answer: asks the person and waits; runs in the thread that calls `serve`.
+            answer: prompts the user and waits; runs in the thread that calls `serve`.
         """
         self._answer = answer
-        self._waiting: queue.SimpleQueue[
+        self._questions: queue.SimpleQueue[
             tuple[ApprovalRequest, asyncio.AbstractEventLoop, asyncio.Future[Decision]]
         ] = queue.SimpleQueue()
 
     async def ask_person(self, question: ApprovalRequest) -> Decision:
-        """The person's answer; to be awaited on the loop."""
+        """Queues the question and returns the user's answer; awaited on the event loop."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Decision] = loop.create_future()
-        self._waiting.put((question, loop, future))
+        self._questions.put((question, loop, future))
         return await future
 
     async def ask_person_here(self, question: ApprovalRequest) -> Decision:
-        """The same where loop and person share a thread: the loop waits too."""
-        return self._said(question)
+        """Prompts at once, blocking the event loop, if it shares a thread with the user."""
+        return self._prompt(question)
 
     def serve(self) -> None:
-        """Answers what has been asked since the last time; blocks while the person thinks."""
+        """Answers the queued questions; blocks during each prompt."""
         with contextlib.suppress(queue.Empty):
             while True:
-                question, loop, future = self._waiting.get_nowait()
+                question, loop, future = self._questions.get_nowait()
                 if not future.done():
-                    answer = self._said(question)
+                    answer = self._prompt(question)
                     with contextlib.suppress(RuntimeError):  # the loop is closed
                         loop.call_soon_threadsafe(_settle, future, answer)
 
-    def _said(self, question: ApprovalRequest) -> Decision:
-        """The answer; an interrupt or an end of input means stop (D-48)."""
+    def _prompt(self, question: ApprovalRequest) -> Decision:
+        """Prompts the user; an interrupt or end of input means stop (D-48)."""
         try:
-            with _interrupts_raise():
+            with _raise_on_interrupt():
                 return self._answer(question)
         except (KeyboardInterrupt, EOFError):
             return Decision("stop")
@@ -74,8 +74,8 @@ def _settle(future: asyncio.Future[Decision], answer: Decision) -> None:
 
 
 @contextlib.contextmanager
-def _interrupts_raise() -> Iterator[None]:
-    """A block in which an interrupt is raised, so that it ends a waiting `input()`."""
+def _raise_on_interrupt() -> Iterator[None]:
+    """Raises KeyboardInterrupt on SIGINT within the block, to end a waiting `input()`."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -87,16 +87,16 @@ def _interrupts_raise() -> Iterator[None]:
 
 
 def prompt_person(question: ApprovalRequest) -> Decision:
-    """Asks at the notebook's or terminal's prompt, until the answer is one."""
+    """Prompts in the notebook or terminal until the answer is valid."""
     if not question.tool:
-        return Decision("text", input(f"{question.agent} asks: {_bounded(question.detail)}\n> "))
-    shown = _bounded(json.dumps(dict(question.arguments), ensure_ascii=False))
+        return Decision("text", input(f"{question.agent} asks: {_limit_text(question.detail)}\n> "))
+    shown = _limit_text(json.dumps(dict(question.arguments), ensure_ascii=False))
     where = f" ({question.run})" if question.run != "0" else ""
-    asked = f"{question.agent}{where} wants to call {question.tool}({shown})"
+    prompt = f"{question.agent}{where} wants to call {question.tool}({shown})"
     if question.detail:
-        asked += f"\n{_bounded(question.detail)}"
+        prompt += f"\n{_limit_text(question.detail)}"
     while True:
-        word, _, reason = input(f"{asked}\n{CHOICES}: ").strip().partition(" ")
+        word, _, reason = input(f"{prompt}\n{CHOICES}: ").strip().partition(" ")
         match word.lower().rstrip(",.:;"):
             case "y" | "yes":
                 return Decision("yes")
@@ -107,16 +107,16 @@ def prompt_person(question: ApprovalRequest) -> Decision:
             case "s" | "stop":
                 return Decision("stop")
             case "e" | "edit":
-                arguments = _edited()
+                arguments = _read_arguments()
                 if arguments is not None:
                     return Decision("edit", arguments=arguments)
-                asked = "The arguments must be a JSON object, as shown above. Nothing has been run."
+                prompt = "The arguments must be a JSON object, as shown. Nothing has been run."
             case _:
-                asked = "Please answer with one of these letters, or the whole word."
+                prompt = "Please answer with one of these letters, or the whole word."
 
 
-def _edited() -> Mapping[str, Any] | None:
-    """The arguments to run instead; None where what was typed is no JSON object."""
+def _read_arguments() -> Mapping[str, Any] | None:
+    """Reads the arguments to run instead; None if the input is not a JSON object."""
     try:
         arguments = json.loads(input("arguments, as JSON: "))
     except (ValueError, RecursionError):
@@ -124,5 +124,5 @@ def _edited() -> Mapping[str, Any] | None:
     return arguments if isinstance(arguments, dict) else None
 
 
-def _bounded(text: str) -> str:
+def _limit_text(text: str) -> str:
     return cut_chars(reveal(text), LONGEST_SHOWN, "\n… {more} more characters")

@@ -1,4 +1,4 @@
-"""A run and a view of it: the view gets every event, time to draw, and the result at the end.
+"""Runs a handle with a view, which receives every event, regular ticks and the result.
 
 Source: product.md "Notebook", "Python"; house style §4, §8; D-58.
 """
@@ -16,16 +16,16 @@ from axe_nb.session.runs import RunHandle
 
 
 class View(Protocol):
-    """Shows a run: in a notebook's display, in a terminal's line, or not at all."""
+    """Shows a run in a notebook display, on a terminal line, or not at all."""
 
     def event(self, event: Event) -> None:
-        """Takes each event, in order; neither blocks nor raises."""
+        """Receives each event, in order; neither blocks nor raises."""
 
     def tick(self) -> None:
-        """Is called often; draws when it is time to."""
+        """Called often; redraws if it is time to."""
 
     def finish(self, result: RunResult | None) -> None:
-        """Is called once, at the end; None = the run never began."""
+        """Called once, at the end; None = the run never started."""
 
 
 class NullView:
@@ -39,18 +39,18 @@ class NullView:
 
 
 def drive(handle: RunHandle, view: View, approver: Approver | None = None) -> RunResult:
-    """Runs it in the portal's thread, shown in this one: its result, however it ended.
+    """Runs a handle in the portal's thread and shows it in this one; returns the result.
 
     Args:
         handle: the run.
-        view: shows it.
-        approver: takes the run's questions, which are answered in this thread; None = nobody can be
-            asked.
+        view: shows the run.
+        approver: takes the run's questions, which are answered in this thread; None = no one can be
+            prompted.
 
     Raises:
         ConfigError: invalid configuration, before anything is sent.
-        concurrent.futures.CancelledError: it was cancelled before it began.
-        KeyboardInterrupt: the person stopped it; `handle.finished` is what was done by then.
+        concurrent.futures.CancelledError: the run was cancelled before it started.
+        KeyboardInterrupt: the user stopped the run; `handle.finished` is the result so far.
     """
     ask_person = approver.ask_person if approver else None
 
@@ -75,7 +75,7 @@ def drive(handle: RunHandle, view: View, approver: Approver | None = None) -> Ru
         if handle.finished is None:
             raise
         return handle.finished
-    except BaseException:  # of the view or the approver: nobody watches the run any more
+    except BaseException:  # of the view or the approver: no one watches the run any more
         handle.abandon(_ignore, timed_out=False)
         raise
     finally:
@@ -83,11 +83,11 @@ def drive(handle: RunHandle, view: View, approver: Approver | None = None) -> Ru
 
 
 def _ignore(event: Event) -> None:
-    """Takes events that no view wants."""
+    """Discards an event."""
 
 
 async def drive_here(handle: RunHandle, view: View, approver: Approver | None = None) -> RunResult:
-    """As `drive`, in the caller's own event loop.
+    """Like `drive`, on the caller's own event loop.
 
     Raises:
         ConfigError: invalid configuration, before anything is sent.

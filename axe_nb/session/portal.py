@@ -1,6 +1,6 @@
-"""From blocking code to the loop and back: one daemon thread runs all runs of blocking callers.
+"""Bridge from blocking code to the event loop: one daemon thread for all blocking callers.
 
-The caller's thread pumps the events, so that only it touches a display.
+Events are delivered in the caller's thread, so that only it touches a display.
 Source: jupyter-facts §0.1, §0.2, §1; house style §4, §7; product.md "Interrupt".
 """
 
@@ -23,32 +23,31 @@ from axe_nb.events import Emit, Event
 T = TypeVar("T")
 
 PUMP = 0.05
-"""Seconds between two looks; a bare `get()` is not woken by an interrupt on Windows."""
+"""Polling interval in seconds; on Windows, an interrupt does not wake a bare `get()`."""
 
 BATCH = 256
-"""Events that are shown before the display is given a turn."""
+"""Maximum events shown between two ticks of the display."""
 
 DRAIN = 0.4
-"""Seconds that a cancelled run gets to close its requests and report what it had."""
-
+"""Seconds that a cancelled run has to close its requests and report its partial result."""
 
 ANSWER = 0.25
-"""Seconds that the loop has to answer before later runs get a new one."""
+"""Seconds that the loop has to respond before it is replaced for later runs."""
 
 STUCK = 0.7
-"""Seconds over a run's time, with the loop not answering, after which it is given up (D-58)."""
+"""Seconds past its deadline after which a run on an unresponsive loop is abandoned (D-58)."""
 
 
 class Unresponsive(Exception):
-    """The loop does not answer, and the time of the work is up."""
+    """The loop does not respond, and the time of the work is up."""
 
 
 class _End:
-    """The mark after the last event."""
+    """Marks the end of the events."""
 
 
 class Portal:
-    """An event loop in a thread of its own, started on first use."""
+    """An event loop in its own thread, started on first use."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -56,22 +55,22 @@ class Portal:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def submit(self, work: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
-        """Starts a coroutine on the loop; on a new one, if a tool blocks the loop (D-58)."""
+        """Starts a coroutine on the loop, or on a new one if a tool blocks the loop (D-58)."""
         return self.begin(work)[0]
 
     def begin(
         self, work: Coroutine[Any, Any, T]
     ) -> tuple[concurrent.futures.Future[T], asyncio.AbstractEventLoop]:
-        """As `submit`, and the loop that it was started on: the next work may get another one."""
-        with self._lock:  # until the work is on the loop, so that the loop cannot retire before
-            loop = self._running()
+        """Like `submit`; also returns the loop used, as later work may run on another one."""
+        with self._lock:  # held until the work is scheduled, so that the loop is not retired before
+            loop = self._ensure_loop()
             return asyncio.run_coroutine_threadsafe(work, loop), loop
 
     def is_here(self) -> bool:
-        """Whether the caller is on the loop's own thread."""
+        """True if called on the loop's own thread."""
         return threading.current_thread() is self._thread
 
-    def _running(self) -> asyncio.AbstractEventLoop:
+    def _ensure_loop(self) -> asyncio.AbstractEventLoop:
         if self._loop is not None and not self.is_here() and not answers(self._loop):
             _retire(self._loop)
             self._loop = None
@@ -87,18 +86,17 @@ class Portal:
     def _serve(loop: asyncio.AbstractEventLoop) -> None:
         asyncio.set_event_loop(loop)
         while True:
-            with contextlib.suppress(
-                SystemExit, KeyboardInterrupt
-            ):  # a task's, kept for its caller
+            # raised by a task; its caller receives them from the future
+            with contextlib.suppress(SystemExit, KeyboardInterrupt):
                 loop.run_forever()
                 break
         try:
-            loop.run_until_complete(_wound_up())
+            loop.run_until_complete(_shut_down())
         finally:
             loop.close()
 
     def close(self) -> None:
-        """Ends the thread and its connections; the next use starts anew."""
+        """Stops the thread and closes its connections; the next use starts a new one."""
         with self._lock:
             loop, thread = self._loop, self._thread
             self._loop = self._thread = None
@@ -108,31 +106,31 @@ class Portal:
 
 
 def answers(loop: asyncio.AbstractEventLoop, seconds: float = ANSWER) -> bool:
-    """Whether a loop of another thread does something within so many seconds."""
+    """True if a loop in another thread responds within `seconds`."""
     answered = threading.Event()
     try:
         loop.call_soon_threadsafe(answered.set)
-    except RuntimeError:  # it is closed
+    except RuntimeError:  # the loop is closed
         return False
     return answered.wait(seconds)
 
 
 def _retire(loop: asyncio.AbstractEventLoop) -> None:
-    """Has a loop that gets no more work end with the last that it has."""
+    """Stops a loop that gets no more work once its current tasks have ended."""
     if not loop.is_closed():
-        asyncio.run_coroutine_threadsafe(_outlast(), loop)
+        asyncio.run_coroutine_threadsafe(_stop_when_idle(), loop)
 
 
-async def _outlast() -> None:
-    """Ends the loop when everything else on it has ended."""
+async def _stop_when_idle() -> None:
+    """Stops the loop when all other tasks have ended."""
     left = asyncio.all_tasks() - {asyncio.current_task()}
     if left:
         await asyncio.wait(left)
     asyncio.get_running_loop().stop()
 
 
-async def _wound_up() -> None:
-    """Stops what still runs, as far as it lets itself be stopped, and closes the connections."""
+async def _shut_down() -> None:
+    """Cancels the remaining tasks, waits briefly, and closes the connections."""
     left = asyncio.all_tasks() - {asyncio.current_task()}
     for task in left:
         task.cancel()
@@ -155,22 +153,22 @@ def pump(
     overdue: Callable[[], float] = lambda: 0.0,
     close: Callable[[], None] = lambda: None,
 ) -> T:
-    """What the work returns or raises; `show` and `tick` are called in this thread meanwhile.
+    """Runs the work on the loop and returns its result, calling `show` and `tick` in this thread.
 
-    An interrupt cancels the work, lets its last events arrive, and is raised then; a second one
-    is raised at once.
+    An interrupt cancels the work, lets its last events arrive, and is then raised; a second one is
+    raised at once.
 
     Args:
-        work: (emit) -> coroutine, to be run on the loop.
-        show: takes each event, in order.
-        tick: is called after each batch of events, and every 50 ms.
-        overdue: () -> seconds that the work has been over its time; 0.0 = it is not.
-        close: is called before the wait for a work that does not end is given up: the events that
-            it emits from then on are not shown.
+        work: (emit) → coroutine to run on the loop.
+        show: receives each event, in order.
+        tick: called after each batch of events, and every 50 ms.
+        overdue: () → seconds that the work is past its deadline; 0.0 if it is not.
+        close: called before work that does not end is abandoned; events that it emits later are
+            not shown.
 
     Raises:
         KeyboardInterrupt: the caller was interrupted.
-        Unresponsive: the work is overdue, and the loop does not answer.
+        Unresponsive: the work is overdue, and the loop does not respond.
     """
     events: queue.SimpleQueue[Event | _End | None] = queue.SimpleQueue()
 
@@ -180,9 +178,9 @@ def pump(
         finally:
             events.put(_End())
 
-    # a `get` that a signal interrupts at the end of its time waits for ever (CPython 3.11):
+    # a `get` that is interrupted by a signal just as it times out waits for ever (CPython 3.11);
     # the handler wakes it with None
-    with _interrupts(lambda: events.put(None)) as interrupt:
+    with _record_interrupts(lambda: events.put(None)) as interrupt:
         future, loop = portal.begin(working())
         try:
             has_ended = _show_all(
@@ -196,7 +194,7 @@ def pump(
             future.cancel()
             raise
     if interrupt.at is not None:
-        raise interrupted("stopped; axe_nb.last() has what was finished")
+        raise interrupted("stopped; axe_nb.last() has the partial result")
     if not has_ended:
         future.cancel()
         raise Unresponsive
@@ -204,7 +202,7 @@ def pump(
 
 
 def run_and_wait(work: Coroutine[Any, Any, T]) -> T:
-    """What the coroutine returns or raises; an interrupt cancels it.
+    """Runs a coroutine on the loop and returns its result; an interrupt cancels it.
 
     Raises:
         KeyboardInterrupt: the caller was interrupted.
@@ -220,7 +218,7 @@ def _show_all(
     cancel: Callable[[], object],
     is_stuck: Callable[[], bool],
 ) -> bool:
-    """Whether the work has ended; else the wait for it has been given up."""
+    """Shows events until the work ends (True) or is abandoned (False)."""
     while interrupt.at is None or time.monotonic() < interrupt.at + DRAIN:
         if interrupt.at is not None:
             cancel()
@@ -251,11 +249,11 @@ def _show_rest(
 
 
 class _Interrupt:
-    """A handler of SIGINT that notes the first one and raises the second."""
+    """A SIGINT handler that records the first signal and raises on the second."""
 
     def __init__(self, wake: Callable[[], None]) -> None:
         self.at: float | None = None
-        """When it came, on the monotonic clock; None = not yet."""
+        """Time of the first signal, on the monotonic clock; None = none yet."""
         self._wake = wake
 
     def __call__(self, signum: int, frame: object) -> None:
@@ -266,12 +264,12 @@ class _Interrupt:
 
 
 @contextlib.contextmanager
-def _interrupts(wake: Callable[[], None]) -> Iterator[_Interrupt]:
-    """A block in which interrupts are noted; elsewhere than in the main thread there are none."""
+def _record_interrupts(wake: Callable[[], None]) -> Iterator[_Interrupt]:
+    """Records interrupts within the block; outside the main thread there are none."""
     interrupt = _Interrupt(wake)
     before = signal.getsignal(signal.SIGINT)
     is_mine = threading.current_thread() is threading.main_thread()
-    if not is_mine or not callable(before):  # ignored, or no business of Python's
+    if not is_mine or not callable(before):  # ignored, or not handled by Python
         yield interrupt
         return
     signal.signal(signal.SIGINT, interrupt)

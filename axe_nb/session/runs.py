@@ -1,6 +1,6 @@
-"""A run as it was asked for, and the handle of one: its events, its result, the way to stop it.
+"""Run requests, and handles of runs with their events, result and cancellation.
 
-Every face makes a `RunRequest`, hands it to `Session.start`, and shows the handle with `drive`.
+Every front end makes a `RunRequest`, passes it to `Session.start`, and shows the run with `drive`.
 Source: product.md "Python", "Notebook" (`--bg`); D-2, D-8, D-58.
 """
 
@@ -27,21 +27,21 @@ from axe_nb.events import Emit, Event, RunFinished, RunResult
 from axe_nb.tools.tool import Job
 
 GLANCE = 0.05
-"""Seconds between two looks; a bare `wait()` is not woken by an interrupt on Windows."""
+"""Polling interval in seconds; on Windows, an interrupt does not wake a bare `wait()`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRequest:
-    """One run as it was asked for."""
+    """The request for a run."""
 
     agent: str | Agent
-    """Itself, or its name."""
+    """The agent or its name."""
     prompt: str = ""
-    """Blank = the task is in its instructions."""
+    """Blank = the task is in the agent's instructions."""
     overrides: Overrides = Overrides()
-    """Changes to the agent, for this run alone."""
+    """Changes to the agent for this run only."""
     continue_from: RunResult | None = None
-    """An earlier result whose conversation goes on."""
+    """An earlier result whose conversation to continue."""
 
     def __post_init__(self) -> None:
         for name, kinds, wanted in (
@@ -55,7 +55,7 @@ class RunRequest:
 
 
 class Planner(Protocol):
-    """A session, as far as its runs need it."""
+    """The part of a session that its runs use."""
 
     async def plan(self, request: RunRequest, emit: Emit, ask_person: AskPerson | None) -> Plan:
         """As `Session.plan`."""
@@ -71,34 +71,34 @@ _planner: ContextVar[Planner] = ContextVar("axe_nb_session")
 
 
 def session_of_run() -> Planner:
-    """The session of the run that the caller belongs to.
+    """The session of the run that the current code belongs to.
 
     Raises:
-        LookupError: it belongs to none.
+        LookupError: the code belongs to no run.
     """
     return _planner.get()
 
 
 class RunHandle:
-    """A run that was asked for. One face runs it; any thread may stop it or wait for its result."""
+    """A requested run. One front end runs it; any thread may cancel it or wait for its result."""
 
     def __init__(self, request: RunRequest, planner: Planner) -> None:
-        """Nothing has begun yet."""
+        """Creates a handle; the run does not start yet."""
         self.request = request
         self.plan: Plan | None = None
-        """Set before the first event; None = the run has not begun, and may never."""
+        """Set before the first event; None = the run has not started."""
         self.finished: RunResult | None = None
-        """The result; None until there is one, and for good where the run never began."""
+        """The result; None until the run ends, and for ever if it never starts."""
         self.error: BaseException | None = None
-        """What kept the run from beginning; None = nothing."""
+        """The exception that kept the run from starting; None if there is none."""
         self._planner = planner
         self._run: Run | None = None
         self._lock = threading.RLock()
         self._ended: concurrent.futures.Future[None] = concurrent.futures.Future()
-        self._ended.set_running_or_notify_cancel()  # who waits cannot cancel it
+        self._ended.set_running_or_notify_cancel()  # waiters cannot cancel it
         self._is_cancelled = False
         self._is_closed = False
-        """Whether the last event has been let through."""
+        """True once no more events are forwarded."""
         self._task: tuple[asyncio.AbstractEventLoop, asyncio.Task[Any]] | None = None
 
     @property
@@ -113,44 +113,44 @@ class RunHandle:
 
     @property
     def done(self) -> bool:
-        """Whether the run has ended, however it did."""
+        """True if the run has ended, whatever its status."""
         return self._ended.done()
 
     def cancel(self) -> None:
-        """Stops the run; what is finished by then is its result."""
+        """Cancels the run; its result is what was finished by then."""
         self._is_cancelled = True
         if self._task is not None and not self.done:
             loop, task = self._task
             loop.call_soon_threadsafe(task.cancel)
 
     def result(self, timeout: float | None = None) -> RunResult:
-        """The run's result, also of one that failed or was cancelled; waits for its end.
+        """Waits for the end and returns the result, even of a failed or cancelled run.
 
         An interrupt ends the waiting, not the run.
 
         Args:
-            timeout: seconds to wait at most; None = to the end.
+            timeout: maximum seconds to wait; None = no maximum.
 
         Raises:
-            TimeoutError: the run goes on.
-            ConfigError: it could not begin.
+            TimeoutError: the run has not ended yet.
+            ConfigError: the run could not start.
         """
         left = float("inf") if timeout is None else max(timeout, 0.0)
         while not concurrent.futures.wait([self._ended], min(left, GLANCE)).done:
             left -= GLANCE
             if left <= 0:
                 raise TimeoutError(f"{self.name} is still running; .cancel() stops it")
-        return self._settled()
+        return self._get_result()
 
     def __await__(self) -> Generator[Any, None, RunResult]:
-        """As `result`, for the caller's event loop."""
+        """Like `result`, for the caller's event loop."""
         return self._wait().__await__()
 
     async def _wait(self) -> RunResult:
         await asyncio.wrap_future(self._ended)
-        return self._settled()
+        return self._get_result()
 
-    def _settled(self) -> RunResult:
+    def _get_result(self) -> RunResult:
         if self.finished is None:
             ended = RuntimeError(f"{self.name} ended without a result")
             raise copy(self.error) if isinstance(self.error, AxeError) else self.error or ended
@@ -182,19 +182,19 @@ class RunHandle:
             await asyncio.wait([task])
 
     async def execute(self, emit: Emit, ask_person: AskPerson | None = None) -> RunResult:
-        """Runs it on the caller's event loop: its result, however it ended.
+        """Runs on the caller's event loop and returns the result, whatever its status.
 
         Args:
-            emit: is told what happens, up to the root's end and no further.
-            ask_person: asks the person; None = nobody can be asked.
+            emit: receives the events, up to the end of the root.
+            ask_person: asks the user; None = no one can be prompted.
 
         Raises:
             ConfigError: invalid configuration, before anything is sent.
-            RuntimeError: it has been run before.
-            asyncio.CancelledError: it was cancelled; `finished` is set, if it had begun.
+            RuntimeError: the run has already been started.
+            asyncio.CancelledError: the run was cancelled; `finished` is set if it had started.
         """
         if self._task is not None or self.done:
-            raise RuntimeError(f"this run of {self.name} has been started; start another one")
+            raise RuntimeError(f"this run of {self.name} has already been started; start a new one")
         task = asyncio.current_task()
         assert task is not None
         self._task = asyncio.get_running_loop(), task
@@ -217,7 +217,7 @@ class RunHandle:
             _planner.reset(token)
 
     def _gate(self, emit: Emit) -> Emit:
-        """Lets events through up to the root's end, which is the last one (D-57)."""
+        """Wraps `emit` to drop events after the end of the root, which is the last one (D-57)."""
 
         def gated(event: Event) -> None:
             with self._lock:
@@ -229,7 +229,7 @@ class RunHandle:
         return gated
 
     def close(self) -> None:
-        """Lets no more events through, because nobody is going to take them."""
+        """Stops forwarding events, as no one receives them any more."""
         with self._lock:
             self._is_closed = True
 
@@ -246,20 +246,20 @@ class RunHandle:
                 self._ended.set_result(None)
 
     def overdue(self) -> float:
-        """Seconds that the run has been over its time without ending; 0.0 = it is not."""
+        """Seconds that the unfinished run is past its deadline; 0.0 if it is not."""
         if self._run is None or self.done:
             return 0.0
         return self._run.scope.clock.overdue(time.monotonic())
 
     def abandon(self, emit: Emit, *, timed_out: bool) -> RunResult | None:
-        """The result so far of a run whose event loop does not answer; what it does later is lost.
+        """Ends a run whose event loop does not respond; later work of the run is lost.
 
         Args:
-            emit: is told of the ends of all runs that have not ended.
-            timed_out: whether its time is up; else the person stopped it.
+            emit: receives a `RunFinished` event for each unfinished run.
+            timed_out: True if the time is up, False if the user stopped the run.
 
         Returns:
-            None if it never began.
+            The result so far; None if the run never started.
         """
         self.close()
         if self.finished is None and self._run is not None:

@@ -1,4 +1,4 @@
-"""The only assembly: agents, settings and connections become a run; what a session remembers.
+"""Sessions: builds runs from agents, settings and connections, and remembers their results.
 
 Source: product.md "Agent files" and "Python"; A-7.3-9, A-7.3-10, D-25.
 """
@@ -36,12 +36,12 @@ SIMPLE = [
     for option in fields(Overrides)
     if option.name in {key.name for key in fields(Agent)} - {"params", "tools"}
 ]
-"""Options that replace the key of the agent that has their name."""
+"""Options that replace the agent's key of the same name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """What one agent with one model has used in a session, as a root or below one."""
+    """Usage of one agent with one model in a session, as a root or a child."""
 
     runs: int = 0
     turns: int = 0
@@ -52,67 +52,70 @@ class Spent:
 
 
 def ignore(_: object) -> None:
-    """An `Emit` for those who want the result only."""
+    """An `Emit` that discards events."""
 
 
 @dataclass
 class Session:
-    """What one Python process, one notebook, knows and keeps."""
+    """The agents, results and settings of one Python process, such as a notebook."""
 
     agents: dict[str, Agent] = field(default_factory=dict)
-    """Agents defined in this session; they win over files."""
+    """Agents defined in this session; they take precedence over files."""
     conversations: dict[str, RunResult] = field(default_factory=dict)
-    """Agent → the last run of it that was asked for here; what `--continue` goes on with."""
+    """Agent → its last root run here, which `--continue` continues."""
     last: RunResult | None = None
-    """The last finished run, also one that failed or was interrupted."""
+    """The last finished run, even if it failed or was interrupted."""
     spent: dict[tuple[str, str], Spent] = field(default_factory=dict)
-    """(agent, model) → what its runs used, in order of first use."""
+    """(agent, model) → usage of its runs, in order of first use."""
     texts: dict[str, str] = field(default_factory=dict)
-    """Agent defined here → the TOML that it was written as, where it was."""
+    """Agent defined here → its TOML source, if any."""
     defaults: dict[str, Any] = field(default_factory=dict)
-    """Option → its value for runs that do not give it; `%config AxeMagics` writes it."""
+    """Option → default value for runs that do not set it; written by `%config AxeMagics`."""
     tools: ToolTable = field(default_factory=lambda: SESSION)
-    """Tools that `@axe_nb.tool` made; a decorator knows no session, so all of a process share
-    them."""
+    """Tools made by `@axe_nb.tool`, shared by the whole process: decorators know no session."""
     scripts: dict[str, ScriptFunction] = field(default_factory=lambda: functions)
-    """Name → model that `@axe_nb.script` made; shared like the tools."""
+    """Name → model made by `@axe_nb.script`; shared like the tools."""
     _remembering: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
 
     def snapshot(self) -> dict[str, Any]:
-        """All that is known and kept, for `restore`."""
-        return {"last": self.last, **{name: table.copy() for name, table in self._tables().items()}}
+        """A copy of the whole state, for `restore`."""
+        return {
+            "last": self.last,
+            **{name: table.copy() for name, table in self._get_tables().items()},
+        }
 
     def restore(self, snapshot: Mapping[str, Any]) -> None:
-        """Goes back to a snapshot; whoever holds one of the tables sees it too."""
+        """Restores a snapshot in place, so that other references to the tables see it too."""
         self.last = snapshot["last"]
-        for name, table in self._tables().items():
+        for name, table in self._get_tables().items():
             table.clear()
             table.update(snapshot[name])
 
     def clear(self) -> None:
-        """Forgets all that was defined and run."""
+        """Removes all definitions and results."""
         self.last = None
-        for table in self._tables().values():
+        for table in self._get_tables().values():
             table.clear()
 
-    def _tables(self) -> dict[str, dict[str, Any]]:
+    def _get_tables(self) -> dict[str, dict[str, Any]]:
         tables = {key.name: getattr(self, key.name) for key in fields(self)}
         tables["tools"] = self.tools.tools
         return {name: table for name, table in tables.items() if isinstance(table, dict)}
 
     def overrides(self, given: Mapping[str, Any]) -> Overrides:
-        """The overrides that keywords ask for, with this session's defaults.
+        """The overrides given as keywords, on top of this session's defaults.
 
         Raises:
-            ConfigError: there is no such option, or it takes something else.
+            ConfigError: an option is unknown, or its value is of the wrong type.
         """
         return Overrides.of(given, self.defaults)
 
     def define(self, agent: Agent, text: str = "") -> Agent:
-        """Makes an agent known by its name, for `%%axe`, `run` and other agents' `sub_agents`.
+        """Registers an agent by name, for `%%axe`, `run` and other agents' `sub_agents`.
 
         Args:
-            text: the TOML that it was written as.
+            agent: the agent.
+            text: its TOML source, if any.
         """
         check_name(agent.name)
         self.agents[agent.name] = agent
@@ -120,45 +123,45 @@ class Session:
         return agent
 
     def forget(self, name: str) -> None:
-        """Undoes `define`: a file of that name counts again."""
+        """Reverses `define`: a file of that name is used again."""
         self.agents.pop(name, None)
         self.texts.pop(name, None)
 
     def find(self, name: str, agents_dir: str | None = None) -> Agent:
-        """The agent of that name: of this session, else from a file.
+        """The agent of that name, from this session or else from a file.
 
         Raises:
-            ConfigError: there is none, or its file is not right.
+            ConfigError: no such agent exists, or its file is invalid.
         """
         return self.agents.get(name) or Agent.from_file(name, agents_dir)
 
     def start(self, request: RunRequest) -> RunHandle:
-        """The handle of a run; a face runs it, and this session remembers its result."""
+        """Creates the handle of a run; this session remembers its result."""
         return RunHandle(request, self)
 
     async def plan(
         self, request: RunRequest, emit: Emit = ignore, ask_person: AskPerson | None = None
     ) -> Plan:
-        """A run that has sent nothing yet; a dry run prints it.
+        """Resolves a run without sending anything; a dry run prints the plan.
 
         Args:
-            request: the run as it was asked for.
-            emit: is told what happens.
-            ask_person: asks the person; None = nobody can be asked.
+            request: the requested run.
+            emit: receives the events.
+            ask_person: asks the user; None = no one can be prompted.
 
         Raises:
             ConfigError: invalid configuration.
         """
         job = self.job(request)
         assert isinstance(job.agent, Agent)
-        env = self._env(request.overrides, emit, ask_person)
+        env = self._make_env(request.overrides, emit, ask_person)
         return await make_plan(RunScope.root(job.agent, job.limits, env), job)
 
     def job(self, request: RunRequest) -> Job:
-        """The task of a run, or of a child that `axe_nb.run` starts in a tool (D-57).
+        """The job of a run, or of a child that `axe_nb.run` starts in a tool (D-57).
 
         Raises:
-            ConfigError: there is no such agent, or its file is not right.
+            ConfigError: no such agent exists, or its file is invalid.
         """
         asked, overrides, earlier = request.agent, request.overrides, request.continue_from
         found = self.find(asked, overrides.agents_dir) if isinstance(asked, str) else asked
@@ -172,7 +175,7 @@ class Session:
         )
 
     def remember(self, result: RunResult) -> None:
-        """Notes a finished root run: the last one, its conversation, its tokens."""
+        """Records a finished root run: its result, its conversation and its usage."""
         with self._remembering:
             self._remember(result)
 
@@ -187,11 +190,11 @@ class Session:
         """The agent's last run in this session.
 
         Raises:
-            ConfigError: it has not run yet.
+            ConfigError: the agent has not run yet.
         """
         names = [agent]
         with contextlib.suppress(ConfigError):
-            names.append(self.find(agent, agents_dir).name)  # a file may say another one (D-26)
+            names.append(self.find(agent, agents_dir).name)  # its file may set another name (D-26)
         for name in names:
             if name in self.conversations:
                 return self.conversations[name]
@@ -200,8 +203,8 @@ class Session:
             hint=suggestion(agent, self.conversations) or "run it once without -c",
         )
 
-    def _env(self, overrides: Overrides, emit: Emit, ask_person: AskPerson | None) -> Env:
-        scripts = _script_dirs(overrides.agents_dir)
+    def _make_env(self, overrides: Overrides, emit: Emit, ask_person: AskPerson | None) -> Env:
+        scripts = _find_script_dirs(overrides.agents_dir)
         return Env(
             load_agent=lambda name: self.find(name, overrides.agents_dir),
             provider_for=provider_for(Config.load(), scripts),
@@ -213,7 +216,7 @@ class Session:
 
 
 def apply_overrides(agent: Agent, overrides: Overrides) -> Agent:
-    """The agent with what this run changes about it."""
+    """The agent with this run's overrides applied."""
     changes = {name: value for name in SIMPLE if (value := getattr(overrides, name)) is not None}
     if overrides.model is None:
         agent = _with_model(agent, overrides.model_all)
@@ -228,10 +231,10 @@ def _with_model(agent: Agent, model: str | None) -> Agent:
     return agent if model is None else replace(agent, model=model)
 
 
-def _script_dirs(agents_dir: str | None) -> tuple[Path, ...]:
-    """Folders that belong to a given agents folder and may hold scripts."""
+def _find_script_dirs(agents_dir: str | None) -> tuple[Path, ...]:
+    """Script folders that belong to a given agents folder."""
     return (Path(agents_dir).expanduser().parent / "scripts",) if agents_dir else ()
 
 
 session = Session(agents=DEFINED)
-"""This process's session; every face uses it."""
+"""The session of this process, used by every front end."""

@@ -156,7 +156,7 @@ def test_an_interrupt_cancels_the_work_and_waits_for_its_last_words(
     assert shown == [delta("begun"), delta("last words")]
     assert type(caught.value) is KeyboardInterrupt, "no other ends a script as Python does"
     [line] = caught.value._render_traceback_()  # type: ignore[attr-defined]
-    assert line == "KeyboardInterrupt: stopped; axe_nb.last() has what was finished"
+    assert line == "KeyboardInterrupt: stopped; axe_nb.last() has the partial result"
 
 
 @pytest.mark.req("D-8")

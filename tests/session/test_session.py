@@ -184,7 +184,7 @@ def test_a_handle_is_one_run_and_sends_nothing_a_second_time() -> None:
 
     async def work() -> None:
         assert [event async for event in handle.events()]
-        with pytest.raises(RuntimeError, match="this run of one has been started"):
+        with pytest.raises(RuntimeError, match="this run of one has already been started"):
             assert [event async for event in handle.events()]
 
     asyncio.run(work())

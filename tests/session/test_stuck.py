@@ -203,7 +203,7 @@ def test_an_interrupt_comes_back_from_a_tool_that_blocks_the_loop(
     assert time.monotonic() - began < 20
     assert err == ""
     first, second, third = out.splitlines()
-    assert first == "stopped; axe_nb.last() has what was finished"
+    assert first == "stopped; axe_nb.last() has the partial result"
     assert second == (
         'cancelled 1 cancelled; tool "block" of agent "boss" blocked the event loop: '
         "write it with def, not async def"
