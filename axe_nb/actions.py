@@ -1,4 +1,4 @@
-"""What `%axe` and `axe-nb` both do for a command; each face writes it in its own way.
+"""Commands shared by `%axe` and `axe-nb`; each formats the output in its own way.
 
 Source: product.md "Notebook" and "Command line"; A-5.7, B-12.
 """
@@ -17,7 +17,7 @@ from axe_nb.views import agent_summary
 
 
 def load_agents(agents_dir: str | None) -> Iterator[tuple[str, Agent | ConfigError]]:
-    """(name, agent or what is wrong with it) of all that can be found, sorted by name."""
+    """Yields (name, agent or its error) for all agents found, sorted by name."""
     for name in sorted({*session.agents, *list_agents(agents_dir)}):
         try:
             yield name, session.find(name, agents_dir)
@@ -26,12 +26,12 @@ def load_agents(agents_dir: str | None) -> Iterator[tuple[str, Agent | ConfigErr
 
 
 def format_agent(agent: Agent) -> list[str]:
-    """An agent's file, a line per key."""
+    """Formats an agent's file, one line per key."""
     return [agent_summary.line(label, value) for label, value in agent_summary.rows(agent)]
 
 
 def diagnose(agents_dir: str | None) -> list[Finding]:
-    """Problems of the configuration, and what is right."""
+    """Diagnoses configuration problems."""
     return run_and_wait(
         examine(agents_dir, session.agents, lambda name: session.find(name, agents_dir))
     )

@@ -1,4 +1,4 @@
-"""The Python face: `run`, `arun`, `stream`, `last`, `define`.
+"""The Python API: `run`, `arun`, `stream`, `last`, `define`.
 
 Source: product.md "Python"; D-2.
 """
@@ -32,23 +32,25 @@ def run(
     display: bool = True,
     **options: Unpack[RunOptions],
 ) -> RunResult:
-    """The result of a run, however it ended; blocks, also inside a running event loop.
+    """Runs an agent and returns the result, whatever its status.
+
+    Blocks, even inside a running event loop.
 
     Args:
-        agent: its name, or an Agent.
-        prompt: blank = the task is in its instructions.
-        continue_from: an earlier result whose conversation goes on.
-        display: whether a notebook shows it live.
-        options: those of the magic (docs/reference.md): `model`, `timeout` and so on.
+        agent: the agent or its name.
+        prompt: the task; blank = the task is in the agent's instructions.
+        continue_from: an earlier result whose conversation to continue.
+        display: if True, a notebook shows the run live.
+        options: the options of the magic (docs/reference.md): `model`, `timeout` and so on.
 
     Raises:
-        ConfigError: anything that is wrong before a word is sent.
+        ConfigError: invalid configuration, before anything is sent.
     """
-    request = _request(agent, prompt, continue_from, options)
+    request = _make_request(agent, prompt, continue_from, options)
     refuse_inside_a_tool()
     caller = calling()
     if caller is not None:
-        return asyncio.run_coroutine_threadsafe(_below(caller, request), caller.loop).result()
+        return asyncio.run_coroutine_threadsafe(_run_below(caller, request), caller.loop).result()
     return drive(session.start(request), view(display), find_approver())
 
 
@@ -61,14 +63,14 @@ async def arun(
     display: bool = True,
     **options: Unpack[RunOptions],
 ) -> RunResult:
-    """As `run`, for the caller's own event loop; in an async tool, as its child."""
-    request = _request(agent, prompt, continue_from, options)
+    """Like `run`, on the caller's own event loop; in an async tool, the run is its child."""
+    request = _make_request(agent, prompt, continue_from, options)
     caller = calling()
     if caller is None:
         return await drive_here(session.start(request), view(display), find_approver())
     if caller.loop is asyncio.get_running_loop():
-        return await _below(caller, request)
-    started = asyncio.run_coroutine_threadsafe(_below(caller, request), caller.loop)
+        return await _run_below(caller, request)
+    started = asyncio.run_coroutine_threadsafe(_run_below(caller, request), caller.loop)
     return await asyncio.wrap_future(started)
 
 
@@ -80,16 +82,16 @@ async def stream(
     continue_from: RunResult | None = None,
     **options: Unpack[RunOptions],
 ) -> AsyncGenerator[Event, None]:
-    """The events of a run as they happen; the last one carries the RunResult. Shows nothing.
+    """Yields the events of a run as they happen; the last one carries the RunResult.
 
-    Closing the generator stops the run. A loop that is left early closes it late, so close it
-    yourself: `async with contextlib.aclosing(axe_nb.stream(…)) as events:`.
+    Nothing is displayed. Closing the generator stops the run. Leaving the loop early does not close
+    it at once, so close it yourself: `async with contextlib.aclosing(axe_nb.stream(…)) as events:`.
 
     Raises:
         ConfigError: invalid configuration, before anything is sent.
-        AxeError: it was called inside a tool.
+        AxeError: called inside a tool.
     """
-    request = _request(agent, prompt, continue_from, options)
+    request = _make_request(agent, prompt, continue_from, options)
     if calling() is not None:
         raise AxeError(
             "axe_nb.stream was called inside a tool",
@@ -101,16 +103,16 @@ async def stream(
 
 
 def last() -> RunResult | None:
-    """This session's last finished run, also of a cell that failed; None = none yet."""
+    """The last finished run of this session, even if its cell failed; None = none yet."""
     return session.last
 
 
 def define(agent: Agent) -> None:
-    """Makes an agent known in this session by its name, before any file of that name."""
+    """Registers an agent in this session; it takes precedence over a file of its name."""
     session.define(agent)
 
 
-def _request(
+def _make_request(
     agent: str | Agent, prompt: str, continue_from: RunResult | None, options: RunOptions
 ) -> RunRequest:
     return RunRequest(
@@ -121,19 +123,19 @@ def _request(
     )
 
 
-async def _below(caller: Caller, request: RunRequest) -> RunResult:
-    """The run as a child of the one that called the tool (D-57)."""
+async def _run_below(caller: Caller, request: RunRequest) -> RunResult:
+    """Runs the request as a child of the run that called the tool (D-57)."""
     ctx = caller.context
     if ctx.depth >= ctx.max_depth:
         raise ConfigError(
             f"maximum sub-agent depth ({ctx.max_depth}) reached",
-            hint="raise sub_agents_config.max_depth of the agent at the top",
+            hint="raise sub_agents_config.max_depth of the root agent",
         )
     return await ctx.start(session_of_run().job(request))
 
 
 def refuse_inside_a_tool() -> None:
-    """Raises where a blocking run would stop the loop that an async tool runs on."""
+    """Raises if a blocking run would block the event loop of an async tool."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -147,20 +149,20 @@ def refuse_inside_a_tool() -> None:
 
 
 def find_approver() -> Approver | None:
-    """Where a run can ask the person at the notebook or terminal; None = there is nobody."""
+    """Returns an approver for the notebook or terminal; None = no one can be prompted."""
     if is_inside():
         return None
     if "IPython" in sys.modules:
         from axe_nb.nb.display import can_ask
 
-        answered = can_ask()
+        can_prompt = can_ask()
     else:
-        answered = sys.stdin is not None and sys.stdin.isatty()
-    return Approver(prompt_person) if answered else None
+        can_prompt = sys.stdin is not None and sys.stdin.isatty()
+    return Approver(prompt_person) if can_prompt else None
 
 
 def view(display: bool) -> View:
-    """The notebook's display where there is one, else nothing; a run within a run has none."""
+    """Returns the notebook's view, or a view that shows nothing; nested runs are not shown."""
     if not display or is_inside() or "IPython" not in sys.modules:
         return NullView()
     from axe_nb.nb.display import notebook_view

@@ -1,4 +1,4 @@
-"""Providers made from their descriptions, with the keys and addresses of the settings.
+"""Makes providers from their descriptions, with API keys and base URLs from the settings.
 
 Source: B-2, B-3, D-25, D-33; product.md "Providers".
 """
@@ -21,35 +21,35 @@ from axe_nb.text import quote
 
 
 def make(name: str, config: Config, scripts: tuple[Path, ...] = ()) -> Provider:
-    """The provider of that name, with its key and base URL.
+    """Makes the provider of that name, with its key and base URL.
 
     Args:
         name: the part of a model before the slash; lower case.
         scripts: folders to look script models up in first.
 
     Raises:
-        ConfigError: there is no such provider (exit 1), its key is missing (exit 3) or no key,
+        ConfigError: the provider is unknown (exit 1), its key is missing (exit 3) or invalid,
             or its base URL is not a valid URL.
     """
     info = config.provider(name)
     if not info.has_server:
         return ScriptProvider(scripts or None)
-    made: Provider = _connected(info, config)
+    made: Provider = _load_provider(info, config)
     return made
 
 
 def server(name: str, config: Config) -> Server:
-    """The server behind a provider that has one, with its key and base URL.
+    """Makes the server of a provider that has one, with its key and base URL.
 
     Raises:
-        ConfigError: its key is missing or no key, or its base URL is not a valid URL.
+        ConfigError: its key is missing or invalid, or its base URL is not a valid URL.
     """
-    made: Server = _connected(config.provider(name), config)
+    made: Server = _load_provider(config.provider(name), config)
     return made
 
 
 def provider_for(config: Config, scripts: tuple[Path, ...] = ()) -> Callable[[str, str], Provider]:
-    """(provider, model) → the provider, one per name; also refuses a script that is not there.
+    """Returns (provider, model) → the provider, one per name, which also rejects missing scripts.
 
     Args:
         scripts: folders to look script models up in first.
@@ -66,12 +66,12 @@ def provider_for(config: Config, scripts: tuple[Path, ...] = ()) -> Callable[[st
     return find
 
 
-def _connected(info: ProviderInfo, config: Config) -> Any:
+def _load_provider(info: ProviderInfo, config: Config) -> Any:
     provider = import_module(info.module).PROVIDER
-    return provider(_address(info, config), config.api_key(info.name), info)
+    return provider(_check_base_url(info, config), config.api_key(info.name), info)
 
 
-def _address(info: ProviderInfo, config: Config) -> str:
+def _check_base_url(info: ProviderInfo, config: Config) -> str:
     base_url = config.base_url(info.name)
     try:
         parts = urlsplit(base_url)
@@ -80,7 +80,7 @@ def _address(info: ProviderInfo, config: Config) -> str:
         is_whole = False
     if not is_whole or not base_url.isprintable() or " " in base_url:
         raise ConfigError(
-            f"base URL of provider {quote(info.name)} is no address of a server",
+            f"base URL of provider {quote(info.name)} is not a valid URL",
             hint=f"set {info.url_variable}, or base_url under [providers.{info.name}] in "
             "config.toml, to something like http://localhost:8000",
         )

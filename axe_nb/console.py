@@ -1,4 +1,4 @@
-"""One run in plain text: answer, `--json`, `--verbose`, `--dry-run`; its line on a terminal.
+"""Plain text output of a run: answer, `--json`, `--verbose`, `--dry-run`, status line.
 
 Source: B-9..B-11, A-C5, D-38; product.md "Command line".
 """
@@ -23,14 +23,14 @@ from axe_nb.views import axe_text
 from axe_nb.views.transcript import Transcript
 
 Write: TypeAlias = Callable[[str], object]
-"""Takes one line, or a text of several, without its last newline."""
+"""Receives one or more lines of text, without the last newline."""
 
 
 def request_of(options: Options, prompt: str) -> RunRequest:
-    """The run that an option line asks for.
+    """The run requested by an option line.
 
     Raises:
-        ConfigError: it is to go on with a conversation that there is not.
+        ConfigError: there is no conversation to continue.
     """
     overrides, earlier = options.overrides, None
     if options.goes_on:
@@ -41,7 +41,7 @@ def request_of(options: Options, prompt: str) -> RunRequest:
 
 
 def show_dry_run(request: RunRequest, write: Write) -> None:
-    """Writes what would be sent.
+    """Writes the request that would be sent.
 
     Raises:
         ConfigError: invalid configuration.
@@ -50,7 +50,7 @@ def show_dry_run(request: RunRequest, write: Write) -> None:
 
 
 class TextView:
-    """A run in plain text: verbose lines or a status line while it runs, then what it came to."""
+    """Shows a run in plain text: verbose lines or a status line, then the result."""
 
     def __init__(
         self,
@@ -62,15 +62,15 @@ class TextView:
         piped: bool,
         status: StatusLine,
     ) -> None:
-        """Shows nothing yet.
+        """Creates a view without output.
 
         Args:
             handle: the run.
-            options: as they were given.
-            write: takes the answer or its JSON line.
-            note: takes all else.
-            piped: whether there is a prompt, for the verbose lines (B-11).
-            status: the line on the terminal.
+            options: the options of the command.
+            write: receives the answer or its JSON line.
+            note: receives all other output.
+            piped: True if there is a prompt, for the verbose lines (B-11).
+            status: the status line on the terminal.
         """
         self._handle = handle
         self._options = options
@@ -92,7 +92,7 @@ class TextView:
             self._status.event(event)
 
     def tick(self) -> None:
-        """Draws the status line when it is time to."""
+        """Redraws the status line if it is time to."""
         self._status.tick()
 
     def finish(self, result: RunResult | None) -> None:
@@ -111,7 +111,7 @@ class TextView:
 
 
 class StatusLine:
-    """One line on a terminal, written over and over: who is at work, and for how long."""
+    """A line on a terminal, rewritten in place, with the running agents and the elapsed time."""
 
     def __init__(self, stream: TextIO | None) -> None:
         self._stream = stream if stream is not None and stream.isatty() else None
@@ -120,11 +120,11 @@ class StatusLine:
         self._width = 0
 
     def event(self, event: Event) -> None:
-        """Takes each event; draws nothing yet."""
+        """Receives each event, without drawing."""
         self._transcript.apply(event, time.monotonic())
 
     def tick(self) -> None:
-        """Draws, at most four times a second."""
+        """Redraws, at most four times a second."""
         now = time.monotonic()
         if self._stream is None or now - self._drawn < 0.25:
             return
@@ -137,24 +137,24 @@ class StatusLine:
         at_work = " › ".join(filter(None, ("".join(names[:1]), list_some(names[1:], 5))))
         seconds = int(now - self._started)
         counts = f"{plural(len(turns), 'turn')} · {plural(calls, 'call')}"
-        line = one_line(f"{at_work} · {counts} · {seconds}s", _columns(self._stream) - 1)
+        line = one_line(f"{at_work} · {counts} · {seconds}s", _count_columns(self._stream) - 1)
         self._stream.write("\r" + line.ljust(self._width))
         self._stream.flush()
         self._width = len(line)
 
     def finish(self, result: RunResult | None) -> None:
-        """Takes the line away."""
+        """Clears the line."""
         self.clear()
 
     def clear(self) -> None:
-        """Takes the line away."""
+        """Clears the line."""
         if self._stream is not None and self._width:
             self._stream.write("\r" + " " * self._width + "\r")
             self._stream.flush()
             self._width = 0
 
 
-def _columns(stream: TextIO) -> int:
+def _count_columns(stream: TextIO) -> int:
     try:
         return min(os.get_terminal_size(stream.fileno()).columns or 80, 100)
     except OSError:

@@ -1,6 +1,6 @@
 """`axe-nb demo`: a lead and three sub-agents over real files, with no key and no network.
 
-The models are Python functions; they compute their answers from what they are sent.
+The models are Python functions, which compute their answers from the requests.
 Source: product.md "Command line".
 """
 
@@ -25,11 +25,11 @@ READERS = {
     "historian": ("messages.py", "Which design do the messages follow?"),
     "critic": ("errors.py", "What can go wrong?"),
 }
-"""Sub-agent → (the module of this package that it sees, what it is asked)."""
+"""Sub-agent → (the module of this package that it reads, its task)."""
 
 
 def show(write: Callable[[str], object], status: TextIO) -> RunResult:
-    """Runs the demo, and writes its answer and its tree."""
+    """Runs the demo and writes its answer and tree."""
     from axe_nb.views.transcript import as_text
 
     session = Session()
@@ -40,8 +40,8 @@ def show(write: Callable[[str], object], status: TextIO) -> RunResult:
     request = RunRequest(agent=lead, prompt="What is this package made of?")
     result = drive(session.start(request), StatusLine(status))
     write(as_text(result))
-    write("\nNo language model was at work: three Python functions read three files.")
-    write('A real one is one word away: model = "anthropic/claude-sonnet-4-5" in an agent\'s file.')
+    write("\nNo language model was used: three Python functions read three files.")
+    write('To use a real model, set model = "anthropic/claude-sonnet-4-5" in an agent\'s file.')
     return result
 
 

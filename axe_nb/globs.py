@@ -1,4 +1,4 @@
-"""Globs: which are valid, which paths they mean; `**` is any number of folders.
+"""Validation and matching of globs; `**` stands for any number of folders.
 
 Source: B-6, D-20, D-42; X-34.
 """
@@ -14,11 +14,11 @@ from axe_nb.errors import ConfigError
 from axe_nb.text import cut_chars, quote
 
 MAX_PATTERN = 1000
-"""Characters of a glob."""
+"""Maximum characters of a glob."""
 
 
 def check_glob(pattern: str) -> None:
-    """Refuses what is not a valid glob (B-6, D-42).
+    """Checks that a glob is valid (B-6, D-42).
 
     Raises:
         ConfigError: it is blank or too long, has an unclosed bracket or a brace, or leads out of
@@ -32,33 +32,33 @@ def check_glob(pattern: str) -> None:
         if len(pattern) > MAX_PATTERN
         else "unclosed bracket"
         if "[" in bare
-        else "no braces; one glob for each form"
+        else "braces are not supported; write one glob for each alternative"
         if "{" in bare
         else "leads out of the workdir"
         if Path(pattern).is_absolute() or ".." in Path(pattern).parts
         else ""
     )
     if problem:
-        raise _no_glob(pattern, problem)
+        raise _make_glob_error(pattern, problem)
 
 
-def _no_glob(pattern: str, problem: str) -> ConfigError:
+def _make_glob_error(pattern: str, problem: str) -> ConfigError:
     return ConfigError(
         f"invalid glob pattern {quote(cut_chars(pattern, MAX_PATTERN))}: {problem}",
-        hint="a glob is like docs/**/*.md",
+        hint="an example of a valid glob is docs/**/*.md",
     )
 
 
 def find_paths(pattern: str, folder: Path) -> Iterator[Path]:
-    """The paths below a folder that the glob means; hidden ones only if it names them with a dot.
+    """Yields the matching paths below a folder; hidden ones only if the glob names them with a dot.
 
-    `**` does not go into links: two that lead back would keep it busy for ever.
+    `**` does not follow links: two that lead back would never end.
 
     Raises:
         ConfigError: it is not a valid glob.
     """
     check_glob(pattern)
-    # inside a name `**` is `*`; at the end it means the files too
+    # inside a name `**` is `*`; at the end it includes files
     parts = [p if p == "**" else re.sub(r"\*+", "*", p) for p in Path(pattern).parts]
     hidden = [part for part in parts if part.startswith(".")]
     try:
@@ -67,11 +67,11 @@ def find_paths(pattern: str, folder: Path) -> Iterator[Path]:
             if all(any(fnmatchcase(part, known) for known in hidden) for part in dotted):
                 yield path
     except (OSError, ValueError, NotImplementedError) as error:
-        raise _no_glob(pattern, str(error)) from None
+        raise _make_glob_error(pattern, str(error)) from None
 
 
 def parse_glob(pattern: str) -> tuple[str, ...]:
-    """A glob name by name, for `matches`; one without a folder means files at any depth.
+    """Splits a glob into names, for `matches`; one without a folder matches files at any depth.
 
     Raises:
         ConfigError: it is not a valid glob.
@@ -82,9 +82,9 @@ def parse_glob(pattern: str) -> tuple[str, ...]:
 
 
 def matches(names: Sequence[str], parts: Sequence[str]) -> bool:
-    """Whether a path, name by name, is one that a glob means; `**` is any number of folders."""
-    # places in `parts` that the names so far can have led to: linear, whatever the pattern
-    reached = _past_folders({0}, parts)
+    """True if a path, as a sequence of names, matches a glob."""
+    # positions in `parts` reachable with the names so far: linear for any pattern
+    reached = _skip_folders({0}, parts)
     for name in names:
         further = {i for i in reached if i < len(parts) and parts[i] == "**"}
         further |= {
@@ -92,11 +92,11 @@ def matches(names: Sequence[str], parts: Sequence[str]) -> bool:
             for i in reached
             if i < len(parts) and parts[i] != "**" and fnmatchcase(name, parts[i])
         }
-        reached = _past_folders(further, parts)
+        reached = _skip_folders(further, parts)
     return len(parts) in reached
 
 
-def _past_folders(reached: set[int], parts: Sequence[str]) -> set[int]:
+def _skip_folders(reached: set[int], parts: Sequence[str]) -> set[int]:
     for i in range(len(parts)):
         if i in reached and parts[i] == "**":
             reached.add(i + 1)

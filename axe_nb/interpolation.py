@@ -1,4 +1,4 @@
-"""The text of a cell becomes a prompt: NBVAL lines out, `{{ expr }}` in. Pure.
+"""Turns a cell into a prompt: removes NBVAL lines, evaluates `{{ expr }}`. Pure.
 
 Source: product.md "Notebook" (interpolation); D-40.
 """
@@ -21,33 +21,33 @@ from axe_nb.text import cut_chars, nearest, one_line, quote
 NBVAL = re.compile(r"^[ \t]*#+[ \t]*NBVAL_\w+.*(?:\n|\Z)", re.MULTILINE)
 
 LONGEST_EXPRESSION = 1000
-"""Characters between the braces; what is longer is no expression."""
+"""Maximum characters between the braces; longer text is not an expression."""
 
 MOST_ROWS, MOST_COLUMNS = 200, 50
-"""Of a table in a prompt; the rest is left out, and said so."""
+"""Maximum size of a table in a prompt; a note tells how much is left out."""
 
 NO_DATA = (type, ModuleType, FunctionType, BuiltinFunctionType, MethodType, GeneratorType)
-"""What has no words of its own; a template's `{{ input }}` or `{{ id }}` means another thing."""
+"""Types without text of their own, such as `input` or `id` in a foreign template's braces."""
 
 LONGEST_VALUE = 200_000
-"""Characters of one value in a prompt; the rest is left out, and said so."""
+"""Maximum characters of one value in a prompt; a note tells how much is left out."""
 
 
 def prompt_of(
     body: str, namespace: Mapping[str, Any], *, raw: bool = False, first_line: int = 2
 ) -> str:
-    """The prompt that a cell's body means.
+    """Makes the prompt from a cell's body.
 
     Args:
-        body: what stands below the magic.
+        body: the text below the magic.
         namespace: the user's variables.
-        raw: whether `{{ … }}` stays as it is.
-        first_line: of the body, as its editor counts, for messages; the magic's own is 1 (D-41).
+        raw: if True, `{{ … }}` is left unchanged.
+        first_line: line number of the body in its editor, for messages; the magic is line 1 (D-41).
 
     Raises:
-        ConfigError: an expression names something unknown, or fails; the message has its line.
+        ConfigError: an expression uses an unknown name or fails; the message has its line.
     """
-    body = body.removesuffix("\n")  # some senders of cells add one, some do not
+    body = body.removesuffix("\n")  # some front ends add one, some do not
     if raw:
         return NBVAL.sub("", body)
     pieces: list[str] = []
@@ -72,7 +72,7 @@ def interpolate(text: str, namespace: Mapping[str, Any], first_line: int = 1) ->
             pieces += [text[at : start - 1], "{{"]
             at = start + 2
             continue
-        found = _expression(text, start + 2)
+        found = _find_expression(text, start + 2)
         if found is None:
             # one brace on: in `{{{ x }}}` the inner pair may still be an expression
             pieces.append(text[at : start + 1])
@@ -80,18 +80,18 @@ def interpolate(text: str, namespace: Mapping[str, Any], first_line: int = 1) ->
             continue
         source, end = found
         line = first_line + text.count("\n", 0, start)
-        pieces += [text[at:start], _value(source, namespace, line)]
+        pieces += [text[at:start], _evaluate(source, namespace, line)]
         at = end
     pieces.append(text[at:])
     return "".join(pieces)
 
 
-def _expression(text: str, start: int) -> tuple[str, int] | None:
-    """The Python expression that begins here and the end of its braces; None where there is none.
+def _find_expression(text: str, start: int) -> tuple[str, int] | None:
+    """The Python expression that starts here and the end of its braces; None if there is none.
 
-    Bare literals are left alone: `{{2}}` is a regex, `{{ [1, 2] }}` some template's.
+    Bare literals are left alone: `{{2}}` is a regex, `{{ [1, 2] }}` belongs to a template.
     """
-    for end in _closings(text, start):
+    for end in _find_closings(text, start):
         source = text[start:end].strip()
         try:
             with warnings.catch_warnings(action="ignore"):
@@ -106,7 +106,7 @@ def _expression(text: str, start: int) -> tuple[str, int] | None:
     return None
 
 
-def _closings(text: str, start: int) -> Iterator[int]:
+def _find_closings(text: str, start: int) -> Iterator[int]:
     stop = min(len(text), start + LONGEST_EXPRESSION)
     end = text.find("}}", start, stop)
     for _ in range(8):
@@ -116,7 +116,7 @@ def _closings(text: str, start: int) -> Iterator[int]:
         end = text.find("}}", end + 1, stop)
 
 
-def _value(source: str, namespace: Mapping[str, Any], line: int) -> str:
+def _evaluate(source: str, namespace: Mapping[str, Any], line: int) -> str:
     shown = "{{ " + one_line(source, 80) + " }}"
     hint = r"write \{{ for a literal brace, or use --raw"
     try:
@@ -128,7 +128,7 @@ def _value(source: str, namespace: Mapping[str, Any], line: int) -> str:
         problem = f"is a {type(value).__name__}, not a value"
     except NameError as error:
         name = error.name or source
-        near = nearest(name, _offered(namespace))
+        near = nearest(name, _list_names(namespace))
         meant = f"; did you mean {near}?" if near else ""
         raise ConfigError(
             f"unknown name {quote(name)} in {shown} (line {line}){meant}", hint=hint
@@ -139,40 +139,40 @@ def _value(source: str, namespace: Mapping[str, Any], line: int) -> str:
     raise ConfigError(f"{shown} {problem} (line {line})", hint=hint)
 
 
-def _offered(namespace: Mapping[str, Any]) -> Iterator[str]:
-    """The user's own names: none that Python or IPython put there."""
+def _list_names(namespace: Mapping[str, Any]) -> Iterator[str]:
+    """The user's own names, without those of Python and IPython."""
     hidden = {*dir(builtins), "In", "Out", "get_ipython"}
     return (name for name in namespace if not name.startswith("_") and name not in hidden)
 
 
 def format_value(value: object) -> str:
-    """A value as a model reads it best: text as it is, data as JSON, tables as aligned text."""
-    text = value if isinstance(value, str) else _written(value)
+    """Formats a value for a model: text unchanged, data as JSON, tables as aligned text."""
+    text = value if isinstance(value, str) else _format_data(value)
     return cut_chars(text, LONGEST_VALUE, "\n[{more} more characters left out]")
 
 
-def _written(value: object) -> str:
+def _format_data(value: object) -> str:
     if isinstance(value, RunResult):
         return value.text
     if isinstance(value, (dict, list, tuple)):
         try:
-            return json.dumps(value, ensure_ascii=False, indent=2, default=_answer_of)
+            return json.dumps(value, ensure_ascii=False, indent=2, default=_encode_result)
         except (TypeError, ValueError, RecursionError):
             return str(value)
     if hasattr(value, "to_string") and hasattr(value, "head") and hasattr(value, "index"):
-        return _table(value)
+        return _format_table(value)
     return str(value)
 
 
-def _answer_of(value: object) -> str:
-    """A result in a list or dictionary as its answer; nothing else that JSON does not have."""
+def _encode_result(value: object) -> str:
+    """The text of a RunResult inside a list or dictionary; rejects all other non-JSON types."""
     if isinstance(value, RunResult):
         return value.text
     raise TypeError(f"{type(value).__name__} is not JSON")
 
 
-def _table(value: Any) -> str:
-    """A pandas table or column with all that fits; its own text would leave out the middle."""
+def _format_table(value: Any) -> str:
+    """Formats a pandas table or column, whose own text would leave out the middle."""
     rows, columns = len(value.index), len(getattr(value, "columns", ()))
     kept = value.head(MOST_ROWS)
     if columns > MOST_COLUMNS:

@@ -117,14 +117,12 @@ class UsageMeter:
     def _check(self) -> None:
         most = self.limits.max_requests
         if most and self.requests >= most:
-            raise RunStopped("max_turns", self._explain("max_requests", most, "requests", 0))
+            raise RunStopped("max_turns", self._format_cap("max_requests", most, "requests", 0))
         most = self.limits.max_total_tokens
         if most and self.tokens >= most:
-            raise RunStopped(
-                "max_tokens", self._explain("max_total_tokens", most, "tokens", 1)
-            )
+            raise RunStopped("max_tokens", self._format_cap("max_total_tokens", most, "tokens", 1))
 
-    def _explain(self, key: str, most: int, unit: str, column: int) -> str:
+    def _format_cap(self, key: str, most: int, unit: str, column: int) -> str:
         """The message for a reached cap, with the usage of each agent."""
         spent = sorted(((s[column], agent) for agent, s in self.spent.items()), reverse=True)
         who = [f"{agent} {amount}" for amount, agent in spent[:MAX_NAMED]]

@@ -1,4 +1,4 @@
-"""What travels between a run and a model, in no provider's wire format.
+"""Messages, tools, requests and responses, independent of providers.
 
 Source: seed 000 §3.1 (A-1.*); D-11, D-28, D-32.
 """
@@ -13,17 +13,17 @@ from typing import Any, Literal
 Role = Literal["user", "assistant", "tool"]
 
 DeltaKind = Literal["text", "reasoning", "arguments"]
-"""The answer itself, the thinking before it, or the JSON of a call's arguments."""
+"""The reply, the reasoning before it, or the JSON of a call's arguments."""
 
 INTERRUPTED = "Error: interrupted before this call had a result."
-"""What a call without a result is answered with when its conversation goes on."""
+"""Result given to calls without one when their conversation continues."""
 
 
 _compact = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 def dump(value: object) -> bytes:
-    """JSON as bytes of UTF-8, compact; lone surrogates, which no server takes, are replaced."""
+    """Compact JSON in UTF-8; lone surrogates, which servers reject, are replaced."""
     text = _compact(value)
     try:
         return text.encode()
@@ -32,18 +32,18 @@ def dump(value: object) -> bytes:
 
 
 class WireCache(dict[str, bytes]):
-    """Protocol → the bytes that something was serialised to.
+    """Protocol → the serialised bytes of an object.
 
-    It belongs to one object: a changed copy, a deep copy and a pickle each begin with an empty one,
-    so that what is sent is always what the object says.
+    Each object has its own: a changed copy, a deep copy and a pickle start with an empty one, so
+    that the bytes always match the object.
     """
 
     def __reduce__(self) -> tuple[type[WireCache], tuple[()]]:
         return WireCache, ()
 
 
-def _cache() -> Any:
-    """A field that holds a cache: empty in every new object, also one made by `replace`."""
+def _cache_field() -> Any:
+    """A cache field: empty in every new object, even one made by `replace`."""
     return field(default_factory=WireCache, init=False, repr=False, compare=False)
 
 
@@ -61,13 +61,13 @@ class ToolParameter:
 
 @dataclass(frozen=True, slots=True)
 class ToolSpec:
-    """A tool as the model is told of it (A-1.1)."""
+    """A tool as described to the model (A-1.1)."""
 
     name: str
     description: str
     parameters: Mapping[str, ToolParameter]
-    wire: WireCache = _cache()
-    """The tool serialised: it is offered on every turn and written once."""
+    wire: WireCache = _cache_field()
+    """The serialised tool: offered on every turn, serialised once."""
 
     def input_schema(self) -> dict[str, Any]:
         """JSON Schema of the arguments; `required` lists the required parameters (A-2.2)."""
@@ -85,31 +85,31 @@ class ToolSpec:
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A model's wish to have a tool run (A-1.3)."""
+    """A tool call requested by a model (A-1.3)."""
 
     id: str
-    """The API's own id where it sent one, else made unique over the conversation (D-28)."""
+    """The API's id if it sent one, else an id unique in the conversation (D-28)."""
     name: str
     arguments: Mapping[str, Any] = field(default_factory=dict)
-    """The JSON object as the model sent it (D-11); empty where it was no JSON object."""
+    """The JSON object as sent by the model (D-11); empty if it was not a JSON object."""
     raw: str = ""
-    """What the model sent instead of a JSON object; empty where it sent one. For display only."""
+    """The text sent instead of a JSON object, for display only; empty if there is none."""
 
 
 def call(name: str, /, **arguments: Any) -> ToolCall:
-    """A tool call, for script models: `call("call_agent", agent="a", task="…")`."""
+    """Makes a tool call, for script models: `call("call_agent", agent="a", task="…")`."""
     return ToolCall("", name, arguments)
 
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
-    """What a tool call came to (A-1.4)."""
+    """The result of a tool call (A-1.4)."""
 
     call_id: str
     content: str
     is_error: bool = False
     name: str = ""
-    """The tool's name; Ollama wants it beside the result (D-29)."""
+    """The tool's name, which Ollama requires with the result (D-29)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,18 +118,18 @@ class Message:
 
     role: Role
     content: str = ""
-    """Text; ignored where there are tool results."""
+    """Text; ignored if there are tool results."""
     tool_calls: tuple[ToolCall, ...] = ()
     tool_results: tuple[ToolResult, ...] = ()
     echo: Mapping[str, Any] = field(default_factory=dict)
-    """Protocol → parts that this provider wants back unchanged (thinking), D-32."""
-    wire: WireCache = _cache()
-    """The message serialised: each is written once, however long the conversation."""
+    """Protocol → parts to return to the provider unchanged, such as thinking (D-32)."""
+    wire: WireCache = _cache_field()
+    """The serialised message; each is serialised once per conversation."""
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens as the API reports them; 0 where it does not."""
+    """Tokens as reported by the API; 0 if it reports none."""
 
     input_tokens: int = 0
     output_tokens: int = 0
@@ -147,32 +147,32 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One question to a model, whole (A-1.5)."""
+    """A complete request to a model (A-1.5)."""
 
     model: str
     """The model's name, without the provider."""
     messages: Sequence[Message]
     system: str = ""
-    """Empty = none is sent."""
+    """System prompt; empty = not sent."""
     tools: Sequence[ToolSpec] = ()
-    """Empty = none are sent."""
+    """Tools offered; empty = not sent."""
     params: Mapping[str, Any] = field(default_factory=dict)
-    """`[params]` of the agent: temperature, max_tokens, and what the provider alone understands."""
+    """`[params]` of the agent: temperature, max_tokens, and provider-specific parameters."""
     agent: str = ""
-    """Name of the agent that asks; for script models, on no wire."""
+    """Name of the agent, for script models; not sent."""
     place: str = ""
-    """Place of the turn in the tree: `0.2/3` is the third turn of run `0.2` (D-59); on no wire."""
+    """Turn in the tree: `0.2/3` is the third turn of run `0.2` (D-59); not sent."""
     attempt: int = 1
-    """1 = the first; more = the same request again, as the agent's `[retry]` says."""
+    """1 = the first; more = a retry, as set in the agent's `[retry]`."""
 
     @property
     def turn(self) -> int:
-        """Which request of its conversation this is, from 1."""
+        """Number of this request in its conversation, from 1."""
         return 1 + sum(message.role == "assistant" for message in self.messages)
 
     @property
     def last(self) -> str:
-        """Text of the last message; of tool results, all of them, separated by blank lines."""
+        """Text of the last message; several tool results are separated by blank lines."""
         if not self.messages:
             return ""
         message = self.messages[-1]
@@ -180,60 +180,60 @@ class Request:
 
     @property
     def results(self) -> tuple[ToolResult, ...]:
-        """The tool results that this request brings; empty on a first turn."""
+        """Tool results in the last message; empty on a first turn."""
         return self.messages[-1].tool_results if self.messages else ()
 
 
 @dataclass(frozen=True, slots=True)
 class Delta:
-    """A piece of a reply, handed on as it arrives."""
+    """A piece of a reply, passed on as it arrives."""
 
     text: str
     kind: DeltaKind = "text"
     call: int = 0
-    """Of `arguments`: the call that they belong to, by its position in the reply from 0."""
+    """For `arguments`: position of their call in the reply, from 0."""
 
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """A model's answer, whole (A-1.6)."""
+    """A complete response of a model (A-1.6)."""
 
     content: str = ""
     tool_calls: tuple[ToolCall, ...] = ()
-    """Decides whether the conversation goes on; `stop_reason` never does (A-1.9)."""
+    """If not empty, the conversation continues, whatever `stop_reason` says (A-1.9)."""
     stop_reason: str = ""
-    """In the provider's words; for information."""
+    """As reported by the provider; for information."""
     usage: Usage = Usage()
     echo: Mapping[str, Any] = field(default_factory=dict)
     """As in `Message.echo`."""
     seconds: float = 0.0
-    """Virtual time that the answer took: script models on the virtual clock (D-36), else 0."""
+    """Virtual duration, for script models on the virtual clock (D-36); else 0."""
 
     @property
     def is_cut(self) -> bool:
-        """Whether the token limit cut the reply (D-31)."""
+        """True if the token limit truncated the reply (D-31)."""
         return self.stop_reason in ("length", "max_tokens", "model_context_window_exceeded")
 
     def message(self, *, calls: bool = True) -> Message:
-        """This answer as an entry of the conversation; without its calls where they are dropped."""
+        """The response as a message of the conversation, with or without its calls."""
         return Message("assistant", self.content, self.tool_calls if calls else (), echo=self.echo)
 
 
 class CallIds:
-    """Gives every call of one conversation an id that no other has (D-28)."""
+    """Gives every call of one conversation a unique id (D-28)."""
 
     def __init__(self, messages: Sequence[Message] = ()) -> None:
         self._seen = {c.id for m in messages for c in m.tool_calls}
         self._next = 0
 
     def settle(self, prefix: str, calls: Sequence[ToolCall]) -> tuple[ToolCall, ...]:
-        """The calls in order; a blank or repeated id becomes `<prefix>_<n>`.
+        """Returns the calls in order; a blank or repeated id becomes `<prefix>_<n>`.
 
-        n is the call's position where that is free (A-4.3), else the next that is.
+        n is the call's position if that id is free (A-4.3), else the next free number.
         """
-        return tuple(self._settled(prefix, call, index) for index, call in enumerate(calls))
+        return tuple(self._settle_one(prefix, call, index) for index, call in enumerate(calls))
 
-    def _settled(self, prefix: str, call: ToolCall, index: int) -> ToolCall:
+    def _settle_one(self, prefix: str, call: ToolCall, index: int) -> ToolCall:
         if not call.id.strip() or call.id in self._seen:
             self._next = max(self._next, index)
             while (free := f"{prefix}_{self._next}") in self._seen:
@@ -244,25 +244,25 @@ class CallIds:
 
 
 def close_open_calls(messages: Sequence[Message]) -> list[Message]:
-    """The conversation with every open call answered as interrupted, so that it can go on (D-32).
+    """Marks calls without a result as interrupted, so that a conversation can continue (D-32).
 
-    Assistant turns with neither text nor calls are left out, and so are results that are not
-    those of the calls right before them: no server takes them back.
+    Leaves out assistant turns with neither text nor calls, and results that do not belong to the
+    calls right before them, as servers reject both.
     """
     closed: list[Message] = []
     for i, message in enumerate(messages):
         if message.role == "assistant" and not (message.content.strip() or message.tool_calls):
             continue
         if message.role == "tool":
-            continue  # written below, beside its calls
+            continue  # added below, after its calls
         closed.append(message)
         if message.tool_calls:
             after = messages[i + 1] if i + 1 < len(messages) else Message("tool")
-            closed.append(_results_of(message, after))
+            closed.append(_match_results(message, after))
     return closed
 
 
-def _results_of(calls: Message, results: Message) -> Message:
+def _match_results(calls: Message, results: Message) -> Message:
     if [r.call_id for r in results.tool_results] == [c.id for c in calls.tool_calls]:
         return results
     by_id = {r.call_id: r for r in results.tool_results}

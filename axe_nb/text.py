@@ -1,4 +1,4 @@
-"""Text for people and models: quoting, cleaning, cutting, counting, suggesting. Pure.
+"""Text for people and models: quoting, cleaning, truncation, plurals, suggestions. Pure.
 
 Everything from a model, a tool, a file or the network passes through here before a person or a
 terminal sees it.
@@ -16,23 +16,23 @@ from collections.abc import Iterable, Sequence
 _HARMFUL = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff\ud800-\udfff]"
 )
-"""Characters that move the cursor, begin a terminal escape, turn the writing direction, or cannot
-be saved as UTF-8."""
+"""Characters that move the cursor, start a terminal escape, change the writing direction, or cannot
+be encoded as UTF-8."""
 
 _REPLACEMENT = "\ufffd"
 
 LONGEST_WORD = 100
-"""Characters of a word for which a suggestion is looked for; comparing takes quadratic time."""
+"""Maximum characters of a word compared for suggestions, which takes quadratic time."""
 
 LIKENESS = 0.65
-"""From 0 to 1: how much like a word its suggestion must be."""
+"""Minimum similarity of a suggestion, from 0 to 1."""
 
 STRONG_LIKENESS = 0.75
-"""The same, of each where two are suggested."""
+"""Minimum similarity of each of two suggestions."""
 
 
 def quote(text: str) -> str:
-    """The text in double quotes with JSON escaping, also of characters without a glyph (D-13)."""
+    """The text in double quotes with JSON escaping, including characters without a glyph (D-13)."""
     quoted = json.dumps(text, ensure_ascii=False)
     if quoted.isprintable():
         return quoted
@@ -45,15 +45,15 @@ def clean(text: str) -> str:
 
 
 def reveal(text: str) -> str:
-    """The text with U+FFFD for every character that would not be seen, for a person who decides.
+    """The text with U+FFFD for every invisible character, for approval prompts.
 
-    Stricter than `clean`: invisible characters, of which some scripts and emoji are made, go too.
+    Stricter than `clean`: also replaces invisible characters used in some scripts and emoji.
     """
     return "".join(c if _has_glyph(c) or c in "\n\t" else _REPLACEMENT for c in text)
 
 
 def printable(name: str) -> str:
-    """A name as it is if it can stand in a list, else quoted, so that it is still one name."""
+    """The name, quoted only if it has characters that do not print."""
     return name if name.isprintable() else quote(name)
 
 
@@ -62,7 +62,7 @@ def _has_glyph(character: str) -> bool:
 
 
 def one_line(text: str, limit: int) -> str:
-    """The text, cleaned, in one line of at most `limit` characters; `…` at its end if it is cut."""
+    """The text, cleaned, as one line of at most `limit` characters; ends with `…` if truncated."""
     beginning = text[: 4 * limit]
     line = clean(" ".join(beginning.split()))
     if len(line) <= limit and len(beginning) == len(text):
@@ -71,11 +71,11 @@ def one_line(text: str, limit: int) -> str:
 
 
 def cut_chars(text: str, limit: int, note: str = "...") -> str:
-    """The text; of a longer one its first `limit` characters and the note.
+    """The text, or the first `limit` characters of a longer one with the note.
 
     Args:
-        note: what is said about the rest; `{more}` is the number of characters left out, `{size}`
-            that of the whole text.
+        note: a note about the rest; `{more}` is the number of characters left out, `{size}` the
+            length of the whole text.
     """
     if len(text) <= limit:
         return text
@@ -83,11 +83,11 @@ def cut_chars(text: str, limit: int, note: str = "...") -> str:
 
 
 def cut_bytes(text: str, limit: int, note: str = "") -> str:
-    """The text; of a longer one the whole characters in its first `limit` bytes, and the note.
+    """The text, or the whole characters in the first `limit` bytes of a longer one with the note.
 
     Args:
-        limit: bytes of UTF-8.
-        note: what is said about the rest; `{limit}` and `{size}` are in bytes.
+        limit: maximum UTF-8 bytes.
+        note: a note about the rest; `{limit}` and `{size}` are in bytes.
     """
     if 4 * len(text) <= limit:
         return text
@@ -102,34 +102,34 @@ def cut_bytes(text: str, limit: int, note: str = "") -> str:
 
 
 def plural(count: int, noun: str) -> str:
-    """`1 turn`, `1,204 tokens`."""
+    """Formats a count with its noun: `1 turn`, `1,204 tokens`."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def list_some(names: Sequence[str], limit: int) -> str:
-    """The first `limit` names with commas, and how many more there are."""
+    """The first `limit` names, separated by commas, and the number of the others."""
     more = f" and {len(names) - limit} more" if len(names) > limit else ""
     return ", ".join(names[:limit]) + more
 
 
 def format_seconds(seconds: float) -> str:
-    """Seconds as people write them: `120`, `0.2`; no trailing zeros (D-10)."""
+    """Formats seconds without trailing zeros: `120`, `0.2` (D-10)."""
     return f"{seconds:.3f}".rstrip("0").rstrip(".")
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """The known word most like `word`, in upper or lower case; empty if none is near."""
-    return next(iter(_near(word, known, 1, LIKENESS)), "")
+    """The known word most similar to `word`, ignoring case; empty if none is similar."""
+    return next(iter(_find_similar(word, known, 1, LIKENESS)), "")
 
 
 def suggestion(word: str, known: Iterable[str]) -> str:
-    """A question after the known word that was meant, or after two; empty without one (D-27)."""
+    """A `did you mean …?` hint with one or two known words; empty if none is similar (D-27)."""
     names = list(known)
-    near = _near(word, names, 2, STRONG_LIKENESS) or _near(word, names, 1, LIKENESS)
+    near = _find_similar(word, names, 2, STRONG_LIKENESS) or _find_similar(word, names, 1, LIKENESS)
     return f"did you mean {' or '.join(map(quote, near))}?" if near else ""
 
 
-def _near(word: str, known: Iterable[str], limit: int, likeness: float) -> list[str]:
+def _find_similar(word: str, known: Iterable[str], limit: int, likeness: float) -> list[str]:
     by_folded: dict[str, str] = {}
     for name in known:
         by_folded.setdefault(name.casefold(), name)

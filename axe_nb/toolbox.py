@@ -1,4 +1,4 @@
-"""Every tool that an agent can name: built in, for delegating, made in this session, its own.
+"""The tools that an agent can name: built-in, delegation, session and its own tools.
 
 Source: product.md "Python" (`@axe_nb.tool`); D-19, D-20, D-44.
 """
@@ -19,37 +19,37 @@ from axe_nb.tools.tool import Effect, Tool
 F = TypeVar("F", bound=Callable[..., Any])
 
 BUILT_IN = Registry((builtin.SOURCE, delegation.SOURCE))
-"""The tools that come with axe_nb; their names are taken."""
+"""The tools that come with axe_nb, whose names are reserved."""
 
 SESSION = ToolTable()
-"""The tools of this process that `@axe_nb.tool` made; the only home of that state."""
+"""The tools of this process made by `@axe_nb.tool`."""
 
 REGISTRY = Registry((*BUILT_IN.sources, SESSION))
 """The tools that any agent can name."""
 
 
 def registry_of(agent: Agent, handed: Sequence[Tool] = ()) -> Registry:
-    """The tools that this agent can name: first those that it carries, then those of its run.
+    """The tools that an agent can name: its own, those of its run, then the registered ones.
 
     Args:
-        agent: who names them.
-        handed: tools that were given to the run as objects.
+        agent: the agent.
+        handed: tools passed to the run as objects.
 
     Raises:
-        ConfigError: a function that the agent carries cannot be a tool.
+        ConfigError: a function of the agent cannot be used as a tool.
     """
     own = {name: tool_of(thing) for name, thing in agent.own_tools.items()}
     return REGISTRY.with_tools({**{tool.name: tool for tool in handed}, **own})
 
 
 def delegates(name: str) -> bool:
-    """Whether the tool of that name starts children."""
+    """True if the tool of that name starts children."""
     tool = REGISTRY.find(name)
     return tool is not None and tool.effect == "delegate"
 
 
 def is_one_child(name: str) -> bool:
-    """Whether a call of that tool is exactly one child."""
+    """True if each call of the tool of that name is exactly one child."""
     tool = REGISTRY.find(name)
     return tool is not None and tool.is_one_child
 
@@ -66,28 +66,28 @@ def tool(
     read_only: bool = False,
     writes: bool = False,
 ) -> Any:
-    """Makes a function a tool that agents may name; the function itself stays as it was.
+    """Makes a function a tool that agents may name; the function itself is unchanged.
 
     Type hints become the schema, the first paragraph of the docstring the description, and its
     `Args:` those of the parameters. A parameter annotated `ToolContext` gets the context.
 
     Args:
-        name: what models call it; empty = the function's own name.
-        read_only: it changes nothing, so `plan` mode allows it.
-        writes: it changes things, so `ask` mode asks before it runs.
+        name: the tool's name; empty = the function's own name.
+        read_only: the tool changes nothing, so `plan` mode allows it.
+        writes: the tool changes something, so `ask` mode asks before it runs.
 
     Raises:
-        ConfigError: no tool can be made of it.
+        ConfigError: the function cannot be used as a tool.
     """
     if read_only and writes:
-        raise ConfigError("a tool cannot be read_only and writes", hint="leave one of them out")
+        raise ConfigError("a tool cannot have both read_only and writes", hint="remove one of them")
     effect: Effect = "read" if read_only else "write" if writes else "user"
 
     def mark(function: F) -> F:
         made = make_tool(function, effect, name)
         if made.name in BUILT_IN.known:
             raise ConfigError(
-                f"{quote(made.name)} is a tool of axe_nb's own", hint='choose another: name="…"'
+                f"{quote(made.name)} is a built-in tool", hint='choose another name: name="…"'
             )
         SESSION.add(made)
         function.__axe_tool__ = made  # type: ignore[attr-defined]

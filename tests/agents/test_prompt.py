@@ -191,7 +191,7 @@ def test_links_that_lead_back_and_fifos_do_not_keep_it_busy(project: Path) -> No
         ("docs/[]x", "unclosed bracket"),
         ("docs/[!]", "unclosed bracket"),
         ("a[b]c[", "unclosed bracket"),
-        ("docs/*.{md,txt}", "no braces; one glob for each form"),
+        ("docs/*.{md,txt}", "braces are not supported; write one glob for each alternative"),
         ("", "blank"),
         (" ", "blank"),
         ("/etc/*.conf", "leads out of the workdir"),

@@ -67,10 +67,10 @@ def test_marks_say_what_a_tool_may_do(options: dict[str, bool], effect: str) -> 
     [
         (lambda: tool(lambda: 1), '"<lambda>" is not a valid tool name'),
         (lambda: tool(name="two words")(lambda: 1), '"two words" is not a valid tool name'),
-        (lambda: tool(name="grep")(lambda: 1), '"grep" is a tool of axe_nb\'s own'),
+        (lambda: tool(name="grep")(lambda: 1), '"grep" is a built-in tool'),
         (
             lambda: tool(name="x", read_only=True, writes=True)(lambda: 1),
-            "a tool cannot be read_only and writes",
+            "a tool cannot have both read_only and writes",
         ),
         (lambda: tool(name="x")(lambda: (yield)), "x yields its results"),
     ],
@@ -86,7 +86,7 @@ def test_no_function_takes_the_name_of_a_built_in_tool() -> None:
     for taken in ("grep", "ask_user", "file_ops", "terminal", "call_agent", "delegate_task"):
         assert taken in BUILT_IN.known
     for taken in BUILT_IN.known:
-        with pytest.raises(ConfigError, match="is a tool of axe_nb's own"):
+        with pytest.raises(ConfigError, match="is a built-in tool"):
             tool(name=taken)(lambda: 1)
     assert not BUILT_IN.known & SESSION.tools.keys()
 
