@@ -250,7 +250,9 @@ def test_a_run_can_be_expected_to_end_otherwise(tree: Path, axe) -> None:
     assert (ran.code, ran.out, ran.err) == (0, "Let me ask.\n", "")
     ran = axe(*line, "completed")
     assert ran.code == 1
-    assert ran.err.startswith("error: the run ended as timeout, not as completed (--raises)\n")
+    assert ran.err.startswith(
+        "error: the run ended with status timeout, expected completed (--raises)\n"
+    )
     ran = axe("run", "lead", "--skill", "gone.md", "--raises", "config")
     assert (ran.code, ran.out) == (0, "ConfigError: skill not found: gone.md\n")
     assert axe("run", "lead", "--skill", "gone.md", "--raises", "provider").code == 2

@@ -123,7 +123,7 @@ def test_a_server_that_is_silent_for_too_long_is_a_timeout(
     monkeypatch.setenv("MY_GROQ_KEY", KEY)
     with pytest.raises(ProviderError) as raised:
         asyncio.run(make("groq", Config.load()).send(ask()))
-    assert str(raised.value).startswith("timeout: no word from http://127.0.0.1")
+    assert str(raised.value).startswith("timeout: no data from http://127.0.0.1")
     assert str(raised.value).endswith("within 0.2s")
     assert raised.value.hint == "raise read_timeout under [providers.groq] in config.toml"
 
@@ -203,12 +203,12 @@ def test_the_doctor_asks_a_named_endpoint(
     monkeypatch.setenv("MY_GROQ_KEY", KEY)
     monkeypatch.setenv("OPENAI_API_KEY", "")
     found = examined(Agent(name="a", model="groq/llama-3"))
-    told = {f.what: f.told for f in found if f.what.startswith("groq")}
+    told = {f.what: f.message for f in found if f.what.startswith("groq")}
     assert told["groq key"] == "set (MY_GROQ_KEY)"
     [up, lacking] = [f for f in found if f.what == "groq server"]
-    assert up.told == f"up at {server.url('models')}, 1 models"
-    assert (lacking.told, lacking.next_step) == (
-        'has no "llama-3", for agent a', 'did you mean "llama-4"?',
+    assert up.message == f"up at {server.url('models')}, 1 models"
+    assert (lacking.message, lacking.next_step) == (
+        'has no "llama-3", needed by agent a', 'did you mean "llama-4"?',
     )  # fmt: skip
     assert [f.state for f in found if f.what == "agents"] == ["right"]
 
@@ -218,7 +218,7 @@ def test_the_doctor_names_the_variable_of_an_endpoints_missing_key(
 ) -> None:
     groq(server)
     [key] = [f for f in examined(Agent(name="a", model="groq/x")) if f.what == "groq key"]
-    assert key.told == "not set, for agent a"
+    assert key.message == "not set, needed by agent a"
     assert key.next_step.startswith("set MY_GROQ_KEY, or api_key under [providers.groq]")
 
 

@@ -1,1 +1,1 @@
-"""What is in the way, and the next step."""
+"""Diagnosis of configuration problems, with the next step for each."""

@@ -1,6 +1,6 @@
-"""The next step after a refused model name: which names its server knows.
+"""The next step after a rejected model name: the models that its server has.
 
-Only the faces that show an error ask for this, once; a run never does.
+Requested once, by the interface that shows the error; a run never does.
 Source: issue "Working in the notebook" (hints with errors).
 """
 
@@ -16,17 +16,17 @@ from axe_nb.session.portal import run_and_wait
 
 
 def with_next_step(result: RunResult) -> RunResult:
-    """The result; the hint of its error names models where the one asked for is not there."""
+    """Returns the result; if the model was not found, the hint of its error names others."""
     error = result.cause
     provider, model = parse_model(result.model)
     if not (isinstance(error, ProviderError) and error.status == 404):
         return result
-    error.hint = run_and_wait(_hint(provider, model)) or error.hint
+    error.hint = run_and_wait(_find_hint(provider, model)) or error.hint
     return result
 
 
-async def _hint(provider: str, model: str) -> str:
-    """Empty where the server has the model after all, or says nothing of use."""
+async def _find_hint(provider: str, model: str) -> str:
+    """Finds a hint; empty if the server has the model after all, or is of no help."""
     try:
         config = Config.load()
         info = config.provider(provider)

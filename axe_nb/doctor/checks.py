@@ -1,6 +1,6 @@
-"""What will stop an agent from running, found without sending a word.
+"""Problems that would stop an agent from running, found without sending anything.
 
-Each problem names its key, so that a face can point at the line.
+Each problem names its key, so that its line can be shown.
 Source: product.md "Notebook" (`%%axe_agent`, `%axe doctor`); B-2, B-3, B-6, D-20, A-E2.4.
 """
 
@@ -24,50 +24,52 @@ from axe_nb.globs import check_glob
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that is in the way of an agent."""
+    """One problem that stops an agent from running."""
 
     key: tuple[str, ...]
-    """Where it is written in the agent's TOML."""
+    """Its key in the agent's TOML."""
     entry: str
-    """Which entry of the key's list; empty where it is no list."""
+    """The entry of the key's list; empty if it is not a list."""
     error: ConfigError
     is_mistake: bool
-    """Whether the TOML itself has to change; else something around it is missing."""
+    """True if the TOML itself must change, False if something else is missing."""
 
 
 def problems(
     agent: Agent, find: Callable[[str], Agent], scripts: tuple[Path, ...] = ()
 ) -> list[Problem]:
-    """All that is in the way of this agent, mistakes first.
+    """Returns all problems of this agent, mistakes in the TOML first.
 
     Args:
-        agent: whose TOML is right so far.
+        agent: an agent whose TOML was read without an error.
         find: name -> agent. Raises ConfigError.
-        scripts: folders to look script models up in first.
+        scripts: folders to search for script models first.
     """
-    found = [problem for check in _checks(agent, find, scripts) if (problem := _tried(*check))]
+    found = [
+        problem for check in _list_checks(agent, find, scripts) if (problem := _run_check(*check))
+    ]
     return sorted(found, key=lambda problem: not problem.is_mistake)
 
 
 Check = tuple[tuple[str, ...], str, bool, Callable[[], object]]
-"""(key, entry, whether a failure is a mistake in the TOML, the check itself)"""
+"""(key, entry, true if a failure is a mistake in the TOML, the check itself)"""
 
 
-def _checks(
+def _list_checks(
     agent: Agent, find: Callable[[str], Agent], scripts: tuple[Path, ...]
 ) -> Iterator[Check]:
     provider, _, name = agent.model.partition("/")
     yield ("model",), "", True, partial(parse_model, agent.model)
     if provider.strip() and name.strip():
-        reachable = partial(_reachable, provider, name, scripts)
-        yield ("model",), "", _is_unknown(provider), reachable
+        check = partial(_check_provider, provider, name, scripts)
+        yield ("model",), "", _is_unknown(provider), check
     bare = replace(agent, tools=(), permissions={}, files=(), skill="", workdir="")
     for name in agent.tools:
-        yield ("tools",), name, True, partial(_tools, replace(bare, tools=(name,)))
+        yield ("tools",), name, True, partial(_check_tools, replace(bare, tools=(name,)))
     for name, decision in agent.permissions.items():
         own = (name,) if name in agent.tools else ()
         alone = replace(bare, tools=own, permissions={name: decision})
-        yield ("permissions", name), "", True, partial(_tools, alone)
+        yield ("permissions", name), "", True, partial(_check_tools, alone)
     for pattern in agent.files:
         yield ("files",), pattern, True, partial(check_glob, pattern)
     yield ("workdir",), "", False, partial(brief, replace(bare, workdir=agent.workdir))
@@ -76,7 +78,7 @@ def _checks(
         yield ("sub_agents",), name, False, partial(find, name)
 
 
-def _tried(
+def _run_check(
     key: tuple[str, ...], entry: str, is_mistake: bool, check: Callable[[], object]
 ) -> Problem | None:
     try:
@@ -86,18 +88,18 @@ def _tried(
     return None
 
 
-def _tools(agent: Agent) -> None:
+def _check_tools(agent: Agent) -> None:
     assemble(agent, 0, DepthLimit(), PermissionPolicy(agent, agent.mode))
 
 
 def _is_unknown(provider: str) -> bool:
-    """Whether neither the package nor the settings know the provider."""
+    """True if neither the package nor the settings define the provider."""
     try:
         return provider not in Config.load().known
     except ConfigError:
-        return False  # the settings are what is wrong
+        return False  # the settings are invalid
 
 
-def _reachable(provider: str, model: str, scripts: tuple[Path, ...]) -> None:
-    """Refuses a model without a key, a base URL, or its script."""
+def _check_provider(provider: str, model: str, scripts: tuple[Path, ...]) -> None:
+    """Rejects a model whose key, base URL or script is missing."""
     provider_for(Config.load(), scripts)(provider, model)

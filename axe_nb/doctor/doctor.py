@@ -1,6 +1,6 @@
-"""What is in the way of working here, and the next step for each: keys, servers, agents, versions.
+"""Diagnosis of keys, servers, agents and versions, with the next step for each problem.
 
-Nothing that it says holds a key.
+Its output never contains a key.
 Source: product.md "Notebook" (`%axe doctor`); B-3; issue "Working in the notebook".
 """
 
@@ -36,10 +36,10 @@ SIGNS: Mapping[State, str] = {
 }
 
 PACKAGES = ("axe-nb", "ipython", "ipykernel", "ipywidgets", "anywidget", "httpx")
-"""Whose versions matter; those of the notebook are not there in every environment."""
+"""Packages whose versions are shown; not every environment has those of the notebook."""
 
 DOES_NOT_LIST = (404, 405, 501)
-"""Statuses of servers that are there and know no list of models."""
+"""Statuses of servers that are up but do not list their models."""
 
 NO_KEY = 3
 """Exit code of a missing key (D-22)."""
@@ -50,85 +50,87 @@ Models: TypeAlias = dict[str, list[str]]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was looked at."""
+    """The result of one check."""
 
     state: State
     what: str
-    told: str
+    message: str
     next_step: str = ""
-    """Empty where nothing is to be done."""
+    """Empty if there is nothing to do."""
 
     def __str__(self) -> str:
-        first = f"{SIGNS[self.state]} {self.what:<16} {self.told}"
+        first = f"{SIGNS[self.state]} {self.what:<16} {self.message}"
         return f"{first}\n{'':<19}→ {self.next_step}" if self.next_step else first
 
 
 async def examine(
     agents_dir: str | None, defined: Mapping[str, Agent], find: Callable[[str], Agent]
 ) -> list[Finding]:
-    """All findings, in the order that they are to be read in; servers are asked side by side.
+    """Returns all findings in reading order; servers are queried concurrently.
 
     Args:
-        agents_dir: folder to look agents up in first.
-        defined: name → agent of this session, which needs no file.
-        find: name -> agent, of the session or a file. Raises ConfigError.
+        agents_dir: folder to search for agents first.
+        defined: name → agent of this session, without a file.
+        find: name -> agent, of the session or from a file. Raises ConfigError.
     """
-    config, settings = _settings()
-    agents, of_agents = await in_thread(_agents, agents_dir, defined, find, config)
-    used = _used(agents)
+    config, settings = _check_settings()
+    agents, of_agents = await in_thread(_check_agents, agents_dir, defined, find, config)
+    used = _group_models(agents)
     known = [info for info in config.known.values() if info.has_server]
-    names = [info.name for info in known if _is_wanted(info.name, used, config)]
+    names = [info.name for info in known if _is_worth_checking(info.name, used, config)]
     async with asyncio.TaskGroup() as group:
-        asked = [group.create_task(_server(name, used.get(name, {}), config)) for name in names]
+        asked = [
+            group.create_task(_check_server(name, used.get(name, {}), config)) for name in names
+        ]
     needing_keys = [info.name for info in known if info.needs_key]
-    keys = [_key(name, used.get(name, {}), config) for name in needing_keys]
+    keys = [_check_key(name, used.get(name, {}), config) for name in needing_keys]
     servers = [finding for task in asked for finding in task.result()]
-    return [_versions(), settings, *of_agents, *keys, *servers]
+    return [_check_versions(), settings, *of_agents, *keys, *servers]
 
 
-def _versions() -> Finding:
-    found = {name: _version(name) for name in PACKAGES}
+def _check_versions() -> Finding:
+    found = {name: _find_version(name) for name in PACKAGES}
     missing = [name for name, version in found.items() if not version]
-    listed = (f"{name} {version or '(not there)'}" for name, version in found.items())
-    told = ", ".join([f"Python {platform.python_version()}", *listed])
+    listed = (f"{name} {version or '(not installed)'}" for name, version in found.items())
+    message = ", ".join([f"Python {platform.python_version()}", *listed])
     if not missing:
-        return Finding("right", "versions", told)
-    return Finding("note", "versions", told, f"for notebooks: pip install {' '.join(missing)}")
+        return Finding("right", "versions", message)
+    return Finding("note", "versions", message, f"for notebooks: pip install {' '.join(missing)}")
 
 
-def _version(package: str) -> str:
+def _find_version(package: str) -> str:
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
         return ""
 
 
-def _settings() -> tuple[Config, Finding]:
-    """The settings, empty where they are not right, and what is to be said of them."""
+def _check_settings() -> tuple[Config, Finding]:
+    """Returns the settings, empty if they are invalid, and the finding."""
     path = config_path()
     try:
         config = Config.load()
     except ConfigError as error:
-        return Config(), _wrong("settings", error)
+        return Config(), _failed_finding("settings", error)
     if not path.exists():
-        return config, Finding("note", "settings", f"no {format_path(path)}; none is needed")
-    if os.name == "posix" and path.stat().st_mode & 0o077 and _holds_keys(config):
-        told = f"{format_path(path)} holds keys and others can read it"
-        return config, Finding("wrong", "settings", told, f"chmod 600 {format_path(path)}")
+        return config, Finding("note", "settings", f"no {format_path(path)}, which is optional")
+    if os.name == "posix" and path.stat().st_mode & 0o077 and _has_keys(config):
+        message = f"{format_path(path)} contains keys and is readable by others"
+        return config, Finding("wrong", "settings", message, f"chmod 600 {format_path(path)}")
     return config, Finding("right", "settings", format_path(path))
 
 
-def _holds_keys(config: Config) -> bool:
+def _has_keys(config: Config) -> bool:
     return any(table.get("api_key") for table in config.providers.values())
 
 
-def _agents(
+def _check_agents(
     agents_dir: str | None,
     defined: Mapping[str, Agent],
     find: Callable[[str], Agent],
     config: Config,
 ) -> tuple[list[Agent], list[Finding]]:
-    """The agents that could be read, and what is to be said of all of them."""
+    """Returns the agents that could be read, and the findings on all of them."""
     names = sorted({*defined, *list_agents(agents_dir)})
     scripts = (expand_home(agents_dir).parent / "scripts",) if agents_dir else ()
     agents: list[Agent] = []
@@ -137,35 +139,36 @@ def _agents(
         try:
             agent = find(name)
         except ConfigError as error:
-            findings.append(_wrong(f"agent {name}", error))
+            findings.append(_failed_finding(f"agent {name}", error))
             continue
         agents.append(agent)
         findings += [Finding("note", f"agent {name}", warning) for warning in all_warnings(agent)]
         findings += [
-            _told(f"agent {name}", problem)
+            _problem_finding(f"agent {name}", problem)
             for problem in problems(agent, find, scripts)
-            if not _is_told_of_its_provider(problem, agent, config)
+            if not _is_reported_elsewhere(problem, agent, config)
         ]
-    ill = {finding.what for finding in findings if finding.state == "wrong"}
-    told = f"{len(names)} found, {len(names) - len(ill)} without a problem"
-    step = "" if names else "`init NAME` writes a first one"
-    return agents, [Finding("right" if not ill else "note", "agents", told, step), *findings]
+    failed = {finding.what for finding in findings if finding.state == "wrong"}
+    message = f"{len(names)} found, {len(names) - len(failed)} without problems"
+    step = "" if names else "create one with `init NAME`"
+    state: State = "note" if failed else "right"
+    return agents, [Finding(state, "agents", message, step), *findings]
 
 
-def _told(what: str, problem: Problem) -> Finding:
-    """A script that is not there is no fault yet: a cell may still define its function."""
-    found = _wrong(what, problem.error)
+def _problem_finding(what: str, problem: Problem) -> Finding:
+    """Makes a finding; a missing script is only a note, as a cell may still define it."""
+    found = _failed_finding(what, problem.error)
     is_script = problem.key == ("model",) and not problem.is_mistake
     return replace(found, state="note") if is_script else found
 
 
-def _is_told_of_its_provider(problem: Problem, agent: Agent, config: Config) -> bool:
-    """Whether the rows of keys and servers say the same."""
+def _is_reported_elsewhere(problem: Problem, agent: Agent, config: Config) -> bool:
+    """True if the rows of keys and servers report the same problem."""
     info = config.known.get(agent.model.partition("/")[0])
     return problem.key == ("model",) and not problem.is_mistake and bool(info and info.has_server)
 
 
-def _used(agents: Iterable[Agent]) -> Mapping[str, Models]:
+def _group_models(agents: Iterable[Agent]) -> Mapping[str, Models]:
     used: dict[str, Models] = {}
     for agent in agents:
         provider, _, model = agent.model.partition("/")
@@ -174,29 +177,29 @@ def _used(agents: Iterable[Agent]) -> Mapping[str, Models]:
     return used
 
 
-def _is_wanted(provider: str, used: Mapping[str, Models], config: Config) -> bool:
-    """Whether a server is worth asking: used by an agent, with a key, or named in the settings."""
+def _is_worth_checking(provider: str, used: Mapping[str, Models], config: Config) -> bool:
+    """True for a server that an agent uses, that has a key, or that the settings define."""
     is_named = provider not in PROVIDERS
     return is_named or provider in used or bool(config.key_source(provider))
 
 
-def _key(provider: str, models: Models, config: Config) -> Finding:
+def _check_key(provider: str, models: Models, config: Config) -> Finding:
     what = f"{provider} key"
     try:
         config.api_key(provider)
         return Finding("right", what, f"set ({config.key_source(provider)})")
     except ConfigError as error:
         if config.key_source(provider):
-            return _wrong(what, error)
+            return _failed_finding(what, error)
     if not models:
         return Finding("note", what, "not set; no agent here needs it")
     variable = config.provider(provider).key_variable
     step = f"set {variable}, or api_key under [providers.{provider}] in config.toml"
-    return Finding("wrong", what, f"not set, for {_some(models)}", step)
+    return Finding("wrong", what, f"not set, needed by {_format_agents(models)}", step)
 
 
-async def _server(provider: str, models: Models, config: Config) -> list[Finding]:
-    """Whether the server is there, lets us in, and has the models that agents use."""
+async def _check_server(provider: str, models: Models, config: Config) -> list[Finding]:
+    """Checks that the server is up, accepts the key and has the models that agents use."""
     what = f"{provider} server"
     try:
         asked = server(provider, config)
@@ -205,32 +208,34 @@ async def _server(provider: str, models: Models, config: Config) -> list[Finding
         where = listing.address(asked)
         if error.status in DOES_NOT_LIST:
             return [Finding("note", what, f"up at {where}; it does not list its models")]
-        told = f"up at {where}, refuses the key" if error.category == "auth" else error.detail
-        at = "" if where in told else f" ({where})"
-        return [Finding("wrong", what, f"{told}{at}", error.hint or "check its base_url")]
+        is_refused = error.category == "auth"
+        message = f"up at {where}, rejects the key" if is_refused else error.detail
+        at = "" if where in message else f" ({where})"
+        return [Finding("wrong", what, f"{message}{at}", error.hint or "check its base_url")]
     except ConfigError as error:
-        has_no_key = error.exit_code == NO_KEY  # the row of keys says it
-        return [] if has_no_key else [_wrong(what, error)]
+        has_no_key = error.exit_code == NO_KEY  # reported in the row of keys
+        return [] if has_no_key else [_failed_finding(what, error)]
     up = Finding("right", what, f"up at {listing.address(asked)}, {len(names)} models")
-    lacking = [model for model in models if not listing.has(model, names)]
+    missing = [model for model in models if not listing.has(model, names)]
     return [
         up,
         *(
             Finding(
-                "wrong", what, f"has no {quote(model)}, for {_some({model: models[model]})}",
+                "wrong", what,
+                f"has no {quote(model)}, needed by {_format_agents({model: models[model]})}",
                 listing.advice(asked.info, model, names) or "choose another model",
             )
-            for model in lacking
+            for model in missing
         ),
     ]  # fmt: skip
 
 
-def _some(models: Models) -> str:
-    """The agents that need the models, in a few words."""
+def _format_agents(models: Models) -> str:
+    """Formats the names of the agents that need the models."""
     agents = sorted({agent for users in models.values() for agent in users})
     return f"{'agent' if len(agents) == 1 else 'agents'} {list_some(agents, 3)}"
 
 
-def _wrong(what: str, error: AxeError) -> Finding:
+def _failed_finding(what: str, error: AxeError) -> Finding:
     place = f" ({error.place})" if error.place else ""
     return Finding("wrong", what, f"{error}{place}", error.hint)

@@ -1,4 +1,4 @@
-"""`--raises`: a run succeeds if it ends as the person expects; without it, if it completes.
+"""`--raises`: a run succeeds if it ends with the expected status; by default, if it completes.
 
 Source: product.md "Notebook"; B-8; seed 000 §8.
 """
@@ -10,19 +10,19 @@ from axe_nb.errors import AxeError, ConfigError, ProviderError, RunError
 from axe_nb.events import RunResult
 
 KINDS = {"config": ConfigError, "provider": ProviderError}
-"""Value of `--raises` that is no status → the error that it expects."""
+"""Value of `--raises` that is not a status → the error that it expects."""
 
 
 def is_expected(error: AxeError, raises: str | None) -> bool:
-    """The run could not begin, and `--raises` says so."""
+    """True if the run could not start and `--raises` expects that error."""
     return isinstance(error, KINDS.get(raises or "", ()))
 
 
 def check_end(result: RunResult, raises: str | None) -> None:
-    """Does nothing if the run ended as it should: completed, or as `--raises` says.
+    """Raises unless the run completed, or ended as `--raises` expects.
 
     Raises:
-        AxeError: it did not.
+        AxeError: the run ended differently.
     """
     if raises is None:
         with_next_step(result).raise_for_status()
@@ -33,7 +33,7 @@ def check_end(result: RunResult, raises: str | None) -> None:
         else (result.status == raises)
     )
     if not met:
-        told = f"the run ended as {result.status}, not as {raises} (--raises)"
-        failure = RunError(told, exit_code=1)
+        message = f"the run ended with status {result.status}, expected {raises} (--raises)"
+        failure = RunError(message, exit_code=1)
         failure.place = result.place
         raise failure

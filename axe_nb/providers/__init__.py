@@ -1,4 +1,4 @@
-"""The models' servers, one module for each protocol, over connections that all of them share.
+"""Providers: one module per protocol, over shared connections.
 
 Source: B-2, B-3, D-33; product.md "Providers".
 """

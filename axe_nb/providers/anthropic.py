@@ -23,30 +23,30 @@ from axe_nb.providers.http import post
 PATH = "/v1/messages"
 
 MAX_TOKENS = 4096
-"""Sent where the agent sets none: the API asks for a number."""
+"""Sent if the agent sets none, as the API requires a value."""
 
 THINKING = ("thinking", "redacted_thinking")
 
 _ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 _ROLE = len('{"role":"')
-"""Where in a wire message its role begins: with a or u."""
+"""Offset of the role in a wire message; its first letter is a or u."""
 
 
 def encode(message: Message) -> list[dict[str, Any]]:
-    """The wire message of one message; none where it says nothing."""
+    """Encodes a message as a wire message; none if it is empty."""
     role = "assistant" if message.role == "assistant" else "user"
-    content = _blocks(message)
+    content = _encode_content(message)
     return [{"role": role, "content": content}] if content else []
 
 
-def _blocks(message: Message) -> list[dict[str, Any]]:
+def _encode_content(message: Message) -> list[dict[str, Any]]:
     if message.tool_results:
         return [
             {
                 "type": "tool_result",
                 "tool_use_id": _id(result.call_id),
-                # an error without words is refused
+                # the API rejects an error without text
                 "content": result.content or ("failed" if result.is_error else ""),
                 "is_error": result.is_error,
             }
@@ -54,14 +54,14 @@ def _blocks(message: Message) -> list[dict[str, Any]]:
         ]
     kept = message.echo.get("anthropic")
     if kept and message.role == "assistant":
-        return _as_it_came(kept, message.tool_calls)
+        return _restore_blocks(kept, message.tool_calls)
     return [*_text_block(message.content), *map(_tool_use, message.tool_calls)]
 
 
-def _as_it_came(
+def _restore_blocks(
     kept: Sequence[Mapping[str, Any]], calls: Sequence[ToolCall]
 ) -> list[dict[str, Any]]:
-    """Thinking, text and calls in their first order; thinking may not be the last."""
+    """Restores thinking, text and calls in their original order; thinking may not come last."""
     left = iter(calls)
     blocks: list[dict[str, Any]] = []
     for block in kept:
@@ -89,14 +89,14 @@ def _tool_use(call: ToolCall) -> dict[str, Any]:
 
 
 def _id(id: str) -> str:
-    """The call's id, or, where another provider made it in its own way, one that is taken here."""
+    """Returns the call's id, or a valid substitute for an id from another provider."""
     if _ID.fullmatch(id):
         return id
     return f"toolu_{hashlib.sha256(id.encode('utf-8', 'replace')).hexdigest()[:24]}"
 
 
 def body(request: Request) -> bytes:
-    """The request as JSON."""
+    """Encodes the request as JSON."""
     fields = {
         "model": request.model,
         "max_tokens": MAX_TOKENS,
@@ -104,7 +104,7 @@ def body(request: Request) -> bytes:
         **({"system": request.system} if request.system.strip() else {}),
     }
     tools = wire.serialize(request.tools, "anthropic", _tool)
-    return wire.envelope(fields, tools, _turns(request.messages))
+    return wire.envelope(fields, tools, _encode_turns(request.messages))
 
 
 def _tool(spec: ToolSpec) -> list[dict[str, Any]]:
@@ -112,25 +112,25 @@ def _tool(spec: ToolSpec) -> list[dict[str, Any]]:
     return [{"name": spec.name, "description": spec.description, "input_schema": schema}]
 
 
-def _turns(messages: Sequence[Message]) -> list[bytes]:
-    """One wire message per change of role: user text after tool results joins them."""
+def _encode_turns(messages: Sequence[Message]) -> list[bytes]:
+    """Merges consecutive messages of one role, such as user text after tool results."""
     turns = list(filter(None, wire.serialize(messages, "anthropic", encode)))
     roles = bytes([turn[_ROLE] for turn in turns])
     if b"uu" in roles or b"aa" in roles:
-        return [_joined(list(group)) for _, group in groupby(turns, itemgetter(_ROLE))]
+        return [_join_turns(list(group)) for _, group in groupby(turns, itemgetter(_ROLE))]
     return turns
 
 
-def _joined(turns: Sequence[bytes]) -> bytes:
+def _join_turns(turns: Sequence[bytes]) -> bytes:
     start = turns[0].index(b"[") + 1
     return turns[0][:start] + b",".join(turn[start:-2] for turn in turns) + b"]}"
 
 
 def parse(data: Mapping[str, Any]) -> Response:
-    """The answer in a reply.
+    """Parses the answer in a reply.
 
     Raises:
-        ProviderError: it has no content, or content of another shape.
+        ProviderError: missing or malformed content.
     """
     stop_reason = wire.text(data.get("stop_reason"))
     blocks = wire.tables(data.get("content"), "content")
@@ -145,7 +145,7 @@ def parse(data: Mapping[str, Any]) -> Response:
     )
     usage = wire.table(data.get("usage"))
     cached = (usage.get(f"cache_{way}_input_tokens") for way in ("creation", "read"))
-    kept = list(_kept(blocks)) if any(b.get("type") in THINKING for b in blocks) else []
+    kept = list(_blocks_to_echo(blocks)) if any(b.get("type") in THINKING for b in blocks) else []
     return Response(
         "".join(texts),
         tuple(calls),
@@ -158,8 +158,8 @@ def parse(data: Mapping[str, Any]) -> Response:
     )
 
 
-def _kept(blocks: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
-    """What goes back of a reply with thinking: all in its order, calls as their places only."""
+def _blocks_to_echo(blocks: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+    """Yields the blocks to send back for a reply with thinking; calls are placeholders."""
     for block in blocks:
         match block.get("type"):
             case "tool_use":
@@ -172,7 +172,7 @@ def _kept(blocks: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
 
 @dataclass(frozen=True)
 class Anthropic:
-    """The API at one address, with one key."""
+    """The API at one URL, with one key."""
 
     name = "anthropic"
     base_url: str

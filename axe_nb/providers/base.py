@@ -1,4 +1,4 @@
-"""The provider interface, and the server that a provider asks.
+"""The provider interface, and the server behind a provider.
 
 Source: seed 000 C7 (A-C7), D-24.
 """
@@ -12,11 +12,11 @@ from axe_nb.agents.provider_table import ProviderInfo
 from axe_nb.messages import Delta, Request, Response
 
 OnDelta: TypeAlias = Callable[[Delta], None]
-"""Takes a piece of the reply as it arrives; neither blocks nor raises."""
+"""Receives a piece of the reply as it arrives; must not block or raise."""
 
 
 class Server(Protocol):
-    """A server of models: its address, and the key that it wants."""
+    """A server of models: its URL and key."""
 
     @property
     def info(self) -> ProviderInfo:
@@ -35,12 +35,12 @@ class Provider(Protocol):
     """A model's server. Cancelling the task that awaits `send` aborts the request."""
 
     name: str
-    """Its protocol; prefix of the call ids that it makes up (D-28)."""
+    """Its protocol; prefix of the call ids that it generates (D-28)."""
 
     async def send(self, request: Request, on_delta: OnDelta | None = None) -> Response:
-        """The whole answer; a provider that can stream hands its pieces to `on_delta` before.
+        """Returns the whole answer; a streaming provider first passes the pieces to `on_delta`.
 
         Raises:
-            ProviderError: the server failed, refused or sent nonsense.
+            ProviderError: the server failed, refused the request or sent an invalid reply.
         """
         ...

@@ -1,4 +1,4 @@
-"""Requests to models' servers over connections that all runs of an event loop share.
+"""Requests to models' servers over connections shared by all runs of an event loop.
 
 Source: B-4, B-5, D-8, D-25, D-30; goals.md "HTTP clients and SSL contexts".
 """
@@ -22,61 +22,61 @@ if TYPE_CHECKING:
     import httpx
 
 CONNECT_SECONDS = 10.0
-"""What a connection may take to come about; how long an answer may take is the run's affair."""
+"""Connect timeout; the time for an answer is limited by the run."""
 
 IDLE_CONNECTIONS = 20
-"""Kept open per base URL. httpx looks at all of them on every request: with no bound on them,
-1000 requests at once take four times as long."""
+"""Kept open per base URL. httpx scans all of them on every request: without a limit, 1000
+concurrent requests take four times as long."""
 
 IDLE_SECONDS = 60.0
 
 MOST_IN_FLIGHT = 4096
-"""Requests of one event loop in flight, however many files the process may open."""
+"""Upper limit of concurrent requests per event loop, whatever the limit of open files."""
 
 MAX_REPLY = 32 * 1024 * 1024
 """Bytes of a reply's body."""
 
 
 async def post(server: Server, path: str, body: bytes, *, tools_of: str = "") -> dict[str, Any]:
-    """The JSON object that the server answers a POST with; cancelling closes the connection.
+    """Sends a POST and returns the JSON object of the reply; cancelling closes the connection.
 
     Args:
-        tools_of: the model that tools are offered to, for the error where it has no use for them
-            (D-30); empty = none are offered.
+        tools_of: the model that tools are offered to, for the error if it does not support them
+            (D-30); empty if no tools are offered.
 
     Raises:
-        ProviderError: the server is not there, refuses, fails or sends something else.
+        ProviderError: the server is unreachable, refuses, fails or sends an invalid reply.
     """
-    return await _asked(server, "POST", path, body, tools_of)
+    return await _send(server, "POST", path, body, tools_of)
 
 
 async def get(server: Server, path: str) -> dict[str, Any]:
-    """The JSON object that the server answers a GET with; cancelling closes the connection.
+    """Sends a GET and returns the JSON object of the reply; cancelling closes the connection.
 
     Raises:
-        ProviderError: the server is not there, refuses, fails or sends something else.
+        ProviderError: the server is unreachable, refuses, fails or sends an invalid reply.
     """
-    return await _asked(server, "GET", path, b"", "")
+    return await _send(server, "GET", path, b"", "")
 
 
-async def _asked(
+async def _send(
     server: Server, method: str, path: str, body: bytes, tools_of: str
 ) -> dict[str, Any]:
     try:
-        return await _answer(server, method, path, body, tools_of)
+        return await _send_and_read(server, method, path, body, tools_of)
     except ProviderError as error:
         raise error.with_traceback(None) from None  # its frames hold the key
 
 
-async def _answer(
+async def _send_and_read(
     server: Server, method: str, path: str, body: bytes, tools_of: str
 ) -> dict[str, Any]:
     try:
         status, headers, reply = await _exchange(server, method, path, body)
     except ProviderError:
         raise
-    except Exception as error:  # httpx and what lies below it raise more than httpx.HTTPError
-        raise _no_reply(server, error) from None
+    except Exception as error:  # httpx and its backends raise more than httpx.HTTPError
+        raise _connection_error(server, error) from None
     try:
         return read_reply(server.info, status, headers, reply, server.key)
     except ProviderError as error:
@@ -88,10 +88,10 @@ async def _answer(
 async def _exchange(
     server: Server, method: str, path: str, body: bytes
 ) -> tuple[int, Headers, bytes]:
-    """(status, headers, body) of the reply."""
+    """Sends one request; returns (status, headers, body) of the reply."""
     import httpx
 
-    clients = await _clients()
+    clients = await _loop_clients()
     client = clients.client(server.base_url)
     headers = {"content-type": "application/json"} if body else {}
     headers |= server.info.headers_with(server.key)
@@ -107,24 +107,24 @@ async def _exchange(
         async for part in response.aiter_bytes():
             size += len(part)
             if size > MAX_REPLY:
-                raise ProviderError("server", f"the reply is larger than {MAX_REPLY >> 20} MiB")
+                raise ProviderError("server", f"the reply exceeds {MAX_REPLY >> 20} MiB")
             parts.append(part)
     return response.status_code, response.headers, b"".join(parts)
 
 
 @dataclass
 class _Clients:
-    """The clients of one event loop; they are closed when the loop ends."""
+    """The clients of one event loop, closed when the loop ends."""
 
     by_url: dict[str, httpx.AsyncClient] = field(default_factory=dict)
     slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(most_in_flight()))
-    """One for each request in flight; the others wait their turn."""
+    """One slot per request in flight; further requests wait."""
     until_the_end: AsyncGenerator[None, None] | None = None
-    """Closes them; the loop closes it. Nobody else would: a run does not know that it is the
-    loop's last."""
+    """A generator that closes the clients when the loop closes it: no run knows that it is the
+    last of its loop."""
 
     def client(self, base_url: str) -> httpx.AsyncClient:
-        """The loop's client for a base URL, made on first use (D-25)."""
+        """Returns the loop's client for a base URL, created on first use (D-25)."""
         if base_url not in self.by_url:
             self.by_url[base_url] = _new_client(base_url)
         return self.by_url[base_url]
@@ -134,7 +134,7 @@ _of_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, _Clients] = WeakKeyDictio
 
 
 def most_in_flight() -> int:
-    """Requests that may be in flight at once: half of the files that the process may open.
+    """Returns the limit of concurrent requests: half of the files that the process may open.
 
     The other half is for kernels, tools and idle connections (D-51).
     """
@@ -148,20 +148,20 @@ def most_in_flight() -> int:
     return max(1, min(files // 2, MOST_IN_FLIGHT))
 
 
-async def _clients() -> _Clients:
-    """The running loop's clients."""
+async def _loop_clients() -> _Clients:
+    """Returns the clients of the running loop."""
     loop = asyncio.get_running_loop()
     clients = _of_loop.get(loop)
     if clients is None:
         _forget_closed_loops()
         clients = _of_loop[loop] = _Clients()
-        clients.until_the_end = _until_the_end(clients)
+        clients.until_the_end = _close_with_loop(clients)
         await anext(clients.until_the_end)
     return clients
 
 
-async def _until_the_end(clients: _Clients) -> AsyncGenerator[None, None]:
-    """Waits, once begun, for the end of the loop: `asyncio.run` closes the generators it saw."""
+async def _close_with_loop(clients: _Clients) -> AsyncGenerator[None, None]:
+    """Closes the clients at the end of the loop, when `asyncio.run` closes its generators."""
     try:
         yield
     finally:
@@ -171,7 +171,7 @@ async def _until_the_end(clients: _Clients) -> AsyncGenerator[None, None]:
 
 
 def _forget_closed_loops() -> None:
-    """Lets go of clients whose loop was closed without its generators; they hold on to it."""
+    """Drops clients whose loop was closed without its generators; they keep it alive."""
     for reference in _of_loop.keyrefs():
         loop = reference()
         if loop is not None and loop.is_closed():
@@ -183,7 +183,7 @@ def _new_client(base_url: str) -> httpx.AsyncClient:
 
     try:
         url = httpx.URL(base_url)
-        # an SSL context costs 20 ms: none for plain http, and one for all proxies there may be
+        # an SSL context costs 20 ms: none for plain http, and one shared by all proxies
         verify: Any = httpx.create_ssl_context() if url.scheme == "https" else None
         return httpx.AsyncClient(
             base_url=url.copy_with(userinfo=b""),  # httpx writes URLs to the log
@@ -199,13 +199,13 @@ def _new_client(base_url: str) -> httpx.AsyncClient:
     except (httpx.InvalidURL, ImportError, OSError, ValueError) as error:
         raise ProviderError(
             "server",
-            f"no connection to {without_login(base_url)} can be set up: {masked_line(str(error))}",
+            f"cannot set up a connection to {without_login(base_url)}: {masked_line(str(error))}",
             hint="check base_url, and HTTPS_PROXY, ALL_PROXY and SSL_CERT_FILE in the environment",
         ) from None
 
 
-def _no_reply(server: Server, error: Exception) -> ProviderError:
-    """Why no whole reply came, and what to look at."""
+def _connection_error(server: Server, error: Exception) -> ProviderError:
+    """Describes why no complete reply arrived, with the next step."""
     import httpx
 
     where = without_login(server.base_url)
@@ -217,7 +217,7 @@ def _no_reply(server: Server, error: Exception) -> ProviderError:
         return any(isinstance(cause, kind) for cause in causes)
 
     if isinstance(error, httpx.ReadTimeout):
-        message = f"no word from {where} within {format_seconds(server.info.read_timeout or 0)}s"
+        message = f"no data from {where} within {format_seconds(server.info.read_timeout or 0)}s"
         return ProviderError("timeout", message, hint=f"raise read_timeout under {table}")
     if isinstance(error, httpx.TimeoutException):
         message = f"no connection to {where} within {format_seconds(CONNECT_SECONDS)}s"
@@ -233,13 +233,13 @@ def _no_reply(server: Server, error: Exception) -> ProviderError:
         return ProviderError("server", f"no secure connection to {where}: {reason}")
     return ProviderError(
         "server",
-        f"the connection to {where} broke: {reason}",
+        f"the connection to {where} failed: {reason}",
         hint="try again, or set max_retries under [retry] of the agent",
     )
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    """The error, what it came from, and the parts of groups among them."""
+    """Yields the error, its causes, and the members of exception groups."""
     while error is not None:
         yield error
         if isinstance(error, BaseExceptionGroup):
@@ -249,7 +249,7 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def without_login(base_url: str) -> str:
-    """The base URL without name and password."""
+    """Returns the base URL without user name and password."""
     scheme, _, rest = base_url.partition("://")
     host, slash, path = rest.partition("/")
     return f"{scheme}://{host.rpartition('@')[2]}{slash}{path}"

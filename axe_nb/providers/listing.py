@@ -1,4 +1,4 @@
-"""Which models a server has, and which of them was meant.
+"""Listing of a server's models, and suggestions for a missing one.
 
 Source: issue "Working in the notebook" (doctor, hints at a 404); goals.md "Safety".
 """
@@ -20,23 +20,23 @@ if TYPE_CHECKING:
     from axe_nb.providers.base import Server
 
 SECONDS = 3.0
-"""For one server to answer."""
+"""Time limit for the reply of one server."""
 
 MAX_NAMES = 2000
-"""Models of one server that are looked at."""
+"""Maximum number of models read from one server."""
 
 MAX_NAME = 120
-"""Characters; no model's name is longer."""
+"""Maximum length of a model name in characters."""
 
 LISTED = 5
-"""Models that a hint names where none is near."""
+"""Number of models that a hint names if none is similar."""
 
 
 async def models(server: Server) -> tuple[str, ...]:
-    """The names of the server's models, sorted.
+    """Returns the sorted names of the server's models.
 
     Raises:
-        ProviderError: it is not there, refuses, does not list them, or takes too long.
+        ProviderError: it is unreachable, refuses, has no listing or takes too long.
     """
     from axe_nb.providers.http import get
 
@@ -44,8 +44,8 @@ async def models(server: Server) -> tuple[str, ...]:
         async with asyncio.timeout(SECONDS):
             data = await get(server, server.info.models_path)
     except TimeoutError:
-        told = f"no answer from {address(server)} within {format_seconds(SECONDS)}s"
-        raise ProviderError("timeout", told) from None
+        message = f"no answer from {address(server)} within {format_seconds(SECONDS)}s"
+        raise ProviderError("timeout", message) from None
     field, key = server.info.models_keys
     entries = wire.tables(data.get(field), field)[:MAX_NAMES]
     found = (masked_line(wire.text(entry.get(key)), server.key, MAX_NAME) for entry in entries)
@@ -53,23 +53,23 @@ async def models(server: Server) -> tuple[str, ...]:
 
 
 def address(server: Server) -> str:
-    """The server's base URL, for people: without name and password."""
+    """Returns the server's base URL for display, without user name and password."""
     from axe_nb.providers.http import without_login
 
     return without_login(server.base_url)
 
 
 def has(model: str, names: Sequence[str]) -> bool:
-    """Whether a model is among the names; Ollama's `:latest` may be left out."""
+    """True if the model is among the names; Ollama's `:latest` may be omitted."""
     return model in names or f"{model}:latest" in names
 
 
 def advice(provider: ProviderInfo, model: str, names: Sequence[str]) -> str:
-    """What to do where the server lacks the model: the nearest of its names, a way to get it."""
+    """Returns the next step for a missing model: a similar name, or the command to fetch it."""
     near = nearest(model, names) or nearest(f"{model}:latest", names)
     known = f"it has {list_some(names, LISTED)}" if names else ""
-    meant = f"did you mean {quote(near)}?" if near else known
+    suggested = f"did you mean {quote(near)}?" if near else known
     if not provider.pull:
-        return meant
+        return suggested
     pull = f"`{provider.pull.format(model=shlex.quote(model))}`"
-    return f"{pull}, or {meant}" if near else f"{pull}; {known}" if known else pull
+    return f"{pull}, or {suggested}" if near else f"{pull}; {known}" if known else pull

@@ -22,15 +22,15 @@ PATH = "/api/chat"
 TOP_LEVEL = frozenset(
     {"format", "keep_alive", "think", "logprobs", "top_logprobs", "truncate", "shift"}
 )
-"""Params that stand beside the model; all others are `options` of it."""
+"""Params that are top-level keys of a request; all others go into `options`."""
 
 _MADE_UP = re.compile(r"ollama_\d+")
 
 
 def encode(message: Message) -> list[dict[str, Any]]:
-    """The wire messages of one message: one per tool result, none where nothing is said."""
+    """Encodes a message as wire messages: one per tool result, none if it is empty."""
     if message.tool_results:
-        return [_result(result) for result in message.tool_results]
+        return [_encode_result(result) for result in message.tool_results]
     if message.role != "assistant":
         return [{"role": "user", "content": message.content}]
     if not message.content.strip() and not message.tool_calls:
@@ -39,31 +39,31 @@ def encode(message: Message) -> list[dict[str, Any]]:
     if thinking := message.echo.get("ollama"):
         entry["thinking"] = thinking
     if message.tool_calls:
-        entry["tool_calls"] = [_call(call) for call in message.tool_calls]
+        entry["tool_calls"] = [_encode_call(call) for call in message.tool_calls]
     return [entry]
 
 
-def _call(call: ToolCall) -> dict[str, Any]:
+def _encode_call(call: ToolCall) -> dict[str, Any]:
     function = {"name": call.name, "arguments": dict(call.arguments)}
-    return {**_own("id", call.id), "function": function}
+    return {**_id_field("id", call.id), "function": function}
 
 
-def _result(result: ToolResult) -> dict[str, Any]:
+def _encode_result(result: ToolResult) -> dict[str, Any]:
     return {
         "role": "tool",
         "content": result.content,
         **({"tool_name": result.name} if result.name else {}),
-        **_own("tool_call_id", result.call_id),
+        **_id_field("tool_call_id", result.call_id),
     }
 
 
-def _own(key: str, id: str) -> dict[str, str]:
-    """The id under `key`, unless it was made up here: the server knows only its own (D-29)."""
+def _id_field(key: str, id: str) -> dict[str, str]:
+    """Returns the id under `key`, unless it was generated here, unknown to the server (D-29)."""
     return {} if _MADE_UP.fullmatch(id) else {key: id}
 
 
 def body(request: Request) -> bytes:
-    """The request as JSON; the system prompt is its first message."""
+    """Encodes the request as JSON; the system prompt is its first message."""
     params = wire.without_ours(request.params)
     beside = {key: params.pop(key) for key in TOP_LEVEL & params.keys()}
     options = wire.table(params.pop("options", None)) | params
@@ -82,10 +82,10 @@ def body(request: Request) -> bytes:
 
 
 def parse(data: Mapping[str, Any]) -> Response:
-    """The answer in a reply.
+    """Parses the answer in a reply.
 
     Raises:
-        ProviderError: it has no message.
+        ProviderError: the reply has no message.
     """
     message = data.get("message")
     if not isinstance(message, dict):
@@ -103,21 +103,21 @@ def parse(data: Mapping[str, Any]) -> Response:
 
 
 def check(request: Request, response: Response) -> None:
-    """Refuses an empty message as the first answer of a conversation (D-37).
+    """Rejects an empty message as the first answer of a conversation (D-37).
 
     Raises:
-        ProviderError: there is neither text nor a call, and no limit cut the answer (D-31).
+        ProviderError: neither text nor a call, although no limit cut the answer (D-31).
     """
     says_something = response.content.strip() or response.tool_calls or response.is_cut
     if not says_something and request.turn == 1:
         raise ProviderError(
-            "server", "response contains no content", hint="try again, or another model"
+            "server", "response contains no content", hint="try again, or use another model"
         )
 
 
 @dataclass(frozen=True)
 class Ollama:
-    """The server at one address; a key only where somebody put one before it."""
+    """The server at one URL; only a proxy before it needs a key."""
 
     name = "ollama"
     base_url: str

@@ -1,4 +1,4 @@
-"""OpenAI's Chat Completions API, and the many servers that speak it.
+"""OpenAI's Chat Completions API, and compatible servers.
 
 Source: seed 000 §3.3 (A-3.*), B-4; D-11, D-28, D-32, D-49.
 """
@@ -20,14 +20,14 @@ from axe_nb.providers.reply import error_in_reply
 PATH = "/v1/chat/completions"
 
 REASONING = ("reasoning_content", "reasoning_details")
-"""Keys of a message in which servers send reasoning that they want back."""
+"""Keys of a message with reasoning that servers expect to be sent back."""
 
 SIGNED = "extra_content"
-"""Key of a call in which Gemini's server signs it; without it the call is not taken back."""
+"""Key with Gemini's signature of a call; the server rejects the call without it."""
 
 
 def encode(message: Message) -> list[dict[str, Any]]:
-    """The wire messages of one message: one per tool result, none where nothing is said."""
+    """Encodes a message as wire messages: one per tool result, none if it is empty."""
     if message.tool_results:
         return [
             {"role": "tool", "tool_call_id": result.call_id, "content": result.content}
@@ -44,11 +44,11 @@ def encode(message: Message) -> list[dict[str, Any]]:
         **{key: kept[key] for key in REASONING if key in kept},
     }
     if message.tool_calls:
-        entry["tool_calls"] = _calls(message, kept.get(SIGNED, ()))
+        entry["tool_calls"] = _encode_calls(message, kept.get(SIGNED, ()))
     return [entry]
 
 
-def _calls(message: Message, signed: Any) -> list[dict[str, Any]]:
+def _encode_calls(message: Message, signed: Any) -> list[dict[str, Any]]:
     signatures = [*signed, *[None] * len(message.tool_calls)]
     return [
         {
@@ -62,7 +62,7 @@ def _calls(message: Message, signed: Any) -> list[dict[str, Any]]:
 
 
 def body(request: Request) -> bytes:
-    """The request as JSON; the system prompt is its first message."""
+    """Encodes the request as JSON; the system prompt is its first message."""
     fields = {"model": request.model, **wire.without_ours(request.params)}
     system = {"role": "system", "content": request.system}
     head = dump(system) if request.system.strip() else b""
@@ -71,10 +71,10 @@ def body(request: Request) -> bytes:
 
 
 def parse(data: Mapping[str, Any]) -> Response:
-    """The answer in a reply: its first choice.
+    """Parses the answer in a reply: its first choice.
 
     Raises:
-        ProviderError: it has none, or one of another shape, or one that reports an error.
+        ProviderError: no choice, a malformed one, or one that reports an error.
     """
     choices = wire.tables(data.get("choices"), "choices")
     if not choices:
@@ -91,18 +91,18 @@ def parse(data: Mapping[str, Any]) -> Response:
         wire.function_calls("openai", message.get("tool_calls")),
         wire.text(choice.get("finish_reason")),
         Usage(wire.tokens(usage.get("prompt_tokens")), wire.tokens(usage.get("completion_tokens"))),
-        _echo(message),
+        _parts_to_echo(message),
     )
 
 
 def _text(content: object) -> str:
-    """Content as text; some servers send it in parts."""
+    """Joins content into text; some servers send it in parts."""
     if isinstance(content, str):
         return content
     return "".join(wire.text(part.get("text")) for part in wire.tables(content, "content"))
 
 
-def _echo(message: Mapping[str, Any]) -> dict[str, Any]:
+def _parts_to_echo(message: Mapping[str, Any]) -> dict[str, Any]:
     kept = {key: message[key] for key in REASONING if message.get(key)}
     signatures = [call.get(SIGNED) for call in wire.tables(message.get("tool_calls"), "tool_calls")]
     if any(signatures):
@@ -112,7 +112,7 @@ def _echo(message: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class OpenAI:
-    """The API at one address, with one key."""
+    """The API at one URL, with one key."""
 
     name = "openai"
     base_url: str

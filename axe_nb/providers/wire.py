@@ -1,7 +1,7 @@
-"""JSON that others wrote, made safe to keep; and messages that are written only once.
+"""Safe decoding of JSON from servers, and cached encoding of messages.
 
-Whatever a server sends, what comes out of here has the types that it says, can be written as JSON
-again, and is not nested deeper than any reader can bear.
+Whatever a server sends, decoded values have the declared types, can be encoded as JSON again, and
+have a limited nesting depth.
 Source: D-11, D-28, D-32, A-3.1, A-3.3, A-4.1; goals.md "turn 1000 against turn 10" and "Safety".
 """
 
@@ -18,10 +18,10 @@ from axe_nb.errors import ProviderError
 from axe_nb.messages import Message, ToolCall, ToolSpec, dump
 
 MAX_NESTING = 100
-"""Lists and objects within one another; far more than any API sends."""
+"""Maximum nesting depth of lists and objects; far more than any API sends."""
 
 MAX_TOKENS = 2**53
-"""No count of tokens is larger; beyond it a number is nonsense."""
+"""Upper bound of a plausible token count."""
 
 T = TypeVar("T", Message, ToolSpec)
 
@@ -37,7 +37,7 @@ def _finite(digits: str) -> float | None:
 
 
 def _refuse(constant: str) -> None:
-    raise ValueError(f"{constant} is no JSON")
+    raise ValueError(f"{constant} is not valid JSON")
 
 
 _LENIENT = json.JSONDecoder(parse_float=_finite, parse_constant=lambda _: None)
@@ -45,24 +45,24 @@ _STRICT = json.JSONDecoder(parse_float=_finite, parse_constant=_refuse)
 
 
 def loads(text: str, *, strict: bool = False) -> Any:
-    """The value of a JSON text; numbers that are none (NaN) are null, lone surrogates replaced.
+    """Decodes JSON text; NaN becomes null, lone surrogates are replaced.
 
     Args:
-        strict: NaN and Infinity are errors, as the standard has it.
+        strict: NaN and Infinity are errors, as in the standard.
 
     Raises:
-        ValueError: it is not JSON, or is nested deeper than `MAX_NESTING`.
+        ValueError: invalid JSON, or nested deeper than `MAX_NESTING`.
     """
     try:
         value = (_STRICT if strict else _LENIENT).decode(text)
     except RecursionError:
         raise ValueError("nested too deeply") from None
     is_plain = "\\u" not in text and text.count("{") + text.count("[") <= MAX_NESTING
-    return value if is_plain else _kept(value, MAX_NESTING)
+    return value if is_plain else _sanitize(value, MAX_NESTING)
 
 
-def _kept(value: Any, room: int) -> Any:
-    """The value without what could not be written again."""
+def _sanitize(value: Any, room: int) -> Any:
+    """Returns the value without anything that could not be encoded again."""
     if isinstance(value, str):
         return value if value.isascii() else _SURROGATES.sub("\ufffd", value)
     if not isinstance(value, (dict, list)):
@@ -70,25 +70,25 @@ def _kept(value: Any, room: int) -> Any:
     if not room:
         raise ValueError("nested too deeply")
     if isinstance(value, list):
-        return [_kept(entry, room - 1) for entry in value]
-    return {_kept(key, room): _kept(entry, room - 1) for key, entry in value.items()}
+        return [_sanitize(entry, room - 1) for entry in value]
+    return {_sanitize(key, room): _sanitize(entry, room - 1) for key, entry in value.items()}
 
 
 def text(value: object) -> str:
-    """The value where it is text, else ""."""
+    """Returns the value if it is text, else ""."""
     return value if isinstance(value, str) else ""
 
 
 def table(value: object) -> dict[str, Any]:
-    """The value where it is an object, else an empty one."""
+    """Returns the value if it is an object, else an empty one."""
     return value if isinstance(value, dict) else {}
 
 
 def tables(value: object, what: str) -> list[dict[str, Any]]:
-    """The objects of a list; none where there is no list.
+    """Returns the objects of a list; none if the value is empty.
 
     Raises:
-        ProviderError: it is something else; the message calls it `what`.
+        ProviderError: the value is not a list of objects; the message calls it `what`.
     """
     if not value:
         return []
@@ -98,7 +98,7 @@ def tables(value: object, what: str) -> list[dict[str, Any]]:
 
 
 def tokens(*counts: object) -> int:
-    """The sum of the counts; what is no count is 0."""
+    """Sums the counts; anything that is not a count is 0."""
     return sum(
         int(n)
         for n in counts
@@ -107,20 +107,20 @@ def tokens(*counts: object) -> int:
 
 
 def call(provider: str, index: int, id: object, name: object, arguments: object) -> ToolCall:
-    """A tool call from its parts: ids as they are, `<provider>_<index>` where there is none."""
+    """Makes a tool call from its parts; a missing id becomes `<provider>_<index>`."""
     own = str(id) if isinstance(id, (str, int)) else ""
-    parsed, raw = _arguments(arguments)
+    parsed, raw = _parse_arguments(arguments)
     return ToolCall(own if own.strip() else f"{provider}_{index}", text(name), parsed, raw)
 
 
-def _arguments(value: object) -> tuple[Mapping[str, Any], str]:
-    """(the object, "") or, where there is none, ({}, what came instead) (D-11)."""
+def _parse_arguments(value: object) -> tuple[Mapping[str, Any], str]:
+    """Returns (the object, ""), or ({}, the original text) if it is not an object (D-11)."""
     if isinstance(value, dict):
         return value, ""
     if not isinstance(value, str):
         return {}, "" if value is None else dump(value).decode()
     if not value.strip():
-        return {}, ""  # how many servers write "no arguments"
+        return {}, ""  # many servers write "no arguments" like this
     try:
         parsed = loads(value, strict=True)
     except ValueError:
@@ -129,7 +129,7 @@ def _arguments(value: object) -> tuple[Mapping[str, Any], str]:
 
 
 def function_calls(provider: str, value: object) -> tuple[ToolCall, ...]:
-    """The calls of a `tool_calls` list, as OpenAI and Ollama write it (A-3.3, A-4.3)."""
+    """Parses a `tool_calls` list, as OpenAI and Ollama write it (A-3.3, A-4.3)."""
     parts = (
         (entry.get("id"), table(entry.get("function"))) for entry in tables(value, "tool_calls")
     )
@@ -140,11 +140,11 @@ def function_calls(provider: str, value: object) -> tuple[ToolCall, ...]:
 
 
 def function_tools(specs: Iterable[ToolSpec]) -> list[bytes]:
-    """Tools as OpenAI and Ollama want them (A-3.1, A-4.1)."""
-    return serialize(specs, "function", _function)
+    """Encodes tools for OpenAI and Ollama (A-3.1, A-4.1)."""
+    return serialize(specs, "function", _encode_function)
 
 
-def _function(spec: ToolSpec) -> list[dict[str, Any]]:
+def _encode_function(spec: ToolSpec) -> list[dict[str, Any]]:
     function = {
         "name": spec.name,
         "description": spec.description,
@@ -154,29 +154,29 @@ def _function(spec: ToolSpec) -> list[dict[str, Any]]:
 
 
 def without_ours(params: Mapping[str, Any]) -> dict[str, Any]:
-    """The params that are set and the model's own."""
+    """Returns the params that are set, without those that axe_nb sets itself."""
     return {key: v for key, v in params.items() if key not in NOT_PARAMS and v is not None}
 
 
 def serialize(things: Iterable[T], protocol: str, encode: Encode[T]) -> list[bytes]:
-    """Each thing's wire objects as JSON, joined by commas; empty for one that has none.
+    """Encodes the wire objects of each message or tool as JSON, joined by commas.
 
-    Each is written on first use only, so that turn 1000 costs little more than turn 10.
+    The encoding is cached, so that turn 1000 costs little more than turn 10.
     """
-    return [thing.wire.get(protocol) or _write(thing, protocol, encode) for thing in things]
+    return [thing.wire.get(protocol) or _encode_once(thing, protocol, encode) for thing in things]
 
 
-def _write(thing: T, protocol: str, encode: Encode[T]) -> bytes:
+def _encode_once(thing: T, protocol: str, encode: Encode[T]) -> bytes:
     serialize = b",".join(map(dump, encode(thing)))
     thing.wire[protocol] = serialize
     return serialize
 
 
 def envelope(fields: Mapping[str, Any], tools: Iterable[bytes], messages: Iterable[bytes]) -> bytes:
-    """A request's body, without `tools` where there are none (A-2.3) and without empty messages.
+    """Assembles a request's body, without empty messages, and without `tools` if none (A-2.3).
 
     Raises:
-        ProviderError: a field is nothing that JSON can say.
+        ProviderError: a field cannot be encoded as JSON.
     """
     try:
         head = dump(fields)
@@ -184,12 +184,12 @@ def envelope(fields: Mapping[str, Any], tools: Iterable[bytes], messages: Iterab
         raise ProviderError(
             "bad_request",
             f"params cannot be sent as JSON: {error}",
-            hint="mend [params] of the agent",
+            hint="fix `[params]` in the agent",
         ) from None
     listed = b",".join(tools)
     offered = b',"tools":[' + listed + b"]" if listed else b""
     start = head[:-1] + offered + b',"messages":['
-    said = list(filter(None, messages)) or [b""]
-    said[0] = start + said[0]
-    said[-1] += b"]}"
-    return b",".join(said)  # the one time that a long conversation is copied
+    parts = list(filter(None, messages)) or [b""]
+    parts[0] = start + parts[0]
+    parts[-1] += b"]}"
+    return b",".join(parts)  # the only copy of a long conversation

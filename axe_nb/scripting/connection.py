@@ -1,7 +1,7 @@
-"""One HTTP connection to a script server: requests in, replies out, and whether anybody listens.
+"""One HTTP connection to a script server: requests, replies and detection of disconnects.
 
-By h11, that httpx brings along; sans-io, so that a client's leaving is noticed while its reply is
-still being waited for.
+Uses h11, which httpx depends on; sans-io, so that a disconnect is noticed while the reply is still
+pending.
 Source: product.md "Providers"; D-8.
 """
 
@@ -25,7 +25,7 @@ CHUNK = 64 * 1024
 
 
 class Unreadable(Exception):
-    """What came is no HTTP request that this server takes; the text says why."""
+    """The data is not an HTTP request that this server accepts; the text says why."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -67,10 +67,10 @@ class HttpConnection:
         self._http = h11.Connection(h11.SERVER)
 
     async def next_request(self) -> HttpRequest | None:
-        """The next request; None where the client has no more.
+        """Returns the next request; None if the client has no more.
 
         Raises:
-            Unreadable: it is too large, or no HTTP.
+            Unreadable: too large, or not HTTP.
         """
         head: h11.Request | None = None
         body = bytearray()
@@ -95,10 +95,10 @@ class HttpConnection:
                     return None
 
     async def unless_gone(self, work: Coroutine[Any, Any, T]) -> T:
-        """What the work comes to.
+        """Returns the result of the work.
 
         Raises:
-            ClientGone: nobody waits for it any more; the work was cancelled.
+            ClientGone: the client disconnected; the work was cancelled.
         """
         working = asyncio.create_task(work)
         leaving = asyncio.create_task(self._left())
@@ -114,7 +114,7 @@ class HttpConnection:
             await asyncio.wait(both)
 
     async def send(self, reply: HttpReply) -> bool:
-        """Sends the reply; whether another request may follow on this connection."""
+        """Sends the reply; returns True if another request may follow on this connection."""
         headers = [
             ("content-type", reply.kind),
             ("content-length", str(len(reply.body))),

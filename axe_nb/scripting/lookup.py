@@ -54,10 +54,10 @@ def script(name: str) -> Callable[[F], F]:
 
 
 def check(name: str, dirs: tuple[Path, ...] | None = None) -> None:
-    """Settles beforehand that the script `name` is there and right.
+    """Checks that the script `name` exists and is valid.
 
     Raises:
-        ConfigError: it is not; the message says where it was looked for, or the line.
+        ConfigError: missing or invalid; the message says where it was searched for, or the line.
     """
     if find_script(name, dirs) is None:
         raise ConfigError(f"script not found: {name}", hint=where_to_look(name, dirs))
@@ -74,15 +74,15 @@ def _folders(dirs: tuple[Path, ...] | None) -> tuple[Path, ...]:
 
 
 def _is_plain(name: str) -> bool:
-    """Whether it can be the name of a script: no path, on any system."""
+    """True for a valid script name, which is not a path on any system."""
     return bool(name.strip()) and not name.endswith(".toml") and not re.search(r"[/\\:\0]", name)
 
 
 def find_script(name: str, dirs: tuple[Path, ...] | None) -> ScriptFunction | Script | None:
-    """The script of that name; None where there is none.
+    """Returns the script of that name; None if there is none.
 
     Raises:
-        ConfigError: its file cannot be read or is not right.
+        ConfigError: its file cannot be read or is invalid.
     """
     if name in functions:
         return functions[name]
@@ -100,10 +100,10 @@ def find_script(name: str, dirs: tuple[Path, ...] | None) -> ScriptFunction | Sc
 
 
 def _read(path: Path) -> str | None:
-    """Text of the file; None where there is no such file.
+    """Reads the file; None if there is no such file.
 
     Raises:
-        ConfigError: it cannot be read.
+        ConfigError: the file cannot be read.
     """
     try:
         return read_text(path)

@@ -27,11 +27,11 @@ from axe_nb.text import one_line, quote
 from axe_nb.threads import in_thread
 
 NONSENSE = b"<!DOCTYPE html><html><body><h1>It works!</h1></body></html>"
-"""What `error = "nonsense"` sends instead of JSON, with status 200."""
+"""Reply of `error = "nonsense"`: not JSON, with status 200."""
 
 
 async def answer(request: Request, dirs: tuple[Path, ...] | None = None) -> Reply:
-    """What the script `request.model` says; nothing has been waited for yet.
+    """Returns the reply of the script `request.model`, before its delay.
 
     Raises:
         ProviderError: no such script (status 404), a mistake in it or no rule that matches
@@ -60,7 +60,7 @@ class ScriptProvider:
         """Folders to look in before `./axe/scripts` and the config folder's `scripts`."""
 
     async def send(self, request: Request, on_delta: OnDelta | None = None) -> Response:
-        """What the script says, after the delay that it names.
+        """Returns the script's answer after its delay.
 
         Raises:
             ProviderError: as the script says, or as in `answer`.
@@ -76,7 +76,7 @@ class ScriptProvider:
 
 
 async def _hand_over(reply: Reply, on_delta: OnDelta) -> None:
-    """The text word by word, spread over the delay."""
+    """Streams the text word by word, spread over the delay."""
     pieces = re.findall(r"\S+\s*|\s+", reply.response.content)
     for piece in pieces:
         await asyncio.sleep(reply.delay / len(pieces))
@@ -84,7 +84,7 @@ async def _hand_over(reply: Reply, on_delta: OnDelta) -> None:
 
 
 def _failure(name: str, fault: Fault) -> ProviderError:
-    """The error that a real provider raises at the same failure."""
+    """Makes the error that a real provider raises for this failure."""
     headers, body = {}, dump({"error": {"message": fault.message}}) if fault.message else b""
     if not fault.status:
         match fault.message:
@@ -135,10 +135,10 @@ def _blamed(name: str, function: ScriptFunction) -> Iterator[None]:
 
 
 def _response(name: str, request: Request, said: Any) -> Response:
-    """What a function returned, as a response.
+    """Converts a function's return value to a response.
 
     Raises:
-        ProviderError: it is nothing that a model can say.
+        ProviderError: the value cannot be a model's answer.
     """
     text = ""
     calls: tuple[ToolCall, ...] = ()

@@ -50,7 +50,7 @@ def parse(text: str, file: str) -> Script:
 
 
 _Shape: TypeAlias = Mapping[str, tuple[str, Callable[[Any], bool]]]
-"""Key → what its value must be, in words, and whether a value is that."""
+"""Key → name of its type for messages, and the check of a value."""
 
 
 def _is_number(value: Any) -> bool:
@@ -112,7 +112,7 @@ _USAGE: _Shape = {"input_tokens": _TOKENS, "output_tokens": _TOKENS}
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where in a script's text something stands, for messages."""
+    """A position in a script's text, for messages."""
 
     text: str
     file: str

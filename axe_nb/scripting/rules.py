@@ -26,11 +26,11 @@ MAX_SECONDS = 1.0
 """Seconds that a regex may look at them."""
 
 FAULTS = ("timeout", "refused", "nonsense")
-"""What `error` can be without a status: no HTTP reply is to be had, or none that is JSON."""
+"""Values of `error` without a status: no HTTP reply at all, or one that is not JSON."""
 
 _PLACE = re.compile(r"\{(\w+)\}")
 OWN_PLACES = frozenset({"last", "turn", "agent", "results"})
-"""What `{…}` in a text can always be; the named groups of the rule's regex come beside them."""
+"""Names that `{…}` in a text can always use, besides the named groups of the rule's regex."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What a script says to one request."""
+    """A script's reply to one request."""
 
     response: Response = Response()
     fault: Fault | None = None
@@ -53,7 +53,7 @@ class Reply:
     delay: float = 0.0
     """Seconds to wait before; 0 on the virtual clock, where `response.seconds` tells them."""
     stream: bool = False
-    """Whether the text is handed over word by word."""
+    """If true, the text is streamed word by word."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class Rule:
     last: regex.Pattern[str] | None = None
     """Searched for in the text of the last message; None = any text."""
     turn: int = 0
-    """Which request of the conversation, from 1; 0 = any."""
+    """Number of the request in the conversation, from 1; 0 = any."""
     agent: str = ""
     """Name of the agent that asks; empty = any."""
     text: str = ""
@@ -99,10 +99,10 @@ class Script:
 
     rules: tuple[Rule, ...]
     virtual: bool = False
-    """Whether delays are told in `Response.seconds` instead of waited for (D-36)."""
+    """If true, delays are reported in `Response.seconds` instead of awaited (D-36)."""
 
     def answer(self, name: str, request: Request) -> Reply:
-        """What the first rule that matches says.
+        """Returns the reply of the first rule that matches.
 
         Raises:
             ProviderError: none matches, or a regex takes too long (bad_request).
@@ -162,7 +162,7 @@ def fill_in(value: Any, words: Mapping[str, str]) -> Any:
 
 
 def stop_reason(calls: tuple[ToolCall, ...]) -> str:
-    """Why a script model stops where it does not say: in OpenAI's words (A-1.9)."""
+    """Returns the default stop reason of a script model, in OpenAI's terms (A-1.9)."""
     return "tool_calls" if calls else "stop"
 
 

@@ -45,7 +45,7 @@ STATUS: Mapping[Category, int] = {
     "overloaded": 529,
     "server": 500,
 }
-"""What a function's ProviderError becomes where it names no status; `timeout` is no reply."""
+"""Status of a function's ProviderError without one of its own; `timeout` sends no reply."""
 
 
 @contextmanager
@@ -174,7 +174,7 @@ class ScriptServer:
                 return
 
     async def _reply(self, request: HttpRequest) -> HttpReply | None:
-        """What goes back; None = the connection is closed without a word."""
+        """Makes the reply; None closes the connection without one."""
         wire = self._wire
         methods = {wire.path: "POST", wire.listing: "GET"}
         method = methods.get(request.path)
@@ -191,10 +191,10 @@ class ScriptServer:
             return self._error(400, str(error))
 
     def _question(self, body: bytes) -> Request:
-        """What the client asks.
+        """Parses the client's request.
 
         Raises:
-            Malformed: the real server would not take it, or a script cannot serve it.
+            Malformed: the real server would reject it, or a script cannot serve it.
         """
         try:
             decoded = json.loads(body)

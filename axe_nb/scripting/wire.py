@@ -21,11 +21,11 @@ class Wire:
     """One protocol, as its server speaks it."""
 
     path: str
-    """Where requests are posted to."""
+    """Path of model requests."""
     listing: str
-    """Where the models are listed."""
+    """Path of the list of models."""
     streams: bool
-    """What a request means that does not say whether to stream."""
+    """Default of `stream` if a request does not set it."""
     request: Callable[[Json], Request]
     """(body) -> what it asks. Raises Malformed."""
     response: Callable[[Request, Response], Json]

@@ -40,7 +40,7 @@ def found(
 
 
 def of(what: str, findings: list[Finding]) -> list[tuple[str, str, str]]:
-    return [(f.state, f.told, f.next_step) for f in findings if f.what == what]
+    return [(f.state, f.message, f.next_step) for f in findings if f.what == what]
 
 
 def using(model: str, name: str = "lead") -> dict[str, Agent]:
@@ -76,7 +76,7 @@ def test_keys_are_set_or_not_and_never_shown(
     findings = found(using("anthropic/claude-x"))
     assert of("anthropic key", findings) == [
         (
-            "wrong", "not set, for agent lead",
+            "wrong", "not set, needed by agent lead",
             "set ANTHROPIC_API_KEY, or api_key under [providers.anthropic] in config.toml",
         )
     ]  # fmt: skip
@@ -120,10 +120,14 @@ def test_a_model_that_the_server_lacks_is_told_with_the_nearest(
     }  # fmt: skip
     findings = found(agents)
     assert of("openai server", findings)[1:] == [
-        ("wrong", 'has no "gpt-5-mnii", for agents a, b', 'did you mean "gpt-5-mini"?')
+        ("wrong", 'has no "gpt-5-mnii", needed by agents a, b', 'did you mean "gpt-5-mini"?')
     ]
     assert of("ollama server", findings)[1:] == [
-        ("wrong", 'has no "qwen3", for agent d', "`ollama pull qwen3`; it has llama3.2:latest")
+        (
+            "wrong",
+            'has no "qwen3", needed by agent d',
+            "`ollama pull qwen3`; it has llama3.2:latest",
+        )
     ]
 
 
@@ -134,7 +138,7 @@ def test_a_server_that_refuses_the_key_is_told(
     server = serve("anthropic", status=401, body={"error": {"message": f"invalid key {KEY}"}})
     assert of("anthropic server", found()) == [
         (
-            "wrong", f"up at {server.url('x')}, refuses the key",
+            "wrong", f"up at {server.url('x')}, rejects the key",
             "check ANTHROPIC_API_KEY, or api_key under [providers.anthropic] in config.toml",
         )
     ]  # fmt: skip
@@ -200,7 +204,7 @@ def test_agents_are_looked_through(project: Path) -> None:
     }.items():
         (project / "axe" / "agents" / f"{name}.toml").write_text(f'name = "{name}"\n{text}\n')
     findings = found()
-    assert of("agents", findings) == [("note", "7 found, 3 without a problem", "")]
+    assert of("agents", findings) == [("note", "7 found, 3 without problems", "")]
     assert of("agent good", findings) == []
     assert of("agent typo", findings) == [
         (
@@ -228,16 +232,16 @@ def test_agents_of_another_folder_and_its_scripts_count(project: Path) -> None:
     (project / "more" / "agents" / "a.toml").write_text('name = "a"\nmodel = "script/s"\n')
     (project / "more" / "scripts" / "s.toml").write_text('[[rule]]\ntext = "x"')
     assert of("agents", found(agents_dir="more/agents")) == [
-        ("right", "1 found, 1 without a problem", "")
+        ("right", "1 found, 1 without problems", "")
     ]
     assert of("agents", found()) == [
-        ("right", "0 found, 0 without a problem", "`init NAME` writes a first one")
+        ("right", "0 found, 0 without problems", "create one with `init NAME`")
     ]
 
 
 def test_settings_that_cannot_be_read_do_not_stop_the_rest(project: Path) -> None:
     assert of("settings", found()) == [
-        ("note", "no $XDG_CONFIG_HOME/axe/config.toml; none is needed", "")
+        ("note", "no $XDG_CONFIG_HOME/axe/config.toml, which is optional", "")
     ]
     config_path().parent.mkdir(parents=True)
     config_path().write_text(f'[providers.openai\napi_key = "{KEY}"\n', "utf-8")
@@ -255,7 +259,7 @@ def test_keys_that_others_can_read_are_told(project: Path, serve: Serve) -> None
     config_path().chmod(0o644)
     assert of("settings", found()) == [
         (
-            "wrong", "$XDG_CONFIG_HOME/axe/config.toml holds keys and others can read it",
+            "wrong", "$XDG_CONFIG_HOME/axe/config.toml contains keys and is readable by others",
             "chmod 600 $XDG_CONFIG_HOME/axe/config.toml",
         )
     ]  # fmt: skip
@@ -269,7 +273,7 @@ def test_the_command_prints_the_same_and_fails_where_something_is_wrong(
     (project / "axe" / "agents" / "a.toml").write_text('name = "a"\nmodel = "openai/x"\n')
     assert cli.main(["doctor"]) == 1
     lines = capsys.readouterr().out.splitlines()
-    assert "✗ openai key       not set, for agent a" in lines
+    assert "✗ openai key       not set, needed by agent a" in lines
     step = "set OPENAI_API_KEY, or api_key under [providers.openai] in config.toml"
     assert f"                   → {step}" in lines
     (project / "axe" / "agents" / "a.toml").unlink()

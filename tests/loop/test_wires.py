@@ -309,7 +309,7 @@ def test_of_200_children_a_third_fail_each_in_its_own_way(protocol: Protocol, pr
     assert reasons["429"].startswith("rate_limit: slow down")
     assert reasons["529"].startswith("overloaded: busy")
     assert reasons["500"].startswith("server: boom")
-    assert reasons["html"].startswith("server: the reply is no JSON object but text/html")
+    assert reasons["html"].startswith("server: the reply is not a JSON object but text/html")
     assert "connection refused" in reasons["refused"]
     assert reasons["late"].startswith("timeout after 60s")
     assert "agent exceeded maximum conversation turns (50)" in told[198].content

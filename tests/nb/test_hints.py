@@ -69,7 +69,7 @@ def test_each_refusal_has_its_next_step(cells: Kernel) -> None:
             )
         point(cells, server.url("429"))
         assert error_lines(cells, "openai")[2] == (
-            "wait a little, or set max_retries under [retry] of the agent"
+            "wait a moment, or set max_retries under [retry] of the agent"
         )
         point(cells, server.url("529"))
         assert error_lines(cells, "anthropic")[2] == (
@@ -114,7 +114,7 @@ def test_where_the_list_is_no_help_the_usual_hint_stays(cells: Kernel) -> None:
         for name, provider in (("nothing", "openai"), ("has", "anthropic")):
             point(cells, server.url(name))
             assert error_lines(cells, provider)[2] == (
-                f"check the model's name, and base_url under [providers.{provider}] in config.toml"
+                f"check the model name, and base_url under [providers.{provider}] in config.toml"
             )
         point(cells, server.url("nothing"))
         assert error_lines(cells, "ollama")[2] == "`ollama pull llama3.2`"
@@ -147,4 +147,4 @@ def test_no_output_of_the_doctor_holds_a_key(cells: Kernel) -> None:
                 "· runs are shown   as a static tree at the end: nobody watches live here" in said
             )
             assert server.url(name) in said
-        assert 'has no "llama3.2", for agent ollama' in said
+        assert 'has no "llama3.2", needed by agent ollama' in said

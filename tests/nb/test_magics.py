@@ -108,7 +108,7 @@ def test_raises_makes_the_expected_end_a_success(cells: Kernel) -> None:
         "type": "stream", "name": "stdout", "text": "ConfigError: agent config not found: nobody\n",
     }  # fmt: skip
     *_, error = cells.run("%%axe echo --raises timeout\nhi")
-    assert error["evalue"] == "the run ended as completed, not as timeout (--raises)"
+    assert error["evalue"] == "the run ended with status completed, expected timeout (--raises)"
 
 
 @pytest.mark.req("D-40")

@@ -311,7 +311,7 @@ def test_a_name_that_nobody_has_is_a_server_error(host: str) -> None:
     where = f"http://{host}"
     assert said in (
         f"server: no such host: {where}",
-        f"server: the connection to {where} broke: A-label must not end with a hyphen",
+        f"server: the connection to {where} failed: A-label must not end with a hyphen",
     )
 
 
@@ -320,7 +320,7 @@ def test_a_name_that_nobody_has_is_a_server_error(host: str) -> None:
 def test_a_reply_that_breaks_off_is_a_server_error(server: Replay, name: str) -> None:
     error = failure(server.url(name))
     assert error.category == "server"
-    assert error.detail.startswith(f"the connection to {server.url(name)} broke: ")
+    assert error.detail.startswith(f"the connection to {server.url(name)} failed: ")
     assert error.retryable
 
 
@@ -369,7 +369,7 @@ def test_a_reply_without_end_is_given_up() -> None:
                 sent += 1
 
         async with serving(answer) as url:
-            with pytest.raises(ProviderError, match="server: the reply is larger than 32 MiB"):
+            with pytest.raises(ProviderError, match="server: the reply exceeds 32 MiB"):
                 await OpenAI(url, KEY).send(ask())
         return sent
 
@@ -390,7 +390,7 @@ def test_a_reply_that_unpacks_without_end_is_given_up() -> None:
         async with serving(answer) as url:
             await OpenAI(url, KEY).send(ask())
 
-    with pytest.raises(ProviderError, match="server: the reply is larger than 32 MiB"):
+    with pytest.raises(ProviderError, match="server: the reply exceeds 32 MiB"):
         asyncio.run(ask_it())
 
 
@@ -430,7 +430,7 @@ def test_a_proxy_that_cannot_be_used_is_one_clear_line(
 ) -> None:
     monkeypatch.setenv("HTTP_PROXY", "gopher://127.0.0.1:1")
     error = failure("http://example.invalid")
-    assert error.detail.startswith("no connection to http://example.invalid can be set up: ")
+    assert error.detail.startswith("cannot set up a connection to http://example.invalid: ")
     assert "HTTPS_PROXY" in error.hint
 
 
@@ -440,7 +440,7 @@ def test_a_certificate_file_that_is_not_there_is_one_clear_line(
 ) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "none.pem"))
     error = failure(f"https://127.0.0.1:{free_port()}")
-    assert "can be set up" in error.detail
+    assert "cannot set up" in error.detail
     assert "SSL_CERT_FILE" in error.hint
 
 

@@ -110,14 +110,14 @@ def test_without_a_message_it_is_the_status_text(
         (b" \r\n ", "text/plain", "server: the reply is empty"),
         (
             b"<html><head><title>Welcome to nginx!</title></head>", "text/html; charset=utf-8",
-            "server: the reply is no JSON object but text/html: Welcome to nginx!",
+            "server: the reply is not a JSON object but text/html: Welcome to nginx!",
         ),
         (
             b'data: {"id": 1}\n\n', "text/event-stream",
-            'server: the reply is no JSON object but text/event-stream: data: {"id": 1}',
+            'server: the reply is not a JSON object but text/event-stream: data: {"id": 1}',
         ),
-        (b"[1]", "text/json", "server: the reply is no JSON object but text/json: [1]"),
-        (b"null", "", "server: the reply is no JSON object but text: null"),
+        (b"[1]", "text/json", "server: the reply is not a JSON object but text/json: [1]"),
+        (b"null", "", "server: the reply is not a JSON object but text: null"),
         (b'{"a": ', "application/json", None),
         (b'{"a": 1} {"b": 2}', "application/json", None),
         (b"\xff\xfe\x00", "application/octet-stream", None),
@@ -229,8 +229,8 @@ def test_a_key_in_an_answer_does_not_get_through() -> None:
         ("https://api.example.com/v1/messages?token=secret", "https://api.example.com/v1/messages"),
         ("https://me:secret@api.example.com/", "https://api.example.com/"),
         ("/login", "/login"),
-        ("http://[broken", "another address"),
-        ("", "another address"),
+        ("http://[broken", "another URL"),
+        ("", "another URL"),
     ],
 )
 def test_a_redirect_says_where_to_and_keeps_secrets(location: str, shown: str) -> None:
@@ -271,7 +271,7 @@ def test_retry_after_may_be_a_date() -> None:
     [
         (401, "anthropic", "ANTHROPIC_API_KEY"),
         (401, "openai", "api_key under [providers.openai] in config.toml"),
-        (404, "ollama", "check the model's name, and base_url under [providers.ollama]"),
+        (404, "ollama", "check the model name, and base_url under [providers.ollama]"),
         (429, "openai", "max_retries under [retry]"),
         (529, "anthropic", "max_retries under [retry]"),
     ],
@@ -296,4 +296,4 @@ def test_a_script_model_is_not_told_to_check_keys() -> None:
 )
 def test_a_conversation_that_is_too_long_is_explained(message: str) -> None:
     error = failure(400, {"error": {"message": message}})
-    assert "longer than the model can read" in error.hint
+    assert "exceeds the model's context" in error.hint
