@@ -172,7 +172,7 @@ def test_a_built_in_provider_is_checked_alike_and_keeps_its_protocol() -> None:
     with pytest.raises(ConfigError, match=r'unknown key "providers.openai.api_kee" \(line 2\)'):
         Config.load()
     settings('[providers.openai]\nprotocol = "ollama"')
-    with pytest.raises(ConfigError, match=r"providers.openai.protocol must be openai$"):
+    with pytest.raises(ConfigError, match=r"(?m)providers.openai.protocol must be openai$"):
         Config.load()
 
 

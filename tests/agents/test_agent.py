@@ -179,9 +179,9 @@ def test_names_of_sub_agents_are_taken_as_they_are() -> None:
 @pytest.mark.req("B-1", "D-12")
 @pytest.mark.parametrize("blank", ["", " \t\n"])
 def test_name_and_model_may_not_be_blank_and_name_is_checked_first(blank: str) -> None:
-    with pytest.raises(ConfigError, match=r"^agent config missing required field: name$"):
+    with pytest.raises(ConfigError, match=r"(?m)^agent config missing required field: name$"):
         Agent(name=blank, model=blank)
-    with pytest.raises(ConfigError, match=r"^agent config missing required field: model$"):
+    with pytest.raises(ConfigError, match=r"(?m)^agent config missing required field: model$"):
         Agent(name="a", model=blank)
 
 
@@ -193,7 +193,7 @@ def test_an_agent_is_not_changed_by_the_list_it_was_made_of() -> None:
 
 
 def test_a_changed_copy_is_checked_too() -> None:
-    with pytest.raises(ConfigError, match=r"^tools must be a list of strings$"):
+    with pytest.raises(ConfigError, match=r"(?m)^tools must be a list of strings$"):
         replace(Agent(name="a", model="p/m"), tools="grep")
 
 
@@ -253,7 +253,7 @@ def test_a_variation_has_other_values_and_is_checked_as_a_new_agent_is() -> None
     assert (brief.system_prompt, brief.tools, brief.model) == ("Be brief.", ("fetch",), "p/m")
     assert (agent.system_prompt, agent.tools) == ("Be long.", ("grep",))
     assert agent.but() == agent
-    with pytest.raises(ConfigError, match=r"^mode must be one of plan, ask, auto$"):
+    with pytest.raises(ConfigError, match=r"(?m)^mode must be one of plan, ask, auto$"):
         agent.but(mode="yolo")
     with pytest.raises(ConfigError) as caught:
         agent.but(sytem_prompt="x")

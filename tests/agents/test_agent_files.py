@@ -125,7 +125,7 @@ def test_init_writes_the_scaffold_and_never_overwrites(project: Path) -> None:
     assert init("lead") == Path("axe/agents/lead.toml")
     text = Path("axe/agents/lead.toml").read_text("utf-8")
     assert text == scaffold("lead")
-    with pytest.raises(ConfigError, match=r"lead\.toml already exists$"):
+    with pytest.raises(ConfigError, match=r"(?m)lead\.toml already exists$"):
         init("lead")
     assert init("lead", "other/agents") == Path("other/agents/lead.toml")
 

@@ -53,7 +53,7 @@ def test_a_message_about_a_key_is_the_same_on_every_machine(
     monkeypatch.delenv("XDG_CONFIG_HOME")
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("USERPROFILE", str(tmp_path))
-    with pytest.raises(ConfigError, match=r" in ~/\.config/axe/config\.toml$"):
+    with pytest.raises(ConfigError, match=r"(?m) in ~/\.config/axe/config\.toml$"):
         Config.load().api_key("openai")
 
 
@@ -163,7 +163,7 @@ def test_a_broken_settings_file_is_told_with_its_place(case: str) -> None:
 @pytest.mark.req("B-3")
 def test_a_folder_in_place_of_the_settings_file_is_told() -> None:
     config.config_path().mkdir(parents=True)
-    with pytest.raises(ConfigError, match=r"^failed to read config file: not a file$"):
+    with pytest.raises(ConfigError, match=r"(?m)^failed to read config file: not a file$"):
         Config.load()
 
 

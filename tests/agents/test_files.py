@@ -93,7 +93,7 @@ def test_a_file_where_a_folder_is_needed_is_told(write, tmp_path: Path) -> None:
 @pytest.mark.req("B-12")
 def test_a_new_file_never_replaces_one(tmp_path: Path) -> None:
     write_new(tmp_path / "deep" / "a", "first")
-    with pytest.raises(ConfigError, match=r" already exists$") as caught:
+    with pytest.raises(ConfigError, match=r"(?m) already exists$") as caught:
         write_new(tmp_path / "deep" / "a", "second")
     assert caught.value.hint == "it was not changed"
     assert (tmp_path / "deep" / "a").read_text("utf-8") == "first"

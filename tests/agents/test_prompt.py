@@ -263,7 +263,7 @@ def test_a_current_folder_that_was_deleted_is_told(
     (tmp_path / "gone").mkdir()
     monkeypatch.chdir(tmp_path / "gone")
     (tmp_path / "gone").rmdir()
-    with pytest.raises(ConfigError, match=r"^workdir not found: the current folder$"):
+    with pytest.raises(ConfigError, match=r"(?m)^workdir not found: the current folder$"):
         brief(AGENT)
 
 
@@ -303,5 +303,5 @@ def test_a_skill_that_cannot_be_read_is_told(data: bytes, why: str, project: Pat
     with pytest.raises(ConfigError) as caught:
         brief(replace(AGENT, skill="s.md"))
     assert str(caught.value).startswith(f"failed to read skill s.md: {why}")
-    with pytest.raises(ConfigError, match=r"^failed to read skill agents: not a file$"):
+    with pytest.raises(ConfigError, match=r"(?m)^failed to read skill agents: not a file$"):
         brief(replace(AGENT, skill="agents"))

@@ -398,11 +398,11 @@ def test_a_budget_of_nothing_is_refused(given: Any) -> None:
 
 @pytest.mark.req("O-10", "D-18")
 def test_limits_made_in_python_are_checked_too() -> None:
-    with pytest.raises(ConfigError, match=r"^maxToolCalls must be positive$"):
+    with pytest.raises(ConfigError, match=r"(?m)^maxToolCalls must be positive$"):
         Limits(tool_calls=0)
-    with pytest.raises(ConfigError, match=r"^maxTokens must be positive$"):
+    with pytest.raises(ConfigError, match=r"(?m)^maxTokens must be positive$"):
         Limits(tokens=-1)
-    with pytest.raises(ConfigError, match=r"^the timeout must be positive$"):
+    with pytest.raises(ConfigError, match=r"(?m)^the timeout must be positive$"):
         Limits(seconds=0)
     assert Limits(seconds=0.001).seconds == 0.001, "any positive number"
 

@@ -509,7 +509,7 @@ def test_truncation_never_splits_a_character(text: str, limit: int) -> None:
 
 @pytest.mark.req("X-39")
 def test_limits_of_nothing_are_refused_where_they_are_made() -> None:
-    with pytest.raises(ConfigError, match=r"^max_turns must be greater than 0$"):
+    with pytest.raises(ConfigError, match=r"(?m)^max_turns must be greater than 0$"):
         Limits(turns=0)
 
 

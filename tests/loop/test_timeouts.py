@@ -63,7 +63,7 @@ def test_a_child_has_no_more_time_than_its_run(setting: float) -> None:
     assert (result.status, result.error, result.exit_code) == ("timeout", "timeout after 0.8s", 3)
     [child] = result.children
     assert (child.status, child.error) == ("timeout", "timeout after 0.8s"), "the run's own setting"
-    with pytest.raises(RunError, match=r"^timeout after 0\.8s$"):
+    with pytest.raises(RunError, match=r"(?m)^timeout after 0\.8s$"):
         result.raise_for_status()
     check_events(played.events, result)
 

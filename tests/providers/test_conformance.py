@@ -323,7 +323,7 @@ def test_a_failure_has_a_category_and_the_servers_words(
 @pytest.mark.req("B-5")
 def test_a_reply_without_an_answer_is_a_server_error(dialect: Dialect) -> None:
     for body in ({}, {"choices": None, "content": None, "message": None}, {"choices": [{}]}):
-        with pytest.raises(ProviderError, match=r"server: response contains no \w+$"):
+        with pytest.raises(ProviderError, match=r"(?m)server: response contains no \w+$"):
             answer(dialect, body)
 
 
