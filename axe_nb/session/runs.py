@@ -23,7 +23,7 @@ from axe_nb.engine.loop import Run
 from axe_nb.engine.permissions import AskPerson
 from axe_nb.engine.plan import Plan
 from axe_nb.errors import AxeError, ConfigError
-from axe_nb.events import Emit, Event, RunFinished, RunResult
+from axe_nb.events import Emit, Event, RunFinished, RunResult, RunStarted
 from axe_nb.tools.tool import Job
 
 GLANCE = 0.05
@@ -99,6 +99,8 @@ class RunHandle:
         self._is_cancelled = False
         self._is_closed = False
         """True once no more events are forwarded."""
+        self._open: set[str] = set()
+        """Runs whose start has been forwarded and whose end has not."""
         self._task: tuple[asyncio.AbstractEventLoop, asyncio.Task[Any]] | None = None
 
     @property
@@ -224,6 +226,10 @@ class RunHandle:
                 if self._is_closed:
                     return
                 self._is_closed = isinstance(event, RunFinished) and event.run == "0"
+                if isinstance(event, RunStarted):
+                    self._open.add(event.run)
+                elif isinstance(event, RunFinished):
+                    self._open.discard(event.run)
                 emit(event)
 
         return gated
@@ -268,6 +274,11 @@ class RunHandle:
             blocking = blocking_call(self._task[0]) if self._task else ""
             if blocking:
                 why += f"; {blocking} blocked the event loop: write it with def, not async def"
-            self._finish(self._run.break_off("timeout" if timed_out else "cancelled", why, emit))
+
+            def finish(event: Event) -> None:
+                if event.run in self._open:  # else its views have never heard of it
+                    emit(event)
+
+            self._finish(self._run.break_off("timeout" if timed_out else "cancelled", why, finish))
         self._end()
         return self.finished

@@ -260,7 +260,7 @@ def test_a_variation_has_other_values_and_is_checked_as_a_new_agent_is() -> None
     assert caught.value.lines() == [
         'an agent has no "sytem_prompt"', 'did you mean "system_prompt"?',
     ]  # fmt: skip
-    with pytest.raises(ConfigError, match=r'^an agent has no "path"$'):
+    with pytest.raises(ConfigError, match=r'(?m)^an agent has no "path"$'):
         agent.but(path="x.toml")
 
 

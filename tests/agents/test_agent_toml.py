@@ -249,7 +249,7 @@ def test_a_file_that_cannot_be_read_is_told_with_the_reason(case: str, project: 
 @pytest.mark.req("B-1")
 def test_a_folder_with_the_name_of_an_agent_is_told(project: Path) -> None:
     (project / "axe" / "agents" / "a.toml").mkdir()
-    with pytest.raises(ConfigError, match=r'^failed to read agent config "a": not a file$'):
+    with pytest.raises(ConfigError, match=r'(?m)^failed to read agent config "a": not a file$'):
         Agent.load("a")
 
 
@@ -265,7 +265,7 @@ def test_a_byte_order_mark_is_no_part_of_the_file(project: Path) -> None:
     path.write_text(START, "utf-8-sig")
     assert Agent.load("lead") == Agent(name="lead", model="p/m")
     path.write_text(START + "moddel = 1", "utf-8-sig")
-    with pytest.raises(ConfigError, match=r'^unknown key "moddel" \(line 3\)$'):
+    with pytest.raises(ConfigError, match=r'(?m)^unknown key "moddel" \(line 3\)$'):
         Agent.load("lead")
 
 

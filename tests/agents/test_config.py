@@ -208,6 +208,6 @@ def test_the_first_settings_file_holds_nothing_yet_and_all_of_it_can_be_used() -
 
 
 def test_an_agent_file_is_no_place_for_a_key() -> None:
-    with pytest.raises(ConfigError, match=r'^unknown key "api_key" \(line 3\)$') as caught:
+    with pytest.raises(ConfigError, match=r'(?m)^unknown key "api_key" \(line 3\)$') as caught:
         Agent.from_toml(f'name = "a"\nmodel = "p/m"\napi_key = "{SECRET}"')
     assert SECRET not in "\n".join(caught.value.lines())

@@ -503,6 +503,8 @@ def test_a_base_url_that_is_no_address_is_refused(
     monkeypatch: pytest.MonkeyPatch, url: str
 ) -> None:
     monkeypatch.setenv("AXE_OLLAMA_BASE_URL", url)
-    with pytest.raises(ConfigError, match='base URL of provider "ollama" is no address') as raised:
+    with pytest.raises(
+        ConfigError, match='base URL of provider "ollama" is not a valid URL'
+    ) as raised:
         make("ollama", Config())
     assert "AXE_OLLAMA_BASE_URL" in raised.value.hint
