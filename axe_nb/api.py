@@ -6,7 +6,6 @@ Source: product.md "Python"; D-2.
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Unpack
@@ -16,8 +15,8 @@ from axe_nb.commands.overrides import RunOptions, with_options_shown
 from axe_nb.engine.nesting import Caller, calling, is_inside
 from axe_nb.errors import AxeError, ConfigError
 from axe_nb.events import Event, RunResult
-from axe_nb.session.approval import Approver, prompt_person
-from axe_nb.session.drive import NullView, View, drive, drive_here
+from axe_nb.front_end import find_approver, make_view
+from axe_nb.session.drive import drive, drive_here
 from axe_nb.session.portal import portal
 from axe_nb.session.runs import RunRequest, session_of_run
 from axe_nb.session.session import session
@@ -51,7 +50,7 @@ def run(
     caller = calling()
     if caller is not None:
         return asyncio.run_coroutine_threadsafe(_run_below(caller, request), caller.loop).result()
-    return drive(session.start(request), view(display), find_approver())
+    return drive(session.start(request), make_view(display), find_approver())
 
 
 @with_options_shown
@@ -67,7 +66,7 @@ async def arun(
     request = _make_request(agent, prompt, continue_from, options)
     caller = calling()
     if caller is None:
-        return await drive_here(session.start(request), view(display), find_approver())
+        return await drive_here(session.start(request), make_view(display), find_approver())
     if caller.loop is asyncio.get_running_loop():
         return await _run_below(caller, request)
     started = asyncio.run_coroutine_threadsafe(_run_below(caller, request), caller.loop)
@@ -146,25 +145,3 @@ def refuse_inside_a_tool() -> None:
             hint="use `await axe_nb.arun(…)`, or `await ctx.delegate(…)` with a parameter "
             "`ctx: axe_nb.ToolContext`",
         )
-
-
-def find_approver() -> Approver | None:
-    """Returns an approver for the notebook or terminal; None = no one can be prompted."""
-    if is_inside():
-        return None
-    if "IPython" in sys.modules:
-        from axe_nb.nb.display import can_ask
-
-        can_prompt = can_ask()
-    else:
-        can_prompt = sys.stdin is not None and sys.stdin.isatty()
-    return Approver(prompt_person) if can_prompt else None
-
-
-def view(display: bool) -> View:
-    """Returns the notebook's view, or a view that shows nothing; nested runs are not shown."""
-    if not display or is_inside() or "IPython" not in sys.modules:
-        return NullView()
-    from axe_nb.nb.display import notebook_view
-
-    return notebook_view()

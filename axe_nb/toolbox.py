@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, overload
 
-from axe_nb import builtin, delegation
 from axe_nb.agents.agent import Agent
+from axe_nb.builtin import table as builtin
+from axe_nb.delegation import table as delegation
 from axe_nb.errors import ConfigError
 from axe_nb.text import quote
 from axe_nb.tools.python_tool import make_tool, tool_of

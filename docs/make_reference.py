@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any, get_args
 
 from axe_nb.agents import agent, config
-from axe_nb.agents.provider_table import PROVIDERS, ProviderTable
-from axe_nb.agents.toml_table import nested_table, toml_fields, type_name
 from axe_nb.commands.options import FACES, OPTIONS, Face, Option
 from axe_nb.commands.table import AGENT_CELL, RUN, Command, commands_of
 from axe_nb.events import EXIT_CODES, Status
 from axe_nb.nb.magics import AxeMagics
+from axe_nb.provider_table import PROVIDERS, ProviderTable
+from axe_nb.toml_tables.table import nested_table, toml_fields, type_name
 from axe_nb.toolbox import BUILT_IN
 from axe_nb.tools.tool import Tool
 from axe_nb.views.agent_summary import EFFECTS

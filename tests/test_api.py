@@ -301,11 +301,11 @@ def test_a_run_within_a_run_has_no_display_of_its_own() -> None:
     done = script("""
         from IPython.core.interactiveshell import InteractiveShell
         import axe_nb
-        from axe_nb import api
+        from axe_nb import front_end
 
         InteractiveShell.instance()
-        outer = type(api.view(True)).__name__
-        axe_nb.script("m")(lambda request: type(api.view(True)).__name__)
+        outer = type(front_end.make_view(True)).__name__
+        axe_nb.script("m")(lambda request: type(front_end.make_view(True)).__name__)
         inner = axe_nb.run(axe_nb.Agent("a", "script/m"), "go", display=False).text
         print(inner, outer != "NullView")
         """)

@@ -12,11 +12,11 @@ import axe_nb
 from axe_nb import cli
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.config import Config, config_path
-from axe_nb.agents.provider_table import PROVIDERS
-from axe_nb.connections import make
 from axe_nb.doctor.checks import problems
 from axe_nb.doctor.doctor import Finding, examine
 from axe_nb.errors import ConfigError, ProviderError
+from axe_nb.make_provider import make
+from axe_nb.provider_table import PROVIDERS
 from axe_nb.session.session import session
 from tests.providers.dialects import BY_NAME, KEY, ask
 from tests.wire.replay import Replay

@@ -27,10 +27,10 @@ from axe_nb.agents.tables import (
     TreeLimits,
     check_delegation,
 )
-from axe_nb.agents.toml_lines import toml_hint
-from axe_nb.agents.toml_table import Source, WrongValue, check_types, make_table, read, toml_fields
 from axe_nb.errors import ConfigError
 from axe_nb.text import quote, suggestion
+from axe_nb.toml_tables.lines import toml_hint
+from axe_nb.toml_tables.table import Source, WrongValue, check_types, make_table, read, toml_fields
 
 OF_THE_COMMAND_LINE = frozenset(
     {"memory", "mcp_servers", "artifacts", "stream", "timeout", "allowed_hosts"}

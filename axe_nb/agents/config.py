@@ -15,17 +15,17 @@ from pathlib import Path
 from typing import Any
 
 from axe_nb.agents.files import display_path, expand_home, read_text, reason
-from axe_nb.agents.provider_table import (
+from axe_nb.errors import ConfigError
+from axe_nb.provider_table import (
     FIRST_MODEL,
     PROVIDERS,
     ProviderInfo,
     check_table,
     describe_provider,
 )
-from axe_nb.agents.toml_lines import toml_hint
-from axe_nb.agents.toml_table import Source
-from axe_nb.errors import ConfigError
 from axe_nb.text import nearest, quote
+from axe_nb.toml_tables.lines import toml_hint
+from axe_nb.toml_tables.table import Source
 
 UNREADABLE = "failed to parse config file"
 

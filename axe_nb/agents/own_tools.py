@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import Any, Protocol, TypeGuard
 
 from axe_nb.agents.names import check_tool_name
-from axe_nb.agents.toml_table import WrongValue
 from axe_nb.text import quote
+from axe_nb.toml_tables.table import WrongValue
 
 
 class NamedTool(Protocol):

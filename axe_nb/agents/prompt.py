@@ -12,11 +12,11 @@ from pathlib import Path
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.config import config_dir
 from axe_nb.agents.files import expand_home, read_text, reason
-from axe_nb.agents.provider_table import NOT_PARAMS
-from axe_nb.agents.toml_lines import ESCAPES
 from axe_nb.errors import ConfigError
 from axe_nb.globs import find_paths
+from axe_nb.provider_table import NOT_PARAMS
 from axe_nb.text import list_some, quote
+from axe_nb.toml_tables.lines import ESCAPES
 
 NO_PROMPT = "Execute the task described in your instructions."
 """The message to send if the prompt is blank (B-8)."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from axe_nb.agents.toml_table import WrongValue
+from axe_nb.toml_tables.table import WrongValue
 
 Mode = Literal["plan", "ask", "auto"]
 MODES = ("plan", "ask", "auto")

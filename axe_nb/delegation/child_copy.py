@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from axe_nb import builtin, delegation
 from axe_nb.agents.agent import Agent
+from axe_nb.builtin import table as builtin
+from axe_nb.delegation import table as delegation
 from axe_nb.text import one_line
 from axe_nb.tools.registry import Registry
 from axe_nb.tools.tool import ToolContext, ToolError

@@ -15,11 +15,11 @@ from axe_nb.agents.agent import Agent
 from axe_nb.agents.config import Config
 from axe_nb.agents.names import parse_model
 from axe_nb.agents.prompt import brief
-from axe_nb.connections import provider_for
 from axe_nb.engine.permissions import PermissionPolicy
 from axe_nb.engine.toolset import DepthLimit, assemble
 from axe_nb.errors import ConfigError
 from axe_nb.globs import check_glob
+from axe_nb.make_provider import provider_for
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,10 +19,10 @@ from axe_nb.agents.agent_files import list_agents
 from axe_nb.agents.config import Config, config_path, format_path
 from axe_nb.agents.files import expand_home
 from axe_nb.agents.prompt import all_warnings
-from axe_nb.agents.provider_table import PROVIDERS
-from axe_nb.connections import server
 from axe_nb.doctor.checks import Problem, problems
 from axe_nb.errors import AxeError, ConfigError, ProviderError
+from axe_nb.make_provider import server
+from axe_nb.provider_table import PROVIDERS
 from axe_nb.providers import listing
 from axe_nb.text import list_some, quote
 from axe_nb.threads import in_thread

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from axe_nb.engine.model import ModelClient
+from axe_nb.engine.model_client import ModelClient
 from axe_nb.engine.plan import Plan
 from axe_nb.events import Turn, TurnFinished, TurnStarted
 from axe_nb.messages import (

@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, TypeAlias
 
-from axe_nb.delegation.delegate import delegate
+from axe_nb.delegation.ctx_delegate import delegate
 from axe_nb.engine.call import CallChildren, run_call
 from axe_nb.engine.permissions import ApprovalRequest, Decision
 from axe_nb.engine.plan import Plan

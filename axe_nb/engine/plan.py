@@ -12,7 +12,7 @@ from axe_nb.agents.names import parse_model
 from axe_nb.agents.prompt import NO_PROMPT, Briefing, brief
 from axe_nb.engine.scope import RunScope
 from axe_nb.engine.toolset import Toolset, assemble
-from axe_nb.providers.base import Provider
+from axe_nb.providers.protocol import Provider
 from axe_nb.threads import in_thread
 from axe_nb.tools.tool import Job
 

@@ -15,7 +15,7 @@ from axe_nb.engine.toolset import DepthLimit
 from axe_nb.events import Emit
 from axe_nb.limits import Limits, UsageMeter
 from axe_nb.messages import ToolCall
-from axe_nb.providers.base import Provider
+from axe_nb.providers.protocol import Provider
 from axe_nb.tools.tool import Job, Tool
 
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from axe_nb import delegation
 from axe_nb.agents.agent import Agent
+from axe_nb.delegation import table as delegation
 from axe_nb.delegation.child_copy import calls_sub_agents
 from axe_nb.engine.permissions import PermissionPolicy
 from axe_nb.errors import ConfigError

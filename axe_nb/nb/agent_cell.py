@@ -21,7 +21,6 @@ from axe_nb.agents.config import agent_dirs, format_path_or_name
 from axe_nb.agents.files import expand_home, read_text, reason, write_whole
 from axe_nb.agents.names import check_name
 from axe_nb.agents.prompt import all_warnings
-from axe_nb.agents.toml_table import Source
 from axe_nb.commands.parser import parse, parser
 from axe_nb.commands.table import AGENT_CELL
 from axe_nb.doctor.checks import Problem, problems
@@ -30,6 +29,7 @@ from axe_nb.interpolation import NBVAL
 from axe_nb.nb.cell_source import find_cell_source
 from axe_nb.session.session import session
 from axe_nb.text import clean, quote
+from axe_nb.toml_tables.table import Source
 from axe_nb.views.agent_summary import abilities
 
 LONGEST_DIFFERENCE = 200

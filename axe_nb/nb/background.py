@@ -15,8 +15,9 @@ from IPython.core.getipython import get_ipython
 
 from axe_nb.events import Event, RunResult
 from axe_nb.nb import display, view
-from axe_nb.session.drive import NullView, View, drive
+from axe_nb.session.drive import drive
 from axe_nb.session.runs import GLANCE, RunHandle
+from axe_nb.session.view import NullView, View
 
 
 class _Noticed:

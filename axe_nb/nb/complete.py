@@ -147,8 +147,8 @@ def _agents() -> list[str]:
 def _models() -> list[str]:
     """Those of the agents, those that have run here, the scripts, and the providers."""
     from axe_nb.agents.config import Config
-    from axe_nb.agents.provider_table import PROVIDERS
     from axe_nb.errors import ConfigError
+    from axe_nb.provider_table import PROVIDERS
     from axe_nb.scripting.lookup import known
     from axe_nb.session.session import session
 

@@ -14,8 +14,8 @@ from IPython.core.interactiveshell import InteractiveShell
 from IPython.display import display
 
 from axe_nb.events import Event, RunResult
-from axe_nb.session.drive import NullView, View
 from axe_nb.session.runs import RunHandle
+from axe_nb.session.view import NullView, View
 
 if TYPE_CHECKING:
     from axe_nb.nb.view import CellDisplay

@@ -13,12 +13,12 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
-from axe_nb.agents.provider_table import PROVIDERS, ProviderInfo
 from axe_nb.errors import ProviderError
 from axe_nb.messages import Message, Request, Response, ToolCall, ToolSpec, Usage
+from axe_nb.provider_table import PROVIDERS, ProviderInfo
 from axe_nb.providers import wire
-from axe_nb.providers.base import OnDelta
 from axe_nb.providers.http import post
+from axe_nb.providers.protocol import OnDelta
 
 PATH = "/v1/messages"
 

@@ -14,8 +14,14 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from axe_nb.errors import ProviderError
-from axe_nb.providers.base import Server
-from axe_nb.providers.reply import Headers, masked_line, read_reply, refuses_tools, without_tools
+from axe_nb.providers.protocol import Server
+from axe_nb.providers.reply_errors import (
+    Headers,
+    masked_line,
+    read_reply,
+    refuses_tools,
+    without_tools,
+)
 from axe_nb.text import format_seconds
 
 if TYPE_CHECKING:

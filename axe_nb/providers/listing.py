@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 
 from axe_nb.errors import ProviderError
 from axe_nb.providers import wire
-from axe_nb.providers.reply import masked_line
+from axe_nb.providers.reply_errors import masked_line
 from axe_nb.text import format_seconds, list_some, nearest, quote
 
 if TYPE_CHECKING:
-    from axe_nb.agents.provider_table import ProviderInfo
-    from axe_nb.providers.base import Server
+    from axe_nb.provider_table import ProviderInfo
+    from axe_nb.providers.protocol import Server
 
 SECONDS = 3.0
 """Time limit for the reply of one server."""

@@ -10,12 +10,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from axe_nb.agents.provider_table import PROVIDERS, ProviderInfo
 from axe_nb.errors import ProviderError
 from axe_nb.messages import Message, Request, Response, ToolCall, ToolResult, Usage, dump
+from axe_nb.provider_table import PROVIDERS, ProviderInfo
 from axe_nb.providers import wire
-from axe_nb.providers.base import OnDelta
 from axe_nb.providers.http import post
+from axe_nb.providers.protocol import OnDelta
 
 PATH = "/api/chat"
 

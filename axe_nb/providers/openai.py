@@ -9,13 +9,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from axe_nb.agents.provider_table import PROVIDERS, ProviderInfo
 from axe_nb.errors import ProviderError
 from axe_nb.messages import Message, Request, Response, Usage, dump
+from axe_nb.provider_table import PROVIDERS, ProviderInfo
 from axe_nb.providers import wire
-from axe_nb.providers.base import OnDelta
 from axe_nb.providers.http import post
-from axe_nb.providers.reply import error_in_reply
+from axe_nb.providers.protocol import OnDelta
+from axe_nb.providers.reply_errors import error_in_reply
 
 PATH = "/v1/chat/completions"
 

@@ -13,9 +13,9 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias, TypeVar
 
-from axe_nb.agents.provider_table import NOT_PARAMS
 from axe_nb.errors import ProviderError
 from axe_nb.messages import Message, ToolCall, ToolSpec, dump
+from axe_nb.provider_table import NOT_PARAMS
 
 MAX_NESTING = 100
 """Maximum nesting depth of lists and objects; far more than any API sends."""

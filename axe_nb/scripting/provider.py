@@ -16,11 +16,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from axe_nb.agents.provider_table import PROVIDERS
 from axe_nb.errors import ConfigError, ProviderError, words
 from axe_nb.messages import Delta, Request, Response, ToolCall, Usage, dump
-from axe_nb.providers.base import OnDelta
-from axe_nb.providers.reply import read_reply
+from axe_nb.provider_table import PROVIDERS
+from axe_nb.providers.protocol import OnDelta
+from axe_nb.providers.reply_errors import read_reply
 from axe_nb.scripting.lookup import ScriptFunction, find_script, where_to_look
 from axe_nb.scripting.rules import Fault, Reply, Script, estimate_usage, stop_reason
 from axe_nb.text import one_line, quote

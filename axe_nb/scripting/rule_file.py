@@ -13,11 +13,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from axe_nb.agents.toml_lines import line_of, toml_hint
 from axe_nb.errors import ConfigError
 from axe_nb.messages import ToolCall
 from axe_nb.scripting.rules import FAULTS, OWN_PLACES, Fault, Rule, Script
 from axe_nb.text import nearest, quote
+from axe_nb.toml_tables.lines import line_of, toml_hint
 
 if TYPE_CHECKING:
     import regex

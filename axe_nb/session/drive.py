@@ -7,35 +7,12 @@ from __future__ import annotations
 
 import asyncio
 from concurrent.futures import CancelledError
-from typing import Protocol
 
 from axe_nb.events import Event, RunResult
 from axe_nb.session.approval import Approver
 from axe_nb.session.portal import PUMP, Unresponsive, pump
 from axe_nb.session.runs import RunHandle
-
-
-class View(Protocol):
-    """Shows a run in a notebook display, on a terminal line, or not at all."""
-
-    def event(self, event: Event) -> None:
-        """Receives each event, in order; neither blocks nor raises."""
-
-    def tick(self) -> None:
-        """Called often; redraws if it is time to."""
-
-    def finish(self, result: RunResult | None) -> None:
-        """Called once, at the end; None = the run never started."""
-
-
-class NullView:
-    """A view that shows nothing."""
-
-    def event(self, event: Event) -> None: ...
-
-    def tick(self) -> None: ...
-
-    def finish(self, result: RunResult | None) -> None: ...
+from axe_nb.session.view import View
 
 
 def drive(handle: RunHandle, view: View, approver: Approver | None = None) -> RunResult:

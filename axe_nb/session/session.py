@@ -16,13 +16,13 @@ from axe_nb.agents.agent import DEFINED, Agent
 from axe_nb.agents.config import Config
 from axe_nb.agents.names import check_name
 from axe_nb.commands.overrides import Overrides
-from axe_nb.connections import provider_for
 from axe_nb.engine.permissions import AskPerson
 from axe_nb.engine.plan import Plan, make_plan
 from axe_nb.engine.scope import Env, RunScope
 from axe_nb.errors import ConfigError
 from axe_nb.events import Emit, RunResult
 from axe_nb.limits import Limits
+from axe_nb.make_provider import provider_for
 from axe_nb.messages import Usage
 from axe_nb.scripting.lookup import ScriptFunction, functions
 from axe_nb.session.runs import RunHandle, RunRequest

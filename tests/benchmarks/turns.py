@@ -18,9 +18,9 @@ from typing import Any
 
 import httpx
 
-from axe_nb.agents.provider_table import PROVIDERS
 from axe_nb.messages import Message, Request, ToolCall, ToolResult
-from axe_nb.providers.reply import read_reply
+from axe_nb.provider_table import PROVIDERS
+from axe_nb.providers.reply_errors import read_reply
 from tests.providers.dialects import CALL_AGENT, DIALECTS, MODULES, Dialect
 
 CHAIN = 50

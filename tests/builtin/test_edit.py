@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from axe_nb import builtin
+from axe_nb.builtin import table as builtin
 from axe_nb.tools.tool import FileLog, Tool
 from tests.calls import answer, failure, run
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from axe_nb import builtin
+from axe_nb.builtin import table as builtin
 from axe_nb.builtin.files import MAX_FILE
 from axe_nb.tools.tool import FileLog, Tool
 from tests.calls import failure, run

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from axe_nb import builtin
 from axe_nb.builtin import paths
+from axe_nb.builtin import table as builtin
 from axe_nb.builtin.paths import hold_place, open_file, words
 from axe_nb.tools.tool import FileLog, Tool, ToolError
 from tests.calls import failure, run

@@ -13,7 +13,7 @@ import regex
 from hypothesis import given
 from hypothesis import strategies as st
 
-from axe_nb import builtin
+from axe_nb.builtin import table as builtin
 from axe_nb.builtin.search import Search, compile_pattern, may_match, search_file
 from axe_nb.globs import matches, parse_glob
 from axe_nb.threads import in_thread

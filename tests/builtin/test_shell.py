@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from axe_nb import builtin
+from axe_nb.builtin import table as builtin
 from axe_nb.threads import in_thread
 from axe_nb.tools.tool import Tool
 from tests.calls import answer, failure, run

@@ -10,7 +10,7 @@ from typing import Any
 
 from axe_nb.messages import Message, Request, Response, ToolParameter, ToolSpec
 from axe_nb.providers import anthropic, ollama, openai
-from axe_nb.providers.base import Provider
+from axe_nb.providers.protocol import Provider
 
 KEY = "sk-canary-0123456789abcdef"
 

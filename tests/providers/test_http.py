@@ -17,8 +17,8 @@ import httpx
 import pytest
 
 from axe_nb.agents.config import Config
-from axe_nb.connections import make
 from axe_nb.errors import ConfigError, ProviderError
+from axe_nb.make_provider import make
 from axe_nb.messages import Message
 from axe_nb.providers.http import MAX_REPLY, _connection_error
 from axe_nb.providers.openai import OpenAI

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from axe_nb.agents.provider_table import PROVIDERS
 from axe_nb.errors import ProviderError
-from axe_nb.providers.reply import category, read_reply
+from axe_nb.provider_table import PROVIDERS
+from axe_nb.providers.reply_errors import category, read_reply
 
 KEY = "sk-canary-0123456789abcdef"
 JSON = {"content-type": "application/json"}

@@ -12,9 +12,10 @@ import pytest
 import axe_nb
 from axe_nb import Agent, ConfigError, Request
 from axe_nb.commands.overrides import Overrides
-from axe_nb.session.drive import NullView, drive
+from axe_nb.session.drive import drive
 from axe_nb.session.runs import RunRequest
 from axe_nb.session.session import Session, apply_overrides
+from axe_nb.session.view import NullView
 from tests.loop.in_process import agent, ask_session
 
 

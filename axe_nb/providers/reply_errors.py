@@ -15,8 +15,8 @@ from collections.abc import Mapping
 from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
-from axe_nb.agents.provider_table import ProviderInfo
 from axe_nb.errors import Category, ProviderError
+from axe_nb.provider_table import ProviderInfo
 from axe_nb.providers.wire import loads
 from axe_nb.text import one_line, quote
 

@@ -15,7 +15,7 @@ from axe_nb.engine.scope import RunScope
 from axe_nb.errors import ProviderError
 from axe_nb.events import TextDelta
 from axe_nb.messages import Delta, Request, Response
-from axe_nb.providers.base import Provider
+from axe_nb.providers.protocol import Provider
 
 RETRY_WAIT = 0.5
 """Seconds before the first retry if the server gives no `Retry-After`; doubles each time."""

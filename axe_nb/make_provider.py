@@ -12,9 +12,9 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from axe_nb.agents.config import Config
-from axe_nb.agents.provider_table import ProviderInfo
 from axe_nb.errors import ConfigError
-from axe_nb.providers.base import Provider, Server
+from axe_nb.provider_table import ProviderInfo
+from axe_nb.providers.protocol import Provider, Server
 from axe_nb.scripting.lookup import check
 from axe_nb.scripting.provider import ScriptProvider
 from axe_nb.text import quote

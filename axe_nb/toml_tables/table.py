@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from axe_nb.agents.toml_lines import line_of
 from axe_nb.errors import ConfigError
 from axe_nb.text import quote, suggestion
+from axe_nb.toml_tables.lines import line_of
 
 
 class WrongValue(ConfigError):

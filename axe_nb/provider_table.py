@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
-from axe_nb.agents.toml_table import Source, WrongValue, check_types, read
+from axe_nb.toml_tables.table import Source, WrongValue, check_types, read
 
 NOT_PARAMS = frozenset({"model", "messages", "tools", "stream", "system"})
 """Keys of a request that axe_nb sets itself, overriding `[params]`."""

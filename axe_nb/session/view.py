@@ -1,0 +1,33 @@
+"""The interface of every front end that shows a run: a notebook, a terminal, nothing.
+
+Source: product.md "Notebook"; house style §4, §8.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from axe_nb.events import Event, RunResult
+
+
+class View(Protocol):
+    """Shows a run in a notebook display, on a terminal line, or not at all."""
+
+    def event(self, event: Event) -> None:
+        """Receives each event, in order; neither blocks nor raises."""
+
+    def tick(self) -> None:
+        """Called often; redraws if it is time to."""
+
+    def finish(self, result: RunResult | None) -> None:
+        """Called once, at the end; None = the run never started."""
+
+
+class NullView:
+    """A view that shows nothing."""
+
+    def event(self, event: Event) -> None: ...
+
+    def tick(self) -> None: ...
+
+    def finish(self, result: RunResult | None) -> None: ...

@@ -1,0 +1,1 @@
+"""TOML tables as dataclasses: types checked, unknown keys refused, lines named."""
