@@ -21,7 +21,7 @@ MAX_BODY = 32 * 1024 * 1024
 """Bytes of one request's body."""
 
 CHUNK = 64 * 1024
-"""Bytes that are read at once."""
+"""Maximum number of bytes per read."""
 
 
 class Unreadable(Exception):
@@ -38,17 +38,17 @@ class ClientGone(Exception):
 
 @dataclass(frozen=True, slots=True)
 class HttpRequest:
-    """One request, whole."""
+    """One complete request."""
 
     method: str
     path: str
-    """Without the query."""
+    """Excludes the query."""
     body: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class HttpReply:
-    """One reply, whole."""
+    """One complete reply."""
 
     status: int
     body: bytes

@@ -28,11 +28,11 @@ functions: dict[str, ScriptFunction] = {}
 """Name → function, of this process; `@axe_nb.script` fills it."""
 
 _parsed = lru_cache(maxsize=64)(parse)
-"""By text, not by file: a changed file is read anew."""
+"""Keyed by text, not by file, so that a changed file is parsed again."""
 
 
 def script(name: str) -> Callable[[F], F]:
-    """Makes the function below it the model `script/NAME`; the last one of that name wins.
+    """Makes the decorated function the model `script/NAME`; the last one of a name wins.
 
     The function takes the `Request` and returns text, a tool call or several (`axe_nb.call`), or a
     whole `Response`; it may be async. One that raises `ProviderError` fails with just that.

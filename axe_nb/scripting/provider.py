@@ -113,14 +113,14 @@ async def _called(name: str, function: ScriptFunction, request: Request) -> Resp
 
 
 def _guarded(name: str, function: ScriptFunction, request: Request) -> Any:
-    """The function's result; its faults are settled here: no future can hold a StopIteration."""
+    """Returns the function's result; wraps errors here, as no future can hold a StopIteration."""
     with _blamed(name, function):
         return function(request)
 
 
 @contextmanager
 def _blamed(name: str, function: ScriptFunction) -> Iterator[None]:
-    """Makes whatever is raised inside an error that names the script."""
+    """Converts any exception raised inside to an error that names the script."""
     try:
         yield
     except (ProviderError, KeyboardInterrupt, asyncio.CancelledError, GeneratorExit):

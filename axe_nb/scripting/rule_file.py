@@ -1,4 +1,4 @@
-"""A script model's TOML text, read and checked: every mistake is told with its line.
+"""Parses and validates a script model's TOML text; every error names its line.
 
 Source: product.md "Providers"; D-27.
 """
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def parse(text: str, file: str) -> Script:
-    """The script that a TOML text describes.
+    """Returns the script that a TOML text describes.
 
     Args:
         file: how its file is called in messages.
@@ -140,14 +140,14 @@ class _Place:
         return table
 
     def error(self, message: str, *key: str, hint: str = "") -> ConfigError:
-        """The message with file, line and number of the rule."""
+        """Formats a message with the file, the line and the number of the rule."""
         line = self._line(key)
         at = f"{self.file}, line {line}" if line else self.file
         of = f"rule {self.rule}: " if self.rule else ""
         return ConfigError(f"{at}: {of}{message}", hint=hint)
 
     def _line(self, key: tuple[str, ...]) -> int | None:
-        """Line of the key, else of what it stands in."""
+        """Line of the key, else of the table that contains it."""
         lines = [f"{line}\n" for line in self.text.split("\n")]
         above = self._header(lines) - 1 if self.rule else 0
         path = ("rule", *key) if self.rule else key
@@ -159,7 +159,7 @@ class _Place:
         return None
 
     def _header(self, lines: list[str]) -> int:
-        """Line of this rule's own `[[rule]]`; 1 where rules are written in another way."""
+        """Line of this rule's own `[[rule]]`; 1 if rules are written in another way."""
         below = 0
         for _ in range(self.rule):
             line = line_of("".join(lines[below:]), ("rule",))
@@ -196,7 +196,7 @@ def _rule(table: Mapping[str, Any], place: _Place) -> Rule:
 
 
 def _check_purpose(values: Mapping[str, Any], place: _Place) -> None:
-    """Refuses a rule that neither answers nor fails, or does both.
+    """Rejects a rule that neither answers nor fails, or does both.
 
     Raises:
         ConfigError: names the keys.

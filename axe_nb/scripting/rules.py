@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     import regex
 
 MAX_SEEN = 100_000
-"""Characters of the last message that a regex sees."""
+"""Maximum number of characters of the last message that a regex searches."""
 
 MAX_SECONDS = 1.0
-"""Seconds that a regex may look at them."""
+"""Time limit of one regex search in seconds."""
 
 FAULTS = ("timeout", "refused", "nonsense")
 """Values of `error` without a status: no HTTP reply at all, or one that is not JSON."""
@@ -38,9 +38,9 @@ class Fault:
     """How a model fails instead of answering."""
 
     message: str
-    """The server's own message; one of FAULTS where there is no status."""
+    """The server's own message; one of FAULTS if there is no status."""
     status: int = 0
-    """HTTP status, 400 to 599; 0 = the failure is none of HTTP."""
+    """HTTP status, 400 to 599; 0 = the failure is not an HTTP error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,19 +49,19 @@ class Reply:
 
     response: Response = Response()
     fault: Fault | None = None
-    """Set = it fails, and there is no response."""
+    """If set, the script fails and there is no response."""
     delay: float = 0.0
-    """Seconds to wait before; 0 on the virtual clock, where `response.seconds` tells them."""
+    """Seconds to wait first; 0 on the virtual clock, which uses `response.seconds`."""
     stream: bool = False
     """If true, the text is streamed word by word."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One `[[rule]]`: when it matches and what it then says."""
+    """One `[[rule]]`: its conditions and its reply."""
 
     last: regex.Pattern[str] | None = None
-    """Searched for in the text of the last message; None = any text."""
+    """Pattern to find in the text of the last message; None = any text."""
     turn: int = 0
     """Number of the request in the conversation, from 1; 0 = any."""
     agent: str = ""
@@ -69,16 +69,16 @@ class Rule:
     text: str = ""
     calls: tuple[ToolCall, ...] = ()
     stop_reason: str = ""
-    """Empty = `tool_calls` where there are calls, else `stop`."""
+    """Empty = `tool_calls` if there are calls, else `stop`."""
     usage: Mapping[str, int] = field(default_factory=dict)
-    """input_tokens, output_tokens; what is absent is estimated."""
+    """input_tokens, output_tokens; missing counts are estimated."""
     delay: float = 0.0
     """Seconds."""
     stream: bool = False
     fault: Fault | None = None
 
     def match(self, request: Request) -> dict[str, str] | None:
-        """The named groups of its regex where the rule matches, else None.
+        """Returns the named groups of its regex if the rule matches, else None.
 
         Raises:
             TimeoutError: the regex cannot be done with.
@@ -95,7 +95,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """A file of rules, checked."""
+    """A validated file of rules."""
 
     rules: tuple[Rule, ...]
     virtual: bool = False
@@ -151,7 +151,7 @@ class Script:
 
 
 def fill_in(value: Any, words: Mapping[str, str]) -> Any:
-    """The value with every `{name}` in its texts replaced by that word; what is put in stays."""
+    """Replaces every `{name}` in the texts of a value; replacements are not expanded again."""
     if isinstance(value, str):
         return _PLACE.sub(lambda m: words.get(m[1], m[0]), value)
     if isinstance(value, dict):
@@ -167,7 +167,7 @@ def stop_reason(calls: tuple[ToolCall, ...]) -> str:
 
 
 def estimate_usage(request: Request, text: str, calls: tuple[ToolCall, ...]) -> dict[str, int]:
-    """Tokens as characters // 4 of what was sent (tools included) and of what was answered.
+    """Estimates tokens as characters // 4 of the request (including tools) and of the answer.
 
     Counts only what every wire format carries, so that it is the same over a socket.
     """

@@ -1,4 +1,4 @@
-"""Scripts behind a real socket, in the words of a real provider's server.
+"""Serves scripts over a real socket, in the protocol of a real provider.
 
 For tests and lessons about what lies between axe_nb and a model: connections, statuses, timeouts.
 Source: product.md "Providers"; B-3, B-4, B-5, D-8.
@@ -99,7 +99,7 @@ def _environment(variables: Mapping[str, str]) -> Iterator[None]:
 
 @dataclass
 class ScriptServer:
-    """A running server and what it has seen; made by `script_server`."""
+    """A running server and the requests it received; made by `script_server`."""
 
     protocol: Protocol
     dirs: tuple[Path, ...] | None = None
@@ -108,9 +108,9 @@ class ScriptServer:
     requests: list[Mapping[str, Any]] = field(default_factory=list, init=False)
     """The body of every model request, decoded, in order of arrival."""
     open_requests: int = field(default=0, init=False)
-    """Requests that wait for their reply now."""
+    """Requests that are waiting for their reply."""
     aborted: int = field(default=0, init=False)
-    """Requests whose client went away before the reply."""
+    """Requests whose client disconnected before the reply."""
 
     def __post_init__(self) -> None:
         self._wire = WIRES[self.protocol]
@@ -126,7 +126,7 @@ class ScriptServer:
             runner.run(self._serve())
 
     def stop(self) -> None:
-        """Ends `run` and every open connection; harmless when it has ended."""
+        """Ends `run` and every open connection; does nothing if it has ended."""
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._stop.set)
 
@@ -153,7 +153,7 @@ class ScriptServer:
             await self._exchange(HttpConnection(reader, writer))
 
     async def _exchange(self, connection: HttpConnection) -> None:
-        """Answers one request after another, as long as both sides go on."""
+        """Answers one request after another, until either side closes the connection."""
         while True:
             try:
                 request = await connection.next_request()
@@ -230,12 +230,12 @@ class ScriptServer:
         return None
 
     async def _failed(self, error: ProviderError) -> HttpReply | None:
-        """A function's own failure, as the server would tell it."""
+        """Makes the reply to a function's own failure, as the server would send it."""
         if error.category == "timeout":
             return await self._fault(Fault("timeout"))
         status = error.status or STATUS[error.category]
         return replace(self._error(status, error.detail), retry_after=error.retry_after)
 
     def _error(self, status: int, message: str) -> HttpReply:
-        """In the protocol's own words; an empty message has no body at all."""
+        """Makes an error reply of the protocol; without a body if the message is empty."""
         return HttpReply(status, dump(self._wire.error(status, message)) if message else b"")

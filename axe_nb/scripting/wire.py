@@ -1,4 +1,4 @@
-"""The servers' side of the three protocols: a body becomes a `Request`, a `Response` a body.
+"""Server side of the three protocols: decodes bodies to `Request`, encodes `Response`.
 
 The inverse of what the providers do, with every part as the real servers send it.
 Source: product.md "Providers"; seed 000 §3.2-3.4 (A-2.*, A-3.*, A-4.*), A-1.9, B-4, B-5.
@@ -27,7 +27,7 @@ class Wire:
     streams: bool
     """Default of `stream` if a request does not set it."""
     request: Callable[[Json], Request]
-    """(body) -> what it asks. Raises Malformed."""
+    """(body) -> the request. Raises Malformed."""
     response: Callable[[Request, Response], Json]
     """(request, response) -> body of status 200."""
     error: Callable[[int, str], Json]
@@ -115,7 +115,7 @@ def _ollama_response(request: Request, response: Response) -> Json:
 
 
 def _with_ids(prefix: str, request: Request, response: Response) -> Iterator[tuple[str, ToolCall]]:
-    """Each call with its own id, else one that no other call of the conversation has."""
+    """Gives each call without an id one that is unique in the conversation."""
     for index, call in enumerate(response.tool_calls):
         yield call.id.strip() or f"{prefix}_script_{request.turn}_{index}", call
 

@@ -1,4 +1,4 @@
-"""The bodies that clients of the three protocols send, read as a `Request`.
+"""Parses the request bodies of the three protocols to a `Request`.
 
 Source: product.md "Providers"; seed 000 §3.2-3.4 (A-2.*, A-3.*, A-4.*).
 """
@@ -51,7 +51,7 @@ def read_anthropic(body: Json) -> Request:
 
 
 def read_chat(body: Json) -> Request:
-    """OpenAI's and Ollama's: system is a message, each tool result one of its own."""
+    """Parses OpenAI's and Ollama's messages, with the system prompt and tool results among them."""
     messages: list[Message] = []
     system: list[str] = []
     for entry in _entries(body):
@@ -126,7 +126,7 @@ def _blocks(content: Any) -> list[Json]:
 
 
 def _text(content: Any) -> str:
-    """Content as text, whether it came as text or as blocks."""
+    """Returns content as text, from either text or blocks."""
     return "".join(_str(b.get("text")) for b in _blocks(content) if b.get("type") == "text")
 
 

@@ -1,1 +1,1 @@
-"""TOML tables as dataclasses: types checked, unknown keys refused, lines named."""
+"""TOML tables as dataclasses: types are checked, unknown keys rejected, lines reported."""

@@ -1,4 +1,4 @@
-"""Python types as JSON Schema; JSON values as values of those types, or what is wrong with them.
+"""Python types as JSON Schema; JSON values as values of those types, or their mistakes.
 
 Source: product.md "Python" (`@axe_nb.tool`), A-1.2, A-2.2, X-38.
 """
@@ -22,17 +22,17 @@ from axe_nb.tools.docstring import parse_docstring, type_hints
 from axe_nb.tools.jsonable import jsonable, key_of
 
 MAX_MISTAKES = 8
-"""Mistakes that one answer tells of."""
+"""Maximum number of mistakes in one answer."""
 
 MAX_SHOWN = 60
-"""Characters of a wrong value that a mistake quotes."""
+"""Maximum length of a quoted wrong value in characters."""
 
 MAX_TOLD = 400
-"""Characters of one mistake."""
+"""Maximum length of one mistake in characters."""
 
 Mistakes: TypeAlias = list[str]
 Read: TypeAlias = Callable[[Any, str, Mistakes, bool], Any]
-"""(JSON value, its place, mistakes so far, whether values within it are read kindly) -> value."""
+"""(JSON value, its place, mistakes so far, true to read nested values leniently) -> value."""
 
 LISTS: Mapping[object, Callable[[list[Any]], Any]] = {
     **dict.fromkeys((list, abc.Sequence, abc.MutableSequence, abc.Collection, abc.Iterable), list),
@@ -40,7 +40,7 @@ LISTS: Mapping[object, Callable[[list[Any]], Any]] = {
     **dict.fromkeys((set, abc.Set, abc.MutableSet), set),
     frozenset: frozenset,
 }
-"""Type that is a JSON array → what makes one of a list."""
+"""Type that is a JSON array → function that makes one from a list."""
 
 DICTS = (dict, abc.Mapping, abc.MutableMapping)
 
@@ -52,19 +52,20 @@ class Shape:
     schema: Mapping[str, Any]
     """JSON Schema of its values."""
     wanted: str
-    """What a value must be, in words: `an integer`."""
+    """The expected kind of value in words: `an integer`."""
     read: Read
 
     def accepts(self, value: object) -> bool:
-        """Whether a JSON value fits as it stands."""
+        """True if a JSON value is valid without conversion."""
         mistakes: Mistakes = []
         self.read(value, "", mistakes, False)
         return not mistakes
 
     def take(self, value: Any, at: str, mistakes: Mistakes, kindly: bool = True) -> Any:
-        """The value as this type, strictly or kindly.
+        """Returns the value as this type, read strictly or leniently.
 
-        Kindly, a string is also read as the JSON in it, and all else as its JSON text (D-11).
+        If lenient, a string may also be parsed as JSON, and any other value becomes its JSON
+        text (D-11).
         """
         if not kindly or value is None or self.accepts(value):
             return self.read(value, at, mistakes, False)
@@ -79,17 +80,17 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One thing that a function or a dataclass wants."""
+    """One parameter of a function, or one field of a dataclass."""
 
     shape: Shape
     description: str = ""
     required: bool = True
     default: object = None
-    """For the model to know; None where there is none."""
+    """Shown to the model; None if there is none."""
 
     @property
     def schema(self) -> dict[str, Any]:
-        """JSON Schema of what may be given."""
+        """JSON Schema of the accepted values."""
         schema = dict(self.shape.schema)
         if self.description:
             schema["description"] = self.description
@@ -99,7 +100,7 @@ class Parameter:
 
     @property
     def spec(self) -> ToolParameter:
-        """The parameter as a model is told of it; where leaving it out says null, without null."""
+        """The parameter as described to the model; without null if omitting it means null."""
         schema = self.schema
         schema.pop("description", None)
         if not self.required and self.default is None and "anyOf" in schema:
@@ -151,7 +152,7 @@ def _unknown(hint: Any, where: str, problem: str) -> ConfigError:
 
 
 def note(mistakes: Mistakes, text: str) -> None:
-    """Adds a mistake, unless there are more than anybody reads."""
+    """Adds a mistake, unless the list is full."""
     if len(mistakes) <= MAX_MISTAKES:
         mistakes.append(text[:MAX_TOLD])
 
@@ -170,7 +171,7 @@ def fields(
     mistakes: Mistakes,
     kindly: bool = True,
 ) -> dict[str, Any]:
-    """The values of an object by name; null is as good as absent where null does not fit."""
+    """Returns an object's values by name; null counts as absent if it is not a valid value."""
     for name in given:
         if name not in wanted:
             names = ", ".join(map(quote, wanted)) or "nothing"
@@ -285,7 +286,7 @@ def _list(item: Shape, make: Callable[[list[Any]], Any]) -> Shape:
 
 
 def _row(items: Sequence[Shape]) -> Shape:
-    """A tuple of so many values, each of its own type."""
+    """A tuple of fixed length, each value with its own type."""
     wanted = f"a list of {len(items)} values"
 
     def read(value: Any, at: str, mistakes: Mistakes, kindly: bool) -> Any:
