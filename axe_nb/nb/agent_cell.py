@@ -37,18 +37,18 @@ LONGEST_DIFFERENCE = 200
 
 
 def define(shell: InteractiveShell, line: str, cell: str) -> str:
-    """What the cell prints; the agent is known by its name from then on.
+    """Defines the agent for this session and returns the text that the cell prints.
 
-    Where its file is written, and is the one that is found by the name, the file counts; else the
+    If its file is saved and is the one found under the name, the file is used; otherwise the
     agent is kept in this session.
 
     Args:
-        shell: whose cell it is.
+        shell: the shell that runs the cell.
         line: the option line.
         cell: the TOML.
 
     Raises:
-        ConfigError: the name, an option or the TOML is not right, with the line in the cell.
+        ConfigError: the name, an option or the TOML is invalid; names the line in the cell.
     """
     chosen = _chosen(line)
     name, agents_dir = chosen.agent, session.defaults.get("agents_dir") or ""
@@ -68,10 +68,10 @@ def define(shell: InteractiveShell, line: str, cell: str) -> str:
 
 
 def _chosen(line: str) -> argparse.Namespace:
-    """The option line, read.
+    """The parsed option line.
 
     Raises:
-        UsageError: it is not right.
+        UsageError: it is invalid.
     """
     chosen = parse(AGENT_CELL, "cell", line)
     check_name(chosen.agent)
@@ -81,10 +81,10 @@ def _chosen(line: str) -> argparse.Namespace:
 
 
 def _read(name: str, body: str, magic_line: int, agents_dir: str) -> tuple[Agent, list[str]]:
-    """The agent that the TOML describes, and what it lacks around it.
+    """The agent that the TOML describes, and notes on problems outside it.
 
     Raises:
-        ConfigError: the TOML is not right; message or place has the line in the cell.
+        ConfigError: the TOML is invalid; the message or the place names the line in the cell.
     """
     source = Source(_numbered(name, body, magic_line))
     try:
@@ -110,7 +110,7 @@ def _read(name: str, body: str, magic_line: int, agents_dir: str) -> tuple[Agent
 def _numbered(name: str, body: str, magic_line: int) -> str:
     """The TOML with its lines numbered as the editor does, and with its name.
 
-    What stands above it is replaced by blank lines, or by the name where the TOML has none.
+    The lines above it are replaced by blank lines, or by the name if the TOML has none.
     """
     try:
         has_name = "name" in tomllib.loads(body)
@@ -120,7 +120,7 @@ def _numbered(name: str, body: str, magic_line: int) -> str:
 
 
 def _place_of(error: ConfigError, source: Source, magic_line: int) -> str:
-    """Where to look for what has no line of its own; empty where the message says it."""
+    """The line to look at for an error without one; empty if the message names it."""
     if re.search(r"\bline \d+", error.message):
         return ""
     if "end of document" in error.message:
@@ -130,7 +130,7 @@ def _place_of(error: ConfigError, source: Source, magic_line: int) -> str:
 
 
 def _line(problem: Problem, source: Source) -> int | None:
-    """The line of the list's entry, or of the key; None where the TOML does not say it."""
+    """The line of the list's entry, or of the key; None if it is not in the TOML."""
     first = source.line(problem.key)
     if first is None or not problem.entry:
         return first
@@ -148,7 +148,7 @@ def _note(problem: Problem, line: int | None) -> str:
 
 
 def _place(name: str, folder: str, agents_dir: str) -> Path:
-    """The file to write: in the given folder, else where the agent lies, else where agents do."""
+    """The file to write: in the given folder, else in place, else in the first agents folder."""
     if folder:
         return expand_home(folder) / f"{name}.toml"
     try:
@@ -158,7 +158,7 @@ def _place(name: str, folder: str, agents_dir: str) -> Path:
 
 
 def _finds(name: str, path: Path, agents_dir: str) -> bool:
-    """Whether the agent of that name is the one in this file."""
+    """True if the agent of that name is the one in this file."""
     try:
         return find_file(name, agents_dir or None).resolve() == path.resolve()
     except ConfigError:
@@ -166,7 +166,7 @@ def _finds(name: str, path: Path, agents_dir: str) -> bool:
 
 
 def _save(path: Path, name: str, body: str) -> list[str]:
-    """Writes the file where anything changes; what changes, in lines.
+    """Writes the file if anything changes; returns the changes as lines.
 
     Raises:
         ConfigError: the file cannot be read or written.
@@ -183,7 +183,7 @@ def _save(path: Path, name: str, body: str) -> list[str]:
 
 
 def _text_of(path: Path) -> str | None:
-    """The file's text; None where there is no file.
+    """The file's text; None if there is no file.
 
     Raises:
         ConfigError: it cannot be read.

@@ -42,7 +42,7 @@ class _Noticed:
 
 
 def run_in_background(handle: RunHandle, name: str = "") -> None:
-    """Begins the run, and returns when its view is in this cell; where nobody watches, at its end.
+    """Begins the run, and returns when its view is in this cell; if no one watches, at its end.
 
     Args:
         handle: the run.

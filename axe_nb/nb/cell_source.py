@@ -1,7 +1,7 @@
-"""What was typed into a cell below its magic, and on which line: IPython hands over less than that.
+"""The source typed into a cell below its magic, and its line: IPython passes on less than that.
 
-It takes `>>>` and `...` away from the beginnings of lines, also within a prompt, and says nothing
-of blank lines and other magics above.
+It strips `>>>` and `...` from the beginnings of lines, even within a prompt, and does not report
+blank lines and other magics above.
 Source: product.md "Notebook" (the body passes unchanged); D-41.
 """
 
@@ -14,7 +14,7 @@ from IPython.core.interactiveshell import InteractiveShell
 _PROMPTS = re.compile(
     r"^\s*((>>>|\.\.\.)[ \t]?|(\[(nav|ins)\] )?(In \[\d+\]|\.{3,}): ?)?\s*", re.MULTILINE
 )
-"""What IPython may take away from the beginning of a line."""
+"""Prompts that IPython may strip from the beginning of a line."""
 
 
 def find_cell_source(shell: InteractiveShell, magic: str, body: str) -> tuple[str, int]:

@@ -37,7 +37,7 @@ MOST = 200
 
 @context_matcher(identifier="axe_nb", priority=1000)  # type: ignore[untyped-decorator]  # IPython's own gap
 def matcher(context: CompletionContext) -> SimpleMatcherResult:
-    """What may stand at the cursor, if it is on the line of one of our magics."""
+    """Completions at the cursor, if it is on the line of one of our magics."""
     found = LINE.match(context.text_until_cursor)
     if found is None:
         return {"completions": []}
@@ -69,13 +69,13 @@ def install(shell: InteractiveShell) -> None:
 
 
 def uninstall(shell: InteractiveShell) -> None:
-    """Takes it away."""
+    """Removes the matcher."""
     if shell.Completer is not None and matcher in shell.Completer.custom_matchers:
         shell.Completer.custom_matchers.remove(matcher)
 
 
 def _offered(magic: str, words: list[str], word: str) -> Iterable[str] | None:
-    """All that may stand here; None where IPython knows better, as with files.
+    """All completions here; None if IPython knows better, as with files.
 
     Args:
         magic: as it is written.
@@ -113,7 +113,7 @@ def _of_a_command(
 
 
 def _values(option: Option) -> Iterable[str] | None:
-    """What may stand behind an option, or as an argument; None = files, which IPython knows."""
+    """Values of an option or argument; None = files, which IPython completes."""
     match option.offers:
         case "agents":
             return _agents()

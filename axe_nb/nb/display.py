@@ -1,4 +1,4 @@
-"""Where a run is shown in a notebook, and that it is shown once.
+"""The place of a run's display in a notebook; each run is shown once.
 
 Source: product.md "Notebook" (one display per cell); jupyter-facts §9.
 """
@@ -21,19 +21,19 @@ if TYPE_CHECKING:
     from axe_nb.nb.view import CellDisplay
 
 _shown: list[object] = []
-"""What this cell has displayed already; returned by it, it is not displayed again."""
+"""Objects that this cell has displayed; as the cell's value, they are not displayed again."""
 
 _brief: list[RunResult] = []
-"""Results of this cell that were not displayed; returned by it, their answer is."""
+"""Results that this cell has not displayed; as the cell's value, only their answer is shown."""
 
 _displays: list[CellDisplay] = []
-"""The display of this cell's runs, if it has one that more of them may come into."""
+"""The display of this cell's runs, if it has one that may take more of them."""
 
 _choosing = threading.Lock()
 
 
 def notebook_view(name: str = "", *, quiet: bool = False) -> View:
-    """The view for a run in this cell: live where a person watches, else the static twin.
+    """The view for a run in this cell: live if a person watches, else the static twin.
 
     Args:
         name: what the result is bound to (`-o`); pointers to long texts use it.
@@ -67,13 +67,13 @@ def _run_view(name: str, *, live: bool) -> View:
 
 
 def display_mode(shell: InteractiveShell) -> str:
-    """How the person wants runs to be shown (`%config AxeMagics.display`); empty = not said."""
+    """The display mode that the user chose (`%config AxeMagics.display`); empty = not set."""
     magics = shell.magics_manager.registry.get("AxeMagics")
     return str(magics.display) if magics else ""
 
 
 def shown_how(shell: InteractiveShell) -> str:
-    """How a run in this cell would be shown, in words."""
+    """A description of the way a run in this cell would be shown."""
     from axe_nb.nb import view
 
     display = display_mode(shell)
@@ -85,7 +85,7 @@ def shown_how(shell: InteractiveShell) -> str:
 
 
 def can_ask() -> bool:
-    """Whether a person sits in front of this cell, or of this terminal, who could answer."""
+    """True if a person can be prompted, in this cell or terminal."""
     shell = get_ipython()
     if shell is None:
         return sys.stdin is not None and sys.stdin.isatty()
@@ -145,7 +145,7 @@ def remember(thing: object) -> None:
 
 
 def is_shown(thing: object) -> bool:
-    """Whether this cell has displayed it."""
+    """True if this cell has displayed it."""
     return any(thing is shown for shown in _shown)
 
 
@@ -172,7 +172,7 @@ def install(shell: InteractiveShell) -> None:
 
 
 def uninstall(shell: InteractiveShell) -> None:
-    """Takes back what `install` did."""
+    """Undoes `install`."""
     assert shell.display_formatter is not None
     formatter = shell.display_formatter.ipython_display_formatter
     formatter.deferred_printers.pop(("axe_nb.events", "RunResult"), None)

@@ -1,4 +1,4 @@
-"""What the browser is told of a tree while it grows: one widget, fed ten times a second at most.
+"""Updates of a growing tree for the browser: one widget, fed at most ten times a second.
 
 Source: jupyter-facts §0.4-0.7, §2.
 """
@@ -37,7 +37,7 @@ MAX_CHARS = 300
 
 
 class Feed:
-    """What the browser is told of one tree.
+    """The updates of one tree that the browser receives.
 
     Rows are sent whole, each with its version, as messages. A message may get lost, so now and
     then all rows are sent again as one synchronised trait: without it, early content was lost in
@@ -53,7 +53,7 @@ class Feed:
             place: the display to show it in; None = a new one.
         """
         self.sent = now
-        """When the last update was sent; as all times here, seconds since the run began."""
+        """Time of the last update; like all times here, in seconds since the run began."""
         self._root = root
         self._outline = Outline(root, max_chars=MAX_CHARS)
         self._rows: dict[str, dict[str, Any]] = {}
@@ -61,7 +61,7 @@ class Feed:
         self._number = 0
         self._snapshot_at = now
         self._is_stale = False
-        """Whether something was sent that no snapshot has."""
+        """True if an update was sent that no snapshot contains."""
         self._bytes = 0
         self._note({thing.key: thing for thing in rows_of(root)})
         self._widget = _widget_class()(snapshot=self._snapshot(root.key, now))
@@ -75,7 +75,7 @@ class Feed:
             place.update(first, metadata=metadata, raw=True)  # type: ignore[no-untyped-call]  # IPython's own gap
 
     def update(self, changed: Mapping[str, TreeNode], newest: str, now: float) -> None:
-        """Sends the rows of what has changed; all rows where it is time again, and at the end.
+        """Sends the changed rows; all rows if a snapshot is due, and at the end.
 
         Args:
             changed: by key of the row.
@@ -96,7 +96,7 @@ class Feed:
             )
 
     def is_due(self, now: float) -> bool:
-        """Whether it is time for a snapshot."""
+        """True if a snapshot is due."""
         wait = max(AGAIN, self._bytes / RATE)
         return self._is_stale and now - self._snapshot_at >= wait
 
@@ -114,7 +114,7 @@ class Feed:
         return text
 
     def _note(self, changed: Mapping[str, TreeNode]) -> list[dict[str, Any]]:
-        """The rows of what has changed, as the browser wants them."""
+        """The changed rows, in the browser's format."""
         self._number += 1
         news = {key: self._row(key, thing) for key, thing in changed.items()}
         self._rows.update(news)

@@ -40,7 +40,7 @@ Action: TypeAlias = "Callable[[InteractiveShell, argparse.Namespace], str]"
 def run_command(
     shell: InteractiveShell, line: str, write: Callable[[str], None]
 ) -> RunResult | RunHandle | None:
-    """What the line returns, after what it prints went to `write`.
+    """Runs the command, passes its output to `write`, and returns the value of the line.
 
     Raises:
         ConfigError: there is no such command, or it cannot be done.
@@ -77,7 +77,7 @@ def _list(shell: InteractiveShell, chosen: argparse.Namespace) -> str:
 
 
 def _row(agent: Agent | ConfigError) -> tuple[str, str]:
-    """(model, description) of an agent, or what is wrong with it."""
+    """(model, description) of an agent, or its error."""
     if isinstance(agent, Agent):
         return agent.model, agent.description
     return LOOKS["error"].sign, str(agent)
@@ -196,4 +196,4 @@ ACTIONS: Mapping[str, Action] = {
     "reset": _reset,
     "help": _help,
 }
-"""Name of a command of the table → what it does here; `run` is a run."""
+"""Name of a command of the table → its action here; `run` is a run."""

@@ -108,7 +108,7 @@ class AxeMagics(Magics):
 
     @observe(*OPTIONS)
     def _set_default(self, change: Any) -> None:
-        """Lets a setting count for every run of this session, those of `axe_nb.run` too."""
+        """Applies a setting to every run of this session, including those of `axe_nb.run`."""
         from axe_nb.session.session import session
 
         if change["new"] == self.traits()[change["name"]].default_value:
@@ -130,7 +130,7 @@ def load(shell: InteractiveShell) -> None:
 
 
 def unload(shell: InteractiveShell) -> None:
-    """Takes them away."""
+    """Removes the magics and their completion."""
     from axe_nb.agents.agent_files import advise
     from axe_nb.nb import complete, display
     from axe_nb.session.session import session

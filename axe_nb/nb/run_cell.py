@@ -1,4 +1,4 @@
-"""One run asked for in a notebook: shown, bound to names, and an error where it did not complete.
+"""One run requested in a notebook: shown, bound to names, an error if it did not complete.
 
 Source: product.md "Notebook"; B-8; seed 000 §8.
 """
@@ -35,16 +35,16 @@ def run_cell(
     prompt: Callable[[], str],
     write: Callable[[str], None],
 ) -> RunResult | RunHandle | None:
-    """What the cell returns.
+    """Runs the cell and returns its value.
 
     Args:
-        shell: whose namespace gets the names.
+        shell: its namespace receives the names.
         options: as they were asked for.
         prompt: () -> the prompt. Raises ConfigError.
         write: takes a text that the cell prints.
 
     Raises:
-        AxeError: the run could not begin, or ended otherwise than it should.
+        AxeError: the run could not begin, or did not end as expected.
     """
     install(shell)
     try:
@@ -70,7 +70,7 @@ def _run(
     request: RunRequest,
     write: Callable[[str], None],
 ) -> RunResult:
-    """The result, shown; bound to `-o` also where the run failed or was stopped."""
+    """The result, shown; bound to `-o` even if the run failed or was stopped."""
     handle = session.start(request)
     view: View
     if options.json or options.verbose:
@@ -98,5 +98,5 @@ def _in_background(shell: InteractiveShell, options: Options, request: RunReques
 
 
 def _is_captured(shell: InteractiveShell) -> bool:
-    """Whether the cell runs under %%capture, which would keep an empty display of the value."""
+    """True if the cell runs under %%capture, which would keep an empty display of the value."""
     return isinstance(shell.display_pub, CapturingDisplayPublisher)

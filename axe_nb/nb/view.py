@@ -26,11 +26,11 @@ from axe_nb.views.tree import Node, TreeNode, add_run, new_group, row_of
 
 
 def is_live(wanted: str = "") -> bool:
-    """Whether a person watches.
+    """True if a person watches.
 
     Args:
-        wanted: "live" or "static", where the person has said so; else AXE_NB_DISPLAY counts, else
-            whether the kernel may ask for input.
+        wanted: "live" or "static" if the user chose one; otherwise AXE_NB_DISPLAY decides, and
+            without it the kernel's ability to ask for input.
     """
     shell = get_ipython()
     kernel = getattr(shell, "kernel", None)
@@ -54,12 +54,12 @@ class LiveTree:
         self._transcripts: list[Transcript] = []
         self._group: Node | None = None
         self._changed: dict[str, TreeNode] = {}
-        """Key of a row → what it shows, where that has changed since the last update."""
+        """Key of a row → its node, for the rows that have changed since the last update."""
         self._newest = ""
         """Key of the row of the last event."""
         self._feed: Feed | None = None
         self._replaced: Feed | None = None
-        """That of the only run, until the group is in its place."""
+        """The feed of the only run, until the group takes its place."""
         self._place: DisplayHandle | None = None
         self._began = time.monotonic()
 
@@ -69,7 +69,7 @@ class LiveTree:
 
     @property
     def root(self) -> Node | None:
-        """What is shown: the only run, or the group; None = no run has begun."""
+        """The tree on display: the only run, or the group; None = no run has begun."""
         return self._group or (self._transcripts[0].root if self._transcripts else None)
 
     def apply(self, transcript: Transcript, event: Event) -> None:
@@ -85,7 +85,7 @@ class LiveTree:
             self._replaced = None
 
     def note(self, changed: Iterable[TreeNode]) -> None:
-        """Notes what is to be sent next."""
+        """Notes the nodes to send next."""
         for thing in changed:
             row = row_of(thing)
             self._changed[row.key] = row
@@ -110,7 +110,7 @@ class LiveTree:
         self.note([transcript.root])
 
     def tick(self) -> None:
-        """Sends what has changed, where the last update is long enough ago."""
+        """Sends the changes, if the last update is long enough ago."""
         now, feed = self.now, self._feed
         if feed and (self._changed or feed.is_due(now)) and now - feed.sent >= EVERY:
             feed.update(self._changed, self._newest, now)
@@ -133,7 +133,7 @@ class CellDisplay:
 
     def __init__(self, name: str = "axe_nb.last()", *, live: bool) -> None:
         self.name = name
-        """What the reader can type to get the result of an only run."""
+        """The expression that gives the result of an only run."""
         self.is_live = live
         self._tree = LiveTree() if live else None
         self._runs: list[RunView] = []
@@ -141,7 +141,7 @@ class CellDisplay:
         self._lock = threading.RLock()
 
     def takes_more(self) -> bool:
-        """Whether a run that begins here and now is shown beside those that are shown already.
+        """True if a run that begins here and now joins those that are already shown.
 
         One that follows another in the same thread and task is not. The place of the call decides,
         not the clock, so that a cell has the same displays each time.
@@ -163,7 +163,7 @@ class CellDisplay:
                 self._tree.apply(run.transcript, event)
 
     def tick(self) -> None:
-        """Sends what has changed, where the last update is long enough ago."""
+        """Sends the changes, if the last update is long enough ago."""
         with self._lock:
             if self._tree:
                 self._tree.tick()
@@ -208,7 +208,7 @@ class RunView:
         self.tick = shown.tick
 
     def event(self, event: Event) -> None:
-        """Takes each event; the first one displays the tree where it is live."""
+        """Takes each event; the first one displays the tree if it is live."""
         self._display.apply(self, event)
 
     def finish(self, result: RunResult | None) -> None:

@@ -1,4 +1,4 @@
-"""An agent on one page: what it is, what it may do, whom it may call; all tools, a line each.
+"""An agent on one page: settings, abilities, sub-agents; all tools, one a line.
 
 Source: A-5.7; D-19, D-20; product.md "Notebook" (`%%axe_agent`, `%axe show`, `%axe tools`).
 """
@@ -27,7 +27,7 @@ EFFECTS: dict[Effect, str] = {
 
 
 def rows(agent: Agent) -> Iterator[tuple[str, str]]:
-    """(label, value) of what its file says, without what it leaves out."""
+    """(label, value) of the settings in its file, without those it omits."""
     told = [
         ("Name", agent.name), ("Description", agent.description), ("Model", agent.model),
         ("Skill", agent.skill), ("Files", ", ".join(agent.files)), ("Workdir", agent.workdir),
@@ -52,10 +52,10 @@ def line(label: str, value: str) -> str:
 
 
 def abilities(agent: Agent, agents: Callable[[str], Agent]) -> str:
-    """What the agent may do, and the picture of whom it may call; empty where it only talks.
+    """The agent's tools, limits and graph of sub-agents; empty if it has none of them.
 
     Raises:
-        ConfigError: it names a tool that there is not.
+        ConfigError: it names an unknown tool.
     """
     lines = [line(VERDICTS[d], ", ".join(names)) for d, names in _decided(agent).items() if names]
     limits = agent.limits
@@ -81,7 +81,7 @@ def _decided(agent: Agent) -> dict[Verdict, list[str]]:
 
 
 def all_tools() -> str:
-    """Every tool that an agent can name, in a line each, and the names of sets of them."""
+    """Every tool that an agent can name, one a line, and the names of tool sets."""
     sets = (
         f"{name} = {', '.join(tools)}"
         for source in REGISTRY.sources
@@ -91,10 +91,10 @@ def all_tools() -> str:
 
 
 def tools_of(agent: Agent) -> str:
-    """The agent's tools, in a line each, with what its mode and permissions say of them.
+    """The agent's tools, one a line, with the effect of its mode and permissions.
 
     Raises:
-        ConfigError: it names a tool that there is not.
+        ConfigError: it names an unknown tool.
     """
     policy = PermissionPolicy(agent, agent.mode)
     return "\n".join(_lines(_tools(agent), lambda tool: VERDICTS[policy.decide(tool)[0]].lower()))

@@ -1,4 +1,4 @@
-"""How the tree looks: signs, colours and sizes. HTML, CSS and JavaScript all take them from here.
+"""Appearance of the tree: signs, colours and sizes. HTML, CSS and JavaScript take them from here.
 
 The live tree gets them as the custom properties of `css_rules` and, row by row, as `sign` and
 `tone`. The colours have enough contrast on white and on black; lines, tracks and shades are half
@@ -15,7 +15,7 @@ from typing import Literal, TypeAlias
 from axe_nb.views.tree import State
 
 Tone: TypeAlias = Literal["running", "good", "bad", "limit", "off"]
-"""What a state means to a reader; each has a colour."""
+"""Meaning of a state for a reader; each has a colour."""
 
 COLOURS: Mapping[Tone, str] = {
     "running": "#27c",
@@ -34,7 +34,7 @@ MUTED = ".7"
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """How a state is drawn."""
+    """Sign and tone of a state."""
 
     sign: str
     """In DejaVu and in Segoe UI Symbol."""

@@ -40,7 +40,7 @@ def preview(text: str) -> str:
 
 
 def shown_path(path: Path) -> str:
-    """The path, relative to the current folder where it lies below it: it says no machine."""
+    """The path, relative to the current folder if below it, so that it names no machine."""
     try:
         return path.relative_to(Path.cwd()).as_posix()
     except ValueError:
@@ -48,7 +48,7 @@ def shown_path(path: Path) -> str:
 
 
 def dry_run(plan: Plan) -> str:
-    """What would be sent, and to whom (B-10, A-8.5)."""
+    """The request that would be sent, and its recipient (B-10, A-8.5)."""
     files = "\n".join(path for path, _ in plan.briefing.files)
     blocks = [
         f"=== Dry Run ===\n\n{_setup(plan, model=True)}",
@@ -181,7 +181,7 @@ class VerboseLines:
 
 
 def _lines(event: Event, about: TreeNode) -> Iterator[str]:
-    """The verbose lines of what has happened to a run, a turn or a call."""
+    """The verbose lines of an event of a run, a turn or a call."""
     match event, about:
         case RunStarted(), Node() if about.depth:
             agent, task = quote(about.agent), preview(about.task)
@@ -221,7 +221,7 @@ def _ended(result: RunResult) -> str:
 
 
 def _reason(agent: str, told: str) -> str:
-    """What went wrong, out of the sentence that the parent's model was told."""
+    """The cause of a failure, taken from the sentence that the parent's model received."""
     return (
         told.removeprefix(f"Error: sub-agent {agent} failed - ")
         .removeprefix("call_agent error: ")

@@ -42,8 +42,8 @@ def cut_beginning(text: str, max_chars: int) -> tuple[str, int]:
     """The beginning of a text, and how many characters of it are left out.
 
     Args:
-        text: whatever came from a model or a tool.
-        room: characters; a text that is hardly longer is shown whole.
+        text: output of a model or a tool.
+        max_chars: characters; a text that is hardly longer is shown whole.
     """
     text = text.strip("\n")
     end = len(text) if len(text) <= max_chars * 5 // 4 else max_chars
@@ -59,5 +59,5 @@ def format_arguments(call: ToolCall) -> str:
 
 
 def format_metadata(metadata: Mapping[str, str]) -> str:
-    """A child's metadata in one line, without what the tree shows or what differs between runs."""
+    """A child's metadata in one line, without entries that the tree shows or that vary by run."""
     return " · ".join(f"{key} {value}" for key, value in metadata.items() if key not in NOT_NOTED)

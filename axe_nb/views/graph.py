@@ -1,4 +1,4 @@
-"""Who may call whom: the delegation graph of an agent as a small picture in text.
+"""The delegation graph of an agent as a small picture in text.
 
 Source: product.md "Notebook" (`%%axe_agent`, `%axe show`); D-3, D-44, A-E2.4.
 """
@@ -16,7 +16,7 @@ from axe_nb.toolbox import REGISTRY
 from axe_nb.views.appearance import LOOKS
 
 MAX_LINES = 40
-"""Lines of a picture; the rest is left out, and said so."""
+"""Lines of a picture; the rest is left out, with a note."""
 
 DEFAULT_DEPTH = 3
 """Of call_agent, where the root sets none."""
@@ -65,7 +65,7 @@ def _copying(agent: Agent) -> list[str]:
 def _child(
     name: str, find: Find, path: tuple[str, ...], deepest: int
 ) -> tuple[Agent | None, int, str]:
-    """(the agent to go on with, if any; the lowest limit down to it; what is to be said of it)."""
+    """(the agent to continue with, if any; the lowest limit down to it; the note on it)."""
     child = find(name)
     if isinstance(child, ConfigError):
         return None, deepest, f"  {LOOKS['error'].sign} {child}"
@@ -81,7 +81,7 @@ def _child(
 
 
 def _found_once(find: Callable[[str], Agent]) -> Find:
-    """`find` that asks once for each name, and hands back what it raises."""
+    """`find` called once for each name; its errors are returned."""
 
     @cache
     def found(name: str) -> Agent | ConfigError:

@@ -1,4 +1,4 @@
-"""The static twin of a run: what the saved notebook keeps, and shows without a kernel. Pure.
+"""The static twin of a run: kept in the saved notebook and shown without a kernel. Pure.
 
 Styles are inline, short and without theme variables: what survives JupyterLab's sanitizer in an
 untrusted notebook. All values are those of `views/appearance.py`.
@@ -49,7 +49,7 @@ CLIPPED = 40
 """Characters of what a row was asked that fit in most windows; what is longer ends in dots."""
 
 SHORT = 50
-"""Characters that do not wrap in any window worth the name."""
+"""Characters that do not wrap in any usable window."""
 
 INDENT = "\u2003"
 """Before a text of one line: what a margin does, in fewer bytes."""
@@ -65,7 +65,7 @@ def twin(result: RunResult, *, name: str = "axe_nb.last()") -> dict[str, str]:
 
     Args:
         result: a run, however it ended.
-        name: what the reader can type to get `result`; texts that are cut point below it.
+        name: the expression that gives `result`; texts that are cut point below it.
     """
     root = Transcript.of(result).root
     assert root is not None
@@ -150,7 +150,7 @@ class _Page:
         )
 
     def _bar(self, row: Row) -> str:
-        """Where a row lay in the run; a turn that is a sliver of it has none."""
+        """The bar of a row's place in the run; empty for a very short turn or call."""
         steps = self._outline.steps
         first, length = 100 * row.span.begin // steps, round(100 * row.span.length / steps)
         if length < SLIVER and row.kind != "run":
@@ -176,7 +176,7 @@ class _Page:
 
 
 def _column(rows: list[Row]) -> str:
-    """The width of the names, where rows of different names stand below one another."""
+    """The width of the names, if rows of different names are listed below one another."""
     longest = max(len(row.who) for row in rows)
     if len(rows) == 1 or rows[0].who.startswith("turn "):
         return ""
@@ -206,7 +206,7 @@ def _block(block: Block, alone: bool = False) -> str:
 
 
 def _label(block: Block) -> str:
-    """What a text is; what a call gave back needs no label."""
+    """The label of a text; the result of a call needs none."""
     if block.label == "result":
         return ""
     if block.label == "warning":

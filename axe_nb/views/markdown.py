@@ -10,10 +10,10 @@ from functools import cache
 from markdown_it import MarkdownIt
 
 SCHEMES = ("http://", "https://", "mailto:")
-"""What a link may begin with; other links stay the text that they were."""
+"""Allowed beginnings of a link; other links stay plain text."""
 
 DEEPEST = 20
-"""Nested lists, quotes and brackets; what lies deeper is left out."""
+"""Nested lists, quotes and brackets; deeper ones are left out."""
 
 
 def render(text: str) -> str:

@@ -14,10 +14,10 @@ from axe_nb.views.row import Row, asked_of, doing_of, make_row
 from axe_nb.views.tree import CallNode, Node, TreeNode, TurnNode, lay_out, nodes_below
 
 MAX_ROWS = 500
-"""Rows of a twin; what comes after is counted, not drawn."""
+"""Rows of a twin; further ones are counted, not drawn."""
 
 MAX_WARNINGS = 5
-"""Warnings of one run; what comes after is counted."""
+"""Warnings of one run; further ones are counted."""
 
 MAX_CHARS = 6000
 """Characters that all texts of a tree share, so that long runs do not make huge notebooks."""
@@ -44,23 +44,23 @@ MINOR = frozenset({"said", "arguments", "result"})
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A text under a row: what went in, what came out."""
+    """A text under a row: input or output."""
 
     label: str
     text: str
     more: int = 0
     """Characters that are left out."""
     pointer: str = ""
-    """What gives the whole text in Python."""
+    """The Python expression for the whole text."""
 
     @property
     def is_line(self) -> bool:
-        """Whether it fits beside its label."""
+        """True if it fits beside its label."""
         return "\n" not in self.text and len(self.text) <= WIDE
 
     @property
     def rest(self) -> str:
-        """What is left out and where it is; empty where nothing is."""
+        """The number of characters left out and their pointer; empty if there are none."""
         if not self.more:
             return ""
         where = f": {self.pointer}" if self.pointer else ""
@@ -86,11 +86,11 @@ class Outline:
 
     root: Node
     name: str = ""
-    """What gives the root's RunResult in Python; empty = texts are cut without a pointer."""
+    """The Python expression for the root's RunResult; empty = texts are cut without a pointer."""
     max_chars: int = 0
     """Characters of one text; 0 = a share of ROOM."""
     is_long: bool = field(init=False)
-    """Whether there is no room to quote what successful calls were given and gave back."""
+    """True if there is no room to quote arguments and results of successful calls."""
     steps: int = field(init=False)
     """Length of the structural timeline."""
 
@@ -107,12 +107,12 @@ class Outline:
             self.max_chars = LEAST if self.is_long else share
 
     def answer(self) -> Block:
-        """What stands above the tree."""
+        """The answer above the tree."""
         text, more = excerpts.mask_seconds(self.root.text[:ANSWER]), len(self.root.text) - ANSWER
         return Block("answer", text.strip("\n"), max(more, 0), f"{self.name}.text")
 
     def warnings(self, node: Node) -> list[Block]:
-        """What is worth knowing; a root's stand outside the fold, so that they are seen (D-31)."""
+        """The run's warnings; a root's stay outside the fold, so that they are seen (D-31)."""
         all_of_them = node.result.warnings if node.result else ()
         path = f"{node.path}.warnings"
         shown = [self._block("warning", w, f"{path}[{i}]") for i, w in enumerate(all_of_them)]
@@ -171,7 +171,7 @@ class Outline:
         return before, after
 
     def _answered(self, node: Node, call: CallNode | None, answered: str) -> list[Block]:
-        """What came out of a child: what its caller's model heard, and its text if that is more."""
+        """A child's output: the text its caller's model received, and its own if that says more."""
         own = self._block("text so far", node.text, f"{node.path}.text")
         if not (call and call.result):
             is_answer = node.state == "completed"
@@ -182,7 +182,7 @@ class Outline:
         return [own, heard] if is_new else [heard]
 
     def _of_turn(self, turn: TurnNode) -> tuple[list[Block], list[Block]]:
-        """What it said, but for a last turn: that is its run's answer."""
+        """The turn's text, except for a last turn, which is its run's answer."""
         said = self._block("said", "" if turn.is_last else turn.streamed, f"{turn.path}.text")
         if not turn.only_call:
             return [said], []

@@ -1,4 +1,4 @@
-"""A row of the tree: what it says of a run, a turn or a call. Pure.
+"""A row of the tree, for a run, a turn or a call. Pure.
 
 It is drawn by `_entry` in `views/html.py`, as text by `_inside` in `views/outline.py`, live by
 class `Row` in `nb/static/live.js`; its sign, colour and sizes are in `views/appearance.py`.
@@ -36,7 +36,7 @@ class Row:
         return LOOKS[self.state]
 
     def to_dict(self) -> dict[str, Any]:
-        """What the live tree draws of it."""
+        """The fields that the live tree draws."""
         return {
             "kind": self.kind,
             "state": self.state,
@@ -58,7 +58,7 @@ def make_row(thing: TreeNode) -> Row:
 
 
 def _of_group(group: Node) -> Row:
-    """How many runs of a cell ended how; its rows are always seen."""
+    """The row that counts the runs of a cell by state; it is always open."""
     states = [call.child.state if call.child else call.state for call in group.turns[0].calls]
     counts = ", ".join(f"{n} {state}" for state, n in Counter(sorted(states)).items())
     tokens = plural(group.total.total, "token") if group.total.total else ""
@@ -94,7 +94,7 @@ def _of_call(call: CallNode) -> Row:
 
 
 def asked_of(call: CallNode) -> str:
-    """What a call was asked, in one line: its task where it delegates, else its arguments."""
+    """The request of a call, in one line: its task if it delegates, else its arguments."""
     if is_one_child(call.call.name):
         for name in ("task", "task_prompt"):
             if isinstance(value := call.call.arguments.get(name), str):
@@ -103,7 +103,7 @@ def asked_of(call: CallNode) -> str:
 
 
 def who_of(call: CallNode) -> str:
-    """Who does a call: the sub-agent where it is one, else the tool."""
+    """The name of the callee: the sub-agent if there is one, else the tool."""
     if call.child:
         return excerpts.line(call.child.agent, excerpts.WHO)
     for name in ("agent", "label"):
@@ -114,7 +114,7 @@ def who_of(call: CallNode) -> str:
 
 
 def doing_of(turn: TurnNode) -> str:
-    """What a turn does, in a few words."""
+    """The activity of a turn, in a few words."""
     if not turn.calls:
         if turn.state == "running":
             return _writing(turn) or "waits for the model"
@@ -137,7 +137,7 @@ def doing_of(turn: TurnNode) -> str:
 
 
 def _writing(turn: TurnNode) -> str:
-    """What is being written: of a child its end, the root's is shown whole."""
+    """The text being written: the end of a child's; a root's is shown in full elsewhere."""
     if turn.run.depth == 0:
         return "writes" if turn.streamed else ""
     return excerpts.line(turn.streamed[-excerpts.LINE :])
@@ -150,7 +150,7 @@ def _names(names: list[str], noun: str) -> str:
 
 
 def size_of(text: str) -> str:
-    """How much a tool gave back."""
+    """The size of a tool's result."""
     lines = text.strip("\n").count("\n") + 1
     if not text.strip():
         return "empty"
@@ -158,14 +158,14 @@ def size_of(text: str) -> str:
 
 
 def cost_of_call(call: CallNode) -> str:
-    """What a call came to."""
+    """The outcome of a call: its size, or its failure."""
     if call.result is None:
         return call.state if call.state == "not run" else ""
     return "failed" if call.result.is_error else size_of(call.result.content)
 
 
 def cost_of_turn(turn: TurnNode) -> str:
-    """What a turn took, and whether its only call failed."""
+    """The tokens of a turn, and the failure of its only call."""
     tokens = plural(turn.usage.total, "token") if turn.usage.total else ""
     failed = turn.only_call and turn.only_call.state in ("error", "not run")
     return " · ".join(
@@ -174,18 +174,18 @@ def cost_of_turn(turn: TurnNode) -> str:
 
 
 def cost_of_run(node: Node) -> str:
-    """How a run ended, unless it completed, and what it took."""
+    """The ending of a run, unless it completed, with its turns and tokens."""
     return " · ".join(filter(None, (ending_of(node), *_took(node))))
 
 
 def _took(node: Node) -> list[str]:
-    """Turns and tokens, where there are any."""
+    """Turns and tokens, if there are any."""
     counts = ((len(node.turns), "turn"), (node.total.total, "token"))
     return [plural(count, noun) for count, noun in counts if count]
 
 
 def ending_of(node: Node) -> str:
-    """How a run ended, in a word or two; empty where it completed or has not ended."""
+    """The ending of a run, in a word or two; empty if it completed or has not ended."""
     if node.state in ("completed", "running"):
         return ""
     error = node.result.error if node.result else None

@@ -33,18 +33,18 @@ class Transcript:
     _nodes: dict[str, Node] = field(default_factory=dict)
     _calls: dict[tuple[str, str], CallNode] = field(default_factory=dict)
     _place: CallNode | None = None
-    """Where it lies in a group of runs; None = it stands alone."""
+    """Its place in a group of runs; None = it stands alone."""
 
     @classmethod
     def of(cls, result: RunResult) -> Transcript:
-        """The tree of a finished run: what folding its events gives."""
+        """The tree of a finished run, folded from its events."""
         transcript = cls()
         for event in events_of(result):
             transcript.apply(event, 0.0)
         return transcript
 
     def apply(self, event: Event, now: float) -> tuple[TreeNode, ...]:
-        """What the event changed, in constant time; what it is about comes last.
+        """Applies the event in constant time; returns the changed nodes, its subject last.
 
         Args:
             event: the next one of this tree; its root's first.
@@ -101,7 +101,7 @@ class Transcript:
             self._place.children.append(node)
 
     def stop(self, now: float) -> tuple[TreeNode, ...]:
-        """Ends what is still open, since nothing more is heard of this tree; what that changed."""
+        """Ends all open nodes, as no more events of this tree follow; returns the changed ones."""
         return tuple(self._stop(self.root, now)) if self.root else ()
 
     def _begin(self, event: RunStarted, now: float) -> tuple[TreeNode, ...]:
@@ -168,7 +168,7 @@ class Transcript:
         return *closed, node
 
     def _stop(self, node: Node, now: float) -> Iterator[TreeNode]:
-        """Ends a run of which no end was heard, and all below it."""
+        """Ends a run that has sent no end event, and all runs below it."""
         if node.times.ended is None:
             node.state, node.times.ended = "cancelled", now
             for turn in node.turns:
@@ -178,7 +178,7 @@ class Transcript:
     def _close(
         self, turn: TurnNode, results: Mapping[str, ToolResult], now: float
     ) -> Iterator[TreeNode]:
-        """Ends what was still open in a turn whose run has ended."""
+        """Ends all open calls in a turn whose run has ended."""
         if turn.state != "running":
             return
         if turn.times.ended is None:
@@ -210,7 +210,7 @@ def as_text(result: RunResult, *, name: str = "axe_nb.last()") -> str:
 
     Args:
         result: a finished run, whatever its status.
-        name: what the reader can type to get `result`; texts that are cut point below it.
+        name: the expression that gives `result`; texts that are cut point below it.
     """
     root = Transcript.of(result).root
     assert root is not None
@@ -218,7 +218,7 @@ def as_text(result: RunResult, *, name: str = "axe_nb.last()") -> str:
 
 
 def events_of(result: RunResult, parent: str = "", depth: int = 0) -> Iterator[Event]:
-    """What happened in a finished run, in order, without pieces of text and times."""
+    """The events of a finished run, in order, without pieces of text and times."""
     run = result.id
     yield RunStarted(
         run, parent, result.call_id, result.agent, result.model, depth, result.task, result.prompt

@@ -1,4 +1,4 @@
-"""What happened in a run as a tree: runs, their turns, the calls of each turn, the runs below.
+"""A run as a tree: runs, their turns, the calls of each turn, the runs below.
 
 Source: D-1, D-34; design README (the bar); goals.md "live view".
 """
@@ -25,7 +25,7 @@ CALL = 1
 
 @dataclass(slots=True)
 class Times:
-    """When something was at work, in seconds of one monotonic clock; live only."""
+    """Start and end of a node's work, in seconds of one monotonic clock; live only."""
 
     started: float | None = None
     ended: float | None = None
@@ -33,7 +33,7 @@ class Times:
 
 @dataclass(slots=True)
 class Span:
-    """Where something lies on the structural timeline: the same for every run of the same shape."""
+    """A place on the structural timeline: the same for every run of the same shape."""
 
     begin: int = 0
     length: int = 0
@@ -45,7 +45,7 @@ class CallNode:
 
     turn: TurnNode = field(repr=False)
     index: int
-    """Which call of its turn, from 0."""
+    """Index of the call in its turn, from 0."""
     call: ToolCall
     state: State = "running"
     result: ToolResult | None = None
@@ -65,7 +65,7 @@ class CallNode:
 
     @property
     def child(self) -> Node | None:
-        """The run that this call is, where it is one."""
+        """The run that this call is, if it is one."""
         return self.children[0] if self.children and is_one_child(self.call.name) else None
 
 
@@ -80,13 +80,13 @@ class TurnNode:
     pending: int = 0
     """Calls that its request brought results for; live only."""
     closing: bool = False
-    """Whether it is the summary at a subagent's end."""
+    """True if it is the summary at a subagent's end."""
     state: State = "running"
     text: str = ""
     attempt: int = 1
     """The attempt that the pieces belong to."""
     pieces: list[str] = field(default_factory=list)
-    """What has arrived of the text so far, where the provider streams."""
+    """The pieces of the text so far, if the provider streams."""
     calls: list[CallNode] = field(default_factory=list)
     waiting: int = 0
     """Calls that have no result yet."""
@@ -104,12 +104,12 @@ class TurnNode:
 
     @property
     def is_last(self) -> bool:
-        """Whether its text is the run's answer."""
+        """True if its text is the run's answer."""
         return not self.calls and bool(self.run.turns) and self.run.turns[-1] is self
 
     @property
     def is_hidden(self) -> bool:
-        """Whether it has no row: the only turn of a child, without calls, or that of a group."""
+        """True if it has no row: the only turn of a child, without calls, or that of a group."""
         if self.run.is_group:
             return True
         is_only = self.number == 1 and len(self.run.turns) <= 1
@@ -122,7 +122,7 @@ class TurnNode:
 
     @property
     def only_call(self) -> CallNode | None:
-        """Its only call, where that is a plain tool: both are one row."""
+        """Its only call, if that is a plain tool: both share a row."""
         if len(self.calls) != 1 or self.calls[0].children:
             return None
         return None if delegates(self.calls[0].call.name) else self.calls[0]
@@ -152,7 +152,7 @@ class Node:
     path: str = ""
     """Below the root's RunResult: `.children[0]`; empty for the root."""
     is_group: bool = False
-    """Whether it is no run, but what runs of one cell lie under: a call of its turn for each."""
+    """True if it is not a run but the parent of a cell's runs, with a call of its turn for each."""
 
     @property
     def key(self) -> str:
@@ -160,7 +160,7 @@ class Node:
 
     @property
     def is_root(self) -> bool:
-        """Whether no other run started it."""
+        """True if no other run started it."""
         return self.call is None or self.call.turn.run.is_group
 
     @property
@@ -170,7 +170,7 @@ class Node:
 
     @property
     def text(self) -> str:
-        """What it answered, or the text so far."""
+        """Its answer, or the text so far."""
         if self.result:
             return self.result.text
         return next((t.streamed for t in reversed(self.turns) if t.streamed), "")
@@ -189,11 +189,11 @@ class Node:
 
 
 TreeNode: TypeAlias = Node | TurnNode | CallNode
-"""What may have a row of its own."""
+"""A node that may have a row of its own."""
 
 
 def row_of(thing: TreeNode) -> TreeNode:
-    """What has the row that shows this: itself, or what it is one row with."""
+    """The node whose row shows this one: itself, or the one that shares its row."""
     if isinstance(thing, CallNode):
         return thing.turn if thing.turn.only_call is thing else thing
     if isinstance(thing, TurnNode):
@@ -202,14 +202,14 @@ def row_of(thing: TreeNode) -> TreeNode:
 
 
 def parent_row(thing: TreeNode) -> TreeNode | None:
-    """What has the row that this row lies under; None for the root's."""
+    """The node whose row is this row's parent; None for the root's."""
     if isinstance(thing, CallNode):
         return row_of(thing.turn)
     return row_of(thing.run) if isinstance(thing, TurnNode) else thing.call
 
 
 def nodes_below(thing: TreeNode) -> list[TreeNode]:
-    """What has a row right below this row."""
+    """The nodes whose rows are directly below this row."""
     if isinstance(thing, TurnNode):
         return [] if thing.only_call else list(thing.calls)
     if isinstance(thing, CallNode) and not thing.child:
@@ -223,7 +223,7 @@ def nodes_below(thing: TreeNode) -> list[TreeNode]:
 
 
 def rows_of(thing: TreeNode) -> Iterator[TreeNode]:
-    """All that has a row, from this row down."""
+    """All nodes that have a row, from this row down."""
     yield thing
     for inner in nodes_below(thing):
         yield from rows_of(inner)
@@ -247,7 +247,7 @@ def add_run(group: Node) -> CallNode:
 def lay_out(node: Node, begin: int = 0) -> int:
     """Sets span and path of everything in the tree; the step at which the run ends.
 
-    Calls of one response start at the same step where they ran side by side, else end to end.
+    Calls of one response start at the same step if they ran in parallel, else end to end.
     """
     at, children = begin, 0
     for index, turn in enumerate(node.turns):
