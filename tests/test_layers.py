@@ -203,3 +203,17 @@ def test_no_function_is_over_60_lines() -> None:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     }
     assert {name: count for name, count in lines.items() if count > 60} == {}
+
+
+@pytest.mark.req("D-63")
+def test_no_docstring_begins_with_a_question_word() -> None:
+    odd = {
+        f"{module}:{node.lineno} {node.value.value[:40]!r}"
+        for module, tree in TREES.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Expr)
+        and isinstance(node.value, ast.Constant)
+        and isinstance(node.value.value, str)
+        and re.match(r"(What|Whether|Where|Who|Whom|Whose)\b", node.value.value)
+    }
+    assert odd == set()
