@@ -230,7 +230,7 @@ def test_a_timeout_in_real_time_ends_what_the_child_is_doing() -> None:
         return "never"
 
     async def begin(ctx: Any) -> str:
-        one = await ctx.delegate("hang", limits=Limits(seconds=0.1))
+        one = await ctx.delegate("hang", limits=Limits(seconds=2))
         return f"{one.status}: {one.text}"
 
     part = said(Response("I begin", (call("hang"),)))
