@@ -28,7 +28,7 @@ from axe_nb.events import (
     TurnFinished,
     TurnStarted,
 )
-from tests.loop.in_process import agent, ask, check_events, check_history, lead, tool
+from tests.engine.in_process import agent, ask, check_events, check_history, lead, tool
 
 
 def tree() -> Agent:

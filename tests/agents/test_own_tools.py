@@ -15,7 +15,7 @@ from axe_nb.doctor.checks import problems
 from axe_nb.session.session import Session
 from axe_nb.tools.python_tool import tool_of
 from axe_nb.views import agent_summary
-from tests.loop.in_process import agent, ask, heard, lead, play, stage, texts
+from tests.engine.in_process import agent, ask, heard, lead, play, stage, texts
 
 
 def shout(text: str) -> str:

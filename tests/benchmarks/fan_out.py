@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from tests.loop.in_process import ask_session
+from tests.engine.in_process import ask_session
 
 MODEL_SECONDS = 0.05
 IDEAL_SECONDS = 3 * MODEL_SECONDS

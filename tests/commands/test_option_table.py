@@ -18,7 +18,7 @@ from axe_nb.commands.table import RUN
 from axe_nb.messages import Request
 from axe_nb.scripting.lookup import functions
 from axe_nb.session.session import Session
-from tests.loop.in_process import ask_session
+from tests.engine.in_process import ask_session
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference.md"
 

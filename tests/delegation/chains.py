@@ -12,7 +12,7 @@ from axe_nb.agents.tables import TreeLimits
 from axe_nb.messages import ToolCall, close_open_calls
 from axe_nb.toolbox import tool as python_tool
 from axe_nb.tools.tool import Tool
-from tests.loop.in_process import Stage, agent, check_events, check_history, stage
+from tests.engine.in_process import Stage, agent, check_events, check_history, stage
 
 WAYS = ("call_agent", "subagent", "spawn_agent", "delegate_task")
 

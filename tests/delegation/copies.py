@@ -9,7 +9,7 @@ from typing import Any
 import axe_nb
 from axe_nb import Agent, Request, RunResult, ToolCall
 from axe_nb.tools.tool import Effect, Tool, ToolContext
-from tests.loop.in_process import heard, stage
+from tests.engine.in_process import heard, stage
 
 Part = Callable[[Request], Any]
 

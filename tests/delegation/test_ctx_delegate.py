@@ -13,7 +13,7 @@ from axe_nb.agents.tables import ChildBudget, SubAgentsConfig
 from axe_nb.limits import Limits
 from axe_nb.tools.tool import ToolContext, ToolError
 from tests.delegation.copies import boss, offered, play, recorded, results, said, told, tool
-from tests.loop.in_process import agent, heard, stage
+from tests.engine.in_process import agent, heard, stage
 
 
 def run(use: Callable[[ToolContext], Any], parts: Any = None, **fields: Any) -> RunResult:

@@ -14,7 +14,7 @@ from axe_nb import ProviderError, Request, Response, call
 from axe_nb.agents.tables import ChildBudget, SubAgentsConfig
 from axe_nb.messages import ToolCall
 from tests.delegation.copies import offered, play, recorded, results, said, told, tool
-from tests.loop.in_process import heard
+from tests.engine.in_process import heard
 
 SECONDS = re.compile(r"\d+\.\ds$", re.MULTILINE)
 

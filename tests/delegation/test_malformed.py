@@ -12,7 +12,7 @@ import pytest
 from axe_nb import Request
 from axe_nb.messages import ToolCall, dump
 from tests.delegation.copies import tool
-from tests.loop.in_process import agent, check_events, check_history, heard, stage
+from tests.engine.in_process import agent, check_events, check_history, heard, stage
 
 DATA = Path(__file__).parent / "data"
 

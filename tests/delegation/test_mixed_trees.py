@@ -17,7 +17,7 @@ from axe_nb.limits import Limits
 from axe_nb.tools.tool import ToolContext
 from tests.delegation.chains import WAYS, Chain, Reply, by
 from tests.delegation.copies import offered, tool
-from tests.loop.in_process import heard
+from tests.engine.in_process import heard
 
 DEPTH = {"call_agent": 3, "subagent": 3, "spawn_agent": 2, "delegate_task": 2}
 

@@ -18,7 +18,7 @@ from axe_nb.tools.tool import Effect
 from tests.delegation.approvals import EFFECTS, MODES, Person, tools, uses
 from tests.delegation.chains import WAYS, by, last_heard, level_of
 from tests.delegation.copies import offered, told
-from tests.loop.in_process import agent, ask_session, check_history, heard, stage
+from tests.engine.in_process import agent, ask_session, check_history, heard, stage
 
 DELEGATION = ("subagent", "spawn_agent", "delegate_task")
 

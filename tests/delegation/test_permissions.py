@@ -15,7 +15,7 @@ from axe_nb.tools.tool import Effect, Tool, ToolContext
 from tests.delegation.approvals import EFFECTS, MODES, Person, tools, uses
 from tests.delegation.chains import by
 from tests.delegation.copies import boss, offered, play, recorded, results, said, told, tool
-from tests.loop.in_process import ask_session, heard, stage, texts
+from tests.engine.in_process import ask_session, heard, stage, texts
 
 
 def attempt(effect: Effect, **fields: Any) -> RunResult:

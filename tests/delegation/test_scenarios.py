@@ -10,7 +10,7 @@ import pytest
 import axe_nb
 from axe_nb import Agent, RunResult
 from tests.delegation.copies import told
-from tests.loop.in_process import heard, texts
+from tests.engine.in_process import heard, texts
 
 SOURCES = {
     "src/main.rs": "mod net;\n\n#[tokio::main]\nasync fn main() {\n    net::serve().await;\n}\n",

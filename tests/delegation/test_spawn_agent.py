@@ -18,7 +18,7 @@ from axe_nb.limits import Limits
 from axe_nb.messages import ToolCall
 from axe_nb.session.runs import RunRequest
 from tests.delegation.copies import boss, offered, play, recorded, results, said, told, tool
-from tests.loop.in_process import check_history, heard, stage
+from tests.engine.in_process import check_history, heard, stage
 
 
 def spawn(task: Any = "find the bug", **more: Any) -> ToolCall:

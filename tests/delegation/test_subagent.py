@@ -20,7 +20,7 @@ from axe_nb.limits import Limits
 from axe_nb.session.runs import RunRequest
 from axe_nb.text import cut_bytes
 from tests.delegation.copies import boss, offered, play, recorded, results, said, told, tool
-from tests.loop.in_process import check_events, check_history, heard, stage
+from tests.engine.in_process import check_events, check_history, heard, stage
 
 DEEP = SubAgentsConfig(max_depth=5)
 

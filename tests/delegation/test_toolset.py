@@ -10,7 +10,7 @@ from axe_nb import ConfigError, Request, call
 from axe_nb.agents.tables import SubAgentsConfig
 from axe_nb.toolbox import tool as python_tool
 from tests.delegation.copies import offered, play, recorded, said, told, tool
-from tests.loop.in_process import texts
+from tests.engine.in_process import texts
 
 
 def names(**fields: Any) -> list[str]:

@@ -13,7 +13,7 @@ from axe_nb import ProviderError, Request, Response, Usage, call
 from axe_nb.agents.tables import Retry, SubAgentsConfig, TreeLimits
 from tests.delegation.chains import WAYS, Chain, by
 from tests.delegation.copies import boss, play, said, tool
-from tests.loop.in_process import agent, check_events, heard, stage
+from tests.engine.in_process import agent, check_events, heard, stage
 
 DEEP = SubAgentsConfig(max_depth=5)
 

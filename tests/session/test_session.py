@@ -16,7 +16,7 @@ from axe_nb.session.drive import drive
 from axe_nb.session.runs import RunRequest
 from axe_nb.session.session import Session, apply_overrides
 from axe_nb.session.view import NullView
-from tests.loop.in_process import agent, ask_session
+from tests.engine.in_process import agent, ask_session
 
 
 def echo(name: str) -> list[Request]:

@@ -24,7 +24,7 @@ from axe_nb.session.drive import drive
 from axe_nb.session.runs import RunRequest
 from axe_nb.session.session import Session
 from axe_nb.session.view import NullView
-from tests.loop.in_process import agent
+from tests.engine.in_process import agent
 
 pytestmark = pytest.mark.req("D-58", "D-8")
 

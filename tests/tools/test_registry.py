@@ -10,7 +10,7 @@ import pytest
 from axe_nb.toolbox import REGISTRY, SESSION, tool
 from axe_nb.tools.registry import Registry, ToolTable
 from axe_nb.tools.tool import Tool
-from tests.loop.in_process import tool as harmless
+from tests.engine.in_process import tool as harmless
 
 
 async def nothing(_: object) -> str:

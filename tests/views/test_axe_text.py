@@ -23,7 +23,7 @@ from axe_nb.views.axe_text import (
     verbose_footer,
     verbose_header,
 )
-from tests.loop.in_process import agent, ask, lead, stage
+from tests.engine.in_process import agent, ask, lead, stage
 
 
 def dry(one: Agent, prompt: str = "", **overrides: Any) -> str:

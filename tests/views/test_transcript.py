@@ -28,7 +28,7 @@ from axe_nb.views.outline import Outline, as_lines
 from axe_nb.views.transcript import Transcript, as_text
 from axe_nb.views.tree import Node, row_of
 from tests.delegation.copies import boss, said
-from tests.loop.in_process import Stage, agent, ask, lead, play, stage, tool
+from tests.engine.in_process import Stage, agent, ask, lead, play, stage, tool
 
 
 @pytest.fixture(autouse=True)

@@ -20,7 +20,7 @@ from axe_nb.scripting.server import ScriptServer
 from axe_nb.scripting.wire import Protocol
 from axe_nb.tools.tool import ToolContext
 from axe_nb.views.transcript import as_text
-from tests.loop.in_process import (
+from tests.engine.in_process import (
     Stage,
     agent,
     ask,

@@ -15,7 +15,7 @@ from axe_nb.clock import Clock
 from axe_nb.commands.overrides import Overrides
 from axe_nb.engine.permissions import ApprovalRequest, Decision
 from axe_nb.tools.tool import Tool, ToolContext
-from tests.loop.in_process import agent, ask_session, stage
+from tests.engine.in_process import agent, ask_session, stage
 
 THINKS = 2.0
 """Seconds that the person takes."""

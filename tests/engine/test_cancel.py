@@ -13,7 +13,7 @@ from axe_nb import Request, Response, RunError, RunResult, Usage, call
 from axe_nb.events import RunStarted, ToolFinished, TurnStarted
 from axe_nb.messages import close_open_calls
 from axe_nb.tools.tool import ToolContext
-from tests.loop.in_process import (
+from tests.engine.in_process import (
     Stage,
     agent,
     ask,

@@ -15,7 +15,7 @@ from axe_nb.delegation import call_agent
 from axe_nb.messages import ToolCall
 from axe_nb.tools.tool import ToolContext
 from axe_nb.views.axe_text import VerboseLines
-from tests.loop.in_process import (
+from tests.engine.in_process import (
     agent,
     ask,
     check_events,

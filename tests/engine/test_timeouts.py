@@ -10,7 +10,7 @@ import pytest
 
 from axe_nb import Agent, Request, Response, RunError, Usage, call
 from axe_nb.tools.tool import ToolContext
-from tests.loop.in_process import (
+from tests.engine.in_process import (
     agent,
     ask,
     check_events,

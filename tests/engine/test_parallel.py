@@ -12,7 +12,7 @@ from axe_nb import Agent, ProviderError, Request, Response, RunResult, call
 from axe_nb.events import RunFinished, RunStarted, ToolStarted
 from axe_nb.messages import close_open_calls
 from axe_nb.tools.tool import ToolContext
-from tests.loop.in_process import (
+from tests.engine.in_process import (
     Stage,
     agent,
     ask,

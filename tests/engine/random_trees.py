@@ -1,8 +1,8 @@
 """Random trees of agents, stopped at random moments, held to what every run promises.
 
-`python -X dev -W error -m tests.loop.random_trees --trees 300 --seed 1` plays them in the portal's
-thread, as a notebook does, with cancels, timeouts and real interrupts, and prints what became of
-them; the exit code is 1 if a promise was broken.
+`python -X dev -W error -m tests.engine.random_trees --trees 300 --seed 1` plays them in the
+portal's thread, as a notebook does, with cancels, timeouts and real interrupts, and prints what
+became of them; the exit code is 1 if a promise was broken.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from axe_nb.session.portal import portal
 from axe_nb.session.runs import RunRequest
 from axe_nb.session.session import Session
 from axe_nb.session.view import NullView
-from tests.loop.in_process import check_events, check_history
+from tests.engine.in_process import check_events, check_history
 
 HOW = ("left alone", "cancelled", "timed out", "interrupted")
 

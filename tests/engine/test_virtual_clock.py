@@ -10,7 +10,7 @@ import pytest
 
 from axe_nb import Agent, RunResult
 from axe_nb.agents.tables import SubAgentsConfig
-from tests.loop.in_process import check_events, stage, texts
+from tests.engine.in_process import check_events, stage, texts
 
 pytestmark = pytest.mark.req("D-36")
 

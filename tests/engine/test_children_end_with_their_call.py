@@ -10,7 +10,7 @@ import pytest
 import axe_nb
 from axe_nb import Request, RunResult
 from axe_nb.events import RunFinished, RunStarted
-from tests.loop.in_process import agent, check_events, check_history, stage, texts
+from tests.engine.in_process import agent, check_events, check_history, stage, texts
 
 pytestmark = pytest.mark.req("D-57")
 

@@ -16,7 +16,7 @@ TREES = os.environ.get("AXE_TREES", "300")
 def test_random_trees_keep_every_promise_wherever_they_are_stopped(tmp_path: Path) -> None:
     root = Path(__file__).parents[2]
     done = subprocess.run(
-        [sys.executable, "-X", "dev", "-W", "error", "-m", "tests.loop.random_trees",
+        [sys.executable, "-X", "dev", "-W", "error", "-m", "tests.engine.random_trees",
          "--trees", TREES, "--seed", "1"],
         cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(root)}, capture_output=True, text=True,
         check=False,

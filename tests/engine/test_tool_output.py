@@ -12,7 +12,7 @@ from axe_nb import RunResult, call
 from axe_nb.messages import ToolCall
 from axe_nb.tools.output import MAX_OUTPUT
 from axe_nb.tools.tool import Effect, Tool, ToolContext, ToolError, ToolOutput
-from tests.loop.in_process import agent, heard, lead, play
+from tests.engine.in_process import agent, heard, lead, play
 
 LONG = "ü" * 5_000_000
 

@@ -19,7 +19,7 @@ from axe_nb.messages import close_open_calls
 from axe_nb.tools.tool import ToolContext
 from axe_nb.views.outline import Outline, as_lines
 from axe_nb.views.transcript import Transcript, as_text
-from tests.loop.in_process import (
+from tests.engine.in_process import (
     agent,
     ask,
     check_events,

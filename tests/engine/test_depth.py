@@ -9,7 +9,7 @@ import pytest
 
 from axe_nb import Agent, Request
 from axe_nb.agents.tables import SubAgentsConfig
-from tests.loop.in_process import agent, ask, heard, play, stage
+from tests.engine.in_process import agent, ask, heard, play, stage
 
 UNLIMITED_CHAIN = ("n0", "n1", "n2", "n3", "n4", "n5", "n6")
 

@@ -20,7 +20,7 @@ from axe_nb import Agent, Request, RunResult, call, script_server
 from axe_nb.errors import AxeError, ConfigError, ProviderError, RunError
 from axe_nb.events import TextDelta, TurnStarted
 from axe_nb.messages import Message, WireCache
-from tests.loop.in_process import agent, lead, play, stage, tool
+from tests.engine.in_process import agent, lead, play, stage, tool
 
 PROTOCOLS = ("anthropic", "openai", "ollama")
 
