@@ -44,7 +44,7 @@ def main(words: Sequence[str] | None = None) -> int:
         return 1
     except OSError as error:  # a full disk, a folder that is gone
         _close_stdout()
-        _note(f"error: {reason(error)}")
+        _print_note(f"error: {reason(error)}")
         return 1
 
 
@@ -55,10 +55,10 @@ def _dispatch(words: Sequence[str] | None) -> int:
             return _run(parse_run(rest, "command"))
         return ACTIONS[command.name](parse(command, "command", rest))
     except AxeError as error:
-        _note("\n".join([f"error: {error}", *error.lines()[1:]]))
+        _print_note("\n".join([f"error: {error}", *error.lines()[1:]]))
         return error.exit_code
     except KeyboardInterrupt:
-        _note("interrupted")
+        _print_note("interrupted")
         return 130
 
 
@@ -91,7 +91,7 @@ def _run_and_show(options: Options) -> RunResult | None:
         return None
     handle = session.start(request)
     status = StatusLine(None if options.quiet else sys.stderr)
-    view = TextView(handle, options, _write, _note, piped=bool(piped), status=status)
+    view = TextView(handle, options, _write, _print_note, piped=bool(piped), status=status)
     return drive(handle, view, _make_approver(status.clear))
 
 
@@ -117,7 +117,7 @@ def _list(chosen: argparse.Namespace) -> int:
 
     found = dict(load_agents(chosen.agents_dir))
     if not found:
-        _note("no agents found; create one with `axe-nb agents init NAME`")
+        _print_note("no agents found; create one with `axe-nb agents init NAME`")
     width = max(map(len, found), default=0)
     for name, agent in found.items():
         about = agent.description if isinstance(agent, Agent) else f"({agent})"
@@ -132,7 +132,7 @@ def _show(chosen: argparse.Namespace) -> int:
     agent = Agent.load(chosen.agent, chosen.agents_dir)
     _write("\n".join(format_agent(agent)))
     for warning in all_warnings(agent):
-        _note(f"warning: {warning}")
+        _print_note(f"warning: {warning}")
     return 0
 
 
@@ -160,19 +160,19 @@ def _edit(chosen: argparse.Namespace) -> int:
     return 0
 
 
-def _config_path(chosen: argparse.Namespace) -> int:
+def _print_config_path(chosen: argparse.Namespace) -> int:
     _write(str(config.config_path()))
     return 0
 
 
-def _config_init(chosen: argparse.Namespace) -> int:
+def _init_config(chosen: argparse.Namespace) -> int:
     path = config.config_path()
     write_new(path, config.SCAFFOLD, mode=0o600)
     _write(str(path))
     return 0
 
 
-def _doctor(chosen: argparse.Namespace) -> int:
+def _diagnose(chosen: argparse.Namespace) -> int:
     from axe_nb.actions import diagnose
 
     found = diagnose(chosen.agents_dir)
@@ -181,14 +181,14 @@ def _doctor(chosen: argparse.Namespace) -> int:
     return 1 if any(finding.state == "wrong" for finding in found) else 0
 
 
-def _demo(chosen: argparse.Namespace) -> int:
+def _run_demo(chosen: argparse.Namespace) -> int:
     from axe_nb.demo import show
 
     show(_write, sys.stderr)
     return 0
 
 
-def _version(chosen: argparse.Namespace) -> int:
+def _print_version(chosen: argparse.Namespace) -> int:
     _write(f"axe-nb {axe_nb.__version__}")
     return 0
 
@@ -198,18 +198,18 @@ ACTIONS: Mapping[str, Callable[[argparse.Namespace], int]] = {
     "show": _show,
     "init": _init,
     "edit": _edit,
-    "config path": _config_path,
-    "config init": _config_init,
-    "doctor": _doctor,
-    "demo": _demo,
-    "version": _version,
+    "config path": _print_config_path,
+    "config init": _init_config,
+    "doctor": _diagnose,
+    "demo": _run_demo,
+    "version": _print_version,
 }
 """Name of a command → its implementation, which returns the exit code; `run` is separate."""
 
 
 def _read_stdin() -> str:
     waiting = "reading the prompt from stdin; if there is none, add </dev/null"
-    reminder = threading.Timer(PATIENCE, _note, [waiting])
+    reminder = threading.Timer(PATIENCE, _print_note, [waiting])
     reminder.daemon = True
     reminder.start()
     try:
@@ -226,7 +226,7 @@ def _write(text: str) -> None:
     print(clean(text) if on_terminal else text, flush=True)
 
 
-def _note(text: str) -> None:
+def _print_note(text: str) -> None:
     print(clean(text), file=sys.stderr, flush=True)
 
 

@@ -125,7 +125,7 @@ def _evaluate(source: str, namespace: Mapping[str, Any], line: int) -> str:
         value = eval(code, dict(namespace))
         if not isinstance(value, NO_DATA):
             return format_value(value)
-        problem = f"is a {type(value).__name__}, not a value"
+        problem = f"is a {type(value).__name__}, which has no text form"
     except NameError as error:
         name = error.name or source
         near = nearest(name, _list_names(namespace))
@@ -168,7 +168,7 @@ def _encode_result(value: object) -> str:
     """The text of a RunResult inside a list or dictionary; rejects all other non-JSON types."""
     if isinstance(value, RunResult):
         return value.text
-    raise TypeError(f"{type(value).__name__} is not JSON")
+    raise TypeError(f"{type(value).__name__} cannot be written as JSON")
 
 
 def _format_table(value: Any) -> str:

@@ -1,6 +1,6 @@
-"""Writes reference.md out of the code, so that no key, option or code is described by hand twice.
+"""Generates reference.md from the code, so that no key, option or code is described twice.
 
-`python docs/make_reference.py`; a test fails where the file is not what this makes.
+`python docs/make_reference.py`; a test fails if the file is out of date.
 """
 
 from __future__ import annotations
@@ -31,27 +31,29 @@ FILE = Path(__file__).with_name("reference.md")
 HEAD = """\
 # Reference
 
-Made from the code by `docs/make_reference.py`; do not edit it by hand.
+Generated from the code by `docs/make_reference.py`; do not edit it by hand.
 """
 
 ENDS: Mapping[Status, str] = {
-    "completed": "The model answered without asking for a tool.",
-    "max_turns": "It still asked for tools when its turns or the requests of its tree were gone.",
-    "max_tool_calls": "It asked for more tool calls than its budget allows.",
-    "max_tokens": "The token limit cut a reply with calls, or the tokens of the tree are used up.",
-    "timeout": "The time was up; what was finished is kept.",
-    "cancelled": "It was interrupted; what was finished is kept.",
-    "error": "The model's server failed, refused or sent nonsense; the exit code is the error's.",
+    "completed": "The model answered without calling a tool.",
+    "max_turns": "It still called tools when its turns, or the requests of its tree, were used up.",
+    "max_tool_calls": "It made more tool calls than its budget allows.",
+    "max_tokens": "The token limit cut off a reply with calls, or the tree used up its tokens.",
+    "timeout": "The time limit was reached; finished work is kept.",
+    "cancelled": "It was interrupted; finished work is kept.",
+    "error": "The model's server failed, rejected the request or sent an invalid reply; the "
+    "exit code is the error's.",
 }  # fmt: skip
 """Status → what it means."""
 
 CODES: Mapping[int, str] = {
-    0: "The run completed; also a dry run, and every other command that did what it was asked.",
-    1: "The agent failed: a bad model name, an unknown provider, a request that the server calls "
-    "bad, a limit that was reached.",
-    2: "The configuration is wrong: no such agent, a mistake in its file, in `config.toml` or in "
-    "the options, no skill, a bad glob. Nothing was sent.",
-    3: "The model's server failed: no key, refused, too many requests, no time left, no answer.",
+    0: "The run completed, or another command (a dry run included) succeeded.",
+    1: "The agent failed: invalid model name, unknown provider, request rejected as bad, limit "
+    "reached.",
+    2: "The configuration is invalid: unknown agent, mistake in its file, in `config.toml` or in "
+    "the options, missing skill, invalid glob. Nothing was sent.",
+    3: "The model's server could not be used: key missing or rejected, too many "
+    "requests, timeout, no answer.",
     130: "It was interrupted.",
 }
 """Exit code → what it means (seed 000 §8, D-22, D-38)."""
@@ -59,16 +61,17 @@ CODES: Mapping[int, str] = {
 SERVED = [info for info in PROVIDERS.values() if info.has_server]
 
 VARIABLES: Mapping[str, str] = {
-    ", ".join(info.key_variable for info in SERVED): "The provider's key; wins over `api_key` in "
-    "`config.toml`. Ollama needs none.",
+    ", ".join(
+        info.key_variable for info in SERVED
+    ): "The provider's key; takes precedence over `api_key` in `config.toml`. Ollama needs none.",
     ", ".join(info.url_variable for info in SERVED): "Root of the provider's server, with or "
-    "without `/v1`; wins over `base_url` in `config.toml`.",
+    "without `/v1`; takes precedence over `base_url` in `config.toml`.",
     "XDG_CONFIG_HOME": "Folder of `axe/config.toml` and `axe/agents/`; by default `~/.config`.",
-    "AXE_NB_DISPLAY": "`live` or `static`: how a notebook shows a run, whatever it would choose.",
-    "VISUAL, EDITOR": "What `axe-nb agents edit` opens a file with.",
-    "HTTPS_PROXY, ALL_PROXY, NO_PROXY, SSL_CERT_FILE": "As everywhere; httpx reads them.",
+    "AXE_NB_DISPLAY": "`live` or `static`: forces one display of runs in notebooks.",
+    "VISUAL, EDITOR": "Editor of `axe-nb agents edit`.",
+    "HTTPS_PROXY, ALL_PROXY, NO_PROXY, SSL_CERT_FILE": "As usual; httpx reads them.",
 }
-"""Names of variables → what they do; an empty one counts as not set."""
+"""Names of variables → what they do; an empty one counts as unset."""
 
 
 def reference() -> str:
@@ -84,7 +87,7 @@ def agent_files() -> Iterator[str]:
     """The keys of an agent's file, table by table."""
     yield "## Agent files"
     yield (
-        "`NAME.toml`, looked for in the folder of `--agents-dir`, in `./axe/agents/` and in "
+        "`NAME.toml`, searched for in the folder of `--agents-dir`, in `./axe/agents/` and in "
         "`$XDG_CONFIG_HOME/axe/agents/`."
     )
     yield from _keys(agent.Agent, ())
@@ -144,17 +147,17 @@ def _class(cls: type) -> ast.ClassDef:
 
 
 def first_line(cls: type) -> str:
-    """What the class says of itself, without the name of its table."""
+    """The first line of the class's docstring, without the name of its table."""
     line = (inspect.getdoc(cls) or "").split("\n")[0].partition(": ")[2]
     return re.sub(r" \(D-\d+\)", "", line[:1].upper() + line[1:])
 
 
 def tools() -> Iterator[str]:
-    """The tools that come along, and the other names that stand for them."""
+    """The built-in tools, toolsets and aliases."""
     yield "## Tools"
     yield (
-        "What `tools` and `[permissions]` may name beside your own functions. "
-        "An agent gets `call_agent` through `sub_agents`."
+        "Names that `tools` and `[permissions]` accept, besides your own functions. "
+        "`sub_agents` adds `call_agent`."
     )
     rows = [
         [f"`{tool.name}`", _listed(tool.parameters), EFFECTS[tool.effect], _sentence(tool)]
@@ -171,7 +174,7 @@ def _sentence(tool: Tool) -> str:
 
 
 def options() -> Iterator[str]:
-    """The options of a run, and where each can be given."""
+    """The options of a run, by interface."""
     yield "## Options of a run"
     heads = [*(f"`{RUN.program(face)}`" for face in RUN.words), "`axe_nb.run()`"]
     rows = [
@@ -180,15 +183,15 @@ def options() -> Iterator[str]:
     ]
     yield _table(["option", "what it does", *heads], rows)
     yield (
-        "`%axe run` and `axe-nb run` also take the prompt by itself: "
-        '`axe-nb run summary "Summarise this"`. What is piped into the command comes after the '
-        "prompt and a blank line. A setting of `%config AxeMagics` counts where an option is not "
-        "given, in Python too."
+        "`%axe run` and `axe-nb run` also accept the prompt as an argument: "
+        '`axe-nb run summary "Summarise this"`. Input piped into the command follows the '
+        "prompt and a blank line. Settings of `%config AxeMagics` are the defaults of omitted "
+        "options, also in Python."
     )
 
 
 def commands() -> Iterator[str]:
-    """The commands beside runs, face by face."""
+    """The other commands, by interface."""
     for face, title in (("line", "Commands of `%axe`"), ("command", "Commands of `axe-nb`")):
         yield f"## {title}"
         yield _commands(face, commands_of(face).values())
@@ -209,9 +212,9 @@ def _options(command: Command, face: Face) -> str:
 
 
 def settings() -> Iterator[str]:
-    """What `%config AxeMagics` sets."""
+    """The settings of `%config AxeMagics`."""
     yield "## Settings of a notebook"
-    yield "`%config AxeMagics.NAME = VALUE`; an option of a cell wins over its setting."
+    yield "`%config AxeMagics.NAME = VALUE`; an option of a cell takes precedence."
     traits = AxeMagics.class_own_traits(config=True)
     rows = [[f"`{name}`", trait.help] for name, trait in sorted(traits.items())]
     yield _table(["name", "meaning"], rows)
@@ -231,7 +234,7 @@ def _given(option: Option, face: Face) -> str:
 
 
 def ends() -> Iterator[str]:
-    """How a run can end, and what the command line makes of it."""
+    """The statuses of a run and the exit codes."""
     assert set(ENDS) == set(get_args(Status))
     yield "## How a run ends"
     codes = {status: str(code) for status, code in EXIT_CODES.items()} | {"error": "1 or 3"}
@@ -242,12 +245,12 @@ def ends() -> Iterator[str]:
 
 
 def environment() -> Iterator[str]:
-    """The variables that are read, and the settings file."""
+    """The environment variables and the settings file."""
     yield "## Environment variables"
     rows = [[_listed(names.split(", ")), text] for names, text in VARIABLES.items()]
     yield _table(["variable", "what it does"], rows)
     yield "## Settings file"
-    yield "`$XDG_CONFIG_HOME/axe/config.toml`; `axe-nb config init` writes it like this:"
+    yield "`$XDG_CONFIG_HOME/axe/config.toml`; `axe-nb config init` writes this template:"
     yield f"```toml\n{config.SCAFFOLD}```"
     yield from _keys(ProviderTable, ("providers", "NAME"))
 

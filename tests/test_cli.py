@@ -290,8 +290,8 @@ def test_the_help_lists_every_command_and_says_what_is_not_there(
     assert "axe-nb config path" in help_of("config")
     assert "axe-nb demo" not in help_of("config")
     told = " ".join(help_of("run").split())
-    assert "--continue: no: each command is a new session" in told
-    assert "--raw: always: only cells interpolate {{ … }}" in told
+    assert "--continue (each command is a new session" in told
+    assert "--raw (not needed: only cells interpolate {{ … }})" in told
 
 
 def test_agents_are_listed_with_what_they_are_for(tree: Path, axe) -> None:

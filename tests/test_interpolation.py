@@ -217,7 +217,7 @@ def test_a_large_table_is_cut_and_says_so() -> None:
 )
 def test_what_has_no_words_is_told_instead_of_sent(expression: str, kind: str) -> None:
     assert told(f"a\n{{{{ {expression} }}}}") == [
-        f"{{{{ {expression} }}}} is a {kind}, not a value (line 3)",
+        f"{{{{ {expression} }}}} is a {kind}, which has no text form (line 3)",
         r"write \{{ for a literal brace, or use --raw",
     ]
 

@@ -168,7 +168,7 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         ("--raw",), "raw", "do not interpolate {{ … }} in the prompt", "", ("cell",),
         instead=dict.fromkeys(
-            ("line", "command", "python"), "always: only cells interpolate {{ … }}"
+            ("line", "command", "python"), "not needed: only cells interpolate {{ … }}"
         ),
     ),
     Option(
@@ -177,7 +177,7 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         ("--bg",), "background", "return a handle at once and run in the background", "",
-        IN_NOTEBOOKS, instead={"command": "no: use `&` of the shell", "python": "`axe_nb.arun`"},
+        IN_NOTEBOOKS, instead={"command": "no: use the shell's `&`", "python": "`axe_nb.arun`"},
     ),
 )  # fmt: skip
 """Every option of a run, in help order."""

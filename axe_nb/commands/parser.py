@@ -109,11 +109,11 @@ def _add_option(made: Parser, option: Option) -> None:
 def _format_unavailable(command: Command, face: Face) -> str | None:
     """Formats the help on options of other interfaces."""
     notes = [
-        f"{option.flag}: {option.instead[face].replace('`', '')}"
+        f"{option.flag} ({option.instead[face].removeprefix('no: ').replace('`', '')})"
         for option in command.options
         if option.flags and face not in option.faces and face in option.instead
     ]
-    return f"Not available here: {'; '.join(notes)}." if notes else None
+    return f"Not available here: {', '.join(notes)}." if notes else None
 
 
 def parse(command: Command, face: Face, line: str | Sequence[str]) -> argparse.Namespace:

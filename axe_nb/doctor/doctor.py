@@ -209,7 +209,7 @@ async def _check_server(provider: str, models: Models, config: Config) -> list[F
         if error.status in DOES_NOT_LIST:
             return [Finding("note", what, f"up at {where}; it does not list its models")]
         is_refused = error.category == "auth"
-        message = f"up at {where}, rejects the key" if is_refused else error.detail
+        message = f"up at {where}, but it rejects the key" if is_refused else error.detail
         at = "" if where in message else f" ({where})"
         return [Finding("wrong", what, f"{message}{at}", error.hint or "check its base_url")]
     except ConfigError as error:

@@ -50,14 +50,14 @@ def define(shell: InteractiveShell, line: str, cell: str) -> str:
     Raises:
         ConfigError: the name, an option or the TOML is invalid; names the line in the cell.
     """
-    chosen = _chosen(line)
+    chosen = _parse_options(line)
     name, agents_dir = chosen.agent, session.defaults.get("agents_dir") or ""
     body, magic_line = find_cell_source(shell, "axe_agent", cell)
-    agent, noted = _read(name, body, magic_line, agents_dir)
+    agent, noted = _parse_agent(name, body, magic_line, agents_dir)
     text = NBVAL.sub("", body)
-    path = _place(name, chosen.dir, agents_dir) if chosen.save else None
+    path = _choose_file(name, chosen.dir, agents_dir) if chosen.save else None
     saved = _save(path, name, text) if path else []
-    if path and _finds(name, path, agents_dir):
+    if path and _is_found_at(name, path, agents_dir):
         session.forget(name)
     else:
         session.define(agent, text)
@@ -67,7 +67,7 @@ def define(shell: InteractiveShell, line: str, cell: str) -> str:
     return clean("\n".join(filter(None, [head, may, *warnings, *noted, *saved])))
 
 
-def _chosen(line: str) -> argparse.Namespace:
+def _parse_options(line: str) -> argparse.Namespace:
     """The parsed option line.
 
     Raises:
@@ -76,38 +76,38 @@ def _chosen(line: str) -> argparse.Namespace:
     chosen = parse(AGENT_CELL, "cell", line)
     check_name(chosen.agent)
     if chosen.dir and not chosen.save:
-        parser(AGENT_CELL, "cell").error("--dir says where --save writes")
+        parser(AGENT_CELL, "cell").error("--dir requires --save")
     return chosen
 
 
-def _read(name: str, body: str, magic_line: int, agents_dir: str) -> tuple[Agent, list[str]]:
+def _parse_agent(name: str, body: str, magic_line: int, agents_dir: str) -> tuple[Agent, list[str]]:
     """The agent that the TOML describes, and notes on problems outside it.
 
     Raises:
         ConfigError: the TOML is invalid; the message or the place names the line in the cell.
     """
-    source = Source(_numbered(name, body, magic_line))
+    source = Source(_number_lines(name, body, magic_line))
     try:
         agent = Agent.from_toml(source.text, name=name)
     except ConfigError as error:
-        error.place = error.place or _place_of(error, source, magic_line)
+        error.place = error.place or _find_place(error, source, magic_line)
         raise
     if agent.name != name:
         own = f"name is {quote(agent.name)} (line {source.line(('name',))})"
         raise ConfigError(
-            f"{own}, and the magic says {quote(name)}",
-            hint="make them the same, or leave name out",
+            f"{own}, but the magic names {quote(name)}",
+            hint="make them equal, or omit name",
         )
     found = problems(agent, lambda other: session.find(other, agents_dir or None))
     for problem in found:
         if problem.is_mistake:
-            problem.error.place = f"line {_line(problem, source) or magic_line}"
+            problem.error.place = f"line {_find_line(problem, source) or magic_line}"
             raise problem.error
     noted = (problem for problem in found if problem.key != ("sub_agents",))  # see the picture
-    return agent, [_note(problem, _line(problem, source)) for problem in noted]
+    return agent, [_format_note(problem, _find_line(problem, source)) for problem in noted]
 
 
-def _numbered(name: str, body: str, magic_line: int) -> str:
+def _number_lines(name: str, body: str, magic_line: int) -> str:
     """The TOML with its lines numbered as the editor does, and with its name.
 
     The lines above it are replaced by blank lines, or by the name if the TOML has none.
@@ -115,11 +115,11 @@ def _numbered(name: str, body: str, magic_line: int) -> str:
     try:
         has_name = "name" in tomllib.loads(body)
     except (ValueError, RecursionError):
-        has_name = True  # the parser is going to say what is wrong
+        has_name = True  # the parser reports the mistake
     return "\n" * (magic_line - 1) + ("" if has_name else f"name = {quote(name)}") + "\n" + body
 
 
-def _place_of(error: ConfigError, source: Source, magic_line: int) -> str:
+def _find_place(error: ConfigError, source: Source, magic_line: int) -> str:
     """The line to look at for an error without one; empty if the message names it."""
     if re.search(r"\bline \d+", error.message):
         return ""
@@ -129,7 +129,7 @@ def _place_of(error: ConfigError, source: Source, magic_line: int) -> str:
     return f"line {source.line((field,)) or magic_line}"
 
 
-def _line(problem: Problem, source: Source) -> int | None:
+def _find_line(problem: Problem, source: Source) -> int | None:
     """The line of the list's entry, or of the key; None if it is not in the TOML."""
     first = source.line(problem.key)
     if first is None or not problem.entry:
@@ -141,13 +141,13 @@ def _line(problem: Problem, source: Source) -> int | None:
     return first
 
 
-def _note(problem: Problem, line: int | None) -> str:
+def _format_note(problem: Problem, line: int | None) -> str:
     at = f" (line {line})" if line else ""
     step = f"; {problem.error.hint}" if problem.error.hint else ""
     return f"! {problem.error}{at}{step}"
 
 
-def _place(name: str, folder: str, agents_dir: str) -> Path:
+def _choose_file(name: str, folder: str, agents_dir: str) -> Path:
     """The file to write: in the given folder, else in place, else in the first agents folder."""
     if folder:
         return expand_home(folder) / f"{name}.toml"
@@ -157,7 +157,7 @@ def _place(name: str, folder: str, agents_dir: str) -> Path:
         return agent_dirs(agents_dir or None)[0] / f"{name}.toml"
 
 
-def _finds(name: str, path: Path, agents_dir: str) -> bool:
+def _is_found_at(name: str, path: Path, agents_dir: str) -> bool:
     """True if the agent of that name is the one in this file."""
     try:
         return find_file(name, agents_dir or None).resolve() == path.resolve()
@@ -171,18 +171,18 @@ def _save(path: Path, name: str, body: str) -> list[str]:
     Raises:
         ConfigError: the file cannot be read or written.
     """
-    before = _text_of(path)
-    text = _as_file(name, body, before or "")
+    before = _read_if_exists(path)
+    text = _format_file(name, body, before or "")
     called = format_path_or_name(path)
     if text == before:
-        return [f"{called} is as it was"]
+        return [f"{called} is unchanged"]
     write_whole(path, text)
     if before is None:
         return [f"written to {called}"]
-    return [f"written to {called}:", *_difference(before, text)]
+    return [f"written to {called}:", *_list_changes(before, text)]
 
 
-def _text_of(path: Path) -> str | None:
+def _read_if_exists(path: Path) -> str | None:
     """The file's text; None if there is no file.
 
     Raises:
@@ -196,7 +196,7 @@ def _text_of(path: Path) -> str | None:
         raise ConfigError(f"cannot read {format_path_or_name(path)}: {reason(error)}") from None
 
 
-def _as_file(name: str, body: str, before: str) -> str:
+def _format_file(name: str, body: str, before: str) -> str:
     """The TOML as it goes into the file: with its name, and with line ends as they were."""
     if "name" not in tomllib.loads(body):
         body = f"name = {quote(name)}\n{body}"
@@ -205,7 +205,7 @@ def _as_file(name: str, body: str, before: str) -> str:
     return text.replace("\n", "\r\n") if "\r\n" in before else text
 
 
-def _difference(before: str, after: str) -> Iterator[str]:
+def _list_changes(before: str, after: str) -> Iterator[str]:
     found = difflib.unified_diff(
         before.splitlines(), after.splitlines(), "before", "now", lineterm=""
     )

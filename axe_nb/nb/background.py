@@ -57,16 +57,16 @@ def run_in_background(handle: RunHandle, name: str = "") -> None:
     display.remember(handle)
     wanted = display.display_mode(shell)
     if wanted == "off":
-        _in_thread(handle, NullView())
+        _start_in_thread(handle, NullView())
     elif view.is_live(wanted):
-        _in_thread(handle, view.CellDisplay(name or "axe_nb.last()", live=True).add_run())
+        _start_in_thread(handle, view.CellDisplay(name or "axe_nb.last()", live=True).add_run())
     else:
         drive(handle, display.notebook_view(name))
     if handle.error is not None:
         raise handle.error
 
 
-def _in_thread(handle: RunHandle, shown: View) -> None:
+def _start_in_thread(handle: RunHandle, shown: View) -> None:
     """Starts it, and waits until its view is in this cell."""
     begun = threading.Event()
 

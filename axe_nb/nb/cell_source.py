@@ -32,10 +32,10 @@ def find_cell_source(shell: InteractiveShell, magic: str, body: str) -> tuple[st
     if head is None:
         return body.rstrip("\n"), 1
     whole = raw[head.end() :]
-    if _bare(whole) != _bare(body):
+    if _strip_prompts(whole) != _strip_prompts(body):
         return body.rstrip("\n"), 1
     return whole.rstrip("\n"), raw.count("\n", 0, head.start()) + 1
 
 
-def _bare(text: str) -> str:
+def _strip_prompts(text: str) -> str:
     return _PROMPTS.sub("", text).rstrip()

@@ -47,7 +47,9 @@ def matcher(context: CompletionContext) -> SimpleMatcherResult:
         return {"completions": []}  # it is text: a cell magic stands first
     words = found["rest"].split()
     word = "" if found["rest"][-1:].isspace() or not words else words.pop()
-    offered = _offered(magic, words, word)  # may import the core, when Tab is first pressed
+    offered = _list_completions(
+        magic, words, word
+    )  # may import the core, when Tab is first pressed
     if offered is None:
         return {"completions": []}
     fragment = word.rpartition(",")[2]
@@ -74,7 +76,7 @@ def uninstall(shell: InteractiveShell) -> None:
         shell.Completer.custom_matchers.remove(matcher)
 
 
-def _offered(magic: str, words: list[str], word: str) -> Iterable[str] | None:
+def _list_completions(magic: str, words: list[str], word: str) -> Iterable[str] | None:
     """All completions here; None if IPython knows better, as with files.
 
     Args:
@@ -85,44 +87,44 @@ def _offered(magic: str, words: list[str], word: str) -> Iterable[str] | None:
     from axe_nb.commands.table import AGENT_CELL, RUN, commands_of
 
     if magic == "%%axe_agent":
-        return _of_a_command(AGENT_CELL, "cell", words, word)
+        return _complete_command(AGENT_CELL, "cell", words, word)
     if magic == "%%axe":
-        return _of_a_command(RUN, "cell", words, word)
+        return _complete_command(RUN, "cell", words, word)
     commands = commands_of("line")
     if not words:
         return commands
     verb, *words = words
-    return _of_a_command(commands[verb], "line", words, word) if verb in commands else ()
+    return _complete_command(commands[verb], "line", words, word) if verb in commands else ()
 
 
-def _of_a_command(
+def _complete_command(
     command: Command, face: Face, words: list[str], word: str
 ) -> Iterable[str] | None:
     options = command.options_of(face)
     by_flag = {flag: option for option in options for flag in option.flags}
     before = by_flag.get(words[-1]) if words else None
     if before is not None and before.metavar and not word.startswith("-"):
-        return _values(before)
+        return _list_values(before)
     given = sum(
         not named.startswith("-") and not (flag in by_flag and by_flag[flag].metavar)
         for flag, named in zip(["", *words], words, strict=False)
     )
     arguments = [option for option in options if not option.flags][given:]
     is_flag = word.startswith("-") or not arguments or not arguments[0].offers
-    return by_flag if is_flag else _values(arguments[0])
+    return by_flag if is_flag else _list_values(arguments[0])
 
 
-def _values(option: Option) -> Iterable[str] | None:
+def _list_values(option: Option) -> Iterable[str] | None:
     """Values of an option or argument; None = files, which IPython completes."""
     match option.offers:
         case "agents":
-            return _agents()
+            return _list_agents()
         case "models":
-            return _models()
+            return _list_models()
         case "variables":
-            return _variables()
+            return _list_variables()
         case "tools":
-            return _tools()
+            return _list_tools()
         case "parameters":
             return ("temperature=", "max_tokens=")
         case "files":
@@ -131,20 +133,20 @@ def _values(option: Option) -> Iterable[str] | None:
             return option.choices
 
 
-def _agents_dir() -> str | None:
+def _get_agents_dir() -> str | None:
     from axe_nb.session.session import session
 
     return session.defaults.get("agents_dir")
 
 
-def _agents() -> list[str]:
+def _list_agents() -> list[str]:
     from axe_nb.agents.agent_files import list_agents
     from axe_nb.session.session import session
 
-    return sorted({*session.agents, *list_agents(_agents_dir())})
+    return sorted({*session.agents, *list_agents(_get_agents_dir())})
 
 
-def _models() -> list[str]:
+def _list_models() -> list[str]:
     """Those of the agents, those that have run here, the scripts, and the providers."""
     from axe_nb.agents.config import Config
     from axe_nb.errors import ConfigError
@@ -153,22 +155,22 @@ def _models() -> list[str]:
     from axe_nb.session.session import session
 
     models = {model for _, model in session.spent} | {f"script/{name}" for name in known()}
-    for name in _agents()[:MOST]:
+    for name in _list_agents()[:MOST]:
         with contextlib.suppress(ConfigError):
-            models.add(session.find(name, _agents_dir()).model)
+            models.add(session.find(name, _get_agents_dir()).model)
     providers: Iterable[str] = PROVIDERS
     with contextlib.suppress(ConfigError):
         providers = Config.load().known
     return sorted(models | {f"{provider}/" for provider in providers})
 
 
-def _tools() -> list[str]:
+def _list_tools() -> list[str]:
     from axe_nb.toolbox import REGISTRY
 
     return sorted(REGISTRY.known)
 
 
-def _variables() -> list[str]:
+def _list_variables() -> list[str]:
     """The user's own names that a result may replace."""
     shell = get_ipython()
     if shell is None:

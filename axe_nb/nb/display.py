@@ -51,10 +51,10 @@ def notebook_view(name: str = "", *, quiet: bool = False) -> View:
         return Unseen()
     if quiet:
         return ShownOnce(AnswerOnly())
-    return ShownOnce(_run_view(name, live=view.is_live(display)))
+    return ShownOnce(_make_run_view(name, live=view.is_live(display)))
 
 
-def _run_view(name: str, *, live: bool) -> View:
+def _make_run_view(name: str, *, live: bool) -> View:
     """The view of a run that begins now: in the display of the cell's runs beside it, if any."""
     from axe_nb.nb.view import CellDisplay
 
@@ -72,16 +72,16 @@ def display_mode(shell: InteractiveShell) -> str:
     return str(magics.display) if magics else ""
 
 
-def shown_how(shell: InteractiveShell) -> str:
+def describe_display(shell: InteractiveShell) -> str:
     """A description of the way a run in this cell would be shown."""
     from axe_nb.nb import view
 
     display = display_mode(shell)
     if display == "off":
-        return "by their answer alone (%config AxeMagics.display)"
+        return "answers only (%config AxeMagics.display)"
     if view.is_live(display):
-        return "live, and as a static tree at the end"
-    return "as a static tree at the end: nobody watches live here"
+        return "live tree, replaced by a static one at the end"
+    return "static tree at the end; no live display here"
 
 
 def can_ask() -> bool:

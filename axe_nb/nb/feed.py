@@ -63,8 +63,8 @@ class Feed:
         self._is_stale = False
         """True if an update was sent that no snapshot contains."""
         self._bytes = 0
-        self._note({thing.key: thing for thing in rows_of(root)})
-        self._widget = _widget_class()(snapshot=self._snapshot(root.key, now))
+        self._update_rows({thing.key: thing for thing in rows_of(root)})
+        self._widget = _load_widget_class()(snapshot=self._take_snapshot(root.key, now))
         data, metadata = self._widget._repr_mimebundle_()
         first = {**data, **html.waiting(root)}
         self.place = place or display(  # type: ignore[no-untyped-call]  # IPython's own gap
@@ -83,13 +83,13 @@ class Feed:
             now: seconds since the run began.
         """
         before = self._text
-        rows = self._note(changed)
+        rows = self._update_rows(changed)
         at = len(before) if self._text.startswith(before) else 0
         self.sent = now
         self._is_stale = True
         with contextlib.suppress(Exception):  # a front end's trouble is not the run's
             if not newest or now < AGAIN or self.is_due(now):
-                self._widget.snapshot = self._snapshot(newest, now)
+                self._widget.snapshot = self._take_snapshot(newest, now)
                 return
             self._widget.send(
                 {"now": now, "newest": newest, "rows": rows, "text": [at, self._text[at:]]}
@@ -104,7 +104,7 @@ class Feed:
         """Closes the widget; something else is in its place by then."""
         self._widget.close()
 
-    def _snapshot(self, newest: str, now: float) -> str:
+    def _take_snapshot(self, newest: str, now: float) -> str:
         self._snapshot_at = now
         self._is_stale = False
         rows = list(self._rows.values())
@@ -113,10 +113,10 @@ class Feed:
         self._bytes = len(text)
         return text
 
-    def _note(self, changed: Mapping[str, TreeNode]) -> list[dict[str, Any]]:
+    def _update_rows(self, changed: Mapping[str, TreeNode]) -> list[dict[str, Any]]:
         """The changed rows, in the browser's format."""
         self._number += 1
-        news = {key: self._row(key, thing) for key, thing in changed.items()}
+        news = {key: self._format_row(key, thing) for key, thing in changed.items()}
         self._rows.update(news)
         turn = self._root.turns[-1] if self._root.turns else None
         self._text = (
@@ -124,10 +124,10 @@ class Feed:
         )
         return list(news.values())
 
-    def _row(self, key: str, thing: TreeNode) -> dict[str, Any]:
+    def _format_row(self, key: str, thing: TreeNode) -> dict[str, Any]:
         before, after = self._outline.blocks(thing)
         over = parent_row(thing)
-        times = _times(thing)
+        times = _find_times(thing)
         return {
             **make_row(thing).to_dict(),
             "key": key,
@@ -139,13 +139,13 @@ class Feed:
         }
 
 
-def _times(thing: TreeNode) -> Times:
+def _find_times(thing: TreeNode) -> Times:
     child = thing.child if isinstance(thing, CallNode) else None
     return child.times if child else thing.times
 
 
 @cache
-def _widget_class() -> type[Any]:
+def _load_widget_class() -> type[Any]:
     """The widget, made on first use: its libraries take longer to import than a run to begin."""
     import anywidget
     import traitlets

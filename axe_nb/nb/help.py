@@ -17,27 +17,32 @@ ABOUT: Mapping[Topic, str] = {
     "cell": """\
 Runs an agent; the cell's body is the prompt. Returns the RunResult.
 
-{{ expr }} in the body is replaced by the value of a Python expression. Every other brace, dollar
-sign, JSON, TeX or code stays as it is; \\{{ is a literal {{, and --raw leaves all as it is. On the
-option line IPython's own {x} and $x work. `%config AxeMagics` sets what holds where a cell says
-nothing.""",
+{{ expr }} in the body is replaced by the value of a Python expression. All other text is left as
+it is: single braces, dollar signs, JSON, TeX, code. \\{{ is a literal {{, and --raw turns
+interpolation off. On the option line, IPython's own {x} and $x work. `%config AxeMagics` sets
+defaults for all cells.""",
     "line": """\
-What belongs to working with agents: %axe COMMAND.""",
+Lists, shows, runs and checks agents: %axe COMMAND.""",
     "agent": """\
-Makes an agent of the TOML in the cell, and shows what it may do and whom it may call.
+Defines an agent from the TOML in the cell, and shows its tools, permissions and sub-agents.
 
-It is known in this session from then on, also to other agents. With --save it is written to its
-file too, with your comments, and the difference is shown. `name` may be left out.""",
+It is available in this session from then on, also as a sub-agent of others. With --save, the TOML
+is also written to the agent's file, comments included, and the changes are shown. `name` may be
+omitted.""",
 }
 
 
 def help_text(topic: Topic) -> str:
     """One page."""
-    page = _line() if topic == "line" else _page(RUN if topic == "cell" else AGENT_CELL)
+    page = (
+        _format_line_page()
+        if topic == "line"
+        else _format_options(RUN if topic == "cell" else AGENT_CELL)
+    )
     return f"{ABOUT[topic]}\n\n{page}"
 
 
-def _line() -> str:
+def _format_line_page() -> str:
     uses = {command.use("line"): command.help for command in commands_of("line").values()}
     width = max(map(len, uses))
     listed = [f"  {use:<{width}}  {meaning}" for use, meaning in uses.items()]
@@ -46,5 +51,5 @@ def _line() -> str:
     return "\n".join([*listed, "", also, agent])
 
 
-def _page(command: Command) -> str:
+def _format_options(command: Command) -> str:
     return parser(command, "cell").format_help().rstrip()

@@ -1,4 +1,4 @@
-"""`%axe`: agents, tools, tokens and what is in the way, without leaving the notebook.
+"""`%axe`: agents, tools, tokens and diagnoses, without leaving the notebook.
 
 Source: product.md "Notebook" (`%axe`); B-12; A-5.7.
 """
@@ -20,7 +20,7 @@ from axe_nb.commands.parser import UsageError, parse, parse_run
 from axe_nb.commands.table import commands_of
 from axe_nb.doctor.doctor import Finding
 from axe_nb.errors import ConfigError
-from axe_nb.nb.display import shown_how
+from axe_nb.nb.display import describe_display
 from axe_nb.nb.help import help_text
 from axe_nb.session.session import Spent, session
 from axe_nb.text import clean, quote, suggestion
@@ -55,8 +55,8 @@ def run_command(
     command = commands.get(verb or "help")
     if command is None:
         raise UsageError(
-            f"%axe has no {quote(verb)}",
-            hint=suggestion(verb, commands) or f"it has {', '.join(commands)}",
+            f"unknown command {quote(verb)}",
+            hint=suggestion(verb, commands) or f"known commands: {', '.join(commands)}",
         )
     chosen = parse(command, "line", rest)
     if "agents_dir" in chosen:
@@ -68,28 +68,28 @@ def run_command(
 def _list(shell: InteractiveShell, chosen: argparse.Namespace) -> str:
     files = agent_files.list_agents(chosen.agents_dir)
     rows = [
-        (name, *_row(agent), _home(name, files))
+        (name, *_describe(agent), _find_home(name, files))
         for name, agent in actions.load_agents(chosen.agents_dir)
     ]
     if not rows:
-        return "no agents yet; `%axe init NAME` writes a first one, `%%axe_agent NAME` is one"
-    return "\n".join(_columns(rows))
+        return "no agents found; create one with `%axe init NAME` or `%%axe_agent NAME`"
+    return "\n".join(_format_columns(rows))
 
 
-def _row(agent: Agent | ConfigError) -> tuple[str, str]:
+def _describe(agent: Agent | ConfigError) -> tuple[str, str]:
     """(model, description) of an agent, or its error."""
     if isinstance(agent, Agent):
         return agent.model, agent.description
     return LOOKS["error"].sign, str(agent)
 
 
-def _home(name: str, files: Mapping[str, Path]) -> str:
+def _find_home(name: str, files: Mapping[str, Path]) -> str:
     if name in session.agents:
-        return "this session" + (", before its file" if name in files else "")
+        return "this session" + (" (overrides its file)" if name in files else "")
     return format_path_or_name(files[name].parent)
 
 
-def _columns(rows: Sequence[tuple[str, ...]], right: int = 0) -> Iterator[str]:
+def _format_columns(rows: Sequence[tuple[str, ...]], right: int = 0) -> Iterator[str]:
     """The rows as lines; the last `right` columns are numbers."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
@@ -110,16 +110,16 @@ def _show(shell: InteractiveShell, chosen: argparse.Namespace) -> str:
 
 def _init(shell: InteractiveShell, chosen: argparse.Namespace) -> str:
     path = agent_files.init(chosen.agent, chosen.agents_dir)
-    return f"written to {format_path_or_name(path)}; `%axe edit {chosen.agent}` puts it in a cell"
+    return f"written to {format_path_or_name(path)}; `%axe edit {chosen.agent}` opens it in a cell"
 
 
 def _edit(shell: InteractiveShell, chosen: argparse.Namespace) -> str:
     name = chosen.agent
-    shell.set_next_input(f"%%axe_agent {name} --save\n{_toml_of(name, chosen.agents_dir)}")
-    return f"{name} is in the next cell; running that one saves it"
+    shell.set_next_input(f"%%axe_agent {name} --save\n{_read_toml(name, chosen.agents_dir)}")
+    return f"{name} is in the next cell; run that cell to save it"
 
 
-def _toml_of(name: str, agents_dir: str | None) -> str:
+def _read_toml(name: str, agents_dir: str | None) -> str:
     """The TOML of an agent as it was written; of one made in Python, as it would be.
 
     Raises:
@@ -134,33 +134,33 @@ def _toml_of(name: str, agents_dir: str | None) -> str:
         raise ConfigError(f"cannot read {format_path_or_name(path)}: {reason(error)}") from None
 
 
-def _tools(shell: InteractiveShell, chosen: argparse.Namespace) -> str:
+def _list_tools(shell: InteractiveShell, chosen: argparse.Namespace) -> str:
     if chosen.agent is None:
         return agent_summary.all_tools()
     agent = session.find(chosen.agent, chosen.agents_dir)
-    return agent_summary.tools_of(agent) or f"{agent.name} has no tools: it only talks"
+    return agent_summary.tools_of(agent) or f"{agent.name} has no tools"
 
 
-def _usage(shell: InteractiveShell, chosen: argparse.Namespace) -> str:
+def _show_usage(shell: InteractiveShell, chosen: argparse.Namespace) -> str:
     if not session.spent:
         return "nothing has run yet"
     total = Spent()
     rows: list[tuple[str, ...]] = [("agent", "model", "runs", "turns", "input", "output")]
     for (agent, model), spent in session.spent.items():
-        rows.append((agent, model, *_numbers(spent)))
+        rows.append((agent, model, *_format_numbers(spent)))
         total += spent
-    rows.append(("total", "", *_numbers(total)))
-    return "\n".join(_columns(rows, right=4))
+    rows.append(("total", "", *_format_numbers(total)))
+    return "\n".join(_format_columns(rows, right=4))
 
 
-def _numbers(spent: Spent) -> tuple[str, ...]:
+def _format_numbers(spent: Spent) -> tuple[str, ...]:
     usage = spent.usage
     counts = (spent.runs, spent.turns, usage.input_tokens, usage.output_tokens)
     return tuple(f"{count:,}" for count in counts)
 
 
-def _doctor(shell: InteractiveShell, chosen: argparse.Namespace) -> str:
-    display = Finding("note", "runs are shown", shown_how(shell))
+def _diagnose(shell: InteractiveShell, chosen: argparse.Namespace) -> str:
+    display = Finding("note", "display", describe_display(shell))
     first, *rest = actions.diagnose(chosen.agents_dir)
     return "\n".join(map(str, [first, display, *rest]))
 
@@ -181,7 +181,7 @@ def _reset(shell: InteractiveShell, chosen: argparse.Namespace) -> str:
     return f"{told}\nagents forgotten: {', '.join(agents) or 'none'}"
 
 
-def _help(shell: InteractiveShell, chosen: argparse.Namespace) -> str:
+def _show_help(shell: InteractiveShell, chosen: argparse.Namespace) -> str:
     return help_text("line")
 
 
@@ -190,10 +190,10 @@ ACTIONS: Mapping[str, Action] = {
     "show": _show,
     "init": _init,
     "edit": _edit,
-    "tools": _tools,
-    "usage": _usage,
-    "doctor": _doctor,
+    "tools": _list_tools,
+    "usage": _show_usage,
+    "doctor": _diagnose,
     "reset": _reset,
-    "help": _help,
+    "help": _show_help,
 }
 """Name of a command of the table → its action here; `run` is a run."""

@@ -53,7 +53,7 @@ def with_page(topic: Topic) -> Callable[[F], F]:
 
 @magics_class
 class AxeMagics(Magics):
-    """The magics of axe_nb. `%config AxeMagics` shows what holds where a cell says nothing."""
+    """The magics of axe_nb. `%config AxeMagics` shows and sets the defaults of all cells."""
 
     shell: InteractiveShell
 
@@ -61,17 +61,17 @@ class AxeMagics(Magics):
     model_all = Unicode(
         "", help="Model for every agent of every tree; empty = each agent's own."
     ).tag(config=True)
-    timeout = Float(120.0, allow_none=True, help="Seconds for a run; 0 or None = no limit.").tag(
-        config=True
-    )
+    timeout = Float(
+        120.0, allow_none=True, help="Time limit of a run in seconds; 0 or None = no limit."
+    ).tag(config=True)
     mode = Enum(
         ("", "plan", "ask", "auto"), "", help="Mode for all runs; empty = each agent's own."
     ).tag(config=True)
-    agents_dir = Unicode("", help="Folder to look agents up in first.").tag(config=True)
+    agents_dir = Unicode("", help="Folder to search for agents first.").tag(config=True)
     display = Enum(
         ("", "live", "static", "off"),
         "",
-        help="How runs are shown; empty = live where a person watches.",
+        help="Display of runs; empty = live in an interactive notebook, else static.",
     ).tag(config=True)
 
     @cell_magic
@@ -124,7 +124,7 @@ def load(shell: InteractiveShell) -> None:
     from axe_nb.agents.agent_files import advise
     from axe_nb.nb.complete import install
 
-    advise("`%axe init {name}` writes one, `%%axe_agent {name}` makes one of a cell")
+    advise("create it with `%axe init {name}`, or define it in a cell: `%%axe_agent {name}`")
     shell.register_magics(AxeMagics(shell))
     install(shell)
 

@@ -53,7 +53,7 @@ def run_cell(
             return None
         request = request_of(options, prompt())
         if options.background:
-            return _in_background(shell, options, request)
+            return _start_in_background(shell, options, request)
         result = _run(shell, options, request, write)
     except AxeError as error:
         if not is_expected(error, options.raises):
@@ -85,11 +85,13 @@ def _run(
             shell.user_ns[options.out] = handle.finished
 
 
-def _in_background(shell: InteractiveShell, options: Options, request: RunRequest) -> RunHandle:
+def _start_in_background(
+    shell: InteractiveShell, options: Options, request: RunRequest
+) -> RunHandle:
     """A handle of the run, bound to `-o`."""
     for field, flag in NOT_IN_BACKGROUND.items():
         if getattr(options, field):
-            raise UsageError(f"--bg and {flag} do not go together", hint="leave one of them out")
+            raise UsageError(f"--bg and {flag} cannot be combined", hint="remove one of them")
     handle = session.start(request)
     run_in_background(handle, f"{options.out}.result()" if options.out else "")
     if options.out:

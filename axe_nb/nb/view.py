@@ -148,7 +148,7 @@ class CellDisplay:
         """
         [first, *others] = self._runs
         in_cell = threading.current_thread() is threading.main_thread()
-        return bool(others) or not (first.is_over and in_cell and first.caller == _caller())
+        return bool(others) or not (first.is_over and in_cell and first.caller == _find_caller())
 
     def add_run(self) -> RunView:
         """The view of one more run."""
@@ -200,7 +200,7 @@ class RunView:
     """One run of a display."""
 
     def __init__(self, shown: CellDisplay) -> None:
-        self.caller = _caller()
+        self.caller = _find_caller()
         self.transcript = Transcript()
         self.result: RunResult | None = None
         self.is_over = False
@@ -216,7 +216,7 @@ class RunView:
         self._display.finish(self, result)
 
 
-def _caller() -> tuple[threading.Thread, asyncio.Task[object] | None]:
+def _find_caller() -> tuple[threading.Thread, asyncio.Task[object] | None]:
     """The thread and the task that this is called in."""
     task = None
     with contextlib.suppress(RuntimeError):  # no event loop runs in this thread

@@ -204,7 +204,7 @@ def _check_purpose(values: Mapping[str, Any], place: _Place) -> None:
     answers = [key for key in ("text", "calls", "stop_reason", "usage") if key in values]
     fails = [key for key in ("status", "error") if key in values]
     if answers and fails:
-        raise place.error(f"{answers[0]} and {fails[0]} do not go together", fails[0])
+        raise place.error(f"{answers[0]} and {fails[0]} cannot be combined", fails[0])
     if not fails and not {"text", "calls"} & values.keys():
         raise place.error("says nothing", hint="add text, calls, status or error")
 

@@ -57,25 +57,29 @@ def abilities(agent: Agent, agents: Callable[[str], Agent]) -> str:
     Raises:
         ConfigError: it names an unknown tool.
     """
-    lines = [line(VERDICTS[d], ", ".join(names)) for d, names in _decided(agent).items() if names]
+    lines = [
+        line(VERDICTS[d], ", ".join(names))
+        for d, names in _group_by_verdict(agent).items()
+        if names
+    ]
     limits = agent.limits
     for label, most in (("Requests", limits.max_requests), ("Tokens", limits.max_total_tokens)):
         lines += [line(label, f"at most {most} in the whole tree")] if most else []
-    if "delegate" in {tool.effect for tool in _tools(agent)} or agent.sub_agents:
+    if "delegate" in {tool.effect for tool in _list_tools(agent)} or agent.sub_agents:
         lines.append(picture(agent, agents))
     return "\n".join(lines)
 
 
-def _tools(agent: Agent) -> list[Tool]:
+def _list_tools(agent: Agent) -> list[Tool]:
     policy = PermissionPolicy(agent, agent.mode)
     depth_limit = DepthLimit(root=agent.sub_agents_config.max_depth)
     return list(assemble(agent, 0, depth_limit, policy).tools.values())
 
 
-def _decided(agent: Agent) -> dict[Verdict, list[str]]:
+def _group_by_verdict(agent: Agent) -> dict[Verdict, list[str]]:
     policy = PermissionPolicy(agent, agent.mode)
     decided: dict[Verdict, list[str]] = {decision: [] for decision in VERDICTS}
-    for tool in _tools(agent):
+    for tool in _list_tools(agent):
         decided[policy.decide(tool)[0]].append(tool.name)
     return decided
 
@@ -87,7 +91,7 @@ def all_tools() -> str:
         for source in REGISTRY.sources
         for name, tools in source.sets.items()
     )
-    return "\n".join([*_lines(REGISTRY), "", *sets])
+    return "\n".join([*_format_tools(REGISTRY), "", *sets])
 
 
 def tools_of(agent: Agent) -> str:
@@ -97,14 +101,18 @@ def tools_of(agent: Agent) -> str:
         ConfigError: it names an unknown tool.
     """
     policy = PermissionPolicy(agent, agent.mode)
-    return "\n".join(_lines(_tools(agent), lambda tool: VERDICTS[policy.decide(tool)[0]].lower()))
+    return "\n".join(
+        _format_tools(_list_tools(agent), lambda tool: VERDICTS[policy.decide(tool)[0]].lower())
+    )
 
 
-def _lines(tools: Iterable[Tool], said: Callable[[Tool], str] = lambda tool: "") -> Iterator[str]:
+def _format_tools(
+    tools: Iterable[Tool], verdict_of: Callable[[Tool], str] = lambda tool: ""
+) -> Iterator[str]:
     listed = list(tools)
     width = max((len(tool.name) for tool in listed), default=0)
     for tool in listed:
         start = f"{tool.name:<{width}}  {EFFECTS[tool.effect]:<9}  "
-        start += f"{said(tool):<10}  " if said(tool) else ""
+        start += f"{verdict_of(tool):<10}  " if verdict_of(tool) else ""
         about = tool.description.partition(". ")[0].rstrip(".")
         yield start + one_line(about, WIDTH - len(start))

@@ -51,18 +51,18 @@ def dry_run(plan: Plan) -> str:
     """The request that would be sent, and its recipient (B-10, A-8.5)."""
     files = "\n".join(path for path, _ in plan.briefing.files)
     blocks = [
-        f"=== Dry Run ===\n\n{_setup(plan, model=True)}",
-        _block("System Prompt", plan.agent.system_prompt),
-        _block("Skill", plan.briefing.skill),
-        _block(f"Files ({len(plan.briefing.files)})", files),
-        _block("Stdin", plan.job.prompt),
-        *_tools(plan),
-        _block("Sub-Agents", _sub_agents(plan)),
+        f"=== Dry Run ===\n\n{_format_setup(plan, model=True)}",
+        _format_block("System Prompt", plan.agent.system_prompt),
+        _format_block("Skill", plan.briefing.skill),
+        _format_block(f"Files ({len(plan.briefing.files)})", files),
+        _format_block("Stdin", plan.job.prompt),
+        *_format_tools(plan),
+        _format_block("Sub-Agents", _format_sub_agents(plan)),
     ]
     return "\n\n".join(blocks)
 
 
-def _tools(plan: Plan) -> list[str]:
+def _format_tools(plan: Plan) -> list[str]:
     """The block of an agent that has tools, other than its sub-agents; none for the others."""
     if not plan.agent.tools:
         return []
@@ -78,7 +78,7 @@ def _tools(plan: Plan) -> list[str]:
         (
             "Budget",
             f"{budget.max_tool_calls} tool calls, {budget.max_tokens} tokens, "
-            f"{format_seconds(budget.timeout_ms / 1000)}s for each worker"
+            f"{format_seconds(budget.timeout_ms / 1000)}s for each child"
             if any(tool.is_budgeted for tool in plan.toolset.tools.values())
             else "",
         ),
@@ -86,24 +86,24 @@ def _tools(plan: Plan) -> list[str]:
         ("Tokens", f"at most {limits.max_total_tokens}" if limits.max_total_tokens else ""),
     )
     told = [f"{label + ':':<11}{value}" for label, value in rows if value]
-    return [_block("Tools", "\n".join([", ".join(offered) or "(none)", *told]))]
+    return [_format_block("Tools", "\n".join([", ".join(offered) or "(none)", *told]))]
 
 
-def _setup(plan: Plan, *, model: bool) -> str:
+def _format_setup(plan: Plan, *, model: bool) -> str:
     lines = [f"Model:    {plan.agent.model}"] if model else []
     lines += [
         f"Workdir:  {shown_path(plan.briefing.workdir)}",
-        f"Timeout:  {_limit(plan.scope.limits.seconds)}",
-        f"Params:   {_params(plan.agent.params)}",
+        f"Timeout:  {_format_limit(plan.scope.limits.seconds)}",
+        f"Params:   {_format_params(plan.agent.params)}",
     ]
     return "\n".join(lines)
 
 
-def _limit(seconds: float | None) -> str:
+def _format_limit(seconds: float | None) -> str:
     return "none" if seconds is None else f"{format_seconds(seconds)}s"
 
 
-def _params(params: Any) -> str:
+def _format_params(params: Any) -> str:
     """Temperature and max_tokens always, 0 where absent (D-49); then the others."""
     shown = {"temperature": 0, "max_tokens": 0, **params}
     return ", ".join(f"{key}={text_of(value)}" for key, value in shown.items())
@@ -114,11 +114,11 @@ def text_of(value: Any) -> str:
     return value if isinstance(value, str) else dump(value).decode()
 
 
-def _block(title: str, content: str) -> str:
+def _format_block(title: str, content: str) -> str:
     return f"--- {title} ---\n{content.rstrip() if content.strip() else '(none)'}"
 
 
-def _sub_agents(plan: Plan) -> str:
+def _format_sub_agents(plan: Plan) -> str:
     agent = plan.agent
     config = agent.sub_agents_config
     tool = next((tool for tool in plan.toolset.tools.values() if tool.calls_sub_agents), None)
@@ -126,7 +126,7 @@ def _sub_agents(plan: Plan) -> str:
         return ""
     own = plan.scope.limits.seconds
     is_capped = own is not None and config.timeout > own
-    note = f" (capped by the run's {_limit(own)})" if is_capped else ""
+    note = f" (capped by the run's {_format_limit(own)})" if is_capped else ""
     return "\n".join(
         [
             ", ".join(agent.sub_agents),
@@ -139,7 +139,7 @@ def _sub_agents(plan: Plan) -> str:
 
 def verbose_header(plan: Plan, *, piped: bool) -> str:
     """The lines before the first turn (B-11)."""
-    setup = _setup(plan, model=False).split("\n")
+    setup = _format_setup(plan, model=False).split("\n")
     return "\n".join(
         [
             f"Model:    {plan.agent.model}",
@@ -176,18 +176,18 @@ class VerboseLines:
         """Writes the event's lines, if it has any."""
         changed = self._transcript.apply(event, time.monotonic())
         if changed:
-            for line in _lines(event, changed[-1]):
+            for line in _format_lines(event, changed[-1]):
                 self._write(clean(_LINE_END.sub(" ", line)))
 
 
-def _lines(event: Event, about: TreeNode) -> Iterator[str]:
+def _format_lines(event: Event, about: TreeNode) -> Iterator[str]:
     """The verbose lines of an event of a run, a turn or a call."""
     match event, about:
         case RunStarted(), Node() if about.depth:
             agent, task = quote(about.agent), preview(about.task)
             yield f"[sub-agent] Calling {agent} (depth {about.depth}) with task: {task}"
         case RunFinished(), Node(result=RunResult() as result) if about.depth:
-            yield f"[sub-agent] {quote(about.agent)} {_ended(result)}"
+            yield f"[sub-agent] {quote(about.agent)} {_format_run_end(result)}"
         case TurnStarted(), TurnNode() if not about.run.depth:
             yield (
                 f"[turn {about.number}] Sending request "
@@ -202,25 +202,25 @@ def _lines(event: Event, about: TreeNode) -> Iterator[str]:
             yield f"[tool] {call.name} {preview(dump(dict(call.arguments)).decode())}"
         case ToolFinished(), CallNode(result=ToolResult() as result):
             if not calls_sub_agents(about.call.name):
-                yield f"[tool] {result.name} {_done(result, about.seconds)}"
+                yield f"[tool] {result.name} {_format_tool_end(result, about.seconds)}"
             elif not about.children:
                 asked = quote(str(about.call.arguments.get("agent", "")))
-                yield f"[sub-agent] {asked} failed: {_reason(asked, result.content)}"
+                yield f"[sub-agent] {asked} failed: {_extract_reason(asked, result.content)}"
 
 
-def _done(result: ToolResult, seconds: float) -> str:
+def _format_tool_end(result: ToolResult, seconds: float) -> str:
     if result.is_error:
         return f"failed: {preview(result.content)}"
     return f"completed in {round(seconds * 1000)}ms ({len(result.content)} chars returned)"
 
 
-def _ended(result: RunResult) -> str:
+def _format_run_end(result: RunResult) -> str:
     if not result.ok:
         return f"failed: {result.error}"
     return f"completed in {result.duration_ms}ms ({len(result.text)} chars returned)"
 
 
-def _reason(agent: str, told: str) -> str:
+def _extract_reason(agent: str, told: str) -> str:
     """The cause of a failure, taken from the sentence that the parent's model received."""
     return (
         told.removeprefix(f"Error: sub-agent {agent} failed - ")

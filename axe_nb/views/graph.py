@@ -33,36 +33,38 @@ def picture(agent: Agent, find: Callable[[str], Agent]) -> str:
         find: name -> agent. Raises ConfigError.
     """
     if not agent.sub_agents_config.enabled:
-        return f"{agent.name}  (delegates to nobody: sub_agents_config.enabled is false)"
+        return f"{agent.name}  (cannot delegate: sub_agents_config.enabled is false)"
     deepest = agent.sub_agents_config.max_depth or DEFAULT_DEPTH
-    below = _below(agent, _found_once(find), (agent.name,), deepest, "")
+    below = _list_below(agent, _cache_finds(find), (agent.name,), deepest, "")
     lines = [f"{agent.name}  (depth 0, max_depth {deepest})", *islice(below, MAX_LINES)]
     if next(below, None) is not None:
         lines.append("…  and more")
     return "\n".join(lines)
 
 
-def _below(agent: Agent, find: Find, path: tuple[str, ...], deepest: int, indent: str) -> Lines:
+def _list_below(
+    agent: Agent, find: Find, path: tuple[str, ...], deepest: int, indent: str
+) -> Lines:
     names = dict.fromkeys(agent.sub_agents)
-    copies = _copying(agent)
+    copies = _find_copying_tools(agent)
     last = [*names, *copies][-1:]
     for name in names:
         branch, further = ("└─ ", "   ") if [name] == last else ("├─ ", "│  ")
-        child, lower, note = _child(name, find, path, deepest)
+        child, lower, note = _find_child(name, find, path, deepest)
         yield f"{indent}{branch}{name}{note}"
         if child is not None:
-            yield from _below(child, find, (*path, name), lower, indent + further)
+            yield from _list_below(child, find, (*path, name), lower, indent + further)
     for tool in copies:
         yield f"{indent}{'└─ ' if [tool] == last else '├─ '}copies of itself, by {tool}"
 
 
-def _copying(agent: Agent) -> list[str]:
+def _find_copying_tools(agent: Agent) -> list[str]:
     """The agent's tools whose children are copies of it."""
     found = map(REGISTRY.find, dict.fromkeys(agent.tools))
     return [tool.name for tool in found if tool and tool.copies_caller]
 
 
-def _child(
+def _find_child(
     name: str, find: Find, path: tuple[str, ...], deepest: int
 ) -> tuple[Agent | None, int, str]:
     """(the agent to continue with, if any; the lowest limit down to it; the note on it)."""
@@ -70,17 +72,17 @@ def _child(
     if isinstance(child, ConfigError):
         return None, deepest, f"  {LOOKS['error'].sign} {child}"
     lower = min(deepest, child.sub_agents_config.max_depth or deepest)
-    may = child.sub_agents_config.enabled and (child.sub_agents or _copying(child))
+    may = child.sub_agents_config.enabled and (child.sub_agents or _find_copying_tools(child))
     if not may:
         return None, lower, ""
     if name in path:
         return None, lower, f"  ↺ cycle, ended by max_depth {lower}"
     if len(path) >= lower:
-        return None, lower, f"  (depth {len(path)}: may not delegate, max_depth {lower})"
+        return None, lower, f"  (depth {len(path)}: cannot delegate, max_depth {lower})"
     return child, lower, ""
 
 
-def _found_once(find: Callable[[str], Agent]) -> Find:
+def _cache_finds(find: Callable[[str], Agent]) -> Find:
     """`find` called once for each name; its errors are returned."""
 
     @cache

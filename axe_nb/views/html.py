@@ -92,9 +92,9 @@ def page(root: Node, name: str) -> dict[str, str]:
 def waiting(root: Node) -> dict[str, str]:
     """The bundle beside a live view, for front ends that have no widgets."""
     who = make_row(root).who
-    verbs = ("are", "were", "their") if root.is_group else ("is", "was", "its")
-    text = "{} {} running, or {} stopped before {} end".format(who, *verbs)
-    return {"text/html": _div(f"<p>{_text(text)}</p>"), "text/plain": text}
+    verbs = ("are", "they were") if root.is_group else ("is", "it was")
+    text = "{} {} running, or {} stopped before the end".format(who, *verbs)
+    return {"text/html": _wrap(f"<p>{_escape(text)}</p>"), "text/plain": text}
 
 
 def answer(result: RunResult) -> dict[str, str]:
@@ -102,19 +102,19 @@ def answer(result: RunResult) -> dict[str, str]:
     root = Transcript.of(result).root
     assert root is not None
     block = Outline(root, "axe_nb.last()").answer()
-    return {"text/html": _div(_answer(block)), "text/plain": block.text}
+    return {"text/html": _wrap(_format_answer(block)), "text/plain": block.text}
 
 
-def _div(inner: str) -> str:
+def _wrap(inner: str) -> str:
     return f"<div class='{PLAIN}'>{inner}</div>"
 
 
-def _answer(block: Block) -> str:
-    rest = f"<p>… {_text(block.rest)}</p>" if block.rest else ""
+def _format_answer(block: Block) -> str:
+    rest = f"<p>… {_escape(block.rest)}</p>" if block.rest else ""
     return render(block.text) + rest
 
 
-def _text(text: str) -> str:
+def _escape(text: str) -> str:
     """Escaped for a text node; no such text is ever put into an attribute."""
     return escape(text, quote=False)
 
@@ -130,26 +130,27 @@ class _Page:
         root = outline.entry(outline.root)
         row = root.row
         tree = (
-            f"<details{_open(row)} style=line-height:{LINE_HEIGHT};white-space:nowrap>"
-            f"<summary>{_sign(row)} <b>{_text(row.who)}</b> "
-            f"<span style=opacity:{MUTED};white-space:normal>{_text(row.asked)}</span></summary>"
-            f"{self._inside(root)}</details>"
+            f"<details{_format_open(row)} style=line-height:{LINE_HEIGHT};white-space:nowrap>"
+            f"<summary>{_format_sign(row)} <b>{_escape(row.who)}</b> "
+            f"<span style=opacity:{MUTED};white-space:normal>{_escape(row.asked)}</span></summary>"
+            f"{self._format_inside(root)}</details>"
         )
-        warnings = "".join(map(_block, outline.warnings(outline.root)))
-        return _div(_answer(outline.answer()) + tree + warnings)
+        warnings = "".join(map(_format_block, outline.warnings(outline.root)))
+        return _wrap(_format_answer(outline.answer()) + tree + warnings)
 
-    def _entry(self, entry: Entry, column: str) -> str:
+    def _format_entry(self, entry: Entry, column: str) -> str:
         row = entry.row
         ellipsis = ";text-overflow:ellipsis" if len(row.asked) > CLIPPED else ""
         return (
-            f"<details{_open(row)}><summary><div style=display:inline-flex;width:96%;gap:{GAP}>"
-            f"{_sign(row)} <b{column}>{_text(row.who)}</b> "
-            f"<bdi style=flex:1;overflow:hidden{ellipsis}>{_text(row.asked)}</bdi> "
-            f"<small>{_text(row.cost)}</small>{self._bar(row)}</div></summary>"
-            f"{self._inside(entry)}</details>"
+            f"<details{_format_open(row)}><summary>"
+            f"<div style=display:inline-flex;width:96%;gap:{GAP}>"
+            f"{_format_sign(row)} <b{column}>{_escape(row.who)}</b> "
+            f"<bdi style=flex:1;overflow:hidden{ellipsis}>{_escape(row.asked)}</bdi> "
+            f"<small>{_escape(row.cost)}</small>{self._format_bar(row)}</div></summary>"
+            f"{self._format_inside(entry)}</details>"
         )
 
-    def _bar(self, row: Row) -> str:
+    def _format_bar(self, row: Row) -> str:
         """The bar of a row's place in the run; empty for a very short turn or call."""
         steps = self._outline.steps
         first, length = 100 * row.span.begin // steps, round(100 * row.span.length / steps)
@@ -161,21 +162,21 @@ class _Page:
             f"{TRACK} {first}%,{row.look.colour} 0 {first + length}%,{TRACK} 0)'></i>"
         )
 
-    def _inside(self, entry: Entry) -> str:
+    def _format_inside(self, entry: Entry) -> str:
         if not entry.rows:
             blocks = (*entry.before, *entry.after)
-            return "".join(_block(block, alone=len(blocks) == 1) for block in blocks)
-        column = _column([inner.row for inner in entry.rows])
+            return "".join(_format_block(block, alone=len(blocks) == 1) for block in blocks)
+        column = _format_width([inner.row for inner in entry.rows])
         parts = (
-            *map(_block, entry.before),
-            *(self._entry(row, column) for row in entry.rows),
+            *map(_format_block, entry.before),
+            *(self._format_entry(row, column) for row in entry.rows),
             f"<div>… {plural(entry.left_out, 'more row')}</div>" if entry.left_out else "",
-            *map(_block, entry.after),
+            *map(_format_block, entry.after),
         )
         return f"<blockquote style='{LEVEL}'>{''.join(parts)}</blockquote>"
 
 
-def _column(rows: list[Row]) -> str:
+def _format_width(rows: list[Row]) -> str:
     """The width of the names, if rows of different names are listed below one another."""
     longest = max(len(row.who) for row in rows)
     if len(rows) == 1 or rows[0].who.startswith("turn "):
@@ -184,28 +185,28 @@ def _column(rows: list[Row]) -> str:
     return f" style=min-width:{width}em"
 
 
-def _open(row: Row) -> str:
+def _format_open(row: Row) -> str:
     return " open" if row.is_open else ""
 
 
-def _sign(row: Row) -> str:
+def _format_sign(row: Row) -> str:
     return f"<b style=color:{row.look.colour}>{row.look.sign}</b>"
 
 
-def _block(block: Block, alone: bool = False) -> str:
+def _format_block(block: Block, alone: bool = False) -> str:
     """A text under its row."""
-    rest = f"<small>{'… ' if block.text else ''}{_text(block.rest)}</small>" if block.rest else ""
-    text = _text(block.text)
+    rest = f"<small>{'… ' if block.text else ''}{_escape(block.rest)}</small>" if block.rest else ""
+    text = _escape(block.text)
     quoted = f"<code style=background:{SHADE}>{text}</code> " if text else ""
     if not block.is_line:
         quoted = f"<pre style='{TEXT}'>{text}</pre>"
     elif len(text) <= SHORT:
-        line = f"{INDENT}{_label(block)}{quoted}{rest}"
+        line = f"{INDENT}{_format_label(block)}{quoted}{rest}"
         return line if alone else f"<div>{line}</div>"
-    return f"<div style=margin-left:{TEXT_MARGIN}>{_label(block)}{quoted}{rest}</div>"
+    return f"<div style=margin-left:{TEXT_MARGIN}>{_format_label(block)}{quoted}{rest}</div>"
 
 
-def _label(block: Block) -> str:
+def _format_label(block: Block) -> str:
     """The label of a text; the result of a call needs none."""
     if block.label == "result":
         return ""

@@ -18,12 +18,12 @@ DEEPEST = 20
 
 def render(text: str) -> str:
     """HTML of a Markdown text."""
-    html: str = _parser().render(text)
+    html: str = _make_parser().render(text)
     return html
 
 
 @cache
-def _parser() -> MarkdownIt:
+def _make_parser() -> MarkdownIt:
     parser = MarkdownIt("commonmark", {"html": False, "maxNesting": DEEPEST})
     parser.enable(["table", "strikethrough"]).disable("image")
     parser.validateLink = _is_plain_link  # type: ignore[method-assign]

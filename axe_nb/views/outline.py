@@ -115,7 +115,7 @@ class Outline:
         """The run's warnings; a root's stay outside the fold, so that they are seen (D-31)."""
         all_of_them = node.result.warnings if node.result else ()
         path = f"{node.path}.warnings"
-        shown = [self._block("warning", w, f"{path}[{i}]") for i, w in enumerate(all_of_them)]
+        shown = [self._make_block("warning", w, f"{path}[{i}]") for i, w in enumerate(all_of_them)]
         left = len(shown) - MAX_WARNINGS
         if left <= 0:
             return shown
@@ -137,75 +137,79 @@ class Outline:
     def blocks(self, thing: TreeNode) -> tuple[tuple[Block, ...], tuple[Block, ...]]:
         """The texts before and after the rows that a row opens into."""
         if isinstance(thing, Node):
-            before, after = self._of_run(thing, None)
+            before, after = self._collect_run(thing, None)
         elif isinstance(thing, TurnNode):
-            before, after = self._of_turn(thing)
+            before, after = self._collect_turn(thing)
         elif thing.child:
-            before, after = self._of_run(thing.child, thing)
+            before, after = self._collect_run(thing.child, thing)
         else:
-            before, after = self._of_call(thing, asked_of(thing))
-        return tuple(filter(_is_something, before)), tuple(filter(_is_something, after))
+            before, after = self._collect_call(thing, asked_of(thing))
+        return tuple(filter(_has_text, before)), tuple(filter(_has_text, after))
 
-    def _of_run(self, node: Node, call: CallNode | None) -> tuple[list[Block], list[Block]]:
+    def _collect_run(self, node: Node, call: CallNode | None) -> tuple[list[Block], list[Block]]:
         result = node.result
-        before = [self._block("was told", node.prompt, f"{node.path}.prompt")] if node.depth else []
+        before = (
+            [self._make_block("was told", node.prompt, f"{node.path}.prompt")] if node.depth else []
+        )
         if result is None:
             return before, []
         before += self.warnings(node) if node.depth else []
         answered = call.result.content if call and call.result else node.text
-        after = self._answered(node, call, answered) if node.depth else []
+        after = self._collect_answers(node, call, answered) if node.depth else []
         if result.error and (not node.depth or result.error not in answered):
-            after.append(self._block("error", result.error, f"{node.path}.error"))
+            after.append(self._make_block("error", result.error, f"{node.path}.error"))
         if node.is_root and result.cause and result.cause.hint:
-            after.append(self._block("next", result.cause.hint, f"{node.path}.cause"))
+            after.append(self._make_block("next", result.cause.hint, f"{node.path}.cause"))
         after += [
-            self._block(label, ", ".join(files), f"{node.path}.{key}")
+            self._make_block(label, ", ".join(files), f"{node.path}.{key}")
             for label, key, files in (
                 ("read", "files_read", result.files_read),
                 ("changed", "files_modified", result.files_modified),
             )
         ]
         after.append(
-            self._block("noted", excerpts.format_metadata(node.metadata), f"{node.path}.metadata")
+            self._make_block(
+                "noted", excerpts.format_metadata(node.metadata), f"{node.path}.metadata"
+            )
         )
         return before, after
 
-    def _answered(self, node: Node, call: CallNode | None, answered: str) -> list[Block]:
+    def _collect_answers(self, node: Node, call: CallNode | None, answered: str) -> list[Block]:
         """A child's output: the text its caller's model received, and its own if that says more."""
-        own = self._block("text so far", node.text, f"{node.path}.text")
+        own = self._make_block("text so far", node.text, f"{node.path}.text")
         if not (call and call.result):
             is_answer = node.state == "completed"
             return [replace(own, label="answered") if is_answer else own]
         path = f"{node.path}.text" if answered == node.text else f"{call.result_path}.content"
-        heard = self._block("answered", answered, path)
+        heard = self._make_block("answered", answered, path)
         is_new = node.state != "completed" and node.text.strip() not in answered
         return [own, heard] if is_new else [heard]
 
-    def _of_turn(self, turn: TurnNode) -> tuple[list[Block], list[Block]]:
+    def _collect_turn(self, turn: TurnNode) -> tuple[list[Block], list[Block]]:
         """The turn's text, except for a last turn, which is its run's answer."""
-        said = self._block("said", "" if turn.is_last else turn.streamed, f"{turn.path}.text")
+        said = self._make_block("said", "" if turn.is_last else turn.streamed, f"{turn.path}.text")
         if not turn.only_call:
             return [said], []
-        before, after = self._of_call(turn.only_call, doing_of(turn))
+        before, after = self._collect_call(turn.only_call, doing_of(turn))
         return [said, *before], after
 
-    def _of_call(self, call: CallNode, asked: str) -> tuple[list[Block], list[Block]]:
+    def _collect_call(self, call: CallNode, asked: str) -> tuple[list[Block], list[Block]]:
         written = excerpts.format_arguments(call.call)
         shown = "" if asked.endswith(excerpts.mask_seconds(written)) else written
         content = call.result.content if call.result else ""
         label = "error" if call.state == "error" else "result"
-        return [self._block("arguments", shown, f"{call.path}.arguments")], [
-            self._block(label, content, f"{call.result_path}.content")
+        return [self._make_block("arguments", shown, f"{call.path}.arguments")], [
+            self._make_block(label, content, f"{call.result_path}.content")
         ]
 
-    def _block(self, label: str, text: str, path: str) -> Block:
+    def _make_block(self, label: str, text: str, path: str) -> Block:
         shown, more = excerpts.cut_beginning(text, self.max_chars)
         if more and label in MINOR and self.is_long:
             shown, more = "", len(text)
         return Block(label, shown, more, f"{self.name}{path}" if self.name else "")
 
 
-def _is_something(block: Block) -> bool:
+def _has_text(block: Block) -> bool:
     return bool(block.text or block.more)
 
 
@@ -220,28 +224,28 @@ def as_lines(outline: Outline) -> Iterator[str]:
     root = outline.entry(outline.root)
     yield f"{root.row.look.sign} {root.row.who} · {root.row.asked}"
     for warning in outline.warnings(outline.root):
-        yield from _lines_of(warning, "")
+        yield from _format_block(warning, "")
     left_out = MINOR if outline.is_long else frozenset[str]()
-    yield from _inside(root, "  ", left_out)
+    yield from _format_inside(root, "  ", left_out)
 
 
-def _inside(entry: Entry, indent: str, left_out: frozenset[str]) -> Iterator[str]:
+def _format_inside(entry: Entry, indent: str, left_out: frozenset[str]) -> Iterator[str]:
     for block in entry.before:
         if block.label not in left_out:
-            yield from _lines_of(block, indent)
+            yield from _format_block(block, indent)
     for inner in entry.rows:
         row = inner.row
         facts = " · ".join(filter(None, (row.who, row.asked, row.cost)))
         yield f"{indent}{row.look.sign} {facts}"
-        yield from _inside(inner, indent + "  ", left_out)
+        yield from _format_inside(inner, indent + "  ", left_out)
     if entry.left_out:
         yield f"{indent}… {plural(entry.left_out, 'more row')}"
     for block in entry.after:
         if block.label not in left_out:
-            yield from _lines_of(block, indent)
+            yield from _format_block(block, indent)
 
 
-def _lines_of(block: Block, indent: str) -> Iterator[str]:
+def _format_block(block: Block, indent: str) -> Iterator[str]:
     label = f"! {block.label}" if block.label == "warning" else block.label
     if block.is_line and not block.rest:
         yield f"{indent}{label}: {block.text}"

@@ -1,7 +1,8 @@
 """A row of the tree, for a run, a turn or a call. Pure.
 
-It is drawn by `_entry` in `views/html.py`, as text by `_inside` in `views/outline.py`, live by
-class `Row` in `nb/static/live.js`; its sign, colour and sizes are in `views/appearance.py`.
+It is drawn by `_format_entry` in `views/html.py`, as text by `_format_inside` in
+`views/outline.py`, live by class `Row` in `nb/static/live.js`; its sign, colour and sizes are in
+`views/appearance.py`.
 Source: product.md "Notebook"; design README (rows); D-6, D-11.
 """
 
@@ -51,13 +52,13 @@ class Row:
 def make_row(thing: TreeNode) -> Row:
     """The row of a run, a turn or a call; a call that is a child is that child's."""
     if isinstance(thing, Node):
-        return _of_run(thing)
+        return _make_run_row(thing)
     if isinstance(thing, TurnNode):
-        return _of_turn(thing)
-    return _of_run(thing.child) if thing.child else _of_call(thing)
+        return _make_turn_row(thing)
+    return _make_run_row(thing.child) if thing.child else _make_call_row(thing)
 
 
-def _of_group(group: Node) -> Row:
+def _make_group_row(group: Node) -> Row:
     """The row that counts the runs of a cell by state; it is always open."""
     states = [call.child.state if call.child else call.state for call in group.turns[0].calls]
     counts = ", ".join(f"{n} {state}" for state, n in Counter(sorted(states)).items())
@@ -68,9 +69,9 @@ def _of_group(group: Node) -> Row:
     return Row("run", state, plural(len(states), "run"), asked, "", group.span, True)
 
 
-def _of_run(node: Node) -> Row:
+def _make_run_row(node: Node) -> Row:
     if node.is_group:
-        return _of_group(node)
+        return _make_group_row(node)
     has_failed = node.state not in ("completed", "running")
     # the root's row sums up the whole tree
     asked, cost = (
@@ -80,7 +81,7 @@ def _of_run(node: Node) -> Row:
     return Row("run", node.state, who, asked, cost, node.span, has_failed)
 
 
-def _of_turn(turn: TurnNode) -> Row:
+def _make_turn_row(turn: TurnNode) -> Row:
     states = [call.child.state if call.child else call.state for call in turn.calls]
     has_failed = any(state not in ("completed", "running") for state in states)
     state = turn.only_call.state if turn.only_call else turn.state
@@ -88,7 +89,7 @@ def _of_turn(turn: TurnNode) -> Row:
     return Row("turn", state, who, doing, cost_of_turn(turn), turn.span, has_failed)
 
 
-def _of_call(call: CallNode) -> Row:
+def _make_call_row(call: CallNode) -> Row:
     who, asked, cost = who_of(call), asked_of(call), cost_of_call(call)
     return Row("call", call.state, who, asked, cost, call.span, call.state == "error")
 
@@ -117,10 +118,10 @@ def doing_of(turn: TurnNode) -> str:
     """The activity of a turn, in a few words."""
     if not turn.calls:
         if turn.state == "running":
-            return _writing(turn) or "waits for the model"
+            return _format_writing(turn) or "waits for the model"
         if turn.state != "completed":
             return "no answer"
-        return "answers" if turn.text.strip() else "answers with no text"
+        return "answers" if turn.text.strip() else "answers without text"
     if turn.only_call:
         return excerpts.line(
             f"{who_of(turn.only_call)} {excerpts.format_arguments(turn.only_call.call)}"
@@ -128,7 +129,7 @@ def doing_of(turn: TurnNode) -> str:
     agents = [who_of(c) for c in turn.calls if delegates(c.call.name)]
     tools = [who_of(c) for c in turn.calls if not delegates(c.call.name)]
     told = [
-        f"{verb} {_names(names, noun)}"
+        f"{verb} {_format_names(names, noun)}"
         for verb, names, noun in (("asks", agents, "agent"), ("calls", tools, "tool"))
         if names
     ]
@@ -136,14 +137,14 @@ def doing_of(turn: TurnNode) -> str:
     return ", ".join(told) + together
 
 
-def _writing(turn: TurnNode) -> str:
+def _format_writing(turn: TurnNode) -> str:
     """The text being written: the end of a child's; a root's is shown in full elsewhere."""
     if turn.run.depth == 0:
         return "writes" if turn.streamed else ""
     return excerpts.line(turn.streamed[-excerpts.LINE :])
 
 
-def _names(names: list[str], noun: str) -> str:
+def _format_names(names: list[str], noun: str) -> str:
     counts = Counter(names)
     listed = ", ".join(f"{name} ×{n}" if n > 1 else name for name, n in counts.items())
     return listed if len(counts) <= 3 and len(listed) <= 40 else plural(len(names), noun)
@@ -175,10 +176,10 @@ def cost_of_turn(turn: TurnNode) -> str:
 
 def cost_of_run(node: Node) -> str:
     """The ending of a run, unless it completed, with its turns and tokens."""
-    return " · ".join(filter(None, (ending_of(node), *_took(node))))
+    return " · ".join(filter(None, (ending_of(node), *_format_counts(node))))
 
 
-def _took(node: Node) -> list[str]:
+def _format_counts(node: Node) -> list[str]:
     """Turns and tokens, if there are any."""
     counts = ((len(node.turns), "turn"), (node.total.total, "token"))
     return [plural(count, noun) for count, noun in counts if count]

@@ -74,9 +74,9 @@ class Transcript:
                 turn.pieces.append(event.text)
                 return (turn,)
             case TurnFinished():
-                return self._answered(node, event, now)
+                return self._finish_turn(node, event, now)
             case ToolStarted() | ToolFinished():
-                return self._called(node, event, now)
+                return self._update_call(node, event, now)
             case RunFinished():
                 return self._end(node, event.result, now)
             case _:
@@ -120,7 +120,7 @@ class Transcript:
         call.children.append(node)
         return call.turn, call, node
 
-    def _answered(self, node: Node, event: TurnFinished, now: float) -> tuple[TreeNode, ...]:
+    def _finish_turn(self, node: Node, event: TurnFinished, now: float) -> tuple[TreeNode, ...]:
         turn = node.turns[-1]
         turn.text, turn.usage, turn.parallel = event.text, event.usage, event.parallel
         turn.stop_reason, turn.closing = event.stop_reason, event.closing
@@ -139,7 +139,7 @@ class Transcript:
             at = at.parent
         return *reversed(above), turn, *turn.calls
 
-    def _called(
+    def _update_call(
         self, node: Node, event: ToolStarted | ToolFinished, now: float
     ) -> tuple[TreeNode, ...]:
         if isinstance(event, ToolStarted):

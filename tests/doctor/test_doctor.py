@@ -138,7 +138,7 @@ def test_a_server_that_refuses_the_key_is_told(
     server = serve("anthropic", status=401, body={"error": {"message": f"invalid key {KEY}"}})
     assert of("anthropic server", found()) == [
         (
-            "wrong", f"up at {server.url('x')}, rejects the key",
+            "wrong", f"up at {server.url('x')}, but it rejects the key",
             "check ANTHROPIC_API_KEY, or api_key under [providers.anthropic] in config.toml",
         )
     ]  # fmt: skip

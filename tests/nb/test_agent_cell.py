@@ -78,7 +78,7 @@ def test_the_picture_marks_cycles_and_depth(cells: Kernel) -> None:
     assert said.endswith(
         "c  (depth 0, max_depth 2)\n"
         "└─ a\n"
-        "   └─ b  (depth 2: may not delegate, max_depth 2)\n"
+        "   └─ b  (depth 2: cannot delegate, max_depth 2)\n"
     )  # fmt: skip
     assert "│  └─ b  ↺ cycle, ended by max_depth 3\n" in text(cells.run("%axe show b"))
 
@@ -123,7 +123,7 @@ MISTAKES = {
         'invalid glob pattern "a[b": unclosed bracket', "line 5",
     ),
     'model = "script/echo"\nname = "y"': (
-        'name is "y" (line 3), and the magic says "x"', "make them the same, or leave name out",
+        'name is "y" (line 3), but the magic names "x"', "make them equal, or omit name",
     ),
     'model = "script/echo"\ndescription = no quotes': ("at line 3, column 15",),
     'model = "script/echo"\nmode = "ask"\nmode = "auto"': ("Cannot overwrite a value", "line 4"),
@@ -158,7 +158,7 @@ def test_a_mistake_in_the_option_line_has_the_usage_line(cells: Kernel) -> None:
         ("", "the following arguments are required: NAME"),
         ("a b", "unrecognized arguments: b"),
         ("a --sav", "unrecognized arguments: --sav; did you mean --save?"),
-        ("a --dir x", "--dir says where --save writes"),
+        ("a --dir x", "--dir requires --save"),
         ("../a", 'invalid agent name "../a": expected a plain name without folders'),
     ):
         [error] = cells.run(f'%%axe_agent {line}\nmodel = "script/echo"')
@@ -183,7 +183,7 @@ def test_an_agent_that_is_edited_and_saved_changes_only_where_it_was_changed(
         cell = cells.next_cell()
         assert cell == f"%%axe_agent reader --save\n{COMMENTED.removesuffix(chr(10))}"
         said = text(cells.run(cell))
-        assert "axe/agents/reader.toml is as it was\n" in said
+        assert "axe/agents/reader.toml is unchanged\n" in said
         assert written(project, "reader") == before
         said = text(cells.run(cell.replace("temperature = 0.5", "temperature = 0.7")))
         assert said.endswith(
@@ -206,7 +206,7 @@ def test_what_is_saved_is_the_file_that_counts_from_then_on(project: Path, cells
     assert "script not found: other" in text(cells.run("%%axe a\nhi"))
     cells.run('%%axe_agent a\nmodel = "script/echo"')
     assert text(cells.run("%%axe a -q\nhi")) == "You said: hi", "a cell without --save wins"
-    assert "a  script/echo    this session, before its file" in text(cells.run("%axe list"))
+    assert "a  script/echo    this session (overrides its file)" in text(cells.run("%axe list"))
     cells.run('%%axe_agent b --save --dir elsewhere/agents\nmodel = "script/echo"')
     assert (project / "elsewhere" / "agents" / "b.toml").exists()
     assert text(cells.run("%%axe b -q\nhi")) == "You said: hi", "not found by name, so it is kept"

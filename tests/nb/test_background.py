@@ -125,10 +125,10 @@ def test_what_is_wrong_beforehand_is_an_error_of_the_cell(watched: Kernel) -> No
         ("%%axe nobody --bg\nhi", "agent config not found: nobody"),
         ("%%axe echo --bg\n{{ nobody }}", 'unknown name "nobody" in {{ nobody }} (line 2)'),
         ("%%axe echo --bg -c\nhi", 'nothing to continue: agent "echo" has not run here'),
-        ("%%axe echo --bg --json\nhi", "--bg and --json do not go together"),
-        ("%%axe echo --bg -v\nhi", "--bg and --verbose do not go together"),
-        ("%%axe echo --bg -q\nhi", "--bg and --quiet do not go together"),
-        ("%%axe echo --bg --raises error\nhi", "--bg and --raises do not go together"),
+        ("%%axe echo --bg --json\nhi", "--bg and --json cannot be combined"),
+        ("%%axe echo --bg -v\nhi", "--bg and --verbose cannot be combined"),
+        ("%%axe echo --bg -q\nhi", "--bg and --quiet cannot be combined"),
+        ("%%axe echo --bg --raises error\nhi", "--bg and --raises cannot be combined"),
     ):
         [error] = watched.run(cell)
         assert error["evalue"] == told

@@ -143,8 +143,6 @@ def test_no_output_of_the_doctor_holds_a_key(cells: Kernel) -> None:
             said = text(cells.run("%axe doctor"))
             assert KEY not in said
             assert "✓ anthropic key    set (ANTHROPIC_API_KEY)" in said
-            assert (
-                "· runs are shown   as a static tree at the end: nobody watches live here" in said
-            )
+            assert "· display          static tree at the end; no live display here" in said
             assert server.url(name) in said
         assert 'has no "llama3.2", needed by agent ollama' in said

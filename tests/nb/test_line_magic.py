@@ -47,7 +47,7 @@ def test_list_says_what_can_be_run_and_what_is_wrong(cells: Kernel) -> None:
     cells.run('%%axe_agent here\nmodel = "script/echo"')
     cells.run('%%axe_agent echo\nmodel = "script/echo"')
     assert [line.split() for line in text(cells.run("%axe list")).splitlines()] == [
-        ["echo", "script/echo", "this", "session,", "before", "its", "file"],
+        ["echo", "script/echo", "this", "session", "(overrides", "its", "file)"],
         ["here", "script/echo", "this", "session"],
         ["lead", "script/lead", "axe/agents"],
         ["slow", "script/slow", "axe/agents"],
@@ -94,7 +94,7 @@ def test_what_a_file_says_cannot_steer_a_terminal(project: Path, cells: Kernel) 
 @pytest.mark.req("B-12")
 def test_init_writes_a_first_file_and_never_over_another(project: Path, cells: Kernel) -> None:
     said = text(cells.run("%axe init fresh"))
-    assert said == "written to axe/agents/fresh.toml; `%axe edit fresh` puts it in a cell\n"
+    assert said == "written to axe/agents/fresh.toml; `%axe edit fresh` opens it in a cell\n"
     cells.run("%axe edit fresh")
     assert cells.next_cell().startswith('%%axe_agent fresh --save\nname = "fresh"\n# description')
     [error] = cells.run("%axe init fresh")
@@ -125,7 +125,7 @@ def test_tools_are_listed_with_what_the_agent_may_do_with_them(cells: Kernel) ->
         "look_up yours allowed",
         "grep reads denied",
     ]
-    assert text(cells.run("%axe tools echo")) == "echo has no tools: it only talks\n"
+    assert text(cells.run("%axe tools echo")) == "echo has no tools\n"
 
 
 def test_usage_sums_tokens_by_agent_and_model(cells: Kernel) -> None:
@@ -183,8 +183,12 @@ def test_a_line_runs_an_agent_as_a_cell_does(cells: Kernel) -> None:
 def test_a_mistake_is_an_error_of_the_cell_with_what_was_meant(cells: Kernel) -> None:
     for line, name, told in (
         ("%axe lits", "UsageError", 'did you mean "list"?'),
-        ("%axe nonsense", "UsageError", "it has list, show, init, edit, tools, run, usage"),
-        ("%axe cassette x", "UsageError", '%axe has no "cassette"'),
+        (
+            "%axe nonsense",
+            "UsageError",
+            "known commands: list, show, init, edit, tools, run, usage",
+        ),
+        ("%axe cassette x", "UsageError", 'unknown command "cassette"'),
         ("%axe show", "UsageError", "usage: %axe show [--agents-dir D] NAME"),
         ("%axe list extra", "UsageError", "unrecognized arguments: extra"),
         ("%axe reset --agent", "UsageError", "did you mean --agents?"),
@@ -269,7 +273,7 @@ def test_one_model_under_every_agent_of_a_tree(cells: Kernel) -> None:
 
 def test_the_next_step_for_an_unknown_agent_is_one_that_a_notebook_has(cells: Kernel) -> None:
     cells.run("import axe_nb")
-    told = "`%axe init zzz` writes one, `%%axe_agent zzz` makes one of a cell"
+    told = "create it with `%axe init zzz`, or define it in a cell: `%%axe_agent zzz`"
     for cell in ("%%axe zzz\nhi", "%axe show zzz", "axe_nb.run('zzz', 'hi')"):
         [error] = cells.run(cell)
         assert told in "\n".join(error["traceback"])

@@ -294,7 +294,7 @@ MISTAKES = [
     ),
     (
         '[[rule]]\ntext = "a"\nstatus = 429',
-        "axe/scripts/lead.toml, line 3: rule 1: text and status do not go together",
+        "axe/scripts/lead.toml, line 3: rule 1: text and status cannot be combined",
         "",
     ),
     (

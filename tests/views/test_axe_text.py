@@ -152,7 +152,7 @@ def test_the_block_of_tools_tells_what_is_asked_denied_and_capped(project: Path)
         "Mode:      ask\n"
         "Asked:     write_file, edit_file\n"
         "Denied:    run_command\n"
-        "Budget:    15 tool calls, 8192 tokens, 60s for each worker\n"
+        "Budget:    15 tool calls, 8192 tokens, 60s for each child\n"
         "Requests:  at most 9 in the tree\n"
         "Tokens:    at most 1000"
     )

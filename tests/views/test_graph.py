@@ -57,13 +57,13 @@ def test_cycles_end_with_a_mark() -> None:
 @pytest.mark.req("D-3", "A-9.3")
 def test_the_depth_limit_is_marked_and_a_child_can_only_lower_it() -> None:
     chain = [agent(f"n{i}", f"n{i + 1}") for i in range(5)] + [agent("n5")]
-    assert drawn("n0", *chain)[-1] == ("      └─ n3  (depth 3: may not delegate, max_depth 3)")
+    assert drawn("n0", *chain)[-1] == ("      └─ n3  (depth 3: cannot delegate, max_depth 3)")
     deep = agent("n0", "n1", sub_agents_config=SubAgentsConfig(max_depth=5))
     assert drawn("n0", deep, *chain[1:])[-1] == "            └─ n5"
     low = agent("n1", "n2", sub_agents_config=SubAgentsConfig(max_depth=1))
     assert drawn("n0", deep, low, *chain[2:]) == [
         "n0  (depth 0, max_depth 5)",
-        "└─ n1  (depth 1: may not delegate, max_depth 1)",
+        "└─ n1  (depth 1: cannot delegate, max_depth 1)",
     ]
     high = agent("n1", "n2", sub_agents_config=SubAgentsConfig(max_depth=5))
     assert "n3  (depth 3" in drawn("n0", chain[0], high, *chain[2:])[-1]
@@ -80,7 +80,7 @@ def test_copies_and_those_who_may_not_delegate_are_told() -> None:
         "└─ copies of itself, by delegate_task",
     ]
     off = agent("a", "b", sub_agents_config=NO_DELEGATION)
-    assert drawn("a", off) == ["a  (delegates to nobody: sub_agents_config.enabled is false)"]
+    assert drawn("a", off) == ["a  (cannot delegate: sub_agents_config.enabled is false)"]
     assert drawn("c", agent("c", "a"), off) == ["c  (depth 0, max_depth 3)", "└─ a"]
 
 
