@@ -18,7 +18,7 @@ from axe_nb.events import Event, RunResult
 from axe_nb.front_end import find_approver, make_view
 from axe_nb.session.drive import drive, drive_here
 from axe_nb.session.portal import portal
-from axe_nb.session.runs import RunRequest, session_of_run
+from axe_nb.session.runs import RunRequest
 from axe_nb.session.session import session
 
 
@@ -65,12 +65,9 @@ async def arun(
     """Like `run`, on the caller's own event loop; in an async tool, the run is its child."""
     request = _make_request(agent, prompt, continue_from, options)
     caller = calling()
-    if caller is None:
-        return await drive_here(session.start(request), make_view(display), find_approver())
-    if caller.loop is asyncio.get_running_loop():
+    if caller is not None:
         return await _run_below(caller, request)
-    started = asyncio.run_coroutine_threadsafe(_run_below(caller, request), caller.loop)
-    return await asyncio.wrap_future(started)
+    return await drive_here(session.start(request), make_view(display), find_approver())
 
 
 @with_options_shown
@@ -130,7 +127,9 @@ async def _run_below(caller: Caller, request: RunRequest) -> RunResult:
             f"maximum sub-agent depth ({ctx.max_depth}) reached",
             hint="raise sub_agents_config.max_depth of the root agent",
         )
-    return await ctx.start(session_of_run().job(request))
+    env = caller.env
+    assert env.nest is not None, "the session that started the run sets it"
+    return await caller.start(*env.nest(request, env))
 
 
 def refuse_inside_a_tool() -> None:

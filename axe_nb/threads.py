@@ -32,8 +32,10 @@ async def in_thread(function: Callable[..., T], /, *args: Any) -> T:
                 future.set_result,
                 context.run(function, *args),
             )
-        except StopIteration as error:  # a future cannot hold one
-            done = (future.set_exception, RuntimeError(f"StopIteration: {error}"))
+        except (StopIteration, GeneratorExit) as error:
+            # a future cannot hold the first, and the second closes every coroutine that awaits it
+            fault = RuntimeError(f"{type(error).__name__}: {error}")
+            done = (future.set_exception, fault)
         except BaseException as error:
             done = (future.set_exception, error)
         with contextlib.suppress(RuntimeError):  # the loop is closed: no one waits any more

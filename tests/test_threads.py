@@ -7,13 +7,16 @@ import pytest
 from axe_nb.threads import in_thread
 
 
-def test_a_function_that_raises_stop_iteration_ends_like_any_other() -> None:
-    def exhausted() -> None:
-        next(iter(()))
+@pytest.mark.parametrize("kind", [StopIteration, GeneratorExit])
+def test_a_function_that_raises_what_no_coroutine_can_catch_ends_like_any_other(
+    kind: type[BaseException],
+) -> None:
+    def odd() -> None:
+        raise kind("odd")
 
     async def wait() -> None:
         async with asyncio.timeout(5):
-            await in_thread(exhausted)
+            await in_thread(odd)
 
-    with pytest.raises(RuntimeError, match="StopIteration"):
+    with pytest.raises(RuntimeError, match=f"{kind.__name__}: odd"):
         asyncio.run(wait())

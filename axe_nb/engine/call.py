@@ -12,9 +12,10 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from axe_nb.engine.nesting import enter_call
+from axe_nb.engine.nesting import Caller, enter_call
+from axe_nb.engine.scope import Env
 from axe_nb.events import RunResult
-from axe_nb.tools.tool import Job, ToolContext, ToolError, fault_text
+from axe_nb.tools.tool import Job, ToolContext, ToolError
 
 TASK = "axe_nb "
 """Prefix of the name of a tool's task."""
@@ -22,7 +23,7 @@ TASK = "axe_nb "
 GRACE = 0.1
 """Seconds that a cancelled tool has to finish on its own."""
 
-StartChild: TypeAlias = Callable[[Job], Awaitable[RunResult]]
+StartChild: TypeAlias = Callable[[Job, Env | None], Awaitable[RunResult]]
 
 _left_behind: set[asyncio.Task[_Outcome]] = set()
 """Tools that ignored cancellation; the event loop itself holds only weak references to tasks."""
@@ -37,8 +38,12 @@ class CallChildren:
     _tasks: set[asyncio.Task[RunResult]] = field(default_factory=set)
     _has_ended: bool = False
 
-    async def start(self, job: Job) -> RunResult:
+    async def start(self, job: Job, env: Env | None = None) -> RunResult:
         """Runs a child to its end, always on the event loop of its call.
+
+        Args:
+            job: the child's task and limits.
+            env: dependencies of the child and its descendants; None = those of the call's run.
 
         Raises:
             ToolError: the call has ended.
@@ -47,15 +52,15 @@ class CallChildren:
         if self._has_ended or self._loop.is_closed():
             raise ToolError("this call has ended and can no longer start a sub-agent")
         if asyncio.get_running_loop() is not self._loop:
-            elsewhere = asyncio.run_coroutine_threadsafe(self.start(job), self._loop)
+            elsewhere = asyncio.run_coroutine_threadsafe(self.start(job, env), self._loop)
             return await asyncio.wrap_future(elsewhere)
-        task = asyncio.create_task(self._run(job))
+        task = asyncio.create_task(self._run(job, env))
         self._tasks.add(task)
         task.add_done_callback(self._note_end)
         return await task
 
-    async def _run(self, job: Job) -> RunResult:
-        return await self.start_child(job)
+    async def _run(self, job: Job, env: Env | None) -> RunResult:
+        return await self.start_child(job, env)
 
     def _note_end(self, task: asyncio.Task[RunResult]) -> None:
         self._tasks.discard(task)
@@ -89,6 +94,7 @@ async def run_call(
     work: Callable[[ToolContext], Awaitable[object]],
     context: ToolContext,
     children: CallChildren,
+    env: Env,
     name: str,
 ) -> object:
     """Runs a tool's function and returns its answer.
@@ -97,13 +103,15 @@ async def run_call(
         work: the tool's function.
         context: its only argument.
         children: the children started through the context.
+        env: dependencies of the call's run.
         name: name of the call, for display.
 
     Raises:
         asyncio.CancelledError: the call was cancelled; a tool that ignores this is abandoned.
         BaseException: any other exception raised by the tool.
     """
-    task = asyncio.create_task(_run_function(work, context), name=TASK + name)
+    caller = Caller(context=context, env=env, start=children.start, loop=asyncio.get_running_loop())
+    task = asyncio.create_task(_run_function(work, caller), name=TASK + name)
     try:
         await asyncio.wait({task})
     except asyncio.CancelledError:
@@ -122,14 +130,12 @@ async def run_call(
 
 
 async def _run_function(
-    work: Callable[[ToolContext], Awaitable[object]], context: ToolContext
+    work: Callable[[ToolContext], Awaitable[object]], caller: Caller
 ) -> _Outcome:
     """Runs the function and catches any exception, which could otherwise stop the event loop."""
-    enter_call(context)
+    enter_call(caller)
     try:
-        return _Outcome(await work(context))
-    except GeneratorExit as error:  # unconverted, it would end the run too
-        return _Outcome(error=ToolError(fault_text(error)))
+        return _Outcome(await work(caller.context))
     except BaseException as error:
         return _Outcome(error=error)
 

@@ -15,7 +15,7 @@ from typing import Protocol, TypeAlias
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.names import parse_model
 from axe_nb.engine.plan import Plan, make_plan
-from axe_nb.engine.scope import RunScope
+from axe_nb.engine.scope import Env, RunScope
 from axe_nb.errors import ConfigError
 from axe_nb.events import Emit, RunResult, Status
 from axe_nb.messages import ToolCall
@@ -69,8 +69,17 @@ class Children:
             asyncio.Semaphore(cap) if cap else nullcontext()
         )
 
-    async def start(self, call: ToolCall, number: int, ahead: float, job: Job) -> RunResult:
+    async def start(
+        self, call: ToolCall, number: int, ahead: float, job: Job, env: Env | None = None
+    ) -> RunResult:
         """Runs a child to its end.
+
+        Args:
+            call: the call that starts it.
+            number: the call's number in the run.
+            ahead: virtual seconds already elapsed.
+            job: the child's task and limits.
+            env: dependencies of the child and its descendants; None = those of this run.
 
         Raises:
             ConfigError: the child cannot be started.
@@ -78,16 +87,17 @@ class Children:
         """
         key, order = self._take_key(number, job.key)
         try:
-            return await self._start(call, number, ahead, job, key, order)
+            env = env or self._scope.env
+            return await self._start(call, number, ahead, job, env, key, order)
         except ConfigError:
             self._release(number, order)
             raise
 
     async def _start(
-        self, call: ToolCall, number: int, ahead: float, job: Job, key: str, order: Order
+        self, call: ToolCall, number: int, ahead: float, job: Job, env: Env, key: str, order: Order
     ) -> RunResult:
-        agent = self._load_agent(job.agent) if isinstance(job.agent, str) else job.agent
-        agent = self._scope.env.as_child(agent)
+        agent = _load_agent(env, job.agent) if isinstance(job.agent, str) else job.agent
+        agent = env.as_child(agent)
         try:
             parse_model(agent.model)
         except ConfigError as error:
@@ -95,7 +105,7 @@ class Children:
             raise ConfigError(f"invalid model for agent {name}: {error}") from None
         async with self._slots:
             ahead = max(ahead, self._ahead.get(number, ahead))
-            scope = self._scope.child(agent, job, call=call, key=key, ahead=ahead)
+            scope = self._scope.child(agent, job, env, call=call, key=key, ahead=ahead)
             child = self._begin(await make_plan(scope, job))
             self._runs[order] = child
             try:
@@ -146,8 +156,9 @@ class Children:
             _, position, name = order
             self._keys[number].discard(name or f"{position}")
 
-    def _load_agent(self, name: str) -> Agent:
-        try:
-            return self._scope.env.load_agent(name)
-        except ConfigError as error:
-            raise ConfigError(f"failed to load agent {quote(name)}: {error}") from None
+
+def _load_agent(env: Env, name: str) -> Agent:
+    try:
+        return env.load_agent(name)
+    except ConfigError as error:
+        raise ConfigError(f"failed to load agent {quote(name)}: {error}") from None

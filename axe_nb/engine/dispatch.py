@@ -16,6 +16,7 @@ from axe_nb.delegation.ctx_delegate import delegate
 from axe_nb.engine.call import CallChildren, run_call
 from axe_nb.engine.permissions import ApprovalRequest, Decision
 from axe_nb.engine.plan import Plan
+from axe_nb.engine.scope import Env
 from axe_nb.errors import words
 from axe_nb.events import RunResult, ToolFinished, ToolStarted
 from axe_nb.limits import RunStopped
@@ -26,8 +27,8 @@ from axe_nb.tools.jsonable import copy_json
 from axe_nb.tools.output import limit_output, output_of
 from axe_nb.tools.tool import FileLog, Job, Tool, ToolContext, ToolError, ToolOutput, fault_text
 
-StartChild: TypeAlias = Callable[[ToolCall, int, float, Job], Awaitable[RunResult]]
-"""(call, its number in the run, virtual seconds so far, job) → the child's result."""
+StartChild: TypeAlias = Callable[[ToolCall, int, float, Job, Env | None], Awaitable[RunResult]]
+"""(call, its number in the run, virtual seconds so far, job, env) → the child's result."""
 
 
 class Dispatch:
@@ -109,6 +110,7 @@ class Dispatch:
                 lambda context: tool.fn(context, arguments),
                 self._make_context(tool, call, children),
                 children,
+                self._scope.env,
                 f"tool {quote(tool.name)} of agent {quote(self._scope.agent.name)}",
             )
             return output_of(answer)
@@ -117,7 +119,7 @@ class Dispatch:
         except ToolError as error:
             return ToolOutput(f"Error: {words(error)}", is_error=True)
         except BaseException as error:
-            if task.cancelling() > before or isinstance(error, GeneratorExit):
+            if task.cancelling() > before:
                 raise
             # a tool is the user's code: its exceptions are reported to the model
             return ToolOutput(f"Error: {fault_text(error)}", is_error=True)

@@ -80,7 +80,7 @@ class Run:
             else:
                 self._end("cancelled", "cancelled")
             raise
-        except (KeyboardInterrupt, SystemExit, GeneratorExit) as stop:
+        except (KeyboardInterrupt, SystemExit) as stop:
             self._end("cancelled", _format_fault(stop))
             raise
         except BaseException as fault:

@@ -1,55 +1,64 @@
-"""The run that the current code belongs to, which `axe_nb.run` in a tool uses as the parent.
+"""The tool call that the current code belongs to, which `axe_nb.run` in a tool starts a child of.
 
 A tool may ignore its context; code that it calls, even in a thread that inherits its context
-variables, still belongs to the run.
+variables, still belongs to the call.
 Source: D-57.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextvars
-from collections.abc import Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
+from typing import Any, TypeAlias
 
-from axe_nb.tools.tool import ToolContext
+from axe_nb.engine.scope import Env
+from axe_nb.events import RunResult
+from axe_nb.tools.tool import Job, ToolContext
+
+StartBelow: TypeAlias = Callable[[Job, Env], Coroutine[Any, Any, RunResult]]
+"""(job, dependencies of the child and its descendants) → the child's result."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
     """A tool call in progress."""
 
     context: ToolContext
+    env: Env
+    """Dependencies of its run."""
+    start: StartBelow
+    """Runs a child; may be awaited on any event loop."""
     loop: asyncio.AbstractEventLoop
     """The event loop of its run."""
 
 
-_is_inside: contextvars.ContextVar[bool] = contextvars.ContextVar("axe_nb_inside", default=False)
-_caller: contextvars.ContextVar[Caller | None] = contextvars.ContextVar("axe_nb_call", default=None)
+_caller: ContextVar[Caller | None] = ContextVar("axe_nb_caller")
+"""Unset = no code of a run; None = code of a run, such as its model, but of none of its tools."""
 
 
 def is_inside() -> bool:
     """True if the current code was called by a run, from one of its tools or models."""
-    return _is_inside.get()
+    return _caller.get(...) is not ...
 
 
 def calling() -> Caller | None:
     """The tool call that the current code belongs to; None outside of tools."""
-    return _caller.get()
+    return _caller.get(None)
 
 
 @contextmanager
 def inside_run() -> Iterator[None]:
     """Context manager for code of a run; hides the calls of enclosing runs."""
-    inside, caller = _is_inside.set(True), _caller.set(None)
+    before = _caller.set(None)
     try:
         yield
     finally:
-        _caller.reset(caller)
-        _is_inside.reset(inside)
+        _caller.reset(before)
 
 
-def enter_call(context: ToolContext) -> None:
+def enter_call(caller: Caller) -> None:
     """Marks the rest of the current task as part of a tool call."""
-    _caller.set(Caller(context, asyncio.get_running_loop()))
+    _caller.set(caller)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from axe_nb.agents.agent import Agent
 from axe_nb.clock import Clock
@@ -34,6 +35,9 @@ class Env:
     """Asks the user; None = no one can be prompted."""
     as_child: Callable[[Agent], Agent] = lambda agent: agent
     """Agent → the agent as a child in this tree (`--model-all`)."""
+    nest: Callable[[Any, Env], tuple[Job, Env]] | None = None
+    """(request of `axe_nb.run` in a tool, this) → the child's job, and the dependencies of the
+    child and its descendants (D-57). Raises ConfigError. None = the run belongs to no session."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,12 +73,15 @@ class RunScope:
             clock=Clock(limits.seconds),
         )
 
-    def child(self, agent: Agent, job: Job, *, call: ToolCall, key: str, ahead: float) -> RunScope:
+    def child(
+        self, agent: Agent, job: Job, env: Env, *, call: ToolCall, key: str, ahead: float
+    ) -> RunScope:
         """The scope of a child; its clock starts now.
 
         Args:
             agent: the child.
             job: the child's task and limits.
+            env: dependencies of the child.
             call: the call that starts the child.
             key: the last part of the child's id: the number of its call, with a suffix if the call
                 has several children.
@@ -82,7 +89,7 @@ class RunScope:
         """
         limits = job.limits.within(self.limits)
         return RunScope(
-            env=self.env,
+            env=env,
             agent=agent,
             limits=limits,
             policy=PermissionPolicy.below(self.policy, agent, job.mode, is_copy=job.is_copy),

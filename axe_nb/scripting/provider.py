@@ -123,7 +123,7 @@ def _blamed(name: str, function: ScriptFunction) -> Iterator[None]:
     """Converts any exception raised inside to an error that names the script."""
     try:
         yield
-    except (ProviderError, KeyboardInterrupt, asyncio.CancelledError, GeneratorExit):
+    except (ProviderError, KeyboardInterrupt, asyncio.CancelledError):
         raise
     except BaseException as error:  # a script is the user's code
         file = getattr(getattr(function, "__code__", None), "co_filename", None)

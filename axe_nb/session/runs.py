@@ -11,7 +11,6 @@ import concurrent.futures
 import threading
 import time
 from collections.abc import AsyncGenerator, Generator
-from contextvars import ContextVar
 from copy import copy
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -24,7 +23,6 @@ from axe_nb.engine.permissions import AskPerson
 from axe_nb.engine.plan import Plan
 from axe_nb.errors import AxeError, ConfigError
 from axe_nb.events import Emit, Event, RunFinished, RunResult, RunStarted
-from axe_nb.tools.tool import Job
 
 GLANCE = 0.05
 """Polling interval in seconds; on Windows, an interrupt does not wake a bare `wait()`."""
@@ -60,23 +58,8 @@ class Planner(Protocol):
     async def plan(self, request: RunRequest, emit: Emit, ask_person: AskPerson | None) -> Plan:
         """As `Session.plan`."""
 
-    def job(self, request: RunRequest) -> Job:
-        """As `Session.job`."""
-
     def remember(self, result: RunResult) -> None:
         """As `Session.remember`."""
-
-
-_planner: ContextVar[Planner] = ContextVar("axe_nb_session")
-
-
-def session_of_run() -> Planner:
-    """The session of the run that the current code belongs to.
-
-    Raises:
-        LookupError: the code belongs to no run.
-    """
-    return _planner.get()
 
 
 class RunHandle:
@@ -200,7 +183,6 @@ class RunHandle:
         task = asyncio.current_task()
         assert task is not None
         self._task = asyncio.get_running_loop(), task
-        token = _planner.set(self._planner)
         try:
             if self._is_cancelled:
                 self.error = AxeError(f"the run of {self.name} was cancelled before it began")
@@ -216,7 +198,6 @@ class RunHandle:
             if self._run is not None and self._run.result is not None:
                 self._finish(self._run.result)
             self._end()
-            _planner.reset(token)
 
     def _gate(self, emit: Emit) -> Emit:
         """Wraps `emit` to drop events after the end of the root, which is the last one (D-57)."""

@@ -152,27 +152,9 @@ class Session:
         Raises:
             ConfigError: invalid configuration.
         """
-        job = self.job(request)
-        assert isinstance(job.agent, Agent)
         env = self._make_env(request.overrides, emit, ask_person)
-        return await make_plan(RunScope.root(job.agent, job.limits, env), job)
-
-    def job(self, request: RunRequest) -> Job:
-        """The job of a run, or of a child that `axe_nb.run` starts in a tool (D-57).
-
-        Raises:
-            ConfigError: no such agent exists, or its file is invalid.
-        """
-        asked, overrides, earlier = request.agent, request.overrides, request.continue_from
-        found = self.find(asked, overrides.agents_dir) if isinstance(asked, str) else asked
-        return Job(
-            apply_overrides(found, overrides),
-            request.prompt,
-            request.prompt,
-            Limits(seconds=overrides.timeout),
-            mode=overrides.mode,
-            history=earlier.messages if earlier else (),
-        )
+        agent, job = _make_job(request, env)
+        return await make_plan(RunScope.root(agent, job.limits, env), job)
 
     def remember(self, result: RunResult) -> None:
         """Records a finished root run: its result, its conversation and its usage."""
@@ -204,15 +186,46 @@ class Session:
         )
 
     def _make_env(self, overrides: Overrides, emit: Emit, ask_person: AskPerson | None) -> Env:
-        scripts = _find_script_dirs(overrides.agents_dir)
-        return Env(
-            load_agent=lambda name: self.find(name, overrides.agents_dir),
-            provider_for=provider_for(Config.load(), scripts),
+        env = Env(
+            load_agent=self.find,
+            provider_for=provider_for(Config.load()),
             emit=emit,
             ask_person=ask_person,
-            tools=tuple(t for t in overrides.tools or () if not isinstance(t, str)),
-            as_child=lambda child: _with_model(child, overrides.model_all),
+            nest=self._nest,
         )
+        return self._adapt(env, overrides)
+
+    def _nest(self, request: RunRequest, env: Env) -> tuple[Job, Env]:
+        """The job of a child that `axe_nb.run` starts in a tool, and its dependencies (D-57)."""
+        below = self._adapt(env, request.overrides)
+        return _make_job(request, below)[1], below
+
+    def _adapt(self, env: Env, overrides: Overrides) -> Env:
+        """The dependencies of a run with these overrides, and of its descendants."""
+        folder = overrides.agents_dir
+        if folder is not None:
+            env = replace(
+                env,
+                load_agent=lambda name: self.find(name, folder),
+                provider_for=provider_for(Config.load(), _find_script_dirs(folder)),
+            )
+        as_child = env.as_child
+        return replace(
+            env,
+            tools=(*env.tools, *(t for t in overrides.tools or () if not isinstance(t, str))),
+            as_child=lambda child: as_child(_with_model(child, overrides.model_all)),
+        )
+
+
+def _make_job(request: RunRequest, env: Env) -> tuple[Agent, Job]:
+    """The agent of a requested run, with the run's overrides applied, and its job."""
+    overrides, earlier = request.overrides, request.continue_from
+    found = env.load_agent(request.agent) if isinstance(request.agent, str) else request.agent
+    agent = apply_overrides(found, overrides)
+    history = earlier.messages if earlier else ()
+    limits = Limits(seconds=overrides.timeout)
+    job = Job(agent, request.prompt, request.prompt, limits, mode=overrides.mode, history=history)
+    return agent, job
 
 
 def apply_overrides(agent: Agent, overrides: Overrides) -> Agent:
@@ -231,7 +244,7 @@ def _with_model(agent: Agent, model: str | None) -> Agent:
     return agent if model is None else replace(agent, model=model)
 
 
-def _find_script_dirs(agents_dir: str | None) -> tuple[Path, ...]:
+def _find_script_dirs(agents_dir: str) -> tuple[Path, ...]:
     """Script folders that belong to a given agents folder."""
     return (Path(agents_dir).expanduser().parent / "scripts",) if agents_dir else ()
 

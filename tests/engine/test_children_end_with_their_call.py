@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -288,3 +289,61 @@ def test_a_key_is_free_again_if_its_child_could_not_begin() -> None:
     made, _ = scene(both)
     result = made.play()
     assert texts(result) == ["0.1-3"]
+
+
+def write_agents(folder: Path) -> None:
+    """A family of agent files: `boss` calls `child`, whose model is a script beside them."""
+    (folder / "agents").mkdir(parents=True)
+    (folder / "scripts").mkdir()
+    (folder / "agents/boss.toml").write_text(
+        'name = "boss"\nmodel = "script/boss"\nsub_agents = ["child"]'
+    )
+    (folder / "agents/child.toml").write_text('name = "child"\nmodel = "script/answer"')
+    (folder / "scripts/answer.toml").write_text('[[rule]]\ntext = "from the folder"')
+
+    def boss(request: Request) -> Any:
+        if request.turn == 1:
+            return axe_nb.call("call_agent", agent="child", task="x")
+        return request.last
+
+    axe_nb.script("boss")(boss)
+
+
+@pytest.mark.parametrize("how", ["run", "arun"])
+def test_the_folder_of_a_run_in_a_tool_reaches_its_descendants(how: str, tmp_path: Path) -> None:
+    write_agents(tmp_path / "given")
+    folder = str(tmp_path / "given/agents")
+
+    def both() -> str:
+        return axe_nb.run("boss", "go", agents_dir=folder).text
+
+    async def both_async() -> str:
+        return (await axe_nb.arun("boss", "go", agents_dir=folder)).text
+
+    result, events = nested(both if how == "run" else both_async)
+    assert texts(result) == ["from the folder"]
+    assert [r.id for r in result.walk()] == ["0", "0.1", "0.1.1"]
+    check_events(events, result)
+
+
+def test_a_run_in_a_tool_finds_agents_in_the_folder_of_the_outer_run(tmp_path: Path) -> None:
+    write_agents(tmp_path / "given")
+
+    def both() -> str:
+        return axe_nb.run("boss", "go").text
+
+    made, _ = scene(both)
+    result = made.play(agents_dir=str(tmp_path / "given/agents"))
+    assert texts(result) == ["from the folder"]
+
+
+def test_the_model_of_a_whole_tree_reaches_the_descendants_of_a_run_in_a_tool() -> None:
+    def both() -> str:
+        return axe_nb.run("boss", "go", model_all="script/boss").text
+
+    made, _ = scene(both)
+    made.session.define(
+        agent("boss", lambda r: axe_nb.call("call_agent", agent="quick", task="x")
+              if r.turn == 1 and r.agent == "boss" else r.agent, sub_agents=("quick",))
+    )  # fmt: skip
+    assert {r.model for r in made.play().walk()} == {"script/lead", "script/boss"}

@@ -20,7 +20,7 @@ from axe_nb import Agent, Request, RunResult, call, script_server
 from axe_nb.errors import AxeError, ConfigError, ProviderError, RunError
 from axe_nb.events import TextDelta, TurnStarted
 from axe_nb.messages import Message, WireCache
-from tests.engine.in_process import agent, lead, play, stage, tool
+from tests.engine.in_process import agent, ask, check_events, lead, play, stage, tool
 
 PROTOCOLS = ("anthropic", "openai", "ollama")
 
@@ -341,7 +341,9 @@ def test_the_error_of_a_run_is_one_line_of_a_bounded_length() -> None:
 
 
 @pytest.mark.req("D-2")
-@pytest.mark.parametrize("fault", [Strange("odd"), MemoryError("full"), LookupError("x\ny")])
+@pytest.mark.parametrize(
+    "fault", [Strange("odd"), MemoryError("full"), LookupError("x\ny"), GeneratorExit("gone")]
+)
 def test_whatever_a_provider_raises_ends_the_run_with_a_result(fault: BaseException) -> None:
     async def then(_: Request) -> Any:
         raise fault
@@ -350,6 +352,24 @@ def test_whatever_a_provider_raises_ends_the_run_with_a_result(fault: BaseExcept
     told = " ".join(f"{type(fault).__name__}: {fault}".split())
     assert (result.status, result.error, result.text) == ("error", told, "so far ")
     assert events[-1].result is result
+
+
+@pytest.mark.req("D-2")
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_script_that_raises_generator_exit_ends_its_own_run_alone(is_async: bool) -> None:
+    def sync(_: Request) -> Any:
+        raise GeneratorExit("gone")
+
+    async def slow(_: Request) -> Any:
+        raise GeneratorExit("gone")
+
+    played = stage(lead(ask("odd"), ask("fine")), agent("odd", slow if is_async else sync),
+                   agent("fine", "here"))  # fmt: skip
+    result = played.play()
+    assert [c.status for c in result.children] == ["error", "completed"]
+    assert "raised GeneratorExit: gone in line" in str(result.children[0].error)
+    assert result.ok
+    check_events(played.events, result)
 
 
 @pytest.mark.req("D-2", "X-30")
