@@ -15,6 +15,7 @@ from typing import Any
 from axe_nb.agents.agent_files import find_file
 from axe_nb.agents.config import agent_dirs, format_path
 from axe_nb.agents.files import read_text, reason, write_whole
+from axe_nb.agents.hosts import host_problem
 from axe_nb.agents.names import check_name
 from axe_nb.agents.own_tools import names_of, own_tools
 from axe_nb.agents.tables import (
@@ -32,9 +33,7 @@ from axe_nb.text import quote, suggestion
 from axe_nb.toml_tables.lines import toml_hint
 from axe_nb.toml_tables.table import Source, WrongValue, check_types, make_table, read, toml_fields
 
-OF_THE_COMMAND_LINE = frozenset(
-    {"memory", "mcp_servers", "artifacts", "stream", "timeout", "allowed_hosts"}
-)
+OF_THE_COMMAND_LINE = frozenset({"memory", "mcp_servers", "artifacts", "stream", "timeout"})
 """Keys of the Axe command line that are accepted and ignored (D-27)."""
 
 OF_ITS_RETRY = frozenset({"backoff", "initial_delay_ms", "max_delay_ms"})
@@ -65,6 +64,8 @@ class Agent:
     """Names of tools and toolsets that it may use; in Python also functions and Tools."""
     mode: Mode = "ask"
     """Permission to write: plan (never), ask (after approval), auto (always)."""
+    allowed_hosts: tuple[str, ...] = ()
+    """Hosts that fetch reaches without asking: `python.org`, `*.python.org` (all below it), `*`."""
     params: Mapping[str, Any] = field(default_factory=dict)
     """`[params]` for the model: temperature, max_tokens; other keys are passed unchanged."""
     permissions: Mapping[str, str] = field(default_factory=dict)
@@ -84,7 +85,7 @@ class Agent:
             object.__setattr__(self, "tools", names_of(self.tools))
             object.__setattr__(self, "own_tools", {**self.own_tools, **own})
         check_types(self)
-        for name in ("files", "sub_agents", "tools"):
+        for name in ("files", "sub_agents", "tools", "allowed_hosts"):
             if not isinstance(given := getattr(self, name), tuple):
                 object.__setattr__(self, name, tuple(given))
         _check_values(self)
@@ -251,6 +252,9 @@ def _check_values(agent: Agent) -> None:
             )
     if agent.mode not in MODES:
         raise WrongValue(("mode",), f"must be one of {', '.join(MODES)}")
+    for host in agent.allowed_hosts:
+        if problem := host_problem(host):
+            raise WrongValue(("allowed_hosts",), f"has an invalid entry {quote(host)}: {problem}")
     if agent.sub_agents_config is not NO_CONFIG:
         check_delegation(agent.sub_agents_config)
     for table, key, value in (

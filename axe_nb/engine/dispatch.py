@@ -1,20 +1,20 @@
 """Tool dispatch: finds, authorises and runs a model's calls, with exactly one result each.
 
-Source: seed 000 §3.8 (A-8.2), §3.11 (A-11.*), §3.13; D-3, D-5, D-7, D-19, D-35, D-48.
+Source: seed 000 §3.8 (A-8.2), §3.11 (A-11.*), §3.13; D-3, D-5, D-7, D-35.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from functools import partial
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from axe_nb.delegation.ctx_delegate import delegate
+from axe_nb.engine.authorize import Authorizer
 from axe_nb.engine.call import CallChildren, run_call
-from axe_nb.engine.permissions import ApprovalRequest, Decision
 from axe_nb.engine.plan import Plan
 from axe_nb.engine.scope import Env
 from axe_nb.errors import words
@@ -22,10 +22,18 @@ from axe_nb.events import RunResult, ToolFinished, ToolStarted
 from axe_nb.limits import RunStopped
 from axe_nb.messages import ToolCall, ToolResult
 from axe_nb.text import quote
-from axe_nb.threads import in_thread
 from axe_nb.tools.jsonable import copy_json
 from axe_nb.tools.output import limit_output, output_of
-from axe_nb.tools.tool import FileLog, Job, Tool, ToolContext, ToolError, ToolOutput, fault_text
+from axe_nb.tools.tool import (
+    FileLog,
+    Guard,
+    Job,
+    Tool,
+    ToolContext,
+    ToolError,
+    ToolOutput,
+    fault_text,
+)
 
 StartChild: TypeAlias = Callable[[ToolCall, int, float, Job, Env | None], Awaitable[RunResult]]
 """(call, its number in the run, virtual seconds so far, job, env) → the child's result."""
@@ -39,8 +47,7 @@ class Dispatch:
         self._toolset = plan.toolset
         self._workdir = plan.briefing.workdir
         self._start_child = start_child
-        self._always_allowed: set[str] = set()
-        self._prompt_lock = asyncio.Lock()
+        self._authorizer = Authorizer(plan.scope, plan.briefing.workdir)
         self.calls = 0
         """Number of calls executed so far."""
         self.file_log = FileLog()
@@ -103,12 +110,13 @@ class Dispatch:
         before = task.cancelling()
         try:
             call = replace(call, arguments=copy_json(call.arguments))  # history keeps its own
-            arguments = await self._authorize(tool, call.arguments)
-            call = replace(call, arguments=arguments)  # the user may have edited them
+            permit = await self._authorizer.authorize(tool, call.arguments)
+            arguments = permit.arguments  # the user may have edited them
+            call = replace(call, arguments=arguments)
             children = CallChildren(partial(self._start_child, call, number, ahead))
             answer = await run_call(
                 lambda context: tool.fn(context, arguments),
-                self._make_context(tool, call, children),
+                self._make_context(tool, call, children, permit.guard),
                 children,
                 self._scope.env,
                 f"tool {quote(tool.name)} of agent {quote(self._scope.agent.name)}",
@@ -124,7 +132,9 @@ class Dispatch:
             # a tool is the user's code: its exceptions are reported to the model
             return ToolOutput(f"Error: {fault_text(error)}", is_error=True)
 
-    def _make_context(self, tool: Tool, call: ToolCall, children: CallChildren) -> ToolContext:
+    def _make_context(
+        self, tool: Tool, call: ToolCall, children: CallChildren, guard: Guard | None
+    ) -> ToolContext:
         scope = self._scope
         can_ask = scope.env.ask_person is not None and scope.depth == 0
         return ToolContext(
@@ -136,68 +146,10 @@ class Dispatch:
             file_log=self.file_log,
             start=children.start,
             tools=self._toolset.names,
-            ask=self._ask_question if can_ask else None,
+            ask=self._authorizer.ask_question if can_ask else None,
             limits=scope.limits,
             delegation=delegate,
+            guard=guard,
+            allows_host=partial(self._authorizer.allows_host, tool),
+            sources=frozenset(scope.env.sources),
         )
-
-    async def _authorize(self, tool: Tool, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The arguments to run with, if the call is permitted.
-
-        Raises:
-            ToolError: the call is denied; the message names the key to change.
-            RunStopped: the person stopped the run.
-        """
-        policy = self._scope.policy
-        decision, reason = policy.decide(tool)
-        if decision == "allow":
-            return arguments
-        if decision == "ask" and self._scope.env.ask_person is None:
-            reason = f"it needs approval, and no one can be prompted here; set {policy.keys(tool)}"
-            decision = "deny"
-        if decision == "deny":
-            raise ToolError(f"permission denied for {tool.name}: {reason}")
-        async with self._prompt_lock:
-            if tool.name in self._always_allowed:  # possibly by the answer to the previous call
-                return arguments
-            return await self._ask_approval(tool, arguments)
-
-    async def _ask_approval(self, tool: Tool, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Asks the person for approval; returns the arguments that they approve.
-
-        Raises:
-            ToolError: the person denied the call.
-            RunStopped: the person stopped the run.
-        """
-        detail = ""
-        if tool.preview:  # it reads files
-            detail = await in_thread(tool.preview, arguments, self._workdir)
-        answer = await self._prompt_person(
-            ApprovalRequest(self._scope.id, self._scope.agent.name, tool.name, arguments, detail)
-        )
-        match answer.choice:
-            case "yes":
-                return arguments
-            case "always":
-                self._always_allowed.add(tool.name)
-                return arguments
-            case "edit":
-                return answer.arguments
-            case _:
-                why = f": {answer.text}" if answer.text else ""
-                raise ToolError(f"permission denied for {tool.name} by the user{why}")
-
-    async def _ask_question(self, question: str) -> str:
-        """The person's answer to a question of the model."""
-        async with self._prompt_lock:
-            request = ApprovalRequest(self._scope.id, self._scope.agent.name, "", {}, question)
-            return (await self._prompt_person(request)).text
-
-    async def _prompt_person(self, request: ApprovalRequest) -> Decision:
-        ask_person = self._scope.env.ask_person
-        assert ask_person is not None
-        with self._scope.clock.paused():
-            answer = await ask_person(request)
-        if answer.choice == "stop":
-            raise RunStopped("cancelled", "stopped by the user at a prompt")
-        return answer

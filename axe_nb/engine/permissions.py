@@ -1,6 +1,6 @@
 """Permissions of tools in a run: its mode and `[permissions]`, and those of every run above.
 
-Source: D-19, D-47, D-48; seed 003 §8 (O-19, O-25, O-32, O-35, O-36).
+Source: D-19, D-47, D-48, D-50, D-52, D-56; seed 003 §8 (O-19, O-25, O-32, O-35, O-36).
 """
 
 from __future__ import annotations
@@ -10,13 +10,11 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from axe_nb.agents.agent import Agent
+from axe_nb.agents.hosts import is_allowed
 from axe_nb.agents.tables import MODES, Mode
+from axe_nb.text import quote
 from axe_nb.toolbox import REGISTRY
-from axe_nb.tools.tool import Tool
-
-Verdict = Literal["deny", "ask", "allow"]
-VERDICTS = ("deny", "ask", "allow")
-"""Strictest first."""
+from axe_nb.tools.tool import VERDICTS, Guard, Tool, Verdict
 
 Choice = Literal["yes", "no", "always", "edit", "stop", "text"]
 
@@ -32,6 +30,12 @@ class ApprovalRequest:
     arguments: Mapping[str, Any]
     detail: str = ""
     """A diff of the changes that the call would make, or the model's question."""
+    always: str = "this tool"
+    """The later calls that `always` covers; empty = it covers none."""
+    reason: str = ""
+    """The reason to ask, if it is not the mode, and notes about the call; one a line."""
+    host: str = ""
+    """The host that a yes allows for the session; empty = the call reaches none (D-50)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,22 +83,42 @@ class PermissionPolicy:
         mode_of = (parent.mode_of or parent.agent) if mode == parent.mode else owner
         return cls(owner, mode, parent, mode_of, by_call=mode != own)
 
-    def decide(self, tool: Tool) -> tuple[Verdict, str]:
-        """The verdict for a tool and, for a denial, the reason with the key to change."""
+    def decide(self, tool: Tool, guard: Guard | None = None) -> tuple[Verdict, str]:
+        """The verdict for a tool or one call and, for a denial, the reason with the key to change.
+
+        Args:
+            tool: the tool.
+            guard: the needs of the call; they hold in every mode.
+        """
+        verdict, reason = self._decide_tool(tool, guard.host if guard else "")
+        if guard is None or verdict == "deny" or guard.floor == "allow":
+            return verdict, reason
+        if guard.floor == "ask" and self.may_ask:
+            return "ask", ""
+        if guard.floor == "ask":
+            return "deny", f"{guard.reason}; sub-agents cannot ask; {self.next_step(tool, guard)}"
+        return "deny", guard.reason
+
+    def _decide_tool(self, tool: Tool, host: str) -> tuple[Verdict, str]:
         if self.above is None:
-            return self._decide_own(tool)
+            return self._decide_own(tool, host)
         if tool.denied_below:
             return "deny", tool.denied_below
-        decision, why = self.above.decide(tool)
+        decision, why = self.above._decide_tool(tool, host)
         if decision == "deny":
             return decision, why
-        own, reason = self._decide_own(tool)
+        own, reason = self._decide_own(tool, host)
         if decision == "ask" or (own == "ask" and self.above.mode != "auto"):
             if own != "deny" and self.may_ask:
                 return "ask", ""
             asker = self.above if decision == "ask" else self
-            return "deny", f"sub-agents cannot ask; set {asker.keys(tool)}"
+            return "deny", f"sub-agents cannot ask; set {asker.keys(tool, host)}"
         return ("allow", "") if own == "ask" else (own, reason)
+
+    @property
+    def agents(self) -> tuple[Agent, ...]:
+        """The agent and every agent above it, up to the root."""
+        return (self.agent, *(self.above.agents if self.above else ()))
 
     @property
     def may_ask(self) -> bool:
@@ -107,24 +131,48 @@ class PermissionPolicy:
         """True if the tool is offered to the model; plan mode offers only allowed tools."""
         if tool.denied_below and self.above is not None:
             return False
-        return self.mode != "plan" or self.decide(tool)[0] == "allow"
+        verdict, _ = self.decide(tool)
+        is_offered = verdict == "allow" or (verdict == "ask" and tool.effect == "network")
+        return self.mode != "plan" or is_offered
 
-    def keys(self, tool: Tool) -> str:
+    def next_step(self, tool: Tool, guard: Guard | None) -> str:
+        """The next step if a call needs approval and no one can be prompted."""
+        if guard is None or guard.floor == "allow":
+            return f"set {self.keys(tool, guard.host if guard else '')}"
+        if guard.key:
+            return f"set {guard.key} in {_format_file(self.agent)}"
+        if self.may_ask:
+            return "run it where you can answer, or do this yourself"
+        return f'set sub_agents_config.ask = "person" in {self._find_silencer()}'
+
+    def _find_silencer(self) -> str:
+        """The file of the nearest agent above whose children may not ask."""
+        above = self.above
+        while above is not None and above.agent.sub_agents_config.ask == "person":
+            above = above.above
+        return _format_file(above.agent if above else self.agent)
+
+    def keys(self, tool: Tool, host: str = "") -> str:
         """The settings, with their file, that would allow the tool without asking."""
+        if tool.effect == "network" and host and self._find_rule(tool)[1] != "ask":
+            return f"allowed_hosts = [{quote(host)}] in {_format_file(self.agent)}"
         mode, allow = 'mode = "auto"', f'permissions.{tool.name} = "allow"'
         there, here = _format_file(self.mode_of or self.agent), _format_file(self.agent)
         if there == here:
             return f"{mode} or {allow} in {here}"
         return f"{mode} in {there} or {allow} in {here}"
 
-    def _decide_own(self, tool: Tool) -> tuple[Verdict, str]:
-        if self.mode == "plan" and not (tool.effect == "read" or tool.in_plan):
+    def _decide_own(self, tool: Tool, host: str) -> tuple[Verdict, str]:
+        if self.mode == "plan" and not (tool.effect in ("read", "network") or tool.in_plan):
             return "deny", f"it is not allowed in plan mode; {self._format_mode_hint()}"
         key, written = self._find_rule(tool)
         if written == "deny":
             key = f"permissions.{key}"
             file = _format_file(self.agent)
             return "deny", f'{key} is "deny" in {file}; set it to "allow" or "ask"'
+        if tool.effect == "network" and (written is None or self.mode == "plan"):
+            is_free = self.mode == "auto" or is_allowed(host, self.agent.allowed_hosts)
+            return ("allow" if is_free and written != "ask" else "ask"), ""
         if written:
             return written, ""
         return ("ask" if self.mode == "ask" and tool.effect == "write" else "allow"), ""

@@ -5,7 +5,10 @@ Source: A-8.4, A-10.3, B-7, B-10.
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.names import parse_model
@@ -56,7 +59,14 @@ async def make_plan(scope: RunScope, job: Job) -> Plan:
     provider = scope.env.provider_for(provider_name, model)
     has_files = bool(agent.files or agent.skill)
     briefing = await in_thread(brief, agent) if has_files else brief(agent)
+    scope.env.sources.update(_list_sources(agent))
     toolset = assemble(agent, scope.depth, scope.depth_limit, scope.policy, scope.env.tools)
     return Plan(
         scope=scope, job=job, provider=provider, model=model, briefing=briefing, toolset=toolset
     )
+
+
+def _list_sources(agent: Agent) -> Iterator[Path]:
+    """Yields the real files that a run is loaded from (D-52)."""
+    if agent.path:
+        yield Path(os.path.realpath(agent.path))

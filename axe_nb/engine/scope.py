@@ -6,7 +6,8 @@ Source: D-1, D-3, D-10, D-19, D-59; house style §3.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from axe_nb.agents.agent import Agent
@@ -38,6 +39,10 @@ class Env:
     nest: Callable[[Any, Env], tuple[Job, Env]] | None = None
     """(request of `axe_nb.run` in a tool, this) → the child's job, and the dependencies of the
     child and its descendants (D-57). Raises ConfigError. None = the run belongs to no session."""
+    hosts: dict[str, None] = field(default_factory=dict)
+    """Hosts that the person allowed in this session; answers add to it (D-50)."""
+    sources: set[Path] = field(default_factory=set)
+    """Real files and folders that the tree was loaded from; plans add to it (D-52)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

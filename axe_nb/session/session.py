@@ -6,6 +6,7 @@ Source: product.md "Agent files" and "Python"; A-7.3-9, A-7.3-10, D-25.
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -71,6 +72,8 @@ class Session:
     """Agent defined here → its TOML source, if any."""
     defaults: dict[str, Any] = field(default_factory=dict)
     """Option → default value for runs that do not set it; written by `%config AxeMagics`."""
+    hosts: dict[str, None] = field(default_factory=dict)
+    """Hosts that the person allowed the agents to reach, until the session ends (D-50)."""
     tools: ToolTable = field(default_factory=lambda: SESSION)
     """Tools made by `@axe_nb.tool`, shared by the whole process: decorators know no session."""
     scripts: dict[str, ScriptFunction] = field(default_factory=lambda: functions)
@@ -192,6 +195,7 @@ class Session:
             emit=emit,
             ask_person=ask_person,
             nest=self._nest,
+            hosts=self.hosts,
         )
         return self._adapt(env, overrides)
 
@@ -208,6 +212,7 @@ class Session:
                 env,
                 load_agent=lambda name: self.find(name, folder),
                 provider_for=provider_for(Config.load(), _find_script_dirs(folder)),
+                sources=env.sources | _find_source_dirs(folder),
             )
         as_child = env.as_child
         return replace(
@@ -247,6 +252,12 @@ def _with_model(agent: Agent, model: str | None) -> Agent:
 def _find_script_dirs(agents_dir: str) -> tuple[Path, ...]:
     """Script folders that belong to a given agents folder."""
     return (Path(agents_dir).expanduser().parent / "scripts",) if agents_dir else ()
+
+
+def _find_source_dirs(agents_dir: str) -> set[Path]:
+    """The given folder of agents and those of their scripts, which no tool changes unasked."""
+    folders = (Path(agents_dir).expanduser(), *_find_script_dirs(agents_dir))
+    return {Path(os.path.realpath(folder)) for folder in folders}
 
 
 session = Session(agents=DEFINED)

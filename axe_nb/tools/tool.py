@@ -5,7 +5,7 @@ Source: seed 000 §3.1, §3.6 (A-D1, A-1.1); D-7, D-19, D-20, X-37.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -17,8 +17,13 @@ from axe_nb.events import RunResult
 from axe_nb.limits import Limits
 from axe_nb.messages import Message, ToolCall, ToolParameter, ToolSpec, dump
 
-Effect = Literal["read", "user", "write", "delegate"]
-"""`user`: a user's function without a declared effect; `ask` mode runs it unasked (D-19)."""
+Effect = Literal["read", "user", "network", "write", "delegate"]
+"""`user`: a user's function without a declared effect; `ask` mode runs it unasked (D-19).
+`network`: sends to other machines and changes nothing here (D-50)."""
+
+Verdict = Literal["deny", "ask", "allow"]
+VERDICTS = ("deny", "ask", "allow")
+"""Strictest first."""
 
 
 class ToolError(Exception):
@@ -63,6 +68,39 @@ class Job:
     key: str | int | None = None
     """Tells the children of one call apart, whatever order they begin in: a position from 0, or a
     name of letters, digits and `_`; None = in the order in which they begin (D-59)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallSite:
+    """The caller of a tool, for its guard."""
+
+    agents: tuple[Agent, ...]
+    """The calling agent, then every agent above it, up to the root."""
+    workdir: Path
+    """Folder of the caller's files, absolute."""
+    sources: Collection[Path] = ()
+    """Real files and folders that the tree was loaded from (D-52)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Guard:
+    """The needs of one call beyond the permission of its tool, which it can only tighten."""
+
+    floor: Verdict = "allow"
+    """The strictest of it and the tool's permission applies, in every mode. `ask` is a denial if
+    no one can be prompted."""
+    reason: str = ""
+    """The reason for the floor, as a clause: `setup.pth is protected: Python runs it at start`."""
+    key: str = ""
+    """A setting of the agent's file that would allow the call, as TOML; empty = none."""
+    covers: str = ""
+    """The later calls that "always" covers, such as `the program git`; empty = none."""
+    note: str = ""
+    """A line for the approval prompt, such as `in a sandbox, without network`."""
+    host: str = ""
+    """The host that it reaches, in ASCII; a yes to it lasts for the session (D-50)."""
+    path: str = ""
+    """The file that the floor is about, relative to the workdir; a yes is for it alone (D-52)."""
 
 
 @dataclass(slots=True)
@@ -114,6 +152,12 @@ class ToolContext:
     """The caller's own; its children never have laxer ones."""
     delegation: Delegation | None = None
     """The implementation of `delegate`; None = this context cannot delegate."""
+    guard: Guard | None = None
+    """The answer of the tool's guard, with which the call was permitted."""
+    allows_host: Callable[[str], bool] = lambda _: False
+    """(host) -> True if this call may go on to it, after a redirect, without asking (D-50)."""
+    sources: Collection[Path] = ()
+    """Real files and folders that the tree was loaded from (D-52)."""
 
     async def delegate(
         self,
@@ -163,6 +207,11 @@ class Tool:
     """(context, arguments) -> text for the model. Raises ToolError to report a failure to it."""
     effect: Effect = "write"
     """Its effect; plan mode refuses tools that are not known to be harmless (D-19)."""
+    guard: Callable[[Mapping[str, Any], CallSite], Guard | None] | None = field(
+        default=None, kw_only=True
+    )
+    """(arguments, caller) -> the needs of one call; None = its tool's permission is enough, and
+    "always" covers the tool. Runs in a thread. Raises ToolError to reject the call."""
     default_depth: int = field(default=3, kw_only=True)
     """Default maximum depth for delegating with this tool (D-3)."""
     preview: Callable[[Mapping[str, Any], Path], str] | None = field(default=None, kw_only=True)

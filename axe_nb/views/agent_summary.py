@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 from axe_nb.agents.agent import Agent
-from axe_nb.engine.permissions import PermissionPolicy, Verdict
+from axe_nb.engine.permissions import PermissionPolicy
 from axe_nb.engine.toolset import DepthLimit, assemble
 from axe_nb.text import format_seconds, one_line
 from axe_nb.toolbox import REGISTRY
-from axe_nb.tools.tool import Effect, Tool
+from axe_nb.tools.tool import Effect, Tool, Verdict
 from axe_nb.views.axe_text import text_of
 from axe_nb.views.graph import picture
 
@@ -22,7 +22,8 @@ WIDTH = 100
 VERDICTS: dict[Verdict, str] = {"allow": "Allowed", "ask": "Asks first", "deny": "Denied"}
 
 EFFECTS: dict[Effect, str] = {
-    "read": "reads", "user": "yours", "write": "writes", "delegate": "delegates",
+    "read": "reads", "user": "yours", "network": "connects", "write": "writes",
+    "delegate": "delegates",
 }  # fmt: skip
 
 

@@ -1,0 +1,77 @@
+"""Host names of `allowed_hosts`: their form, and the hosts that they match.
+
+Source: D-50; product.md "Agent files".
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from ipaddress import ip_address
+
+LABEL = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)")
+
+ANY = "*"
+"""Matches every host."""
+
+
+def is_allowed(host: str, allowed: Iterable[str]) -> bool:
+    """True if a host matches one of the patterns; the empty host only `*`.
+
+    `python.org` matches that host alone, `*.python.org` every host below it but not itself.
+    """
+    host = fold_host(host)
+    return any(_matches(host, fold_host(pattern)) for pattern in allowed)
+
+
+def _matches(host: str, pattern: str) -> bool:
+    if pattern == ANY:
+        return True
+    if pattern.startswith("*."):
+        return host.endswith(pattern[1:]) and len(host) >= len(pattern)
+    return bool(host) and host == pattern
+
+
+def host_problem(pattern: str) -> str:
+    """Returns the reason to reject a pattern; empty if it is valid."""
+    if pattern == ANY:
+        return ""
+    name = fold_host(pattern).removeprefix("*.")
+    if is_address(name):
+        return "" if "*" not in pattern else "an address has no hosts below it"
+    if "://" in pattern or "/" in pattern:
+        return "write the host alone, without https:// and path"
+    if ":" in pattern or "@" in pattern:
+        return "write the host alone, without port and user name"
+    if "*" in name:
+        return 'a "*" stands alone or for all hosts below a name, as in "*.python.org"'
+    labels = name.split(".")
+    if len(name) > 253 or not all(LABEL.fullmatch(label) for label in labels):
+        return "not a valid host name"
+    return ""
+
+
+def fold_host(host: str) -> str:
+    """Returns a host as it is compared: in lower-case ASCII, without a trailing dot or brackets."""
+    folded = host.strip().rstrip(".").removeprefix("[").removesuffix("]").lower()
+    if not folded.isascii():
+        import idna
+
+        try:
+            star = "*." if folded.startswith("*.") else ""
+            folded = star + idna.encode(folded.removeprefix("*."), uts46=True).decode()
+        except idna.IDNAError:
+            return folded
+    try:
+        return str(ip_address(folded))
+    except ValueError:
+        return folded
+
+
+def is_address(host: str) -> bool:
+    """True if a host is an IP address."""
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True

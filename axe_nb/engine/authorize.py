@@ -1,0 +1,175 @@
+"""Authorization of calls: the policy of the run, the guard of the tool, and the person's answer.
+
+Source: D-19, D-48, D-50, D-52; seed 000 §3.8.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from axe_nb.engine.permissions import ApprovalRequest, Decision
+from axe_nb.engine.scope import RunScope
+from axe_nb.limits import RunStopped
+from axe_nb.threads import in_thread
+from axe_nb.tools.tool import CallSite, Guard, Tool, ToolError
+
+WHOLE_TOOL = "this tool"
+"""The calls that "always" covers for a tool without a guard."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Permit:
+    """Permission for one call."""
+
+    arguments: Mapping[str, Any]
+    """The arguments to run with."""
+    guard: Guard | None
+    """The guard's answer for these arguments."""
+    is_edited: bool = False
+    """True if the person changed the arguments."""
+
+
+class Authorizer:
+    """Authorizes the calls of one run, and asks its questions one at a time."""
+
+    def __init__(self, scope: RunScope, workdir: Path) -> None:
+        self._scope = scope
+        self._workdir = workdir
+        self._covered: set[tuple[str, str]] = set()
+        self._prompt_lock = asyncio.Lock()
+
+    async def authorize(self, tool: Tool, arguments: Mapping[str, Any]) -> Permit:
+        """Returns the permission for a call.
+
+        Raises:
+            ToolError: the call is denied; the message names the key to change.
+            RunStopped: the person stopped the run.
+        """
+        guard = await self._ask_guard(tool, arguments)
+        if self._needs_approval(tool, guard):
+            async with self._prompt_lock:
+                if self._needs_approval(tool, guard):  # else: covered by the previous answer
+                    return await self._ask_approval(tool, arguments, guard)
+        return Permit(arguments=arguments, guard=guard)
+
+    def allows_host(self, tool: Tool, host: str) -> bool:
+        """True if a call may reach a host without asking (D-50)."""
+        verdict, _ = self._scope.policy.decide(tool, Guard(host=host))
+        return verdict == "allow" or (verdict == "ask" and host in self._scope.env.hosts)
+
+    async def ask_question(self, question: str) -> str:
+        """Returns the person's answer to a question of the model."""
+        async with self._prompt_lock:
+            request = ApprovalRequest(self._scope.id, self._scope.agent.name, "", {}, question)
+            return (await self._prompt_person(request)).text
+
+    async def _ask_guard(self, tool: Tool, arguments: Mapping[str, Any]) -> Guard | None:
+        if tool.guard is None:
+            return None
+        site = CallSite(
+            agents=self._scope.policy.agents,
+            workdir=self._workdir,
+            sources=frozenset(self._scope.env.sources),
+        )
+        return await in_thread(tool.guard, arguments, site)  # it may look at files
+
+    def _needs_approval(self, tool: Tool, guard: Guard | None) -> bool:
+        """True if the person has to be asked for a call.
+
+        Raises:
+            ToolError: the call is denied.
+        """
+        policy = self._scope.policy
+        verdict, reason = policy.decide(tool, guard)
+        if verdict == "ask" and self._is_covered(tool, guard):
+            return False
+        if verdict == "ask" and self._scope.env.ask_person is None:
+            why = guard.reason if guard and guard.floor == "ask" else "it needs approval"
+            verdict = "deny"
+            reason = f"{why}, and no one can be prompted here; {policy.next_step(tool, guard)}"
+        if verdict == "deny":
+            raise ToolError(f"permission denied for {tool.name}: {reason}")
+        return verdict == "ask"
+
+    def _is_covered(self, tool: Tool, guard: Guard | None) -> bool:
+        """True if an earlier answer holds for the call too."""
+        if guard and guard.host and guard.floor == "allow" and guard.host in self._scope.env.hosts:
+            return True
+        return (tool.name, _covers(guard)) in self._covered
+
+    async def _ask_approval(
+        self, tool: Tool, arguments: Mapping[str, Any], guard: Guard | None
+    ) -> Permit:
+        """Asks the person for approval; they may edit the arguments.
+
+        Raises:
+            ToolError: the person denied the call, or edited it to one that is denied.
+            RunStopped: the person stopped the run.
+        """
+        answer = await self._prompt_person(await self._make_request(tool, arguments, guard))
+        match answer.choice:
+            case "yes" | "always":
+                self._remember(tool, guard, is_always=answer.choice == "always")
+                return Permit(arguments=arguments, guard=guard)
+            case "edit":
+                return await self._check_edited(tool, answer.arguments, guard)
+            case _:
+                why = f": {answer.text}" if answer.text else ""
+                raise ToolError(f"permission denied for {tool.name} by the user{why}")
+
+    async def _check_edited(
+        self, tool: Tool, arguments: Mapping[str, Any], asked: Guard | None
+    ) -> Permit:
+        """Permits the call as the person typed it, unless it now needs a yes of another kind."""
+        guard = await self._ask_guard(tool, arguments)
+        verdict, reason = self._scope.policy.decide(tool, guard)
+        if verdict == "deny":
+            raise ToolError(f"permission denied for {tool.name}: {reason}")
+        permit = Permit(arguments=arguments, guard=guard)
+        if guard and guard.floor == "ask" and guard.reason != (asked.reason if asked else ""):
+            permit = await self._ask_approval(tool, arguments, guard)
+        else:
+            self._remember(tool, guard, is_always=False)
+        return Permit(arguments=permit.arguments, guard=permit.guard, is_edited=True)
+
+    def _remember(self, tool: Tool, guard: Guard | None, *, is_always: bool) -> None:
+        if guard and guard.host:
+            self._scope.env.hosts[guard.host] = None
+        if is_always and _covers(guard):
+            self._covered.add((tool.name, _covers(guard)))
+
+    async def _make_request(
+        self, tool: Tool, arguments: Mapping[str, Any], guard: Guard | None
+    ) -> ApprovalRequest:
+        detail = ""
+        if tool.preview:  # it reads files
+            detail = await in_thread(tool.preview, arguments, self._workdir)
+        told = [guard.reason if guard.floor == "ask" else "", guard.note] if guard else []
+        return ApprovalRequest(
+            self._scope.id,
+            self._scope.agent.name,
+            tool.name,
+            arguments,
+            detail,
+            always=_covers(guard),
+            reason="\n".join(filter(None, told)),
+            host=guard.host if guard else "",
+        )
+
+    async def _prompt_person(self, request: ApprovalRequest) -> Decision:
+        ask_person = self._scope.env.ask_person
+        assert ask_person is not None
+        with self._scope.clock.paused():
+            answer = await ask_person(request)
+        if answer.choice == "stop":
+            raise RunStopped("cancelled", "stopped by the user at a prompt")
+        return answer
+
+
+def _covers(guard: Guard | None) -> str:
+    """The later calls that "always" covers; empty = none."""
+    return WHOLE_TOOL if guard is None else guard.covers

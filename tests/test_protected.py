@@ -1,0 +1,160 @@
+"""Paths that no tool writes unasked, and paths that no tool reads."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from axe_nb.protected import (
+    find_read_protection,
+    find_write_protection,
+    fold_name,
+    is_importable,
+    list_protected,
+)
+
+WRITING = """
+axe/agents/lead.toml axe/scripts/lead.toml axe/skills/review/SKILL.md axe sub/axe/agents/lead.toml
+.git/config .git/hooks/pre-commit .git sub/.git/config .hg/hgrc .svn/x .ssh/authorized_keys
+.ipython/profile_default/startup/a.py .jupyter/jupyter_notebook_config.py .config/fish/config.fish
+.vscode/tasks.json .idea/workspace.xml .github/workflows/ci.yml .ci/run.sh sub/.vscode/tasks.json
+.env .envrc .env.local sub/.env .bashrc .zshrc .profile sub/.bash_profile
+x.pth sub/x.pth sitecustomize.py sub/sitecustomize.py usercustomize.py conftest.py tests/conftest.py
+json.py re.py regex.py httpx.py json/__init__.py regex/__init__.py trio.py brotli.py
+.GIT/config .Git/config AXE/agents/x.toml Conftest.py SITECUSTOMIZE.PY .ENV .BashRC X.PTH
+git~1/config .git./config regex.cpython-311-x86_64-linux-gnu.so sub/HEAD
+"""
+
+FREE = """
+README.md src/app.py notes.txt axes.md axe.md sub/regex.py sub/json.py json.txt data.json
+src/json/__init__.py envelope.txt my.env git.md github/x.md .gitignore pth.txt app.pth.txt
+report_of_today.py tests/test_app.py regex/notes.md json/data.csv pandas.csv header.html
+"""
+
+READING = """
+.env .envrc sub/.env.local .ENV .ssh/id_rsa sub/.ssh/config .aws/credentials .netrc .npmrc .pypirc
+.git-credentials .config/axe/config.toml .config/gh/hosts.yml .docker/config.json .kube/config
+.gnupg/secring.gpg .pgpass Library/Keychains/login.keychain .local/share/keyrings/x .SSH/id_rsa
+"""
+
+READABLE = """
+README.md axe/agents/lead.toml .git/config conftest.py .github/workflows/ci.yml environment.yml
+config.toml docker/config.json .config/fish/config.fish .vscode/tasks.json ssh/notes.md
+"""
+
+
+@pytest.fixture
+def workdir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "project"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    return folder
+
+
+@pytest.mark.req("D-52")
+@pytest.mark.parametrize("path", WRITING.split())
+def test_writing_to_it_needs_approval(path: str, workdir: Path) -> None:
+    assert find_write_protection(workdir / path, workdir)
+
+
+@pytest.mark.req("D-52")
+@pytest.mark.parametrize("path", FREE.split())
+def test_ordinary_files_are_free(path: str, workdir: Path) -> None:
+    assert find_write_protection(workdir / path, workdir) == ""
+
+
+@pytest.mark.req("D-52")
+@pytest.mark.parametrize("path", READING.split())
+def test_keys_are_not_read(path: str, workdir: Path) -> None:
+    assert find_read_protection(workdir / path, workdir)
+
+
+@pytest.mark.req("D-52")
+@pytest.mark.parametrize("path", READABLE.split())
+def test_other_protected_files_are_read(path: str, workdir: Path) -> None:
+    assert find_read_protection(workdir / path, workdir) == ""
+
+
+def test_the_settings_of_axe_are_protected_wherever_they_are(tmp_path: Path) -> None:
+    config = tmp_path / "settings" / "axe"
+    assert find_read_protection(config / "config.toml", tmp_path, config)
+    assert find_read_protection(config / "agents" / "a.toml", tmp_path, config) == ""
+    assert find_write_protection(config / "agents" / "a.toml", tmp_path, config=config)
+
+
+def test_what_the_tree_was_loaded_from_is_protected(workdir: Path) -> None:
+    sources = {workdir / "team", workdir / "skill.md"}
+    assert find_write_protection(workdir / "team" / "lead.toml", workdir, sources)
+    assert find_write_protection(workdir / "skill.md", workdir, sources)
+    assert find_write_protection(workdir / "teams.md", workdir, sources) == ""
+
+
+def test_a_workdir_inside_a_protected_folder_is_protected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    inside = tmp_path / "axe" / "agents"
+    assert find_write_protection(inside / "lead.toml", inside)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("USERPROFILE", str(tmp_path))
+    monkeypatch.chdir("/")
+    assert find_write_protection(tmp_path / ".config" / "x" / "y", tmp_path / ".config" / "x")
+    named = tmp_path / "axe" / "project"
+    assert find_write_protection(named / "y", named) == "", "a home may have a folder of that name"
+
+
+def test_invisible_characters_and_wide_letters_hide_no_name() -> None:
+    assert fold_name(".g\u200cit") == ".git"
+    assert fold_name("\uff0egit") == ".git"
+    assert fold_name(".git::$INDEX_ALLOCATION") == ".git"
+
+
+def test_an_environment_inside_the_workdir_is_protected(
+    workdir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "prefix", str(workdir / ".venv"))
+    assert find_write_protection(workdir / ".venv" / "bin" / "python", workdir)
+
+
+def test_a_folder_on_the_import_path_is_protected_from_new_modules(
+    workdir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", [*sys.path, str(workdir / "src")])
+    assert find_write_protection(workdir / "src" / "regex.py", workdir)
+    assert find_write_protection(workdir / "src" / "mine.py", workdir) == ""
+
+
+def test_a_module_of_the_workdir_alone_is_free(
+    workdir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (workdir / "helpers_of_mine.py").touch()
+    monkeypatch.syspath_prepend(str(workdir))
+    assert find_write_protection(workdir / "helpers_of_mine.py", workdir) == ""
+
+
+def test_looking_for_a_module_imports_nothing(tmp_path: Path) -> None:
+    """Also not one that lies on the path, whose import would leave a trace."""
+    (tmp_path / "loud_one").mkdir()
+    (tmp_path / "loud_one" / "__init__.py").write_text("print('imported')")
+    code = (
+        "import sys; from pathlib import Path; from axe_nb.protected import is_importable; "
+        "print(is_importable('loud_one', Path('/elsewhere')), 'loud_one' in sys.modules)"
+    )
+    path = {"PYTHONPATH": f"{tmp_path}:{Path.cwd()}"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=path, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "True False\n"
+    assert not is_importable("loud_one", tmp_path)
+
+
+def test_the_protected_ones_of_a_folder_are_listed(workdir: Path) -> None:
+    for name in (".git", "src", "regex", "json"):
+        (workdir / name).mkdir()
+    for name in ("conftest.py", "app.py", "regex/__init__.py", "json/data.txt"):
+        (workdir / name).touch()
+    listed = [path.relative_to(workdir).as_posix() for path in list_protected(workdir)]
+    assert listed == [".git", "conftest.py", "regex/__init__.py"]
