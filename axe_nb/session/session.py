@@ -208,11 +208,11 @@ class Session:
         """The dependencies of a run with these overrides, and of its descendants."""
         folder = overrides.agents_dir
         if folder is not None:
+            env.sources.update(_find_source_dirs(folder))
             env = replace(
                 env,
                 load_agent=lambda name: self.find(name, folder),
                 provider_for=provider_for(Config.load(), _find_script_dirs(folder)),
-                sources=env.sources | _find_source_dirs(folder),
             )
         as_child = env.as_child
         return replace(
@@ -256,7 +256,7 @@ def _find_script_dirs(agents_dir: str) -> tuple[Path, ...]:
 
 def _find_source_dirs(agents_dir: str) -> set[Path]:
     """The given folder of agents and those of their scripts, which no tool changes unasked."""
-    folders = (Path(agents_dir).expanduser(), *_find_script_dirs(agents_dir))
+    folders = (Path(agents_dir).expanduser(), *_find_script_dirs(agents_dir)) if agents_dir else ()
     return {Path(os.path.realpath(folder)) for folder in folders}
 
 
