@@ -70,11 +70,11 @@ class ProviderInfo:
         }
 
 
-def _table(*infos: ProviderInfo) -> Mapping[str, ProviderInfo]:
+def _make_table(*infos: ProviderInfo) -> Mapping[str, ProviderInfo]:
     return MappingProxyType({info.name: info for info in infos})
 
 
-PROVIDERS = _table(
+PROVIDERS = _make_table(
     ProviderInfo(
         name="anthropic",
         module="axe_nb.providers.anthropic",

@@ -113,7 +113,7 @@ def test_the_page_says_what_this_test_does() -> None:
     page = " ".join(PAGE.read_text("utf-8").split())
     assert (
         "A new provider: one module in `providers/` that ends in `PROVIDER`, a class with "
-        "`base_url`, `key`, `info` and `send` (`providers/openai.py` is the model to follow); one "
+        "`base_url`, `key`, `info` and `send` (`providers/openai.py` is the one to follow); one "
         "entry in `PROVIDERS` of `provider_table.py`, which names the module."
     ) in page
     assert "A named endpoint, for everybody: one entry too, with the `module`" in page

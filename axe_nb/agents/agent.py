@@ -110,7 +110,7 @@ class Agent:
         try:
             text = read_text(path)
         except OSError as error:
-            raise _file_error(
+            raise _make_file_error(
                 f"failed to read agent config {quote(name)}: {reason(error)}", path
             ) from None
         return cls.from_toml(text, name=name, path=str(path))
@@ -233,7 +233,7 @@ def _remove_ignored_keys(table: dict[str, Any], name: str, source: Source) -> li
     return warnings
 
 
-def _file_error(message: str, path: Path) -> ConfigError:
+def _make_file_error(message: str, path: Path) -> ConfigError:
     error = ConfigError(message)
     error.place = f"in {format_path(path)}"
     return error

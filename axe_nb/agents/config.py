@@ -70,7 +70,7 @@ def format_path(path: Path) -> str:
         here, whole = Path.cwd(), path.absolute()
     except OSError:  # the current folder was deleted
         return display_path(path)
-    for folder, name in ((here, ""), (config_dir().parent, _config_prefix())):
+    for folder, name in ((here, ""), (config_dir().parent, _find_config_prefix())):
         if name is not None and whole.is_relative_to(folder):
             return f"{name}{whole.relative_to(folder).as_posix()}"
     return display_path(whole)
@@ -82,7 +82,7 @@ def format_path_or_name(path: Path) -> str:
     return path.name if Path(found).is_absolute() else found
 
 
-def _config_prefix() -> str | None:
+def _find_config_prefix() -> str | None:
     """Returns the prefix for paths in the config folder; None if it is in the home folder."""
     return "$XDG_CONFIG_HOME/" if os.environ.get("XDG_CONFIG_HOME", "").strip() else None
 
@@ -114,13 +114,15 @@ class Config:
         except FileNotFoundError:
             return cls()
         except OSError as error:
-            raise _config_error(f"failed to read config file: {reason(error)}") from None
+            raise _make_config_error(f"failed to read config file: {reason(error)}") from None
         except (ValueError, RecursionError) as error:
-            raise _config_error(f"{UNREADABLE}: {error}", hint=toml_hint(text, error)) from None
+            raise _make_config_error(
+                f"{UNREADABLE}: {error}", hint=toml_hint(text, error)
+            ) from None
         providers = table.get("providers", {})
         tables_of = providers.values() if isinstance(providers, dict) else [providers]
         if not all(isinstance(entry, dict) for entry in tables_of):
-            raise _config_error(
+            raise _make_config_error(
                 f"{UNREADABLE}: providers must be tables",
                 hint='write [providers.openai] and below it api_key = "…"',
             )
@@ -129,7 +131,7 @@ class Config:
             try:
                 check_table(name, entry, source)
             except ConfigError as error:
-                raise _config_error(f"{UNREADABLE}: {error}", hint=error.hint) from None
+                raise _make_config_error(f"{UNREADABLE}: {error}", hint=error.hint) from None
         return cls(providers)
 
     @cached_property
@@ -163,7 +165,7 @@ class Config:
         variable = self.provider(provider).key_variable
         if variable and os.environ.get(variable, "").strip():
             return variable
-        return config_path().name if self._text(provider, "api_key") else ""
+        return config_path().name if self._get_text(provider, "api_key") else ""
 
     def api_key(self, provider: str) -> str:
         """Returns the provider's key; empty if it needs none.
@@ -173,7 +175,7 @@ class Config:
         """
         info = self.provider(provider)
         variable = info.key_variable
-        key = os.environ.get(variable, "").strip() or self._text(provider, "api_key")
+        key = os.environ.get(variable, "").strip() or self._get_text(provider, "api_key")
         if not (key.isascii() and key.isprintable()):
             raise ConfigError(
                 f'the API key of provider "{provider}" contains invalid characters',
@@ -214,12 +216,12 @@ class Config:
         ]
         return with_key[0] if len(with_key) == 1 else FIRST_MODEL
 
-    def _text(self, provider: str, key: str) -> str:
+    def _get_text(self, provider: str, key: str) -> str:
         value = self.providers.get(provider, {}).get(key, "")
         return value.strip() if isinstance(value, str) else ""
 
 
-def _config_error(message: str, *, hint: str = "") -> ConfigError:
+def _make_config_error(message: str, *, hint: str = "") -> ConfigError:
     error = ConfigError(message, hint=hint)
     error.place = f"in {format_path(config_path())}"
     return error

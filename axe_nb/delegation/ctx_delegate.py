@@ -20,7 +20,7 @@ async def delegate(ctx: ToolContext, task: str, wish: Wish) -> RunResult:
     if problem := spawn_agent.too_deep(ctx):
         raise ToolError(problem)
     if not task.strip():
-        raise ToolError("task is required: say what the sub-agent is to do")
+        raise ToolError("task is required: describe what the sub-agent should do")
     job = (
         _job_of_copy(ctx, task, wish)
         if wish.agent is None

@@ -186,7 +186,7 @@ TOOLS = {
         "sub-agent. Results are aggregated into a single report. Use for multi-step investigations "
         "or when exploring multiple areas of the codebase.",
         {
-            "plan": ToolParameter("string", "The goal that all of it serves", required=True),
+            "plan": ToolParameter("string", "The overall goal of the steps", required=True),
             "subtasks": ToolParameter(
                 "array",
                 f"The steps in order, at most {MAX_SUBTASKS}",
@@ -197,16 +197,16 @@ TOOLS = {
                         "properties": {
                             "task": {
                                 "type": "string",
-                                "description": "What its sub-agent is to do",
+                                "description": "What its sub-agent should do",
                             },
                             "scope": {
                                 "type": "string",
-                                "description": "Folder or file to keep to",
+                                "description": "Folder or file to stay within",
                             },
                             "depends_on": {
                                 "type": "number",
                                 "description": "Number of an earlier step, from 0, whose report "
-                                "its sub-agent is to know",
+                                "its sub-agent should receive",
                             },
                         },
                         "required": ["task"],

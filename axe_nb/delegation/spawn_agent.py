@@ -53,16 +53,18 @@ def tool(budget: ChildBudget) -> Tool:
         {
             "task": ToolParameter(
                 "string",
-                "What the sub-agent is to do: which files to look at, and what to report back",
+                "What the sub-agent should do: which files to look at and what to report back",
                 required=True,
             ),
-            "scope": ToolParameter("string", "Folder or file to keep to, relative to the workdir"),
+            "scope": ToolParameter(
+                "string", "Folder or file to stay within, relative to the workdir"
+            ),
             "max_tool_calls": ToolParameter(
-                "number", f"Tool calls that it may make (default: {budget.max_tool_calls})"
+                "number", f"Maximum number of its tool calls (default: {budget.max_tool_calls})"
             ),
             "mode": ToolParameter(
                 "string",
-                "plan: it may only read; auto: it may also change files, where you may",
+                "plan: it may only read; auto: it may also change files, if you may",
                 schema={"enum": list(MODES)},
             ),
         },
@@ -82,7 +84,7 @@ async def run(ctx: ToolContext, arguments: Mapping[str, Any]) -> ToolOutput:
         return format_failure(problem)
     task = text_argument(arguments, "task")
     if not task.strip():
-        return format_failure("task is required: say what the sub-agent is to do")
+        return format_failure("task is required: describe what the sub-agent should do")
     try:
         limits, mode, notes = _parse_wishes(ctx, arguments)
         result = await ctx.start(
@@ -154,9 +156,9 @@ def _format_briefing(ctx: ToolContext, task: str, focus: str, limits: Limits) ->
         task,
         focus,
         f"Working directory: {ctx.agent.workdir.strip() or '.'}",
-        f"{budget}Nobody can answer questions: decide yourself, and say what you assumed. "
+        f"{budget}No one can answer questions: decide yourself and state your assumptions. "
         "Be concise. End with a short summary of what you found or changed, with the names of "
-        "the files: it is all that your caller gets to see.",
+        "the files: it is all that your caller sees.",
     ]
     return "\n\n".join(line for line in lines if line)
 

@@ -50,20 +50,20 @@ def tool(config: SubAgentsConfig) -> Tool:
             ),
             "task_prompt": ToolParameter(
                 "string",
-                "What the subagent is to do; it knows nothing of this conversation",
+                "What the subagent should do; it does not see this conversation",
                 required=True,
             ),
             "summary_prompt": ToolParameter(
-                "string", f"How it is to sum up what it found (default: '{SUMMARY}')"
+                "string", f"How it should summarize its findings (default: '{SUMMARY}')"
             ),
             "allowed_tools": ToolParameter(
                 "array",
-                "Names of your tools that it may use; left out, all of them",
+                "Names of your tools that it may use (default: all)",
                 schema={"items": {"type": "string"}},
             ),
             "max_turns": ToolParameter(
                 "integer",
-                f"Turns that it may take (default: {config.max_turns})",
+                f"Maximum number of its turns (default: {config.max_turns})",
                 schema={"minimum": 1, "maximum": MAX_TURNS},
             ),
         },
@@ -105,9 +105,9 @@ async def run(ctx: ToolContext, arguments: Mapping[str, Any]) -> str:
     try:
         result = await ctx.start(job)
     except AxeError as error:
-        raise ToolError(f"subagent {label} cannot begin: {error}") from None
+        raise ToolError(f"subagent {label} cannot start: {error}") from None
     if result.status in ("error", "timeout", "cancelled"):
-        so_far = f"\n\nWhat it had said so far:\n{result.text}" if result.text.strip() else ""
+        so_far = f"\n\nIts text so far:\n{result.text}" if result.text.strip() else ""
         reason = f"subagent {label} failed: {result.error}{so_far}"
         raise ToolError(cut_bytes(reason, limit, TRUNCATED))
     return cut_bytes(result.text, limit, TRUNCATED)

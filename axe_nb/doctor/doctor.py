@@ -111,7 +111,7 @@ def _check_settings() -> tuple[Config, Finding]:
     try:
         config = Config.load()
     except ConfigError as error:
-        return Config(), _failed_finding("settings", error)
+        return Config(), _make_failed_finding("settings", error)
     if not path.exists():
         return config, Finding("note", "settings", f"no {format_path(path)}, which is optional")
     if os.name == "posix" and path.stat().st_mode & 0o077 and _has_keys(config):
@@ -139,12 +139,12 @@ def _check_agents(
         try:
             agent = find(name)
         except ConfigError as error:
-            findings.append(_failed_finding(f"agent {name}", error))
+            findings.append(_make_failed_finding(f"agent {name}", error))
             continue
         agents.append(agent)
         findings += [Finding("note", f"agent {name}", warning) for warning in all_warnings(agent)]
         findings += [
-            _problem_finding(f"agent {name}", problem)
+            _make_problem_finding(f"agent {name}", problem)
             for problem in problems(agent, find, scripts)
             if not _is_reported_elsewhere(problem, agent, config)
         ]
@@ -155,9 +155,9 @@ def _check_agents(
     return agents, [Finding(state, "agents", message, step), *findings]
 
 
-def _problem_finding(what: str, problem: Problem) -> Finding:
+def _make_problem_finding(what: str, problem: Problem) -> Finding:
     """Makes a finding; a missing script is only a note, as a cell may still define it."""
-    found = _failed_finding(what, problem.error)
+    found = _make_failed_finding(what, problem.error)
     is_script = problem.key == ("model",) and not problem.is_mistake
     return replace(found, state="note") if is_script else found
 
@@ -190,7 +190,7 @@ def _check_key(provider: str, models: Models, config: Config) -> Finding:
         return Finding("right", what, f"set ({config.key_source(provider)})")
     except ConfigError as error:
         if config.key_source(provider):
-            return _failed_finding(what, error)
+            return _make_failed_finding(what, error)
     if not models:
         return Finding("note", what, "not set; no agent here needs it")
     variable = config.provider(provider).key_variable
@@ -214,7 +214,7 @@ async def _check_server(provider: str, models: Models, config: Config) -> list[F
         return [Finding("wrong", what, f"{message}{at}", error.hint or "check its base_url")]
     except ConfigError as error:
         has_no_key = error.exit_code == NO_KEY  # reported in the row of keys
-        return [] if has_no_key else [_failed_finding(what, error)]
+        return [] if has_no_key else [_make_failed_finding(what, error)]
     up = Finding("right", what, f"up at {listing.address(asked)}, {len(names)} models")
     missing = [model for model in models if not listing.has(model, names)]
     return [
@@ -236,6 +236,6 @@ def _format_agents(models: Models) -> str:
     return f"{'agent' if len(agents) == 1 else 'agents'} {list_some(agents, 3)}"
 
 
-def _failed_finding(what: str, error: AxeError) -> Finding:
+def _make_failed_finding(what: str, error: AxeError) -> Finding:
     place = f" ({error.place})" if error.place else ""
     return Finding("wrong", what, f"{error}{place}", error.hint)

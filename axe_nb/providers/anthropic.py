@@ -45,7 +45,7 @@ def _encode_content(message: Message) -> list[dict[str, Any]]:
         return [
             {
                 "type": "tool_result",
-                "tool_use_id": _id(result.call_id),
+                "tool_use_id": _encode_id(result.call_id),
                 # the API rejects an error without text
                 "content": result.content or ("failed" if result.is_error else ""),
                 "is_error": result.is_error,
@@ -55,7 +55,7 @@ def _encode_content(message: Message) -> list[dict[str, Any]]:
     kept = message.echo.get("anthropic")
     if kept and message.role == "assistant":
         return _restore_blocks(kept, message.tool_calls)
-    return [*_text_block(message.content), *map(_tool_use, message.tool_calls)]
+    return [*_encode_text(message.content), *map(_encode_call, message.tool_calls)]
 
 
 def _restore_blocks(
@@ -68,27 +68,27 @@ def _restore_blocks(
         if block["type"] != "tool_use":
             blocks.append(dict(block))
         elif call := next(left, None):
-            blocks.append(_tool_use(call))
-    blocks += map(_tool_use, left)
+            blocks.append(_encode_call(call))
+    blocks += map(_encode_call, left)
     while blocks and blocks[-1]["type"] in THINKING:
         blocks.pop()
     return blocks
 
 
-def _text_block(content: str) -> list[dict[str, Any]]:
+def _encode_text(content: str) -> list[dict[str, Any]]:
     return [{"type": "text", "text": content}] if content.strip() else []
 
 
-def _tool_use(call: ToolCall) -> dict[str, Any]:
+def _encode_call(call: ToolCall) -> dict[str, Any]:
     return {
         "type": "tool_use",
-        "id": _id(call.id),
+        "id": _encode_id(call.id),
         "name": call.name,
         "input": dict(call.arguments),
     }
 
 
-def _id(id: str) -> str:
+def _encode_id(id: str) -> str:
     """Returns the call's id, or a valid substitute for an id from another provider."""
     if _ID.fullmatch(id):
         return id
@@ -103,11 +103,11 @@ def body(request: Request) -> bytes:
         **wire.without_ours(request.params),
         **({"system": request.system} if request.system.strip() else {}),
     }
-    tools = wire.serialize(request.tools, "anthropic", _tool)
+    tools = wire.serialize(request.tools, "anthropic", _encode_tool)
     return wire.envelope(fields, tools, _encode_turns(request.messages))
 
 
-def _tool(spec: ToolSpec) -> list[dict[str, Any]]:
+def _encode_tool(spec: ToolSpec) -> list[dict[str, Any]]:
     schema = spec.input_schema()
     return [{"name": spec.name, "description": spec.description, "input_schema": schema}]
 
@@ -145,7 +145,11 @@ def parse(data: Mapping[str, Any]) -> Response:
     )
     usage = wire.table(data.get("usage"))
     cached = (usage.get(f"cache_{way}_input_tokens") for way in ("creation", "read"))
-    kept = list(_blocks_to_echo(blocks)) if any(b.get("type") in THINKING for b in blocks) else []
+    kept = (
+        list(_select_blocks_to_echo(blocks))
+        if any(b.get("type") in THINKING for b in blocks)
+        else []
+    )
     return Response(
         "".join(texts),
         tuple(calls),
@@ -158,14 +162,14 @@ def parse(data: Mapping[str, Any]) -> Response:
     )
 
 
-def _blocks_to_echo(blocks: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+def _select_blocks_to_echo(blocks: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
     """Yields the blocks to send back for a reply with thinking; calls are placeholders."""
     for block in blocks:
         match block.get("type"):
             case "tool_use":
                 yield {"type": "tool_use"}
             case "text":
-                yield from _text_block(wire.text(block.get("text")))
+                yield from _encode_text(wire.text(block.get("text")))
             case kind if kind in THINKING:
                 yield block
 

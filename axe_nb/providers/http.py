@@ -82,7 +82,7 @@ async def _send_and_read(
     except ProviderError:
         raise
     except Exception as error:  # httpx and its backends raise more than httpx.HTTPError
-        raise _connection_error(server, error) from None
+        raise _make_connection_error(server, error) from None
     try:
         return read_reply(server.info, status, headers, reply, server.key)
     except ProviderError as error:
@@ -97,7 +97,7 @@ async def _exchange(
     """Sends one request; returns (status, headers, body) of the reply."""
     import httpx
 
-    clients = await _loop_clients()
+    clients = await _get_loop_clients()
     client = clients.client(server.base_url)
     headers = {"content-type": "application/json"} if body else {}
     headers |= server.info.headers_with(server.key)
@@ -132,7 +132,7 @@ class _Clients:
     def client(self, base_url: str) -> httpx.AsyncClient:
         """Returns the loop's client for a base URL, created on first use (D-25)."""
         if base_url not in self.by_url:
-            self.by_url[base_url] = _new_client(base_url)
+            self.by_url[base_url] = _make_client(base_url)
         return self.by_url[base_url]
 
 
@@ -154,7 +154,7 @@ def most_in_flight() -> int:
     return max(1, min(files // 2, MOST_IN_FLIGHT))
 
 
-async def _loop_clients() -> _Clients:
+async def _get_loop_clients() -> _Clients:
     """Returns the clients of the running loop."""
     loop = asyncio.get_running_loop()
     clients = _of_loop.get(loop)
@@ -184,7 +184,7 @@ def _forget_closed_loops() -> None:
             _of_loop.pop(loop, None)
 
 
-def _new_client(base_url: str) -> httpx.AsyncClient:
+def _make_client(base_url: str) -> httpx.AsyncClient:
     import httpx
 
     try:
@@ -210,12 +210,12 @@ def _new_client(base_url: str) -> httpx.AsyncClient:
         ) from None
 
 
-def _connection_error(server: Server, error: Exception) -> ProviderError:
+def _make_connection_error(server: Server, error: Exception) -> ProviderError:
     """Describes why no complete reply arrived, with the next step."""
     import httpx
 
     where = without_login(server.base_url)
-    causes = list(_causes(error))
+    causes = list(_list_causes(error))
     table = f"[providers.{server.info.name}] in config.toml"
     at_base_url = f"check base_url under {table}"
 
@@ -244,13 +244,13 @@ def _connection_error(server: Server, error: Exception) -> ProviderError:
     )
 
 
-def _causes(error: BaseException | None) -> Iterator[BaseException]:
+def _list_causes(error: BaseException | None) -> Iterator[BaseException]:
     """Yields the error, its causes, and the members of exception groups."""
     while error is not None:
         yield error
         if isinstance(error, BaseExceptionGroup):
             for part in error.exceptions:
-                yield from _causes(part)
+                yield from _list_causes(part)
         error = error.__cause__ or error.__context__
 
 

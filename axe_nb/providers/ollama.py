@@ -45,7 +45,7 @@ def encode(message: Message) -> list[dict[str, Any]]:
 
 def _encode_call(call: ToolCall) -> dict[str, Any]:
     function = {"name": call.name, "arguments": dict(call.arguments)}
-    return {**_id_field("id", call.id), "function": function}
+    return {**_encode_id("id", call.id), "function": function}
 
 
 def _encode_result(result: ToolResult) -> dict[str, Any]:
@@ -53,11 +53,11 @@ def _encode_result(result: ToolResult) -> dict[str, Any]:
         "role": "tool",
         "content": result.content,
         **({"tool_name": result.name} if result.name else {}),
-        **_id_field("tool_call_id", result.call_id),
+        **_encode_id("tool_call_id", result.call_id),
     }
 
 
-def _id_field(key: str, id: str) -> dict[str, str]:
+def _encode_id(key: str, id: str) -> dict[str, str]:
     """Returns the id under `key`, unless it was generated here, unknown to the server (D-29)."""
     return {} if _MADE_UP.fullmatch(id) else {key: id}
 

@@ -87,22 +87,22 @@ def parse(data: Mapping[str, Any]) -> Response:
         raise ProviderError("server", "response contains no message")
     usage = wire.table(data.get("usage"))
     return Response(
-        _text(message.get("content")) or wire.text(message.get("refusal")),
+        _join_text(message.get("content")) or wire.text(message.get("refusal")),
         wire.function_calls("openai", message.get("tool_calls")),
         wire.text(choice.get("finish_reason")),
         Usage(wire.tokens(usage.get("prompt_tokens")), wire.tokens(usage.get("completion_tokens"))),
-        _parts_to_echo(message),
+        _select_parts_to_echo(message),
     )
 
 
-def _text(content: object) -> str:
+def _join_text(content: object) -> str:
     """Joins content into text; some servers send it in parts."""
     if isinstance(content, str):
         return content
     return "".join(wire.text(part.get("text")) for part in wire.tables(content, "content"))
 
 
-def _parts_to_echo(message: Mapping[str, Any]) -> dict[str, Any]:
+def _select_parts_to_echo(message: Mapping[str, Any]) -> dict[str, Any]:
     kept = {key: message[key] for key in REASONING if message.get(key)}
     signatures = [call.get(SIGNED) for call in wire.tables(message.get("tool_calls"), "tool_calls")]
     if any(signatures):

@@ -95,7 +95,7 @@ def read_reply(
     except ValueError:
         data = None
     if not 200 <= status < 300:
-        raise _status_error(provider, status, headers, data, content, key)
+        raise _make_status_error(provider, status, headers, data, content, key)
     if not isinstance(data, dict):
         raise ProviderError("server", _describe_non_json(headers, content, key), status=status)
     if data.get("error"):
@@ -141,7 +141,7 @@ def without_tools(error: ProviderError, model: str) -> ProviderError:
     )
 
 
-def _status_error(
+def _make_status_error(
     provider: ProviderInfo, status: int, headers: Headers, data: Any, content: str, key: str
 ) -> ProviderError:
     try:
@@ -153,7 +153,9 @@ def _status_error(
         where = masked_line(_format_location(headers.get("location", "")), key)
         message = f"the server redirects to {where}, and redirects are not followed ({phrase})"
     elif not message:
-        plain = data is None and "html" not in _content_type(headers) and "<" not in content[:200]
+        plain = (
+            data is None and "html" not in _find_content_type(headers) and "<" not in content[:200]
+        )
         first = masked_line(content, key, 100) if plain else ""
         message = f"{phrase}: {first}" if first else phrase
     return ProviderError(
@@ -202,11 +204,11 @@ def _describe_non_json(headers: Headers, content: str, key: str) -> str:
     if not content.strip():
         return "the reply is empty"
     words = masked_line(re.sub(r"<[^<>]*>", " ", _mask_key(key, content)[:2000]), limit=60)
-    kind = masked_line(_content_type(headers), key) or "text"
+    kind = masked_line(_find_content_type(headers), key) or "text"
     return f"the reply is not a JSON object but {kind}" + (f": {words}" if words else "")
 
 
-def _content_type(headers: Headers) -> str:
+def _find_content_type(headers: Headers) -> str:
     return headers.get("content-type", "").partition(";")[0].strip().lower()
 
 

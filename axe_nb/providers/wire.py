@@ -31,17 +31,17 @@ Encode: TypeAlias = Callable[[T], Iterable[Mapping[str, Any]]]
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
 
-def _finite(digits: str) -> float | None:
+def _parse_float(digits: str) -> float | None:
     number = float(digits)
     return number if math.isfinite(number) else None
 
 
-def _refuse(constant: str) -> None:
+def _reject_constant(constant: str) -> None:
     raise ValueError(f"{constant} is not valid JSON")
 
 
-_LENIENT = json.JSONDecoder(parse_float=_finite, parse_constant=lambda _: None)
-_STRICT = json.JSONDecoder(parse_float=_finite, parse_constant=_refuse)
+_LENIENT = json.JSONDecoder(parse_float=_parse_float, parse_constant=lambda _: None)
+_STRICT = json.JSONDecoder(parse_float=_parse_float, parse_constant=_reject_constant)
 
 
 def loads(text: str, *, strict: bool = False) -> Any:

@@ -101,7 +101,7 @@ class HttpConnection:
             ClientGone: the client disconnected; the work was cancelled.
         """
         working = asyncio.create_task(work)
-        leaving = asyncio.create_task(self._left())
+        leaving = asyncio.create_task(self._wait_for_disconnect())
         both = (working, leaving)
         try:
             await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
@@ -140,9 +140,9 @@ class HttpConnection:
             self._writer.write(self._http.send(carry_on) or b"")
         self._http.receive_data(await self._reader.read(CHUNK))
 
-    async def _left(self) -> None:
-        """Returns when the client closes the connection; what it sends meanwhile is kept."""
-        kept = 0
-        while (data := await self._reader.read(CHUNK)) and kept <= MAX_BODY:
-            kept += len(data)
+    async def _wait_for_disconnect(self) -> None:
+        """Returns when the client closes the connection; what it sends meanwhile is received."""
+        received = 0
+        while (data := await self._reader.read(CHUNK)) and received <= MAX_BODY:
+            received += len(data)
             self._http.receive_data(data)

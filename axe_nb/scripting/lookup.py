@@ -27,7 +27,7 @@ F = TypeVar("F", bound=ScriptFunction)
 functions: dict[str, ScriptFunction] = {}
 """Name → function, of this process; `@axe_nb.script` fills it."""
 
-_parsed = lru_cache(maxsize=64)(parse)
+_parse_cached = lru_cache(maxsize=64)(parse)
 """Keyed by text, not by file, so that a changed file is parsed again."""
 
 
@@ -42,7 +42,7 @@ def script(name: str) -> Callable[[F], F]:
     """
     if not isinstance(name, str) or not _is_plain(name):
         raise ConfigError(
-            "a script function needs a plain name, without folders and `.toml`",
+            "the name of a script function must be plain, without folders or `.toml`",
             hint='write @axe_nb.script("NAME") above it',
         )
 
@@ -60,16 +60,16 @@ def check(name: str, dirs: tuple[Path, ...] | None = None) -> None:
         ConfigError: missing or invalid; the message says where it was searched for, or the line.
     """
     if find_script(name, dirs) is None:
-        raise ConfigError(f"script not found: {name}", hint=where_to_look(name, dirs))
+        raise ConfigError(f"script not found: {name}", hint=describe_search(name, dirs))
 
 
 def known(dirs: tuple[Path, ...] | None = None) -> list[str]:
     """Names of all scripts that can be found, sorted."""
-    files = (path.stem for folder in _folders(dirs) for path in folder.glob("*.toml"))
+    files = (path.stem for folder in _list_folders(dirs) for path in folder.glob("*.toml"))
     return sorted({*functions, *files})
 
 
-def _folders(dirs: tuple[Path, ...] | None) -> tuple[Path, ...]:
+def _list_folders(dirs: tuple[Path, ...] | None) -> tuple[Path, ...]:
     return (*(dirs or ()), Path("axe") / "scripts", config_dir() / "scripts")
 
 
@@ -89,13 +89,13 @@ def find_script(name: str, dirs: tuple[Path, ...] | None) -> ScriptFunction | Sc
     if name.endswith(".toml"):
         paths = [expand_home(name)]
     elif _is_plain(name):
-        paths = [folder / f"{name}.toml" for folder in _folders(dirs)]
+        paths = [folder / f"{name}.toml" for folder in _list_folders(dirs)]
     else:
         paths = []
     for path in paths:
         text = _read(path)
         if text is not None:
-            return _parsed(text, display_path(path))
+            return _parse_cached(text, display_path(path))
     return None
 
 
@@ -113,14 +113,14 @@ def _read(path: Path) -> str | None:
         raise ConfigError(f"failed to read script {display_path(path)}: {reason(error)}") from None
 
 
-def where_to_look(name: str, dirs: tuple[Path, ...] | None) -> str:
+def describe_search(name: str, dirs: tuple[Path, ...] | None) -> str:
     near = nearest(name, known(dirs))
     if near:
         return f"did you mean {quote(near)}?"
     if not _is_plain(name):
-        return "a script is a plain name, or the path of a .toml file"
-    folders = ", ".join(display_path(folder) for folder in _folders(dirs))
+        return "use a plain name or the path of a .toml file"
+    folders = ", ".join(display_path(folder) for folder in _list_folders(dirs))
     return (
-        f'looked for @axe_nb.script("{name}") and for {name}.toml in {folders}; '
+        f'searched for @axe_nb.script("{name}") and for {name}.toml in {folders}; '
         "docs/scripts.md shows how to write one"
     )

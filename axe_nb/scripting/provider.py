@@ -21,7 +21,7 @@ from axe_nb.messages import Delta, Request, Response, ToolCall, Usage, dump
 from axe_nb.provider_table import PROVIDERS
 from axe_nb.providers.protocol import OnDelta
 from axe_nb.providers.reply_errors import read_reply
-from axe_nb.scripting.lookup import ScriptFunction, find_script, where_to_look
+from axe_nb.scripting.lookup import ScriptFunction, describe_search, find_script
 from axe_nb.scripting.rules import Fault, Reply, Script, estimate_usage, stop_reason
 from axe_nb.text import one_line, quote
 from axe_nb.threads import in_thread
@@ -44,11 +44,11 @@ async def answer(request: Request, dirs: tuple[Path, ...] | None = None) -> Repl
         raise ProviderError("bad_request", error.message, hint=error.hint) from None
     if found is None:
         raise ProviderError(
-            "bad_request", f"script not found: {name}", hint=where_to_look(name, dirs), status=404
+            "bad_request", f"script not found: {name}", hint=describe_search(name, dirs), status=404
         )
     if isinstance(found, Script):
         return found.answer(name, request)
-    return Reply(await _called(name, found, request))
+    return Reply(await _call_function(name, found, request))
 
 
 class ScriptProvider:
@@ -67,15 +67,15 @@ class ScriptProvider:
         """
         reply = await answer(request, self._dirs)
         if on_delta and reply.stream and not reply.fault:
-            await _hand_over(reply, on_delta)
+            await _stream_text(reply, on_delta)
         else:
             await asyncio.sleep(reply.delay)
         if reply.fault:
-            raise _failure(request.model, reply.fault)
+            raise _make_error(request.model, reply.fault)
         return reply.response
 
 
-async def _hand_over(reply: Reply, on_delta: OnDelta) -> None:
+async def _stream_text(reply: Reply, on_delta: OnDelta) -> None:
     """Streams the text word by word, spread over the delay."""
     pieces = re.findall(r"\S+\s*|\s+", reply.response.content)
     for piece in pieces:
@@ -83,7 +83,7 @@ async def _hand_over(reply: Reply, on_delta: OnDelta) -> None:
         on_delta(Delta(piece))
 
 
-def _failure(name: str, fault: Fault) -> ProviderError:
+def _make_error(name: str, fault: Fault) -> ProviderError:
     """Makes the error that a real provider raises for this failure."""
     headers, body = {}, dump({"error": {"message": fault.message}}) if fault.message else b""
     if not fault.status:
@@ -91,35 +91,35 @@ def _failure(name: str, fault: Fault) -> ProviderError:
             case "timeout":
                 return ProviderError("timeout", f"no answer from script/{name} in time")
             case "refused":
-                message = f"connection refused: script/{name} acts as if no server was there"
+                message = f"connection refused: script/{name} behaves as if no server were running"
                 return ProviderError("server", message)
         headers, body = {"content-type": "text/html"}, NONSENSE
     try:
         read_reply(PROVIDERS["script"], fault.status or 200, headers, body)
     except ProviderError as error:
         return error
-    raise AssertionError(f"{fault} was read as an answer")
+    raise AssertionError(f"{fault} was parsed as an answer")
 
 
-async def _called(name: str, function: ScriptFunction, request: Request) -> Response:
+async def _call_function(name: str, function: ScriptFunction, request: Request) -> Response:
     if inspect.iscoroutinefunction(function):
-        said = function(request)
+        returned = function(request)
     else:
-        said = await in_thread(_guarded, name, function, request)
-    if inspect.isawaitable(said):
-        with _blamed(name, function):
-            said = await said
-    return _response(name, request, said)
+        returned = await in_thread(_call_in_thread, name, function, request)
+    if inspect.isawaitable(returned):
+        with _name_script(name, function):
+            returned = await returned
+    return _make_response(name, request, returned)
 
 
-def _guarded(name: str, function: ScriptFunction, request: Request) -> Any:
+def _call_in_thread(name: str, function: ScriptFunction, request: Request) -> Any:
     """Returns the function's result; wraps errors here, as no future can hold a StopIteration."""
-    with _blamed(name, function):
+    with _name_script(name, function):
         return function(request)
 
 
 @contextmanager
-def _blamed(name: str, function: ScriptFunction) -> Iterator[None]:
+def _name_script(name: str, function: ScriptFunction) -> Iterator[None]:
     """Converts any exception raised inside to an error that names the script."""
     try:
         yield
@@ -134,7 +134,7 @@ def _blamed(name: str, function: ScriptFunction) -> Iterator[None]:
         raise ProviderError("server", f"script {quote(name)} raised {what}{at}") from error
 
 
-def _response(name: str, request: Request, said: Any) -> Response:
+def _make_response(name: str, request: Request, returned: Any) -> Response:
     """Converts a function's return value to a response.
 
     Raises:
@@ -142,17 +142,17 @@ def _response(name: str, request: Request, said: Any) -> Response:
     """
     text = ""
     calls: tuple[ToolCall, ...] = ()
-    match said:
-        case Response() if isinstance(said.content, str):
-            calls = said.tool_calls
+    match returned:
+        case Response() if isinstance(returned.content, str):
+            calls = returned.tool_calls
         case str():
-            text = said
+            text = returned
         case ToolCall():
-            calls = (said,)
-        case [_, *_] if all(isinstance(entry, ToolCall) for entry in said):
-            calls = tuple(said)
+            calls = (returned,)
+        case [_, *_] if all(isinstance(entry, ToolCall) for entry in returned):
+            calls = tuple(returned)
         case _:
-            kind = "None" if said is None else type(said).__name__
+            kind = "None" if returned is None else type(returned).__name__
             raise ProviderError(
                 "server",
                 f"script {quote(name)} returned {kind}, not text, tool calls or a Response",
@@ -161,6 +161,11 @@ def _response(name: str, request: Request, said: Any) -> Response:
         usage = Usage(**estimate_usage(request, text, calls))
     except (TypeError, ValueError, RecursionError) as error:
         raise ProviderError(
-            "server", f"script {quote(name)}: arguments of a call are no JSON: {error}"
+            "server",
+            f"script {quote(name)}: the arguments of a call cannot be written as JSON: {error}",
         ) from None
-    return said if isinstance(said, Response) else Response(text, calls, stop_reason(calls), usage)
+    return (
+        returned
+        if isinstance(returned, Response)
+        else Response(text, calls, stop_reason(calls), usage)
+    )

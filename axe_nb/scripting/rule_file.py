@@ -38,12 +38,12 @@ def parse(text: str, file: str) -> Script:
         hint = toml_hint(text, error)
         raise ConfigError(f"failed to parse script {file}: {error}", hint=hint) from None
     place = _Place(text, file)
-    values = place.checked(table, _TOP)
+    values = place.check(table, _TOP)
     if not values.get("rule"):
-        raise place.error("there is no [[rule]]", hint='write [[rule]] and below it text = "…"')
+        raise place.error("no [[rule]] found", hint='add [[rule]] and, below it, text = "…"')
     stream = values.get("stream", False)
     rules = (
-        _rule({"stream": stream, **rule}, replace(place, rule=number))
+        _make_rule({"stream": stream, **rule}, replace(place, rule=number))
         for number, rule in enumerate(values["rule"], 1)
     )
     return Script(tuple(rules), values.get("clock") == "virtual")
@@ -75,10 +75,10 @@ def _is_json(value: Any) -> bool:
 
 _TEXT = ("a string", lambda v: isinstance(v, str))
 _SWITCH = ("true or false", lambda v: isinstance(v, bool))
-_TOKENS = ("a whole number from 0", lambda v: _is_whole(v, 0))
+_TOKENS = ("a whole number, 0 or more", lambda v: _is_whole(v, 0))
 
 _TOP: _Shape = {
-    "rule": ("a list of tables, each below its own [[rule]]", _is_tables),
+    "rule": ("a list of tables, each headed [[rule]]", _is_tables),
     "clock": ('"real" or "virtual"', lambda v: v in ("real", "virtual")),
     "stream": _SWITCH,
 }
@@ -90,20 +90,20 @@ _RULE: _Shape = {
     "usage": (
         "a table of input_tokens and output_tokens", lambda v: isinstance(v, dict),
     ),
-    "delay": ("a number of seconds from 0", lambda v: _is_number(v) and v >= 0),
+    "delay": ("a number of seconds, 0 or more", lambda v: _is_number(v) and v >= 0),
     "stream": _SWITCH,
     "status": ("an HTTP status from 400 to 599", lambda v: _is_whole(v, 400, 599)),
     "error": _TEXT,
 }  # fmt: skip
 _WHEN: _Shape = {
     "last": _TEXT,
-    "turn": ("a whole number from 1", lambda v: _is_whole(v, 1)),
+    "turn": ("a whole number, 1 or more", lambda v: _is_whole(v, 1)),
     "agent": _TEXT,
 }
 _CALL: _Shape = {
     "tool": ("the name of a tool", lambda v: isinstance(v, str) and bool(v.strip())),
     "arguments": (
-        "a table of what JSON can say",
+        "a table of JSON values",
         lambda v: isinstance(v, dict) and _is_json(v),
     ),
 }
@@ -119,7 +119,7 @@ class _Place:
     rule: int = 0
     """Number of the rule, from 1; 0 = above the rules."""
 
-    def checked(self, table: Mapping[str, Any], shape: _Shape, *at: str) -> Mapping[str, Any]:
+    def check(self, table: Mapping[str, Any], shape: _Shape, *at: str) -> Mapping[str, Any]:
         """The table as it is.
 
         Raises:
@@ -141,15 +141,15 @@ class _Place:
 
     def error(self, message: str, *key: str, hint: str = "") -> ConfigError:
         """Formats a message with the file, the line and the number of the rule."""
-        line = self._line(key)
+        line = self._find_line(key)
         at = f"{self.file}, line {line}" if line else self.file
         of = f"rule {self.rule}: " if self.rule else ""
         return ConfigError(f"{at}: {of}{message}", hint=hint)
 
-    def _line(self, key: tuple[str, ...]) -> int | None:
+    def _find_line(self, key: tuple[str, ...]) -> int | None:
         """Line of the key, else of the table that contains it."""
         lines = [f"{line}\n" for line in self.text.split("\n")]
-        above = self._header(lines) - 1 if self.rule else 0
+        above = self._find_header(lines) - 1 if self.rule else 0
         path = ("rule", *key) if self.rule else key
         while path:
             line = line_of("".join(lines[above:]), path)
@@ -158,7 +158,7 @@ class _Place:
             path = path[:-1]
         return None
 
-    def _header(self, lines: list[str]) -> int:
+    def _find_header(self, lines: list[str]) -> int:
         """Line of this rule's own `[[rule]]`; 1 if rules are written in another way."""
         below = 0
         for _ in range(self.rule):
@@ -175,23 +175,23 @@ class _Place:
 _HEADER = re.compile(r"\s*\[\[\s*rule\s*\]\]")
 
 
-def _rule(table: Mapping[str, Any], place: _Place) -> Rule:
-    values = place.checked(table, _RULE)
+def _make_rule(table: Mapping[str, Any], place: _Place) -> Rule:
+    values = place.check(table, _RULE)
     _check_purpose(values, place)
     when = values.get("when", {})
-    when = place.checked({"last": when} if isinstance(when, str) else when, _WHEN, "when")
-    calls = tuple(_call(entry, place) for entry in values.get("calls", ()))
+    when = place.check({"last": when} if isinstance(when, str) else when, _WHEN, "when")
+    calls = tuple(_make_call(entry, place) for entry in values.get("calls", ()))
     return Rule(
-        last=_regex(when["last"], place) if "last" in when else None,
+        last=_compile_regex(when["last"], place) if "last" in when else None,
         turn=when.get("turn", 0),
         agent=when.get("agent", ""),
         text=values.get("text", ""),
         calls=calls,
         stop_reason=values.get("stop_reason", ""),
-        usage=place.checked(values.get("usage", {}), _USAGE, "usage"),
+        usage=place.check(values.get("usage", {}), _USAGE, "usage"),
         delay=values.get("delay", 0.0),
         stream=values["stream"],
-        fault=_fault(values, place),
+        fault=_make_fault(values, place),
     )
 
 
@@ -206,17 +206,17 @@ def _check_purpose(values: Mapping[str, Any], place: _Place) -> None:
     if answers and fails:
         raise place.error(f"{answers[0]} and {fails[0]} cannot be combined", fails[0])
     if not fails and not {"text", "calls"} & values.keys():
-        raise place.error("says nothing", hint="add text, calls, status or error")
+        raise place.error("has no reply", hint="add text, calls, status or error")
 
 
-def _call(table: Mapping[str, Any], place: _Place) -> ToolCall:
-    values = place.checked(table, _CALL, "calls")
+def _make_call(table: Mapping[str, Any], place: _Place) -> ToolCall:
+    values = place.check(table, _CALL, "calls")
     if "tool" not in values:
-        raise place.error("each of calls needs a tool", "calls")
+        raise place.error("each of `calls` needs a tool", "calls")
     return ToolCall("", values["tool"], values.get("arguments", {}))
 
 
-def _regex(pattern: str, place: _Place) -> regex.Pattern[str]:
+def _compile_regex(pattern: str, place: _Place) -> regex.Pattern[str]:
     import regex
 
     try:
@@ -225,16 +225,16 @@ def _regex(pattern: str, place: _Place) -> regex.Pattern[str]:
         raise place.error(f"bad regex {quote(pattern)}: {error}", "when") from None
     taken = sorted(OWN_PLACES & compiled.groupindex.keys())
     if taken:
-        raise place.error(f"a group cannot be called {quote(taken[0])}", "when")
+        raise place.error(f"a group cannot be named {quote(taken[0])}", "when")
     return compiled
 
 
-def _fault(values: Mapping[str, Any], place: _Place) -> Fault | None:
+def _make_fault(values: Mapping[str, Any], place: _Place) -> Fault | None:
     status, message = values.get("status", 0), values.get("error", "")
     if not status and "error" not in values:
         return None
     if not status and message not in FAULTS:
         raise place.error(
-            f"error must be one of {', '.join(FAULTS)}, or have a status beside it", "error"
+            f"error must be one of {', '.join(FAULTS)}, unless `status` is set", "error"
         )
     return Fault(message, status)

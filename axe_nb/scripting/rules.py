@@ -115,18 +115,18 @@ class Script:
                     "bad_request",
                     f"the regex of rule {number} of script {quote(name)} takes longer than "
                     f"{format_seconds(MAX_SECONDS)}s",
-                    hint="a simpler one, without repeats of repeats, is fast",
+                    hint="use a simpler regex without nested repeats",
                 ) from None
             if groups is not None:
-                return self._reply(rule, request, groups)
+                return self._make_reply(rule, request, groups)
         start = quote(one_line(request.last, 60))
         raise ProviderError(
             "bad_request",
             f"no rule of script {quote(name)} matches turn {request.turn} with the message {start}",
-            hint="a last [[rule]] without `when` answers whatever is left",
+            hint="a final [[rule]] without `when` answers everything else",
         )
 
-    def _reply(self, rule: Rule, request: Request, groups: Mapping[str, str]) -> Reply:
+    def _make_reply(self, rule: Rule, request: Request, groups: Mapping[str, str]) -> Reply:
         delay, seconds = (0.0, rule.delay) if self.virtual else (rule.delay, 0.0)
         if rule.fault:
             return Reply(fault=rule.fault, delay=delay)
@@ -179,9 +179,9 @@ def estimate_usage(request: Request, text: str, calls: tuple[ToolCall, ...]) -> 
         if message.tool_results:
             sent += sum(len(result.content) for result in message.tool_results)
         else:
-            sent += len(message.content) + _size(message.tool_calls)
-    return {"input_tokens": sent // 4, "output_tokens": (len(text) + _size(calls)) // 4}
+            sent += len(message.content) + _count_chars(message.tool_calls)
+    return {"input_tokens": sent // 4, "output_tokens": (len(text) + _count_chars(calls)) // 4}
 
 
-def _size(calls: tuple[ToolCall, ...]) -> int:
+def _count_chars(calls: tuple[ToolCall, ...]) -> int:
     return sum(len(call.name) + len(dump(dict(call.arguments)).decode()) for call in calls)

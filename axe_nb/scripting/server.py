@@ -76,7 +76,7 @@ def script_server(
     thread = threading.Thread(target=server.run, name="axe-nb-script-server", daemon=True)
     thread.start()
     try:
-        with _environment(variables):
+        with _set_environment(variables):
             yield server
     finally:
         server.stop()
@@ -84,7 +84,7 @@ def script_server(
 
 
 @contextmanager
-def _environment(variables: Mapping[str, str]) -> Iterator[None]:
+def _set_environment(variables: Mapping[str, str]) -> Iterator[None]:
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
     try:
@@ -131,7 +131,7 @@ class ScriptServer:
             self._loop.call_soon_threadsafe(self._stop.set)
 
     async def _serve(self) -> None:
-        server = await asyncio.start_server(self._connected, sock=self._socket, backlog=1024)
+        server = await asyncio.start_server(self._accept, sock=self._socket, backlog=1024)
         await self._stop.wait()
         server.close()
         for connection in self._connections:
@@ -140,31 +140,33 @@ class ScriptServer:
             await asyncio.wait(self._connections)
         await server.wait_closed()
 
-    def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        connection = asyncio.create_task(self._attend(reader, writer))
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connection = asyncio.create_task(self._serve_connection(reader, writer))
         self._connections.add(connection)
         connection.add_done_callback(self._connections.discard)
         connection.add_done_callback(lambda _: writer.transport.abort())
 
-    async def _attend(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _serve_connection(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         """Serves one connection to its end."""
         writer.transport.set_write_buffer_limits(0)  # what has been drained has left
         with contextlib.suppress(OSError):  # the client is gone, and with it whom to tell
-            await self._exchange(HttpConnection(reader, writer))
+            await self._answer_requests(HttpConnection(reader, writer))
 
-    async def _exchange(self, connection: HttpConnection) -> None:
+    async def _answer_requests(self, connection: HttpConnection) -> None:
         """Answers one request after another, until either side closes the connection."""
         while True:
             try:
                 request = await connection.next_request()
             except Unreadable as error:
-                await connection.send(self._error(error.status, str(error)))
+                await connection.send(self._make_error(error.status, str(error)))
                 return
             if request is None:
                 return
             self.open_requests += 1
             try:
-                reply = await connection.unless_gone(self._reply(request))
+                reply = await connection.unless_gone(self._make_reply(request))
             except ClientGone:
                 self.aborted += 1
                 return
@@ -173,24 +175,24 @@ class ScriptServer:
             if reply is None or not await connection.send(reply):
                 return
 
-    async def _reply(self, request: HttpRequest) -> HttpReply | None:
+    async def _make_reply(self, request: HttpRequest) -> HttpReply | None:
         """Makes the reply; None closes the connection without one."""
         wire = self._wire
         methods = {wire.path: "POST", wire.listing: "GET"}
         method = methods.get(request.path)
         if method is None:
             known_paths = " and ".join(f"{m} {path}" for path, m in methods.items())
-            return self._error(404, f"a script server knows {known_paths}")
+            return self._make_error(404, f"a script server serves only {known_paths}")
         if request.method != method:
-            return self._error(405, f"use {method} here")
+            return self._make_error(405, f"method not allowed; use {method}")
         if method == "GET":
             return HttpReply(200, dump(wire.models(known(self.dirs))))
         try:
-            return await self._said(self._question(request.body))
+            return await self._run_script(self._parse_request(request.body))
         except Malformed as error:
-            return self._error(400, str(error))
+            return self._make_error(400, str(error))
 
-    def _question(self, body: bytes) -> Request:
+    def _parse_request(self, body: bytes) -> Request:
         """Parses the client's request.
 
         Raises:
@@ -207,21 +209,21 @@ class ScriptServer:
             raise Malformed('a script server does not stream; send "stream": false')
         return self._wire.request(decoded)
 
-    async def _said(self, request: Request) -> HttpReply | None:
+    async def _run_script(self, request: Request) -> HttpReply | None:
         if request.model.endswith(".toml"):
-            return self._error(404, "a script server serves scripts by name, not by path")
+            return self._make_error(404, "a script server serves scripts by name, not by path")
         try:
             reply = await answer(request, self.dirs)
         except ProviderError as error:
-            return await self._failed(error)
+            return await self._reply_to_error(error)
         await asyncio.sleep(reply.delay)
         if reply.fault:
-            return await self._fault(reply.fault)
+            return await self._simulate_fault(reply.fault)
         return HttpReply(200, dump(self._wire.response(request, reply.response)))
 
-    async def _fault(self, fault: Fault) -> HttpReply | None:
+    async def _simulate_fault(self, fault: Fault) -> HttpReply | None:
         if fault.status:
-            return self._error(fault.status, fault.message)
+            return self._make_error(fault.status, fault.message)
         match fault.message:
             case "nonsense":
                 return HttpReply(200, NONSENSE, "text/html")
@@ -229,13 +231,13 @@ class ScriptServer:
                 await asyncio.Event().wait()
         return None
 
-    async def _failed(self, error: ProviderError) -> HttpReply | None:
+    async def _reply_to_error(self, error: ProviderError) -> HttpReply | None:
         """Makes the reply to a function's own failure, as the server would send it."""
         if error.category == "timeout":
-            return await self._fault(Fault("timeout"))
+            return await self._simulate_fault(Fault("timeout"))
         status = error.status or STATUS[error.category]
-        return replace(self._error(status, error.detail), retry_after=error.retry_after)
+        return replace(self._make_error(status, error.detail), retry_after=error.retry_after)
 
-    def _error(self, status: int, message: str) -> HttpReply:
+    def _make_error(self, status: int, message: str) -> HttpReply:
         """Makes an error reply of the protocol; without a body if the message is empty."""
         return HttpReply(status, dump(self._wire.error(status, message)) if message else b"")

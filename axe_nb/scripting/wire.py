@@ -36,11 +36,11 @@ class Wire:
     """(names) -> body of the listing."""
 
 
-def _anthropic_response(request: Request, response: Response) -> Json:
+def _make_anthropic_response(request: Request, response: Response) -> Json:
     text = [{"type": "text", "text": response.content}] if response.content else []
     calls = [
         {"type": "tool_use", "id": id_, "name": call.name, "input": dict(call.arguments)}
-        for id_, call in _with_ids("toolu", request, response)
+        for id_, call in _assign_ids("toolu", request, response)
     ]
     words = {"stop": "end_turn", "tool_calls": "tool_use", "length": "max_tokens"}
     return {
@@ -58,15 +58,15 @@ def _anthropic_response(request: Request, response: Response) -> Json:
     }
 
 
-def _openai_response(request: Request, response: Response) -> Json:
+def _make_openai_response(request: Request, response: Response) -> Json:
     message: Json = {"role": "assistant", "content": response.content, "refusal": None}
     calls = [
         {
             "id": id_,
             "type": "function",
-            "function": {"name": call.name, "arguments": call.raw or _arguments(call)},
+            "function": {"name": call.name, "arguments": call.raw or _encode_arguments(call)},
         }
-        for id_, call in _with_ids("call", request, response)
+        for id_, call in _assign_ids("call", request, response)
     ]
     if calls:
         message |= {"content": response.content or None, "tool_calls": calls}
@@ -87,7 +87,7 @@ def _openai_response(request: Request, response: Response) -> Json:
     }
 
 
-def _ollama_response(request: Request, response: Response) -> Json:
+def _make_ollama_response(request: Request, response: Response) -> Json:
     message: Json = {"role": "assistant", "content": response.content}
     calls = [
         {
@@ -114,17 +114,19 @@ def _ollama_response(request: Request, response: Response) -> Json:
     }
 
 
-def _with_ids(prefix: str, request: Request, response: Response) -> Iterator[tuple[str, ToolCall]]:
+def _assign_ids(
+    prefix: str, request: Request, response: Response
+) -> Iterator[tuple[str, ToolCall]]:
     """Gives each call without an id one that is unique in the conversation."""
     for index, call in enumerate(response.tool_calls):
         yield call.id.strip() or f"{prefix}_script_{request.turn}_{index}", call
 
 
-def _arguments(call: ToolCall) -> str:
+def _encode_arguments(call: ToolCall) -> str:
     return dump(dict(call.arguments)).decode()
 
 
-def _anthropic_error(status: int, message: str) -> Json:
+def _make_anthropic_error(status: int, message: str) -> Json:
     kinds = {
         401: "authentication_error", 403: "permission_error", 404: "not_found_error",
         413: "request_too_large", 429: "rate_limit_error", 529: "overloaded_error",
@@ -133,18 +135,18 @@ def _anthropic_error(status: int, message: str) -> Json:
     return {"type": "error", "error": {"type": kind, "message": message}}
 
 
-def _openai_error(status: int, message: str) -> Json:
+def _make_openai_error(status: int, message: str) -> Json:
     kinds = {429: "rate_limit_error", 403: "permission_error"}
     codes = {401: "invalid_api_key", 404: "model_not_found", 429: "rate_limit_exceeded"}
     kind = kinds.get(status, "invalid_request_error" if status < 500 else "server_error")
     return {"error": {"message": message, "type": kind, "param": None, "code": codes.get(status)}}
 
 
-def _ollama_error(_: int, message: str) -> Json:
+def _make_ollama_error(_: int, message: str) -> Json:
     return {"error": message}
 
 
-def _anthropic_models(names: Sequence[str]) -> Json:
+def _list_anthropic_models(names: Sequence[str]) -> Json:
     models = [
         {"type": "model", "id": name, "display_name": name, "created_at": "1970-01-01T00:00:00Z"}
         for name in names
@@ -153,26 +155,26 @@ def _anthropic_models(names: Sequence[str]) -> Json:
     return {"data": models, "has_more": False, "first_id": None, "last_id": None, **ends}
 
 
-def _openai_models(names: Sequence[str]) -> Json:
+def _list_openai_models(names: Sequence[str]) -> Json:
     models = [{"id": name, "object": "model", "created": 0, "owned_by": "axe_nb"} for name in names]
     return {"object": "list", "data": models}
 
 
-def _ollama_models(names: Sequence[str]) -> Json:
+def _list_ollama_models(names: Sequence[str]) -> Json:
     return {"models": [{"name": name, "model": name, "size": 0} for name in names]}
 
 
 WIRES: Mapping[Protocol, Wire] = {
     "anthropic": Wire(
         "/v1/messages", "/v1/models", False,
-        read_anthropic, _anthropic_response, _anthropic_error, _anthropic_models,
+        read_anthropic, _make_anthropic_response, _make_anthropic_error, _list_anthropic_models,
     ),
     "openai": Wire(
         "/v1/chat/completions", "/v1/models", False,
-        read_chat, _openai_response, _openai_error, _openai_models,
+        read_chat, _make_openai_response, _make_openai_error, _list_openai_models,
     ),
     "ollama": Wire(
         "/api/chat", "/api/tags", True,
-        read_chat, _ollama_response, _ollama_error, _ollama_models,
+        read_chat, _make_ollama_response, _make_ollama_error, _list_ollama_models,
     ),
 }  # fmt: skip

@@ -48,7 +48,7 @@ def line_of(text: str, path: tuple[str, ...]) -> int | None:
     Each statement of the TOML text is parsed on its own, in the context of its table header.
     """
     table: tuple[str, ...] = ()
-    for line, statement in _statements(text):
+    for line, statement in _split_statements(text):
         try:
             parsed = tomllib.loads(statement)
         except (ValueError, RecursionError):
@@ -63,7 +63,7 @@ def line_of(text: str, path: tuple[str, ...]) -> int | None:
     return None
 
 
-def _statements(text: str) -> Iterator[tuple[int, str]]:
+def _split_statements(text: str) -> Iterator[tuple[int, str]]:
     """Yields (line, text) of each key with its value, table header, comment and blank line."""
     line, start, depth = 1, 0, 0
     for token in _TOKEN.finditer(text):

@@ -59,7 +59,7 @@ def read(
     values: dict[str, Any] = {}
     for key, value in table.items():
         if key not in keys:
-            raise _unknown_key_error((*at, key), list(keys), source)
+            raise _make_unknown_key_error((*at, key), list(keys), source)
         nested = nested_table(keys[key])
         if nested:
             value = nested(**read(nested, value, source, (*at, key)))
@@ -67,7 +67,7 @@ def read(
     return values
 
 
-def _unknown_key_error(key: tuple[str, ...], known: list[str], source: Source) -> ConfigError:
+def _make_unknown_key_error(key: tuple[str, ...], known: list[str], source: Source) -> ConfigError:
     line = source.line(key)
     error = ConfigError(
         f"unknown key {quote('.'.join(key))}" + (f" (line {line})" if line else ""),
@@ -84,7 +84,7 @@ def check_types(value: Any, at: tuple[str, ...] = ()) -> None:
         WrongValue: names the full key.
     """
     cls: Any = type(value)
-    for name, default, called, fits in _checks(cls):
+    for name, default, called, fits in _list_checks(cls):
         own = getattr(value, name)
         if own is default:
             continue
@@ -153,7 +153,7 @@ _KINDS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
 
 
 @cache
-def _checks(cls: Any) -> tuple[tuple[str, Any, str, Callable[[Any], bool]], ...]:
+def _list_checks(cls: Any) -> tuple[tuple[str, Any, str, Callable[[Any], bool]], ...]:
     """Returns (field, default, name of its type, check of a value) for each field."""
     return tuple(_make_check(field) for field in toml_fields(cls))
 

@@ -121,29 +121,29 @@ def shape(hint: Any, where: str, inside: tuple[type, ...] = ()) -> Shape:
     """
     origin, arguments = typing.get_origin(hint) or hint, typing.get_args(hint)
     if not isinstance(origin, abc.Hashable):
-        raise _unknown(hint, where, "is no type")
+        raise _make_type_error(hint, where, "is not a type")
     if origin in SCALARS:
         return SCALARS[origin]
     if origin is Literal and all(type(value) in LITERALS for value in arguments):
-        return _choice([(value, value) for value in arguments], arguments)
+        return _make_choice([(value, value) for value in arguments], arguments)
     if origin in (Union, types.UnionType):
-        return _union([shape(member, where, inside) for member in arguments])
+        return _make_union([shape(member, where, inside) for member in arguments])
     if origin is tuple and arguments and arguments[-1] is not ...:
-        return _row([shape(member, where, inside) for member in arguments])
+        return _make_tuple([shape(member, where, inside) for member in arguments])
     if origin in LISTS:
-        return _list(shape((*arguments, Any)[0], where, inside), LISTS[origin])
+        return _make_list(shape((*arguments, Any)[0], where, inside), LISTS[origin])
     if origin in DICTS and arguments[:1] in ((), (str,)):
-        return _dict(shape((*arguments, Any, Any)[1], where, inside))
+        return _make_dict(shape((*arguments, Any, Any)[1], where, inside))
     if isinstance(hint, type) and issubclass(hint, Enum) and len(hint):
         values = [(key_of(member), member) for member in hint]
-        return _choice([*hint.__members__.items(), *values], [key for key, _ in values])
+        return _make_choice([*hint.__members__.items(), *values], [key for key, _ in values])
     if isinstance(hint, type) and dataclasses.is_dataclass(hint) and hint not in inside:
-        return _record(hint, where, (*inside, hint))
-    problem = "contains itself" if hint in inside else "is no type that JSON has"
-    raise _unknown(hint, where, problem)
+        return _make_record(hint, where, (*inside, hint))
+    problem = "contains itself" if hint in inside else "has no JSON form"
+    raise _make_type_error(hint, where, problem)
 
 
-def _unknown(hint: Any, where: str, problem: str) -> ConfigError:
+def _make_type_error(hint: Any, where: str, problem: str) -> ConfigError:
     name = hint.__name__ if isinstance(hint, type) else hint
     return ConfigError(
         f"{name}, the type of {where}, {problem}",
@@ -157,7 +157,7 @@ def note(mistakes: Mistakes, text: str) -> None:
         mistakes.append(text[:MAX_TOLD])
 
 
-def _wrong(mistakes: Mistakes, at: str, wanted: str, value: object) -> None:
+def _note_wrong(mistakes: Mistakes, at: str, wanted: str, value: object) -> None:
     if len(mistakes) > MAX_MISTAKES:
         return
     shown = dump(value).decode()
@@ -175,8 +175,8 @@ def fields(
     for name in given:
         if name not in wanted:
             names = ", ".join(map(quote, wanted)) or "nothing"
-            remark = suggestion(name, wanted) or f"it takes {names}"
-            note(mistakes, f'there is no "{at}{name[:MAX_SHOWN]}" ({remark})')
+            remark = suggestion(name, wanted) or f"expected {names}"
+            note(mistakes, f'unexpected "{at}{name[:MAX_SHOWN]}" ({remark})')
     values: dict[str, Any] = {}
     for name, parameter in wanted.items():
         if name not in given and not parameter.required:
@@ -189,14 +189,14 @@ def fields(
     return values
 
 
-def _scalar(
+def _make_scalar(
     schema: Mapping[str, Any],
     wanted: str,
     fits: Callable[[Any], bool],
     make: Callable[[Any], Any],
 ) -> Shape:
     def read(value: Any, at: str, mistakes: Mistakes, kindly: bool) -> Any:
-        return make(value) if fits(value) else _wrong(mistakes, at, wanted, value)
+        return make(value) if fits(value) else _note_wrong(mistakes, at, wanted, value)
 
     return Shape(schema, wanted, read)
 
@@ -213,7 +213,7 @@ def _fits_float(value: Any) -> bool:
     return isinstance(value, float) or (_is_number(value) and abs(value) < 2**1023)
 
 
-def _same(value: Any) -> Any:
+def _keep(value: Any) -> Any:
     return value
 
 
@@ -222,15 +222,15 @@ LITERALS: Mapping[type, str] = {
 }  # fmt: skip
 """Type of a literal value → its JSON Schema type."""
 
-NULL = _scalar({"type": "null"}, "null", lambda value: value is None, _same)
+NULL = _make_scalar({"type": "null"}, "null", lambda value: value is None, _keep)
 
-ANY = _scalar({}, "any value", lambda value: True, _same)
+ANY = _make_scalar({}, "any value", lambda value: True, _keep)
 
 SCALARS: Mapping[object, Shape] = {
-    str: _scalar({"type": "string"}, "a string", lambda value: isinstance(value, str), _same),
-    bool: _scalar({"type": "boolean"}, "true or false", lambda v: isinstance(v, bool), _same),
-    int: _scalar({"type": "integer"}, "an integer", _is_whole, int),
-    float: _scalar({"type": "number"}, "a number", _fits_float, float),
+    str: _make_scalar({"type": "string"}, "a string", lambda value: isinstance(value, str), _keep),
+    bool: _make_scalar({"type": "boolean"}, "true or false", lambda v: isinstance(v, bool), _keep),
+    int: _make_scalar({"type": "integer"}, "an integer", _is_whole, int),
+    float: _make_scalar({"type": "number"}, "a number", _fits_float, float),
     type(None): NULL,
     Any: ANY,
     object: ANY,
@@ -238,7 +238,7 @@ SCALARS: Mapping[object, Shape] = {
 """Type → its shape."""
 
 
-def _choice(options: Sequence[tuple[Any, Any]], shown: Sequence[Any]) -> Shape:
+def _make_choice(options: Sequence[tuple[Any, Any]], shown: Sequence[Any]) -> Shape:
     """One of fixed values.
 
     Args:
@@ -251,13 +251,13 @@ def _choice(options: Sequence[tuple[Any, Any]], shown: Sequence[Any]) -> Shape:
 
     def read(value: Any, at: str, mistakes: Mistakes, kindly: bool) -> Any:
         known = type(value) in LITERALS and (text := dump(value)) in by_text
-        return by_text[text] if known else _wrong(mistakes, at, wanted, value)
+        return by_text[text] if known else _note_wrong(mistakes, at, wanted, value)
 
     kind = {"type": kinds.pop()} if len(kinds) == 1 else {}
     return Shape({**kind, "enum": list(shown)}, wanted, read)
 
 
-def _union(members: Sequence[Shape]) -> Shape:
+def _make_union(members: Sequence[Shape]) -> Shape:
     wanted = " or ".join(member.wanted for member in members)
     others = [member for member in members if member is not NULL]
 
@@ -269,15 +269,15 @@ def _union(members: Sequence[Shape]) -> Shape:
                 return result
         if len(others) == 1:  # its own mistakes say more than "none of these"
             return others[0].read(value, at, mistakes, kindly)
-        return _wrong(mistakes, at, wanted, value)
+        return _note_wrong(mistakes, at, wanted, value)
 
     return Shape({"anyOf": [dict(member.schema) for member in members]}, wanted, read)
 
 
-def _list(item: Shape, make: Callable[[list[Any]], Any]) -> Shape:
+def _make_list(item: Shape, make: Callable[[list[Any]], Any]) -> Shape:
     def read(value: Any, at: str, mistakes: Mistakes, kindly: bool) -> Any:
         if not isinstance(value, list):
-            return _wrong(mistakes, at, "a list", value)
+            return _note_wrong(mistakes, at, "a list", value)
         before = len(mistakes)
         items = [item.take(one, f"{at}[{i}]", mistakes, kindly) for i, one in enumerate(value)]
         return make(items) if len(mistakes) == before else None
@@ -285,13 +285,13 @@ def _list(item: Shape, make: Callable[[list[Any]], Any]) -> Shape:
     return Shape({"type": "array", "items": dict(item.schema)}, "a list", read)
 
 
-def _row(items: Sequence[Shape]) -> Shape:
+def _make_tuple(items: Sequence[Shape]) -> Shape:
     """A tuple of fixed length, each value with its own type."""
     wanted = f"a list of {len(items)} values"
 
     def read(value: Any, at: str, mistakes: Mistakes, kindly: bool) -> Any:
         if not isinstance(value, list) or len(value) != len(items):
-            return _wrong(mistakes, at, wanted, value)
+            return _note_wrong(mistakes, at, wanted, value)
         pairs = enumerate(zip(items, value, strict=True))
         return tuple(item.take(one, f"{at}[{i}]", mistakes, kindly) for i, (item, one) in pairs)
 
@@ -302,17 +302,17 @@ def _row(items: Sequence[Shape]) -> Shape:
     return Shape({"type": "array", "items": schema, **size}, wanted, read)
 
 
-def _dict(item: Shape) -> Shape:
+def _make_dict(item: Shape) -> Shape:
     def read(value: Any, at: str, mistakes: Mistakes, kindly: bool) -> Any:
         if not isinstance(value, dict):
-            return _wrong(mistakes, at, "an object", value)
+            return _note_wrong(mistakes, at, "an object", value)
         return {n: item.take(one, f"{at}.{n}", mistakes, kindly) for n, one in value.items()}
 
     schema = {"additionalProperties": dict(item.schema)} if item is not ANY else {}
     return Shape({"type": "object", **schema}, "an object", read)
 
 
-def _record(kind: type, where: str, inside: tuple[type, ...]) -> Shape:
+def _make_record(kind: type, where: str, inside: tuple[type, ...]) -> Shape:
     """A dataclass."""
     types_of, told = type_hints(kind, kind.__name__), parse_docstring(kind)[1]
     wanted: dict[str, Parameter] = {}
@@ -326,7 +326,7 @@ def _record(kind: type, where: str, inside: tuple[type, ...]) -> Shape:
 
     def read(value: Any, at: str, mistakes: Mistakes, kindly: bool) -> Any:
         if not isinstance(value, dict):
-            return _wrong(mistakes, at, "an object", value)
+            return _note_wrong(mistakes, at, "an object", value)
         mine: Mistakes = []
         values = fields(value, wanted, f"{at}.", mine, kindly)
         try:

@@ -60,7 +60,7 @@ async def _run(
     arguments: Mapping[str, Any],
 ) -> ToolOutput:
     if ctx.call.raw.strip() and wanted.parameters and not arguments:
-        raise ToolError("the arguments were no JSON object. Call again with one")
+        raise ToolError("the arguments were not a JSON object. Call again with one")
     values = check(arguments, wanted.parameters)
     if wanted.context:
         values[wanted.context] = ctx

@@ -63,8 +63,8 @@ def _parse_parameter(
 ) -> Parameter:
     if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
         raise ConfigError(
-            f'"{parameter}" of {name} cannot be described to a model',
-            hint="give each parameter its own name",
+            f'"{parameter}" of {name}cannot be described in a JSON Schema',
+            hint="replace it with named parameters",
         )
     required = parameter.default is parameter.empty
     default = None if required else parameter.default
@@ -83,5 +83,5 @@ def check(arguments: Mapping[str, Any], wanted: Mapping[str, Parameter]) -> dict
     if mistakes:
         more = ["and more"] if len(mistakes) > MAX_MISTAKES else []
         told = "; ".join([*mistakes[:MAX_MISTAKES], *more])
-        raise ToolError(f"wrong arguments: {told}. Call again with all of them right")
+        raise ToolError(f"wrong arguments: {told}. Correct all of them and call again")
     return values

@@ -437,8 +437,7 @@ def test_a_child_whose_server_fails_is_an_error_result_with_what_it_had_said() -
     [answer] = heard(result)
     assert answer.is_error
     assert answer.content == (
-        'Error: subagent "scout" failed: rate_limit: slow down\n\n'
-        "What it had said so far:\nI have begun"
+        'Error: subagent "scout" failed: rate_limit: slow down\n\nIts text so far:\nI have begun'
     )
     notes = result.children[0].metadata
     assert (notes["completion_status"], notes["turns_used"]) == ("incomplete", "1")
@@ -470,7 +469,7 @@ def test_a_child_that_cannot_begin_is_an_error_result(project: Path) -> None:
     result = run(parts, workdir="gone", mine=(tool("remove", fn=remove),))
     [answer] = heard(result, 1)
     assert answer.is_error
-    assert answer.content.startswith('Error: subagent "scout" cannot begin: workdir not found')
+    assert answer.content.startswith('Error: subagent "scout" cannot start: workdir not found')
 
 
 @pytest.mark.req("X-27", "D-6")

@@ -214,7 +214,7 @@ def test_agents_are_looked_through(project: Path) -> None:
     ]  # fmt: skip
     [(state, told, step)] = of("agent noscript", findings)
     assert (state, told) == ("note", "script not found: nowhere"), "a cell may define it yet"
-    assert step.startswith('looked for @axe_nb.script("nowhere") and for nowhere.toml')
+    assert step.startswith('searched for @axe_nb.script("nowhere") and for nowhere.toml')
     assert [told for _, told, _ in of("agent tools", findings)] == [
         'unknown tool "grap" in agent "tools"', "skill not found: none.md",
     ]  # fmt: skip

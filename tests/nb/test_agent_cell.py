@@ -168,7 +168,7 @@ def test_a_mistake_in_the_option_line_has_the_usage_line(cells: Kernel) -> None:
 def test_saving_writes_what_was_typed_with_its_name_added(project: Path, cells: Kernel) -> None:
     said = text(cells.run('%%axe_agent new --save\n# NBVAL_SKIP\n# a comment\nmodel = "script/x"'))
     assert "written to axe/agents/new.toml\n" in said
-    assert '! script not found: x (line 4); looked for @axe_nb.script("x")' in said
+    assert '! script not found: x (line 4); searched for @axe_nb.script("x")' in said
     assert written(project, "new") == 'name = "new"\n# a comment\nmodel = "script/x"\n'
 
 

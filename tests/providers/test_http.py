@@ -20,7 +20,7 @@ from axe_nb.agents.config import Config
 from axe_nb.errors import ConfigError, ProviderError
 from axe_nb.make_provider import make
 from axe_nb.messages import Message
-from axe_nb.providers.http import MAX_REPLY, _connection_error
+from axe_nb.providers.http import MAX_REPLY, _make_connection_error
 from axe_nb.providers.openai import OpenAI
 from tests.providers.dialects import BY_NAME, KEY, ask
 from tests.wire.replay import Replay
@@ -282,7 +282,7 @@ def test_a_server_that_does_not_run_is_a_server_error_with_its_address() -> None
 @pytest.mark.req("B-5")
 def test_a_server_that_takes_no_connection_is_a_timeout() -> None:
     """Told from the error itself: to see one come about takes ten seconds."""
-    error = _connection_error(OpenAI("http://10.0.0.1", KEY), httpx.ConnectTimeout(""))
+    error = _make_connection_error(OpenAI("http://10.0.0.1", KEY), httpx.ConnectTimeout(""))
     assert str(error) == "timeout: no connection to http://10.0.0.1 within 10s"
     assert (error.exit_code, error.retryable) == (3, True)
 

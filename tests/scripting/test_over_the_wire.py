@@ -218,7 +218,7 @@ def test_a_failure_is_the_same_in_process_and_over_the_wire(
         ('error = "timeout"', "timeout: no answer from script/bad in time"),
         (
             'error = "refused"',
-            "server: connection refused: script/bad acts as if no server was there",
+            "server: connection refused: script/bad behaves as if no server were running",
         ),
     ],
 )

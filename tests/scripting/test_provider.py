@@ -71,7 +71,7 @@ def test_a_name_that_is_no_plain_one_reaches_no_file(project: Path, name: str) -
     with pytest.raises(ConfigError) as raised:
         check(name)
     assert raised.value.message == f"script not found: {name}"
-    assert raised.value.hint == "a script is a plain name, or the path of a .toml file"
+    assert raised.value.hint == "use a plain name or the path of a .toml file"
 
 
 def test_an_unknown_script_is_told_beforehand_with_the_nearest_name(project: Path) -> None:
@@ -91,7 +91,7 @@ def test_an_unknown_script_is_told_with_where_it_was_looked_for(
     with pytest.raises(ConfigError) as raised:
         check("lead", (Path("lessons/scripts"),))
     assert raised.value.hint == (
-        'looked for @axe_nb.script("lead") and for lead.toml in '
+        'searched for @axe_nb.script("lead") and for lead.toml in '
         "lessons/scripts, axe/scripts, ~/.config/axe/scripts; "
         "docs/scripts.md shows how to write one"
     )
@@ -294,7 +294,10 @@ def test_what_no_model_can_say_is_a_server_error(project: Path, said: Any, kind:
 
 def test_arguments_that_are_no_json_are_a_server_error(project: Path) -> None:
     axe_nb.script("lead")(lambda request: axe_nb.call("look", at=object()))
-    with pytest.raises(ProviderError, match='server: script "lead": arguments of a call are no'):
+    with pytest.raises(
+        ProviderError,
+        match='server: script "lead": the arguments of a call cannot be written as JSON',
+    ):
         ask("lead")
 
 

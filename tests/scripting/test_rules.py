@@ -212,11 +212,11 @@ def test_where_no_rule_matches_the_error_says_with_what(project: Path) -> None:
         'bad_request: no rule of script "lead" matches turn 1 with the message '
         '"maybe or not not not not not not not not not not not not no…"'
     )
-    assert raised.value.hint == "a last [[rule]] without `when` answers whatever is left"
+    assert raised.value.hint == "a final [[rule]] without `when` answers everything else"
 
 
 MISTAKES = [
-    ("", "axe/scripts/lead.toml: there is no [[rule]]", 'write [[rule]] and below it text = "…"'),
+    ("", "axe/scripts/lead.toml: no [[rule]] found", 'add [[rule]] and, below it, text = "…"'),
     (
         '[[rule]]\ntext = "a"\n\n[[rule]]\nwhn = "b"\ntext = "c"',
         'axe/scripts/lead.toml, line 5: rule 2: unknown key "whn"',
@@ -246,7 +246,7 @@ MISTAKES = [
     ),
     (
         '[[rule]]\nwhen = "(?P<last>.)"\ntext = "c"',
-        'axe/scripts/lead.toml, line 2: rule 1: a group cannot be called "last"',
+        'axe/scripts/lead.toml, line 2: rule 1: a group cannot be named "last"',
         "",
     ),
     (
@@ -256,7 +256,7 @@ MISTAKES = [
     ),
     (
         '[[rule]]\nwhen = { turn = 0 }\ntext = "c"',
-        "axe/scripts/lead.toml, line 2: rule 1: when.turn must be a whole number from 1",
+        "axe/scripts/lead.toml, line 2: rule 1: when.turn must be a whole number, 1 or more",
         "",
     ),
     (
@@ -266,19 +266,17 @@ MISTAKES = [
     ),
     (
         "[[rule]]\ncalls = [{ arguments = {} }]",
-        "axe/scripts/lead.toml, line 2: rule 1: each of calls needs a tool",
+        "axe/scripts/lead.toml, line 2: rule 1: each of `calls` needs a tool",
         "",
     ),
     (
         '[[rule]]\ncalls = [{ tool = "x", arguments = { on = 2024-01-01 } }]',
-        "axe/scripts/lead.toml, line 2: rule 1: calls.arguments must be a table of what JSON can "
-        "say",
+        "axe/scripts/lead.toml, line 2: rule 1: calls.arguments must be a table of JSON values",
         "",
     ),
     (
         '[[rule]]\ncalls = [{ tool = "x", arguments = { on = nan } }]',
-        "axe/scripts/lead.toml, line 2: rule 1: calls.arguments must be a table of what JSON can "
-        "say",
+        "axe/scripts/lead.toml, line 2: rule 1: calls.arguments must be a table of JSON values",
         "",
     ),
     (
@@ -289,7 +287,7 @@ MISTAKES = [
     (
         '[[rule]]\nerror = "slow down"',
         "axe/scripts/lead.toml, line 2: rule 1: error must be one of timeout, refused, nonsense, "
-        "or have a status beside it",
+        "unless `status` is set",
         "",
     ),
     (
@@ -299,22 +297,23 @@ MISTAKES = [
     ),
     (
         "[[rule]]\ndelay = 3",
-        "axe/scripts/lead.toml, line 1: rule 1: says nothing",
+        "axe/scripts/lead.toml, line 1: rule 1: has no reply",
         "add text, calls, status or error",
     ),
     (
         '[[rule]]\ntext = "a"\ndelay = -1',
-        "axe/scripts/lead.toml, line 3: rule 1: delay must be a number of seconds from 0",
+        "axe/scripts/lead.toml, line 3: rule 1: delay must be a number of seconds, 0 or more",
         "",
     ),
     (
         '[[rule]]\ntext = "a"\ndelay = inf',
-        "axe/scripts/lead.toml, line 3: rule 1: delay must be a number of seconds from 0",
+        "axe/scripts/lead.toml, line 3: rule 1: delay must be a number of seconds, 0 or more",
         "",
     ),
     (
         '[[rule]]\ntext = "a"\nusage = { input_tokens = true }',
-        "axe/scripts/lead.toml, line 3: rule 1: usage.input_tokens must be a whole number from 0",
+        "axe/scripts/lead.toml, line 3: rule 1: usage.input_tokens must be a whole number, "
+        "0 or more",
         "",
     ),
     (

@@ -499,7 +499,7 @@ def test_ollama_streams_where_a_request_does_not_say() -> None:
     ("method", "path", "content", "status", "told"),
     [
         ("POST", "/v1/nothing", b"{}", 404, "POST /v1/chat/completions and GET /v1/models"),
-        ("GET", "/v1/chat/completions", b"", 405, "use POST here"),
+        ("GET", "/v1/chat/completions", b"", 405, "method not allowed; use POST"),
         ("POST", "/v1/chat/completions", b"{", 400, "the body is not valid JSON"),
         ("POST", "/v1/chat/completions", b"[" * 100_000, 400, "the body is not valid JSON"),
         ("POST", "/v1/chat/completions", b"[1]", 400, "the body must be a JSON object"),

@@ -129,9 +129,9 @@ def test_wrong_arguments_come_back_as_something_to_act_on(tmp_path: Path) -> Non
 
     text = failure(SESSION.tools["count"], tmp_path, wrod="a", times="often")
     assert text == (
-        'wrong arguments: there is no "wrod" (did you mean "word"?); '
+        'wrong arguments: unexpected "wrod" (did you mean "word"?); '
         '"word" is missing; it must be a string; "times" must be an integer, not "often". '
-        "Call again with all of them right"
+        "Correct all of them and call again"
     )
     assert ran == []
 
@@ -142,7 +142,7 @@ def test_arguments_that_were_no_json_are_not_run_with_defaults(tmp_path: Path) -
     def clean(folder: str = ".") -> str:
         return "cleaned"
 
-    with pytest.raises(ToolError, match="the arguments were no JSON object"):
+    with pytest.raises(ToolError, match="the arguments were not a JSON object"):
         asyncio.run(SESSION.tools["clean"].fn(context(tmp_path, raw='{"folder": '), {}))
 
 

@@ -204,13 +204,13 @@ def no_type(x: [int]) -> None: ...  # type: ignore[valid-type]
 @pytest.mark.parametrize(
     ("function", "text"),
     [
-        (any_number, "\"*numbers: 'int'\" of it cannot be described to a model"),
-        (anything, "\"**options: 'int'\" of it cannot be described to a model"),
-        (of_bytes, 'bytes, the type of "data" of it, is no type that JSON has'),
-        (by_number, 'dict[int, str], the type of "names" of it, is no type that JSON has'),
+        (any_number, "\"*numbers: 'int'\" of itcannot be described in a JSON Schema"),
+        (anything, "\"**options: 'int'\" of itcannot be described in a JSON Schema"),
+        (of_bytes, 'bytes, the type of "data" of it, has no JSON form'),
+        (by_number, 'dict[int, str], the type of "names" of it, has no JSON form'),
         (of_nodes, 'Node, the type of "children" of Node, contains itself'),
         (unresolved, "the type hints of it cannot be read: name 'NoSuchType' is not defined"),
-        (no_type, "[<class 'int'>], the type of \"x\" of it, is no type"),
+        (no_type, "[<class 'int'>], the type of \"x\" of it, is not a type"),
     ],
 )
 def test_what_json_cannot_say_is_refused_where_the_tool_is_defined(
@@ -240,12 +240,12 @@ def test_every_mistake_is_told_at_once_and_says_what_to_mend() -> None:
         points=list[Point],
     )
     assert text == (
-        'wrong arguments: there is no "cty" (did you mean "city"?); '
+        'wrong arguments: unexpected "cty" (did you mean "city"?); '
         '"city" is missing; it must be a string; '
         '"days" must be an integer, not "three"; '
-        'there is no "points[1].z" (it takes "x", "y"); '
+        'unexpected "points[1].z" (expected "x", "y"); '
         '"points[1].x" is missing; it must be a number. '
-        "Call again with all of them right"
+        "Correct all of them and call again"
     )
 
 
