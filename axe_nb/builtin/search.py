@@ -20,9 +20,10 @@ from typing import TYPE_CHECKING
 
 from axe_nb.builtin.files import contents, decode_text, is_text, lines_of
 from axe_nb.builtin.paths import Spot, hold_place, kind, missing, open_folder
+from axe_nb.builtin.pattern import compile_pattern
 from axe_nb.errors import ConfigError
 from axe_nb.globs import matches, parse_glob
-from axe_nb.text import cut_chars, printable, quote
+from axe_nb.text import cut_chars, printable
 from axe_nb.tools.python_tool import make_tool
 from axe_nb.tools.tool import ToolContext, ToolError
 
@@ -48,9 +49,6 @@ MAX_CONTEXT = 20
 
 MAX_LINE = 300
 """Characters that grep shows of a line."""
-
-MAX_PATTERN = 1000
-"""Characters of a pattern."""
 
 GLANCE = 0.05
 """Timeout of the quick test of a whole file."""
@@ -205,20 +203,6 @@ def search_file(
     if not hits:
         shown.append(f"No matches found for {expression.pattern} in {path}")
     return "\n".join([*shown, *search.notes()])
-
-
-def compile_pattern(pattern: str) -> regex.Pattern[str]:
-    import regex
-
-    if not pattern or len(pattern) > MAX_PATTERN:
-        raise ToolError(f"invalid regular expression: empty or over {MAX_PATTERN} characters")
-    try:
-        return regex.compile(pattern, regex.MULTILINE)
-    except (regex.error, RecursionError, OverflowError, ValueError) as error:
-        raise ToolError(
-            f"invalid regular expression {quote(pattern)}: {error}. Escape characters such as "
-            "( [ * that are meant literally"
-        ) from None
 
 
 def _read_text_file(spot: Spot, search: Search, is_named: bool) -> str:

@@ -1,0 +1,143 @@
+r"""Regular expressions from a model, compiled only if the result is small.
+
+`regex` copies repeated parts when it compiles: `((a{1000}){1000}){1000}` would need gigabytes, and
+nothing can interrupt it. The size is therefore estimated before compiling.
+Source: D-20; safety-facts §8.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from axe_nb.text import cut_chars, quote
+from axe_nb.tools.tool import ToolError
+
+if TYPE_CHECKING:
+    import regex
+
+MAX_PATTERN = 1000
+"""Characters of a pattern."""
+
+MAX_SIZE = 50_000
+"""Characters of a pattern times the copies of its most repeated part: a few megabytes."""
+
+SHOWN = 100
+"""Characters of a rejected pattern in the error message."""
+
+_SPACE = r"(?:\s|\#[^\n]*\n|\(\?\#[^)]*\))*"
+
+_COUNT = re.compile(rf"\\.|\{{((?:[\d\s,]|#[^\n]*\n)*)\}}|\){_SPACE}(\+)", re.DOTALL)
+"""A repeat that makes copies, in verbose patterns also with blanks and comments; or an escape."""
+
+_NO_GROUP = re.compile(r"\(\?\#[^)]*\)|\(\?[A-Za-z01-]*\)")
+"""A comment or flags: both look like groups."""
+
+_EMPTY = r"\((?:\?(?:[:=!>|]|<[=!]|P?<\w+>|[A-Za-z01-]*:|\(\w*\)))?{space}\|?{space}\)"
+"""A group without contents, which takes quadratic time to compile if it is repeated."""
+
+_PLAIN = re.compile(
+    r"""
+    (?P<escape> \\. )
+    | (?P<class> \[ \^? (?: \\. | [^][\\] )+ \] )
+    | (?P<open> \( (?: \?: | \?= | \?! | \?<= | \?<! | \?> | \?P?<\w+> | \?[aimsu]+: | (?!\?) ) )
+    | (?P<flags> \( \? [aimsu]+ \) )
+    | (?P<close> \) )
+    | \{ (?P<count> [\d,]+ ) \}
+    | (?P<plus> \+ )
+    | (?P<other> [^][()\\] )
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+"""One element of a pattern without unusual syntax, which has the same meaning in any context."""
+
+
+def compile_pattern(pattern: str) -> regex.Pattern[str]:
+    """Compiles a pattern, within a few milliseconds and megabytes.
+
+    Raises:
+        ToolError: it is invalid, too long, or repeats too much.
+    """
+    import regex
+
+    if not pattern or len(pattern) > MAX_PATTERN:
+        raise ToolError(f"invalid regular expression: empty or over {MAX_PATTERN} characters")
+    if problem := _find_problem(pattern):
+        shown = quote(cut_chars(pattern, SHOWN))
+        raise ToolError(f"invalid regular expression {shown}: {problem}")
+    try:
+        return regex.compile(pattern, regex.MULTILINE)
+    except (regex.error, RecursionError, OverflowError, ValueError) as error:
+        raise ToolError(
+            f"invalid regular expression {quote(pattern)}: {error}. Escape characters such as "
+            "( [ * that are meant literally"
+        ) from None
+
+
+def _find_problem(pattern: str) -> str:
+    """The reason why a pattern would be too costly to compile; empty if it is not."""
+    copies = count_copies(pattern)
+    if len(pattern) * copies > MAX_SIZE:
+        return (
+            "its repeat counts multiply to too large a size. Use * instead of large counts and of "
+            "nested + or {n}"
+        )
+    if copies > 1 and _has_empty_group(pattern):
+        return "it repeats, and has an empty group. Remove the group"
+    return ""
+
+
+def _has_empty_group(pattern: str) -> bool:
+    bare = _NO_GROUP.sub("", re.sub(r"\\.", "a", pattern, flags=re.DOTALL))
+    space = r"(?:\s|\#[^\n]*\n)*" if re.search(r"\(\?[A-Za-z01-]*x", pattern) else ""
+    return re.search(_EMPTY.format(space=space), bare) is not None
+
+
+def count_copies(pattern: str) -> int:
+    """Upper bound of how many copies of a part of the pattern the compiled form has.
+
+    Each repeat makes one copy more than its count, and `+` is `{1,}`. Only nested repeats multiply;
+    if the syntax leaves room for doubt, all of them are taken as nested.
+    """
+    nested = _count_nested(pattern)
+    if nested is not None:
+        return nested
+    product = 1
+    for match in _COUNT.finditer(pattern):
+        product *= _copies(re.sub(r"#[^\n]*\n|\s", "", match[1] or match[2] or ""))
+    return product
+
+
+def _count_nested(pattern: str) -> int | None:
+    """The largest product of nested repeats; None if the pattern has unusual syntax."""
+    groups = [1]  # the largest product so far in each open group
+    last = 1  # that of the latest element, which a repeat multiplies
+    at = 0
+    while at < len(pattern):
+        match = _PLAIN.match(pattern, at)
+        if match is None:
+            return None
+        at = match.end()
+        match match.lastgroup:
+            case "open":
+                groups.append(1)
+            case "close" if len(groups) == 1:
+                return None
+            case "close":
+                last = groups.pop()
+                groups[-1] = max(groups[-1], last)
+            case "count" | "plus":
+                last *= _copies(match["count"] or "+")
+                groups[-1] = max(groups[-1], last)
+            case "flags":  # a repeat after it applies to the element before it
+                pass
+            case _:
+                last = 1
+    return max(groups) if len(groups) == 1 else None
+
+
+def _copies(counts: str) -> int:
+    """The copies that a repeat such as `+` or `{n,m}` makes."""
+    if counts == "+":
+        return 2
+    return 1 + max([0, *(int(number) for number in counts.split(",") if number)])
