@@ -5,14 +5,19 @@ Source: product.md "Notebook" and "Command line"; A-5.7, B-12.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 from axe_nb.agents.agent import Agent
-from axe_nb.agents.agent_files import list_agents
+from axe_nb.agents.agent_files import find_file, list_agents
+from axe_nb.agents.config import PROJECT_AGENTS, format_path, is_own
+from axe_nb.agents.files import expand_home
+from axe_nb.agents.trust import VARIABLE, Review, remember, review
 from axe_nb.doctor.doctor import Finding, examine
 from axe_nb.errors import ConfigError
 from axe_nb.session.portal import run_and_wait
 from axe_nb.session.session import session
+from axe_nb.text import plural, printable, quote, reveal
 from axe_nb.views import agent_summary
 
 
@@ -35,3 +40,82 @@ def diagnose(agents_dir: str | None) -> list[Finding]:
     return run_and_wait(
         examine(agents_dir, session.agents, lambda name: session.find(name, agents_dir))
     )
+
+
+def trust(
+    target: str | None,
+    agents_dir: str | None,
+    write: Callable[[str], object],
+    ask: Callable[[str], str] | None,
+) -> bool:
+    """Shows the unusual parts of agents, and asks the person to trust each such agent.
+
+    Args:
+        target: an agent, its file or the folder of a project; None = all agents found here.
+        agents_dir: folder to search for agents first.
+        write: receives each line to show.
+        ask: prompts the person; None = no one can be prompted.
+
+    Returns:
+        True if no agent is left that needs trust.
+
+    Raises:
+        ConfigError: there is no such agent, or the list of trusted agents cannot be read.
+    """
+    left = 0
+    for path in _find_agents(target, agents_dir):
+        found = review(path)
+        write(_format_review(found))
+        if not found.needs_trust:
+            continue
+        name = printable(path.stem)
+        if ask is not None and ask(f"Trust {name}? [y]es [n]o: ").strip().lower() in ("y", "yes"):
+            remember(found)
+            write(f"{name} is trusted until its file changes")
+        else:
+            left += 1
+    if left and ask is None:
+        write(
+            f"{plural(left, 'agent')} not trusted, and no one can be prompted here; run "
+            f"`axe-nb trust` in a terminal, or set {VARIABLE}=1 to trust all"
+        )
+    return left == 0
+
+
+def _find_agents(target: str | None, agents_dir: str | None) -> list[Path]:
+    if target is None:
+        found = [path for path in list_agents(agents_dir).values() if not is_own(path)]
+        if not found:
+            raise ConfigError("this project has no agents", hint="name a file or a folder")
+        return found
+    path = expand_home(target)
+    if path.is_dir():
+        folder = path / PROJECT_AGENTS if (path / PROJECT_AGENTS).is_dir() else path
+        found = sorted(folder.glob("*.toml"))
+        if not found:
+            raise ConfigError(f"no agents in {quote(target)}")
+        return found
+    return [path] if path.is_file() else [find_file(target, agents_dir)]
+
+
+def _format_review(found: Review) -> str:
+    """Formats what is unusual about an agent, whole; the file may be hostile."""
+    state = (
+        found.problem
+        or ("nothing unusual" if not found.unusual else "")
+        or ("trusted" if found.is_trusted else "not trusted")
+    )
+    lines = [f"{printable(format_path(found.path))}: {state}"]
+    if found.unusual:
+        lines += [f"  {line}" for line in _describe(found)]
+        lines += [f"  ! {part}" for part in found.unusual]
+    return reveal("\n".join(lines))
+
+
+def _describe(found: Review) -> list[str]:
+    try:
+        agent = Agent.from_toml(found.text, name=found.path.stem, path=str(found.path))
+    except ConfigError as error:
+        return [f"invalid: {error}"]
+    tools = ", ".join((*agent.tools, *agent.sub_agents)) or "no tools"
+    return [f"{quote(agent.model)}, mode {agent.mode}, {tools}"]

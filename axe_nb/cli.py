@@ -181,6 +181,22 @@ def _diagnose(chosen: argparse.Namespace) -> int:
     return 1 if any(finding.state == "wrong" for finding in found) else 0
 
 
+def _review_trust(chosen: argparse.Namespace) -> int:
+    from axe_nb.actions import trust
+
+    can_prompt = sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
+    ask = _ask_on_stderr if can_prompt else None
+    return 0 if trust(chosen.target, chosen.agents_dir, _write, ask) else 2
+
+
+def _ask_on_stderr(prompt: str) -> str:
+    with contextlib.redirect_stdout(sys.stderr):  # stdout carries the answer only
+        try:
+            return input(prompt)
+        except EOFError:
+            return ""
+
+
 def _run_demo(chosen: argparse.Namespace) -> int:
     from axe_nb.demo import show
 
@@ -201,6 +217,7 @@ ACTIONS: Mapping[str, Callable[[argparse.Namespace], int]] = {
     "config path": _print_config_path,
     "config init": _init_config,
     "doctor": _diagnose,
+    "trust": _review_trust,
     "demo": _run_demo,
     "version": _print_version,
 }

@@ -68,6 +68,9 @@ VARIABLES: Mapping[str, str] = {
     "without `/v1`; takes precedence over `base_url` in `config.toml`.",
     "XDG_CONFIG_HOME": "Folder of `axe/config.toml` and `axe/agents/`; by default `~/.config`.",
     "AXE_NB_DISPLAY": "`live` or `static`: forces one display of runs in notebooks.",
+    "XDG_STATE_HOME": "Folder of `axe/trust`, the list of trusted agents; by default "
+    "`~/.local/state`, on Windows the folder of `LOCALAPPDATA`.",
+    "AXE_NB_TRUST": "`1`: trusts the agents of every project, for CI; see `axe-nb trust`.",
     "VISUAL, EDITOR": "Editor of `axe-nb agents edit`.",
     "HTTPS_PROXY, ALL_PROXY, NO_PROXY, SSL_CERT_FILE": "As usual; httpx reads them.",
 }

@@ -92,7 +92,10 @@ def without_settings(environ: Mapping[str, str], home: Path) -> dict[str, str]:
         if not name.upper().endswith(("_API_KEY", "_PROXY"))
         and not name.startswith(("AXE_", "IPYTHON", "JUPYTER_", "PYTHON"))
     }
-    return kept | {"XDG_CONFIG_HOME": str(home / "config"), "IPYTHONDIR": str(home / "ipython")}
+    return kept | {
+        "XDG_CONFIG_HOME": str(home / "config"), "XDG_STATE_HOME": str(home / "state"),
+        "IPYTHONDIR": str(home / "ipython"),
+    }  # fmt: skip
 
 
 def _make(folder: Path, python: Path) -> None:

@@ -91,6 +91,7 @@ def variables() -> dict[str, str]:
 def own_config(nothing_left: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each test has a config folder of its own, `$XDG_CONFIG_HOME/axe`, that does not exist yet."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
 
 
 @pytest.fixture(autouse=True)

@@ -1,5 +1,6 @@
 """The command line, called in process: what goes to stdout, what to stderr, with which code."""
 
+import io
 import json
 import os
 import re
@@ -466,3 +467,37 @@ def test_help_goes_to_stdout_and_succeeds(
         cli.main(words)
     assert ended.value.code == 0
     assert capsys.readouterr().out.startswith("usage: axe-nb")
+
+
+@pytest.mark.req("D-54")
+def test_trust_shows_what_is_unusual_and_fails_if_no_one_can_say_yes(tree: Path, axe) -> None:
+    put("axe/agents/echo.toml", 'name = "echo"\nmodel = "script/echo"\nworkdir = "/"\n')
+    ran = axe("run", "echo", "-p", "x")
+    assert (ran.code, ran.out) == (2, "")
+    assert "`axe-nb trust axe/agents/echo.toml` in a shell" in ran.err
+    ran = axe("trust")
+    assert (ran.code, ran.err) == (2, "")
+    assert "axe/agents/helper.toml: nothing unusual\n" in ran.out
+    assert '  ! workdir = "/" leads outside the project: /\n' in ran.out
+    assert axe("trust", "helper").code == 0
+    assert axe("trust", "nobody").code == 2
+
+
+@pytest.mark.req("D-54")
+def test_trust_on_a_terminal_asks(tree: Path, axe, monkeypatch: pytest.MonkeyPatch) -> None:
+    put("axe/agents/echo.toml", 'name = "echo"\nmodel = "script/echo"\nworkdir = "/"\n')
+    monkeypatch.setattr("sys.stdin", Terminal("n\n"))
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    assert axe("trust", "echo").code == 2
+    monkeypatch.setattr("sys.stdin", Terminal("y\n"))
+    ran = axe("trust", "echo")
+    assert (ran.code, ran.err) == (0, "Trust echo? [y]es [n]o: ")
+    assert ran.out.endswith("echo is trusted until its file changes\n")
+    assert axe("run", "echo", "-p", "hi").out == "hi\n"
+
+
+class Terminal(io.StringIO):
+    """Standard input as a person types it."""
+
+    def isatty(self) -> bool:
+        return True

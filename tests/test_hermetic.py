@@ -40,12 +40,14 @@ def test_an_address_in_any_notation_can_be_parsed() -> None:
 def test_keys_proxies_and_settings_are_gone() -> None:
     person = {
         "ANTHROPIC_API_KEY": "k", "AXE_CASSETTE": "c", "https_proxy": "p", "PATH": "/bin",
-        "IPYTHONDIR": "i", "XDG_CONFIG_HOME": "x", "PYTHONPATH": "y", "CI": "true",
+        "IPYTHONDIR": "i", "XDG_CONFIG_HOME": "x", "XDG_STATE_HOME": "x",
+        "PYTHONPATH": "y", "CI": "true",
     }  # fmt: skip
     left = without_settings(person, Path("home"))
     assert left == {
         "PATH": "/bin", "CI": "true",
-        "XDG_CONFIG_HOME": str(Path("home", "config")), "IPYTHONDIR": str(Path("home", "ipython")),
+        "XDG_CONFIG_HOME": str(Path("home", "config")),
+        "XDG_STATE_HOME": str(Path("home", "state")), "IPYTHONDIR": str(Path("home", "ipython")),
     }  # fmt: skip
 
 

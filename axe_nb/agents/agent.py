@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from axe_nb.agents.agent_files import find_file
+from axe_nb.agents.agent_files import find_file, hidden_file
 from axe_nb.agents.config import agent_dirs, format_path
 from axe_nb.agents.files import read_text, reason, write_whole
 from axe_nb.agents.hosts import host_problem
@@ -28,6 +28,7 @@ from axe_nb.agents.tables import (
     TreeLimits,
     check_delegation,
 )
+from axe_nb.agents.trust import check_link
 from axe_nb.errors import ConfigError
 from axe_nb.text import quote, suggestion
 from axe_nb.toml_tables.lines import toml_hint
@@ -77,6 +78,8 @@ class Agent:
     """Name → function or tool passed in `tools`, which keeps its name."""
     path: str = field(default="", compare=False, metadata={"toml": False})
     """File that it was loaded from; empty for an agent made in code."""
+    text: str = field(default="", repr=False, compare=False, metadata={"toml": False})
+    """Text of the file; empty for an agent made in code."""
     warnings: tuple[str, ...] = field(default=(), compare=False, metadata={"toml": False})
     """Warnings about keys of its file that are accepted but ignored."""
 
@@ -107,13 +110,19 @@ class Agent:
             ConfigError: not found or invalid; the message says where.
         """
         path = find_file(name, agents_dir, also=DEFINED)
+        check_link(path)
         try:
             text = read_text(path)
         except OSError as error:
             raise _make_file_error(
                 f"failed to read agent config {quote(name)}: {reason(error)}", path
             ) from None
-        return cls.from_toml(text, name=name, path=str(path))
+        agent = cls.from_toml(text, name=name, path=str(path))
+        hidden = hidden_file(path)
+        if hidden is None:
+            return agent
+        warning = f"hides your own agent of the same name, {format_path(hidden)}"
+        return replace(agent, warnings=(*agent.warnings, warning))
 
     @classmethod
     def from_toml(cls, text: str, *, name: str = "", path: str = "") -> Agent:
@@ -137,7 +146,8 @@ class Agent:
         try:
             warnings = _remove_ignored_keys(table, name, source)
             values = {"name": "", "model": "", **read(cls, table, source)}
-            return cls(**values, path=path, warnings=tuple(warnings))
+            own = text if path else ""
+            return cls(**values, path=path, text=own, warnings=tuple(warnings))
         except ConfigError as error:
             error.place = error.place or source.place(getattr(error, "key", ()))
             raise

@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from axe_nb.agents.config import Config, agent_dirs
+from axe_nb.agents.config import PROJECT_AGENTS, Config, agent_dirs, config_dir, is_own
 from axe_nb.agents.files import write_new
 from axe_nb.agents.names import check_name
 from axe_nb.errors import ConfigError
@@ -45,6 +45,13 @@ def find_file(name: str, agents_dir: str | Path | None = None, also: Iterable[st
             return path
     hint = suggestion(name, [*list_agents(agents_dir), *also]) or _next_step.format(name=name)
     raise ConfigError(f"agent config not found: {name}", hint=hint)
+
+
+def hidden_file(path: Path) -> Path | None:
+    """Returns the user's own agent file that a project's one hides; None if there is none."""
+    own = config_dir() / "agents" / path.name
+    is_of_project = path.parent == PROJECT_AGENTS and not is_own(path)
+    return own if is_of_project and os.path.lexists(own) else None
 
 
 def list_agents(agents_dir: str | Path | None = None) -> dict[str, Path]:

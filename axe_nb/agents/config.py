@@ -27,6 +27,9 @@ from axe_nb.text import nearest, quote
 from axe_nb.toml_tables.lines import toml_hint
 from axe_nb.toml_tables.table import Source
 
+PROJECT_AGENTS = Path("axe") / "agents"
+"""Folder of the project's agents, below the current folder."""
+
 UNREADABLE = "failed to parse config file"
 
 SCAFFOLD = """\
@@ -61,6 +64,19 @@ def config_path() -> Path:
     return config_dir() / "config.toml"
 
 
+def state_dir() -> Path:
+    """Returns `$XDG_STATE_HOME/axe`, by default `~/.local/state/axe`; it need not exist.
+
+    On Windows the default is below `%LOCALAPPDATA%`. A relative path is ignored: a project could
+    bring that folder.
+    """
+    home = expand_home(os.environ.get("XDG_STATE_HOME", "").strip())
+    if not home.is_absolute():
+        local = os.environ.get("LOCALAPPDATA", "") if os.name == "nt" else ""
+        home = expand_home(local or "~/.local/state")
+    return home / "axe"
+
+
 def format_path(path: Path) -> str:
     """Returns the path for display, without machine-specific folders if possible.
 
@@ -90,7 +106,32 @@ def _find_config_prefix() -> str | None:
 def agent_dirs(agents_dir: str | Path | None = None) -> list[Path]:
     """Returns the folders to search for agents, in order; they need not exist."""
     given = [expand_home(agents_dir)] if agents_dir else []
-    return [*given, Path("axe") / "agents", config_dir() / "agents"]
+    return [*given, PROJECT_AGENTS, config_dir() / "agents"]
+
+
+def is_own(path: Path) -> bool:
+    """True if a file is one of the user's own, in the config folder, not one of a project.
+
+    A link that leads there from elsewhere does not count.
+    """
+    folder = config_dir().absolute()
+    places = (folder, folder.parent.resolve() / folder.name)  # the current folder has no links
+    whole = os.path.abspath(path)  # noqa: PTH100 - without `..`, but with its links
+    return any(Path(whole).is_relative_to(place) for place in places)
+
+
+def skill_paths(skill: str, agent_path: str) -> list[Path]:
+    """Returns the paths that the `skill` of an agent stands for, in order (B-6).
+
+    Args:
+        skill: absolute, or relative to the folder above the agents, else to the config folder.
+        agent_path: the agent's file; empty for an agent made in code.
+    """
+    path = expand_home(skill)
+    if path.is_absolute():
+        return [path]
+    home = Path(agent_path).parent.parent if agent_path else Path("axe")
+    return [home / path, config_dir() / path]
 
 
 @dataclass(frozen=True)

@@ -57,8 +57,11 @@ def read_text(path: Path) -> str:
         raise OSError(errno.EILSEQ, f"not UTF-8 (at line {line})") from None
 
 
-def write_whole(path: Path, text: str) -> None:
+def write_whole(path: Path, text: str, mode: int | None = None) -> None:
     """Writes a file atomically: a reader sees either the old or the new text.
+
+    Args:
+        mode: permission bits; None = those of the existing file, or the default of a new one.
 
     Raises:
         ConfigError: the file cannot be written; an existing one is unchanged.
@@ -68,8 +71,9 @@ def write_whole(path: Path, text: str) -> None:
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         try:
-            _write(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666), text)
-            if target.exists():
+            bits = 0o666 if mode is None else mode
+            _write(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, bits), text)
+            if mode is None and target.exists():
                 shutil.copymode(target, temporary)
             temporary.replace(target)
         except BaseException:

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from axe_nb.agents.agent import Agent
-from axe_nb.agents.config import config_dir
+from axe_nb.agents.config import skill_paths
 from axe_nb.agents.files import expand_home, read_text, reason
+from axe_nb.agents.trust import check_trust
 from axe_nb.errors import ConfigError
 from axe_nb.globs import find_paths
 from axe_nb.provider_table import NOT_PARAMS
@@ -50,8 +51,10 @@ def brief(agent: Agent) -> Briefing:
     """Assembles the agent's system prompt from its parts.
 
     Raises:
-        ConfigError: the workdir or the skill is missing, or a glob is invalid.
+        ConfigError: the agent is not trusted, the workdir or the skill is missing, or a glob is
+            invalid.
     """
+    check_trust(agent.path, agent.text, agent.name)
     workdir = _find_workdir(agent)
     skill = _read_skill(agent)
     files, warnings = _read_files(agent.files, workdir)
@@ -109,9 +112,7 @@ def _read_skill(agent: Agent) -> str:
     given = agent.skill.strip()
     if not given:
         return ""
-    path = expand_home(given)
-    home = Path(agent.path).parent.parent if agent.path else Path("axe")
-    for candidate in [path] if path.is_absolute() else [home / path, config_dir() / path]:
+    for candidate in skill_paths(given, agent.path):
         try:
             return read_text(candidate)
         except (FileNotFoundError, NotADirectoryError):

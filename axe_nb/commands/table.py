@@ -94,6 +94,18 @@ COMMANDS: tuple[Command, ...] = (
         {"line": "doctor", "command": "doctor"}, (AGENTS_DIR,),
     ),
     Command(
+        "trust", "review the unusual agents of this project, and trust them",
+        {"line": "trust", "command": "trust"},
+        (
+            Option(
+                (), "target",
+                "agent, its file, or the folder of a project (default: all agents found here)",
+                "PATH", required=False, offers="agents",
+            ),
+            AGENTS_DIR,
+        ),
+    ),
+    Command(
         "reset", "forget conversations, so that --continue starts afresh", {"line": "reset"},
         (
             ANY_NAME,

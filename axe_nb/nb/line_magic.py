@@ -16,11 +16,12 @@ from axe_nb.agents.agent import Agent
 from axe_nb.agents.config import format_path_or_name
 from axe_nb.agents.files import read_text, reason
 from axe_nb.agents.prompt import all_warnings
+from axe_nb.agents.trust import check_link
 from axe_nb.commands.parser import UsageError, parse, parse_run
 from axe_nb.commands.table import commands_of
 from axe_nb.doctor.doctor import Finding
 from axe_nb.errors import ConfigError
-from axe_nb.nb.display import describe_display
+from axe_nb.nb.display import can_ask, describe_display
 from axe_nb.nb.help import help_text
 from axe_nb.session.session import Spent, session
 from axe_nb.text import clean, quote, suggestion
@@ -128,6 +129,7 @@ def _read_toml(name: str, agents_dir: str | None) -> str:
     if name in session.agents:
         return (session.texts.get(name) or session.agents[name].to_toml()).removesuffix("\n")
     path = agent_files.find_file(name, agents_dir)
+    check_link(path)
     try:
         return read_text(path).replace("\r\n", "\n").removesuffix("\n")
     except OSError as error:
@@ -165,6 +167,21 @@ def _diagnose(shell: InteractiveShell, chosen: argparse.Namespace) -> str:
     return "\n".join(map(str, [first, display, *rest]))
 
 
+def _review_trust(shell: InteractiveShell, chosen: argparse.Namespace) -> str:
+    lines: list[str] = []
+
+    def ask(prompt: str) -> str:
+        shown = clean("\n".join([*lines, prompt]))
+        lines.clear()
+        try:
+            return input(shown)
+        except EOFError:
+            return ""
+
+    actions.trust(chosen.target, chosen.agents_dir, lines.append, ask if can_ask() else None)
+    return "\n".join(lines)
+
+
 def _reset(shell: InteractiveShell, chosen: argparse.Namespace) -> str:
     name = chosen.agent
     if name is not None and name not in session.conversations:
@@ -193,6 +210,7 @@ ACTIONS: Mapping[str, Action] = {
     "tools": _list_tools,
     "usage": _show_usage,
     "doctor": _diagnose,
+    "trust": _review_trust,
     "reset": _reset,
     "help": _show_help,
 }

@@ -16,6 +16,7 @@ from typing import Any
 from axe_nb.agents.agent import DEFINED, Agent
 from axe_nb.agents.config import Config
 from axe_nb.agents.names import check_name
+from axe_nb.agents.trust import check_trust
 from axe_nb.commands.overrides import Overrides
 from axe_nb.engine.permissions import AskPerson
 from axe_nb.engine.plan import Plan, make_plan
@@ -226,6 +227,7 @@ def _make_job(request: RunRequest, env: Env) -> tuple[Agent, Job]:
     """The agent of a requested run, with the run's overrides applied, and its job."""
     overrides, earlier = request.overrides, request.continue_from
     found = env.load_agent(request.agent) if isinstance(request.agent, str) else request.agent
+    check_trust(found.path, found.text, found.name)
     agent = apply_overrides(found, overrides)
     history = earlier.messages if earlier else ()
     limits = Limits(seconds=overrides.timeout)

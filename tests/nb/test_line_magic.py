@@ -316,3 +316,24 @@ def test_the_help_pages_are_written_from_the_tables(cells: Kernel) -> None:
     assert said == text(cells.run("%axe"))
     assert "%axe doctor" in said
     assert "cassette" not in said
+
+
+@pytest.mark.req("D-54")
+def test_trust_shows_what_is_unusual_and_asks(cells: Kernel, project: Path) -> None:
+    file = project / "axe" / "agents" / "echo.toml"
+    file.write_text(f'{AGENTS["echo"]}workdir = "/"\n', "utf-8")
+    [error] = cells.run("%%axe echo -q\nhi")
+    assert error["evalue"].startswith('agent "echo" of this project is not trusted yet: workdir')
+    assert "`%axe trust axe/agents/echo.toml`" in "\n".join(error["traceback"])
+    assert len("\n".join(error["traceback"]).splitlines()) <= 3
+    assert "no one can be prompted here" in text(cells.run("%axe trust echo"))
+    assert "is not trusted yet" in text(cells.run("%axe doctor"))
+    shown = text(cells.run("%axe trust", live=True, answers=["y"]))
+    assert shown.endswith(
+        "echo is trusted until its file changes\naxe/agents/lead.toml: "
+        "nothing unusual\naxe/agents/slow.toml: nothing unusual\n"
+        "axe/agents/wrong.toml: nothing unusual\n"
+    )
+    assert cells.asked[0].endswith("leads outside the project: /\nTrust echo? [y]es [n]o: ")
+    assert text(cells.run("%%axe echo -q\nhi")) == "You said: hi"
+    assert "%axe trust echo" in cells.complete("%axe trust ec")

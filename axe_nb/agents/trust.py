@@ -1,0 +1,206 @@
+"""Trust in the unusual agent files of projects, remembered by content in the state folder.
+
+Source: D-54, D-61; product.md "Notebook" (`%axe trust`); docs/safety.md "Trust".
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from axe_nb.agents.config import format_path, is_own, state_dir
+from axe_nb.agents.files import display_path, read_text, reason, write_whole
+from axe_nb.agents.unusual import (
+    Unusual,
+    find_inner_texts,
+    find_outside,
+    find_project,
+    find_unusual,
+)
+from axe_nb.errors import ConfigError
+from axe_nb.text import cut_chars, printable, quote
+
+VARIABLE = "AXE_NB_TRUST"
+"""Environment variable; `1` trusts the agents of every project."""
+
+FORMAT = "axe-nb trust"
+VERSION = (1, 0)
+
+MAX_ENTRIES = 1000
+"""Agents that are remembered; the oldest are forgotten first."""
+
+LONGEST_SHOWN = 200
+"""Characters of an unusual part that an error quotes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Review:
+    """The unusual parts of an agent file, and the decision of the person."""
+
+    path: Path
+    text: str
+    unusual: tuple[Unusual, ...]
+    fingerprint: str = ""
+    """Hash of its content, to remember; empty if nothing is unusual."""
+    is_trusted: bool = False
+    """True if the person has trusted this very content."""
+    problem: str = ""
+    """The reason that the file was not read; empty if it was."""
+
+    @property
+    def needs_trust(self) -> bool:
+        """True if the agent does not run yet."""
+        return bool(self.unusual) and not self.is_trusted
+
+
+def trusts_all() -> bool:
+    """True if the environment trusts the agents of every project, as in CI."""
+    return os.environ.get(VARIABLE, "").strip() == "1"
+
+
+def trust_file() -> Path:
+    """Returns the path of the list of trusted agents; it need not exist."""
+    return state_dir() / "trust"
+
+
+def check_trust(path: str, text: str, name: str) -> None:
+    """Rejects an unusual agent of a project that the person has not trusted.
+
+    Args:
+        path: the agent's file; empty for an agent made in code.
+        text: the text that it was loaded from.
+        name: the agent's name.
+
+    Raises:
+        ConfigError: names the first unusual part and the command that asks for trust.
+    """
+    unusual = list_unusual(path, text)
+    if unusual and not is_trusted(Path(path), text):
+        more = f", and {len(unusual) - 1} more" if len(unusual) > 1 else ""
+        raise _make_error(path, name, f"{unusual[0].what[:LONGEST_SHOWN]}{more}")
+
+
+def list_unusual(path: str, text: str) -> tuple[Unusual, ...]:
+    """Returns the unusual parts of an agent; none if it is the user's own or was made in code."""
+    is_of_project = bool(path and text) and not is_own(Path(path))
+    return find_unusual(Path(path), text) if is_of_project else ()
+
+
+def is_trusted(path: Path, text: str) -> bool:
+    """True if the person has trusted an unusual agent file with this content.
+
+    Raises:
+        ConfigError: the list of trusted agents cannot be read.
+    """
+    return trusts_all() or compute_fingerprint(path, text) in load_trusted()
+
+
+def check_link(path: Path) -> None:
+    """Rejects, before it is read, an agent file that a link of the project leads out of it to.
+
+    Raises:
+        ConfigError: the person has trusted no agent there.
+    """
+    if is_own(path) or not find_outside(path, path) or trusts_all():
+        return
+    if _identify(path) not in load_trusted().values():
+        raise _make_error(str(path), path.stem, "its file is reached through a link")
+
+
+def review(path: Path) -> Review:
+    """Reviews an agent file, for the person; reads it wherever it leads.
+
+    Raises:
+        ConfigError: the list of trusted agents cannot be read.
+    """
+    try:
+        text = read_text(path)
+    except OSError as error:
+        return Review(path, "", (), problem=reason(error))
+    unusual = list_unusual(str(path), text)
+    if not unusual:
+        return Review(path, text, ())
+    fingerprint = compute_fingerprint(path, text)
+    return Review(path, text, unusual, fingerprint, trusts_all() or fingerprint in load_trusted())
+
+
+def remember(reviewed: Review) -> None:
+    """Remembers that the person trusts an agent file as it was reviewed.
+
+    Raises:
+        ConfigError: the list of trusted agents cannot be read or written.
+    """
+    entries = load_trusted()
+    entries.pop(reviewed.fingerprint, None)
+    new = reviewed.fingerprint, _identify(reviewed.path)
+    kept = [*entries.items(), new][-MAX_ENTRIES:]
+    header = f"{FORMAT} {VERSION[0]}.{VERSION[1]}"
+    lines = [header, *(f"{known} {json.dumps(where)}" for known, where in kept)]
+    write_whole(trust_file(), "\n".join(lines) + "\n", mode=0o600)
+
+
+def load_trusted() -> dict[str, str]:
+    """Returns fingerprint → path of the trusted agent files, oldest first; empty if none is.
+
+    Raises:
+        ConfigError: the list cannot be read, others may write it, or its format is unknown.
+    """
+    path = trust_file()
+    try:
+        if os.name == "posix" and path.stat().st_mode & 0o022:
+            step = f"check it, then chmod 600 {format_path(path)}"
+            raise ConfigError("others may write the list of trusted agents", hint=step)
+        header, *lines = read_text(path).splitlines() or [""]
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        message = f"cannot read the list of trusted agents: {reason(error)}"
+        raise ConfigError(message, hint=f"see {display_path(path)}") from None
+    version = re.fullmatch(rf"{FORMAT} (\d+)\.(\d+)", header)
+    if version is None or int(version[1]) != VERSION[0]:
+        found = f"has the format {quote(cut_chars(header, 40))}, expected {FORMAT} {VERSION[0]}"
+        raise ConfigError(
+            f"the list of trusted agents {found}",
+            hint=f"update axe-nb, or delete {format_path(path)} and trust them again",
+        )
+    return dict(entry for line in lines if (entry := _parse_entry(line)))
+
+
+def _parse_entry(line: str) -> tuple[str, str] | None:
+    fingerprint, _, written = line.partition(" ")
+    try:
+        where = json.loads(written)
+    except (ValueError, RecursionError):
+        return None
+    return (fingerprint, where) if isinstance(where, str) else None
+
+
+def compute_fingerprint(path: Path, text: str) -> str:
+    """Returns the hash of an agent file, its place, and whatever it refers to that matters.
+
+    These are the places that it leads to, and the texts of its skill and script in the project.
+    """
+    import hashlib
+
+    unusual = [str(part) for part in find_unusual(path, text)]
+    content = [_identify(path), text, unusual, list(find_inner_texts(path, text))]
+    return hashlib.sha256(json.dumps(content).encode()).hexdigest()
+
+
+def _identify(path: Path) -> str:
+    """Returns the place of an agent file: absolute, with no links but those of its project."""
+    project = find_project(path)
+    below = Path(os.path.abspath(path)).relative_to(project)  # noqa: PTH100 - keeps its links
+    return str(Path(os.path.realpath(project), below))
+
+
+def _make_error(path: str, name: str, unusual: str) -> ConfigError:
+    shown = printable(format_path(Path(path)))
+    return ConfigError(
+        f"agent {quote(name)} of this project is not trusted yet: {unusual}",
+        hint=f"review it with `%axe trust {shown}`, or `axe-nb trust {shown}` in a shell; "
+        f"in CI, {VARIABLE}=1 trusts all",
+    )

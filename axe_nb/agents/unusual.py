@@ -1,0 +1,212 @@
+"""The unusual parts of an agent file that came with a project: reviewed before it may run.
+
+An agent file of a project is unusual if it leads outside the project, starts programs, or takes
+for itself what would need a person's approval. Paths are resolved here, but nothing outside the
+project is read.
+Source: D-54; product.md "Agent files"; docs/safety.md "Trust".
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from axe_nb.agents.config import skill_paths
+from axe_nb.agents.files import display_path, expand_home, read_text
+from axe_nb.text import quote
+
+FREE = {
+    "run_command": "runs commands without asking you",
+    "terminal": "runs commands without asking you",
+    "fetch": "reaches the network without asking you",
+    "url_fetch": "reaches the network without asking you",
+}
+"""Name of a built-in tool, or its alias → effect of allowing it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unusual:
+    """One unusual part of an agent file."""
+
+    what: str
+    """One line, the same on every machine."""
+    target: str = ""
+    """The place that it leads to on this machine; empty if it leads nowhere."""
+
+    def __str__(self) -> str:
+        return f"{self.what}: {self.target}" if self.target else self.what
+
+
+def find_unusual(path: Path, text: str) -> tuple[Unusual, ...]:
+    """Returns the unusual parts of an agent file.
+
+    Args:
+        path: the file, as it was found; relative paths start at the current folder.
+        text: its text; may be invalid.
+    """
+    table = _parse(text)
+    return (
+        *_check_link(path),
+        *_check_paths(path, table),
+        *_check_programs(table),
+        *_check_rights(table),
+    )
+
+
+def find_project(path: Path) -> Path:
+    """Returns the project of an agent file: the folder with `axe/`, else the one above `path`'s."""
+    folder = Path(os.path.abspath(path)).parent  # noqa: PTH100 - without `..`, but with its links
+    is_usual = (folder.parent.name, folder.name) == ("axe", "agents")
+    return folder.parent.parent if is_usual else folder.parent
+
+
+def find_link(path: Path) -> str:
+    """Returns the real path of an agent file below a link in its project; empty if there is none.
+
+    The links above the project are the person's own.
+    """
+    whole, project = Path(os.path.abspath(path)), find_project(path)  # noqa: PTH100
+    real = os.path.realpath(whole)
+    expected = Path(os.path.realpath(project), whole.relative_to(project))
+    return "" if os.path.normcase(real) == os.path.normcase(expected) else real
+
+
+def find_inner_texts(path: Path, text: str) -> Iterator[str]:
+    """Yields the texts inside the project that an agent file refers to: its skill and its script.
+
+    Context files are left out: they are the project's data, and change all the time.
+    """
+    table = _parse(text)
+    for target in (_find_skill(path, table), _find_script(path, table)):
+        if target is not None and not find_outside(path, target):
+            try:
+                yield read_text(target)
+            except OSError:  # a run reports it
+                yield ""
+
+
+def find_outside(path: Path, target: Path) -> str:
+    """Returns the place of a target outside the project of an agent file; empty if it is inside."""
+    if os.name == "nt" and str(target)[:2] in ("\\\\", "//"):  # resolving it would log in there
+        return str(target)
+    real = os.path.realpath(target)
+    if Path(real).is_relative_to(os.path.realpath(find_project(path))):
+        return ""
+    return display_path(Path(real))
+
+
+@lru_cache(maxsize=64)
+def _parse(text: str) -> Mapping[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except (ValueError, RecursionError):  # a run reports it
+        return {}
+
+
+def _check_link(path: Path) -> Iterator[Unusual]:
+    real = find_link(path)
+    if real:
+        yield Unusual("its file is reached through a link", display_path(Path(real)))
+
+
+def _check_paths(path: Path, table: Mapping[str, Any]) -> Iterator[Unusual]:
+    workdir = _read_text(table, "workdir")
+    script = _find_script(path, table)
+    schema = _read_text(_read_table(table, "output"), "schema")
+    targets = {
+        f"workdir = {quote(workdir)}": expand_home(workdir) if workdir else None,
+        f"skill = {quote(_read_text(table, 'skill'))}": _find_skill(path, table),
+        f"model = {quote(_read_text(table, 'model'))}": script,
+        f"output.schema = {quote(schema)}": path.parent / expand_home(schema) if schema else None,
+    }
+    for written, target in targets.items():
+        outside = find_outside(path, target) if target is not None else ""
+        if outside:
+            yield Unusual(f"{written} leads outside the project", outside)
+
+
+def _find_skill(path: Path, table: Mapping[str, Any]) -> Path | None:
+    skill = _read_text(table, "skill")
+    if not skill:
+        return None
+    paths = skill_paths(skill, str(path))
+    return next((found for found in paths if _exists(found)), paths[0])
+
+
+def _find_script(path: Path, table: Mapping[str, Any]) -> Path | None:
+    """Returns the rule file of a script model; None if the project has none of that name."""
+    provider, _, name = _read_text(table, "model").partition("/")
+    if provider != "script" or not name:
+        return None
+    if name.endswith(".toml"):
+        return expand_home(name)
+    beside = path.parent.parent / "scripts" / f"{name}.toml"
+    return beside if _exists(beside) else None
+
+
+def _check_programs(table: Mapping[str, Any]) -> Iterator[Unusual]:
+    servers = table.get("mcp_servers")
+    if isinstance(servers, dict):
+        for name, server in servers.items():
+            yield Unusual(f"starts the MCP server {quote(name)}", _show(server))
+    elif servers:
+        yield Unusual(f"starts MCP servers: {_show(servers)}")
+    sandbox = table.get("sandbox", "auto")
+    if sandbox != "auto":
+        yield Unusual(f"sandbox = {_show(sandbox)}")
+
+
+def _check_rights(table: Mapping[str, Any]) -> Iterator[Unusual]:
+    tools = [tool for tool in _read_list(table, "tools") if tool in FREE]
+    if table.get("mode") == "auto":
+        for tool in tools:
+            yield Unusual(f'mode = "auto" with {tool} {FREE[tool]}')
+        if _read_list(table, "sub_agents"):
+            yield Unusual('mode = "auto" also allows the tools of its sub-agents without asking')
+    for tool, permission in _read_table(table, "permissions").items():
+        if tool in FREE and permission == "allow":
+            yield Unusual(f'permissions.{tool} = "allow" {FREE[tool]}')
+    if hosts := table.get("allowed_hosts"):
+        yield Unusual(f"allowed_hosts = {_show(hosts)}: fetch reaches them without asking you")
+    for name, value in _read_table(table, "params").items():
+        if isinstance(value, dict) or (
+            isinstance(value, list) and any(isinstance(entry, dict) for entry in value)
+        ):
+            yield Unusual(f"params.{quote(name)[1:-1]} is sent to the model's server", _show(value))
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except (OSError, ValueError):  # too long, or with a NUL
+        return False
+
+
+def _read_text(table: Mapping[str, Any], key: str) -> str:
+    value = table.get(key)
+    return value.strip() if isinstance(value, str) else ""
+
+
+def _read_table(table: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    value = table.get(key)
+    return value if isinstance(value, dict) else {}
+
+
+def _read_list(table: Mapping[str, Any], key: str) -> list[str]:
+    value = table.get(key)
+    return [entry for entry in value if isinstance(entry, str)] if isinstance(value, list) else []
+
+
+def _show(value: object) -> str:
+    """Formats a value of a TOML table whole, on one line, with escapes for what does not print."""
+    if isinstance(value, dict):
+        inner = ", ".join(f"{quote(str(key))} = {_show(entry)}" for key, entry in value.items())
+        return f"{{{inner}}}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_show, value))}]"
+    return quote(value) if isinstance(value, str) else str(value)
