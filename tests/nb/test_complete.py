@@ -53,7 +53,8 @@ OFFERED = {
     "%axe re": ["%axe reset"],
     "%axe ": [
         f"%axe {verb}" for verb in (
-            "list", "show", "init", "edit", "tools", "run", "usage", "doctor", "reset", "help",
+            "list", "show", "init", "edit", "tools", "run", "usage", "doctor", "trust", "reset",
+            "help",
         )
     ],
     "%axe show lead": ["%axe show lead-writer"],
