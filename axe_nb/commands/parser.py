@@ -8,8 +8,9 @@ from __future__ import annotations
 import argparse
 import os
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
+from functools import partial
 from typing import Any, NoReturn
 
 from axe_nb.commands.options import BARE_PROMPT, Face, Option
@@ -17,6 +18,9 @@ from axe_nb.commands.overrides import Overrides
 from axe_nb.commands.table import RUN, Command
 from axe_nb.errors import ConfigError
 from axe_nb.text import nearest
+
+DATA = "\0"
+"""Beginning of a word that is the value of a variable: data, whatever it looks like."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +53,7 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Raises a UsageError."""
+        message = message.replace(DATA, "").replace(repr(DATA)[1:-1], "")
         usage = " ".join(self.format_usage().split())
         before, _, unrecognized = message.partition("unrecognized arguments: ")
         unknown = unrecognized.split()[0] if unrecognized and not before else ""
@@ -62,16 +67,17 @@ class Parser(argparse.ArgumentParser):
     def _takes_a_prompt(self) -> bool:
         return any(action.dest == BARE_PROMPT.keyword for action in self._actions)
 
-    def words(self, line: str) -> list[str]:
-        """Splits an option line into words; a final semicolon belongs to IPython.
 
-        Raises:
-            UsageError: a quotation mark is missing.
-        """
-        try:
-            return list(_make_lexer(line.strip().removesuffix(";")))
-        except ValueError as error:
-            self.error(f"{str(error)[0].lower()}{str(error)[1:]}")
+def split_line(command: Command, face: Face, line: str) -> list[str]:
+    """Splits an option line into words; a final semicolon belongs to IPython.
+
+    Raises:
+        UsageError: a quotation mark is missing.
+    """
+    try:
+        return list(_make_lexer(line.strip().removesuffix(";")))
+    except ValueError as error:
+        parser(command, face).error(f"{str(error)[0].lower()}{str(error)[1:]}")
 
 
 def parser(command: Command, face: Face) -> Parser:
@@ -94,7 +100,9 @@ def _add_option(made: Parser, option: Option) -> None:
     about = (option.help + chosen).replace("%", "%%")
     if not option.flags:
         nargs = None if option.required else "?"
-        made.add_argument(option.keyword, metavar=option.metavar, help=about, nargs=nargs)
+        made.add_argument(
+            option.keyword, metavar=option.metavar, help=about, nargs=nargs, type=_read_data
+        )
     elif not option.metavar:
         made.add_argument(*option.flags, dest=option.keyword, action="store_true", help=about)
     else:
@@ -102,8 +110,14 @@ def _add_option(made: Parser, option: Option) -> None:
             *option.flags, dest=option.keyword, metavar=option.metavar, help=about,
             nargs="+" if option.repeated else None,
             action="extend" if option.repeated else "store",
-            choices=option.choices or None, type=option.read,
+            choices=option.choices or None, type=partial(_read_data, read=option.read),
         )  # fmt: skip
+
+
+def _read_data(word: str, read: Callable[[str], Any] | None = None) -> Any:
+    """Returns the value of a word, without the mark of a variable."""
+    text = word.removeprefix(DATA)
+    return read(text) if read else text
 
 
 def _format_unavailable(command: Command, face: Face) -> str | None:
@@ -119,11 +133,13 @@ def _format_unavailable(command: Command, face: Face) -> str | None:
 def parse(command: Command, face: Face, line: str | Sequence[str]) -> argparse.Namespace:
     """Parses an option line, or its words; omitted keywords are None or False.
 
+    A word that begins with `DATA` is never an option, nor `--`.
+
     Raises:
         UsageError: invalid options; the hint is the usage line.
     """
     made = parser(command, face)
-    words = made.words(line) if isinstance(line, str) else list(line)
+    words = split_line(command, face, line) if isinstance(line, str) else list(line)
     found = made.parse_intermixed_args(words)
     for option in command.options_of(face):
         given = getattr(found, option.keyword)

@@ -9,9 +9,10 @@ import argparse
 import difflib
 import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 from IPython.core.interactiveshell import InteractiveShell
 
@@ -27,6 +28,7 @@ from axe_nb.doctor.checks import Problem, problems
 from axe_nb.errors import ConfigError
 from axe_nb.interpolation import NBVAL
 from axe_nb.nb.cell_source import find_cell_source
+from axe_nb.nb.option_line import read_words
 from axe_nb.session.session import session
 from axe_nb.text import clean, quote
 from axe_nb.toml_tables.table import Source
@@ -36,7 +38,7 @@ LONGEST_DIFFERENCE = 200
 """Lines that are shown."""
 
 
-def define(shell: InteractiveShell, line: str, cell: str) -> str:
+def define(shell: InteractiveShell, line: str, cell: str, names: Mapping[str, Any]) -> str:
     """Defines the agent for this session and returns the text that the cell prints.
 
     If its file is saved and is the one found under the name, the file is used; otherwise the
@@ -46,11 +48,12 @@ def define(shell: InteractiveShell, line: str, cell: str) -> str:
         shell: the shell that runs the cell.
         line: the option line.
         cell: the TOML.
+        names: variables whose values the option line may use.
 
     Raises:
         ConfigError: the name, an option or the TOML is invalid; names the line in the cell.
     """
-    chosen = _parse_options(line)
+    chosen = _parse_options(read_words(AGENT_CELL, "cell", line, names))
     name, agents_dir = chosen.agent, session.defaults.get("agents_dir") or ""
     body, magic_line = find_cell_source(shell, "axe_agent", cell)
     agent, noted = _parse_agent(name, body, magic_line, agents_dir)
@@ -67,13 +70,13 @@ def define(shell: InteractiveShell, line: str, cell: str) -> str:
     return clean("\n".join(filter(None, [head, may, *warnings, *noted, *saved])))
 
 
-def _parse_options(line: str) -> argparse.Namespace:
-    """The parsed option line.
+def _parse_options(words: Sequence[str]) -> argparse.Namespace:
+    """The parsed words of the option line.
 
     Raises:
         UsageError: it is invalid.
     """
-    chosen = parse(AGENT_CELL, "cell", line)
+    chosen = parse(AGENT_CELL, "cell", words)
     check_name(chosen.agent)
     if chosen.dir and not chosen.save:
         parser(AGENT_CELL, "cell").error("--dir requires --save")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from axe_nb import actions
 from axe_nb.agents import agent_files
@@ -18,11 +18,12 @@ from axe_nb.agents.files import read_text, reason
 from axe_nb.agents.prompt import all_warnings
 from axe_nb.agents.trust import check_link
 from axe_nb.commands.parser import UsageError, parse, parse_run
-from axe_nb.commands.table import commands_of
+from axe_nb.commands.table import RUN, commands_of
 from axe_nb.doctor.doctor import Finding
 from axe_nb.errors import ConfigError
 from axe_nb.nb.display import can_ask, describe_display
 from axe_nb.nb.help import help_text
+from axe_nb.nb.option_line import read_words
 from axe_nb.session.session import Spent, session
 from axe_nb.text import clean, quote, suggestion
 from axe_nb.views import agent_summary
@@ -39,9 +40,15 @@ Action: TypeAlias = "Callable[[InteractiveShell, argparse.Namespace], str]"
 
 
 def run_command(
-    shell: InteractiveShell, line: str, write: Callable[[str], None]
+    shell: InteractiveShell, line: str, names: Mapping[str, Any], write: Callable[[str], None]
 ) -> RunResult | RunHandle | None:
     """Runs the command, passes its output to `write`, and returns the value of the line.
+
+    Args:
+        shell: the shell that runs the line.
+        line: the line as typed.
+        names: variables whose values the line may use.
+        write: takes a text that the cell prints.
 
     Raises:
         ConfigError: there is no such command, or it cannot be done.
@@ -50,7 +57,7 @@ def run_command(
     if verb == "run":
         from axe_nb.nb.run_cell import run_cell
 
-        options = parse_run(rest, "line", session.defaults)
+        options = parse_run(read_words(RUN, "line", rest, names), "line", session.defaults)
         return run_cell(shell, options, lambda: options.prompt or "", write)
     commands = commands_of("line")
     command = commands.get(verb or "help")
@@ -59,7 +66,7 @@ def run_command(
             f"unknown command {quote(verb)}",
             hint=suggestion(verb, commands) or f"known commands: {', '.join(commands)}",
         )
-    chosen = parse(command, "line", rest)
+    chosen = parse(command, "line", read_words(command, "line", rest, names))
     if "agents_dir" in chosen:
         chosen.agents_dir = chosen.agents_dir or session.defaults.get("agents_dir")
     write(clean(ACTIONS[command.name](shell, chosen)))

@@ -7,11 +7,18 @@ Source: product.md "Notebook"; jupyter-facts §6, §7.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from IPython.core.interactiveshell import InteractiveShell
-from IPython.core.magic import Magics, cell_magic, line_magic, magics_class
+from IPython.core.magic import (
+    Magics,
+    cell_magic,
+    line_magic,
+    magics_class,
+    needs_local_scope,
+    no_var_expand,
+)
 from traitlets import Enum, Float, Unicode, observe
 
 if TYPE_CHECKING:
@@ -25,8 +32,11 @@ OPTIONS = ("model", "model_all", "timeout", "mode", "agents_dir")
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def with_page(topic: Topic) -> Callable[[F], F]:
-    """Gives a magic the page that IPython shows for `%%axe?`, and interrupts of one line."""
+def axe_magic(topic: Topic) -> Callable[[F], F]:
+    """Gives a magic the page that IPython shows for `%%axe?`, and interrupts of one line.
+
+    IPython passes it the option line as typed, and the local variables of the caller.
+    """
 
     def page() -> str:
         from axe_nb.nb.help import help_text
@@ -35,9 +45,9 @@ def with_page(topic: Topic) -> Callable[[F], F]:
 
     def mark(function: F) -> F:
         @functools.wraps(function)
-        def magic(*words: str) -> Any:
+        def magic(*words: str, local_ns: Mapping[str, Any] | None = None) -> Any:
             try:
-                return function(*words)
+                return function(*words, local_ns=local_ns or {})
             except KeyboardInterrupt as stop:
                 if hasattr(stop, "_render_traceback_"):
                     raise
@@ -46,7 +56,7 @@ def with_page(topic: Topic) -> Callable[[F], F]:
                 raise interrupted("stopped before anything was sent") from None
 
         magic.getdoc = page  # type: ignore[attr-defined]  # IPython asks for it
-        return cast(F, magic)
+        return cast(F, needs_local_scope(no_var_expand(magic)))
 
     return mark
 
@@ -75,15 +85,20 @@ class AxeMagics(Magics):
     ).tag(config=True)
 
     @cell_magic
-    @with_page("cell")
-    def axe(self, line: str, cell: str) -> RunResult | RunHandle | None:
+    @axe_magic("cell")
+    def axe(
+        self, line: str, cell: str, local_ns: Mapping[str, Any]
+    ) -> RunResult | RunHandle | None:
         from axe_nb.commands.parser import parse_run
+        from axe_nb.commands.table import RUN
         from axe_nb.interpolation import prompt_of
         from axe_nb.nb.cell_source import find_cell_source
+        from axe_nb.nb.option_line import read_words
         from axe_nb.nb.run_cell import run_cell
         from axe_nb.session.session import session
 
-        options = parse_run(line, "cell", session.defaults)
+        words = read_words(RUN, "cell", line, {**self.shell.user_ns, **local_ns})
+        options = parse_run(words, "cell", session.defaults)
         body, magic_line = find_cell_source(self.shell, "axe", cell)
 
         def prompt() -> str:
@@ -93,18 +108,18 @@ class AxeMagics(Magics):
         return run_cell(self.shell, options, prompt, print)
 
     @line_magic("axe")  # type: ignore[arg-type]  # IPython's own gap
-    @with_page("line")
-    def axe_line(self, line: str) -> RunResult | RunHandle | None:
+    @axe_magic("line")
+    def axe_line(self, line: str, local_ns: Mapping[str, Any]) -> RunResult | RunHandle | None:
         from axe_nb.nb.line_magic import run_command
 
-        return run_command(self.shell, line, print)
+        return run_command(self.shell, line, {**self.shell.user_ns, **local_ns}, print)
 
     @cell_magic
-    @with_page("agent")
-    def axe_agent(self, line: str, cell: str) -> None:
+    @axe_magic("agent")
+    def axe_agent(self, line: str, cell: str, local_ns: Mapping[str, Any]) -> None:
         from axe_nb.nb.agent_cell import define
 
-        print(define(self.shell, line, cell))
+        print(define(self.shell, line, cell, {**self.shell.user_ns, **local_ns}))
 
     @observe(*OPTIONS)
     def _set_default(self, change: Any) -> None:

@@ -1,0 +1,69 @@
+"""Option lines with variables: `{expr}` and `$name` become values after the words are split.
+
+IPython would put them in before, so that the text of a model could add options. Here a value stays
+within its word, and is never read as an option.
+Source: product.md "Notebook" (option line); issue "Safe by construction".
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from IPython.utils.text import DollarFormatter
+
+from axe_nb.commands.options import Face
+from axe_nb.commands.parser import DATA, split_line
+from axe_nb.commands.table import Command
+
+FLAG = re.compile(r"--[\w-]+=[^=]*\Z")
+"""Beginning of a word such as `--model={name}`, where the value follows an option."""
+
+_PRIVATE_USE = range(0xE000, 0xF8FF)
+
+
+class _MarkingFormatter(DollarFormatter):
+    """IPython's formatter, with a mark in place of each value."""
+
+    def __init__(self, mark: str) -> None:
+        self.values: list[str] = []
+        self._mark = mark
+
+    def format_field(self, value: Any, format_spec: str) -> str:
+        """Keeps the value, formatted, and returns the mark."""
+        self.values.append(str(super().format_field(value, format_spec)))
+        return self._mark
+
+
+def read_words(command: Command, face: Face, line: str, names: Mapping[str, Any]) -> list[str]:
+    """Returns the words of an option line, with the values of its variables.
+
+    As in IPython, the line stays as it is if any expression of it fails.
+
+    Args:
+        command: the command, for its usage line.
+        face: the interface that the line is from.
+        line: the option line, without the name of the magic.
+        names: the user's variables.
+
+    Raises:
+        UsageError: a quotation mark is missing.
+    """
+    mark = next(chr(code) for code in _PRIVATE_USE if chr(code) not in line)
+    formatter = _MarkingFormatter(mark)
+    try:
+        marked = formatter.vformat(line.strip().removesuffix(";"), [], names)
+    except Exception:  # an expression is the user's code
+        return split_line(command, face, line)
+    values = iter(formatter.values)
+    return [_fill(word, mark, values) for word in split_line(command, face, marked)]
+
+
+def _fill(word: str, mark: str, values: Iterator[str]) -> str:
+    """Returns a word with its values; the part that has them is marked as data."""
+    first, *others = word.split(mark)
+    if not others:
+        return word
+    flag, equals, first = first.rpartition("=") if FLAG.match(first) else ("", "", first)
+    return flag + equals + DATA + first + "".join(next(values) + part for part in others)

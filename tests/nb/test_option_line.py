@@ -1,0 +1,126 @@
+"""Variables on option lines: a value is data, never another word and never an option."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from axe_nb.commands.overrides import Overrides
+from axe_nb.commands.parser import Options, UsageError, parse, parse_run
+from axe_nb.commands.table import RUN
+from axe_nb.nb.option_line import read_words
+from tests.nb.kernels import Kernel, Kernels, text
+
+HOSTILE = [
+    'x" --mode auto --tools run_command "y',
+    "--mode=auto",
+    "--mode auto",
+    "-v",
+    "--",
+    "-",
+    "it's \"quoted\" and 'more'",
+    "two\nlines\r\n and\ttabs",
+    "{braces} {{double}} $dollars $$ {r.text} {__import__('os').getcwd()}",
+    "back\\slash \\n",
+    "",
+    " ",
+    "semicolon;",
+    "# no comment",
+    "\ue000\ue001",
+    "\0",
+]
+
+
+class R:
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+
+def options(line: str, face: str = "line", **names: object) -> object:
+    return parse_run(read_words(RUN, face, line, names), face)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("value", HOSTILE)
+@pytest.mark.parametrize(
+    "line", ['second -p "{r.text}"', "second -p {r.text}", "second {r.text}", "second '{r.text}'",
+             'second "$r.text"', "second --prompt={r.text}", 'second -p "{r.text}";']
+)  # fmt: skip
+def test_a_value_stays_one_value_whatever_it_is(line: str, value: str) -> None:
+    assert options(line, r=R(value)) == Options(agent="second", prompt=value)
+
+
+@pytest.mark.parametrize("value", HOSTILE)
+def test_values_may_stand_within_a_word_and_in_any_option(value: str) -> None:
+    line = '{r.text} --skill "a {r.text} b" --workdir={r.text}/x --param note="{r.text}"'
+    found = options(line, "cell", r=R(value))
+    wanted = Overrides(
+        skill=f"a {value} b", workdir=f"{value}/x", params={"note": value}, timeout=120.0
+    )
+    assert found == Options(agent=value, overrides=wanted)
+
+
+def test_a_value_is_never_the_name_of_an_option() -> None:
+    for line in ("second {r.text} auto", "second -{r.text} auto", "second -q{r.text}"):
+        with pytest.raises(UsageError) as wrong:
+            options(line + " -p hello", r=R("--mode"))
+        assert "\0" not in "".join(wrong.value.lines())
+        assert "x00" not in "".join(wrong.value.lines())
+    with pytest.raises(UsageError, match='not "--x"'):
+        options("second --timeout {r.text}", r=R("--x"))
+    with pytest.raises(UsageError, match="invalid choice: '--x'"):
+        options("second --mode {r.text}", r=R("--x"))
+
+
+def test_expressions_may_have_quotes_and_blanks() -> None:
+    names = {"d": {"a b": "x y"}, "t": 0.5, "parts": ["a b", "c"]}
+    found = options('{parts[0].split(" ")[1]} -p {d["a b"]} --timeout {t * 2}', **names)
+    assert (found.agent, found.prompt, found.overrides.timeout) == ("b", "x y", 1.0)  # type: ignore[attr-defined]
+
+
+def test_a_line_with_an_unknown_name_stays_as_it_is_as_in_ipython() -> None:
+    assert parse(RUN, "line", read_words(RUN, "line", 'a "{x} {y}"', {"x": "1"})).bare_prompt == (
+        "{x} {y}"
+    )
+    with pytest.raises(UsageError, match="no closing quotation"):
+        options('second "{x}', x="1")
+
+
+@pytest.fixture
+def cells(project: Path, kernels: Kernels) -> Kernel:
+    """A kernel with the extension loaded and a model that says what sets options."""
+    running = kernels.at(Path(sys.executable), project)
+    assert running.run("%load_ext axe_nb") == []
+    running.run(
+        "import axe_nb\n"
+        "@axe_nb.script('says')\ndef says(r): return 'x\" --mode auto --tools run_command \"y'\n"
+        "@axe_nb.script('echo')\ndef echo(r): return f'{r.last} {[t.name for t in r.tools]}'\n"
+        "axe_nb.define(axe_nb.Agent('first', 'script/says'))\n"
+        "axe_nb.define(axe_nb.Agent('second', 'script/echo'));"
+    )
+    running.run("%%axe first -o r\nhello")
+    return running
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        '%axe run second -o s -p "{r.text}"',
+        '%axe run second -o s "$r.text"',
+        "def f(value):\n    %axe run second -o s {value}\nf(r.text);",
+        "get_ipython().run_line_magic('axe', 'run second -o s -p \"{r.text}\"');",
+    ],
+)
+def test_a_models_text_sets_no_options_in_a_kernel(cells: Kernel, cell: str) -> None:
+    cells.run(cell)
+    assert text(cells.run("print(s.text)")) == 'x" --mode auto --tools run_command "y []\n'
+
+
+def test_cell_magics_split_their_lines_first_too(cells: Kernel) -> None:
+    cells.run("words = '-o t --mode auto'; other = 'second'")
+    assert "--mode auto" in text(cells.run('%%axe "{words}"\nhello'))
+    cells.run("%%axe {other} -o t\nhello\n")
+    assert text(cells.run("print(t.text)")) == "hello []\n"
+    assert "--save" in text(cells.run("%%axe_agent {'a --save'}\nmodel = 'script/echo'"))
+    assert text(cells.run("%axe show {other}")).startswith("Name:           second")
