@@ -95,10 +95,10 @@ class RunResult:
     """The exception behind `error`, if there is one."""
 
     def __repr__(self) -> str:
-        told = [self.agent, self.status, plural(self.turns, "turn")]
-        told += [plural(len(self.children), "child run")] if self.children else []
-        said = self.text if self.ok else self.error or self.text
-        return f"RunResult({', '.join(told)}: {quote(one_line(said, 80))})"
+        facts = [self.agent, self.status, plural(self.turns, "turn")]
+        facts += [plural(len(self.children), "child run")] if self.children else []
+        text = self.text if self.ok else self.error or self.text
+        return f"RunResult({', '.join(facts)}: {quote(one_line(text, 80))})"
 
     @property
     def ok(self) -> bool:

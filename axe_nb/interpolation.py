@@ -129,9 +129,9 @@ def _evaluate(source: str, namespace: Mapping[str, Any], line: int) -> str:
     except NameError as error:
         name = error.name or source
         near = nearest(name, _list_names(namespace))
-        meant = f"; did you mean {near}?" if near else ""
+        suggested = f"; did you mean {near}?" if near else ""
         raise ConfigError(
-            f"unknown name {quote(name)} in {shown} (line {line}){meant}", hint=hint
+            f"unknown name {quote(name)} in {shown} (line {line}){suggested}", hint=hint
         ) from None
     except Exception as error:
         what = one_line(f"{type(error).__name__}: {error}".partition("\n")[0], 200)

@@ -21,13 +21,13 @@ from tests.bootstrap import environment, say  # noqa: E402
 
 FIRST = HERE / "01_first_run.ipynb"
 MOST_LINES = 30
-"""How much of a cell's output is shown."""
+"""Maximum number of lines shown of a cell's output."""
 
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def main() -> int:
-    """Exit code: 0 iff every cell ran."""
+    """Runs the notebook; returns exit code 0 if all cells ran, else 1."""
     python = environment(".venv", "-e", ".[lab]")
     if Path(sys.prefix) != python.parent.parent:
         return subprocess.call([str(python), str(HERE)])
@@ -40,7 +40,7 @@ def main() -> int:
 
 
 def run(path: Path) -> bool:
-    """Whether all cells ran; each is shown with what it printed as soon as it is done."""
+    """Shows each cell with its output as soon as it has run; returns True if all ran."""
     import nbformat
     from nbclient import NotebookClient
     from nbclient.exceptions import CellExecutionError

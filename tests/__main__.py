@@ -71,7 +71,7 @@ def tests(python: str, environ: Mapping[str, str]) -> int:
             command, cwd=ROOT, env=environ, stdin=subprocess.DEVNULL, timeout=LONGEST
         )
     except subprocess.TimeoutExpired:
-        say(f"the tests were stopped: not done after {LONGEST} s")
+        say(f"the tests were stopped: not finished after {LONGEST} s")
         return 1
 
 

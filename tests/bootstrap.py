@@ -19,7 +19,7 @@ OLDER_KERNEL = ".venv-ipykernel6"
 """The environment with the older of the two kernel lines in use (`python3 tests` makes it)."""
 
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
-"""What the browser of the browser tests may be called, first found wins."""
+"""Names of the browser for the browser tests; the first one found is used."""
 
 TALK_EVERY = 4.0
 """Seconds; how often a long installation says what it is at."""
@@ -34,7 +34,7 @@ PIP = {
     "PIP_PROGRESS_BAR": "off",
     "PIP_RETRIES": "5",
 }
-"""How pip behaves, unless the person has set it otherwise."""
+"""Defaults for pip's environment variables."""
 
 
 def say(text: str) -> None:
@@ -105,7 +105,7 @@ def _make(folder: Path, python: Path) -> None:
     # Debian's own pip does not know dependency groups; a newer one is also twice as fast
     done = _quietly(str(python), "-m", "pip", "install", "--no-compile", "--upgrade", NEWER_PIP)
     if done.returncode:
-        say(f"{done.stdout.strip()}\n{folder.name}: no newer pip, see above; going on with its own")
+        say(f"{done.stdout.strip()}\n{folder.name}: no newer pip, see above; using its own")
 
 
 def _quietly(*command: str) -> subprocess.CompletedProcess[str]:

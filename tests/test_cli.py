@@ -172,7 +172,8 @@ def test_warnings_go_to_stderr_after_the_run(tree: Path, axe) -> None:
     ran = axe("run", "old", "-p", "x")
     assert (ran.code, ran.out) == (0, "x\n")
     assert ran.err == (
-        'warning: ignored by axe_nb: stream\nwarning: file "old.toml" holds the agent name "new"\n'
+        "warning: ignored by axe_nb: stream\n"
+        'warning: file "old.toml" contains the agent name "new"\n'
     )
 
 

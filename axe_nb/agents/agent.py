@@ -165,7 +165,7 @@ class Agent:
         for key in changes:
             if key not in keys:
                 raise ConfigError(
-                    f"an agent has no {quote(key)}",
+                    f"unknown key {quote(key)}",
                     hint=suggestion(key, keys) or f"known keys: {', '.join(keys)}",
                 )
         name = changes.get("name", self.name)
@@ -239,7 +239,7 @@ def _remove_ignored_keys(table: dict[str, Any], name: str, source: Source) -> li
     warnings = [f"ignored by axe_nb: {', '.join(ignored)}"] if ignored else []
     own = table.get("name")
     if name and isinstance(own, str) and own.strip() and own != name:
-        warnings.append(f"file {quote(name + '.toml')} holds the agent name {quote(own)}")
+        warnings.append(f"file {quote(name + '.toml')} contains the agent name {quote(own)}")
     return warnings
 
 

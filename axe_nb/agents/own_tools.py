@@ -52,7 +52,7 @@ def name_of(thing: Any) -> str:
     name = made.name if is_tool(made) else getattr(made, "__name__", None)
     if not isinstance(name, str):
         kind = type(thing).__name__
-        raise WrongValue(("tools",), f"holds a {kind} without a name", hint="wrap it in a `def`")
+        raise WrongValue(("tools",), f"contains a {kind} without a name", hint="wrap it in a `def`")
     return name
 
 

@@ -131,14 +131,14 @@ def _format_report(subtasks: Sequence[Subtask], outcomes: Mapping[int, Outcome])
     parts = ["\n".join(lines)]
     for number, subtask in enumerate(subtasks):
         outcome = outcomes.get(number)
-        said = (
+        report = (
             "not run"
             if outcome is None
             else block(outcome)
             if isinstance(outcome, RunResult)
             else format_failure(str(outcome)).content
         )
-        parts.append(f"Subtask {number}: {one_line(subtask.task, NAME_SIZE)}\n{said}")
+        parts.append(f"Subtask {number}: {one_line(subtask.task, NAME_SIZE)}\n{report}")
     return "\n\n".join(parts)
 
 
@@ -173,7 +173,7 @@ def _parse_subtask(number: int, given: object) -> Subtask:
     before = whole_number(wish)
     if before is None or not 0 <= before < number:
         must = (
-            f"name an earlier subtask, 0 to {number - 1}" if number else "be left out in the first"
+            f"name an earlier subtask, 0 to {number - 1}" if number else "be omitted in the first"
         )
         raise ToolError(f"subtask {number}: depends_on must {must}")
     return Subtask(task, text_argument(entry, "scope"), before)

@@ -199,13 +199,13 @@ def _format_files(what: str, names: Mapping[str, None]) -> str:
 
 def _collect_metadata(result: RunResult, limits: Limits) -> dict[str, str]:
     """Returns the metadata of a child (O-12, O-13)."""
-    said = sum(
+    text_size = sum(
         len(m.content) + sum(len(r.content) for r in m.tool_results) for m in result.messages
     )
     notes = {
         "status": OF_OPTA[result.status],
         "tool_call_count": str(result.tool_calls),
-        "token_estimate": str(result.usage.total or said // 4),
+        "token_estimate": str(result.usage.total or text_size // 4),
     }
     caps = {"max_tool_calls": limits.tool_calls, "max_tokens": limits.tokens}
     if limits.seconds is not None:

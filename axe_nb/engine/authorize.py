@@ -124,7 +124,7 @@ class Authorizer:
     async def _check_edited(
         self, tool: Tool, arguments: Mapping[str, Any], asked: Guard | None
     ) -> Permit:
-        """Permits the call as the person typed it, unless it now needs a yes of another kind."""
+        """Permits the call as the person typed it, unless it now needs another approval."""
         guard = await self._ask_guard(tool, arguments)
         verdict, reason = self._scope.policy.decide(tool, guard)
         if verdict == "deny":

@@ -35,7 +35,7 @@ class ApprovalRequest:
     reason: str = ""
     """The reason to ask, if it is not the mode, and notes about the call; one a line."""
     host: str = ""
-    """The host that a yes allows for the session; empty = the call reaches none (D-50)."""
+    """The host that approval allows for the session; empty = the call reaches none (D-50)."""
 
 
 @dataclass(frozen=True, slots=True)

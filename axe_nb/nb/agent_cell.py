@@ -35,7 +35,7 @@ from axe_nb.toml_tables.table import Source
 from axe_nb.views.agent_summary import abilities
 
 LONGEST_DIFFERENCE = 200
-"""Lines that are shown."""
+"""Maximum number of lines shown."""
 
 
 def define(shell: InteractiveShell, line: str, cell: str, names: Mapping[str, Any]) -> str:
@@ -56,7 +56,7 @@ def define(shell: InteractiveShell, line: str, cell: str, names: Mapping[str, An
     chosen = _parse_options(read_words(AGENT_CELL, "cell", line, names))
     name, agents_dir = chosen.agent, session.defaults.get("agents_dir") or ""
     body, magic_line = find_cell_source(shell, "axe_agent", cell)
-    agent, noted = _parse_agent(name, body, magic_line, agents_dir)
+    agent, notes = _parse_agent(name, body, magic_line, agents_dir)
     text = NBVAL.sub("", body)
     path = _choose_file(name, chosen.dir, agents_dir) if chosen.save else None
     saved = _save(path, name, text) if path else []
@@ -67,7 +67,7 @@ def define(shell: InteractiveShell, line: str, cell: str, names: Mapping[str, An
     head = f"{name}: {agent.model}, mode {agent.mode}"
     may = abilities(agent, lambda other: session.find(other, agents_dir or None))
     warnings = [f"! {warning}" for warning in all_warnings(agent)]
-    return clean("\n".join(filter(None, [head, may, *warnings, *noted, *saved])))
+    return clean("\n".join(filter(None, [head, may, *warnings, *notes, *saved])))
 
 
 def _parse_options(words: Sequence[str]) -> argparse.Namespace:
@@ -106,8 +106,8 @@ def _parse_agent(name: str, body: str, magic_line: int, agents_dir: str) -> tupl
         if problem.is_mistake:
             problem.error.place = f"line {_find_line(problem, source) or magic_line}"
             raise problem.error
-    noted = (problem for problem in found if problem.key != ("sub_agents",))  # see the picture
-    return agent, [_format_note(problem, _find_line(problem, source)) for problem in noted]
+    others = (problem for problem in found if problem.key != ("sub_agents",))  # those are drawn
+    return agent, [_format_note(problem, _find_line(problem, source)) for problem in others]
 
 
 def _number_lines(name: str, body: str, magic_line: int) -> str:

@@ -74,7 +74,7 @@ def _start_in_thread(handle: RunHandle, shown: View) -> None:
         with contextlib.suppress(BaseException):  # the handle has it
             drive(handle, _Noticed(shown, begun))
 
-    # ipykernel 7 knows by the context which cell an output belongs to
+    # ipykernel 7 assigns outputs to cells by context
     run = contextvars.copy_context().run
     threading.Thread(target=run, args=(work,), name="axe-nb-view", daemon=True).start()
     try:

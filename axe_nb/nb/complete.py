@@ -32,7 +32,7 @@ OTHER = re.compile(r"%%(?!axe\b|axe_agent\b)")
 """A cell magic that may stand above ours, as %%time does."""
 
 MOST = 200
-"""Agents whose files are read for their models."""
+"""Maximum number of agents whose files are read to complete models."""
 
 
 @context_matcher(identifier="axe_nb", priority=1000)  # type: ignore[untyped-decorator]  # IPython's own gap
@@ -44,7 +44,7 @@ def matcher(context: CompletionContext) -> SimpleMatcherResult:
     above = context.full_text.split("\n")[: context.cursor_line]
     magic = found["magic"]
     if magic != "%axe" and any(line.strip() and not OTHER.match(line) for line in above):
-        return {"completions": []}  # it is text: a cell magic stands first
+        return {"completions": []}  # text: cell magics come first
     words = found["rest"].split()
     word = "" if found["rest"][-1:].isspace() or not words else words.pop()
     offered = _list_completions(

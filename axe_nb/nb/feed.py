@@ -87,7 +87,7 @@ class Feed:
         at = len(before) if self._text.startswith(before) else 0
         self.sent = now
         self._is_stale = True
-        with contextlib.suppress(Exception):  # a front end's trouble is not the run's
+        with contextlib.suppress(Exception):  # errors of a front end must not affect the run
             if not newest or now < AGAIN or self.is_due(now):
                 self._widget.snapshot = self._take_snapshot(newest, now)
                 return

@@ -192,17 +192,17 @@ def _review_trust(shell: InteractiveShell, chosen: argparse.Namespace) -> str:
 def _reset(shell: InteractiveShell, chosen: argparse.Namespace) -> str:
     name = chosen.agent
     if name is not None and name not in session.conversations:
-        session.find(name)  # a name that no agent has is a mistake
-    talks = [one for one in session.conversations if name in (None, one)]
-    for one in talks:
+        session.find(name)  # rejects unknown names
+    continued = [one for one in session.conversations if name in (None, one)]
+    for one in continued:
         del session.conversations[one]
-    told = f"conversations forgotten: {', '.join(talks) or 'none'}"
+    report = f"conversations forgotten: {', '.join(continued) or 'none'}"
     if not chosen.agents:
-        return told
+        return report
     agents = [one for one in session.agents if name in (None, one)]
     for one in agents:
         session.forget(one)
-    return f"{told}\nagents forgotten: {', '.join(agents) or 'none'}"
+    return f"{report}\nagents forgotten: {', '.join(agents) or 'none'}"
 
 
 def _show_help(shell: InteractiveShell, chosen: argparse.Namespace) -> str:

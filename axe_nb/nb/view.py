@@ -43,7 +43,7 @@ def is_live(wanted: str = "") -> bool:
     wanted = wanted or os.environ.get("AXE_NB_DISPLAY", "")
     if wanted in ("live", "static"):
         return wanted == "live"
-    # headless runners do not let the kernel ask; pytest's mark is inherited by its kernels
+    # headless runners do not allow input; pytest's mark is inherited by its kernels
     return bool(getattr(kernel, "_allow_stdin", False)) and "PYTEST_VERSION" not in os.environ
 
 
@@ -133,7 +133,7 @@ class CellDisplay:
 
     def __init__(self, name: str = "axe_nb.last()", *, live: bool) -> None:
         self.name = name
-        """The expression that gives the result of an only run."""
+        """Expression for the result, if the cell has only one run."""
         self.is_live = live
         self._tree = LiveTree() if live else None
         self._runs: list[RunView] = []

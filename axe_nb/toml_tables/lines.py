@@ -27,12 +27,12 @@ _BACKSLASH = re.compile(r'"""|"(?P<value>(?:[^"\n]*\\)[^"\n]*)"')
 
 def toml_hint(text: str, error: Exception) -> str:
     """Returns the next step after an error of `tomllib`; empty if its message is enough."""
-    told = str(error)
-    if told.startswith("Invalid value"):
+    message = str(error)
+    if message.startswith("Invalid value"):
         return 'strings need quotes, as in model = "provider/model"'
-    if not told.startswith(("Unescaped '\\'", "Invalid hex value")):
+    if not message.startswith(("Unescaped '\\'", "Invalid hex value")):
         return ""
-    place = re.search(r"at line (\d+)", told)
+    place = re.search(r"at line (\d+)", message)
     line = text.split("\n")[int(place[1]) - 1] if place else ""
     found = _BACKSLASH.search(line)
     value = found["value"] if found else None

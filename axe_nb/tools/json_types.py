@@ -243,7 +243,7 @@ def _make_choice(options: Sequence[tuple[Any, Any]], shown: Sequence[Any]) -> Sh
 
     Args:
         options: (what may be given, what it means); a later one wins.
-        shown: those that the model is told of.
+        shown: those that the model is descriptions of.
     """
     by_text = {dump(key): value for key, value in options}
     kinds = {LITERALS[type(key)] for key in shown}
@@ -314,7 +314,7 @@ def _make_dict(item: Shape) -> Shape:
 
 def _make_record(kind: type, where: str, inside: tuple[type, ...]) -> Shape:
     """A dataclass."""
-    types_of, told = type_hints(kind, kind.__name__), parse_docstring(kind)[1]
+    types_of, descriptions = type_hints(kind, kind.__name__), parse_docstring(kind)[1]
     wanted: dict[str, Parameter] = {}
     for field in dataclasses.fields(kind):
         if field.init:
@@ -322,7 +322,9 @@ def _make_record(kind: type, where: str, inside: tuple[type, ...]) -> Shape:
             fresh = field.default_factory is not dataclasses.MISSING
             required = field.default is dataclasses.MISSING and not fresh
             default = None if required or fresh else field.default
-            wanted[field.name] = Parameter(member, told.get(field.name, ""), required, default)
+            wanted[field.name] = Parameter(
+                member, descriptions.get(field.name, ""), required, default
+            )
 
     def read(value: Any, at: str, mistakes: Mistakes, kindly: bool) -> Any:
         if not isinstance(value, dict):

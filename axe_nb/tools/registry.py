@@ -106,10 +106,10 @@ class Registry:
 
     def find(self, name: str) -> Tool | None:
         """Returns the tool with this name or alias."""
-        meant = self.expand(name)
-        if len(meant) > 1:
+        tools = self.expand(name)
+        if len(tools) > 1:
             return None
-        return next((tool for s in self.sources if (tool := s.find(meant[0]))), None)
+        return next((tool for s in self.sources if (tool := s.find(tools[0]))), None)
 
     def nearest(self, name: str) -> str:
         """Returns the known name closest to a mistyped one; empty if none is close.

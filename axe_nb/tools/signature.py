@@ -42,7 +42,7 @@ def signature(function: Callable[..., Any], name: str) -> Signature:
         ConfigError: there is no signature, or a parameter has no name or no JSON type.
     """
     types_of = type_hints(function, name)
-    description, told = parse_docstring(function)
+    description, descriptions = parse_docstring(function)
     wanted: dict[str, Parameter] = {}
     context = ""
     try:
@@ -54,12 +54,12 @@ def signature(function: Callable[..., Any], name: str) -> Signature:
         if hint is ToolContext or ToolContext in typing.get_args(hint):
             context = parameter.name
         else:
-            wanted[parameter.name] = _parse_parameter(parameter, hint, told, name)
+            wanted[parameter.name] = _parse_parameter(parameter, hint, descriptions, name)
     return Signature(description, wanted, context, python)
 
 
 def _parse_parameter(
-    parameter: inspect.Parameter, hint: Any, told: Mapping[str, str], name: str
+    parameter: inspect.Parameter, hint: Any, descriptions: Mapping[str, str], name: str
 ) -> Parameter:
     if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
         raise ConfigError(
@@ -69,7 +69,7 @@ def _parse_parameter(
     required = parameter.default is parameter.empty
     default = None if required else parameter.default
     kind = shape(hint, f'"{parameter.name}" of {name}')
-    return Parameter(kind, told.get(parameter.name, ""), required, default)
+    return Parameter(kind, descriptions.get(parameter.name, ""), required, default)
 
 
 def check(arguments: Mapping[str, Any], wanted: Mapping[str, Parameter]) -> dict[str, Any]:
@@ -82,6 +82,6 @@ def check(arguments: Mapping[str, Any], wanted: Mapping[str, Parameter]) -> dict
     values = fields(arguments, wanted, "", mistakes)
     if mistakes:
         more = ["and more"] if len(mistakes) > MAX_MISTAKES else []
-        told = "; ".join([*mistakes[:MAX_MISTAKES], *more])
-        raise ToolError(f"wrong arguments: {told}. Correct all of them and call again")
+        listed = "; ".join([*mistakes[:MAX_MISTAKES], *more])
+        raise ToolError(f"wrong arguments: {listed}. Correct all of them and call again")
     return values

@@ -98,9 +98,9 @@ class Guard:
     note: str = ""
     """A line for the approval prompt, such as `in a sandbox, without network`."""
     host: str = ""
-    """The host that it reaches, in ASCII; a yes to it lasts for the session (D-50)."""
+    """The host that it reaches, in ASCII; its approval lasts for the session (D-50)."""
     path: str = ""
-    """The file that the floor is about, relative to the workdir; a yes is for it alone (D-52)."""
+    """The file of the floor, relative to the workdir; approval is for it alone (D-52)."""
 
 
 @dataclass(slots=True)

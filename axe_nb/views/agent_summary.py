@@ -29,7 +29,7 @@ EFFECTS: dict[Effect, str] = {
 
 def rows(agent: Agent) -> Iterator[tuple[str, str]]:
     """(label, value) of the settings in its file, without those it omits."""
-    told = [
+    settings = [
         ("Name", agent.name), ("Description", agent.description), ("Model", agent.model),
         ("Skill", agent.skill), ("Files", ", ".join(agent.files)), ("Workdir", agent.workdir),
         ("Tools", ", ".join(agent.tools)), ("Mode", agent.mode),
@@ -38,13 +38,13 @@ def rows(agent: Agent) -> Iterator[tuple[str, str]]:
     ]  # fmt: skip
     if agent.sub_agents:
         deep = agent.sub_agents_config
-        told += [
+        settings += [
             ("Sub-Agents", ", ".join(agent.sub_agents)),
             ("Max Depth", str(deep.max_depth or 3)),
             ("Parallel", "yes" if deep.parallel else "no"),
             ("Timeout", f"{format_seconds(deep.timeout)}s"),
         ]
-    yield from ((label, value) for label, value in told if value)
+    yield from ((label, value) for label, value in settings if value)
 
 
 def line(label: str, value: str) -> str:

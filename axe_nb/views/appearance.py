@@ -15,7 +15,7 @@ from typing import Literal, TypeAlias
 from axe_nb.views.tree import State
 
 Tone: TypeAlias = Literal["running", "good", "bad", "limit", "off"]
-"""Meaning of a state for a reader; each has a colour."""
+"""Kind of state; each has a colour."""
 
 COLOURS: Mapping[Tone, str] = {
     "running": "#27c",
@@ -26,7 +26,7 @@ COLOURS: Mapping[Tone, str] = {
 }
 
 LINE, TRACK, SHADE = "#8884", "#8882", "#8881"
-"""Along a level, under a bar, behind a text."""
+"""Lines along levels, tracks of bars, backgrounds of texts."""
 
 MUTED = ".7"
 """Opacity of labels and summaries."""
@@ -37,7 +37,7 @@ class Look:
     """Sign and tone of a state."""
 
     sign: str
-    """In DejaVu and in Segoe UI Symbol."""
+    """A character that DejaVu and Segoe UI Symbol have."""
     tone: Tone
 
     @property
@@ -68,13 +68,13 @@ LEVEL_MARGIN, LEVEL_PADDING = ".3em", "1.2em"
 LINE_HEIGHT = "1.7em"
 
 TEXT_MARGIN, TEXT_PADDING = "1em", ".3em .6em"
-"""Of a text below a row."""
+"""Margin and padding of a text below a row."""
 
 WHO_LEAST, WHO_MOST = 6, 14
 """Width of a column of names, in em."""
 
 WHO_CHARACTER = 0.65
-"""Width of a character of a name, in em, with what its spaces take."""
+"""Average width of a character of a name, in em, including spacing."""
 
 
 def css_rules() -> str:

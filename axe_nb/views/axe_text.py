@@ -85,8 +85,8 @@ def _format_tools(plan: Plan) -> list[str]:
         ("Requests", f"at most {limits.max_requests} in the tree" if limits.max_requests else ""),
         ("Tokens", f"at most {limits.max_total_tokens}" if limits.max_total_tokens else ""),
     )
-    told = [f"{label + ':':<11}{value}" for label, value in rows if value]
-    return [_format_block("Tools", "\n".join([", ".join(offered) or "(none)", *told]))]
+    lines = [f"{label + ':':<11}{value}" for label, value in rows if value]
+    return [_format_block("Tools", "\n".join([", ".join(offered) or "(none)", *lines]))]
 
 
 def _format_setup(plan: Plan, *, model: bool) -> str:
@@ -220,10 +220,10 @@ def _format_run_end(result: RunResult) -> str:
     return f"completed in {result.duration_ms}ms ({len(result.text)} chars returned)"
 
 
-def _extract_reason(agent: str, told: str) -> str:
+def _extract_reason(agent: str, sentence: str) -> str:
     """The cause of a failure, taken from the sentence that the parent's model received."""
     return (
-        told.removeprefix(f"Error: sub-agent {agent} failed - ")
+        sentence.removeprefix(f"Error: sub-agent {agent} failed - ")
         .removeprefix("call_agent error: ")
         .removesuffix(". You may retry or proceed without this result.")
     )

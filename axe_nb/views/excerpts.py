@@ -13,19 +13,19 @@ from axe_nb.messages import ToolCall
 from axe_nb.text import clean, one_line
 
 LINE = 72
-"""Characters of what a row was asked."""
+"""Maximum length of a row's task or arguments in characters."""
 
 WHO = 32
-"""Characters of a name."""
+"""Maximum length of a name in characters."""
 
 LINES = 12
-"""Lines of a text before it is cut."""
+"""Maximum number of lines of a text."""
 
 SECONDS = re.compile(r"(\b\d+ tool calls?), \d+(?:\.\d+)?s\b")
-"""The seconds in what spawn_agent tells the model: they differ from run to run (D-6)."""
+"""Matches the seconds in a report of spawn_agent, which differ from run to run (D-6)."""
 
 NOT_NOTED = frozenset({"task_id", "depth", "token_estimate", "duration_ms"})
-"""Metadata that the tree itself shows, or that is not the same in two equal runs."""
+"""Metadata that the tree shows elsewhere, or that differs between equal runs."""
 
 
 def mask_seconds(text: str) -> str:

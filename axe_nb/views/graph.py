@@ -16,10 +16,10 @@ from axe_nb.toolbox import REGISTRY
 from axe_nb.views.appearance import LOOKS
 
 MAX_LINES = 40
-"""Lines of a picture; the rest is left out, with a note."""
+"""Maximum number of lines; a note replaces the others."""
 
 DEFAULT_DEPTH = 3
-"""Of call_agent, where the root sets none."""
+"""Default of call_agent."""
 
 Find: TypeAlias = Callable[[str], "Agent | ConfigError"]
 Lines: TypeAlias = Iterator[str]

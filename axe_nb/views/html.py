@@ -40,19 +40,19 @@ from axe_nb.views.tree import Node
 WARNING = COLOURS["limit"]
 
 SLIVER = 3
-"""Hundredths of the timeline; the bar of a shorter turn or call would say nothing."""
+"""Percent of the timeline; shorter turns and calls have no bar."""
 
 LEVEL = f"margin:0 0 0 {LEVEL_MARGIN};padding:0 0 0 {LEVEL_PADDING};border-left:1px solid {LINE}"
-"""One step to the right, along a thin line; unstyled, a quotation is indented too."""
+"""Indentation with a thin line; without styles, a blockquote is indented too."""
 
 CLIPPED = 40
-"""Characters of what a row was asked that fit in most windows; what is longer ends in dots."""
+"""Characters of a row's task that fit in most windows; longer ones end in an ellipsis."""
 
 SHORT = 50
 """Characters that do not wrap in any usable window."""
 
 INDENT = "\u2003"
-"""Before a text of one line: what a margin does, in fewer bytes."""
+"""Indentation of a one-line text; takes fewer bytes than a margin."""
 
 TEXT = f"padding:{TEXT_PADDING};background:{SHADE};white-space:pre-wrap;word-break:normal"
 

@@ -14,32 +14,32 @@ from axe_nb.views.row import Row, asked_of, doing_of, make_row
 from axe_nb.views.tree import CallNode, Node, TreeNode, TurnNode, lay_out, nodes_below
 
 MAX_ROWS = 500
-"""Rows of a twin; further ones are counted, not drawn."""
+"""Maximum number of rows of a twin; others are counted, not drawn."""
 
 MAX_WARNINGS = 5
-"""Warnings of one run; further ones are counted."""
+"""Maximum number of warnings of one run; others are counted."""
 
 MAX_CHARS = 6000
 """Characters that all texts of a tree share, so that long runs do not make huge notebooks."""
 
 MAX_ROOMS = 10
-"""Times that room, for a group: each of its runs brings its own, up to so many."""
+"""Maximum multiple of MAX_CHARS for a group, each of whose runs adds MAX_CHARS."""
 
 LEAST, MOST = 50, 1000
-"""Characters of one text: in a long run, and in the shortest."""
+"""Maximum length of one text in characters: in a long run, and in the shortest."""
 
 ANSWER = 20_000
-"""Characters of the answer above the tree."""
+"""Maximum length of the answer above the tree in characters."""
 
 ENOUGH = 100
-"""Characters; where the share of a text is less, the run is a long one."""
+"""Characters; a run is long if the share of each text is less."""
 
 WIDE = 120
-"""Characters of a text that stands beside its label."""
+"""Maximum length of a text beside its label in characters."""
 
 
 MINOR = frozenset({"said", "arguments", "result"})
-"""Labels of the texts that a long run only points to, and its text twin leaves out."""
+"""Labels of texts that a long run only points to, and that its text twin omits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ class Outline:
     name: str = ""
     """The Python expression for the root's RunResult; empty = texts are cut without a pointer."""
     max_chars: int = 0
-    """Characters of one text; 0 = a share of ROOM."""
+    """Characters of one text; 0 = a share of MAX_CHARS."""
     is_long: bool = field(init=False)
     """True if there is no room to quote arguments and results of successful calls."""
     steps: int = field(init=False)

@@ -128,13 +128,13 @@ def doing_of(turn: TurnNode) -> str:
         )
     agents = [who_of(c) for c in turn.calls if delegates(c.call.name)]
     tools = [who_of(c) for c in turn.calls if not delegates(c.call.name)]
-    told = [
+    parts = [
         f"{verb} {_format_names(names, noun)}"
         for verb, names, noun in (("asks", agents, "agent"), ("calls", tools, "tool"))
         if names
     ]
     together = "" if len(turn.calls) == 1 else " at once" if turn.parallel else " one by one"
-    return ", ".join(told) + together
+    return ", ".join(parts) + together
 
 
 def _format_writing(turn: TurnNode) -> str:

@@ -258,9 +258,9 @@ def test_a_variation_has_other_values_and_is_checked_as_a_new_agent_is() -> None
     with pytest.raises(ConfigError) as caught:
         agent.but(sytem_prompt="x")
     assert caught.value.lines() == [
-        'an agent has no "sytem_prompt"', 'did you mean "system_prompt"?',
+        'unknown key "sytem_prompt"', 'did you mean "system_prompt"?',
     ]  # fmt: skip
-    with pytest.raises(ConfigError, match=r'(?m)^an agent has no "path"$'):
+    with pytest.raises(ConfigError, match=r'(?m)^unknown key "path"$'):
         agent.but(path="x.toml")
 
 

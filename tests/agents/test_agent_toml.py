@@ -176,7 +176,7 @@ def test_where_both_are_set_the_limit_of_axe_nb_wins_and_the_other_is_a_warning(
 def test_a_name_unlike_its_files_is_a_warning() -> None:
     agent = Agent.from_toml(START, name="boss")
     assert agent.name == "lead"
-    assert agent.warnings == ('file "boss.toml" holds the agent name "lead"',)
+    assert agent.warnings == ('file "boss.toml" contains the agent name "lead"',)
     assert Agent.from_toml(START, name="lead").warnings == ()
     assert Agent.from_toml(START).warnings == ()
 

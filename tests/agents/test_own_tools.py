@@ -136,7 +136,7 @@ def twice() -> list[Any]:
     ("tools", "told"),
     [
         ([lambda: 1], '"<lambda>" is not a valid tool name'),
-        ([functools.partial(shout, "x")], "tools holds a partial without a name"),
+        ([functools.partial(shout, "x")], "tools contains a partial without a name"),
         (twice(), 'tools has two functions named "shout"'),
         ([3], "tools must be a list of strings"),
         (shout, "tools must be a list of strings"),

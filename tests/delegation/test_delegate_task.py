@@ -193,7 +193,7 @@ def test_more_than_five_subtasks_are_refused_before_any_runs() -> None:
 @pytest.mark.parametrize(
     ("steps", "text"),
     [
-        ([{"task": "a", "depends_on": 0}], "subtask 0: depends_on must be left out in the first"),
+        ([{"task": "a", "depends_on": 0}], "subtask 0: depends_on must be omitted in the first"),
         (["a", {"task": "b", "depends_on": 1}], "depends_on must name an earlier subtask, 0 to 0"),
         (["a", {"task": "b", "depends_on": 2}, "c"], "subtask 1: depends_on must name an earlier"),
         (["a", "b", {"task": "c", "depends_on": 99}], "subtask 2: depends_on must name an earlier"),
