@@ -14,6 +14,7 @@ import queue
 import signal
 import threading
 import time
+import weakref
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, TypeVar
 
@@ -47,9 +48,18 @@ class _End:
 
 
 class Portal:
-    """An event loop in its own thread, started on first use."""
+    """An event loop in its own thread, started on first use.
+
+    A loop that a tool blocks is replaced. Once the tool returns, the old loop ends with the work
+    that was begun on it: then it cancels all other tasks, gives them a moment, closes its
+    connections and ends its thread, even if tasks ignore cancellation. Python cannot end a thread
+    from outside: a tool that never returns (in C code, or in a loop without `await`) keeps that one
+    thread, a daemon, and the connections of its loop until the process ends.
+    """
 
     def __init__(self) -> None:
+        self._works: weakref.WeakSet[Coroutine[Any, Any, Any]] = weakref.WeakSet()
+        """The work begun, by which its tasks are told from those that tools started."""
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -64,6 +74,7 @@ class Portal:
         """Like `submit`; also returns the loop used, as later work may run on another one."""
         with self._lock:  # held until the work is scheduled, so that the loop is not retired before
             loop = self._ensure_loop()
+            self._works.add(work)
             return asyncio.run_coroutine_threadsafe(work, loop), loop
 
     def is_here(self) -> bool:
@@ -72,7 +83,7 @@ class Portal:
 
     def _ensure_loop(self) -> asyncio.AbstractEventLoop:
         if self._loop is not None and not self.is_here() and not answers(self._loop):
-            _retire(self._loop)
+            self._retire(self._loop)
             self._loop = None
         if self._loop is None or self._thread is None or not self._thread.is_alive():
             self._loop = asyncio.new_event_loop()
@@ -81,6 +92,17 @@ class Portal:
             )
             self._thread.start()
         return self._loop
+
+    def _retire(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Stops a loop that gets no more work once its current work has ended."""
+        if not loop.is_closed():
+            asyncio.run_coroutine_threadsafe(self._stop_when_idle(), loop)
+
+    async def _stop_when_idle(self) -> None:
+        works = {task for task in asyncio.all_tasks() if task.get_coro() in self._works}
+        if works:
+            await asyncio.wait(works)
+        asyncio.get_running_loop().stop()
 
     @staticmethod
     def _serve(loop: asyncio.AbstractEventLoop) -> None:
@@ -115,20 +137,6 @@ def answers(loop: asyncio.AbstractEventLoop, seconds: float = ANSWER) -> bool:
     return answered.wait(seconds)
 
 
-def _retire(loop: asyncio.AbstractEventLoop) -> None:
-    """Stops a loop that gets no more work once its current tasks have ended."""
-    if not loop.is_closed():
-        asyncio.run_coroutine_threadsafe(_stop_when_idle(), loop)
-
-
-async def _stop_when_idle() -> None:
-    """Stops the loop when all other tasks have ended."""
-    left = asyncio.all_tasks() - {asyncio.current_task()}
-    if left:
-        await asyncio.wait(left)
-    asyncio.get_running_loop().stop()
-
-
 async def _shut_down() -> None:
     """Cancels the remaining tasks, waits briefly, and closes the connections."""
     left = asyncio.all_tasks() - {asyncio.current_task()}
@@ -137,7 +145,10 @@ async def _shut_down() -> None:
     if left:
         await asyncio.wait(left, timeout=DRAIN)
     # the connections are held in an async generator (providers/http.py)
-    await asyncio.get_running_loop().shutdown_asyncgens()
+    closing = asyncio.create_task(asyncio.get_running_loop().shutdown_asyncgens())
+    await asyncio.wait({closing}, timeout=DRAIN)
+    for task in {closing, *left}:
+        task._log_destroy_pending = False  # type: ignore[attr-defined]  # it was given its chance
 
 
 portal = Portal()

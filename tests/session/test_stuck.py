@@ -11,6 +11,8 @@ import sys
 import textwrap
 import threading
 import time
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ from axe_nb import Agent, Request, call
 from axe_nb.commands.overrides import Overrides
 from axe_nb.events import RunFinished
 from axe_nb.session.drive import drive
+from axe_nb.session.portal import portal
 from axe_nb.session.runs import RunRequest
 from axe_nb.session.session import Session
 from axe_nb.session.view import NullView
@@ -154,6 +157,85 @@ def test_a_tool_that_swallows_its_cancelling_is_left_behind(how: str) -> None:
     for task in asyncio.all_tasks(runner.get_loop()):
         task._log_destroy_pending = False  # type: ignore[attr-defined]  # it is meant to stay
     runner.get_loop().close()
+
+
+def open_files() -> int:
+    folder = Path("/proc/self/fd")
+    return len(list(folder.iterdir())) if folder.exists() else 0
+
+
+def wait_until(is_so: Callable[[], bool], why: str) -> None:
+    end = time.monotonic() + 20
+    while not is_so():
+        assert time.monotonic() < end, why
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize("what", ["tool", "task", "generator"])
+def test_a_replaced_loop_ends_with_its_thread_and_sockets_whatever_swallows_its_cancelling(
+    what: str, let_go: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def swallow() -> None:
+        while True:
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.sleep(60)
+
+    async def generate() -> AsyncIterator[int]:
+        try:
+            yield 1
+        finally:
+            await swallow()
+
+    kept: list[Any] = []
+
+    @axe_nb.tool
+    async def block() -> str:
+        if what == "task":
+            kept.append(asyncio.create_task(swallow()))
+            await asyncio.sleep(0)
+        if what == "generator":
+            kept.append(generate())
+            await anext(kept[0])
+        let_go.wait(LONG)
+        if what == "tool":
+            await swallow()
+        return "late"
+
+    monkeypatch.setenv("OPENAI_API_KEY", "k")
+    following = agent("next", "at once")
+    with axe_nb.script_server("openai"):
+        over_http = replace(boss("block"), model="openai/boss")
+        axe_nb.run(following, "go")
+        before, old, loop = open_files(), portal._thread, portal._loop
+        assert axe_nb.run(over_http, "go", timeout=0.5).status == "timeout"
+        assert axe_nb.run(following, "go").text == "at once"
+        assert portal._thread is not old
+        let_go.set()
+        assert old
+        assert loop
+        wait_until(lambda: not old.is_alive(), "the thread of the replaced loop")
+        wait_until(loop.is_closed, "the replaced loop")
+        wait_until(lambda: open_files() <= before, "the sockets of the replaced loop")
+
+
+def test_runs_on_a_replaced_loop_go_on_until_they_end(let_go: threading.Event) -> None:
+    blocking(let_go)
+    results: list[axe_nb.RunResult] = []
+
+    async def model(_: Request) -> str:
+        await asyncio.sleep(1.0)
+        return "undisturbed"
+
+    slow = agent("slow", model)
+    beside = threading.Thread(target=lambda: results.append(axe_nb.run(slow, "go")))
+    beside.start()
+    wait_until(lambda: portal._loop is not None, "the first loop")
+    time.sleep(0.1)
+    assert axe_nb.run(boss("block"), "go", timeout=0.2).status == "timeout"
+    assert axe_nb.run(agent("next", "at once"), "go").text == "at once"
+    let_go.set()
+    beside.join(20)
+    assert [result.text for result in results] == ["undisturbed"]
 
 
 SCRIPT = """
