@@ -69,6 +69,9 @@ class ToolSpec:
     wire: WireCache = _cache_field()
     """The serialised tool: offered on every turn, serialised once."""
 
+    def __copy__(self) -> ToolSpec:
+        return replace(self)
+
     def input_schema(self) -> dict[str, Any]:
         """JSON Schema of the arguments; `required` lists the required parameters (A-2.2)."""
         properties = {
@@ -125,6 +128,9 @@ class Message:
     """Protocol → parts to return to the provider unchanged, such as thinking (D-32)."""
     wire: WireCache = _cache_field()
     """The serialised message; each is serialised once per conversation."""
+
+    def __copy__(self) -> Message:
+        return replace(self)
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,6 +63,8 @@ class Portal:
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._ending: weakref.WeakSet[asyncio.AbstractEventLoop] = weakref.WeakSet()
+        """Loops that are to stop; one that a tool stops goes on."""
 
     def submit(self, work: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
         """Starts a coroutine on the loop, or on a new one if a tool blocks the loop (D-58)."""
@@ -102,16 +104,18 @@ class Portal:
         works = {task for task in asyncio.all_tasks() if task.get_coro() in self._works}
         if works:
             await asyncio.wait(works)
-        asyncio.get_running_loop().stop()
+        self._stop(asyncio.get_running_loop())
 
-    @staticmethod
-    def _serve(loop: asyncio.AbstractEventLoop) -> None:
+    def _stop(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._ending.add(loop)
+        loop.call_soon_threadsafe(loop.stop)
+
+    def _serve(self, loop: asyncio.AbstractEventLoop) -> None:
         asyncio.set_event_loop(loop)
-        while True:
+        while loop not in self._ending:
             # raised by a task; its caller receives them from the future
             with contextlib.suppress(SystemExit, KeyboardInterrupt):
                 loop.run_forever()
-                break
         try:
             loop.run_until_complete(_shut_down())
         finally:
@@ -123,7 +127,7 @@ class Portal:
             loop, thread = self._loop, self._thread
             self._loop = self._thread = None
         if loop and thread and thread.is_alive():
-            loop.call_soon_threadsafe(loop.stop)
+            self._stop(loop)
             thread.join(1.0)
 
 

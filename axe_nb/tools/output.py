@@ -5,12 +5,14 @@ Source: D-6, D-7; X-30, X-38; product.md "Python" (`@axe_nb.tool`).
 
 from __future__ import annotations
 
+import inspect
 import json
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 
 from axe_nb.text import cut_bytes
 from axe_nb.tools.jsonable import jsonable
-from axe_nb.tools.tool import Tool, ToolOutput
+from axe_nb.tools.tool import Tool, ToolError, ToolOutput
 
 MAX_OUTPUT = 65536
 """Maximum size of one result in bytes of UTF-8."""
@@ -27,7 +29,20 @@ def as_text(result: object) -> str:
     """Converts a result to text: strings unchanged, None to nothing, all else to JSON."""
     if result is None:
         return ""
+    if inspect.iscoroutine(result):
+        result.close()  # else Python warns that it was never awaited
+    if kind := _unfinished(result):
+        raise ToolError(f"the tool returned {kind}")
     return result if isinstance(result, str) else json.dumps(jsonable(result), ensure_ascii=False)
+
+
+def _unfinished(result: object) -> str:
+    """The problem of a result that is still to be computed; empty if it is none of these."""
+    if inspect.isawaitable(result):
+        return "a coroutine or future: return its result, with await"
+    if isinstance(result, Iterator | AsyncIterator):
+        return f"an iterator ({type(result).__name__}): return a list"
+    return ""
 
 
 def limit_output(tool: Tool, output: ToolOutput) -> ToolOutput:

@@ -67,28 +67,32 @@ async def _run(
     bound = wanted.bound(values)
     with capture_output() as captured:
         try:
-            result = await _call(function, bound)
+            output = await _call(function, bound)
         except RunStopped:
             raise
         except ToolError as error:
             raise ToolError(_append_printed(words(error), captured.text)) from error
         except Exception as error:
             raise ToolError(_append_printed(fault_text(error), captured.text)) from error
-    output = output_of(result)
     return replace(output, content=_append_printed(output.content, captured.text))
 
 
-async def _call(function: Callable[..., Any], bound: inspect.BoundArguments) -> Any:
-    if not inspect.iscoroutinefunction(function):
+async def _call(function: Callable[..., Any], bound: inspect.BoundArguments) -> ToolOutput:
+    if inspect.iscoroutinefunction(function):
+        result = function(*bound.args, **bound.kwargs)
+    else:
         result = await in_thread(_call_in_thread, function, bound)
-        return await _await_result(result) if inspect.isawaitable(result) else result
-    return await _await_result(function(*bound.args, **bound.kwargs))
+    return output_of(await _await_result(result) if inspect.isawaitable(result) else result)
 
 
 def _call_in_thread(function: Callable[..., Any], bound: inspect.BoundArguments) -> Any:
-    """Calls the function and converts exceptions that a future or event loop cannot carry."""
+    """Calls the function and converts its result, unless that is to be awaited, to text.
+
+    Exceptions that a future or event loop cannot carry become a ToolError.
+    """
     try:
-        return function(*bound.args, **bound.kwargs)
+        result = function(*bound.args, **bound.kwargs)
+        return result if inspect.isawaitable(result) else output_of(result)
     except (StopIteration, SystemExit, KeyboardInterrupt, asyncio.CancelledError) as stop:
         raise ToolError(fault_text(stop)) from None
 

@@ -9,6 +9,7 @@ import pickle
 import threading
 import traceback
 import weakref
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from typing import Any
@@ -19,7 +20,14 @@ import axe_nb
 from axe_nb import Agent, Request, RunResult, call, script_server
 from axe_nb.errors import AxeError, ConfigError, ProviderError, RunError
 from axe_nb.events import TextDelta, TurnStarted
-from axe_nb.messages import Message, WireCache
+from axe_nb.messages import (
+    Message,
+    Response,
+    ToolParameter,
+    ToolSpec,
+    Usage,
+    WireCache,
+)
 from tests.engine.in_process import agent, ask, check_events, lead, play, stage, tool
 
 PROTOCOLS = ("anthropic", "openai", "ollama")
@@ -77,11 +85,26 @@ def test_no_copy_or_pickle_carries_a_cache() -> None:
     message = Message("user", "hello")
     message.wire["openai"] = b"cached"
     for other in (
-        replace(message, content="x"), copy.deepcopy(message), pickle.loads(pickle.dumps(message)),
+        replace(message, content="x"), copy.copy(message), copy.deepcopy(message),
+        pickle.loads(pickle.dumps(message)),
     ):  # fmt: skip
         assert other.wire == {}
         assert isinstance(other.wire, WireCache)
     assert message.wire == {"openai": b"cached"}
+
+
+@pytest.mark.parametrize(
+    "way", [replace, copy.copy, copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))]
+)
+def test_no_copy_of_a_tool_or_request_carries_a_cache(way: Callable[[Any], Any]) -> None:
+    spec = ToolSpec("t", "d", {"a": ToolParameter("string")})
+    spec.wire["openai"] = b"cached"
+    assert way(spec) == spec
+    assert way(spec).wire == {}
+    request = Request("m", (Message("user", "x"),), "system", (spec,), {"a": 1})
+    assert way(request) == request
+    response = Response("x", (call("t", a=1),), "stop", Usage(1, 2), {"e": 1})
+    assert way(response) == response
 
 
 # ---------------------------------------------------------------------------- results and errors

@@ -218,6 +218,31 @@ def test_a_replaced_loop_ends_with_its_thread_and_sockets_whatever_swallows_its_
         wait_until(lambda: open_files() <= before, "the sockets of the replaced loop")
 
 
+def test_a_tool_that_stops_the_loop_stops_neither_its_run_nor_later_ones() -> None:
+    @axe_nb.tool
+    async def stop() -> str:
+        asyncio.get_running_loop().stop()
+        await asyncio.sleep(0.01)
+        return "went on"
+
+    assert axe_nb.run(boss("stop"), "go", timeout=20).text == "done"
+    assert axe_nb.run(agent("next", "at once"), "go", timeout=20).text == "at once"
+
+
+def test_a_result_whose_repr_takes_long_does_not_block_the_loop() -> None:
+    class Slow:
+        def __repr__(self) -> str:
+            time.sleep(3)
+            return "slow"
+
+    @axe_nb.tool
+    def show() -> Any:
+        return Slow()
+
+    result = axe_nb.run(boss("show"), "go", timeout=0.2)
+    assert (result.status, result.error) == ("timeout", "timeout after 0.2s")
+
+
 def test_runs_on_a_replaced_loop_go_on_until_they_end(let_go: threading.Event) -> None:
     blocking(let_go)
     results: list[axe_nb.RunResult] = []

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import itertools
 import sys
 import threading
 import time
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -162,6 +164,45 @@ def test_results_become_text(tmp_path: Path, result: Any, text: str) -> None:
         return result
 
     assert run(SESSION.tools["give"], tmp_path) == text
+
+
+async def never_awaited() -> int:
+    return 1
+
+
+async def steps() -> AsyncIterator[int]:
+    yield 1
+
+
+@pytest.mark.parametrize(
+    ("make", "kind"),
+    [(lambda: (n for n in (1, 2)), "generator"), (itertools.count, "count"),
+     (steps, "async_generator")],
+)  # fmt: skip
+@pytest.mark.parametrize("is_async", [False, True])
+def test_an_iterator_as_a_result_is_an_error_that_says_what_to_return(
+    tmp_path: Path, make: Callable[[], Any], kind: str, is_async: bool
+) -> None:
+    def give() -> Any:
+        return make()
+
+    async def give_async() -> Any:
+        return make()
+
+    given = tool_of(give_async if is_async else give)
+    told = f"the tool returned an iterator ({kind}): return a list"
+    assert failure(given, tmp_path) == told
+
+
+@pytest.mark.parametrize("as_task", [False, True])
+def test_a_coroutine_as_a_result_is_an_error_that_says_to_await_it(
+    tmp_path: Path, as_task: bool
+) -> None:
+    async def give() -> Any:
+        return asyncio.create_task(never_awaited()) if as_task else never_awaited()
+
+    told = "the tool returned a coroutine or future: return its result, with await"
+    assert failure(tool_of(give), tmp_path) == told
 
 
 @pytest.mark.req("X-30")
