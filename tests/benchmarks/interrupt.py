@@ -108,8 +108,8 @@ async def measure(dialect: Dialect) -> None:
     listening.close()
     back, closed = (max(column) for column in zip(*rounds, strict=True))
     print(
-        f"{dialect.name:10} {f'interrupt, {CHILDREN} children':28} control back after {back:.2f} s, "
-        f"all {CHILDREN} sockets closed after {closed:.2f} s"
+        f"{dialect.name:10} interrupt, {CHILDREN} children: control back after {back:.2f} s, "
+        f"every socket closed after {closed:.2f} s"
     )
 
 
