@@ -63,7 +63,7 @@ def _parse_parameter(
 ) -> Parameter:
     if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
         raise ConfigError(
-            f'"{parameter}" of {name}cannot be described in a JSON Schema',
+            f'"{parameter}" of {name} cannot be described in a JSON Schema',
             hint="replace it with named parameters",
         )
     required = parameter.default is parameter.empty

@@ -204,8 +204,8 @@ def no_type(x: [int]) -> None: ...  # type: ignore[valid-type]
 @pytest.mark.parametrize(
     ("function", "text"),
     [
-        (any_number, "\"*numbers: 'int'\" of itcannot be described in a JSON Schema"),
-        (anything, "\"**options: 'int'\" of itcannot be described in a JSON Schema"),
+        (any_number, "\"*numbers: 'int'\" of it cannot be described in a JSON Schema"),
+        (anything, "\"**options: 'int'\" of it cannot be described in a JSON Schema"),
         (of_bytes, 'bytes, the type of "data" of it, has no JSON form'),
         (by_number, 'dict[int, str], the type of "names" of it, has no JSON form'),
         (of_nodes, 'Node, the type of "children" of Node, contains itself'),
