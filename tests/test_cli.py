@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import axe_nb
 from axe_nb import cli
 from axe_nb.commands.table import commands_of
 
@@ -420,8 +421,23 @@ def test_the_settings_file_is_made_for_its_owner_alone_and_never_again(tmp_path:
     assert path.read_text("utf-8") == "# mine"
 
 
-def test_the_version_is_told(axe) -> None:
-    assert re.fullmatch(r"axe-nb \d+\.\d+\.\d+\n", axe("version").out)
+@pytest.mark.parametrize("word", ["version", "--version"])
+def test_the_version_is_told(word: str, axe) -> None:
+    ran = axe(word)
+    assert (ran.code, ran.out) == (0, f"axe-nb {axe_nb.__version__}\n")
+    assert re.fullmatch(r"\d+\.\d+\.\d+", axe_nb.__version__)
+
+
+def test_the_path_of_an_agent_file_is_answered_with_the_name_to_give(tree: Path, axe) -> None:
+    put("more/one.toml", TREE["lead"])
+    for given, step in {
+        "lead.toml": 'did you mean "lead"?',
+        "nobody.toml": "create it with `axe-nb agents init nobody`",
+        "axe/agents/lead.toml": 'give the name "lead", not a path',
+        "more/one.toml": 'give the name "one" and the agents folder more, not a path',
+    }.items():
+        ran = axe("run", given, "-p", "x")
+        assert (ran.code, ran.err.splitlines()[-1]) == (2, step)
 
 
 USAGE = {

@@ -29,6 +29,11 @@ def advise(step: str = SHELL_STEP) -> None:
     _next_step = step
 
 
+def creation_step(name: str) -> str:
+    """Returns the command that creates the agent `name`, as the person here would type it."""
+    return _next_step.format(name=name)
+
+
 def find_file(name: str, agents_dir: str | Path | None = None, also: Iterable[str] = ()) -> Path:
     """Returns the file of the agent `name` in the first folder that has one.
 
@@ -38,12 +43,14 @@ def find_file(name: str, agents_dir: str | Path | None = None, also: Iterable[st
     Raises:
         ConfigError: not found; the hint names the nearest agent.
     """
-    check_name(name)
+    _check_file_name(name)
     for folder in agent_dirs(agents_dir):
         path = folder / f"{name}.toml"
         if os.path.lexists(path):
             return path
-    hint = suggestion(name, [*list_agents(agents_dir), *also]) or _next_step.format(name=name)
+    known = [*list_agents(agents_dir), *also]
+    bare = name.removesuffix(".toml")
+    hint = suggestion(bare, known) or creation_step(bare)
     raise ConfigError(f"agent config not found: {name}", hint=hint)
 
 
@@ -52,6 +59,22 @@ def hidden_file(path: Path) -> Path | None:
     own = config_dir() / "agents" / path.name
     is_of_project = path.parent == PROJECT_AGENTS and not is_own(path)
     return own if is_of_project and os.path.lexists(own) else None
+
+
+def _check_file_name(name: str) -> None:
+    """As `check_name`; the path of an agent file gets the options that run it.
+
+    Raises:
+        ConfigError: not a plain name.
+    """
+    try:
+        check_name(name)
+    except ConfigError as error:
+        path = Path(name)
+        if path.suffix == ".toml" and path.is_file():
+            folder = "" if path.parent in agent_dirs() else f" and the agents folder {path.parent}"
+            error.hint = f"give the name {quote(path.stem)}{folder}, not a path"
+        raise
 
 
 def list_agents(agents_dir: str | Path | None = None) -> dict[str, Path]:

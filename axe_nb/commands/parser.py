@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -21,6 +22,9 @@ from axe_nb.text import nearest
 
 DATA = "\0"
 """Beginning of a word that is the value of a variable: data, whatever it looks like."""
+
+_PAIR = re.compile(r"[^\s=\0-][^\s=]*=")
+"""Beginning of KEY=VALUE; neither data nor a text with an equals sign further on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,8 +112,7 @@ def _add_option(made: Parser, option: Option) -> None:
     else:
         made.add_argument(
             *option.flags, dest=option.keyword, metavar=option.metavar, help=about,
-            nargs="+" if option.repeated else None,
-            action="extend" if option.repeated else "store",
+            action="append" if option.repeated else "store",
             choices=option.choices or None, type=partial(_read_data, read=option.read),
         )  # fmt: skip
 
@@ -140,12 +143,34 @@ def parse(command: Command, face: Face, line: str | Sequence[str]) -> argparse.N
     """
     made = parser(command, face)
     words = split_line(command, face, line) if isinstance(line, str) else list(line)
-    found = made.parse_intermixed_args(words)
+    found = made.parse_intermixed_args(_repeat_flags(words, command.options_of(face)))
     for option in command.options_of(face):
         given = getattr(found, option.keyword)
         if option.repeated and given is not None:
             setattr(found, option.keyword, dict(given))
     return found
+
+
+def _repeat_flags(words: Sequence[str], options: Sequence[Option]) -> list[str]:
+    """Writes `--param A=1 B=2` as `--param A=1 --param B=2`.
+
+    An option that takes several values would swallow the name of the agent after them.
+    """
+    flags = {flag for option in options if option.repeated for flag in option.flags}
+    written: list[str] = []
+    repeating = ""
+    for number, word in enumerate(words):
+        if word == "--":
+            return [*written, *words[number:]]
+        is_first = bool(repeating) and written[-1] == repeating
+        if word in flags:
+            repeating = word
+        elif repeating and not is_first and _PAIR.match(word):
+            written.append(repeating)
+        elif not is_first:
+            repeating = ""
+        written.append(word)
+    return written
 
 
 def parse_run(

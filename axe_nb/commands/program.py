@@ -26,6 +26,8 @@ def command_of(words: Sequence[str]) -> tuple[Command, Sequence[str]]:
         UsageError: no such command; the hint is the usage line.
         SystemExit: help was requested and printed.
     """
+    if list(words) == ["--version"]:
+        words = ["version"]
     found: Command | Level = _build_levels()
     program = PROGRAMS["command"].strip()
     for label in LABELS:

@@ -15,7 +15,7 @@ from importlib import metadata
 from typing import Literal, TypeAlias
 
 from axe_nb.agents.agent import Agent
-from axe_nb.agents.agent_files import list_agents
+from axe_nb.agents.agent_files import creation_step, list_agents
 from axe_nb.agents.config import Config, config_path, format_path
 from axe_nb.agents.files import expand_home
 from axe_nb.agents.prompt import all_warnings
@@ -152,7 +152,7 @@ def _check_agents(
         findings += _list_trust(agent)
     failed = {finding.what for finding in findings if finding.state == "wrong"}
     message = f"{len(names)} found, {len(names) - len(failed)} without problems"
-    step = "" if names else "create one with `init NAME`"
+    step = "" if names else creation_step("NAME")
     state: State = "note" if failed else "right"
     return agents, [Finding(state, "agents", message, step), *findings]
 

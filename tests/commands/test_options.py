@@ -220,3 +220,21 @@ def test_any_option_line_is_understood_or_refused(line: str) -> None:
     else:
         told = f"usage: {found.agent}"
     assert told.startswith("usage: ")
+
+
+@pytest.mark.req("B-9")
+@pytest.mark.parametrize(
+    "line",
+    ["--param a=1 sum", "--param a=1 b=2 sum", "sum --param a=1 --param b=2", "sum --param a=1 b=2",
+     "--param a=1 --timeout 3 sum", "--param=a=1 sum", "-q --param a=1 sum 'is x=1 or y=2?'"],
+)  # fmt: skip
+def test_parameters_may_stand_before_the_agent(line: str) -> None:
+    found = parse_run(line, "line")
+    assert found.agent == "sum"
+    assert found.overrides.params == ({"a": 1, "b": 2} if "b=2" in line else {"a": 1})
+    assert found.prompt == ("is x=1 or y=2?" if "-q" in line else None)
+
+
+def test_what_follows_two_dashes_is_no_parameter() -> None:
+    found = parse_run(["sum", "--param", "a=1", "--", "b=2"], "command")
+    assert (found.prompt, found.overrides.params) == ("b=2", {"a": 1})
