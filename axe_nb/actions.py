@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from axe_nb.agents.agent import Agent
-from axe_nb.agents.agent_files import find_file, list_agents
+from axe_nb.agents.agent_files import check_agents_dir, find_file, list_agents
 from axe_nb.agents.config import PROJECT_AGENTS, format_path, is_own
 from axe_nb.agents.files import expand_home
 from axe_nb.agents.trust import VARIABLE, Review, remember, review
@@ -22,7 +22,12 @@ from axe_nb.views import agent_summary
 
 
 def load_agents(agents_dir: str | None) -> Iterator[tuple[str, Agent | ConfigError]]:
-    """Yields (name, agent or its error) for all agents found, sorted by name."""
+    """Yields (name, agent or its error) for all agents found, sorted by name.
+
+    Raises:
+        ConfigError: there is no folder `agents_dir`.
+    """
+    check_agents_dir(agents_dir)
     for name in sorted({*session.agents, *list_agents(agents_dir)}):
         try:
             yield name, session.find(name, agents_dir)
@@ -37,6 +42,10 @@ def format_agent(agent: Agent) -> list[str]:
 
 def diagnose(agents_dir: str | None) -> list[Finding]:
     """Diagnoses configuration problems."""
+    try:
+        check_agents_dir(agents_dir)
+    except ConfigError as error:
+        return [*diagnose(None), Finding("wrong", "agents folder", str(error), error.hint)]
     return run_and_wait(
         examine(agents_dir, session.agents, lambda name: session.find(name, agents_dir))
     )

@@ -87,7 +87,7 @@ def _run_and_show(options: Options) -> RunResult | None:
     prompt = "\n\n".join(filter(str.strip, [options.prompt or "", piped]))
     request = request_of(options, prompt)
     if options.dry_run:
-        show_dry_run(request, _write)
+        show_dry_run(request, _write, _print_note)
         return None
     handle = session.start(request)
     status = StatusLine(None if options.quiet else sys.stderr)

@@ -40,13 +40,16 @@ def request_of(options: Options, prompt: str) -> RunRequest:
     )
 
 
-def show_dry_run(request: RunRequest, write: Write) -> None:
-    """Writes the request that would be sent.
+def show_dry_run(request: RunRequest, write: Write, note: Write) -> None:
+    """Writes the request that would be sent, and its warnings to `note`.
 
     Raises:
         ConfigError: invalid configuration.
     """
-    write(axe_text.dry_run(run_and_wait(session.plan(request))))
+    plan = run_and_wait(session.plan(request))
+    write(axe_text.dry_run(plan))
+    for warning in plan.warnings:
+        note(f"warning: {warning}")
 
 
 class TextView:

@@ -144,6 +144,45 @@ def test_the_options_of_a_run_change_the_agent_for_this_run(tree: Path, axe) -> 
     assert axe("run", "echo", "-m", "script/helper", "-p", "x").out == "blue\n"
 
 
+@pytest.mark.req("A-E2.4", "D-27")
+@pytest.mark.parametrize("way", [(), ("--dry-run",)])
+def test_a_sub_agent_that_no_file_has_is_a_warning_before_anyone_calls_it(
+    way: tuple[str, ...], tree: Path, axe
+) -> None:
+    put("axe/agents/broken.toml", 'name = "broken"\n')
+    put(
+        "axe/agents/lead.toml",
+        'name = "lead"\nmodel = "script/echo"\ntimeout = 9\n'
+        'sub_agents = ["helpr", "helper", "zzz", "broken", "echo.toml", "helpr"]\n',
+    )
+    ran = axe("run", "lead", "-p", "hi", *way)
+    assert ran.code == 0
+    assert ran.err.splitlines() == [
+        "warning: ignored by axe_nb: timeout; set a time limit with --timeout, in Python timeout=",
+        'warning: sub-agent "helpr" cannot be called: agent config not found: helpr; '
+        'did you mean "helper"?',
+        'warning: sub-agent "zzz" cannot be called: agent config not found: zzz; '
+        "create it with `axe-nb agents init zzz`",
+        'warning: sub-agent "broken" cannot be called: agent config missing required field: model; '
+        'add model = "…"',
+        'warning: sub-agent "echo.toml" cannot be called: agent config not found: echo.toml; '
+        'did you mean "echo"?',
+    ]
+    assert not axe("run", "helper", "-p", "hi", *way).err
+
+
+def test_another_folder_of_agents_that_does_not_exist_is_an_error(tree: Path, axe) -> None:
+    for command in (("run", "lead", "-p", "x"), ("agents", "list"), ("agents", "show", "lead")):
+        ran = axe(*command, "--agents-dir", "gone")
+        assert (ran.code, ran.out) == (2, "")
+        assert ran.err.splitlines()[0] == "error: agents folder not found: gone"
+    ran = axe("doctor", "--agents-dir", "gone")
+    assert ran.code == 1
+    assert "agents folder    agents folder not found: gone" in ran.out
+    assert "2 found" not in ran.out.partition("agents folder")[2]
+    assert axe("agents", "init", "new", "--agents-dir", "gone").code == 0
+
+
 def test_another_folder_of_agents_has_its_scripts_beside_it(tree: Path, axe) -> None:
     put("team/agents/a.toml", 'name = "a"\nmodel = "script/own"\n')
     put("team/scripts/own.toml", '[[rule]]\ntext = "team"\n')

@@ -236,7 +236,8 @@ def _remove_ignored_keys(table: dict[str, Any], name: str, source: Source) -> li
             limits["max_total_tokens"] = budget.max_tokens
         else:
             ignored.append("budget.max_tokens")
-    warnings = [f"ignored by axe_nb: {', '.join(ignored)}"] if ignored else []
+    step = "; set a time limit with --timeout, in Python timeout=" if "timeout" in ignored else ""
+    warnings = [f"ignored by axe_nb: {', '.join(ignored)}{step}"] if ignored else []
     own = table.get("name")
     if name and isinstance(own, str) and own.strip() and own != name:
         warnings.append(f"file {quote(name + '.toml')} contains the agent name {quote(own)}")

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from axe_nb.agents.config import PROJECT_AGENTS, Config, agent_dirs, config_dir, is_own
-from axe_nb.agents.files import write_new
+from axe_nb.agents.files import expand_home, write_new
 from axe_nb.agents.names import check_name
 from axe_nb.errors import ConfigError
 from axe_nb.text import quote, suggestion
@@ -34,6 +34,19 @@ def creation_step(name: str) -> str:
     return _next_step.format(name=name)
 
 
+def check_agents_dir(agents_dir: str | Path | None) -> None:
+    """Rejects a folder that was given for lookups and does not exist.
+
+    Raises:
+        ConfigError: not a folder.
+    """
+    if agents_dir and not expand_home(agents_dir).is_dir():
+        raise ConfigError(
+            f"agents folder not found: {agents_dir}",
+            hint="fix the path (--agents-dir, agents_dir), or create the folder",
+        )
+
+
 def find_file(name: str, agents_dir: str | Path | None = None, also: Iterable[str] = ()) -> Path:
     """Returns the file of the agent `name` in the first folder that has one.
 
@@ -41,9 +54,10 @@ def find_file(name: str, agents_dir: str | Path | None = None, also: Iterable[st
         also: further names to suggest, of agents without a file.
 
     Raises:
-        ConfigError: not found; the hint names the nearest agent.
+        ConfigError: not found; the hint names the nearest agent. Or there is no `agents_dir`.
     """
     _check_file_name(name)
+    check_agents_dir(agents_dir)
     for folder in agent_dirs(agents_dir):
         path = folder / f"{name}.toml"
         if os.path.lexists(path):

@@ -32,6 +32,10 @@ MAX_FILES = 8 * 1024 * 1024
 """Bytes of all context files together; files beyond it are skipped with a warning."""
 
 
+OWN_KEYS = {"model": "model", "system": "system_prompt", "tools": "tools"}
+"""Key that `[params]` may not set → the agent's own key for it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Briefing:
     """An agent's own context, read from disk."""
@@ -71,8 +75,12 @@ def all_warnings(agent: Agent) -> tuple[str, ...]:
 
 
 def _find_ignored_params(agent: Agent) -> list[str]:
-    keys = [f"params.{key}" for key in agent.params if key in NOT_PARAMS]
-    return [f"ignored by axe_nb: {', '.join(keys)}"] if keys else []
+    keys = [key for key in agent.params if key in NOT_PARAMS]
+    if not keys:
+        return []
+    own = [OWN_KEYS[key] for key in keys if key in OWN_KEYS]
+    step = f"; the keys above [params] count: {', '.join(own)}" if own else ""
+    return [f"ignored by axe_nb: {', '.join(f'params.{key}' for key in keys)}{step}"]
 
 
 def _join_parts(prompt: str, skill: str, files: Sequence[tuple[str, str]]) -> str:

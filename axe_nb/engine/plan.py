@@ -13,9 +13,12 @@ from pathlib import Path
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.names import parse_model
 from axe_nb.agents.prompt import NO_PROMPT, Briefing, brief
+from axe_nb.delegation.child_copy import calls_sub_agents
 from axe_nb.engine.scope import RunScope
 from axe_nb.engine.toolset import Toolset, assemble
+from axe_nb.errors import ConfigError
 from axe_nb.providers.protocol import Provider
+from axe_nb.text import quote
 from axe_nb.threads import in_thread
 from axe_nb.tools.tool import Job
 
@@ -31,6 +34,8 @@ class Plan:
     """Model name without the provider."""
     briefing: Briefing
     toolset: Toolset
+    missing: tuple[str, ...]
+    """Warnings about sub-agents that cannot be called."""
 
     @property
     def agent(self) -> Agent:
@@ -45,7 +50,7 @@ class Plan:
     @property
     def warnings(self) -> tuple[str, ...]:
         """Warnings found while resolving the run."""
-        return (*self.agent.warnings, *self.briefing.warnings)
+        return (*self.agent.warnings, *self.briefing.warnings, *self.missing)
 
 
 async def make_plan(scope: RunScope, job: Job) -> Plan:
@@ -62,8 +67,21 @@ async def make_plan(scope: RunScope, job: Job) -> Plan:
     scope.env.sources.update(_list_sources(agent))
     toolset = assemble(agent, scope.depth, scope.depth_limit, scope.policy, scope.env.tools)
     return Plan(
-        scope=scope, job=job, provider=provider, model=model, briefing=briefing, toolset=toolset
-    )
+        scope=scope, job=job, provider=provider, model=model, briefing=briefing, toolset=toolset,
+        missing=tuple(_find_missing(scope, toolset)),
+    )  # fmt: skip
+
+
+def _find_missing(scope: RunScope, toolset: Toolset) -> Iterator[str]:
+    """Yields a warning for each sub-agent on offer that cannot be loaded (A-E2.4)."""
+    if not any(calls_sub_agents(tool.name) for tool in toolset.offered):
+        return
+    for name in dict.fromkeys(scope.agent.sub_agents):
+        try:
+            scope.env.load_agent(name)
+        except ConfigError as error:
+            cause = "; ".join(filter(None, (error.message, error.hint)))
+            yield f"sub-agent {quote(name)} cannot be called: {cause}"
 
 
 def _list_sources(agent: Agent) -> Iterator[Path]:

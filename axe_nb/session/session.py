@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from axe_nb.agents.agent import DEFINED, Agent
+from axe_nb.agents.agent_files import check_agents_dir
 from axe_nb.agents.config import Config
 from axe_nb.agents.names import check_name
 from axe_nb.agents.trust import check_trust
@@ -209,6 +210,7 @@ class Session:
         """The dependencies of a run with these overrides, and of its descendants."""
         folder = overrides.agents_dir
         if folder is not None:
+            check_agents_dir(folder)
             env.sources.update(_find_source_dirs(folder))
             env = replace(
                 env,

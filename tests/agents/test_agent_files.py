@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+import axe_nb
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.agent_files import find_file, init, list_agents, scaffold
 from axe_nb.errors import ConfigError
@@ -31,9 +32,21 @@ def test_the_first_folder_that_has_the_file_wins(
     assert Agent.load("a", three).model == "p/given"
     assert Agent.load("a", str(three)).model == "p/given"
     assert Agent.load("a").model == "p/project"
-    assert Agent.load("a", tmp_path / "gone").model == "p/project"
     (project / "axe" / "agents" / "a.toml").unlink()
     assert Agent.load("a").model == "p/config"
+
+
+def test_a_given_folder_that_does_not_exist_is_not_passed_over(three: Path, project: Path) -> None:
+    axe_nb.define(Agent(name="here", model="script/here"))
+    for name in ("a", "here"):
+        with pytest.raises(ConfigError) as caught:
+            axe_nb.run(name, "x", agents_dir="gone")
+        assert caught.value.lines() == [
+            "agents folder not found: gone",
+            "fix the path (--agents-dir, agents_dir), or create the folder",
+        ]
+    with pytest.raises(ConfigError, match="agents folder not found"):
+        Agent.load("a", project / "gone")
 
 
 def test_without_its_variable_the_config_folder_is_below_the_home(

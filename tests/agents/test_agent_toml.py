@@ -152,7 +152,8 @@ def test_keys_that_the_axe_command_line_alone_acts_on_are_accepted_with_one_warn
     )
     assert agent.warnings == (
         "ignored by axe_nb: artifacts, mcp_servers, memory, stream, timeout, "
-        "retry.backoff, retry.initial_delay_ms, retry.max_delay_ms",
+        "retry.backoff, retry.initial_delay_ms, retry.max_delay_ms; "
+        "set a time limit with --timeout, in Python timeout=",
     )
     assert agent.retry.max_retries == 2
 

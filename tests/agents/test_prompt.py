@@ -140,7 +140,7 @@ def test_params_that_axe_nb_sets_itself_are_a_warning(project: Path) -> None:
     params = {"stream": True, "top_p": 0.5, "tools": [], "system": "", "model": "x"}
     assert brief(replace(AGENT, params={**params, "messages": []})).warnings == (
         "ignored by axe_nb: params.stream, params.tools, params.system, params.model, "
-        "params.messages",
+        "params.messages; the keys above [params] count: tools, system_prompt, model",
     )
     assert brief(replace(AGENT, params={"top_p": 0.5})).warnings == ()
 

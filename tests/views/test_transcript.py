@@ -84,7 +84,10 @@ def three() -> Stage:
 TEXT = """\
 There are **27** keys.
 
-✓ lead · script/lead · completed · 2 turns · 1 tool call · 2 sub-agents (1 timeout) · N tokens
+✓ lead · script/lead · completed · 2 turns · 1 tool call · 2 sub-agents (1 timeout) · N tokens \
+· 1 warning
+! warning: sub-agent "ghost" cannot be called: agent config not found: ghost; create it with \
+`axe-nb agents init ghost`
   ✓ turn 1 · asks reader, ghost, sleeper at once · N tokens
     ✓ reader · List every TOML key that the loader accepts · 1 turn · N tokens
       was told: Task: List every TOML key that the loader accepts
