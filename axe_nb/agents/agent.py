@@ -5,7 +5,6 @@ Source: seed 000 §3.5 (A-5.*, A-E2.*), B-1, B-2, B-12; D-26, D-27, D-36; produc
 
 from __future__ import annotations
 
-import json
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -19,6 +18,7 @@ from axe_nb.agents.hosts import host_problem
 from axe_nb.agents.names import check_name
 from axe_nb.agents.own_tools import names_of, own_tools
 from axe_nb.agents.tables import (
+    COMMON_PARAMS,
     MODES,
     NO_CONFIG,
     Mode,
@@ -27,12 +27,23 @@ from axe_nb.agents.tables import (
     TreeBudget,
     TreeLimits,
     check_delegation,
+    check_params,
 )
 from axe_nb.agents.trust import check_link
 from axe_nb.errors import ConfigError
-from axe_nb.text import quote, suggestion
+from axe_nb.text import quote
 from axe_nb.toml_tables.lines import toml_hint
-from axe_nb.toml_tables.table import Source, WrongValue, check_types, make_table, read, toml_fields
+from axe_nb.toml_tables.table import (
+    Source,
+    WrongValue,
+    advise_keyword,
+    build_nested,
+    check_types,
+    clear_arguments,
+    make_table,
+    read,
+    toml_fields,
+)
 
 OF_THE_COMMAND_LINE = frozenset({"memory", "mcp_servers", "artifacts", "stream", "timeout"})
 """Keys of the Axe command line that are accepted and ignored (D-27)."""
@@ -41,6 +52,7 @@ OF_ITS_RETRY = frozenset({"backoff", "initial_delay_ms", "max_delay_ms"})
 """The same, below `[retry]`."""
 
 
+@clear_arguments
 @dataclass(frozen=True)
 class Agent:
     """One agent: its instructions, model, tools and limits."""
@@ -67,7 +79,7 @@ class Agent:
     """Permission to write: plan (never), ask (after approval), auto (always)."""
     allowed_hosts: tuple[str, ...] = ()
     """Hosts that fetch reaches without asking: `python.org`, `*.python.org` (all below it), `*`."""
-    params: Mapping[str, Any] = field(default_factory=dict)
+    params: Mapping[str, Any] = field(default_factory=dict, metadata={"keys": COMMON_PARAMS})
     """`[params]` for the model: temperature, max_tokens; other keys are passed unchanged."""
     permissions: Mapping[str, str] = field(default_factory=dict)
     """`[permissions]`: tool → allow, ask or deny; takes precedence over the mode."""
@@ -87,6 +99,7 @@ class Agent:
         if own := own_tools(self.tools):
             object.__setattr__(self, "tools", names_of(self.tools))
             object.__setattr__(self, "own_tools", {**self.own_tools, **own})
+        build_nested(self)
         check_types(self)
         for name in ("files", "sub_agents", "tools", "allowed_hosts"):
             if not isinstance(given := getattr(self, name), tuple):
@@ -135,6 +148,8 @@ class Agent:
         Raises:
             ConfigError: invalid TOML, an unknown key, an invalid value or a missing field.
         """
+        if not isinstance(text, str):
+            raise ConfigError("from_toml takes TOML text", hint="Agent(**values) takes a dict")
         source = Source(text, format_path(Path(path)) if path else "")
         try:
             table = tomllib.loads(text)
@@ -161,13 +176,11 @@ class Agent:
         Raises:
             ConfigError: an unknown key or an invalid value.
         """
-        keys = [field.name for field in toml_fields(type(self))]
+        cls = type(self)
+        keys = [field.name for field in toml_fields(cls)]
         for key in changes:
             if key not in keys:
-                raise ConfigError(
-                    f"unknown key {quote(key)}",
-                    hint=suggestion(key, keys) or f"known keys: {', '.join(keys)}",
-                )
+                raise ConfigError(f"unknown key {quote(key)}", hint=advise_keyword(key, cls))
         name = changes.get("name", self.name)
         if self.path and name != self.name:  # `save` must not overwrite this agent's file
             beside = Path(self.path).parent / f"{name}.toml"
@@ -278,14 +291,4 @@ def _check_values(agent: Agent) -> None:
     for tool, permission in agent.permissions.items():
         if permission not in ("allow", "ask", "deny"):
             raise WrongValue(("permissions", tool), "must be allow, ask or deny")
-    for name, value in agent.params.items():
-        if not _is_json(value):
-            raise WrongValue(("params", name), "must be valid JSON: no dates, nan or inf")
-
-
-def _is_json(value: Any) -> bool:
-    try:
-        json.dumps(value, allow_nan=False)
-    except (TypeError, ValueError, RecursionError):
-        return False
-    return True
+    check_params(agent.params)

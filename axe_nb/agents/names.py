@@ -17,6 +17,8 @@ def check_name(name: str) -> None:
     Raises:
         ConfigError: blank, or contains a path separator, `..`, a colon or a control character.
     """
+    if not isinstance(name, str):
+        raise ConfigError(f"an agent's name is a string, not {type(name).__name__}")
     bad = any(part in name for part in ("/", "\\", "..", ":"))
     if bad or not name.strip() or not name.isprintable():
         raise ConfigError(

@@ -26,6 +26,10 @@ def own_tools(tools: object) -> dict[str, Any]:
     Raises:
         ConfigError: an entry has no valid tool name, or two share one.
     """
+    if callable(tools):
+        raise WrongValue(
+            ("tools",), "must be a list of strings", hint=f"write tools=[{name_of(tools)}]"
+        )
     own: dict[str, Any] = {}
     for thing in tools if isinstance(tools, (list, tuple)) else ():
         if not (callable(thing) or is_tool(thing)):

@@ -5,17 +5,23 @@ Source: product.md "Agent files"; A-5.1, A-5.4, D-18, D-23, D-27, D-36, D-56.
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
-from axe_nb.toml_tables.table import WrongValue
+from axe_nb.toml_tables.table import WrongValue, build_nested, clear_arguments
 
 Mode = Literal["plan", "ask", "auto"]
 MODES = ("plan", "ask", "auto")
 
 Ask = Literal["deny", "person"]
 
+COMMON_PARAMS = ("temperature", "max_tokens", "top_p", "top_k", "seed", "stop")
+"""Keys of `[params]` that many models take."""
 
+
+@clear_arguments
 @dataclass(frozen=True, slots=True)
 class ChildBudget:
     """`[sub_agents_config.budget]`: limits of a spawn_agent or delegate_task child (D-18)."""
@@ -28,6 +34,7 @@ class ChildBudget:
     """Milliseconds; at least 5000."""
 
 
+@clear_arguments
 @dataclass(frozen=True, slots=True)
 class SubAgentsConfig:
     """`[sub_agents_config]`: rules for delegation by this agent."""
@@ -52,11 +59,15 @@ class SubAgentsConfig:
     """If true, children run in this agent's mode; they never run in a less strict one."""
     budget: ChildBudget = ChildBudget()
 
+    def __post_init__(self) -> None:
+        build_nested(self, ("sub_agents_config",))
+
 
 NO_CONFIG = SubAgentsConfig()
 """The defaults, if nothing is configured."""
 
 
+@clear_arguments
 @dataclass(frozen=True, slots=True)
 class TreeLimits:
     """`[limits]`: limits of a run and everything below it; 0 = no limit."""
@@ -75,6 +86,7 @@ class TreeBudget:
     """The same as `limits.max_total_tokens`."""
 
 
+@clear_arguments
 @dataclass(frozen=True, slots=True)
 class Retry:
     """`[retry]`: retries of a request to a provider, never of a child run (D-23)."""
@@ -103,3 +115,22 @@ def check_delegation(config: SubAgentsConfig) -> None:
     ):
         if wrong:
             raise WrongValue(("sub_agents_config", *key.split(".")), problem)
+
+
+def check_params(params: Mapping[str, Any]) -> None:
+    """Rejects parameters that cannot be sent.
+
+    Raises:
+        WrongValue: names the key.
+    """
+    for name, value in params.items():
+        if not _is_json(value):
+            raise WrongValue(("params", name), "must be valid JSON: no dates, nan or inf")
+
+
+def _is_json(value: Any) -> bool:
+    try:
+        json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError, RecursionError):
+        return False
+    return True

@@ -18,7 +18,7 @@ from axe_nb.agents.agent_files import check_agents_dir
 from axe_nb.agents.config import Config
 from axe_nb.agents.names import check_name
 from axe_nb.agents.trust import check_trust
-from axe_nb.commands.overrides import Overrides
+from axe_nb.commands.overrides import Overrides, shown_value
 from axe_nb.engine.permissions import AskPerson
 from axe_nb.engine.plan import Plan, make_plan
 from axe_nb.engine.scope import Env, RunScope
@@ -122,6 +122,11 @@ class Session:
             agent: the agent.
             text: its TOML source, if any.
         """
+        if not isinstance(agent, Agent):
+            raise ConfigError(
+                f"define takes an Agent, not {shown_value(agent)}",
+                hint='for example axe_nb.define(axe_nb.Agent(name="lead", model="provider/model"))',
+            )
         check_name(agent.name)
         self.agents[agent.name] = agent
         self.texts[agent.name] = text

@@ -25,15 +25,30 @@ _BACKSLASH = re.compile(r'"""|"(?P<value>(?:[^"\n]*\\)[^"\n]*)"')
 """The start of a multi-line string, or a double-quoted string with a backslash."""
 
 
+_STEPS = {
+    "Invalid value": 'strings need quotes, as in model = "provider/model"',
+    "Illegal character '\\n'": 'a text of several lines needs three quotes: """…"""',
+    "Unterminated string": "end the text with the same quotes that it starts with",
+    "Unclosed array": "end the list with ]",
+    "Cannot overwrite a value": "the key is set twice; keep one of them",
+    "Invalid statement": "a line is key = value, [table] or # comment",
+    "Expected '=' after a key": 'a line is key = value, as in model = "provider/model"',
+}
+"""Start of a message of `tomllib` → the next step."""
+
+
 def toml_hint(text: str, error: Exception) -> str:
     """Returns the next step after an error of `tomllib`; empty if its message is enough."""
     message = str(error)
-    if message.startswith("Invalid value"):
-        return 'strings need quotes, as in model = "provider/model"'
-    if not message.startswith(("Unescaped '\\'", "Invalid hex value")):
-        return ""
     place = re.search(r"at line (\d+)", message)
     line = text.split("\n")[int(place[1]) - 1] if place else ""
+    if re.search(r"=\s*(True|False)\b", line):
+        return "write true and false in lower case"
+    for beginning, step in _STEPS.items():
+        if message.startswith(beginning):
+            return step
+    if not message.startswith(("Unescaped '\\'", "Invalid hex value")):
+        return ""
     found = _BACKSLASH.search(line)
     value = found["value"] if found else None
     if value is None:

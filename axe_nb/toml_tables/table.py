@@ -6,15 +6,19 @@ Source: D-27, D-36; B-1.
 from __future__ import annotations
 
 import dataclasses
+import functools
+import inspect
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 
 from axe_nb.errors import ConfigError
 from axe_nb.text import quote, suggestion
 from axe_nb.toml_tables.lines import line_of
+
+T = TypeVar("T")
 
 
 class WrongValue(ConfigError):
@@ -44,34 +48,131 @@ class Source:
         return ", ".join(filter(None, at))
 
 
+def clear_arguments(cls: type[T]) -> type[T]:
+    """Makes the constructor of a dataclass tell wrong arguments by a ConfigError of one line."""
+    init = cls.__init__
+    expected = inspect.signature(init)
+
+    @functools.wraps(init)
+    def checked(self: T, *given: Any, **named: Any) -> None:
+        try:
+            init(self, *given, **named)
+        except TypeError:
+            try:
+                expected.bind(self, *given, **named)
+            except TypeError as error:
+                raise _argument_error(cls, named, error) from None
+            raise
+
+    cls.__init__ = checked  # type: ignore[assignment]  # same arguments
+    return cls
+
+
+def _argument_error(cls: type, named: Mapping[str, Any], error: TypeError) -> ConfigError:
+    known = [field.name for field in toml_fields(cls)]
+    unknown = next((name for name in named if name not in known), "")
+    if not unknown:
+        return ConfigError(f"{cls.__name__}(…): {error}", hint=f"it takes {', '.join(known)}")
+    return ConfigError(f"{cls.__name__} has no {quote(unknown)}", hint=advise_keyword(unknown, cls))
+
+
+def advise_keyword(key: str, cls: type) -> str:
+    """As `advise_key`, for an argument in Python."""
+    match _find_home(key, cls):
+        case (table,):
+            return f"write {table}={{{quote(key)}: …}}"
+    return advise_key(key, cls)
+
+
+def advise_key(key: str, cls: type, root: type | None = None) -> str:
+    """Returns the next step for a key that the table of `cls` does not have.
+
+    Args:
+        root: the class of the whole file, where the key may have its place.
+    """
+    known = [field.name for field in toml_fields(cls)]
+    near = suggestion(key, known) or _suggest_holding(key, known)
+    if near:
+        return near
+    found = _find_home(key, root or cls)
+    if found is None:
+        return f"known keys: {', '.join(known)}"
+    return f"put it under [{'.'.join(found)}]" if found else "put it above the first [table]"
+
+
+def _suggest_holding(word: str, names: list[str]) -> str:
+    """Suggests a name of which the word is a part: `system_prompt` for `prompt`."""
+    return next((suggestion(name, [name]) for name in names if word in name.split("_")), "")
+
+
+def _find_home(key: str, cls: type, at: tuple[str, ...] = ()) -> tuple[str, ...] | None:
+    """Returns the table that has the key, from the root; None if none has."""
+    fields = toml_fields(cls)
+    if any(key == field.name for field in fields):
+        return at
+    for field in fields:
+        nested, home = nested_table(field), (*at, field.name)
+        if key in field.metadata.get("keys", ()):
+            return home
+        found = _find_home(key, nested, home) if nested else None
+        if found is not None:
+            return found
+    return None
+
+
+def build_nested(value: Any, at: tuple[str, ...] = ()) -> None:
+    """Replaces dicts in the fields of a frozen dataclass that are nested tables.
+
+    Raises:
+        ConfigError: a dict has an unknown key.
+    """
+    for field in toml_fields(type(value)):
+        nested, own = nested_table(field), getattr(value, field.name)
+        if nested and isinstance(own, Mapping):
+            table = {str(key): one for key, one in own.items()}
+            made = nested(**read(nested, table, Source(""), (*at, field.name)))
+            object.__setattr__(value, field.name, made)
+
+
 def read(
-    cls: type, table: Mapping[str, Any], source: Source, at: tuple[str, ...] = ()
+    cls: type,
+    table: Mapping[str, Any],
+    source: Source,
+    at: tuple[str, ...] = (),
+    root: type | None = None,
 ) -> dict[str, Any]:
     """Returns the table's values by field, with nested tables built; types are not checked.
+
+    Args:
+        cls: the dataclass of the table.
+        table: the parsed TOML.
+        source: its text.
+        at: the key of the table.
+        root: the dataclass of the whole file; None = `cls`.
 
     Raises:
         ConfigError: a key that the dataclass does not have.
         WrongValue: a value that must be a table is not one.
     """
     if not isinstance(table, dict):
-        raise WrongValue(at, "must be a table")
+        raise WrongValue(at, "must be a table", hint=_advise_table(at[-1]))
     keys = {field.name: field for field in toml_fields(cls)}
     values: dict[str, Any] = {}
     for key, value in table.items():
         if key not in keys:
-            raise _make_unknown_key_error((*at, key), list(keys), source)
+            raise _make_unknown_key_error((*at, key), advise_key(key, cls, root), source)
         nested = nested_table(keys[key])
         if nested:
-            value = nested(**read(nested, value, source, (*at, key)))
+            value = nested(**read(nested, value, source, (*at, key), root or cls))
         values[key] = value
     return values
 
 
-def _make_unknown_key_error(key: tuple[str, ...], known: list[str], source: Source) -> ConfigError:
+def _make_unknown_key_error(key: tuple[str, ...], hint: str, source: Source) -> ConfigError:
     line = source.line(key)
     error = ConfigError(
         f"unknown key {quote('.'.join(key))}" + (f" (line {line})" if line else ""),
-        hint=suggestion(key[-1], known) or f"known keys: {', '.join(known)}",
+        hint=hint,
     )
     error.place = f"in {source.file}" if source.file else ""
     return error
@@ -89,9 +190,29 @@ def check_types(value: Any, at: tuple[str, ...] = ()) -> None:
         if own is default:
             continue
         if not fits(own):
-            raise WrongValue((*at, name), f"must be {called}")
+            raise WrongValue((*at, name), f"must be {called}", hint=_advise(name, called, own))
         if dataclasses.is_dataclass(own):
             check_types(own, (*at, name))
+
+
+def _advise(key: str, wanted: str, value: Any) -> str:
+    """Returns the right form of a value of the wrong type; empty if the message is enough."""
+    match wanted, value:
+        case "a list of strings", str():
+            return f"write {key} = [{quote(value)}]"
+        case "a list of strings", _:
+            return f'for example {key} = ["…"]'
+        case "a string", bool() | int() | float():
+            return f'put it in quotes: {key} = "{value}"'
+        case "a whole number" | "a number" | "true or false", str():
+            return "leave the quotes out"
+        case "a table" | "a table of strings", _:
+            return _advise_table(key)
+    return ""
+
+
+def _advise_table(key: str) -> str:
+    return f"write its keys below a line [{key}]; in Python, pass a dict"
 
 
 def make_table(value: Any) -> dict[str, Any]:
@@ -162,5 +283,5 @@ def _make_check(field: dataclasses.Field[Any]) -> tuple[str, Any, str, Callable[
     nested = nested_table(field)
     if nested is None:
         return field.name, field.default, *_KINDS[str(field.type)]
-    called = f"a {nested.__name__} of {nested.__module__}"
+    called = f"a dict or an axe_nb.{nested.__name__}"
     return field.name, field.default, called, lambda v: isinstance(v, nested)

@@ -106,15 +106,15 @@ WRONG = [
     ("params", {"a": object()}, "params.a must be valid JSON: no dates, nan or inf"),
     ("permissions", {"grep": True}, "permissions must be a table of strings"),
     ("permissions", {"grep": "yes"}, "permissions.grep must be allow, ask or deny"),
-    ("limits", {"max_requests": 1}, "limits must be a TreeLimits of axe_nb.agents.tables"),
+    ("limits", {"max_requests": "1"}, "limits.max_requests must be a whole number"),
     ("limits", TreeLimits(max_requests=True), "limits.max_requests must be a whole number"),
     ("limits", TreeLimits(max_requests=-1), "limits.max_requests must be non-negative"),
     ("limits", TreeLimits(max_total_tokens=-1), "limits.max_total_tokens must be non-negative"),
-    ("retry", 3, "retry must be a Retry of axe_nb.agents.tables"),
+    ("retry", 3, "retry must be a dict or an axe_nb.Retry"),
     ("retry", Retry(max_retries=-1), "retry.max_retries must be non-negative"),
     (
-        "sub_agents_config", {"max_depth": 2},
-        "sub_agents_config must be a SubAgentsConfig of axe_nb.agents.tables",
+        "sub_agents_config", [("max_depth", 2)],
+        "sub_agents_config must be a dict or an axe_nb.SubAgentsConfig",
     ),
 ]  # fmt: skip
 
@@ -144,7 +144,7 @@ CONFIG = [
     ("max_turns", 0, "max_turns must be between 1 and 50"),
     ("max_turns", 51, "max_turns must be between 1 and 50"),
     ("output_limit", 0, "output_limit must be positive"),
-    ("budget", 9, "budget must be a ChildBudget of axe_nb.agents.tables"),
+    ("budget", 9, "budget must be a dict or an axe_nb.ChildBudget"),
     ("budget", ChildBudget(max_tokens=1.5), "budget.max_tokens must be a whole number"),
     ("budget", ChildBudget(max_tool_calls=0), "budget.max_tool_calls must be positive"),
     ("budget", ChildBudget(max_tokens=0), "budget.max_tokens must be positive"),
@@ -262,6 +262,93 @@ def test_a_variation_has_other_values_and_is_checked_as_a_new_agent_is() -> None
     ]  # fmt: skip
     with pytest.raises(ConfigError, match=r'(?m)^unknown key "path"$'):
         agent.but(path="x.toml")
+
+
+def test_tables_may_be_given_as_dicts() -> None:
+    config = {"max_depth": 2, "budget": {"max_tokens": 9}}
+    agent = Agent(name="a", model="p/m", limits={"max_requests": 1}, sub_agents_config=config)
+    assert agent.limits == TreeLimits(max_requests=1)
+    assert agent.sub_agents_config == SubAgentsConfig(max_depth=2, budget=ChildBudget(max_tokens=9))
+    assert SubAgentsConfig(budget={"max_tokens": 9}).budget == ChildBudget(max_tokens=9)
+    assert agent.but(retry={"max_retries": 2}).retry == Retry(max_retries=2)
+
+
+NAMED = {"name": "a", "model": "p/m"}
+MISTAKES: dict[str, tuple[Any, list[str]]] = {
+    "a typo": (
+        lambda: Agent(**NAMED, system_promt="x"),
+        ['Agent has no "system_promt"', 'did you mean "system_prompt"?'],
+    ),
+    "a part of the name": (
+        lambda: Agent(**NAMED, prompt="x"),
+        ['Agent has no "prompt"', 'did you mean "system_prompt"?'],
+    ),
+    "a key of a table": (
+        lambda: Agent(**NAMED, temperature=0.2),
+        ['Agent has no "temperature"', 'write params={"temperature": …}'],
+    ),
+    "a key of a table in a variation": (
+        lambda: Agent(**NAMED).but(max_requests=3),
+        ['unknown key "max_requests"', 'write limits={"max_requests": …}'],
+    ),
+    "a typo in a table": (
+        lambda: Agent(**NAMED, limits={"max_request": 1}),
+        ['unknown key "limits.max_request"', 'did you mean "max_requests"?'],
+    ),
+    "a typo in a class of a table": (
+        lambda: axe_nb.SubAgentsConfig(max_deph=1),
+        ['SubAgentsConfig has no "max_deph"', 'did you mean "max_depth"?'],
+    ),
+    "a string for a list": (
+        lambda: Agent(**NAMED, tools="grep"),
+        ["tools must be a list of strings", 'write tools = ["grep"]'],
+    ),
+    "a function for a list": (
+        lambda: Agent(**NAMED, tools=put),
+        ["tools must be a list of strings", "write tools=[put]"],
+    ),
+    "a string for a number": (
+        lambda: Agent(**NAMED, limits=TreeLimits(max_requests="1")),
+        ["limits.max_requests must be a whole number", "leave the quotes out"],
+    ),
+    "a string for a table": (
+        lambda: Agent(**NAMED, params="temperature=1"),
+        ["params must be a table", "write its keys below a line [params]; in Python, pass a dict"],
+    ),
+    "a name to define": (
+        lambda: axe_nb.define("x"),
+        [
+            "define takes an Agent, not 'x'",
+            'for example axe_nb.define(axe_nb.Agent(name="lead", model="provider/model"))',
+        ],
+    ),
+    "a path to load": (
+        lambda: Agent.load(Path("a.toml")),
+        ["an agent's name is a string, not PosixPath"],
+    ),
+    "a dict to parse": (
+        lambda: Agent.from_toml({"name": "a"}),
+        ["from_toml takes TOML text", "Agent(**values) takes a dict"],
+    ),
+}
+
+
+def put() -> None: ...
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_in_python_is_answered_with_the_right_form(mistake: str) -> None:
+    made, lines = MISTAKES[mistake]
+    with pytest.raises(ConfigError) as caught:
+        made()
+    assert [line.replace("WindowsPath", "PosixPath") for line in caught.value.lines()] == lines
+
+
+def test_an_agent_without_a_name_or_model_is_told_its_arguments() -> None:
+    with pytest.raises(
+        ConfigError, match=r"(?m)^Agent\(…\): missing a required argument: 'model'$"
+    ):
+        Agent("a")
 
 
 def test_a_renamed_variation_is_saved_beside_its_agent_not_over_it(tmp_path: Path) -> None:

@@ -100,8 +100,8 @@ WRONG = [
 @pytest.mark.parametrize(("text", "message", "line"), WRONG)
 def test_a_wrong_value_is_told_with_its_key_and_place(text: str, message: str, line: int) -> None:
     path = "axe/agents/lead.toml"
-    assert lines(START + text, path=path) == [message, f"in {path}, line {line}"]
-    assert lines(START + text) == [message, f"line {line}"]
+    assert lines(START + text, path=path)[:2] == [message, f"in {path}, line {line}"]
+    assert lines(START + text)[:2] == [message, f"line {line}"]
 
 
 @pytest.mark.req("B-1", "D-12")
@@ -285,3 +285,29 @@ def test_a_place_is_told_without_the_folders_of_this_machine(
         with pytest.raises(ConfigError) as caught:
             Agent.load("lead", folder)
         assert caught.value.place == place
+
+
+PLACES = {
+    "temperature = 0.2": "put it under [params]",
+    "max_requests = 3": "put it under [limits]",
+    "max_turns = 3": "put it under [sub_agents_config]",
+    "[limits]\nmax_requests = 3\ntools = ['grep']": "put it above the first [table]",
+    "prompt = 'x'": 'did you mean "system_prompt"?',
+    "tools = 'grep'": 'write tools = ["grep"]',
+    "description = 3": 'put it in quotes: description = "3"',
+    "[limits]\nmax_requests = '3'": "leave the quotes out",
+    "permissions = ['grep']": "write its keys below a line [permissions]; in Python, pass a dict",
+    "[sub_agents_config]\nparallel = True": "write true and false in lower case",
+    'system_prompt = "one\ntwo"': 'a text of several lines needs three quotes: """…"""',
+    'system_prompt = """one': "end the text with the same quotes that it starts with",
+    "tools = ['grep'": "end the list with ]",
+    "name = 'b'": "the key is set twice; keep one of them",
+    "// a comment": "a line is key = value, [table] or # comment",
+    "mode: auto": 'a line is key = value, as in model = "provider/model"',
+}
+
+
+@pytest.mark.req("D-27")
+@pytest.mark.parametrize("text", PLACES)
+def test_a_mistake_of_a_first_agent_file_is_told_with_the_right_form(text: str) -> None:
+    assert lines(START + text, path="axe/agents/lead.toml")[-1] == PLACES[text]

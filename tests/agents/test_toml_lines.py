@@ -122,7 +122,7 @@ PATHS = {
     r"""workdir = "C:\Users\it's" """: SINGLE,
     rf'workdir = "C:\Users\{"x" * 200}"': SINGLE,
     'system_prompt = """\nmatch \\d+\n"""': f"{SINGLE}: '''…'''",
-    'name = "a"\nx = 1 1': "",
+    "x = 1 1": "",
 }
 """TOML that is not valid → the hint."""
 
