@@ -238,3 +238,8 @@ def test_parameters_may_stand_before_the_agent(line: str) -> None:
 def test_what_follows_two_dashes_is_no_parameter() -> None:
     found = parse_run(["sum", "--param", "a=1", "--", "b=2"], "command")
     assert (found.prompt, found.overrides.params) == ("b=2", {"a": 1})
+
+
+def test_the_value_of_a_variable_after_a_parameter_is_no_parameter() -> None:
+    found = parse_run(["sum", "--param", "a=1", f"{DATA}b=2"], "line")
+    assert (found.prompt, found.overrides.params) == ("b=2", {"a": 1})
