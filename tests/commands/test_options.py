@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import axe_nb
 from axe_nb.commands.options import OPTIONS
 from axe_nb.commands.overrides import Overrides
-from axe_nb.commands.parser import Options, parse_run
+from axe_nb.commands.parser import DATA, Options, parse_run
 from axe_nb.errors import ConfigError
 
 TEXT_FACES = ["cell", "line", "command"]
