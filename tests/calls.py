@@ -26,6 +26,7 @@ def context(workdir: Path, file_log: FileLog | None = None, raw: str = "") -> To
         workdir=workdir,
         file_log=file_log or FileLog(),
         start=no_child,
+        allows_host=lambda _: True,  # as in mode auto
     )
 
 

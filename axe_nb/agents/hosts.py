@@ -36,7 +36,7 @@ def host_problem(pattern: str) -> str:
     """Returns the reason to reject a pattern; empty if it is valid."""
     if pattern == ANY:
         return ""
-    name = fold_host(pattern).removeprefix("*.")
+    name = fold_host(pattern.strip().removeprefix("*."))
     if is_address(name):
         return "" if "*" not in pattern else "an address has no hosts below it"
     if "://" in pattern or "/" in pattern:

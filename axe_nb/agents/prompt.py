@@ -5,6 +5,7 @@ Source: B-6, B-7, B-8; seed 000 §2.3 base; D-12, D-42.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,6 +50,8 @@ class Briefing:
     files: tuple[tuple[str, str], ...]
     """(path relative to the workdir, text) of each context file, sorted by path."""
     warnings: tuple[str, ...]
+    sources: tuple[Path, ...] = ()
+    """The real files that it was read from."""
 
 
 def brief(agent: Agent) -> Briefing:
@@ -60,10 +63,13 @@ def brief(agent: Agent) -> Briefing:
     """
     check_trust(agent.path, agent.text, agent.name)
     workdir = _find_workdir(agent)
-    skill = _read_skill(agent)
+    skill, skill_path = _read_skill(agent)
     files, warnings = _read_files(agent.files, workdir)
     system = _join_parts(agent.system_prompt, skill, files)
-    return Briefing(system, workdir, skill, files, (*_find_ignored_params(agent), *warnings))
+    warnings = (*_find_ignored_params(agent), *warnings)
+    paths = [*skill_path, *(workdir / path for path, _ in files)]
+    sources = tuple(Path(os.path.realpath(path)) for path in paths)
+    return Briefing(system, workdir, skill, files, warnings, sources)
 
 
 def all_warnings(agent: Agent) -> tuple[str, ...]:
@@ -115,14 +121,17 @@ def _find_workdir(agent: Agent) -> Path:
     return path
 
 
-def _read_skill(agent: Agent) -> str:
-    """Reads the skill: an absolute path, else below the agents' parent or the config folder."""
+def _read_skill(agent: Agent) -> tuple[str, list[Path]]:
+    """Reads the skill: an absolute path, else below the agents' parent or the config folder.
+
+    Returns its text, and its path if there is one.
+    """
     given = agent.skill.strip()
     if not given:
-        return ""
+        return "", []
     for candidate in skill_paths(given, agent.path):
         try:
-            return read_text(candidate)
+            return read_text(candidate), [candidate]
         except (FileNotFoundError, NotADirectoryError):
             continue
         except OSError as error:

@@ -1,6 +1,6 @@
 """write_file and edit_file: atomic changes of files, reported as a diff.
 
-Source: D-19, D-20; X-30, X-32, X-38; issue 4 (preview for the permission question).
+Source: D-19, D-20, D-52; X-30, X-32, X-38; issue 4 (preview for the permission question).
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from axe_nb.builtin.file_guard import check_write, guard_edit, guard_write, may_read
 from axe_nb.builtin.files import MAX_FILE, contents, is_text
 from axe_nb.builtin.paths import FILE, Spot, hold_place, kind, locate, missing, open_file
 from axe_nb.text import cut_bytes
@@ -44,7 +45,7 @@ class Change:
     path: str
     """Relative to the workdir."""
     old: str | None
-    """None if the file did not exist or was not text."""
+    """None if the file did not exist, was not text, or may not be read."""
     new: str
 
     @property
@@ -68,6 +69,7 @@ def write_file(ctx: ToolContext, path: str, content: str) -> str:
         content: the complete new text of the file
     """
     with _edit_lock, hold_place(ctx.workdir, path, create=True) as spot:
+        check_write(spot, ctx)
         change = _plan_write(spot, content)
         if change.new == change.old:
             return f"{spot.path} already has this content; nothing was changed"
@@ -93,6 +95,7 @@ def edit_file(
         replace_all: replace every occurrence
     """
     with _edit_lock, hold_place(ctx.workdir, path) as spot:
+        check_write(spot, ctx)
         change = _plan_edit(spot, old_text, new_text, replace_all)
         put(spot, change.new)
         ctx.file_log.files_modified[spot.path] = None
@@ -125,7 +128,7 @@ def _plan_write(spot: Spot, content: str) -> Change:
     """Adapts the content to the existing file's line ends and byte order mark."""
     if len(content) > MAX_FILE:
         raise ToolError(f"Content too large: more than {MAX_FILE} characters. Write less per call")
-    if kind(spot) is None:
+    if kind(spot) is None or not may_read(spot):
         return Change(spot.path, None, _check_surrogates(content))
     old = _read_utf8(spot)
     if old is None:
@@ -254,9 +257,11 @@ def _format_change(change: Change) -> str:
 
 TOOLS = {
     function.__name__: replace(
-        make_tool(function, "write"), preview=partial(preview, function.__name__)
+        make_tool(function, "write"),
+        preview=partial(preview, function.__name__),
+        guard=guard,
     )
-    for function in (write_file, edit_file)
+    for function, guard in ((write_file, guard_write), (edit_file, guard_edit))
 }
 
 PARAMETERS = {f.__name__: signature(f, f.__name__).parameters for f in (write_file, edit_file)}

@@ -1,6 +1,6 @@
 """read_file and list_dir: the contents of files and folders.
 
-Source: D-20; X-30, X-32, X-33, X-37, X-38.
+Source: D-20, D-52; X-30, X-32, X-33, X-37, X-38.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import stat
 
+from axe_nb.builtin.file_guard import check_read
 from axe_nb.builtin.paths import Spot, hold_place, kind, open_file, open_folder
 from axe_nb.text import cut_bytes, cut_chars, printable
 from axe_nb.tools.output import MAX_OUTPUT
@@ -61,9 +62,10 @@ def contents(spot: Spot) -> bytes:
     """Returns the bytes of a regular file; of a binary file, only the first ones.
 
     Raises:
-        ToolError: the file does not exist, is not a regular file, or is too large.
+        ToolError: the file does not exist, is not a regular file, is too large, or may hold keys.
         OSError: the file cannot be read.
     """
+    check_read(spot)
     with os.fdopen(open_file(spot), "rb") as file:
         data = file.read(PEEK)
         if is_text(data):

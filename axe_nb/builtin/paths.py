@@ -50,11 +50,19 @@ class Spot:
     """Name to open in `folder`; without `folder`, an absolute path."""
     folder: int | None
     """Descriptor of its folder; None if the system has no such calls."""
+    root: Path
+    """The real workdir."""
+
+    @property
+    def real(self) -> Path:
+        """The real absolute path."""
+        return self.root / self.path
 
     def child(self, name: str, folder: int | None) -> Spot:
         """Returns the place of a name in this folder, which `folder` holds open."""
         path = name if self.path == "." else f"{self.path}/{name}"
-        return Spot(path, name if folder is not None else str(Path(self.name, name)), folder)
+        inner = name if folder is not None else str(Path(self.name, name))
+        return Spot(path, inner, folder, self.root)
 
 
 def locate(workdir: Path, path: str) -> tuple[Path, Path]:
@@ -93,11 +101,11 @@ def hold_place(workdir: Path, path: str, *, create: bool = False) -> Iterator[Sp
     with errors_for_model(path):
         if BY_DESCRIPTOR:
             with _walk(root, parts[:-1], create) as folder:
-                yield Spot(shown, parts[-1] if parts else ".", folder)
+                yield Spot(shown, parts[-1] if parts else ".", folder, root)
         else:
             if create:
                 real.parent.mkdir(parents=True, exist_ok=True)
-            yield Spot(shown, str(real), None)
+            yield Spot(shown, str(real), None, root)
 
 
 def words(path: str, roots: Sequence[Path]) -> tuple[str, ...]:

@@ -18,12 +18,13 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from axe_nb.builtin.file_guard import may_read
 from axe_nb.builtin.files import contents, decode_text, is_text, lines_of
 from axe_nb.builtin.paths import Spot, hold_place, kind, missing, open_folder
 from axe_nb.builtin.pattern import compile_pattern
 from axe_nb.errors import ConfigError
 from axe_nb.globs import matches, parse_glob
-from axe_nb.text import cut_chars, printable
+from axe_nb.text import cut_chars, plural, printable
 from axe_nb.tools.python_tool import make_tool
 from axe_nb.tools.tool import ToolContext, ToolError
 
@@ -71,6 +72,8 @@ class Search:
 
     unread: int = 0
     """Files and folders that could not be read."""
+    hidden: int = 0
+    """Files that may hold keys."""
     visited: int = 0
     ends: float = field(default_factory=lambda: time.monotonic() + MAX_SECONDS)
     """On the monotonic clock, in seconds."""
@@ -116,10 +119,11 @@ class Search:
     def notes(self) -> list[str]:
         """Returns notes about skipped files, one line each."""
         unread = f"({self.unread} files or folders could not be read)" if self.unread else ""
+        hidden = f"({plural(self.hidden, 'file')} that may hold keys not searched)"
         stopped = (
             f"({self.stopped}; choose a smaller folder to see the rest)" if self.stopped else ""
         )
-        return [note for note in (unread, stopped) if note]
+        return [note for note in (unread, hidden if self.hidden else "", stopped) if note]
 
 
 def find_files(ctx: ToolContext, pattern: str, path: str = ".") -> str:
@@ -210,6 +214,9 @@ def _read_text_file(spot: Spot, search: Search, is_named: bool) -> str:
     try:
         at = kind(spot)
         if at is not None and not stat.S_ISREG(at.st_mode) and not is_named:
+            return ""
+        if not is_named and not may_read(spot):
+            search.hidden += 1
             return ""
         data = contents(spot)
     except (OSError, ToolError):

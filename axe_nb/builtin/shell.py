@@ -12,15 +12,18 @@ import shutil
 import signal
 import subprocess
 import threading
+from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from axe_nb.builtin.command_guard import refusal
+from axe_nb.builtin.program import program_of
 from axe_nb.text import format_seconds
 from axe_nb.threads import in_thread
 from axe_nb.tools.python_tool import make_tool
-from axe_nb.tools.tool import ToolContext, ToolError
+from axe_nb.tools.tool import CallSite, Guard, ToolContext, ToolError, text_argument
 
 SECONDS = 60.0
 """Default timeout of a command."""
@@ -148,4 +151,10 @@ def _kill_group(process: subprocess.Popen[bytes]) -> None:
         os.killpg(process.pid, signal.SIGKILL)
 
 
-TOOLS = {"run_command": make_tool(run_command, "write")}
+def guard(arguments: Mapping[str, Any], site: CallSite) -> Guard:
+    """The guard of run_command: a yes to "always" covers the program of a plain command."""
+    program = program_of(text_argument(arguments, "command"))
+    return Guard(covers=f"the program {program}" if program else "")
+
+
+TOOLS = {"run_command": replace(make_tool(run_command, "write"), guard=guard)}

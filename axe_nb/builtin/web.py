@@ -2,7 +2,7 @@
 
 A name is resolved once, all its addresses are checked, and the connection goes to a checked
 address, so a name cannot resolve to another machine a moment later. Redirects are checked too.
-Source: issue 4.7; D-20; X-30, X-31, X-38.
+Source: issue 4.7; D-20, D-50; X-30, X-31, X-38.
 """
 
 from __future__ import annotations
@@ -10,17 +10,18 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from axe_nb.agents.hosts import fold_host
 from axe_nb.builtin.public_ip import Address, literal, refusal_reason, resolve, spelling_problem
 from axe_nb.builtin.web_page import as_text
 from axe_nb.text import format_seconds, quote
 from axe_nb.threads import in_thread
 from axe_nb.tools.python_tool import make_tool
-from axe_nb.tools.tool import Tool, ToolError
+from axe_nb.tools.tool import CallSite, Guard, Tool, ToolContext, ToolError, text_argument
 
 if TYPE_CHECKING:
     import httpx
@@ -60,7 +61,7 @@ class Fetcher:
     """(host, port) -> its addresses. Blocks; raises OSError."""
     _times: deque[float] = field(default_factory=deque, init=False)
 
-    async def fetch(self, url: str) -> str:
+    async def fetch(self, ctx: ToolContext, url: str) -> str:
         """Fetch a page from the public internet as text; HTML is converted to Markdown.
 
         Args:
@@ -69,7 +70,7 @@ class Fetcher:
         self._check_rate()
         try:
             async with asyncio.timeout(self.seconds):
-                return await self._follow(check_url(url))
+                return await self._follow(check_url(url), ctx)
         except TimeoutError:
             raise ToolError(
                 f"{url}: no page after {format_seconds(self.seconds)}s. "
@@ -88,14 +89,21 @@ class Fetcher:
             )
         self._times.append(now)
 
-    async def _follow(self, url: httpx.URL) -> str:
+    async def _follow(self, url: httpx.URL, ctx: ToolContext) -> str:
         """Returns the page at a URL after following redirects."""
+        first = host_of(url)
         for _ in range(MAX_REDIRECTS + 1):
             async with self._open(url) as response:
                 if not response.has_redirect_location:
                     return await as_text(response, str(url))
-                target = response.headers["location"]
-            url = check_url(target, url)
+                location = response.headers["location"]
+            target = check_url(location, url)
+            if host_of(target) != first and not ctx.allows_host(host_of(target)):
+                raise ToolError(
+                    f"{url} redirects to {target}, on another host, which was not followed. "
+                    "Fetch that URL if you need it"
+                )
+            url = target
         raise ToolError(f"{url}: more than {MAX_REDIRECTS} redirects. Try another page")
 
     @asynccontextmanager
@@ -169,6 +177,21 @@ def check_url(given: str, base: httpx.URL | None = None) -> httpx.URL:
     return url
 
 
+def host_of(url: httpx.URL) -> str:
+    """Returns the host of a URL as `allowed_hosts` is compared with it."""
+    return fold_host(url.raw_host.decode("ascii"))
+
+
+def guard(arguments: Mapping[str, Any], site: CallSite) -> Guard:
+    """The guard of fetch: the host, which `allowed_hosts`, the mode or the person allows (D-50).
+
+    Raises:
+        ToolError: the URL is not valid.
+    """
+    host = host_of(check_url(text_argument(arguments, "url")))
+    return Guard(host=host)
+
+
 async def _send_to_first(
     transport: httpx.AsyncHTTPTransport, url: httpx.URL, addresses: Sequence[Address]
 ) -> httpx.Response:
@@ -199,7 +222,7 @@ async def _send_to_first(
 
 def tool(fetcher: Fetcher) -> Tool:
     """Returns the fetch tool with the limits of a fetcher."""
-    return make_tool(fetcher.fetch, "read")
+    return replace(make_tool(fetcher.fetch, "network"), guard=guard)
 
 
 TOOLS = {"fetch": tool(Fetcher())}

@@ -40,6 +40,7 @@ class Authorizer:
         self._scope = scope
         self._workdir = workdir
         self._covered: set[tuple[str, str]] = set()
+        self._guard_lock = asyncio.Lock()
         self._prompt_lock = asyncio.Lock()
 
     async def authorize(self, tool: Tool, arguments: Mapping[str, Any]) -> Permit:
@@ -49,7 +50,10 @@ class Authorizer:
             ToolError: the call is denied; the message names the key to change.
             RunStopped: the person stopped the run.
         """
-        guard = await self._ask_guard(tool, arguments)
+        if tool.guard is None and not self._needs_approval(tool, None):
+            return Permit(arguments=arguments, guard=None)
+        async with self._guard_lock:  # so that questions keep the order of the calls
+            guard = await self._ask_guard(tool, arguments)
         if self._needs_approval(tool, guard):
             async with self._prompt_lock:
                 if self._needs_approval(tool, guard):  # else: covered by the previous answer
@@ -88,9 +92,10 @@ class Authorizer:
         if verdict == "ask" and self._is_covered(tool, guard):
             return False
         if verdict == "ask" and self._scope.env.ask_person is None:
-            why = guard.reason if guard and guard.floor == "ask" else "it needs approval"
             verdict = "deny"
-            reason = f"{why}, and no one can be prompted here; {policy.next_step(tool, guard)}"
+            reason = (
+                f"{_need(guard)}, and no one can be prompted here; {policy.next_step(tool, guard)}"
+            )
         if verdict == "deny":
             raise ToolError(f"permission denied for {tool.name}: {reason}")
         return verdict == "ask"
@@ -173,3 +178,14 @@ class Authorizer:
 def _covers(guard: Guard | None) -> str:
     """The later calls that "always" covers; empty = none."""
     return WHOLE_TOOL if guard is None else guard.covers
+
+
+def _need(guard: Guard | None) -> str:
+    """The reason that a call needs approval, as a clause."""
+    if guard and guard.floor == "ask":
+        return guard.reason
+    return (
+        f"connecting to {guard.host} needs approval"
+        if guard and guard.host
+        else "it needs approval"
+    )

@@ -64,7 +64,7 @@ async def make_plan(scope: RunScope, job: Job) -> Plan:
     provider = scope.env.provider_for(provider_name, model)
     has_files = bool(agent.files or agent.skill)
     briefing = await in_thread(brief, agent) if has_files else brief(agent)
-    scope.env.sources.update(_list_sources(agent))
+    scope.env.sources.update(_list_sources(agent, briefing))
     toolset = assemble(agent, scope.depth, scope.depth_limit, scope.policy, scope.env.tools)
     return Plan(
         scope=scope, job=job, provider=provider, model=model, briefing=briefing, toolset=toolset,
@@ -84,7 +84,8 @@ def _find_missing(scope: RunScope, toolset: Toolset) -> Iterator[str]:
             yield f"sub-agent {quote(name)} cannot be called: {cause}"
 
 
-def _list_sources(agent: Agent) -> Iterator[Path]:
+def _list_sources(agent: Agent, briefing: Briefing) -> Iterator[Path]:
     """Yields the real files that a run is loaded from (D-52)."""
+    yield from briefing.sources
     if agent.path:
         yield Path(os.path.realpath(agent.path))

@@ -75,6 +75,7 @@ def _format_tools(plan: Plan) -> list[str]:
         ("Mode", plan.scope.policy.mode),
         ("Asked", ", ".join(decided["ask"])),
         ("Denied", ", ".join(decided["deny"])),
+        ("Hosts", _format_hosts(plan)),
         (
             "Budget",
             f"{budget.max_tool_calls} tool calls, {budget.max_tokens} tokens, "
@@ -87,6 +88,14 @@ def _format_tools(plan: Plan) -> list[str]:
     )
     lines = [f"{label + ':':<11}{value}" for label, value in rows if value]
     return [_format_block("Tools", "\n".join([", ".join(offered) or "(none)", *lines]))]
+
+
+def _format_hosts(plan: Plan) -> str:
+    """The hosts that its tools reach without asking; empty if they reach none, or any."""
+    connects = any(tool.effect == "network" for tool in plan.toolset.tools.values())
+    if not connects or plan.scope.policy.mode == "auto":
+        return ""
+    return f"{', '.join(plan.agent.allowed_hosts) or 'none'} without asking"
 
 
 def _format_setup(plan: Plan, *, model: bool) -> str:

@@ -34,7 +34,7 @@ def tool(name: str) -> Tool:
         ("write_file", ["path", "content"], [], "write"),
         ("edit_file", ["path", "old_text", "new_text"], ["replace_all"], "write"),
         ("run_command", ["command"], ["timeout"], "write"),
-        ("fetch", ["url"], [], "read"),
+        ("fetch", ["url"], [], "network"),
     ],
 )
 def test_names_parameters_and_effects(

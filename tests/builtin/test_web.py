@@ -13,7 +13,7 @@ import tomllib
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from ipaddress import ip_address
 from pathlib import Path
@@ -25,7 +25,8 @@ from axe_nb.builtin import web
 from axe_nb.builtin.public_ip import Address, refusal_reason
 from axe_nb.builtin.web import Fetcher
 from axe_nb.toolbox import BUILT_IN
-from tests.calls import failure, run
+from axe_nb.tools.tool import ToolError
+from tests.calls import context, failure, run
 from tests.conftest import not_run
 
 CORPUS = tomllib.loads((Path(__file__).parent / "addresses.toml").read_text("utf-8"))
@@ -210,6 +211,26 @@ def test_each_redirect_is_judged(site: Site, target: str, told: str) -> None:
     assert len(site.asked) == 1
 
 
+@pytest.mark.req("D-50")
+def test_a_redirect_to_another_host_is_followed_only_if_that_host_is_allowed(site: Site) -> None:
+    site.pages["/"] = (302, {"Location": f"http://localhost:{site.port}/secret"}, b"")
+    site.pages["/same"] = (302, {"Location": "/page"}, b"")
+    site.pages["/page"] = PAGE
+    asked: list[str] = []
+
+    def refuse(host: str) -> bool:
+        asked.append(host)
+        return False
+
+    strict = replace(context(HERE), allows_host=refuse)
+    with pytest.raises(ToolError, match=r"redirects to http://localhost:\d+/secret, on another"):
+        asyncio.run(web.tool(site.fetcher()).fn(strict, {"url": f"{site.url}/"}))
+    assert asked == ["localhost"]
+    assert [path for path, _ in site.asked] == ["/"], "nothing was sent there"
+    asyncio.run(web.tool(site.fetcher()).fn(strict, {"url": f"{site.url}/same"}))
+    assert site.asked[-1][0] == "/page"
+
+
 def test_redirects_come_to_an_end(site: Site) -> None:
     site.pages["/"] = (302, {"Location": "/"}, b"")
     assert site.failure("/").endswith("more than 5 redirects. Try another page")
@@ -384,7 +405,7 @@ def test_cancelling_closes_the_connection(site: Site) -> None:
     site.pages["/"] = (200, {"Content-Type": "text/plain"}, hold)
 
     async def cancelled() -> None:
-        task = asyncio.create_task(site.fetcher().fetch(f"{site.url}/"))
+        task = asyncio.create_task(site.fetcher().fetch(context(HERE), f"{site.url}/"))
         await asyncio.to_thread(here.wait, 20)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -447,4 +468,4 @@ def test_fetch_is_there_under_its_names() -> None:
     assert tool is not None
     assert BUILT_IN.find("url_fetch") is tool
     assert list(tool.parameters) == ["url"]
-    assert tool.effect == "read"
+    assert tool.effect == "network"

@@ -1,0 +1,167 @@
+"""Protected files, as the file tools meet them in a run: asked about one by one, or not written."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from axe_nb import RunResult, call
+from axe_nb.builtin.edit import TOOLS as EDITING
+from axe_nb.builtin.files import TOOLS as READING
+from axe_nb.engine.permissions import Decision
+from axe_nb.messages import ToolCall
+from tests.calls import failure
+from tests.delegation.approvals import Person
+from tests.delegation.copies import said
+from tests.engine.in_process import agent, ask_session, stage
+
+YES = Decision("yes")
+
+PROTECTED = (
+    "axe/agents/worker.toml", ".git/config", ".envrc", ".vscode/tasks.json", "sitecustomize.py",
+    ".GIT/hooks/pre-commit", "regex.py", "x.pth", "conftest.py", ".env", "lead.md",
+)  # fmt: skip
+
+
+def write(path: str, content: str = "new\n") -> ToolCall:
+    return call("write_file", path=path, content=content)
+
+
+def edit(path: str) -> ToolCall:
+    return call("edit_file", path=path, old_text="old", new_text="new")
+
+
+def attempt(*calls: ToolCall, person: Person | None = None, **fields: Any) -> list[str]:
+    """The results of the calls."""
+    tools = ("file_ops", "grep")
+    lead = agent("lead", said(list(calls), "done"), tools=tools, **{"mode": "auto", **fields})
+    ask_person = person.ask_person if person else None
+    run = ask_session(stage(lead).session, lead, "go", ask_person=ask_person)
+    result: RunResult = asyncio.run(run)
+    return [one.content for one in result.messages[-2].tool_results]
+
+
+@pytest.mark.req("D-52")
+def test_in_mode_auto_without_a_person_protected_files_are_not_written(project: Path) -> None:
+    (project / "lead.md").write_text("A skill.")
+    results = attempt(*map(write, PROTECTED), skill=str(project / "lead.md"))
+    for path, result in zip(PROTECTED, results, strict=True):
+        assert result.startswith(f"Error: permission denied for write_file: {path} is protected: ")
+        assert result.endswith(
+            "and no one can be prompted here; "
+            "approve it in a notebook or terminal, or do it by hand"
+        )
+        assert path == "lead.md" or not (project / path).exists()
+    assert (project / "lead.md").read_text() == "A skill."
+
+
+@pytest.mark.req("D-52")
+@pytest.mark.parametrize("mode", ["ask", "auto"])
+def test_each_protected_path_needs_a_yes_of_its_own(project: Path, mode: Any) -> None:
+    always, no = Decision("always"), Decision("no")
+    person = Person(always, always, no)
+    attempt(write("conftest.py"), write("x.pth"), write("y.pth"), person=person, mode=mode)
+    assert [q.always for q in person.questions] == ["", "", ""]
+    assert "conftest.py is protected: pytest runs it" in person.questions[0].reason
+    assert (project / "conftest.py").exists()
+    assert (project / "x.pth").exists()
+    assert not (project / "y.pth").exists()
+
+
+@pytest.mark.req("D-52", "D-48")
+def test_always_covers_the_files_of_one_folder_for_one_tool(project: Path) -> None:
+    (project / "src").mkdir()
+    person = Person(Decision("always"), Decision("no"), Decision("no"), Decision("no"))
+    calls = [write("src/a.txt"), write("src/b.txt"), write("c.txt"), write("src/x.pth")]
+    attempt(*calls, edit("src/a.txt"), person=person, mode="ask")
+    assert [(q.tool, q.arguments["path"], q.always) for q in person.questions] == [
+        ("write_file", "src/a.txt", "files in src/"),
+        ("write_file", "c.txt", "files directly in the workdir"),
+        ("write_file", "src/x.pth", ""),
+        ("edit_file", "src/a.txt", "files in src/"),
+    ]
+    assert (project / "src" / "b.txt").exists()
+    assert not (project / "c.txt").exists()
+
+
+@pytest.mark.req("D-52")
+def test_a_link_does_not_hide_a_protected_file(project: Path) -> None:
+    (project / ".git").mkdir()
+    (project / ".git" / "config").write_text("old")
+    (project / "harmless").symlink_to(".git")
+    (project / "notes.txt").symlink_to(".git/config")
+    results = attempt(write("harmless/config"), write("notes.txt"), edit("notes.txt"))
+    assert all(".git/config is protected" in result for result in results)
+    assert (project / ".git" / "config").read_text() == "old"
+
+
+@pytest.mark.req("D-52")
+def test_a_link_made_after_the_question_does_not_either(project: Path) -> None:
+    """The tool looks at the file that it has opened, not at the path that was asked about."""
+    (project / ".git").mkdir()
+    (project / "link").symlink_to(".git")
+    tool = EDITING["write_file"]
+    assert "protected" in failure(tool, project, path="link/config", content="evil")
+    assert list((project / ".git").iterdir()) == []
+
+
+@pytest.mark.req("D-52")
+def test_an_approved_file_is_written_and_what_it_held_is_not_told(project: Path) -> None:
+    (project / ".env").write_text("KEY=hidden\n")
+    person = Person(YES)
+    [result] = attempt(write(".env", "KEY=\n"), person=person)
+    assert result == "Wrote .env (5 bytes)"
+    assert "hidden" not in person.questions[0].detail
+    assert "it replaces a file that is not shown here" in person.questions[0].reason
+    assert (project / ".env").read_text() == "KEY=\n"
+
+
+@pytest.mark.req("D-52")
+def test_no_tool_reads_a_file_that_may_hold_keys(project: Path) -> None:
+    for name in (".env", ".ssh/id_rsa", ".aws/credentials", "open.txt"):
+        (project / name).parent.mkdir(exist_ok=True)
+        (project / name).write_text("secret old\n")
+    (project / "link.txt").symlink_to(".env")
+    results = attempt(
+        call("read_file", path=".env"),
+        call("read_file", path="link.txt"),
+        call("grep", pattern="secret", path=".ssh/id_rsa"),
+        edit(".env"),
+        call("grep", pattern="secret"),
+        person=Person(),
+    )
+    for result in results[:4]:
+        assert result.startswith("Error: permission denied: ")
+        assert "is not read by tools: it may hold keys" in result
+    assert results[4] == "open.txt:1:secret old\n(3 files that may hold keys not searched)"
+
+
+@pytest.mark.req("D-52")
+def test_the_settings_with_the_keys_are_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = tmp_path / "config" / "axe"
+    config.mkdir(parents=True)
+    (config / "config.toml").write_text("[providers.openai]\napi_key = 'secret'\n")
+    told = failure(READING["read_file"], tmp_path, path="config/axe/config.toml")
+    assert "is not read by tools" in told
+
+
+@pytest.mark.req("D-52")
+def test_the_files_of_the_running_tree_are_protected_wherever_they_are(project: Path) -> None:
+    team = project / "team"
+    team.mkdir()
+    (team / "lead.toml").write_text('name = "lead"\nmodel = "script/lead"\ntools = ["file_ops"]\n')
+    lead = agent("lead", said([write("team/lead.toml"), write("team/new.toml")], "done"))
+    session = stage(lead).session
+    session.forget("lead")
+    from axe_nb.commands.overrides import Overrides
+
+    overrides = Overrides(agents_dir=str(team), mode="auto")
+    result = asyncio.run(ask_session(session, "lead", "go", overrides))
+    answers = [one.content for one in result.messages[-2].tool_results]
+    assert all("this run was loaded from it" in answer for answer in answers)
+    assert not (team / "new.toml").exists()
