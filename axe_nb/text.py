@@ -117,9 +117,9 @@ def format_seconds(seconds: float) -> str:
     return f"{seconds:.3f}".rstrip("0").rstrip(".")
 
 
-def nearest(word: str, known: Iterable[str]) -> str:
+def nearest(word: str, known: Iterable[str], likeness: float = LIKENESS) -> str:
     """The known word most similar to `word`, ignoring case; empty if none is similar."""
-    return next(iter(_find_similar(word, known, 1, LIKENESS)), "")
+    return next(iter(_find_similar(word, known, 1, likeness)), "")
 
 
 def suggestion(word: str, known: Iterable[str]) -> str:

@@ -13,12 +13,14 @@ from pathlib import Path
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.config import skill_paths
 from axe_nb.agents.files import expand_home, read_text, reason
+from axe_nb.agents.tables import COMMON_PARAMS
 from axe_nb.agents.trust import check_trust
 from axe_nb.errors import ConfigError
 from axe_nb.globs import find_paths
 from axe_nb.provider_table import NOT_PARAMS
-from axe_nb.text import list_some, quote
+from axe_nb.text import list_some, nearest, quote
 from axe_nb.toml_tables.lines import ESCAPES
+from axe_nb.toml_tables.table import toml_fields
 
 NO_PROMPT = "Execute the task described in your instructions."
 """The message to send if the prompt is blank (B-8)."""
@@ -28,6 +30,9 @@ MAX_FILE = 1024 * 1024
 
 LISTED = 5
 """Maximum number of files that a warning names."""
+
+VERY_LIKE = 0.85
+"""Similarity of a parameter to a common one, from which it is probably a typo."""
 
 MAX_FILES = 8 * 1024 * 1024
 """Bytes of all context files together; files beyond it are skipped with a warning."""
@@ -66,7 +71,7 @@ def brief(agent: Agent) -> Briefing:
     skill, skill_path = _read_skill(agent)
     files, warnings = _read_files(agent.files, workdir)
     system = _join_parts(agent.system_prompt, skill, files)
-    warnings = (*_find_ignored_params(agent), *warnings)
+    warnings = (*_check_params(agent), *warnings)
     paths = [*skill_path, *(workdir / path for path, _ in files)]
     sources = tuple(Path(os.path.realpath(path)) for path in paths)
     return Briefing(system, workdir, skill, files, warnings, sources)
@@ -78,6 +83,19 @@ def all_warnings(agent: Agent) -> tuple[str, ...]:
         return (*agent.warnings, *brief(agent).warnings)
     except ConfigError:  # reported when it stops a run
         return agent.warnings
+
+
+def _check_params(agent: Agent) -> list[str]:
+    """Returns warnings about parameters that are ignored, or were probably meant otherwise."""
+    warnings = _find_ignored_params(agent)
+    keys = {field.name for field in toml_fields(Agent)}
+    for key in agent.params.keys() - NOT_PARAMS - set(COMMON_PARAMS):
+        near = nearest(key, COMMON_PARAMS, VERY_LIKE)
+        step = "the agent's own keys stand above [params]" if key in keys else ""
+        step = step or (f"did you mean {quote(near)}?" if near else "")
+        if step:
+            warnings.append(f"params.{key} is passed to the model as it is; {step}")
+    return sorted(warnings)
 
 
 def _find_ignored_params(agent: Agent) -> list[str]:
@@ -142,6 +160,11 @@ def _read_skill(agent: Agent) -> tuple[str, list[Path]]:
 
 
 def _format_skill_hint(agent: Agent) -> str:
+    given = agent.skill.strip()
+    likely = (f"{given}.md", f"{given}/SKILL.md", f"skills/{given}/SKILL.md")
+    for name in (*likely, given.removeprefix("axe/")):
+        if any(map(os.path.isfile, skill_paths(name, agent.path))):
+            return f"did you mean {quote(name)}?"
     return (
         f"fix `skill` in agent {quote(agent.name)}; relative paths start at "
         "the folder above the agents, or at the config folder"
@@ -180,6 +203,13 @@ def _read_files(
     return tuple(sorted(files.items())), tuple(warnings)
 
 
+def _advise(pattern: str, workdir: Path) -> str:
+    """Returns the next step for a glob that matches nothing; empty if none is known."""
+    if (workdir / pattern).is_dir():
+        return f"; for the files of a folder write {quote(pattern.rstrip('/') + '/**')}"
+    return "; write / between folders" if "\\" in pattern else ""
+
+
 def _find_files(patterns: Sequence[str], workdir: Path) -> tuple[set[Path], list[str]]:
     """Returns the files below the workdir that match a pattern, and warnings."""
     inside = workdir.resolve()
@@ -189,7 +219,7 @@ def _find_files(patterns: Sequence[str], workdir: Path) -> tuple[set[Path], list
     for pattern in patterns:
         named = {path for path in find_paths(pattern, workdir) if path.is_file()}
         if not named:
-            warnings.append(f"no file matches {quote(pattern)} in files")
+            warnings.append(f"no file matches {quote(pattern)} in files{_advise(pattern, workdir)}")
         for path in named:
             if path.resolve().is_relative_to(inside):
                 found.add(path)

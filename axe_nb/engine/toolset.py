@@ -14,10 +14,13 @@ from axe_nb.delegation.child_copy import calls_sub_agents
 from axe_nb.engine.permissions import PermissionPolicy
 from axe_nb.errors import ConfigError
 from axe_nb.messages import ToolSpec
-from axe_nb.text import quote
+from axe_nb.text import list_some, quote
 from axe_nb.toolbox import REGISTRY, registry_of
 from axe_nb.tools.registry import Registry
 from axe_nb.tools.tool import Tool
+
+MAX_NAMED = 20
+"""Tools that an error names."""
 
 HARD_DEPTH = 5
 """Maximum depth of any configuration (A-10.4)."""
@@ -116,5 +119,9 @@ def _make_unknown_error(name: str, agent: Agent, registry: Registry) -> ConfigEr
     elif near and not calls_sub_agents(near):
         hint = f"did you mean {quote(near)}?"
     else:
-        hint = "decorate your own function with @axe_nb.tool and run its cell first"
+        known = [name for name in registry.names if not calls_sub_agents(name)]
+        hint = (
+            "decorate your own function with @axe_nb.tool and run its cell first; "
+            f"known tools: {list_some(known, MAX_NAMED)}"
+        )
     return ConfigError(f"unknown tool {quote(name)} in agent {quote(agent.name)}", hint=hint)

@@ -131,7 +131,7 @@ def test_a_glob_that_matches_nothing_is_a_warning(project: Path) -> None:
     found = brief(replace(AGENT, files=("docs/*.md", "dcos/*.md", "docs", "nothing")))
     assert found.warnings == (
         'no file matches "dcos/*.md" in files',
-        'no file matches "docs" in files',
+        'no file matches "docs" in files; for the files of a folder write "docs/**"',
         'no file matches "nothing" in files',
     )
 
@@ -305,3 +305,34 @@ def test_a_skill_that_cannot_be_read_is_told(data: bytes, why: str, project: Pat
     assert str(caught.value).startswith(f"failed to read skill s.md: {why}")
     with pytest.raises(ConfigError, match=r"(?m)^failed to read skill agents: not a file$"):
         brief(replace(AGENT, skill="agents"))
+
+
+def test_a_parameter_that_is_probably_a_slip_is_a_warning(project: Path) -> None:
+    slips = {"temprature": 1, "maxTokens": 9, "system_prompt": "x", "top_a": 1, "min_p": 0.1}
+    assert brief(replace(AGENT, params={**slips, "max_completion_tokens": 3})).warnings == (
+        'params.maxTokens is passed to the model as it is; did you mean "max_tokens"?',
+        "params.system_prompt is passed to the model as it is; "
+        "the agent's own keys stand above [params]",
+        'params.temprature is passed to the model as it is; did you mean "temperature"?',
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [("review", "skills/review/SKILL.md"), ("skills/review", "skills/review/SKILL.md"),
+     ("axe/skills/x.md", "skills/x.md"), ("skills/x", "skills/x.md")],
+)  # fmt: skip
+def test_the_skill_that_was_probably_meant_is_named(given: str, meant: str, project: Path) -> None:
+    put("axe/skills/review/SKILL.md")
+    put("axe/skills/x.md")
+    with pytest.raises(ConfigError) as caught:
+        brief(replace(AGENT, skill=given))
+    assert caught.value.lines()[-1] == f'did you mean "{meant}"?'
+
+
+def test_a_backslash_in_a_glob_is_told(project: Path) -> None:
+    put("docs/a.md")
+    if os.name != "nt":
+        assert brief(replace(AGENT, files=("docs\\*.md",))).warnings == (
+            'no file matches "docs\\\\*.md" in files; write / between folders',
+        )
