@@ -66,14 +66,14 @@ class Portal:
         self._ending: weakref.WeakSet[asyncio.AbstractEventLoop] = weakref.WeakSet()
         """Loops that are to stop; one that a tool stops goes on."""
 
-    def submit(self, work: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
-        """Starts a coroutine on the loop, or on a new one if a tool blocks the loop (D-58)."""
-        return self.begin(work)[0]
-
     def begin(
         self, work: Coroutine[Any, Any, T]
     ) -> tuple[concurrent.futures.Future[T], asyncio.AbstractEventLoop]:
-        """Like `submit`; also returns the loop used, as later work may run on another one."""
+        """Starts a coroutine on the loop, or on a new one if a tool blocks the loop (D-58).
+
+        Returns:
+            Its future, and the loop, as later work may run on another one.
+        """
         with self._lock:  # held until the work is scheduled, so that the loop is not retired before
             loop = self._ensure_loop()
             self._works.add(work)

@@ -7,10 +7,10 @@ Source: product.md "Python", "Notebook" (`--bg`); D-2, D-8, D-58.
 from __future__ import annotations
 
 import asyncio
-import concurrent.futures
 import threading
 import time
 from collections.abc import AsyncGenerator, Generator
+from concurrent.futures import Future, wait
 from copy import copy
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -62,29 +62,50 @@ class Planner(Protocol):
         """As `Session.remember`."""
 
 
+class _Gate:
+    """Passes events on until the end of the root, which is the last one (D-57), or until closed."""
+
+    def __init__(self, emit: Emit) -> None:
+        self._emit = emit
+        self._lock = threading.RLock()
+        self._is_closed = False
+        self._open: set[str] = set()
+        """Runs whose start has been passed on and whose end has not."""
+
+    def __call__(self, event: Event) -> None:
+        with self._lock:
+            if self._is_closed:
+                return
+            self._is_closed = isinstance(event, RunFinished) and event.run == "0"
+            if isinstance(event, RunStarted):
+                self._open.add(event.run)
+            elif isinstance(event, RunFinished):
+                self._open.discard(event.run)
+            self._emit(event)
+
+    def close(self) -> None:
+        with self._lock:
+            self._is_closed = True
+
+    def has_open(self, run: str) -> bool:
+        """True if the views have heard of the start of a run, but not of its end."""
+        return run in self._open
+
+
 class RunHandle:
     """A requested run. One front end runs it; any thread may cancel it or wait for its result."""
 
     def __init__(self, request: RunRequest, planner: Planner) -> None:
         """Creates a handle; the run does not start yet."""
         self.request = request
-        self.plan: Plan | None = None
-        """Set before the first event; None = the run has not started."""
-        self.finished: RunResult | None = None
-        """The result; None until the run ends, and for ever if it never starts."""
-        self.error: BaseException | None = None
-        """The exception that kept the run from starting; None if there is none."""
         self._planner = planner
-        self._run: Run | None = None
         self._lock = threading.RLock()
-        self._ended: concurrent.futures.Future[None] = concurrent.futures.Future()
-        self._ended.set_running_or_notify_cancel()  # waiters cannot cancel it
-        self._is_cancelled = False
-        self._is_closed = False
-        """True once no more events are forwarded."""
-        self._open: set[str] = set()
-        """Runs whose start has been forwarded and whose end has not."""
+        self._gate = _Gate(_ignore)
         self._task: tuple[asyncio.AbstractEventLoop, asyncio.Task[Any]] | None = None
+        self._run: Run | None = None
+        self._outcome: Future[RunResult | BaseException] = Future()
+        """The result, or the exception that kept the run from starting."""
+        self._outcome.set_running_or_notify_cancel()  # waiters cannot cancel it
 
     @property
     def name(self) -> str:
@@ -99,14 +120,33 @@ class RunHandle:
     @property
     def done(self) -> bool:
         """True if the run has ended, whatever its status."""
-        return self._ended.done()
+        return self._outcome.done()
+
+    @property
+    def plan(self) -> Plan | None:
+        """The plan, from the first event on; None = the run has not started."""
+        return self._run.plan if self._run else None
+
+    @property
+    def finished(self) -> RunResult | None:
+        """The result; None until the run ends, and for ever if it never starts."""
+        outcome = self._outcome.result() if self.done else None
+        return outcome if isinstance(outcome, RunResult) else None
+
+    @property
+    def error(self) -> BaseException | None:
+        """The exception that kept the run from starting; None if there is none."""
+        outcome = self._outcome.result() if self.done else None
+        return outcome if isinstance(outcome, BaseException) else None
 
     def cancel(self) -> None:
         """Cancels the run; its result is what was finished by then."""
-        self._is_cancelled = True
-        if self._task is not None and not self.done:
-            loop, task = self._task
-            loop.call_soon_threadsafe(task.cancel)
+        with self._lock:
+            if self._task is None:
+                self._settle(self._make_never_begun())
+            elif not self.done:
+                loop, task = self._task
+                loop.call_soon_threadsafe(task.cancel)
 
     def result(self, timeout: float | None = None) -> RunResult:
         """Waits for the end and returns the result, even of a failed or cancelled run.
@@ -121,7 +161,7 @@ class RunHandle:
             ConfigError: the run could not start.
         """
         left = float("inf") if timeout is None else max(timeout, 0.0)
-        while not concurrent.futures.wait([self._ended], min(left, GLANCE)).done:
+        while not wait([self._outcome], min(left, GLANCE)).done:
             left -= GLANCE
             if left <= 0:
                 raise TimeoutError(f"{self.name} is still running; .cancel() stops it")
@@ -129,17 +169,14 @@ class RunHandle:
 
     def __await__(self) -> Generator[Any, None, RunResult]:
         """Like `result`, for the caller's event loop."""
-        return self._wait().__await__()
-
-    async def _wait(self) -> RunResult:
-        await asyncio.wrap_future(self._ended)
+        yield from asyncio.wrap_future(self._outcome)
         return self._get_result()
 
     def _get_result(self) -> RunResult:
-        if self.finished is None:
-            ended = RuntimeError(f"{self.name} ended without a result")
-            raise copy(self.error) if isinstance(self.error, AxeError) else self.error or ended
-        return self.finished
+        outcome = self._outcome.result()
+        if isinstance(outcome, BaseException):
+            raise copy(outcome) if isinstance(outcome, AxeError) else outcome
+        return outcome
 
     async def events(self) -> AsyncGenerator[Event, None]:
         """Runs it on the caller's event loop: its events; the last one carries the result.
@@ -178,59 +215,42 @@ class RunHandle:
             RuntimeError: the run has already been started.
             asyncio.CancelledError: the run was cancelled; `finished` is set if it had started.
         """
-        if self._task is not None or self.done:
-            raise RuntimeError(f"this run of {self.name} has already been started; start a new one")
         task = asyncio.current_task()
         assert task is not None
-        self._task = asyncio.get_running_loop(), task
-        try:
-            if self._is_cancelled:
-                self.error = AxeError(f"the run of {self.name} was cancelled before it began")
+        with self._lock:
+            if self._task is not None:
+                started = f"this run of {self.name} has already been started"
+                raise RuntimeError(f"{started}; start a new one")
+            if self.done:  # by `cancel`
                 raise asyncio.CancelledError
-            self.plan = await self._planner.plan(self.request, self._gate(emit), ask_person)
-            self._run = Run(self.plan)
-            return await self._run.execute()
+            self._task = asyncio.get_running_loop(), task
+            self._gate = _Gate(emit)
+        try:
+            self._run = Run(await self._planner.plan(self.request, self._gate, ask_person))
+            result = await self._run.execute()
         except BaseException as error:
-            if self._run is None and self.error is None:
-                self.error = error
+            is_cancelled = isinstance(error, asyncio.CancelledError)
+            never_begun = self._make_never_begun() if is_cancelled else error
+            self._settle((self._run and self._run.result) or never_begun)
             raise
-        finally:
-            if self._run is not None and self._run.result is not None:
-                self._finish(self._run.result)
-            self._end()
+        self._settle(result)
+        return result
 
-    def _gate(self, emit: Emit) -> Emit:
-        """Wraps `emit` to drop events after the end of the root, which is the last one (D-57)."""
-
-        def gated(event: Event) -> None:
-            with self._lock:
-                if self._is_closed:
-                    return
-                self._is_closed = isinstance(event, RunFinished) and event.run == "0"
-                if isinstance(event, RunStarted):
-                    self._open.add(event.run)
-                elif isinstance(event, RunFinished):
-                    self._open.discard(event.run)
-                emit(event)
-
-        return gated
+    def _make_never_begun(self) -> AxeError:
+        return AxeError(f"the run of {self.name} was cancelled before it began")
 
     def close(self) -> None:
         """Stops forwarding events, as no one receives them any more."""
-        with self._lock:
-            self._is_closed = True
+        self._gate.close()
 
-    def _finish(self, result: RunResult) -> None:
+    def _settle(self, outcome: RunResult | BaseException) -> None:
+        """Ends the waiting; of several outcomes, the first one counts."""
         with self._lock:
-            if self.finished is not None:
+            if self.done:
                 return
-            self.finished = result
-        self._planner.remember(result)
-
-    def _end(self) -> None:
-        with self._lock:
-            if not self._ended.done():
-                self._ended.set_result(None)
+            if isinstance(outcome, RunResult):
+                self._planner.remember(outcome)
+            self._outcome.set_result(outcome)
 
     def overdue(self) -> float:
         """Seconds that the unfinished run is past its deadline; 0.0 if it is not."""
@@ -249,17 +269,22 @@ class RunHandle:
             The result so far; None if the run never started.
         """
         self.close()
-        if self.finished is None and self._run is not None:
-            clock = self._run.scope.clock
-            why = str(clock.deadline) if timed_out else "cancelled"
+        run = self._run
+        if run is None:
+            self._settle(self._make_never_begun())
+        elif not self.done:
+            why = str(run.scope.clock.deadline) if timed_out else "cancelled"
             blocking = blocking_call(self._task[0]) if self._task else ""
             if blocking:
                 why += f"; {blocking} blocked the event loop: write it with def, not async def"
 
             def finish(event: Event) -> None:
-                if event.run in self._open:  # else its views have never heard of it
+                if self._gate.has_open(event.run):
                     emit(event)
 
-            self._finish(self._run.break_off("timeout" if timed_out else "cancelled", why, finish))
-        self._end()
+            self._settle(run.break_off("timeout" if timed_out else "cancelled", why, finish))
         return self.finished
+
+
+def _ignore(event: Event) -> None:
+    """Discards an event."""

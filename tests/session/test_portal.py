@@ -270,7 +270,7 @@ def test_closing_stops_what_runs_and_the_next_use_begins_anew() -> None:
             begun.set()
             await asyncio.sleep(30)
 
-    running = own.submit(work())
+    running = own.begin(work())[0]
     assert begun.wait(30)
     began = time.monotonic()
     own.close()
@@ -281,7 +281,7 @@ def test_closing_stops_what_runs_and_the_next_use_begins_anew() -> None:
     async def again() -> str:
         return "again"
 
-    assert own.submit(again()).result(30) == "again"
+    assert own.begin(again())[0].result(30) == "again"
     own.close()
     own.close()
 
@@ -294,7 +294,7 @@ def test_closing_does_not_wait_for_what_cannot_be_stopped() -> None:
         begun.set()
         release.wait(60)
 
-    own.submit(blocks())
+    own.begin(blocks())[0]
     assert begun.wait(30)
     began = time.monotonic()
     own.close()
@@ -319,8 +319,8 @@ def test_a_process_ends_promptly_with_work_left_behind() -> None:
                 await asyncio.sleep(60)
             finally:
                 print("stopped", flush=True)
-        portal.submit(work())
-        portal.submit(asyncio.sleep(0)).result()
+        portal.begin(work())[0]
+        portal.begin(asyncio.sleep(0))[0].result()
         """
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "stopped\n", "")
@@ -336,5 +336,5 @@ def test_the_loop_knows_its_own_thread() -> None:
     async def here() -> bool:
         return portal.is_here()
 
-    assert portal.submit(here()).result(30)
+    assert portal.begin(here())[0].result(30)
     assert not portal.is_here()
