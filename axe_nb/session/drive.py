@@ -11,7 +11,7 @@ from concurrent.futures import CancelledError
 from axe_nb.events import Event, RunResult
 from axe_nb.session.approval import Approver
 from axe_nb.session.portal import PUMP, Unresponsive, pump
-from axe_nb.session.runs import RunHandle
+from axe_nb.session.runs import AlreadyStarted, RunHandle
 from axe_nb.session.view import View
 
 
@@ -27,6 +27,7 @@ def drive(handle: RunHandle, view: View, approver: Approver | None = None) -> Ru
     Raises:
         ConfigError: invalid configuration, before anything is sent.
         concurrent.futures.CancelledError: the run was cancelled before it started.
+        AlreadyStarted: the handle has been driven before.
         KeyboardInterrupt: the user stopped the run; `handle.finished` is the result so far.
     """
     ask_person = approver.ask_person if approver else None
@@ -46,14 +47,16 @@ def drive(handle: RunHandle, view: View, approver: Approver | None = None) -> Ru
         assert result is not None
         return result
     except KeyboardInterrupt:
-        handle.abandon(view.event, timed_out=False)
+        handle.abandon(view.event)
+        raise
+    except AlreadyStarted:  # it is another's run
         raise
     except CancelledError:  # by `handle.cancel()`
         if handle.finished is None:
             raise
         return handle.finished
     except BaseException:  # of the view or the approver: no one watches the run any more
-        handle.abandon(_ignore, timed_out=False)
+        handle.abandon(_ignore)
         raise
     finally:
         view.finish(handle.finished)

@@ -62,6 +62,10 @@ class Planner(Protocol):
         """As `Session.remember`."""
 
 
+class AlreadyStarted(RuntimeError):
+    """Another front end runs the handle."""
+
+
 class _Gate:
     """Passes events on until the end of the root, which is the last one (D-57), or until closed."""
 
@@ -103,6 +107,8 @@ class RunHandle:
         self._gate = _Gate(_ignore)
         self._task: tuple[asyncio.AbstractEventLoop, asyncio.Task[Any]] | None = None
         self._run: Run | None = None
+        self._cancelled_at: float | None = None
+        """Time of the first `cancel`, on the monotonic clock; None = none yet."""
         self._outcome: Future[RunResult | BaseException] = Future()
         """The result, or the exception that kept the run from starting."""
         self._outcome.set_running_or_notify_cancel()  # waiters cannot cancel it
@@ -142,6 +148,7 @@ class RunHandle:
     def cancel(self) -> None:
         """Cancels the run; its result is what was finished by then."""
         with self._lock:
+            self._cancelled_at = self._cancelled_at or time.monotonic()
             if self._task is None:
                 self._settle(self._make_never_begun())
             elif not self.done:
@@ -212,7 +219,7 @@ class RunHandle:
 
         Raises:
             ConfigError: invalid configuration, before anything is sent.
-            RuntimeError: the run has already been started.
+            AlreadyStarted: the run has already been started.
             asyncio.CancelledError: the run was cancelled; `finished` is set if it had started.
         """
         task = asyncio.current_task()
@@ -220,7 +227,7 @@ class RunHandle:
         with self._lock:
             if self._task is not None:
                 started = f"this run of {self.name} has already been started"
-                raise RuntimeError(f"{started}; start a new one")
+                raise AlreadyStarted(f"{started}; start a new one")
             if self.done:  # by `cancel`
                 raise asyncio.CancelledError
             self._task = asyncio.get_running_loop(), task
@@ -253,17 +260,19 @@ class RunHandle:
             self._outcome.set_result(outcome)
 
     def overdue(self) -> float:
-        """Seconds that the unfinished run is past its deadline; 0.0 if it is not."""
+        """Seconds that the unfinished run is past its deadline or cancelled; 0.0 if it is not."""
         if self._run is None or self.done:
             return 0.0
-        return self._run.scope.clock.overdue(time.monotonic())
+        now = time.monotonic()
+        since = now - self._cancelled_at if self._cancelled_at is not None else 0.0
+        return max(since, self._run.scope.clock.overdue(now))
 
-    def abandon(self, emit: Emit, *, timed_out: bool) -> RunResult | None:
+    def abandon(self, emit: Emit, *, timed_out: bool = False) -> RunResult | None:
         """Ends a run whose event loop does not respond; later work of the run is lost.
 
         Args:
             emit: receives a `RunFinished` event for each unfinished run.
-            timed_out: True if the time is up, False if the user stopped the run.
+            timed_out: True if the time is up, unless the user stopped the run.
 
         Returns:
             The result so far; None if the run never started.
@@ -273,6 +282,7 @@ class RunHandle:
         if run is None:
             self._settle(self._make_never_begun())
         elif not self.done:
+            timed_out = timed_out and self._cancelled_at is None
             why = str(run.scope.clock.deadline) if timed_out else "cancelled"
             blocking = blocking_call(self._task[0]) if self._task else ""
             if blocking:

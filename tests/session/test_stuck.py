@@ -218,6 +218,42 @@ def test_a_replaced_loop_ends_with_its_thread_and_sockets_whatever_swallows_its_
         wait_until(lambda: open_files() <= before, "the sockets of the replaced loop")
 
 
+def test_a_tool_that_blocks_the_loop_does_not_defeat_cancel(let_go: threading.Event) -> None:
+    blocking(let_go)
+    handle = Session().start(RunRequest(agent=boss("block")))
+    results: list[axe_nb.RunResult] = []
+    driving = threading.Thread(target=lambda: results.append(drive(handle, NullView())))
+    began = time.monotonic()
+    driving.start()
+    time.sleep(0.3)
+    handle.cancel()
+    result = handle.result(LONG - 2)
+    driving.join(20)
+    assert time.monotonic() - began < LONG - 1
+    assert results == [result]
+    assert result.status == "cancelled"
+    assert str(result.error).startswith('cancelled; tool "block" of agent "boss" blocked')
+
+
+def test_driving_a_handle_a_second_time_does_not_harm_its_run() -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    def model(_: Request) -> str:
+        begun.set()
+        go_on.wait(20)
+        return "whole"
+
+    handle = Session().start(RunRequest(agent=agent("one", model)))
+    first = threading.Thread(target=drive, args=(handle, NullView()))
+    first.start()
+    assert begun.wait(20)
+    with pytest.raises(RuntimeError, match="already been started"):
+        drive(handle, NullView())
+    go_on.set()
+    first.join(20)
+    assert handle.result(20).text == "whole"
+
+
 def test_a_tool_that_stops_the_loop_stops_neither_its_run_nor_later_ones() -> None:
     @axe_nb.tool
     async def stop() -> str:
