@@ -22,7 +22,7 @@ from axe_nb.engine.loop import Run
 from axe_nb.engine.permissions import AskPerson
 from axe_nb.engine.plan import Plan
 from axe_nb.errors import AxeError, ConfigError
-from axe_nb.events import Emit, Event, RunFinished, RunResult, RunStarted
+from axe_nb.events import Emit, Event, RunFinished, RunResult, RunStarted, Status
 
 GLANCE = 0.05
 """Polling interval in seconds; on Windows, an interrupt does not wake a bare `wait()`."""
@@ -287,12 +287,12 @@ class RunHandle:
             blocking = blocking_call(self._task[0]) if self._task else ""
             if blocking:
                 why += f"; {blocking} blocked the event loop: write it with def, not async def"
-
-            def finish(event: Event) -> None:
+            ends: list[Event] = []
+            status: Status = "timeout" if timed_out else "cancelled"
+            self._settle(run.break_off(status, why, ends.append))
+            for event in ends:  # of which the views hear last: one that fails costs no result
                 if self._gate.has_open(event.run):
                     emit(event)
-
-            self._settle(run.break_off("timeout" if timed_out else "cancelled", why, finish))
         return self.finished
 
 

@@ -254,6 +254,25 @@ def test_driving_a_handle_a_second_time_does_not_harm_its_run() -> None:
     assert handle.result(20).text == "whole"
 
 
+def test_a_view_that_fails_at_the_end_of_an_abandoned_run_does_not_cost_its_result(
+    let_go: threading.Event,
+) -> None:
+    blocking(let_go)
+
+    class Broken(NullView):
+        def event(self, event: Any) -> None:
+            if isinstance(event, RunFinished):
+                raise OSError("no display")
+
+    session = Session()
+    handle = session.start(RunRequest(agent=boss("block"), overrides=Overrides(timeout=0.2)))
+    with pytest.raises(OSError, match="no display"):
+        drive(handle, Broken())
+    assert handle.done
+    assert handle.finished is session.last is not None
+    assert handle.finished.status == "timeout"
+
+
 def test_a_tool_that_stops_the_loop_stops_neither_its_run_nor_later_ones() -> None:
     @axe_nb.tool
     async def stop() -> str:
