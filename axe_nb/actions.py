@@ -75,13 +75,15 @@ def trust(
     for path in _find_agents(target, agents_dir):
         found = review(path)
         write(_format_review(found))
-        if not found.needs_trust:
+        # one that is usual, but named, may be trusted too: with its workdir in a run elsewhere
+        is_named = target is not None and bool(found.fingerprint) and not found.is_trusted
+        if not (found.needs_trust or is_named):
             continue
         name = printable(path.stem)
         if ask is not None and ask(f"Trust {name}? [y]es [n]o: ").strip().lower() in ("y", "yes"):
             remember(found)
             write(f"{name} is trusted until its file changes")
-        else:
+        elif found.needs_trust:
             left += 1
     if left and ask is None:
         write(

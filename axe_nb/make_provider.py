@@ -15,7 +15,6 @@ from axe_nb.agents.config import Config
 from axe_nb.errors import ConfigError
 from axe_nb.provider_table import ProviderInfo
 from axe_nb.providers.protocol import Provider, Server
-from axe_nb.scripting.lookup import check
 from axe_nb.scripting.provider import ScriptProvider
 from axe_nb.text import quote
 
@@ -59,9 +58,10 @@ def provider_for(config: Config, scripts: tuple[Path, ...] = ()) -> Callable[[st
     def find(name: str, model: str) -> Provider:
         if name not in made:
             made[name] = make(name, config, scripts)
-        if not config.provider(name).has_server:
-            check(model, scripts)
-        return made[name]
+        provider = made[name]
+        if isinstance(provider, ScriptProvider):
+            provider.scripts.check(model)
+        return provider
 
     return find
 

@@ -114,10 +114,11 @@ def is_own(path: Path) -> bool:
 
     A link that leads there from elsewhere does not count.
     """
-    folder = config_dir().absolute()
-    places = (folder, folder.parent.resolve() / folder.name)  # the current folder has no links
     whole = os.path.abspath(path)  # noqa: PTH100 - without `..`, but with its links
-    return any(Path(whole).is_relative_to(place) for place in places)
+    above, name = os.path.split(os.path.abspath(config_dir()))  # noqa: PTH100
+    # the path of the current folder has no links
+    places = (os.path.join(root, name, "") for root in (above, os.path.realpath(above)))  # noqa: PTH118
+    return any(whole.startswith(place) for place in places)
 
 
 def skill_paths(skill: str, agent_path: str) -> list[Path]:

@@ -43,6 +43,19 @@ OWN_KEYS = {"model": "model", "system": "system_prompt", "tools": "tools"}
 
 
 @dataclass(frozen=True, slots=True)
+class Context:
+    """The texts that an agent refers to, read from disk."""
+
+    skill: str
+    """Text of the skill; empty if there is none."""
+    files: tuple[tuple[str, str], ...]
+    """(path relative to the workdir, text) of each context file, sorted by path."""
+    warnings: tuple[str, ...]
+    sources: tuple[Path, ...] = ()
+    """Real paths of the files that were read."""
+
+
+@dataclass(frozen=True, slots=True)
 class Briefing:
     """An agent's own context, read from disk."""
 
@@ -59,22 +72,38 @@ class Briefing:
     """The real files that it was read from."""
 
 
-def brief(agent: Agent) -> Briefing:
+def brief(agent: Agent, context: Context | None = None) -> Briefing:
     """Assembles the agent's system prompt from its parts.
+
+    Args:
+        agent: the agent.
+        context: the texts that it refers to; None = they are read now.
 
     Raises:
         ConfigError: the agent is not trusted, the workdir or the skill is missing, or a glob is
             invalid.
     """
-    check_trust(agent.path, agent.text, agent.name)
+    workdir = _find_workdir(agent)
+    if context is None:
+        check_trust(agent.path, agent.text, agent.name)
+        context = read_context(agent)
+    system = _join_parts(agent.system_prompt, context.skill, context.files)
+    warnings = (*_check_params(agent), *context.warnings)
+    return Briefing(system, workdir, context.skill, context.files, warnings, context.sources)
+
+
+def read_context(agent: Agent) -> Context:
+    """Reads the skill and context files of an agent that needs no trust, or is trusted.
+
+    Raises:
+        ConfigError: as for `brief`.
+    """
     workdir = _find_workdir(agent)
     skill, skill_path = _read_skill(agent)
-    files, warnings = _read_files(agent.files, workdir)
-    system = _join_parts(agent.system_prompt, skill, files)
-    warnings = (*_check_params(agent), *warnings)
+    files, warnings = _read_files(agent.files, workdir) if agent.files else ((), ())
     paths = [*skill_path, *(workdir / path for path, _ in files)]
     sources = tuple(Path(os.path.realpath(path)) for path in paths)
-    return Briefing(system, workdir, skill, files, warnings, sources)
+    return Context(skill, files, warnings, sources)
 
 
 def all_warnings(agent: Agent) -> tuple[str, ...]:

@@ -44,7 +44,7 @@ class Review:
     text: str
     unusual: tuple[Unusual, ...]
     fingerprint: str = ""
-    """Hash of its content, to remember; empty if nothing is unusual."""
+    """Hash of its content, to remember; empty if it is the user's own."""
     is_trusted: bool = False
     """True if the person has trusted this very content."""
     problem: str = ""
@@ -98,6 +98,15 @@ def is_trusted(path: Path, text: str) -> bool:
     return trusts_all() or compute_fingerprint(path, text) in load_trusted()
 
 
+def may_leave(path: str, text: str) -> bool:
+    """True if an agent file may name any workdir: the user's own, or one that is trusted (D-53).
+
+    Raises:
+        ConfigError: the list of trusted agents cannot be read.
+    """
+    return bool(path and text) and (is_own(Path(path)) or is_trusted(Path(path), text))
+
+
 def check_link(path: Path) -> None:
     """Rejects, before it is read, an agent file that a link of the project leads out of it to.
 
@@ -120,9 +129,9 @@ def review(path: Path) -> Review:
         text = read_text(path)
     except OSError as error:
         return Review(path, "", (), problem=reason(error))
-    unusual = list_unusual(str(path), text)
-    if not unusual:
+    if is_own(path):
         return Review(path, text, ())
+    unusual = find_unusual(path, text)
     fingerprint = compute_fingerprint(path, text)
     return Review(path, text, unusual, fingerprint, trusts_all() or fingerprint in load_trusted())
 

@@ -14,6 +14,7 @@ from typing import Protocol, TypeAlias
 
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.names import parse_model
+from axe_nb.engine.confine import confine
 from axe_nb.engine.plan import Plan, make_plan
 from axe_nb.engine.scope import Env, RunScope
 from axe_nb.errors import ConfigError
@@ -97,7 +98,7 @@ class Children:
         self, call: ToolCall, number: int, ahead: float, job: Job, env: Env, key: str, order: Order
     ) -> RunResult:
         agent = _load_agent(env, job.agent) if isinstance(job.agent, str) else job.agent
-        agent = env.as_child(agent)
+        agent = confine(env.as_child(agent), self._scope.agent, env)
         try:
             parse_model(agent.model)
         except ConfigError as error:

@@ -12,14 +12,13 @@ from pathlib import Path
 
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.names import parse_model
-from axe_nb.agents.prompt import NO_PROMPT, Briefing, brief
+from axe_nb.agents.prompt import NO_PROMPT, Briefing
 from axe_nb.delegation.child_copy import calls_sub_agents
 from axe_nb.engine.scope import RunScope
 from axe_nb.engine.toolset import Toolset, assemble
 from axe_nb.errors import ConfigError
 from axe_nb.providers.protocol import Provider
 from axe_nb.text import quote
-from axe_nb.threads import in_thread
 from axe_nb.tools.tool import Job
 
 
@@ -62,8 +61,7 @@ async def make_plan(scope: RunScope, job: Job) -> Plan:
     agent = scope.agent
     provider_name, model = parse_model(agent.model)
     provider = scope.env.provider_for(provider_name, model)
-    has_files = bool(agent.files or agent.skill)
-    briefing = await in_thread(brief, agent) if has_files else brief(agent)
+    briefing = await scope.env.brief(agent)
     scope.env.sources.update(_list_sources(agent, briefing))
     toolset = assemble(agent, scope.depth, scope.depth_limit, scope.policy, scope.env.tools)
     return Plan(

@@ -5,12 +5,13 @@ Source: D-1, D-3, D-10, D-19, D-59; house style §3.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from axe_nb.agents.agent import Agent
+from axe_nb.agents.prompt import Briefing, brief
 from axe_nb.clock import Clock
 from axe_nb.engine.permissions import AskPerson, PermissionPolicy
 from axe_nb.engine.toolset import DepthLimit
@@ -18,7 +19,17 @@ from axe_nb.events import Emit
 from axe_nb.limits import Limits, UsageMeter
 from axe_nb.messages import ToolCall
 from axe_nb.providers.protocol import Provider
+from axe_nb.threads import in_thread
 from axe_nb.tools.tool import Job, Tool
+
+
+async def brief_now(agent: Agent) -> Briefing:
+    """Reads the agent's own context from disk.
+
+    Raises:
+        ConfigError: as for `brief`.
+    """
+    return await in_thread(brief, agent) if agent.files or agent.skill else brief(agent)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +41,8 @@ class Env:
     provider_for: Callable[[str, str], Provider]
     """(provider, model) → the provider; its connections are shared. Raises ConfigError."""
     emit: Emit
+    brief: Callable[[Agent], Awaitable[Briefing]] = brief_now
+    """Agent → its own context. Raises ConfigError."""
     tools: Sequence[Tool] = ()
     """Tools passed to this run as objects, in addition to those found by name."""
     ask_person: AskPerson | None = None
@@ -39,6 +52,10 @@ class Env:
     nest: Callable[[Any, Env], tuple[Job, Env]] | None = None
     """(request of `axe_nb.run` in a tool, this) → the child's job, and the dependencies of the
     child and its descendants (D-57). Raises ConfigError. None = the run belongs to no session."""
+    workdir: str = ""
+    """Real workdir of the root, which the workdirs of children lie in; empty = anywhere (D-53)."""
+    defined: Mapping[str, Agent] = field(default_factory=dict)
+    """Name → agent of the session when the root started."""
     hosts: dict[str, None] = field(default_factory=dict)
     """Hosts that the person allowed in this session; answers add to it (D-50)."""
     sources: set[Path] = field(default_factory=set)

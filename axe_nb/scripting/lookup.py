@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from copy import copy
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
@@ -53,14 +54,53 @@ def script(name: str) -> Callable[[F], F]:
     return register
 
 
+class Scripts:
+    """Scripts by name; a file is read once, however often it changes (D-53)."""
+
+    def __init__(self, dirs: tuple[Path, ...] | None = None) -> None:
+        """Creates an empty collection.
+
+        Args:
+            dirs: folders to look in before `./axe/scripts` and the config folder's `scripts`.
+        """
+        self.dirs = dirs
+        self._read: dict[str, Script | ConfigError | None] = {}
+
+    def find(self, name: str) -> ScriptFunction | Script | None:
+        """Returns the script of that name; None if there is none.
+
+        Raises:
+            ConfigError: its file cannot be read or is invalid.
+        """
+        if name in functions:
+            return functions[name]
+        if name not in self._read:
+            try:
+                self._read[name] = _find_rules(name, self.dirs)
+            except ConfigError as error:
+                self._read[name] = error
+        found = self._read[name]
+        if isinstance(found, ConfigError):
+            raise copy(found)
+        return found
+
+    def check(self, name: str) -> None:
+        """Checks that the script `name` exists and is valid.
+
+        Raises:
+            ConfigError: missing or invalid; names the folders searched, or the line.
+        """
+        if self.find(name) is None:
+            raise ConfigError(f"script not found: {name}", hint=describe_search(name, self.dirs))
+
+
 def check(name: str, dirs: tuple[Path, ...] | None = None) -> None:
     """Checks that the script `name` exists and is valid.
 
     Raises:
-        ConfigError: missing or invalid; the message says where it was searched for, or the line.
+        ConfigError: missing or invalid; names the folders searched, or the line.
     """
-    if find_script(name, dirs) is None:
-        raise ConfigError(f"script not found: {name}", hint=describe_search(name, dirs))
+    Scripts(dirs).check(name)
 
 
 def known(dirs: tuple[Path, ...] | None = None) -> list[str]:
@@ -78,14 +118,7 @@ def _is_plain(name: str) -> bool:
     return bool(name.strip()) and not name.endswith(".toml") and not re.search(r"[/\\:\0]", name)
 
 
-def find_script(name: str, dirs: tuple[Path, ...] | None) -> ScriptFunction | Script | None:
-    """Returns the script of that name; None if there is none.
-
-    Raises:
-        ConfigError: its file cannot be read or is invalid.
-    """
-    if name in functions:
-        return functions[name]
+def _find_rules(name: str, dirs: tuple[Path, ...] | None) -> Script | None:
     if name.endswith(".toml"):
         paths = [expand_home(name)]
     elif _is_plain(name):

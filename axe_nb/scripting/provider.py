@@ -21,7 +21,7 @@ from axe_nb.messages import Delta, Request, Response, ToolCall, Usage, dump
 from axe_nb.provider_table import PROVIDERS
 from axe_nb.providers.protocol import OnDelta
 from axe_nb.providers.reply_errors import read_reply
-from axe_nb.scripting.lookup import ScriptFunction, describe_search, find_script
+from axe_nb.scripting.lookup import ScriptFunction, Scripts, describe_search
 from axe_nb.scripting.rules import Fault, Reply, Script, estimate_usage, stop_reason
 from axe_nb.text import one_line, quote
 from axe_nb.threads import in_thread
@@ -30,7 +30,7 @@ NONSENSE = b"<!DOCTYPE html><html><body><h1>It works!</h1></body></html>"
 """Reply of `error = "nonsense"`: not JSON, with status 200."""
 
 
-async def answer(request: Request, dirs: tuple[Path, ...] | None = None) -> Reply:
+async def answer(request: Request, scripts: Scripts) -> Reply:
     """Returns the reply of the script `request.model`, before its delay.
 
     Raises:
@@ -39,12 +39,15 @@ async def answer(request: Request, dirs: tuple[Path, ...] | None = None) -> Repl
     """
     name = request.model
     try:
-        found = find_script(name, dirs)
+        found = scripts.find(name)
     except ConfigError as error:
         raise ProviderError("bad_request", error.message, hint=error.hint) from None
     if found is None:
         raise ProviderError(
-            "bad_request", f"script not found: {name}", hint=describe_search(name, dirs), status=404
+            "bad_request",
+            f"script not found: {name}",
+            hint=describe_search(name, scripts.dirs),
+            status=404,
         )
     if isinstance(found, Script):
         return found.answer(name, request)
@@ -55,9 +58,13 @@ class ScriptProvider:
     """The provider `script`: answers from functions and files of rules."""
 
     def __init__(self, dirs: tuple[Path, ...] | None = None) -> None:
+        """Creates a provider that reads each file of rules once.
+
+        Args:
+            dirs: folders to look in before `./axe/scripts` and the config folder's `scripts`.
+        """
         self.name = "script"
-        self._dirs = dirs
-        """Folders to look in before `./axe/scripts` and the config folder's `scripts`."""
+        self.scripts = Scripts(dirs)
 
     async def send(self, request: Request, on_delta: OnDelta | None = None) -> Response:
         """Returns the script's answer after its delay.
@@ -65,7 +72,7 @@ class ScriptProvider:
         Raises:
             ProviderError: as the script says, or as in `answer`.
         """
-        reply = await answer(request, self._dirs)
+        reply = await answer(request, self.scripts)
         if on_delta and reply.stream and not reply.fault:
             await _stream_text(reply, on_delta)
         else:

@@ -28,7 +28,7 @@ from axe_nb.scripting.connection import (
     HttpRequest,
     Unreadable,
 )
-from axe_nb.scripting.lookup import known
+from axe_nb.scripting.lookup import Scripts, known
 from axe_nb.scripting.provider import NONSENSE, answer
 from axe_nb.scripting.rules import Fault
 from axe_nb.scripting.wire import WIRES, Protocol
@@ -213,7 +213,7 @@ class ScriptServer:
         if request.model.endswith(".toml"):
             return self._make_error(404, "a script server serves scripts by name, not by path")
         try:
-            reply = await answer(request, self.dirs)
+            reply = await answer(request, Scripts(self.dirs))
         except ProviderError as error:
             return await self._reply_to_error(error)
         await asyncio.sleep(reply.delay)

@@ -19,6 +19,7 @@ from axe_nb.agents.config import Config
 from axe_nb.agents.names import check_name
 from axe_nb.agents.trust import check_trust
 from axe_nb.commands.overrides import Overrides, shown_value
+from axe_nb.engine.confine import real_workdir
 from axe_nb.engine.permissions import AskPerson
 from axe_nb.engine.plan import Plan, make_plan
 from axe_nb.engine.scope import Env, RunScope
@@ -29,6 +30,7 @@ from axe_nb.make_provider import provider_for
 from axe_nb.messages import Usage
 from axe_nb.scripting.lookup import ScriptFunction, functions
 from axe_nb.session.runs import RunHandle, RunRequest
+from axe_nb.session.snapshot import Snapshot
 from axe_nb.text import quote, suggestion
 from axe_nb.toolbox import SESSION
 from axe_nb.tools.registry import ToolTable
@@ -162,9 +164,24 @@ class Session:
         Raises:
             ConfigError: invalid configuration.
         """
-        env = self._make_env(request.overrides, emit, ask_person)
+        snapshot = self._begin_snapshot(request.overrides.agents_dir)
+        env = Env(
+            load_agent=snapshot.load,
+            provider_for=snapshot.provider_for,
+            brief=snapshot.brief,
+            defined=snapshot.defined,
+            emit=emit,
+            ask_person=ask_person,
+            nest=self._nest,
+            hosts=self.hosts,
+            sources=_find_source_dirs(request.overrides.agents_dir),
+        )
+        env = _adapt(env, request.overrides)
         agent, job = _make_job(request, env)
-        return await make_plan(RunScope.root(agent, job.limits, env), job)
+        env = replace(env, workdir=real_workdir(agent))
+        scope = RunScope.root(agent, job.limits, env)
+        await snapshot.take(scope)
+        return await make_plan(scope, job)
 
     def remember(self, result: RunResult) -> None:
         """Records a finished root run: its result, its conversation and its usage."""
@@ -195,39 +212,35 @@ class Session:
             hint=suggestion(agent, self.conversations) or "run it once without -c",
         )
 
-    def _make_env(self, overrides: Overrides, emit: Emit, ask_person: AskPerson | None) -> Env:
-        env = Env(
-            load_agent=self.find,
-            provider_for=provider_for(Config.load()),
-            emit=emit,
-            ask_person=ask_person,
-            nest=self._nest,
-            hosts=self.hosts,
-        )
-        return self._adapt(env, overrides)
+    def _begin_snapshot(self, agents_dir: str | None) -> Snapshot:
+        provider = provider_for(Config.load(), _find_script_dirs(agents_dir))
+        return Snapshot(self.agents, agents_dir, provider)
 
     def _nest(self, request: RunRequest, env: Env) -> tuple[Job, Env]:
         """The job of a child that `axe_nb.run` starts in a tool, and its dependencies (D-57)."""
-        below = self._adapt(env, request.overrides)
-        return _make_job(request, below)[1], below
-
-    def _adapt(self, env: Env, overrides: Overrides) -> Env:
-        """The dependencies of a run with these overrides, and of its descendants."""
-        folder = overrides.agents_dir
+        folder = request.overrides.agents_dir
         if folder is not None:
             check_agents_dir(folder)
             env.sources.update(_find_source_dirs(folder))
+            snapshot = self._begin_snapshot(folder)
             env = replace(
                 env,
-                load_agent=lambda name: self.find(name, folder),
-                provider_for=provider_for(Config.load(), _find_script_dirs(folder)),
+                load_agent=snapshot.load,
+                provider_for=snapshot.provider_for,
+                brief=snapshot.brief,
             )
-        as_child = env.as_child
-        return replace(
-            env,
-            tools=(*env.tools, *(t for t in overrides.tools or () if not isinstance(t, str))),
-            as_child=lambda child: as_child(_with_model(child, overrides.model_all)),
-        )
+        below = _adapt(env, request.overrides)
+        return _make_job(request, below)[1], below
+
+
+def _adapt(env: Env, overrides: Overrides) -> Env:
+    """The dependencies of a run with these overrides, and of its descendants."""
+    as_child = env.as_child
+    return replace(
+        env,
+        tools=(*env.tools, *(t for t in overrides.tools or () if not isinstance(t, str))),
+        as_child=lambda child: as_child(_with_model(child, overrides.model_all)),
+    )
 
 
 def _make_job(request: RunRequest, env: Env) -> tuple[Agent, Job]:
@@ -258,12 +271,12 @@ def _with_model(agent: Agent, model: str | None) -> Agent:
     return agent if model is None else replace(agent, model=model)
 
 
-def _find_script_dirs(agents_dir: str) -> tuple[Path, ...]:
+def _find_script_dirs(agents_dir: str | None) -> tuple[Path, ...]:
     """Script folders that belong to a given agents folder."""
     return (Path(agents_dir).expanduser().parent / "scripts",) if agents_dir else ()
 
 
-def _find_source_dirs(agents_dir: str) -> set[Path]:
+def _find_source_dirs(agents_dir: str | None) -> set[Path]:
     """The given folder of agents and those of their scripts, which no tool changes unasked."""
     folders = (Path(agents_dir).expanduser(), *_find_script_dirs(agents_dir)) if agents_dir else ()
     return {Path(os.path.realpath(folder)) for folder in folders}

@@ -368,21 +368,27 @@ def test_a_child_that_crashes_does_not_crash_its_parent() -> None:
     check_events(played.events, result)
 
 
-@pytest.mark.req("A-C4", "D-25")
-def test_agent_files_are_read_anew_for_every_call(project: Path) -> None:
+@pytest.mark.req("A-C4", "D-25", "D-53")
+def test_agent_files_are_read_anew_for_every_root_and_once_for_its_tree(project: Path) -> None:
     sent, _ = keeping("helper")
-    file = project / "axe/agents/helper.toml"
+
+    def write(version: int) -> None:
+        text = f'name = "helper"\nmodel = "script/helper"\nsystem_prompt = "version {version}"'
+        (project / "axe/agents/helper.toml").write_text(text)
 
     def model(request: Request) -> Any:
         if request.turn > 2:
             return "end"
-        file.write_text(
-            f'name = "helper"\nmodel = "script/helper"\nsystem_prompt = "version {request.turn}"'
-        )
+        write(request.turn)
         return ask("helper")
 
-    play(agent("boss", model, sub_agents=("helper",)))
-    assert [request.system for request in sent] == ["version 1", "version 2"]
+    write(0)
+    boss = agent("boss", model, sub_agents=("helper",))
+    play(boss)
+    play(boss)
+    assert [request.system for request in sent] == [
+        "version 0", "version 0", "version 2", "version 2",
+    ]  # fmt: skip
 
 
 @pytest.mark.req("A-E2.4", "P-1")

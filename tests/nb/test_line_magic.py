@@ -323,7 +323,7 @@ def test_trust_shows_what_is_unusual_and_asks(cells: Kernel, project: Path) -> N
     file = project / "axe" / "agents" / "echo.toml"
     file.write_text(f'{AGENTS["echo"]}workdir = "/"\n', "utf-8")
     [error] = cells.run("%%axe echo -q\nhi")
-    assert error["evalue"].startswith('agent "echo" of this project is not trusted yet: workdir')
+    assert error["evalue"].startswith('agent "echo" of this project is not trusted yet: ')
     assert "`%axe trust axe/agents/echo.toml`" in "\n".join(error["traceback"])
     assert len("\n".join(error["traceback"]).splitlines()) <= 3
     assert "no one can be prompted here" in text(cells.run("%axe trust echo"))

@@ -1,0 +1,65 @@
+"""Confines the workdirs of children to that of their root.
+
+Source: D-53; docs/safety.md "What a run is made of".
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from dataclasses import replace
+from pathlib import Path
+
+from axe_nb.agents.agent import Agent
+from axe_nb.agents.config import format_path
+from axe_nb.agents.files import expand_home
+from axe_nb.agents.trust import may_leave
+from axe_nb.engine.scope import Env
+from axe_nb.errors import ConfigError
+from axe_nb.text import printable, quote
+
+
+def real_workdir(agent: Agent) -> str:
+    """Returns the agent's workdir with links resolved; empty if the current folder was deleted."""
+    try:
+        return os.path.realpath(expand_home(agent.workdir.strip() or "."))
+    except OSError:  # a run reports it
+        return ""
+
+
+def confine(child: Agent, parent: Agent, env: Env) -> Agent:
+    """Returns the child with a workdir that lies in the root's.
+
+    A child without one works in the current folder, or in the root's workdir if that folder lies
+    outside. Only the child's own file may name another place: one of the user's own, or a trusted
+    one. The same is true of an agent that the session had when the root started.
+
+    Raises:
+        ConfigError: the child's workdir lies outside the root's.
+    """
+    real = real_workdir(child)
+    if not env.workdir or not real or Path(real).is_relative_to(env.workdir):
+        return child
+    if not child.workdir.strip():
+        return replace(child, workdir=env.workdir)
+    if child.workdir == parent.workdir or _names_workdir(child, env):
+        return child
+    step = "leave `workdir` out"
+    if child.path:
+        shown = printable(format_path(Path(child.path)))
+        step = f"`%axe trust {shown}`, or `axe-nb trust {shown}` in a shell, allows it"
+    raise ConfigError(
+        f"workdir {quote(child.workdir)} of agent {quote(child.name)} lies outside the workdir of "
+        "the run that it belongs to",
+        hint=step,
+    )
+
+
+def _names_workdir(child: Agent, env: Env) -> bool:
+    """True if the child's own, unchanged source names its workdir, and may do so."""
+    if not child.text:
+        known = env.defined.get(child.name)
+        return known is not None and known.workdir == child.workdir
+    if tomllib.loads(child.text).get("workdir") != child.workdir:
+        return False  # changed by code, perhaps for a model
+    return may_leave(child.path, child.text)

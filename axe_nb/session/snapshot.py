@@ -1,0 +1,225 @@
+"""The agents of one tree of runs, read once, when its root starts.
+
+A tool may change files during the run: that changes no agent, skill, context file or script of it.
+Source: D-53; docs/safety.md "What a run is made of".
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Callable, Mapping
+from copy import copy
+from itertools import islice
+from typing import TypeAlias, TypeVar
+
+from axe_nb.agents.agent import Agent
+from axe_nb.agents.agent_files import find_file, list_agents
+from axe_nb.agents.config import agent_dirs
+from axe_nb.agents.names import parse_model
+from axe_nb.agents.prompt import Briefing, Context, brief, read_context
+from axe_nb.agents.trust import check_trust
+from axe_nb.engine.scope import RunScope
+from axe_nb.errors import ConfigError
+from axe_nb.providers.protocol import Provider
+from axe_nb.text import quote
+from axe_nb.threads import in_thread
+from axe_nb.toolbox import BUILT_IN
+
+T = TypeVar("T")
+
+MAX_AGENTS = 1000
+"""Agents that one tree can reach."""
+
+MAX_TEXT = 64 * 1024 * 1024
+"""Characters of all agents, skills and context files that one tree can reach."""
+
+MAX_FILES = 10_000
+"""Agent files that are noted."""
+
+FRESH = 2.0
+"""Seconds; a file that changed less long ago may change again without a sign."""
+
+Stamp: TypeAlias = tuple[int, int, int, int, int]
+"""State of a file: times of its last change (no tool can set the first), size, identity."""
+
+Key: TypeAlias = "tuple[str | tuple[str, ...], ...]"
+"""The fields of an agent that its context depends on."""
+
+
+class Snapshot:
+    """The agents that one tree of runs can reach, with the texts that they refer to."""
+
+    def __init__(
+        self,
+        defined: Mapping[str, Agent],
+        agents_dir: str | None,
+        provider_for: Callable[[str, str], Provider],
+    ) -> None:
+        """Creates an empty snapshot; no file is read yet.
+
+        Args:
+            defined: the agents of the session.
+            agents_dir: folder to search for agents first.
+            provider_for: (provider, model) → the provider, which keeps the scripts that it read.
+        """
+        self.defined = dict(defined)
+        """Name → agent that the session had when the root started."""
+        self._agents_dir = agents_dir
+        self.provider_for = provider_for
+        """As given."""
+        self._agents: dict[str, Agent | ConfigError] = {}
+        self._contexts: dict[Key, Context | ConfigError] = {}
+        self._size = 0
+        self._stamps: dict[str, Stamp] = {}
+        """Name → state of its file when the root started, of agents that are read on first use."""
+        self._is_taken = False
+
+    def load(self, name: str) -> Agent:
+        """Returns the agent of that name, as it was when the root started.
+
+        Raises:
+            ConfigError: there was no such agent, its file is invalid, or it is not trusted.
+        """
+        found = self.defined.get(name) or self._agents.get(name)
+        if found is None and self._is_taken:
+            if name not in self._stamps:
+                raise self._explain_missing(name)
+            found = self._read_agent(name)
+            if isinstance(found, Agent) and _stamp(found.path) != self._stamps[name]:
+                found = self._agents[name] = _make_error(name, "changed")
+        return _unwrap(found or self._read_agent(name))
+
+    async def brief(self, agent: Agent) -> Briefing:
+        """Assembles the system prompt of an agent; its skill and files are read once.
+
+        Raises:
+            ConfigError: the agent is not trusted, the workdir or the skill is missing, or a glob is
+                invalid.
+        """
+        is_known = _make_key(agent) in self._contexts
+        if not is_known:
+            check_trust(agent.path, agent.text, agent.name)
+        is_slow = bool(agent.files or agent.skill) and not is_known
+        read = self._read_context
+        context = await in_thread(read, agent) if is_slow else read(agent)
+        return brief(agent, _unwrap(context))
+
+    async def take(self, root: RunScope) -> None:
+        """Reads all agents that a tree can reach; later changes do not count.
+
+        These are its sub-agents and theirs. A tool of the user's own can start any other agent:
+        all files are noted, and one that has changed when it is started is an error.
+        """
+        has_own = _has_own_tools(root.agent) or bool(root.env.tools)
+        if has_own or root.agent.sub_agents:
+            await in_thread(self._take, root, has_own)
+        self._is_taken = True
+
+    def _take(self, root: RunScope, has_own: bool) -> None:
+        names, seen = [*root.agent.sub_agents], set[str]()
+        while names and root.clock.overdue(time.monotonic()) == 0.0:
+            name = names.pop()
+            if name in seen or not self._exists(name):
+                continue
+            seen.add(name)
+            with contextlib.suppress(ConfigError):  # raised if it is started
+                agent = root.env.as_child(self.load(name))
+                names += agent.sub_agents
+                has_own = has_own or _has_own_tools(agent)
+                self._read_rest(agent)
+        if has_own:
+            self._note_files()
+
+    def _note_files(self) -> None:
+        """Notes the state of all agent files; those that changed just now are read."""
+        fresh = time.time() - FRESH
+        for name, path in islice(list_agents(self._agents_dir).items(), MAX_FILES):
+            stamp = _stamp(str(path))
+            if stamp is not None and name not in self._agents:
+                self._stamps[name] = stamp
+                if os.name == "nt" or stamp[0] > fresh * 1e9:
+                    self._read_agent(name)
+
+    def _exists(self, name: str) -> bool:
+        """True if there is such an agent, without the search for similar names."""
+        files = (folder / f"{name}.toml" for folder in agent_dirs(self._agents_dir))
+        return name in self.defined or any(os.path.lexists(file) for file in files)
+
+    def _read_agent(self, name: str) -> Agent | ConfigError:
+        try:
+            if len(self._agents) >= MAX_AGENTS or self._size > MAX_TEXT:
+                size = f"{MAX_AGENTS} agents and {MAX_TEXT >> 20} MB"
+                raise ConfigError(f"not read: the agents of a run are limited to {size}")
+            agent = Agent.from_file(name, self._agents_dir)
+            check_trust(agent.path, agent.text, agent.name)
+        except ConfigError as error:
+            self._agents[name] = error
+            return error
+        self._agents[name] = agent
+        self._size += len(agent.text)
+        return agent
+
+    def _read_rest(self, agent: Agent) -> None:
+        """Reads the skill, the context files and the script of an agent.
+
+        Raises:
+            ConfigError: the model or the script is invalid.
+        """
+        self._read_context(agent)
+        provider, model = parse_model(agent.model)
+        if provider == "script":
+            self.provider_for(provider, model)
+
+    def _read_context(self, agent: Agent) -> Context | ConfigError:
+        key = _make_key(agent)
+        if key not in self._contexts:
+            try:
+                context = self._contexts[key] = read_context(agent)
+                self._size += len(context.skill) + sum(len(text) for _, text in context.files)
+            except ConfigError as error:
+                self._contexts[key] = error
+        return self._contexts[key]
+
+    def _explain_missing(self, name: str) -> ConfigError:
+        """Returns the error for an agent that is not in the snapshot."""
+        try:
+            find_file(name, self._agents_dir, also=self.defined)
+        except ConfigError as error:
+            return error
+        return _make_error(name, "added")
+
+
+def _has_own_tools(agent: Agent) -> bool:
+    return bool(agent.own_tools or set(agent.tools) - BUILT_IN.known)
+
+
+def _stamp(path: str) -> Stamp | None:
+    """Returns the state of a file; None if there is none."""
+    try:
+        found = os.stat(path)  # noqa: PTH116 - a path may be invalid
+    except (OSError, ValueError):
+        return None
+    return found.st_ctime_ns, found.st_mtime_ns, found.st_size, found.st_ino, found.st_dev
+
+
+def _make_error(name: str, what: str) -> ConfigError:
+    return ConfigError(
+        f"agent {quote(name)} was {what} after this run began", hint="start a new run to use it"
+    )
+
+
+def _make_key(agent: Agent) -> Key:
+    return agent.path, agent.text, agent.workdir, agent.skill, agent.files
+
+
+def _unwrap(found: T | ConfigError) -> T:
+    """Returns what was read.
+
+    Raises:
+        ConfigError: reading it failed.
+    """
+    if isinstance(found, ConfigError):
+        raise copy(found)
+    return found

@@ -1,0 +1,375 @@
+"""A tree of runs is made of what was there when its root began, whatever its tools write."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import axe_nb
+from axe_nb import Agent, Request, RunResult, call
+from axe_nb.agents import trust
+from axe_nb.session import snapshot
+
+on_posix = pytest.mark.skipif(os.name == "nt", reason="needs links")
+
+
+def put(path: str | Path, text: str = "x") -> Path:
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    Path(path).write_text(text, "utf-8")
+    return Path(path)
+
+
+def put_agent(name: str, folder: str | Path = "axe/agents", **keys: object) -> Path:
+    table = {"name": name, "model": f"script/{name}", **keys}
+    lines = [f"{key} = {json.dumps(value)}\n" for key, value in table.items()]
+    return put(Path(folder, f"{name}.toml"), "".join(lines))
+
+
+def keep(name: str, answer: Any = "ok") -> list[Request]:
+    """The requests that the model of that name is sent."""
+    sent: list[Request] = []
+
+    @axe_nb.script(name)
+    def model(request: Request) -> Any:
+        sent.append(request)
+        return answer(request) if callable(answer) else answer
+
+    return sent
+
+
+def turns(*replies: Any) -> Callable[[Request], Any]:
+    """A model that gives these replies, and then the results that it was given."""
+
+    def model(request: Request) -> Any:
+        if request.turn <= len(replies):
+            reply = replies[request.turn - 1]
+            return reply() if callable(reply) else reply
+        return "\n".join(result.content for result in request.results)
+
+    return model
+
+
+def ask(name: str) -> Any:
+    return call("call_agent", agent=name, task="work")
+
+
+def play(*replies: Any, name: str = "lead", **fields: Any) -> RunResult:
+    """The run of a lead, in mode auto, with these replies."""
+    axe_nb.script(name)(turns(*replies))
+    lead = Agent(**{"name": name, "model": f"script/{name}", "mode": "auto", **fields})
+    return axe_nb.run(lead, "go", timeout=20)
+
+
+def heard(result: RunResult) -> str:
+    return "\n".join(r.content for m in result.messages for r in m.tool_results)
+
+
+@pytest.mark.req("D-53")
+@pytest.mark.parametrize("permissions", [{}, {"run_command": "deny"}])
+def test_a_run_with_file_tools_and_a_sub_agent_does_not_reach_the_whole_disk(
+    permissions: dict[str, str], project: Path, tmp_path: Path
+) -> None:
+    secret = put(tmp_path / "secret.md", "SECRET")
+    sent = keep("worker", turns(call("read_file", path=str(secret))))
+    evil = (
+        f'name = "worker"\nmodel = "script/worker"\nworkdir = "/"\nskill = "{secret.as_posix()}"\n'
+        'mode = "auto"\ntools = ["file_ops"]\n'
+    )
+    write = call("write_file", path="axe/agents/worker.toml", content=evil)
+
+    def by_hand() -> Any:  # another tool, or a person who said yes
+        put("axe/agents/worker.toml", evil)
+        return ask("worker")
+
+    for first in (write, by_hand):
+        result = play(
+            first, ask("worker"), sub_agents=("worker",), tools=("file_ops",),
+            permissions=permissions,
+        )  # fmt: skip
+        assert sent == []
+        assert "SECRET" not in heard(result)
+        Path("axe/agents/worker.toml").unlink(missing_ok=True)
+    assert 'agent "worker" was added after this run began' in heard(result)
+
+
+@pytest.mark.req("D-53")
+def test_a_sub_agent_is_what_it_was_when_the_root_began(project: Path, tmp_path: Path) -> None:
+    sent = keep("worker")
+    path = put_agent("worker", system_prompt="first", tools=["grep"])
+
+    def change() -> Any:
+        put_agent("worker", system_prompt="second", tools=["file_ops"], workdir=str(tmp_path))
+        return ask("worker")
+
+    def remove() -> Any:
+        path.unlink()
+        return ask("worker")
+
+    result = play(change, remove, sub_agents=("worker",))
+    assert [(r.system, [t.name for t in r.tools]) for r in sent] == [("first", ["grep"])] * 2
+    assert [child.status for child in result.children] == ["completed"] * 2
+
+
+@pytest.mark.req("D-53")
+def test_skills_and_context_files_are_those_of_the_start(project: Path) -> None:
+    sent = keep("worker")
+    put("axe/skills/s.md", "SKILL 1")
+    put("docs/a.md", "FILE 1")
+    put_agent("worker", skill="skills/s.md", files=["docs/*.md"])
+
+    def change() -> Any:
+        put("axe/skills/s.md", "SKILL 2")
+        put("docs/a.md", "FILE 2")
+        put("docs/b.md", "FILE 3")
+        return ask("worker")
+
+    play(change, sub_agents=("worker",))
+    assert "SKILL 1" in sent[0].system
+    assert "FILE 1" in sent[0].system
+    assert not {"SKILL 2", "FILE 2", "FILE 3"} & set(sent[0].system.split("\n"))
+
+
+@pytest.mark.req("D-53")
+def test_a_copy_of_the_caller_has_the_files_that_the_caller_had(project: Path) -> None:
+    put("notes.md", "FIRST")
+    sent: list[str] = []
+
+    def model(request: Request) -> Any:
+        sent.append(request.system)
+        if len(sent) == 1:
+            put("notes.md", "SECOND")
+            return call("subagent", label="copy", task_prompt="work")
+        return "ok"
+
+    axe_nb.script("lead")(model)
+    axe_nb.run(Agent("lead", "script/lead", tools=("subagent",), files=("*.md",)), "go")
+    assert len(sent) > 1
+    assert all("FIRST" in system and "SECOND" not in system for system in sent)
+
+
+@pytest.mark.req("D-53")
+def test_scripts_are_those_of_the_start(project: Path) -> None:
+    put("axe/scripts/worker.toml", '[[rule]]\ntext = "first"\n')
+    put("axe/scripts/late.toml", '[[rule]]\ntext = "first"\n')
+    put_agent("worker")
+    put_agent("missing", model="script/gone")
+
+    def change() -> Any:
+        put("axe/scripts/worker.toml", '[[rule]]\ntext = "second"\n')
+        put("axe/scripts/gone.toml", '[[rule]]\ntext = "second"\n')
+        return [ask("worker"), ask("missing")]
+
+    first, second = play(change, sub_agents=("worker", "missing")).children[:1], None
+    assert [child.text for child in first] == ["first"]
+    assert second is None
+    result = play(change, sub_agents=("worker", "missing"))
+    assert [child.text for child in result.children] == ["second", "second"], "of the next root"
+
+
+@pytest.mark.req("D-53")
+def test_the_agents_of_a_grandchild_are_those_of_the_start_too(project: Path) -> None:
+    sent = keep("low")
+    put_agent("middle", sub_agents=["low"])
+    put_agent("low", system_prompt="first")
+    axe_nb.script("middle")(turns(ask("low")))
+
+    def change() -> Any:
+        put_agent("low", system_prompt="second")
+        return ask("middle")
+
+    play(change, sub_agents=("middle",))
+    assert [request.system for request in sent] == ["first"]
+
+
+@pytest.mark.req("D-53", "D-57")
+def test_runs_that_a_tool_starts_belong_to_the_same_snapshot(project: Path) -> None:
+    sent = keep("worker")
+    put_agent("worker", system_prompt="first")
+
+    @axe_nb.tool
+    def nested() -> str:
+        """Runs agents by name."""
+        put_agent("worker", system_prompt="second")
+        put_agent("late")
+        done = axe_nb.run("worker", "go").text
+        try:
+            return axe_nb.run("late", "go").text
+        except axe_nb.ConfigError as error:
+            return f"{done}; {error}"
+
+    @axe_nb.tool
+    async def delegating(ctx: axe_nb.ToolContext) -> str:
+        """Delegates to an agent by name."""
+        return (await ctx.delegate("go", agent="worker")).text
+
+    result = play([call("nested"), call("delegating")], tools=("nested", "delegating"))
+    assert [request.system for request in sent] == ["first", "first"]
+    assert 'ok; agent "late" was added after this run began' in heard(result)
+
+
+@on_posix
+@pytest.mark.req("D-53")
+@pytest.mark.parametrize("how", ["text", "times", "link", "hidden"])
+def test_a_file_that_was_only_noted_may_not_change_before_it_is_read(
+    how: str, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(snapshot, "FRESH", -60.0)  # as if all files were older
+    sent = keep("worker")
+    folder = tmp_path / "config/axe/agents" if how == "hidden" else Path("axe/agents")
+    path = put_agent("worker", folder, system_prompt="first")
+    put_agent("same", model="script/worker", system_prompt="same")
+
+    @axe_nb.tool
+    def nested() -> str:
+        """Runs agents by name."""
+        before = path.stat()
+        if how == "link":
+            path.unlink()
+            path.hardlink_to(put_agent("other", system_prompt="others"))
+        elif how == "hidden":
+            put_agent("worker", system_prompt="other")
+        else:
+            path.write_text(path.read_text("utf-8").replace("first", "other"), "utf-8")
+        if how == "times":
+            os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+        axe_nb.run("same", "go")
+        return axe_nb.run("worker", "go").text
+
+    result = play(call("nested"), tools=("nested",))
+    assert 'agent "worker" was changed after this run began' in heard(result)
+    assert [request.system for request in sent] == ["same"]
+
+
+@pytest.mark.req("D-53")
+def test_agents_of_the_session_are_those_of_the_start(project: Path) -> None:
+    sent = keep("worker")
+    axe_nb.define(Agent("worker", "script/worker", system_prompt="first"))
+
+    def change() -> Any:
+        axe_nb.define(Agent("worker", "script/worker", system_prompt="second"))
+        axe_nb.define(Agent("late", "script/worker"))
+        return [ask("worker"), ask("late")]
+
+    result = play(change, sub_agents=("worker", "late"))
+    assert [request.system for request in sent] == ["first"]
+    assert 'sub-agent "late" failed' in heard(result)
+
+
+@pytest.mark.req("D-53")
+def test_a_childs_workdir_lies_in_the_roots(project: Path, tmp_path: Path) -> None:
+    keep("inside")
+    keep("outside")
+    keep("none")
+    put("data/deep/a.txt")
+    put_agent("inside", workdir="data/deep")
+    put_agent("outside", workdir="docs")
+    Path("docs").mkdir()
+    put_agent("none", tools=["list_dir"])
+    axe_nb.script("none")(turns(call("list_dir", path=".")))
+    names = ("inside", "outside", "none")
+    result = play([ask(name) for name in names], sub_agents=names, workdir="data")
+    inside, none = result.children
+    assert inside.ok
+    assert "deep" in heard(none), "without one it works in the root's"
+    assert (
+        'workdir "docs" of agent "outside" lies outside the workdir of the run that it belongs to'
+    ) in heard(result)
+
+
+@pytest.mark.req("D-53")
+def test_only_the_users_own_or_trusted_files_name_a_workdir_elsewhere(
+    project: Path, tmp_path: Path
+) -> None:
+    keep("worker")
+    keep("mine")
+    (tmp_path / "elsewhere").mkdir()
+    path = put_agent("worker", workdir=str(tmp_path / "elsewhere"))
+    put_agent("mine", tmp_path / "config/axe/agents", workdir=str(tmp_path / "elsewhere"))
+    result = play([ask("worker"), ask("mine")], sub_agents=("worker", "mine"))
+    assert [child.agent for child in result.children] == ["mine"]
+    assert 'agent "worker" of this project is not trusted yet: workdir' in heard(result)
+    [warning] = result.warnings
+    assert warning.startswith('sub-agent "worker" cannot be called: agent "worker" of this project')
+    assert "`axe-nb trust axe/agents/worker.toml`" in warning
+    trust.remember(trust.review(path))
+    result = play([ask("worker"), ask("mine")], sub_agents=("worker", "mine"))
+    assert [child.ok for child in result.children] == [True, True]
+
+
+@pytest.mark.req("D-53")
+def test_code_cannot_take_an_agent_out_of_the_workdir_of_its_run(
+    project: Path, tmp_path: Path
+) -> None:
+    keep("worker")
+    put_agent("worker")
+    told = []
+
+    @axe_nb.tool
+    def nested(folder: str) -> str:
+        """Runs an agent in a folder that the model names."""
+        for agent in ("worker", Agent("worker", "script/worker", workdir=folder)):
+            try:
+                axe_nb.run(agent, "go", workdir=folder)
+            except axe_nb.ConfigError as error:
+                told.append(str(error))
+        return "done"
+
+    play(call("nested", folder=str(tmp_path)), tools=("nested",))
+    assert len(told) == 2
+    assert all("lies outside the workdir of the run" in text for text in told)
+
+
+@pytest.mark.req("D-53")
+def test_an_agent_of_the_session_works_where_its_cell_says(project: Path, tmp_path: Path) -> None:
+    keep("worker")
+    axe_nb.define(Agent("worker", "script/worker", workdir=str(tmp_path)))
+    assert play(ask("worker"), sub_agents=("worker",)).children[0].ok
+
+
+@on_posix
+@pytest.mark.req("D-53")
+def test_a_link_does_not_take_a_workdir_out_of_the_roots(project: Path, tmp_path: Path) -> None:
+    keep("worker")
+    put("data/a.txt")
+    Path("other").mkdir()
+    Path("data/link").symlink_to(project / "other")
+    put_agent("worker", workdir="data/link")
+    result = play(ask("worker"), sub_agents=("worker",), workdir="data")
+    assert "lies outside the workdir of the run" in heard(result)
+
+
+@pytest.mark.req("D-53")
+def test_a_given_folder_of_agents_is_read_once_too(project: Path, tmp_path: Path) -> None:
+    sent = keep("worker")
+    folder = tmp_path / "team/agents"
+    put_agent("worker", folder, system_prompt="first")
+    put_agent("lead", folder, sub_agents=["worker"])
+
+    def change() -> Any:
+        put_agent("worker", folder, system_prompt="second")
+        return ask("worker")
+
+    axe_nb.script("lead")(turns(change))
+    result = axe_nb.run("lead", "go", agents_dir=str(folder))
+    again = axe_nb.run("lead", "go", agents_dir=str(folder), continue_from=result)
+    assert again.ok
+    assert [request.system for request in sent] == ["first"]
+
+
+@pytest.mark.req("D-53")
+def test_a_hostile_project_cannot_make_the_start_endless(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(snapshot, "MAX_AGENTS", 20)
+    for number in range(40):
+        put_agent(
+            f"a{number}", sub_agents=[f"a{n}" for n in range(40)] + [f"no{n}" for n in range(999)]
+        )
+    result = play([ask("a0"), ask("no1")], sub_agents=("no1", *(f"a{n}" for n in range(40))))
+    assert "the agents of a run are limited to 20 agents and 64 MB" in heard(result)
+    assert "agent config not found: no1" in heard(result)
