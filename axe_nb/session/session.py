@@ -213,6 +213,7 @@ class Session:
         )
 
     def _begin_snapshot(self, agents_dir: str | None) -> Snapshot:
+        check_agents_dir(agents_dir)
         provider = provider_for(Config.load(), _find_script_dirs(agents_dir))
         return Snapshot(self.agents, agents_dir, provider)
 
@@ -220,7 +221,6 @@ class Session:
         """The job of a child that `axe_nb.run` starts in a tool, and its dependencies (D-57)."""
         folder = request.overrides.agents_dir
         if folder is not None:
-            check_agents_dir(folder)
             env.sources.update(_find_source_dirs(folder))
             snapshot = self._begin_snapshot(folder)
             env = replace(
