@@ -113,6 +113,8 @@ class ToolResult:
     is_error: bool = False
     name: str = ""
     """The tool's name, which Ollama requires with the result (D-29)."""
+    note: str = ""
+    """A few words on how it was obtained, for people; never sent to a model."""
 
 
 @dataclass(frozen=True, slots=True)

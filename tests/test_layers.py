@@ -18,7 +18,8 @@ PACKAGE = Path(__file__).parent.parent / "axe_nb"
 ROOMS = (
     "text", "errors", "globs", "protected", "messages", "toml_tables", "provider_table", "agents",
     "events", "interpolation",
-    "threads", "clock", "limits", "tools", "providers", "scripting", "make_provider", "builtin",
+    "threads", "clock", "limits", "sandbox", "tools", "providers", "scripting", "make_provider",
+    "builtin",
     "delegation", "toolbox", "engine", "commands", "session", "views", "doctor", "actions",
     "console", "front_end", "api", "nb", "__init__", "demo", "cli", "__main__",
 )  # fmt: skip

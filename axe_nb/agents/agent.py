@@ -5,6 +5,7 @@ Source: seed 000 §3.5 (A-5.*, A-E2.*), B-1, B-2, B-12; D-26, D-27, D-36; produc
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -51,6 +52,9 @@ OF_THE_COMMAND_LINE = frozenset({"memory", "mcp_servers", "artifacts", "stream",
 OF_ITS_RETRY = frozenset({"backoff", "initial_delay_ms", "max_delay_ms"})
 """The same, below `[retry]`."""
 
+DOCKER_IMAGE = re.compile(r"docker:[a-z0-9][\w./:@-]{0,254}", re.ASCII)
+"""A value of `sandbox` that names an image."""
+
 
 @clear_arguments
 @dataclass(frozen=True)
@@ -79,6 +83,8 @@ class Agent:
     """Permission to write: plan (never), ask (after approval), auto (always)."""
     allowed_hosts: tuple[str, ...] = ()
     """Hosts that fetch reaches without asking: `python.org`, `*.python.org` (all below it), `*`."""
+    sandbox: str = "auto"
+    """Sandbox of commands: auto (the strongest that works here), off, or docker:IMAGE."""
     params: Mapping[str, Any] = field(default_factory=dict, metadata={"keys": COMMON_PARAMS})
     """`[params]` for the model: temperature, max_tokens; other keys are passed unchanged."""
     permissions: Mapping[str, str] = field(default_factory=dict)
@@ -279,6 +285,8 @@ def _check_values(agent: Agent) -> None:
     for host in agent.allowed_hosts:
         if problem := host_problem(host):
             raise WrongValue(("allowed_hosts",), f"has an invalid entry {quote(host)}: {problem}")
+    if agent.sandbox not in ("auto", "off") and not DOCKER_IMAGE.fullmatch(agent.sandbox):
+        raise WrongValue(("sandbox",), "must be auto, off or docker:IMAGE")
     if agent.sub_agents_config is not NO_CONFIG:
         check_delegation(agent.sub_agents_config)
     for table, key, value in (

@@ -1,29 +1,41 @@
-"""run_command: a shell command in the workdir, with limited time and output and without API keys.
+"""run_command: a shell command in the workdir, in a sandbox, with limited time and output.
 
-This is not a sandbox: the validator blocks obvious dangers; everything else is left to permissions.
-Source: D-8, D-19, D-20, D-43; X-30, X-35, X-38.
+A validator refuses obvious dangers first; it is the sandbox that holds.
+Source: D-8, D-19, D-20, D-43, D-55; X-30, X-35, X-38.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+import re
 import shutil
-import signal
-import subprocess
 import threading
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
 
+from axe_nb.agents.agent import Agent
+from axe_nb.agents.hosts import ANY
 from axe_nb.builtin.command_guard import refusal
 from axe_nb.builtin.program import program_of
+from axe_nb.errors import ConfigError
+from axe_nb.sandbox.find import Sandbox, find_sandbox
+from axe_nb.sandbox.process import Process
+from axe_nb.sandbox.view import make_view
 from axe_nb.text import format_seconds
 from axe_nb.threads import in_thread
 from axe_nb.tools.python_tool import make_tool
-from axe_nb.tools.tool import CallSite, Guard, ToolContext, ToolError, text_argument
+from axe_nb.tools.tool import (
+    CallSite,
+    Guard,
+    ToolContext,
+    ToolError,
+    ToolOutput,
+    text_argument,
+)
 
 SECONDS = 60.0
 """Default timeout of a command."""
@@ -45,6 +57,15 @@ VARIABLES = (
 
 SETTINGS = {"TERM": "dumb", "PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT": "0"}
 """Variables that keep programs from waiting for input."""
+
+OFFLINE = {"PIP_RETRIES": "0", "NPM_CONFIG_FETCH_RETRIES": "0", "CARGO_NET_RETRY": "0"}
+"""Variables that keep programs from trying again without a network."""
+
+NO_NETWORK = re.compile(
+    r"name resolution|EAI_AGAIN|Could not resolve host|Name or service not known"
+    r"|Network is unreachable|ENETUNREACH|ENOTFOUND|getaddrinfo failed"
+)
+"""Messages of programs that find no network."""
 
 MEANINGS = {
     126: ": permission to run it was denied",
@@ -80,7 +101,7 @@ class Output:
         return f"{start}\n... ({left_out} bytes left out) ...\n{end}" if left_out else start + end
 
 
-async def run_command(ctx: ToolContext, command: str, timeout: float = SECONDS) -> str:
+async def run_command(ctx: ToolContext, command: str, timeout: float = SECONDS) -> ToolOutput:
     """Run a shell command in the working directory and return its output.
 
     It has no standard input. On timeout it is killed with all processes that it started.
@@ -93,68 +114,112 @@ async def run_command(ctx: ToolContext, command: str, timeout: float = SECONDS) 
         raise ToolError(f"blocked by safety validator: {problem}")
     if not timeout > 0:
         raise ToolError("timeout must be more than 0 seconds")
+    if not ctx.workdir.is_dir():
+        raise ToolError(
+            f"Working directory not found: {ctx.workdir}. Create it, or set another workdir"
+        )
     seconds = min(timeout, MAX_SECONDS)
-    process, output = _start_shell(command, ctx.workdir), Output()
-    reader = threading.Thread(target=output.read, args=(process.stdout,), daemon=True)
+    try:
+        sandbox = await in_thread(choose_sandbox, (ctx.agent, *ctx.above), ctx.workdir, ctx.sources)
+    except ConfigError as error:
+        raise ToolError("; ".join(error.lines())) from None
+    process, output, in_time = await _run(sandbox, command, seconds)
+    if process.failure:
+        raise ToolError(process.failure, sandbox.label)
+    text = str(output)
+    notes = [*process.notes, *_note_network(sandbox, text)]
+    content = "\n".join([text.rstrip("\n"), *notes]).strip("\n") if notes else text
+    if process.code == 0 and in_time and not process.notes:
+        return ToolOutput(content or "(no output)", note=sandbox.label)
+    problem = _describe_end(process, seconds, in_time)
+    raise ToolError(f"{problem}\n{content}".rstrip(), sandbox.label)
+
+
+async def _run(sandbox: Sandbox, command: str, seconds: float) -> tuple[Process, Output, bool]:
+    """Runs a command; returns its process, its output, and true if it ended in time."""
+    network = sandbox.view.network or sandbox.level == "none"
+    readable, writable = os.pipe()
+    output = Output()
+    environment = {name: os.environ[name] for name in VARIABLES if name in os.environ}
+    environment |= SETTINGS if network else SETTINGS | OFFLINE
+    process = sandbox.start(_shell_words(command), environment, writable)
+    reader = threading.Thread(target=output.read, args=(os.fdopen(readable, "rb"),), daemon=True)
     reader.start()
-    code = None
+    in_time = False
     try:
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                code = await in_thread(process.wait)
+                in_time = await in_thread(process.wait)
     finally:
-        _kill_group(process)
+        process.kill()
+    await in_thread(process.wait, PATIENCE)
     await in_thread(reader.join, PATIENCE)
-    if code == 0:
-        return str(output) or "(no output)"
-    if code is None:
-        what = f"command took longer than {format_seconds(seconds)}s and was killed"
-    elif code < 0:
-        what = f"command was terminated by signal {-code}"
-    else:
-        what = f"command failed with exit code {code}{MEANINGS.get(code, '')}"
-    raise ToolError(f"{what}\n{output}".rstrip())
+    return process, output, in_time
 
 
-def _start_shell(command: str, workdir: Path) -> subprocess.Popen[bytes]:
-    """Starts the shell in a process group of its own."""
-    if not workdir.is_dir():
-        raise ToolError(
-            f"Working directory not found: {workdir}. Create it, or set another workdir"
-        )
-    environment = {name: os.environ[name] for name in VARIABLES if name in os.environ}
-    windows = os.name == "nt"
-    shell = shutil.which("bash") or "/bin/sh"
+def choose_sandbox(
+    agents: Sequence[Agent], workdir: Path, sources: Collection[Path] = ()
+) -> Sandbox:
+    """Returns the sandbox for the commands of an agent; the first call tries it out.
+
+    Args:
+        agents: the calling agent and those above it: none of them has less than it asks for.
+        workdir: the folder of the command.
+        sources: files and folders that the agents were loaded from.
+
+    Raises:
+        ConfigError: the sandbox that the agent names does not work here, or not in this workdir.
+    """
+    is_off = all(agent.sandbox == "off" for agent in agents)
+    setting = "auto" if agents[0].sandbox == "off" and not is_off else agents[0].sandbox
+    network = all(ANY in agent.allowed_hosts for agent in agents)
+    return find_sandbox(setting, make_view(workdir, network=network, sources=sources))
+
+
+def guard_command(arguments: Mapping[str, Any], site: CallSite) -> Guard | None:
+    """Names the sandbox of a call; without one, the call needs approval in every mode (D-55)."""
     try:
-        return subprocess.Popen(
-            command if windows else [shell, "-c", command],
-            shell=windows,
-            cwd=workdir,
-            env=environment | SETTINGS,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            start_new_session=not windows,
-        )
-    except OSError as error:
-        raise ToolError(f"cannot start the shell: {error.strerror or error}") from None
-
-
-def _kill_group(process: subprocess.Popen[bytes]) -> None:
-    """Kills the shell and all processes of its group that still run."""
-    if os.name == "nt":
-        if process.poll() is None:
-            kill = ["taskkill", "/T", "/F", "/PID", str(process.pid)]
-            subprocess.run(kill, capture_output=True, check=False)
-        return
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
-
-
-def guard(arguments: Mapping[str, Any], site: CallSite) -> Guard:
-    """The guard of run_command: a yes to "always" covers the program of a plain command."""
+        sandbox = choose_sandbox(site.agents, site.workdir, site.sources)
+    except (ConfigError, OSError):
+        return None  # the call itself reports it
     program = program_of(text_argument(arguments, "command"))
-    return Guard(covers=f"the program {program}" if program else "")
+    covers = f"the program {program}" if program else ""
+    note = "; ".join([sandbox.label, *sandbox.promises])
+    if sandbox.level != "none" or sandbox.is_off:
+        return Guard(note=note, covers=covers)
+    return Guard(
+        floor="ask",
+        reason=f"there is {sandbox.label}: a command can do anything that you can",
+        key='sandbox = "off"',
+        note=note,
+        covers=covers,
+    )
 
 
-TOOLS = {"run_command": replace(make_tool(run_command, "write"), guard=guard)}
+def _shell_words(command: str) -> list[str]:
+    if os.name == "nt":
+        return [shutil.which("cmd.exe") or "cmd.exe", "/c", command]
+    return [shutil.which("bash", path="/usr/bin:/bin:/usr/local/bin") or "/bin/sh", "-c", command]
+
+
+def _describe_end(process: Process, seconds: float, in_time: bool) -> str:
+    if not in_time or process.code is None:
+        return f"command took longer than {format_seconds(seconds)}s and was killed"
+    if process.code < 0:
+        return f"command was terminated by signal {-process.code}"
+    if process.code:
+        code = process.code
+        return f"command failed with exit code {code}{MEANINGS.get(code, '')}"
+    return "the command ended without an error, but created or changed protected files"
+
+
+def _note_network(sandbox: Sandbox, text: str) -> list[str]:
+    if sandbox.view.network or sandbox.level == "none" or not NO_NETWORK.search(text):
+        return []
+    return [
+        "(there is no network in this sandbox, so trying again does not help; the user can allow "
+        'it with allowed_hosts = ["*"])'
+    ]
+
+
+TOOLS = {"run_command": replace(make_tool(run_command, "write"), guard=guard_command)}

@@ -100,7 +100,7 @@ class Dispatch:
             output = ToolOutput(f"Unknown tool: {quote(call.name)}", is_error=True)
         else:
             output = limit_output(tool, await self._run_tool(tool, call, number, ahead))
-        result = ToolResult(call.id, output.content, output.is_error, call.name)
+        result = ToolResult(call.id, output.content, output.is_error, call.name, output.note)
         emit(ToolFinished(run, result, time.monotonic() - started))
         return result
 
@@ -125,7 +125,7 @@ class Dispatch:
         except RunStopped:
             raise
         except ToolError as error:
-            return ToolOutput(f"Error: {words(error)}", is_error=True)
+            return ToolOutput(f"Error: {words(error)}", is_error=True, note=error.note)
         except BaseException as error:
             if task.cancelling() > before:
                 raise
@@ -152,4 +152,5 @@ class Dispatch:
             guard=guard,
             allows_host=partial(self._authorizer.allows_host, tool),
             sources=frozenset(scope.env.sources),
+            above=scope.policy.agents[1:],
         )

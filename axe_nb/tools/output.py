@@ -22,7 +22,7 @@ def output_of(answer: object) -> ToolOutput:
     """Converts the return value of a tool to text for the model."""
     if not isinstance(answer, ToolOutput):
         return ToolOutput(as_text(answer))
-    return ToolOutput(as_text(answer.content), bool(answer.is_error))
+    return ToolOutput(as_text(answer.content), bool(answer.is_error), as_text(answer.note))
 
 
 def as_text(result: object) -> str:

@@ -29,6 +29,11 @@ VERDICTS = ("deny", "ask", "allow")
 class ToolError(Exception):
     """A failure reported to the model as `Error: <text>` (X-37): the cause and the next step."""
 
+    def __init__(self, text: str = "", note: str = "") -> None:
+        super().__init__(text)
+        self.note = note
+        """As that of `ToolOutput`."""
+
 
 def fault_text(error: BaseException) -> str:
     """Formats an exception for the model: its class, message and hint."""
@@ -42,6 +47,8 @@ class ToolOutput:
 
     content: str
     is_error: bool = False
+    note: str = ""
+    """A few words on how it was obtained, for the row of the call; never sent to a model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +165,8 @@ class ToolContext:
     """(host) -> True if this call may go on to it, after a redirect, without asking (D-50)."""
     sources: Collection[Path] = ()
     """Real files and folders that the tree was loaded from (D-52)."""
+    above: tuple[Agent, ...] = ()
+    """The agents above the caller, up to the root."""
 
     async def delegate(
         self,

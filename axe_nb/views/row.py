@@ -162,7 +162,8 @@ def cost_of_call(call: CallNode) -> str:
     """The outcome of a call: its size, or its failure."""
     if call.result is None:
         return call.state if call.state == "not run" else ""
-    return "failed" if call.result.is_error else size_of(call.result.content)
+    outcome = "failed" if call.result.is_error else size_of(call.result.content)
+    return " · ".join(filter(None, (outcome, excerpts.line(call.result.note))))
 
 
 def cost_of_turn(turn: TurnNode) -> str:

@@ -1,0 +1,80 @@
+"""Level `full`, by bubblewrap.
+
+Source: D-55; safety-facts §1, §5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+
+from axe_nb.sandbox import seccomp
+from axe_nb.sandbox.launch import Launch, Method
+from axe_nb.sandbox.mounts import Kind, list_mounts
+from axe_nb.sandbox.view import View
+
+PLACES = (
+    "/usr/bin/bwrap",
+    "/bin/bwrap",
+    "/usr/local/bin/bwrap",
+    "/run/current-system/sw/bin/bwrap",
+)
+"""Its possible paths; `PATH` is not searched, as it may lead into a workdir."""
+
+FLAGS = (
+    "--unshare-all", "--unshare-user", "--cap-drop", "ALL", "--die-with-parent", "--new-session",
+)  # fmt: skip
+NO_NESTING = "--disable-userns"
+"""Known to 0.8 and newer."""
+
+OPTIONS: Mapping[Kind, str] = {
+    "read": "--ro-bind",
+    "write": "--bind",
+    "link": "--symlink",
+    "empty": "--tmpfs",
+    "proc": "--proc",
+    "dev": "--dev",
+}
+
+PROMISES = (
+    "writes nothing outside the workdir, and no protected file in it",
+    "reads nothing of the home folder but toolchains",
+    "sees no other processes and none of the kernel's environment",
+    "leaves no process behind",
+)
+
+
+def methods() -> Iterator[Method]:
+    """Yields the ways to use each bubblewrap of the system, the stricter one first."""
+    for place in PLACES:
+        if Path(place).is_file():
+            for flags in ((*FLAGS, NO_NESTING), FLAGS):
+                yield Method(
+                    level="full",
+                    name="bubblewrap",
+                    ending="child",
+                    promises=PROMISES,
+                    wrap=partial(_wrap, (place, *flags)),
+                )
+            return
+
+
+def _wrap(start: Sequence[str], words: Sequence[str], view: View) -> Launch:
+    found = [*start, *(["--share-net"] if view.network else [])]
+    for kind, path, target in list_mounts(view):
+        match kind:
+            case "link":
+                found += ["--symlink", target, path]
+            case "hide":
+                found += ["--ro-bind", "/dev/null", path]
+            case "read" | "write":
+                found += [OPTIONS[kind], path, path]
+            case _:
+                found += [OPTIONS[kind], path]
+    data = {}
+    if view.shows_sockets and seccomp.is_supported():
+        found += ["--seccomp", "{filter}"]
+        data["{filter}"] = seccomp.make_filter(seccomp.INTERNET)
+    found += ["--chdir", str(view.workdir), "--", *words]
+    return Launch(words=found, data=data, environment={"TMPDIR": "/tmp"})

@@ -1,0 +1,108 @@
+"""The strongest level of the sandbox that works here, tried before it is trusted.
+
+Source: D-55; safety-facts §5 (only the real flags prove anything).
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from axe_nb.sandbox import bubblewrap, namespaces, plain
+from axe_nb.sandbox.launch import Level, Method
+from axe_nb.sandbox.process import Process
+from axe_nb.sandbox.view import View
+
+METHODS: Mapping[str, Sequence[Callable[[], Iterable[Method]]]] = {
+    "linux": (bubblewrap.methods, namespaces.methods),
+}
+"""System → its methods, strongest first."""
+
+TRIAL = 10.0
+"""Seconds that a first trial may take."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sandbox:
+    """A way to run commands with one view, which has been tried."""
+
+    method: Method
+    view: View
+    is_off: bool = False
+    """True if the user switched it off."""
+
+    @property
+    def level(self) -> Level:
+        return self.method.level
+
+    @property
+    def promises(self) -> tuple[str, ...]:
+        """Short sentences about what a command cannot do."""
+        network = () if self.view.network or self.level == "none" else ("reaches no network",)
+        return (*self.method.promises, *network)
+
+    @property
+    def label(self) -> str:
+        """The level in a few words, for a question or a row."""
+        if self.level == "none":
+            return "no sandbox, as set" if self.is_off else "no sandbox here"
+        network = "with network" if self.view.network else "no network"
+        return f"in a sandbox ({self.level}), {network}"
+
+    def start(
+        self,
+        words: Sequence[str],
+        environment: Mapping[str, str],
+        stdout: int,
+        stdin: int = subprocess.DEVNULL,
+    ) -> Process:
+        """Starts a command; see `Process`."""
+        return Process(self.method, self.view, words, environment, stdout, stdin)
+
+
+def find_sandbox(setting: str, view: View) -> Sandbox:
+    """Returns the sandbox for a setting: the strongest that works here, or the one it names.
+
+    Args:
+        setting: `auto`, `off` or `docker:IMAGE`.
+        view: what a command is to see.
+
+    Raises:
+        ConfigError: the sandbox that the setting names does not work here.
+    """
+    if setting == "off":
+        return Sandbox(plain.METHOD, view, is_off=True)
+    method = next((m for m in list_methods() if _works(m, view)), plain.METHOD)
+    return Sandbox(method, view)
+
+
+def list_methods() -> Iterator[Method]:
+    """Yields the methods of this system, strongest first; not all of them have to work."""
+    for methods in METHODS.get(sys.platform, ()):
+        yield from methods()
+
+
+_tried: dict[tuple[object, ...], bool] = {}
+_lock = threading.Lock()
+
+
+def _works(method: Method, view: View) -> bool:
+    """Runs a trivial command with the real flags, once per program and flags."""
+    launch = method.wrap(["/bin/true"], view)
+    program = Path(launch.words[0])
+    key = (program, program.stat().st_mtime_ns, *launch.words)
+    with _lock:
+        if key not in _tried:
+            _tried[key] = _try(method, view)
+        return _tried[key]
+
+
+def _try(method: Method, view: View) -> bool:
+    process = Process(method, view, ["/bin/true"], {}, stdout=subprocess.DEVNULL)
+    if not process.wait(TRIAL):
+        process.kill()
+    return process.code == 0

@@ -1,0 +1,47 @@
+"""The way to start a command at one level of the sandbox."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from axe_nb.sandbox.view import View
+
+Level = Literal["full", "files", "seatbelt", "docker", "none"]
+
+Ending = Literal["child", "signal", "group"]
+"""Way to end everything: SIGKILL to its first child, SIGTERM to itself, SIGKILL to its group."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """One program to start."""
+
+    words: Sequence[str] | str
+    """Program and arguments; on Windows, the line of both."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Variables that the level sets, on top of those of the command."""
+    data: Mapping[str, bytes] = field(default_factory=dict)
+    """Placeholder among the words → bytes; replaced by the number of a file that holds them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Method:
+    """One way to run commands with less in sight."""
+
+    level: Level
+    name: str
+    """The program or interface that it uses, for people."""
+    ending: Ending
+    promises: tuple[str, ...]
+    """Short sentences about what a command cannot do."""
+    not_promised: tuple[str, ...] = ()
+    """Short sentences about what it still can."""
+    wrap: Wrap
+    restores: bool = False
+    """True if protected files are compared and restored afterwards, as they are not read-only."""
+
+
+Wrap: TypeAlias = Callable[[Sequence[str], View], Launch]
+"""(words of a command, view) → what to start instead."""

@@ -1,0 +1,300 @@
+"""Restricts itself, then runs a command: a program of its own, started as `python -I -S`.
+
+    launcher.py PLAN WORD...
+
+PLAN is JSON: `mounts`, a file system to build in the namespaces that it was started in; or `read`,
+`write` and `files`, paths for Landlock; `filter`, system calls to refuse; `workdir`; `parent`.
+It imports the standard library alone, and little of it, as it starts with every command.
+Source: D-55; safety-facts §2, §3, §4.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import signal
+import struct
+import sys
+from typing import Any, NoReturn
+
+LIBC = ctypes.CDLL(None, use_errno=True)
+PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}
+MOUNT_SETATTR, LANDLOCK_CREATE, LANDLOCK_ADD, LANDLOCK_RESTRICT = 442, 444, 445, 446
+PR_PDEATHSIG, PR_SECCOMP, PR_DROP, PR_SUBREAPER, PR_NO_NEW_PRIVS, PR_AMBIENT = 1, 22, 24, 36, 38, 47
+SET_INTERFACE_FLAGS = 0x8914
+MS_BIND_ALL = 4096 | 16384
+NO_SUID_OR_DEVICES = 2 | 4
+MNT_DETACH = 2
+OLD = "/.old"
+"""The file system of the machine, while that of the command is built."""
+
+EXECUTE_OR_READ, READ_FILE, WRITE_FILE = 0b1101, 0b100, 0b10
+ON_FILES = 0b1100000000000111
+"""Landlock: rights that a file can have."""
+ALL, ALL_BEFORE_5 = 0xFFFF, 0x7FFF
+MAKE_DEVICES = 1 << 6 | 1 << 11
+
+
+class Refused(Exception):
+    """The kernel refuses a step."""
+
+
+def call(name: str, result: int) -> int:
+    """Returns the result of a system call.
+
+    Raises:
+        Refused: it failed.
+    """
+    if result < 0:
+        raise Refused(f"{name}: {os.strerror(ctypes.get_errno())}")
+    return result
+
+
+def prctl(*arguments: int) -> int:
+    """Calls prctl, whose arguments are all long."""
+    padded = (*arguments, 0, 0, 0, 0)[:5]
+    return int(LIBC.prctl(*(ctypes.c_ulong(argument) for argument in padded)))
+
+
+def landlock_version() -> int:
+    """Returns the version of Landlock in this kernel; 0 if it has none or may not use it."""
+    return max(0, int(LIBC.syscall(LANDLOCK_CREATE, None, ctypes.c_size_t(0), 1)))
+
+
+def restrict_files(plan: dict[str, Any]) -> None:
+    """Allows the paths of a plan, signals to its own processes, and nothing else."""
+    version = landlock_version()
+    known = ALL if version >= 5 else ALL_BEFORE_5
+    network = 0 if plan["network"] or version < 4 else 0b11
+    handled = struct.pack("=QQQ", known, network, 0b11)[: 24 if version >= 6 else 16]
+    size = ctypes.c_size_t(len(handled) if version >= 4 else 8)
+    ruleset = call("landlock", LIBC.syscall(LANDLOCK_CREATE, handled, size, 0))
+    for rights, paths in (
+        (EXECUTE_OR_READ, plan["read"]),
+        (ALL & ~MAKE_DEVICES, plan["write"]),
+        (READ_FILE | WRITE_FILE, plan["files"]),
+    ):
+        for path in paths:
+            allow(ruleset, path, rights & known)
+    call("landlock", LIBC.syscall(LANDLOCK_RESTRICT, ruleset, 0))
+
+
+def allow(ruleset: int, path: str, rights: int) -> None:
+    """Adds a path to a ruleset, if it exists."""
+    try:
+        place = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    except OSError:
+        return
+    if not os.path.isdir(path):  # noqa: PTH112 - pathlib is slow to import
+        rights &= ON_FILES
+    rule = struct.pack("=Qi", rights, place)
+    call(f"landlock: {path}", LIBC.syscall(LANDLOCK_ADD, ruleset, 1, rule, 0))
+    os.close(place)
+
+
+def mount(source: str, target: str, kind: str = "", flags: int = 0, data: str = "") -> None:
+    words = [word.encode() or None for word in (source, target, kind)]
+    call(f"mount {target}", LIBC.mount(*words, ctypes.c_ulong(flags), data.encode() or None))
+
+
+def bind(source: str, target: str, *, is_read_only: bool) -> None:
+    """Shows a file or folder of the machine."""
+    if os.path.isdir(source):  # noqa: PTH112
+        os.makedirs(target, exist_ok=True)  # noqa: PTH103
+    elif not os.path.exists(target):  # noqa: PTH110
+        os.makedirs(os.path.dirname(target), exist_ok=True)  # noqa: PTH103, PTH120
+        os.close(os.open(target, os.O_CREAT | os.O_WRONLY, 0o600))
+    mount(source, target, flags=MS_BIND_ALL)
+    attributes = struct.pack("=QQQQ", NO_SUID_OR_DEVICES | is_read_only, 0, 0, 0)
+    path, size = target.encode(), ctypes.c_size_t(len(attributes))
+    call(f"mount {target}", LIBC.syscall(MOUNT_SETATTR, -100, path, 0x8000, attributes, size))
+
+
+def build_root(mounts: list[list[str]]) -> None:
+    """Builds the file system of a command and makes it the only one in sight."""
+    sources = {path: os.path.realpath(path) for _, path, _ in mounts}
+    mount("tmpfs", "/tmp", "tmpfs", NO_SUID_OR_DEVICES, "mode=0755")
+    os.mkdir("/tmp" + OLD)  # noqa: PTH102
+    os.chdir("/tmp")
+    number = PIVOT_ROOT[os.uname().machine]
+    call("pivot_root", LIBC.syscall(number, b".", OLD[1:].encode()))
+    os.chdir("/")
+    for kind, path, target in mounts:
+        show(kind, path, target, sources[path])
+    call("umount", LIBC.umount2(OLD.encode(), MNT_DETACH))
+    os.rmdir(OLD)  # noqa: PTH106
+
+
+def show(kind: str, path: str, target: str, source: str) -> None:
+    """Carries out one mount."""
+    inside = path.startswith("/proc/")  # of the new one
+    if kind == "link":
+        os.symlink(target, path)  # noqa: PTH211
+    elif kind in ("read", "write"):
+        bind(path if inside else OLD + source, path, is_read_only=kind == "read")
+    elif kind == "hide":
+        bind(f"{OLD}/dev/null", path, is_read_only=True)
+    else:
+        os.makedirs(path, exist_ok=True)  # noqa: PTH103
+        if kind == "proc":
+            mount("proc", path, "proc", NO_SUID_OR_DEVICES | 8)
+            refuse_namespaces()
+        else:
+            mode = "mode=0755" if kind == "dev" else "mode=0777"
+            mount("tmpfs", path, "tmpfs", NO_SUID_OR_DEVICES, mode)
+        if kind == "dev":
+            show_devices(path)
+
+
+def start_loopback() -> None:
+    """Turns on the only network interface of a new namespace."""
+    socket = call("socket", LIBC.socket(2, 2, 0))
+    call("loopback", LIBC.ioctl(socket, SET_INTERFACE_FLAGS, struct.pack("16sH22x", b"lo", 1)))
+    os.close(socket)
+
+
+def refuse_namespaces() -> None:
+    """Refuses namespaces inside these, in which the command would have capabilities again."""
+    with open("/proc/sys/user/max_user_namespaces", "w") as limit:  # noqa: PTH123
+        limit.write("0")
+
+
+def show_devices(folder: str) -> None:
+    for name in ("null", "zero", "full", "random", "urandom", "tty"):
+        place = f"{folder}/{name}"
+        os.close(os.open(place, os.O_CREAT | os.O_WRONLY, 0o600))
+        mount(f"{OLD}/dev/{name}", place, flags=MS_BIND_ALL)
+    for name, target in (("fd", ""), ("stdin", "/0"), ("stdout", "/1"), ("stderr", "/2")):
+        os.symlink(f"/proc/self/fd{target}", f"{folder}/{name}")  # noqa: PTH211
+    os.symlink("pts/ptmx", f"{folder}/ptmx")  # noqa: PTH211
+    for name, kind, data in (
+        ("shm", "tmpfs", "mode=1777"),
+        ("pts", "devpts", "newinstance,ptmxmode=0666,mode=620"),
+    ):
+        os.mkdir(f"{folder}/{name}")  # noqa: PTH102
+        mount(kind, f"{folder}/{name}", kind, 2, data)
+
+
+def drop_capabilities() -> None:
+    """Gives up all capabilities, also those that root would get back with the next program."""
+    for capability in range(64):
+        prctl(PR_DROP, capability)
+    prctl(PR_AMBIENT, 4)
+    header = struct.pack("=Ii", 0x20080522, 0)
+    call("capset", LIBC.capset(header, bytes(24)))
+
+
+def refuse_calls(program: bytes) -> None:
+    """Installs a filter of system calls, which children inherit."""
+    steps = ctypes.create_string_buffer(program, len(program))
+    filter_ = struct.pack("HxxxxxxP", len(program) // 8, ctypes.addressof(steps))
+    buffer = ctypes.create_string_buffer(filter_, len(filter_))
+    call("seccomp", prctl(PR_SECCOMP, 2, ctypes.addressof(buffer)))
+
+
+def become(plan: dict[str, Any], words: list[str]) -> NoReturn:
+    """Restricts this process for good and becomes the command."""
+    try:
+        os.chdir(plan["workdir"])
+        drop_capabilities()
+        call("no_new_privs", prctl(PR_NO_NEW_PRIVS, 1))
+        if "write" in plan:
+            restrict_files(plan)
+        refuse_calls(bytes.fromhex(plan["filter"]))
+        os.execvp(words[0], words)
+    except (Refused, OSError) as error:
+        os.write(2, f"launcher: {error}\n".encode())
+    os._exit(125)
+
+
+def own_folder(plan: dict[str, Any]) -> str:
+    """Makes a folder for temporary files, as those of others are out of sight."""
+    folder = f"/tmp/axe-nb-{os.urandom(8).hex()}"
+    os.mkdir(folder, 0o700)  # noqa: PTH102
+    os.environ.update(TMPDIR=folder, HOME=folder)
+    plan["write"].append(folder)
+    return folder
+
+
+def remove(folder: str) -> None:
+    """Removes a folder without following links."""
+    for _, folders, files, place in os.fwalk(folder, topdown=False):
+        for name in (*folders, *files):
+            try:
+                os.unlink(name, dir_fd=place)
+            except OSError:
+                try:
+                    os.rmdir(name, dir_fd=place)
+                except OSError:
+                    continue
+    os.rmdir(folder)  # noqa: PTH106
+
+
+def end_all() -> None:
+    """Kills all processes that came from the command, those that left its group included."""
+    while True:
+        for pid in descendants(os.getpid()):
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except OSError:
+                continue
+        try:
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        except ChildProcessError:
+            return
+        signal.sigtimedwait({signal.SIGCHLD}, 0.002)
+
+
+def descendants(pid: int) -> list[int]:
+    try:
+        with open(f"/proc/{pid}/task/{pid}/children") as listed:  # noqa: PTH123
+            children = [int(word) for word in listed.read().split()]
+    except OSError:
+        return []
+    return [found for child in children for found in (child, *descendants(child))]
+
+
+def main() -> None:
+    """Runs the command and exits with its code, or 128 and its signal, when all has ended."""
+    plan, words = json.loads(sys.argv[1]), sys.argv[2:]
+    is_alone = "mounts" in plan  # in namespaces, everything ends with this process
+    prctl(PR_PDEATHSIG, signal.SIGKILL if is_alone else signal.SIGTERM)
+    folder = ""
+    if is_alone:
+        if not plan["network"]:
+            start_loopback()
+        build_root(plan["mounts"])
+    elif os.getppid() != plan["parent"]:
+        return
+    else:
+        folder = own_folder(plan)
+        call("subreaper", prctl(PR_SUBREAPER, 1))
+
+    def stop(code: int) -> NoReturn:
+        if not is_alone:
+            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGCHLD})
+            end_all()
+            remove(folder)
+        os._exit(code)
+
+    if not is_alone:
+        signal.signal(signal.SIGTERM, lambda *_: stop(128 + signal.SIGTERM))
+    child = os.fork()
+    if not child:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        become(plan, words)
+    while True:
+        pid, status = os.waitpid(-1, 0)
+        if pid == child:
+            code = os.waitstatus_to_exitcode(status)
+            stop(128 - code if code < 0 else code)
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except (Refused, OSError) as error:
+        os.write(2, f"launcher: {error}\n".encode())
+        sys.exit(125)

@@ -1,0 +1,129 @@
+"""The part of the machine that a command sees: its workdir, toolchains, and nothing of home.
+
+Source: D-52, D-55; safety-facts §1 (protected paths, toolchains).
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from axe_nb.errors import ConfigError
+from axe_nb.protected import KEY_PATHS, find_read_protection, list_protected
+
+TOOLCHAINS = (
+    ".pyenv", ".nvm", ".rustup", ".asdf", ".volta", ".sdkman", ".ghcup", ".deno", ".bun",
+    ".juliaup", ".cargo/bin", ".cargo/registry", "go/bin", "go/pkg", ".local/bin", ".local/lib",
+    ".local/share/uv/python", ".local/share/fnm", ".local/share/mise", "bin",
+    "miniconda3", "miniforge3", "mambaforge", "anaconda3", "micromamba",
+)  # fmt: skip
+"""Folders below home with programs and no keys: commands may read them."""
+
+GIT_SETTINGS = ("hooks", "config", "config.worktree", "commondir", "modules", "worktrees")
+"""Names in `.git` that decide what git runs; all else in it is written by a commit."""
+
+TEMPORARY = (Path("/tmp"), Path("/run"), Path("/var/run"), Path("/var/tmp"))
+"""Folders in which other programs keep their sockets."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """The files and network that a command may use."""
+
+    workdir: Path
+    """The real folder that it works in; it may change it."""
+    home: Path
+    """The user's real home folder, of which it sees nothing but `readable`."""
+    network: bool = False
+    readable: tuple[Path, ...] = ()
+    """Folders of toolchains outside the workdir."""
+    read_only: tuple[Path, ...] = ()
+    """Protected files and folders in the workdir that exist; none of them is a link."""
+    anchored: tuple[Path, ...] = ()
+    """Writable folders in the workdir that may not be renamed, as they hold some of `read_only`."""
+    hidden: tuple[Path, ...] = ()
+    """Files and folders in the workdir that hold keys."""
+    prefix: Path | None = None
+    """The running Python's environment, if it lies in the workdir; one of `read_only`."""
+    sources: tuple[Path, ...] = ()
+    """Files that the running agents were loaded from."""
+
+    @property
+    def shows_sockets(self) -> bool:
+        """True if sockets of other programs are in sight: connecting to them has to be refused."""
+        return self.network or any(p.is_relative_to(self.workdir) for p in TEMPORARY)
+
+
+def make_view(workdir: Path, *, network: bool = False, sources: Iterable[Path] = ()) -> View:
+    """Returns the view of a command in a workdir, as its files are now.
+
+    Raises:
+        ConfigError: the workdir contains the home folder, which could not be hidden.
+    """
+    workdir = Path(os.path.realpath(workdir))
+    home = find_home()
+    if workdir != home and home.is_relative_to(workdir) and home != Path(home.anchor):
+        raise ConfigError(
+            f"the workdir {workdir} contains the home folder, which commands may not read",
+            hint='use a project folder as workdir, or set sandbox = "off"',
+        )
+    loaded = tuple(p for p in sources if p.is_relative_to(workdir) and p != workdir)
+    found = [path for path in _find_protected(workdir, loaded) if not path.is_symlink()]
+    anchored = tuple(path for path in found if path.name == ".git" and path.is_dir())
+    inner = (p / name for p in anchored for name in GIT_SETTINGS)
+    settings = [path for path in inner if path.exists() and not path.is_symlink()]
+    hidden = tuple(_find_keys(workdir, home))
+    return View(
+        workdir=workdir,
+        home=home,
+        network=network,
+        readable=tuple(_find_toolchains(workdir, home)),
+        read_only=tuple(p for p in [*found, *settings] if p not in {*anchored, *hidden}),
+        anchored=anchored,
+        hidden=hidden,
+        prefix=_find_prefix(workdir),
+        sources=loaded,
+    )
+
+
+def find_home() -> Path:
+    """Returns the user's real home folder; the root folder if there is none."""
+    return Path(os.path.realpath(os.path.expanduser("~")))  # noqa: PTH111 - never raises
+
+
+def _find_protected(workdir: Path, sources: tuple[Path, ...]) -> Iterator[Path]:
+    found = dict.fromkeys([*list_protected(workdir), *(p for p in sources if p.exists())])
+    if (prefix := _find_prefix(workdir)) is not None:
+        found[prefix] = None
+    yield from (path for path in found if not any(parent in found for parent in path.parents))
+
+
+def _find_prefix(workdir: Path) -> Path | None:
+    prefix = Path(os.path.realpath(sys.prefix))
+    return prefix if prefix != workdir and prefix.is_relative_to(workdir) else None
+
+
+def _find_keys(workdir: Path, home: Path) -> Iterator[Path]:
+    """Yields what holds keys directly in the workdir, and below it if that is the home folder."""
+    for path in sorted(workdir.iterdir()):
+        if not path.is_symlink() and find_read_protection(path, workdir):
+            yield path
+    if workdir == home:
+        below = (workdir.joinpath(*names) for names in KEY_PATHS if len(names) > 1)
+        yield from (path for path in below if path.exists() and not path.is_symlink())
+
+
+def _find_toolchains(workdir: Path, home: Path) -> Iterator[Path]:
+    """Yields the folders outside the workdir that programs are run from, real and as named."""
+    named = (sys.prefix, sys.base_prefix, *map(os.environ.get, ("VIRTUAL_ENV", "CONDA_PREFIX")))
+    places = [Path(name) for name in named if name]
+    places += [home / name for name in TOOLCHAINS]
+    real = [Path(os.path.realpath(place)) for place in places]
+    for place in sorted({*places, *real}):
+        shows_too_much = any(p.is_relative_to(place) for p in (home, workdir))
+        is_there = any(place.is_relative_to(p) for p in (workdir, "/usr"))
+        if place.is_absolute() and place.is_dir() and not shows_too_much and not is_there:
+            yield place

@@ -1,0 +1,182 @@
+"""Protected files after a command: what it created is moved aside, what it changed is restored.
+
+A file that does not exist cannot be made read-only, and covering its place would leave an empty
+file on the machine. At level `files` those that exist cannot be either.
+Source: D-52, D-55; safety-facts §1 (absent paths).
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from axe_nb.protected import AT_START, list_protected
+from axe_nb.sandbox.view import GIT_SETTINGS, View
+from axe_nb.text import quote
+
+MOST_BYTES, MOST_FILES = 32_000_000, 5_000
+"""Most that is kept of protected files, to restore them."""
+
+Identity = tuple[int, int, int, str]
+"""Type, device, number and, for a link, its target."""
+
+
+class Watch:
+    """The protected places of a workdir, as they were before a command."""
+
+    def __init__(self, view: View, *, restores: bool = False) -> None:
+        """Looks at the places.
+
+        Args:
+            view: the view of the command.
+            restores: true if the command could change existing protected files.
+
+        Raises:
+            ValueError: they are too large to be restored.
+        """
+        self._view = view
+        self._before = dict(self._look())
+        self._kept = Copies(view) if restores else None
+
+    def settle(self) -> Iterator[str]:
+        """Moves aside what is new, restores what has changed; yields a note on each."""
+        if self._kept is not None:
+            for path in self._kept.restore():
+                yield f"{self._name(path)} is protected; its change was undone"
+        found = dict(self._look())
+        for path, identity in found.items():
+            before = self._before.get(path)
+            if before is None or (before != identity and stat.S_IFLNK in (before[0], identity[0])):
+                yield self._move_aside(path)
+        for path, (kind, _, _, target) in self._before.items():
+            if kind == stat.S_IFLNK and not os.path.lexists(path):
+                path.symlink_to(target)
+                yield f"the link {self._name(path)} is protected; it was restored"
+
+    def _look(self) -> Iterator[tuple[Path, Identity]]:
+        git = self._view.workdir / ".git"
+        inner = [git / name for name in GIT_SETTINGS] if not git.is_symlink() else []
+        with suppress(FileNotFoundError):
+            for path in {*list_protected(self._view.workdir), *self._view.sources, *inner}:
+                with suppress(FileNotFoundError, NotADirectoryError):
+                    yield path, _identify(path)
+
+    def _move_aside(self, path: Path) -> str:
+        place = _find_free(path)
+        path.rename(place)
+        return (
+            f"{self._name(path)} is a protected name, which other programs may run or obey; "
+            f"it was moved to {self._name(place)}"
+        )
+
+    def _name(self, path: Path) -> str:
+        return quote(path.relative_to(self._view.workdir).as_posix())
+
+
+class Copies:
+    """The contents of protected files, kept in memory."""
+
+    def __init__(self, view: View) -> None:
+        self._view = view
+        self._files: dict[Path, tuple[bytes, int]] = {}
+        self._folders: dict[Path, int] = {}
+        size = 0
+        for path in self._list_paths():
+            mode = stat.S_IMODE(path.lstat().st_mode)
+            if path.is_dir():
+                self._folders[path] = mode
+            else:
+                self._files[path] = path.read_bytes(), mode
+                size += len(self._files[path][0])
+            if size > MOST_BYTES or len(self._files) + len(self._folders) > MOST_FILES:
+                raise ValueError("protected files in the workdir are too large to keep a copy")
+
+    def restore(self) -> Iterator[Path]:
+        """Puts everything back as it was; yields each path that had changed."""
+        for folder, mode in self._folders.items():
+            if not folder.is_dir() or folder.is_symlink():
+                self._clear(folder)
+                folder.mkdir(parents=True)
+                yield folder
+            folder.chmod(mode)
+        for path, (content, mode) in self._files.items():
+            if not _holds(path, content, mode):
+                self._clear(path)
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(content)
+                path.chmod(mode)
+                yield path
+        for path in self._list_new():
+            self._move_out(path)
+            yield path
+
+    def _list_paths(self) -> Iterator[Path]:
+        """Yields files and folders; of a Python environment, the files that run at its start."""
+        for path in self._view.read_only:
+            yield from _walk(path) if path != self._view.prefix else _list_startup(path)
+
+    def _list_new(self) -> list[Path]:
+        found = [path for folder in self._folders for path in sorted(folder.iterdir())]
+        if self._view.prefix is not None:
+            found += _list_startup(self._view.prefix)
+        return [path for path in found if path not in self._files and path not in self._folders]
+
+    def _clear(self, path: Path) -> None:
+        """Moves away what lies at a path, which need not exist, or at a folder of it."""
+        for place in (*reversed(path.parents), path):
+            is_folder = place.is_dir() and not place.is_symlink()
+            if os.path.lexists(place) and (not is_folder or place == path):
+                self._move_out(place)
+                return
+
+    def _move_out(self, path: Path) -> None:
+        path.rename(_find_free(self._view.workdir / path.name))
+
+
+def _holds(path: Path, content: bytes, mode: int) -> bool:
+    """True if a regular file holds exactly that."""
+    try:
+        found = path.lstat()
+        is_same = stat.S_ISREG(found.st_mode) and stat.S_IMODE(found.st_mode) == mode
+        return is_same and found.st_size == len(content) and path.read_bytes() == content
+    except OSError:
+        return False
+
+
+def _walk(path: Path) -> Iterator[Path]:
+    """Yields a path and, of a folder, what is below it, but neither links nor special files."""
+    if path.is_symlink() or not (path.is_dir() or path.is_file()):
+        return
+    yield path
+    if path.is_dir():
+        for below in sorted(path.iterdir()):
+            yield from _walk(below)
+
+
+def _list_startup(prefix: Path) -> Iterator[Path]:
+    """Yields the files of a Python environment that are run whenever it starts."""
+    for pattern in ("pyvenv.cfg", "bin/*", "lib/python*/site-packages/*"):
+        for path in sorted(prefix.glob(pattern)):
+            is_hook = path.suffix == ".pth" or path.stem in AT_START
+            is_startup = is_hook or "site-packages" not in pattern
+            if is_startup and path.is_file() and not path.is_symlink():
+                yield path
+
+
+def _find_free(path: Path) -> Path:
+    """Returns a name beside a path that no program obeys and nothing has."""
+    place, count = path.with_name(f"{path.name}.moved"), 1
+    while os.path.lexists(place):
+        count += 1
+        place = path.with_name(f"{path.name}.moved-{count}")
+    return place
+
+
+def _identify(path: Path) -> Identity:
+    found = path.lstat()
+    kind = stat.S_IFMT(found.st_mode)
+    target = os.readlink(path) if kind == stat.S_IFLNK else ""  # noqa: PTH115 - as written
+    return kind, found.st_dev, found.st_ino, target

@@ -1,0 +1,239 @@
+"""Runs commands in each sandbox of this machine, as root and as an ordinary user."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import not_run
+
+ROOT = Path(__file__).resolve().parents[2]
+NOBODY = 65534
+SECRET = "sk-canary-5f1d"
+
+FULL = ("bubblewrap", "namespaces")
+METHODS = (*FULL, "Landlock")
+"""Names of the methods, without versions."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The end of a command."""
+
+    code: int | None
+    output: str
+    notes: tuple[str, ...]
+    in_time: bool
+
+
+@dataclass(slots=True)
+class Cage:
+    """One way to run commands, as one user, with a home, a workdir and other places to attack."""
+
+    method: str
+    uid: int
+    base: Path
+    """Holds `home` and, in it, `work`; `other` is somebody else's."""
+    without: Sequence[Sequence[str]] = ()
+    environ: dict[str, str] = field(default_factory=dict)
+    python: str = ""
+    package: Path = ROOT
+
+    @property
+    def home(self) -> Path:
+        return self.base / "home"
+
+    @property
+    def work(self) -> Path:
+        return self.home / "work"
+
+    def run(
+        self,
+        command: str,
+        *,
+        network: bool = False,
+        seconds: float = 60,
+        workdir: Path | None = None,
+    ) -> Ended:
+        """Runs a command to its end."""
+        kernel = self.begin(command, network=network, seconds=seconds, workdir=workdir)
+        out, err = kernel.communicate(timeout=seconds + 60)
+        assert kernel.returncode == 0, err
+        told = json.loads(out)
+        assert not told["failure"], told
+        return Ended(told["code"], told["output"], tuple(told["notes"]), told["in_time"])
+
+    def begin(
+        self,
+        command: str,
+        *,
+        network: bool = False,
+        seconds: float = 60,
+        workdir: Path | None = None,
+    ) -> subprocess.Popen[str]:
+        """Starts a process like a kernel that runs a command."""
+        job = {
+            "method": self.method,
+            "without": self.without,
+            "workdir": str(workdir or self.work),
+            "command": command,
+            "network": network,
+            "seconds": seconds,
+        }
+        environ = {
+            "PATH": "/usr/local/bin:/usr/bin:/bin",
+            "HOME": str(self.home),
+            "ANTHROPIC_API_KEY": SECRET,
+            "PYTHONPATH": str(self.package),
+            "LANG": "C.UTF-8",
+            **self.environ,
+        }
+        user: dict[str, Any] = {}
+        if os.geteuid() != self.uid:
+            user = {"user": self.uid, "group": self.uid, "extra_groups": []}
+        kernel = subprocess.Popen(
+            [self.python, "-m", "tests.sandbox.kernel"], cwd=self.base, env=environ,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            **user,
+        )  # fmt: skip
+        assert kernel.stdin
+        kernel.stdin.write(json.dumps(job))
+        kernel.stdin.close()
+        kernel.stdin = None
+        return kernel
+
+
+def python_for(uid: int) -> str:
+    """A Python that a user may run."""
+    if uid == os.geteuid():
+        return sys.executable
+    for name in ("/usr/bin/python3", sys.executable):
+        asked = [name, "-c", "import sys; sys.exit(sys.version_info < (3, 11))"]
+        with contextlib.suppress(OSError, subprocess.CalledProcessError):
+            subprocess.run(
+                asked,
+                user=uid,
+                group=uid,
+                extra_groups=[],
+                check=True,
+                capture_output=True,
+                cwd="/",
+            )
+            return name
+    return not_run("no Python 3.11 that an ordinary user may run")
+
+
+def make_cage(method: str, uid: int, base: Path) -> Cage:
+    """Prepares the folders of a cage below `base`, a new folder that the user may enter."""
+    cage = Cage(method, uid, base, python=python_for(uid))
+    cage.work.mkdir(parents=True)
+    (cage.home / ".ssh").mkdir()
+    (cage.home / ".ssh" / "id_rsa").write_text(SECRET)
+    (base / "other").mkdir()
+    (base / "other" / "secret.txt").write_text(SECRET)
+    environ = {"HOME": str(cage.home), "PATH": "/usr/bin:/bin"}
+    for words in (
+        ["init", "-q", "."], ["config", "user.email", "a@b.c"], ["config", "user.name", "A"],
+        ["commit", "-q", "--allow-empty", "-m", "first"],
+    ):  # fmt: skip
+        subprocess.run(["git", *words], cwd=cage.work, env=environ, check=True, capture_output=True)
+    if uid != os.geteuid():
+        cage.package = base / "package"
+        skip = shutil.ignore_patterns("__pycache__", "static")
+        shutil.copytree(ROOT / "axe_nb", cage.package / "axe_nb", ignore=skip)
+        sandbox_tests = cage.package / "tests" / "sandbox"
+        shutil.copytree(ROOT / "tests" / "sandbox", sandbox_tests, ignore=skip)
+        (cage.package / "tests" / "__init__.py").touch()
+        for folder, folders, files in os.walk(base):
+            for name in (".", *folders, *files):
+                os.chown(Path(folder, name), uid, uid, follow_symlinks=False)
+    return cage
+
+
+@contextlib.contextmanager
+def open_folder() -> Iterator[Path]:
+    """A temporary folder that every user may enter."""
+    folder = Path(tempfile.mkdtemp(prefix="axe-nb-test-"))
+    folder.chmod(0o755)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def users() -> list[Any]:
+    """Ids of the users to test as."""
+    me = os.geteuid()
+    ids = [me, NOBODY] if me == 0 else [me]
+    return [pytest.param(uid, id="root" if uid == 0 else "user") for uid in ids]
+
+
+@contextlib.contextmanager
+def canary() -> Iterator[subprocess.Popen[bytes]]:
+    """A process that must survive, and whose arguments nobody is to see."""
+    with subprocess.Popen(["sleep", f"300.{int.from_bytes(os.urandom(4), 'big')}"]) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+@contextlib.contextmanager
+def server() -> Iterator[tuple[int, list[str]]]:
+    """Port of a TCP and a UDP server on loopback, and what has reached them."""
+    reached: list[str] = []
+    with socket.socket() as tcp, socket.socket(type=socket.SOCK_DGRAM) as udp:
+        tcp.bind(("127.0.0.1", 0))
+        tcp.listen()
+        port = tcp.getsockname()[1]
+        udp.bind(("127.0.0.1", port))
+        yield port, reached
+        tcp.setblocking(False)
+        udp.setblocking(False)
+        with contextlib.suppress(BlockingIOError):
+            connection, _ = tcp.accept()
+            connection.close()
+            reached.append("tcp")
+        with contextlib.suppress(BlockingIOError):
+            udp.recv(1)
+            reached.append("udp")
+
+
+def is_running(seconds: str) -> bool:
+    """True if `sleep SECONDS` runs somewhere on this machine."""
+    listed = subprocess.run(["ps", "-eo", "args="], capture_output=True, text=True, check=True)
+    return f"sleep {seconds}" in listed.stdout.splitlines()
+
+
+def ends(seconds: str, patience: float = 10.0) -> bool:
+    """True if `sleep SECONDS` does not run any more, soon."""
+    until = time.monotonic() + patience
+    while is_running(seconds):
+        if time.monotonic() > until:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+def unique() -> str:
+    """Seconds that no other process of this machine sleeps."""
+    return f"600.{int.from_bytes(os.urandom(5), 'big')}"
+
+
+def kill(process: subprocess.Popen[Any]) -> None:
+    process.send_signal(signal.SIGKILL)
+    process.wait()

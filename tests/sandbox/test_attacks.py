@@ -1,0 +1,304 @@
+"""What a command tries, in each sandbox, as root and as an ordinary user.
+
+A control is the same attack with one flag or line taken away: it succeeds, so each is needed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import socket
+import subprocess
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import not_run
+from tests.sandbox.cages import FULL, SECRET, Cage, canary, is_running, server, unique, users
+
+pytestmark = pytest.mark.req("D-55")
+
+PYTHON = "/usr/bin/python3 -c"
+
+OF_LAUNCHER = {
+    "capabilities": ("        drop_capabilities()\n", ""),
+    "filter": ('        refuse_calls(bytes.fromhex(plan["filter"]))\n', ""),
+    "files": ("            restrict_files(plan)\n", "            pass\n"),
+    "namespaces": ("            refuse_namespaces()\n", ""),
+}
+"""A line of the launcher, and what stands there in a control."""
+
+
+def control(cage: Cage, *without: Sequence[str]) -> Cage:
+    return dataclasses.replace(cage, without=without)
+
+
+def git_config(cage: Cage) -> str:
+    return (cage.work / ".git" / "config").read_text()
+
+
+def test_an_ordinary_command_works(cage: Cage) -> None:
+    ended = cage.run("echo hi > a.txt; cat a.txt; pwd; exit 3")
+    assert (ended.code, ended.output) == (3, f"hi\n{cage.work}\n")
+    assert (cage.work / "a.txt").read_text() == "hi\n"
+
+
+def test_a_signal_that_ends_it_is_told(cage: Cage) -> None:
+    assert cage.run("kill -TERM $$").code == -15
+    assert cage.run("kill -KILL $$").code == -9
+
+
+def test_keys_of_the_kernel_are_nowhere(cage: Cage) -> None:
+    ended = cage.run("env; cat /proc/*/environ /proc/*/task/*/environ 2>/dev/null; ps eww -e")
+    assert SECRET not in ended.output
+
+
+def test_home_and_other_folders_cannot_be_read(cage: Cage) -> None:
+    other = cage.base / "other"
+    ended = cage.run(f"cat {cage.home}/.ssh/id_rsa {other}/secret.txt; ls {cage.home}/.ssh {other}")
+    assert SECRET not in ended.output
+    assert "id_rsa\n" not in ended.output
+    assert "cannot open" in ended.output or "No such file" in ended.output
+
+
+def test_passwords_of_the_system_cannot_be_read(cage: Cage) -> None:
+    assert cage.run("cat /etc/shadow").code == 1
+
+
+def test_nothing_outside_the_workdir_is_written(cage: Cage) -> None:
+    home, other = cage.home, cage.base / "other"
+    cage.run(
+        f"""
+        echo x > {home}/new; echo x > {home}/.bashrc; echo x >> {home}/.ssh/id_rsa
+        rm -rf {home}/.ssh {other}; truncate -s 0 {other}/secret.txt; mv {other} {other}2
+        ln {other}/secret.txt hard; echo x > hard
+        ln -s {other}/secret.txt soft; echo x > soft
+        mkdir {other}/sub; cp a {other}/b; touch {cage.base}/new /usr/new /etc/new
+        """
+    )
+    assert sorted(path.name for path in home.iterdir()) == [".ssh", "work"]
+    assert (home / ".ssh" / "id_rsa").read_text() == SECRET
+    assert [path.name for path in other.iterdir()] == ["secret.txt"]
+    assert (other / "secret.txt").read_text() == SECRET
+    assert not any(Path(folder, "new").exists() for folder in (cage.base, "/usr", "/etc"))
+
+
+@pytest.mark.parametrize("method", ["Landlock"])
+def test_without_landlock_files_outside_are_written(cage: Cage) -> None:
+    control(cage, OF_LAUNCHER["files"]).run(f"echo x > {cage.base}/other/secret.txt")
+    assert (cage.base / "other" / "secret.txt").read_text() == "x\n"
+
+
+def test_no_server_is_reached(cage: Cage) -> None:
+    with server() as (port, reached):
+        cage.run(f"echo x > /dev/tcp/127.0.0.1/{port}; echo x > /dev/udp/127.0.0.1/{port}")
+    assert reached == []
+
+
+@pytest.mark.parametrize(
+    ("method", "without"),
+    [("bubblewrap", ["--unshare-all"]), ("Landlock", OF_LAUNCHER["filter"])],
+)
+def test_without_its_flag_a_server_is_reached(cage: Cage, without: Sequence[str]) -> None:
+    with server() as (port, reached):
+        control(cage, without).run(f"echo x > /dev/udp/127.0.0.1/{port}")
+    assert reached == ["udp"]
+
+
+def test_with_a_network_a_server_is_reached(cage: Cage) -> None:
+    with server() as (port, reached):
+        cage.run(f"echo x > /dev/tcp/127.0.0.1/{port}; sleep 0.2", network=True)
+    assert reached == ["tcp"]
+
+
+CONNECT = (
+    "import socket, sys; s = socket.socket(socket.AF_UNIX); "
+    "s.connect(sys.argv[1].replace('@', chr(0))); print('connected')"
+)
+
+
+@pytest.mark.parametrize("network", [False, True])
+@pytest.mark.parametrize("kind", ["file", "abstract"])
+def test_no_socket_of_another_program_is_reached(cage: Cage, kind: str, network: bool) -> None:
+    address = unix_address(cage, kind)
+    with listening(address):
+        ended = cage.run(f'{PYTHON} "{CONNECT}" {address}', network=network)
+    assert "connected" not in ended.output
+    assert ended.code
+
+
+@pytest.mark.parametrize(
+    ("method", "without"),
+    [("bubblewrap", ["--seccomp", "{filter}"]), ("namespaces", OF_LAUNCHER["filter"])],
+)
+def test_without_the_filter_an_abstract_socket_is_reached(
+    cage: Cage, without: Sequence[str]
+) -> None:
+    address = unix_address(cage, "abstract")
+    with listening(address):
+        ended = control(cage, without).run(f'{PYTHON} "{CONNECT}" {address}', network=True)
+    assert "connected" in ended.output
+
+
+def unix_address(cage: Cage, kind: str) -> str:
+    name = f"axe-nb-{unique()}"
+    return f"@{name}" if kind == "abstract" else f"{cage.base}/other/socket"
+
+
+class listening:
+    """A socket that anyone may connect to."""
+
+    def __init__(self, address: str) -> None:
+        self._socket = socket.socket(socket.AF_UNIX)
+        self._socket.bind(address.replace("@", "\0"))
+        if not address.startswith("@"):
+            Path(address).chmod(0o777)
+        self._socket.listen()
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *_: object) -> None:
+        self._socket.close()
+
+
+def test_other_processes_are_neither_seen_nor_ended(cage: Cage) -> None:
+    with canary() as sleeper:
+        ended = cage.run(
+            f"kill -9 {sleeper.pid}; kill -9 -1; kill -9 -- -{os.getpgid(0)}; ps -eo args; "
+            "cat /proc/[0-9]*/cmdline"
+        )
+        assert sleeper.poll() is None
+        if cage.method in FULL:
+            assert str(sleeper.args[1]) not in ended.output  # type: ignore[index]
+
+
+@pytest.mark.parametrize("method", ["bubblewrap"])
+def test_without_its_own_processes_it_sees_the_others(cage: Cage) -> None:
+    with canary() as sleeper:
+        ended = control(cage, ["--unshare-all"]).run("cat /proc/[0-9]*/cmdline")
+        assert str(sleeper.args[1]) in ended.output.replace("\0", " ")  # type: ignore[index]
+
+
+MOUNTS = """
+mount -o remount,rw,bind {work}/.git/config; umount {work}/.git/config; umount -l {home}
+umount {work}/.git; echo evil >> .git/config; mount -t tmpfs none {home}; chroot / true
+"""
+
+
+def test_nothing_is_mounted_or_unmounted(cage: Cage) -> None:
+    before = git_config(cage)
+    cage.run(MOUNTS.format(work=cage.work, home=cage.home))
+    assert git_config(cage) == before
+
+
+@pytest.mark.parametrize("method", ["namespaces"])
+def test_with_capabilities_protected_files_are_written(cage: Cage) -> None:
+    before = git_config(cage)
+    weak = control(cage, OF_LAUNCHER["capabilities"])
+    weak.run(MOUNTS.format(work=cage.work, home=cage.home))
+    assert git_config(cage) != before
+
+
+def test_settings_of_the_kernel_are_not_written(cage: Cage) -> None:
+    ended = cage.run(
+        "find /proc -maxdepth 3 -not -path '/proc/[0-9]*' -not -path '/proc/self*' "
+        "-not -path '/proc/thread-self*' -not -path '/proc/pressure/*' -not -type l "
+        "-writable 2>/dev/null; "
+        "true >> /proc/sys/kernel/core_pattern && echo /opened; "
+        "true >> /proc/sysrq-trigger && echo /opened"
+    )
+    found = [line for line in ended.output.splitlines() if line.startswith("/")]
+    assert [line for line in found if "launcher" not in line and "bash" not in line] == []
+
+
+@pytest.mark.parametrize("method", ["bubblewrap"])
+@pytest.mark.parametrize("uid", users()[:1])
+def test_without_its_mount_root_may_write_settings_of_the_kernel(cage: Cage) -> None:
+    if cage.uid:
+        not_run("only root may write them at all")
+    without = ["--ro-bind", "/proc/sys", "/proc/sys"]
+    assert control(cage, without).run(": >> /proc/sys/kernel/core_pattern").code == 0
+
+
+NEST = "unshare --user --map-root-user --mount true && echo nested"
+
+
+def test_no_namespaces_inside(cage: Cage) -> None:
+    assert "nested\n" not in cage.run(NEST).output
+
+
+@pytest.mark.parametrize(
+    ("method", "without"),
+    [("bubblewrap", ["--disable-userns"]), ("namespaces", OF_LAUNCHER["namespaces"])],
+)
+def test_without_its_flag_there_are_namespaces_inside(cage: Cage, without: Sequence[str]) -> None:
+    script = "unshare --user true && echo nested"
+    assert "nested\n" in control(cage, without).run(script).output
+
+
+def test_there_is_no_terminal(cage: Cage) -> None:
+    ended = cage.run("tty; : < /dev/tty")
+    assert "not a tty" in ended.output
+    assert ended.code
+
+
+def test_no_core_files(cage: Cage) -> None:
+    assert cage.run("ulimit -c; ulimit -H -c").output == "0\n0\n"
+
+
+TOOLCHAIN: Sequence[tuple[str, Callable[[str], bool]]] = (
+    ("git status --short && git log --oneline", lambda text: "first" in text),
+    ("echo x > x; git add x; git commit -qm two; git log --oneline", lambda text: "two" in text),
+    (f"{PYTHON} 'import ssl, sqlite3, decimal; print(6 * 7)'", lambda text: text == "42\n"),
+    ("cat < <(echo hi)", lambda text: text == "hi\n"),
+    ("mktemp > name && cat name", lambda text: bool(text.strip())),
+    ("getent hosts localhost || getent passwd root", lambda text: bool(text)),
+)
+
+
+@pytest.mark.parametrize(("command", "is_right"), TOOLCHAIN, ids=lambda x: str(x)[:20])
+def test_tools_work(cage: Cage, command: str, is_right: Callable[[str], bool]) -> None:
+    ended = cage.run(command)
+    assert ended.code == 0, ended
+    assert is_right(ended.output), ended
+
+
+@pytest.mark.parametrize("method", FULL)
+def test_a_server_of_its_own_can_be_reached(cage: Cage) -> None:
+    script = (
+        "import socket; s = socket.create_server(('127.0.0.1', 0)); "
+        "c = socket.create_connection(s.getsockname()); print('connected')"
+    )
+    assert "connected" in cage.run(f'{PYTHON} "{script}"').output
+
+
+@pytest.mark.parametrize("method", FULL)
+def test_processes_of_a_pool_work(cage: Cage) -> None:
+    script = "import multiprocessing as m; m.Lock(); print(m.Pool(2).map(abs, [-1]))"
+    assert cage.run(f'{PYTHON} "{script}"').output == "[1]\n"
+
+
+def test_no_temporary_files_are_left(cage: Cage) -> None:
+    before = {path.name for path in Path(tempfile.gettempdir()).glob("axe-nb-*")}
+    cage.run("echo x > $TMPDIR/x; mkdir $TMPDIR/a; ln -s / $TMPDIR/a/root")
+    after = {path.name for path in Path(tempfile.gettempdir()).glob("axe-nb-*")}
+    assert {name for name in after - before if not name.startswith("axe-nb-test")} == set()
+
+
+def test_the_sandbox_is_started_by_a_program_of_the_system(cage: Cage) -> None:
+    for name in ("bwrap", "unshare", "setpriv"):
+        (cage.work / name).write_text("#!/bin/sh\ntouch $HOME/taken\n")
+        (cage.work / name).chmod(0o755)
+    cage.environ["PATH"] = f"{cage.work}:/usr/bin:/bin"
+    assert cage.run("echo hi").output == "hi\n"
+    assert not (cage.home / "taken").exists()
+
+
+def test_is_running_sees_processes() -> None:
+    seconds = unique()
+    with subprocess.Popen(["sleep", seconds]) as process:
+        assert is_running(seconds)
+        process.kill()
