@@ -1,6 +1,6 @@
 """The file system of a command at level `full`, as a list of mounts. Pure, but for what exists.
 
-A list of what is visible, not of what is hidden: a place that nobody thought of is not there.
+The list says what is visible, not what is hidden: all other places do not exist.
 Source: D-55; safety-facts §1, §3.
 """
 
