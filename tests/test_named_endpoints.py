@@ -147,7 +147,10 @@ def test_a_refusal_names_the_endpoints_own_settings(
         ('protocol = "opnai"', "providers.x.protocol must be anthropic or openai or ollama", ""),
         ('protocol = "script"', "providers.x.protocol must be anthropic or openai or ollama", ""),
         ('protocol = "openai"\nread_timeout = -1', "providers.x.read_timeout must be non-neg", ""),
-        ('protocol = "openai"\nheaders = 3', "providers.x.headers must be a table of strings", ""),
+        (
+            'protocol = "openai"\nheaders = 3', "providers.x.headers must be a table of strings",
+            'write a table, as in headers = {name = "…"}',
+        ),
         ('protocol = "openai"\nheaders = {a = "é"}', "providers.x.headers.a contains char", ""),
         ('protocol = "openai"\nheaders = {"a:b" = ""}', "providers.x.headers must have names", ""),
         (

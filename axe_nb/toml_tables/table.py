@@ -206,7 +206,9 @@ def _advise(key: str, wanted: str, value: Any) -> str:
             return f'put it in quotes: {key} = "{value}"'
         case "a whole number" | "a number" | "true or false", str():
             return "leave the quotes out"
-        case "a table" | "a table of strings", _:
+        case "a table of strings", _:
+            return f'write a table, as in {key} = {{name = "…"}}'
+        case "a table", _:
             return _advise_table(key)
     return ""
 

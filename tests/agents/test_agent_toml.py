@@ -296,7 +296,7 @@ PLACES = {
     "tools = 'grep'": 'write tools = ["grep"]',
     "description = 3": 'put it in quotes: description = "3"',
     "[limits]\nmax_requests = '3'": "leave the quotes out",
-    "permissions = ['grep']": "write its keys below a line [permissions]; in Python, pass a dict",
+    "permissions = ['grep']": 'write a table, as in permissions = {name = "…"}',
     "[sub_agents_config]\nparallel = True": "write true and false in lower case",
     'system_prompt = "one\ntwo"': 'a text of several lines needs three quotes: """…"""',
     'system_prompt = """one': "end the text with the same quotes that it starts with",
