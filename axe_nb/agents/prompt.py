@@ -11,12 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from axe_nb.agents.agent import Agent
-from axe_nb.agents.config import skill_paths
+from axe_nb.agents.config import config_dir, skill_paths
 from axe_nb.agents.files import expand_home, read_text, reason
 from axe_nb.agents.tables import COMMON_PARAMS
 from axe_nb.agents.trust import check_trust
 from axe_nb.errors import ConfigError
 from axe_nb.globs import find_paths
+from axe_nb.protected import find_read_protection
 from axe_nb.provider_table import NOT_PARAMS
 from axe_nb.text import list_some, nearest, quote
 from axe_nb.toml_tables.lines import ESCAPES
@@ -177,6 +178,11 @@ def _read_skill(agent: Agent) -> tuple[str, list[Path]]:
     if not given:
         return "", []
     for candidate in skill_paths(given, agent.path):
+        if _is_secret(candidate):
+            raise ConfigError(
+                f"skill {quote(given)} is not read: it may hold keys or passwords",
+                hint=f"name another skill in agent {quote(agent.name)}",
+            )
         try:
             return read_text(candidate), [candidate]
         except (FileNotFoundError, NotADirectoryError):
@@ -186,6 +192,16 @@ def _read_skill(agent: Agent) -> tuple[str, list[Path]]:
                 f"failed to read skill {given}: {reason(error)}", hint=_format_skill_hint(agent)
             ) from None
     raise ConfigError(f"skill not found: {given}", hint=_format_skill_hint(agent))
+
+
+def _is_secret(path: Path, workdir: Path | None = None) -> bool:
+    """True if a file may hold keys, so that no model is sent it (D-52)."""
+    try:
+        real = Path(os.path.realpath(path))
+    except ValueError:  # not a path
+        return False
+    config = Path(os.path.realpath(config_dir()))
+    return bool(find_read_protection(real, workdir or real.parent, config))
 
 
 def _format_skill_hint(agent: Agent) -> str:
@@ -243,6 +259,7 @@ def _find_files(patterns: Sequence[str], workdir: Path) -> tuple[set[Path], list
     """Returns the files below the workdir that match a pattern, and warnings."""
     inside = workdir.resolve()
     found: set[Path] = set()
+    secret: set[Path] = set()
     outside: set[str] = set()
     warnings: list[str] = []
     for pattern in patterns:
@@ -251,9 +268,12 @@ def _find_files(patterns: Sequence[str], workdir: Path) -> tuple[set[Path], list
             warnings.append(f"no file matches {quote(pattern)} in files{_advise(pattern, workdir)}")
         for path in named:
             if path.resolve().is_relative_to(inside):
-                found.add(path)
+                (secret if _is_secret(path, inside) else found).add(path)
             else:
                 outside.add(path.relative_to(workdir).as_posix())
     if outside:
         warnings.append(f"links out of the workdir skipped: {list_some(sorted(outside), LISTED)}")
+    if secret:
+        names = sorted(path.relative_to(workdir).as_posix() for path in secret)
+        warnings.append(f"files that may hold keys skipped: {list_some(names, LISTED)}")
     return found, warnings

@@ -98,10 +98,10 @@ def test_a_glob_names_what_a_shell_would(pattern: str, found: list[str], project
 
 @pytest.mark.req("B-6")
 def test_hidden_files_are_found_only_where_their_dot_is_written(project: Path) -> None:
-    for name in (".env", "a.md", ".git/config.md", ".github/ci.md", "docs/.secret.md"):
+    for name in (".hidden", "a.md", ".git/config.md", ".github/ci.md", "docs/.secret.md"):
         put(name)
     assert paths("**/*", "*") == ["a.md"]
-    assert paths(".env") == [".env"]
+    assert paths(".hidden") == [".hidden"]
     assert paths(".github/*.md", "docs/.*") == [".github/ci.md", "docs/.secret.md"]
 
 
@@ -336,3 +336,29 @@ def test_a_backslash_in_a_glob_is_told(project: Path) -> None:
         assert brief(replace(AGENT, files=("docs\\*.md",))).warnings == (
             'no file matches "docs\\\\*.md" in files; write / between folders',
         )
+
+
+@pytest.mark.req("D-52")
+def test_what_may_hold_keys_is_sent_to_no_model(project: Path, tmp_path: Path) -> None:
+    put(".env", "KEY=SECRET")
+    put(".aws/credentials", "SECRET")
+    put("a.md", "fine")
+    briefing = brief(replace(AGENT, files=("*.md", ".env", ".aws/*")))
+    assert [path for path, _ in briefing.files] == ["a.md"]
+    assert briefing.warnings == ("files that may hold keys skipped: .aws/credentials, .env",)
+    put(str(tmp_path / "config/axe/config.toml"), "SECRET")
+    for skill in (str(project / ".env"), "../.env", "../.aws/credentials", "config.toml"):
+        with pytest.raises(ConfigError, match="is not read: it may hold keys or passwords"):
+            brief(replace(AGENT, skill=skill))
+
+
+@on_posix
+@pytest.mark.req("D-52")
+def test_a_link_does_not_send_what_may_hold_keys(project: Path) -> None:
+    put(".env", "KEY=SECRET")
+    put("axe/skills/other.md")
+    Path("axe/skills/s.md").symlink_to(project / ".env")
+    Path("notes.md").symlink_to(project / ".env")
+    with pytest.raises(ConfigError, match="is not read: it may hold keys or passwords"):
+        brief(replace(AGENT, skill="skills/s.md"))
+    assert brief(replace(AGENT, files=("*.md",))).files == ()
