@@ -25,6 +25,7 @@ from axe_nb.engine.plan import Plan, make_plan
 from axe_nb.engine.scope import Env, RunScope
 from axe_nb.errors import ConfigError
 from axe_nb.events import Emit, RunResult
+from axe_nb.imports import protect_imports
 from axe_nb.limits import Limits
 from axe_nb.make_provider import provider_for
 from axe_nb.messages import Usage
@@ -164,6 +165,7 @@ class Session:
         Raises:
             ConfigError: invalid configuration.
         """
+        protect_imports()
         snapshot = self._begin_snapshot(request.overrides.agents_dir)
         env = Env(
             load_agent=snapshot.load,
