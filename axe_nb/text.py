@@ -19,6 +19,12 @@ _HARMFUL = re.compile(
 """Characters that move the cursor, start a terminal escape, change the writing direction, or cannot
 be encoded as UTF-8."""
 
+_BLANK = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\ufffc"
+    "\U0001d159\U000e0100-\U000e01ef]"
+)
+"""Characters without a glyph that Python takes for printable, such as fillers and selectors."""
+
 _REPLACEMENT = "\ufffd"
 
 LONGEST_WORD = 100
@@ -34,7 +40,7 @@ STRONG_LIKENESS = 0.75
 def quote(text: str) -> str:
     """The text in double quotes with JSON escaping, including characters without a glyph (D-13)."""
     quoted = json.dumps(text, ensure_ascii=False)
-    if quoted.isprintable():
+    if quoted.isprintable() and not _BLANK.search(quoted):
         return quoted
     return "".join(c if _has_glyph(c) else json.dumps(c)[1:-1] for c in quoted)
 
@@ -47,18 +53,23 @@ def clean(text: str) -> str:
 def reveal(text: str) -> str:
     """The text with U+FFFD for every invisible character, for approval prompts.
 
-    Stricter than `clean`: also replaces invisible characters used in some scripts and emoji.
+    Stricter than `clean`: also replaces every blank but spaces, and invisible characters used in
+    some scripts and emoji.
     """
-    return "".join(c if _has_glyph(c) or c in "\n\t" else _REPLACEMENT for c in text)
+    return "".join(c if _is_visible(c) or c in " \u3000\n\t" else _REPLACEMENT for c in text)
 
 
 def printable(name: str) -> str:
     """The name, quoted only if it has characters that do not print."""
-    return name if name.isprintable() else quote(name)
+    return name if name.isprintable() and not _BLANK.search(name) else quote(name)
 
 
 def _has_glyph(character: str) -> bool:
-    return character.isprintable() or unicodedata.category(character) == "Zs"
+    return _is_visible(character) or unicodedata.category(character) == "Zs"
+
+
+def _is_visible(character: str) -> bool:
+    return character.isprintable() and not _BLANK.match(character)
 
 
 def one_line(text: str, limit: int) -> str:
@@ -80,6 +91,17 @@ def cut_chars(text: str, limit: int, note: str = "...") -> str:
     if len(text) <= limit:
         return text
     return text[:limit] + note.format(more=len(text) - limit, size=len(text))
+
+
+def cut_middle(text: str, limit: int) -> tuple[str, int]:
+    """The text, or the start and end of a longer one with the number of characters between.
+
+    Returns also that number; 0 if nothing is left out.
+    """
+    if len(text) <= limit:
+        return text, 0
+    half, more = limit // 2, len(text) - 2 * (limit // 2)
+    return f"{text[:half]}\n… {more:,} characters hidden …\n{text[-half:]}", more
 
 
 def cut_bytes(text: str, limit: int, note: str = "") -> str:

@@ -115,11 +115,9 @@ def preview(name: str, arguments: Mapping[str, Any], workdir: Path) -> str:
         path = values.pop("path")
         root, real = locate(workdir, path)
         if name == "write_file" and not real.exists():
-            return _format_change(
-                Change(real.relative_to(root).as_posix(), None, values["content"])
-            )
+            return Change(real.relative_to(root).as_posix(), None, values["content"]).diff
         with hold_place(workdir, path) as spot:
-            return _format_change(CHANGES[name](spot, **values))
+            return CHANGES[name](spot, **values).diff
     except ToolError as error:
         return f"Error: {error}"
 

@@ -222,4 +222,8 @@ def _note_network(sandbox: Sandbox, text: str) -> list[str]:
     ]
 
 
-TOOLS = {"run_command": replace(make_tool(run_command, "write"), guard=guard_command)}
+TOOLS = {
+    "run_command": replace(
+        make_tool(run_command, "write"), guard=guard_command, shown_whole="command"
+    )
+}

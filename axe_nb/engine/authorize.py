@@ -160,6 +160,7 @@ class Authorizer:
             tool.name,
             arguments,
             detail,
+            whole=tool.shown_whole,
             always=_covers(guard),
             reason="\n".join(filter(None, told)),
             host=guard.host if guard else "",

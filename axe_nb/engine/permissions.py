@@ -30,6 +30,8 @@ class ApprovalRequest:
     arguments: Mapping[str, Any]
     detail: str = ""
     """A diff of the changes that the call would make, or the model's question."""
+    whole: str = ""
+    """The argument to show completely, with its line breaks; empty = none."""
     always: str = "this tool"
     """The later calls that `always` covers; empty = it covers none."""
     reason: str = ""

@@ -15,13 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from axe_nb.engine.permissions import ApprovalRequest, Decision
-from axe_nb.text import cut_chars, reveal
-
-CHOICES = "[y]es  [n]o  [a]lways for this tool  [e]dit the arguments  [s]top"
-"""The possible answers to an approval prompt."""
-
-LONGEST_SHOWN = 4000
-"""Maximum characters shown of a call or its diff."""
+from axe_nb.session.question import format_model_question, format_question
 
 
 class Approver:
@@ -86,21 +80,22 @@ def _raise_on_interrupt() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def prompt_person(question: ApprovalRequest) -> Decision:
+def prompt_person(request: ApprovalRequest) -> Decision:
     """Prompts in the notebook or terminal until the answer is valid."""
-    if not question.tool:
-        return Decision("text", input(f"{question.agent} asks: {_limit_text(question.detail)}\n> "))
-    shown = _limit_text(json.dumps(dict(question.arguments), ensure_ascii=False))
-    where = f" ({question.run})" if question.run != "0" else ""
-    prompt = f"{question.agent}{where} wants to call {question.tool}({shown})"
-    if question.detail:
-        prompt += f"\n{_limit_text(question.detail)}"
+    if not request.tool:
+        return Decision("text", input(f"{format_model_question(request)}\n> "))
+    question = format_question(request)
+    prompt = question.text
     while True:
-        word, _, reason = input(f"{prompt}\n{CHOICES}: ").strip().partition(" ")
-        match word.lower().rstrip(",.:;"):
+        word, _, reason = input(f"{prompt}\n{question.choices}: ").strip().partition(" ")
+        word = word.lower().rstrip(",.:;")
+        if word in ("y", "a") and question.hidden:
+            prompt = "Part of the call is hidden: type the whole word."
+            continue
+        match word:
             case "y" | "yes":
                 return Decision("yes")
-            case "a" | "always":
+            case "a" | "always" if question.always:
                 return Decision("always")
             case "n" | "no":
                 return Decision("no", reason.strip())
@@ -122,7 +117,3 @@ def _read_arguments() -> Mapping[str, Any] | None:
     except (ValueError, RecursionError):
         return None
     return arguments if isinstance(arguments, dict) else None
-
-
-def _limit_text(text: str) -> str:
-    return cut_chars(reveal(text), LONGEST_SHOWN, "\n… {more} more characters")

@@ -225,6 +225,8 @@ class Tool:
     """Default maximum depth for delegating with this tool (D-3)."""
     preview: Callable[[Mapping[str, Any], Path], str] | None = field(default=None, kw_only=True)
     """(arguments, workdir) -> preview of a call's changes, for the approval prompt."""
+    shown_whole: str = field(default="", kw_only=True)
+    """The argument that the approval prompt shows completely, with its line breaks."""
     adapt: Callable[[Agent], Tool] | None = field(default=None, kw_only=True)
     """(agent) -> this tool as that agent has it, if its description depends on the agent."""
     in_plan: bool = field(default=False, kw_only=True)

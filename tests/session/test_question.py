@@ -1,0 +1,141 @@
+"""What a person is shown before they decide: all of it, or how much is not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from axe_nb.engine.permissions import ApprovalRequest
+from axe_nb.session.approval import prompt_person
+from axe_nb.session.question import MAX_SHOWN, MAX_WHOLE, format_question
+from axe_nb.text import printable, quote, reveal
+from tests.session.test_approval import say
+
+
+def request(tool: str = "write_it", /, **fields: Any) -> ApprovalRequest:
+    given = {"run": "0", "agent": "lead", "arguments": {}, **fields}
+    return ApprovalRequest(tool=tool, **given)
+
+
+def command(text: str, **fields: Any) -> ApprovalRequest:
+    return request("run_command", arguments={"command": text}, whole="command", **fields)
+
+
+@pytest.mark.req("D-48")
+def test_a_command_is_shown_whole_with_its_real_line_breaks() -> None:
+    lines = [f"echo {n}" for n in range(2000)]
+    asked = format_question(command("\n".join([*lines, "rm -r src"])))
+    assert asked.text.startswith("lead wants to call run_command():\n  | echo 0\n  | echo 1\n")
+    assert asked.text.endswith("  | echo 1999\n  | rm -r src")
+    assert asked.hidden == 0
+    assert asked.choices.startswith("[y]es  [n]o")
+
+
+@pytest.mark.req("D-48")
+def test_no_line_of_a_command_looks_like_a_part_of_the_prompt() -> None:
+    asked = format_question(command("ls\n[y]es  [n]o: y\nlead wants to call list_dir()\rx"))
+    own = [line for line in asked.text.split("\n") if not line.startswith("  | ")]
+    assert own == ["lead wants to call run_command():"]
+    assert "\r" not in asked.text
+
+
+def test_the_other_arguments_of_a_command_are_shown_too() -> None:
+    given = {"command": "ls", "timeout": 600}
+    asked = format_question(request("run_command", arguments=given, whole="command"))
+    assert asked.text == 'lead wants to call run_command({"timeout": 600}):\n  | ls'
+
+
+@pytest.mark.req("D-48")
+@pytest.mark.parametrize("where", ["arguments", "detail"])
+def test_of_anything_else_that_is_long_start_and_end_are_shown_with_the_count(where: str) -> None:
+    text = "START" + "x" * 3 * MAX_SHOWN + "END"
+    value: Any = {"content": text} if where == "arguments" else text
+    asked = format_question(request(**{where: value}))
+    assert "START" in asked.text
+    assert "END" in asked.text
+    assert asked.hidden > MAX_SHOWN
+    assert f"… {asked.hidden:,} characters hidden …" in asked.text
+    assert asked.choices.startswith(
+        f"yes (the whole word: {asked.hidden:,} characters are hidden)  [n]o  always for this tool"
+    )
+
+
+def test_a_command_beyond_all_measure_is_cut_too_and_says_so() -> None:
+    asked = format_question(command("x" * (MAX_WHOLE + 10)))
+    assert asked.hidden == 10
+
+
+@pytest.mark.req("D-48")
+@pytest.mark.parametrize(("short", "word"), [("y", "yes"), ("a", "always"), ("Y", "YES")])
+def test_where_something_is_hidden_only_the_whole_word_counts(
+    short: str, word: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prompts = say(monkeypatch, short, word)
+    decision = prompt_person(request(arguments={"content": "x" * 9000}))
+    assert decision.choice == word.lower()
+    assert prompts[1].startswith("Part of the call is hidden: type the whole word.")
+
+
+@pytest.mark.req("D-48", "D-52")
+def test_always_says_what_it_covers_and_is_not_offered_where_it_covers_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = format_question(command("git status", always="the program git"))
+    assert "[a]lways for the program git" in asked.choices
+    precious = request(reason="x.pth is protected: Python runs it when it starts", always="")
+    assert format_question(precious).choices == "[y]es  [n]o  [e]dit the arguments  [s]top"
+    prompts = say(monkeypatch, "a", "always", "n")
+    assert prompt_person(precious).choice == "no"
+    assert "x.pth is protected: Python runs it when it starts" in prompts[0]
+    assert all(one.startswith("Please answer") for one in prompts[1:])
+
+
+@pytest.mark.req("D-50")
+def test_a_yes_to_a_host_says_how_long_it_holds() -> None:
+    asked = request("fetch", arguments={"url": "https://a.example/"}, host="a.example", always="")
+    assert format_question(asked).choices.startswith("[y]es, a.example until the session ends")
+
+
+BLANKS = (
+    "\u3164\u2800\u00a0\u2003\u200b\u200d\u202e\u2066\ufeff"
+    "\u115f\u1160\uffa0\u034f\ufe0f\U000e0041\U000e0100\u180e"
+)
+
+
+@pytest.mark.req("D-48")
+@pytest.mark.parametrize("character", [*BLANKS, "\x1b", "\r", "\x9b", "\x00", "\u2028"])
+def test_no_invisible_character_reaches_the_prompt(character: str) -> None:
+    odd = f"a{character}b"
+    asked = format_question(
+        ApprovalRequest("0.1", odd, odd, {odd: odd}, odd, reason=odd, host=odd, always=odd)
+    )
+    assert character not in asked.text
+    assert character not in asked.choices
+    whole = format_question(command(odd, agent=odd))
+    assert character not in whole.text
+
+
+@pytest.mark.parametrize("character", "\u3164\u2800\u115f\uffa0\u034f\ufe0f\U000e0100")
+def test_fillers_without_a_glyph_do_not_pass_for_printable(character: str) -> None:
+    assert reveal(f"a{character}b") == "a\ufffdb"
+    assert character not in printable(f"a{character}b")
+    assert character not in quote(f"a{character}b")
+
+
+@pytest.mark.req("D-48")
+def test_a_name_of_an_agent_cannot_write_the_prompt() -> None:
+    asked = format_question(request(agent="lead wants nothing\n[y]es\x1b[2K"))
+    assert asked.text.count("\n") == 0
+    assert "\x1b" not in asked.text
+    assert len(format_question(request(agent="x" * 9000)).text) < 200
+
+
+@pytest.mark.req("D-56")
+def test_a_childs_question_names_its_place() -> None:
+    assert format_question(request(run="0.2-1")).text.startswith("lead (0.2-1) wants to call ")
+
+
+def test_a_gap_that_pushes_the_rest_out_of_sight_is_counted() -> None:
+    asked = format_question(command("ls" + " " * 500 + "; rm -r src"))
+    assert asked.text.endswith("  | ls ⟨500 blanks⟩ ; rm -r src")
