@@ -115,6 +115,10 @@ class ToolResult:
     """The tool's name, which Ollama requires with the result (D-29)."""
     note: str = ""
     """A few words on how it was obtained, for people; never sent to a model."""
+    is_denied: bool = field(default=False, kw_only=True)
+    """True if the call was not permitted, and so did not run."""
+    edited: Mapping[str, Any] | None = field(default=None, kw_only=True)
+    """The arguments that the person gave instead of the model's; None = the call ran as it was."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from axe_nb.agents.config import config_dir, state_dir
 from axe_nb.builtin.paths import Spot, locate
 from axe_nb.protected import find_read_protection, find_write_protection
 from axe_nb.text import printable
-from axe_nb.tools.tool import CallSite, Guard, ToolContext, ToolError, text_argument
+from axe_nb.tools.tool import CallSite, Guard, PermissionDenied, ToolContext, text_argument
 
 
 def guard_write(arguments: Mapping[str, Any], site: CallSite) -> Guard:
@@ -52,19 +52,19 @@ def check_write(spot: Spot, ctx: ToolContext) -> None:
     """Checks that the file at a place is not protected, or was approved for this call.
 
     Raises:
-        ToolError: it is protected, and its path was not approved.
+        PermissionDenied: it is protected, and its path was not approved.
     """
     reason = _find_write_protection(spot.real, spot.root, ctx.sources)
     approved = ctx.guard.path if ctx.guard else ""
     if reason and spot.path != approved:
-        raise ToolError(f"permission denied: {printable(spot.path)} is protected: {reason}")
+        raise PermissionDenied(f"permission denied: {printable(spot.path)} is protected: {reason}")
 
 
 def check_read(spot: Spot) -> None:
     """Checks that the file at a place may be read.
 
     Raises:
-        ToolError: it may hold keys.
+        PermissionDenied: it may hold keys.
     """
     _check_read(spot.real, spot.root)
 
@@ -77,7 +77,7 @@ def may_read(spot: Spot) -> bool:
 def _check_read(real: Path, root: Path) -> None:
     if reason := _find_read_protection(real, root):
         shown = printable(real.relative_to(root).as_posix())
-        raise ToolError(
+        raise PermissionDenied(
             f"permission denied: {shown} is not read by tools: {reason}. "
             "Ask the user for what you need from it"
         )

@@ -15,7 +15,7 @@ from axe_nb.engine.permissions import ApprovalRequest, Decision
 from axe_nb.engine.scope import RunScope
 from axe_nb.limits import RunStopped
 from axe_nb.threads import in_thread
-from axe_nb.tools.tool import CallSite, Guard, Tool, ToolError
+from axe_nb.tools.tool import CallSite, Guard, PermissionDenied, Tool
 
 WHOLE_TOOL = "this tool"
 """The calls that "always" covers for a tool without a guard."""
@@ -47,7 +47,8 @@ class Authorizer:
         """Returns the permission for a call.
 
         Raises:
-            ToolError: the call is denied; the message names the key to change.
+            PermissionDenied: the call is denied; the message names the key to change.
+            ToolError: its guard rejects the arguments.
             RunStopped: the person stopped the run.
         """
         if tool.guard is None and not self._needs_approval(tool, None):
@@ -85,7 +86,7 @@ class Authorizer:
         """True if the person has to be asked for a call.
 
         Raises:
-            ToolError: the call is denied.
+            PermissionDenied: the call is denied.
         """
         policy = self._scope.policy
         verdict, reason = policy.decide(tool, guard)
@@ -97,7 +98,7 @@ class Authorizer:
                 f"{_need(guard)}, and no one can be prompted here; {policy.next_step(tool, guard)}"
             )
         if verdict == "deny":
-            raise ToolError(f"permission denied for {tool.name}: {reason}")
+            raise PermissionDenied(f"permission denied for {tool.name}: {reason}")
         return verdict == "ask"
 
     def _is_covered(self, tool: Tool, guard: Guard | None) -> bool:
@@ -112,7 +113,7 @@ class Authorizer:
         """Asks the person for approval; they may edit the arguments.
 
         Raises:
-            ToolError: the person denied the call, or edited it to one that is denied.
+            PermissionDenied: the person denied the call, or edited it to one that is denied.
             RunStopped: the person stopped the run.
         """
         answer = await self._prompt_person(await self._make_request(tool, arguments, guard))
@@ -124,7 +125,7 @@ class Authorizer:
                 return await self._check_edited(tool, answer.arguments, guard)
             case _:
                 why = f": {answer.text}" if answer.text else ""
-                raise ToolError(f"permission denied for {tool.name} by the user{why}")
+                raise PermissionDenied(f"permission denied for {tool.name} by the user{why}")
 
     async def _check_edited(
         self, tool: Tool, arguments: Mapping[str, Any], asked: Guard | None
@@ -133,7 +134,7 @@ class Authorizer:
         guard = await self._ask_guard(tool, arguments)
         verdict, reason = self._scope.policy.decide(tool, guard)
         if verdict == "deny":
-            raise ToolError(f"permission denied for {tool.name}: {reason}")
+            raise PermissionDenied(f"permission denied for {tool.name}: {reason}")
         permit = Permit(arguments=arguments, guard=guard)
         if guard and guard.floor == "ask" and guard.reason != (asked.reason if asked else ""):
             permit = await self._ask_approval(tool, arguments, guard)

@@ -7,33 +7,37 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from axe_nb.delegation.ctx_delegate import delegate
-from axe_nb.engine.authorize import Authorizer
+from axe_nb.engine.authorize import Authorizer, Permit
 from axe_nb.engine.call import CallChildren, run_call
 from axe_nb.engine.plan import Plan
 from axe_nb.engine.scope import Env
 from axe_nb.errors import words
 from axe_nb.events import RunResult, ToolFinished, ToolStarted
 from axe_nb.limits import RunStopped
-from axe_nb.messages import ToolCall, ToolResult
-from axe_nb.text import quote
+from axe_nb.messages import ToolCall, ToolResult, dump
+from axe_nb.text import cut_bytes, quote
 from axe_nb.tools.jsonable import copy_json
 from axe_nb.tools.output import limit_output, output_of
 from axe_nb.tools.tool import (
     FileLog,
     Guard,
     Job,
+    PermissionDenied,
     Tool,
     ToolContext,
     ToolError,
     ToolOutput,
     fault_text,
 )
+
+MAX_EDIT = 4096
+"""Bytes shown to the model of arguments that the person edited."""
 
 StartChild: TypeAlias = Callable[[ToolCall, int, float, Job, Env | None], Awaitable[RunResult]]
 """(call, its number in the run, virtual seconds so far, job, env) → the child's result."""
@@ -97,40 +101,51 @@ class Dispatch:
         emit(ToolStarted(run, call))
         tool = self._toolset.find(call.name)
         if tool is None:
-            output = ToolOutput(f"Unknown tool: {quote(call.name)}", is_error=True)
+            content = f"Unknown tool: {quote(call.name)}"
+            result = ToolResult(call.id, content, is_error=True, name=call.name)
         else:
-            output = limit_output(tool, await self._run_tool(tool, call, number, ahead))
-        result = ToolResult(call.id, output.content, output.is_error, call.name, output.note)
+            result = await self._authorize_and_run(tool, call, number, ahead)
         emit(ToolFinished(run, result, time.monotonic() - started))
         return result
 
-    async def _run_tool(self, tool: Tool, call: ToolCall, number: int, ahead: float) -> ToolOutput:
-        task = asyncio.current_task()
-        assert task is not None
-        before = task.cancelling()
-        try:
-            call = replace(call, arguments=copy_json(call.arguments))  # history keeps its own
-            permit = await self._authorizer.authorize(tool, call.arguments)
-            arguments = permit.arguments  # the user may have edited them
-            call = replace(call, arguments=arguments)
-            children = CallChildren(partial(self._start_child, call, number, ahead))
-            answer = await run_call(
-                lambda context: tool.fn(context, arguments),
-                self._make_context(tool, call, children, permit.guard),
-                children,
-                self._scope.env,
-                f"tool {quote(tool.name)} of agent {quote(self._scope.agent.name)}",
-            )
-            return output_of(answer)
-        except RunStopped:
-            raise
-        except ToolError as error:
-            return ToolOutput(f"Error: {words(error)}", is_error=True, note=error.note)
-        except BaseException as error:
-            if task.cancelling() > before:
-                raise
-            # a tool is the user's code: its exceptions are reported to the model
-            return ToolOutput(f"Error: {fault_text(error)}", is_error=True)
+    async def _authorize_and_run(
+        self, tool: Tool, call: ToolCall, number: int, ahead: float
+    ) -> ToolResult:
+        edited: Mapping[str, Any] | None = None
+
+        async def work() -> object:
+            nonlocal edited
+            arguments = copy_json(call.arguments)  # history keeps its own
+            permit = await self._authorizer.authorize(tool, arguments)
+            edited = copy_json(permit.arguments) if permit.is_edited else None
+            return await self._run_tool(tool, call, number, ahead, permit)
+
+        output, is_denied = await _catch_failure(work)
+        output = limit_output(tool, output)
+        content = output.content if edited is None else f"{output.content}\n{_format_edit(edited)}"
+        return ToolResult(
+            call.id,
+            content,
+            output.is_error,
+            call.name,
+            output.note,
+            is_denied=is_denied,
+            edited=edited,
+        )
+
+    async def _run_tool(
+        self, tool: Tool, call: ToolCall, number: int, ahead: float, permit: Permit
+    ) -> object:
+        arguments = permit.arguments
+        call = replace(call, arguments=arguments)
+        children = CallChildren(partial(self._start_child, call, number, ahead))
+        return await run_call(
+            lambda context: tool.fn(context, arguments),
+            self._make_context(tool, call, children, permit.guard),
+            children,
+            self._scope.env,
+            f"tool {quote(tool.name)} of agent {quote(self._scope.agent.name)}",
+        )
 
     def _make_context(
         self, tool: Tool, call: ToolCall, children: CallChildren, guard: Guard | None
@@ -154,3 +169,32 @@ class Dispatch:
             sources=frozenset(scope.env.sources),
             above=scope.policy.agents[1:],
         )
+
+
+async def _catch_failure(work: Callable[[], Awaitable[object]]) -> tuple[ToolOutput, bool]:
+    """The output of a call, also if it fails, and if it failed because it was not permitted.
+
+    Raises:
+        RunStopped: the run ends.
+    """
+    task = asyncio.current_task()
+    assert task is not None
+    before = task.cancelling()
+    try:
+        return output_of(await work()), False
+    except RunStopped:
+        raise
+    except ToolError as error:
+        is_denied = isinstance(error, PermissionDenied)
+        return ToolOutput(f"Error: {words(error)}", is_error=True, note=error.note), is_denied
+    except BaseException as error:
+        if task.cancelling() > before:
+            raise
+        # a tool is the user's code: its exceptions are reported to the model
+        return ToolOutput(f"Error: {fault_text(error)}", is_error=True), False
+
+
+def _format_edit(arguments: Mapping[str, Any]) -> str:
+    """Tells the model the arguments that ran instead of its own."""
+    shown = cut_bytes(dump(dict(arguments)).decode(), MAX_EDIT, "…")
+    return f"(The user changed the arguments of this call to {shown})"

@@ -19,7 +19,15 @@ from axe_nb.threads import in_thread
 from axe_nb.tools.capture import capture_output
 from axe_nb.tools.output import output_of
 from axe_nb.tools.signature import Signature, check, signature
-from axe_nb.tools.tool import Effect, Tool, ToolContext, ToolError, ToolOutput, fault_text
+from axe_nb.tools.tool import (
+    Effect,
+    PermissionDenied,
+    Tool,
+    ToolContext,
+    ToolError,
+    ToolOutput,
+    fault_text,
+)
 
 
 def tool_of(thing: Tool | Callable[..., Any]) -> Tool:
@@ -68,7 +76,7 @@ async def _run(
     with capture_output() as captured:
         try:
             output = await _call(function, bound)
-        except RunStopped:
+        except (RunStopped, PermissionDenied):
             raise
         except ToolError as error:
             raise ToolError(_append_printed(words(error), captured.text)) from error

@@ -35,6 +35,10 @@ class ToolError(Exception):
         """As that of `ToolOutput`."""
 
 
+class PermissionDenied(ToolError):
+    """A call that was not permitted: by the policy of its run, a guard or the person."""
+
+
 def fault_text(error: BaseException) -> str:
     """Formats an exception for the model: its class, message and hint."""
     hint = error.hint if isinstance(error, AxeError) else ""

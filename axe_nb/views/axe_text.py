@@ -210,6 +210,9 @@ def _format_lines(event: Event, about: TreeNode) -> Iterator[str]:
         case ToolStarted(), CallNode(call=call) if not calls_sub_agents(call.name):
             yield f"[tool] {call.name} {preview(dump(dict(call.arguments)).decode())}"
         case ToolFinished(), CallNode(result=ToolResult() as result):
+            if result.edited is not None:
+                given = preview(dump(dict(result.edited)).decode())
+                yield f"[tool] {result.name} edited by the user: {given}"
             if not calls_sub_agents(about.call.name):
                 yield f"[tool] {result.name} {_format_tool_end(result, about.seconds)}"
             elif not about.children:

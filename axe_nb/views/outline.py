@@ -198,7 +198,8 @@ class Outline:
         shown = "" if asked.endswith(excerpts.mask_seconds(written)) else written
         content = call.result.content if call.result else ""
         label = "error" if call.state == "error" else "result"
-        return [self._make_block("arguments", shown, f"{call.path}.arguments")], [
+        path = f"{call.result_path}.edited" if call.is_edited else f"{call.path}.arguments"
+        return [self._make_block("arguments", shown, path)], [
             self._make_block(label, content, f"{call.result_path}.content")
         ]
 

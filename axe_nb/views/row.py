@@ -100,7 +100,13 @@ def asked_of(call: CallNode) -> str:
         for name in ("task", "task_prompt"):
             if isinstance(value := call.call.arguments.get(name), str):
                 return excerpts.line(value)
-    return excerpts.line(excerpts.format_arguments(call.call))
+    return excerpts.line(_format_given(call))
+
+
+def _format_given(call: CallNode) -> str:
+    """The arguments of a call, marked if they are not the model's."""
+    given = excerpts.format_arguments(call.call)
+    return f"(edited by the user) {given}" if call.is_edited else given
 
 
 def who_of(call: CallNode) -> str:
@@ -123,9 +129,7 @@ def doing_of(turn: TurnNode) -> str:
             return "no answer"
         return "answers" if turn.text.strip() else "answers without text"
     if turn.only_call:
-        return excerpts.line(
-            f"{who_of(turn.only_call)} {excerpts.format_arguments(turn.only_call.call)}"
-        )
+        return excerpts.line(f"{who_of(turn.only_call)} {_format_given(turn.only_call)}")
     agents = [who_of(c) for c in turn.calls if delegates(c.call.name)]
     tools = [who_of(c) for c in turn.calls if not delegates(c.call.name)]
     parts = [
@@ -162,7 +166,8 @@ def cost_of_call(call: CallNode) -> str:
     """The outcome of a call: its size, or its failure."""
     if call.result is None:
         return call.state if call.state == "not run" else ""
-    outcome = "failed" if call.result.is_error else size_of(call.result.content)
+    failed = "denied" if call.result.is_denied else "failed"
+    outcome = failed if call.result.is_error else size_of(call.result.content)
     return " · ".join(filter(None, (outcome, excerpts.line(call.result.note))))
 
 
@@ -202,12 +207,19 @@ def summary(node: Node) -> str:
     calls = sum(len(t.calls) for t in node.turns) - sum(
         bool(c.children) for t in node.turns for c in t.calls
     )
+    denied = sum(
+        bool(c.result and c.result.is_denied)
+        for n in (node, *below)
+        for t in n.turns
+        for c in t.calls
+    )
     facts = [
         excerpts.line(node.model, 2 * excerpts.WHO),
         node.state,
         plural(len(node.turns), "turn") if node.turns else "",
         plural(calls, "tool call") if calls else "",
         plural(len(below), "sub-agent") + (f" ({troubles})" if troubles else "") if below else "",
+        f"{plural(denied, 'call')} denied" if denied else "",
         plural(node.total.total, "token") if node.total.total else "",
         plural(len(node.result.warnings), "warning")
         if node.result and node.result.warnings

@@ -151,9 +151,8 @@ class Transcript:
         call = self._calls.get((node.id, event.result.call_id))
         if call is None:
             return ()
-        call.result, call.seconds = event.result, event.seconds
-        call.times.ended = now
-        call.state = "error" if event.result.is_error else "completed"
+        call.take(event.result)
+        call.seconds, call.times.ended = event.seconds, now
         call.turn.waiting -= 1
         if not call.turn.waiting:
             call.turn.state = "completed"
@@ -191,8 +190,10 @@ class Transcript:
             for child in call.children:
                 yield from self._stop(child, now)
             if call.result is None:
-                call.result = results.get(call.call.id)
-                call.state = "error" if call.result else "not run"
+                result = results.get(call.call.id)
+                if result:
+                    call.take(result)
+                call.state = "error" if result else "not run"
                 call.times.ended = now if call.times.started is not None else None
                 yield call
 

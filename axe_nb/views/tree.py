@@ -6,7 +6,7 @@ Source: D-1, D-34; design README (the bar); goals.md "live view".
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
 from axe_nb.events import RunResult, Status
@@ -49,6 +49,8 @@ class CallNode:
     call: ToolCall
     state: State = "running"
     result: ToolResult | None = None
+    is_edited: bool = False
+    """True if the person changed the arguments before it ran."""
     seconds: float = 0.0
     """Time that it took, as its run counts it."""
     children: list[Node] = field(default_factory=list)
@@ -62,6 +64,14 @@ class CallNode:
     @property
     def key(self) -> str:
         return f"{self.turn.key}/{self.index}"
+
+    def take(self, result: ToolResult) -> None:
+        """Sets the result; a call that the person edited is shown as it ran."""
+        self.result = result
+        self.state = "error" if result.is_error else "completed"
+        if result.edited is not None:
+            self.call = replace(self.call, arguments=result.edited, raw="")
+            self.is_edited = True
 
     @property
     def child(self) -> Node | None:

@@ -53,7 +53,7 @@ def test_the_person_decides_on_each_call_and_sees_what_it_would_change(
     assert 'writer wants to call write_file({"path": "0.txt"' in first
     assert "-old" in first
     assert "+new" in first
-    assert "[y]es  [n]o  [a]lways for this tool  [e]dit the arguments  [s]top" in second
+    assert "[y]es  [n]o  [a]lways for files directly in the workdir  [e]dit" in second
     assert (project / "0.txt").read_text() == "new\n"
     assert not (project / "1.txt").exists()
     denied = "Error: permission denied for write_file by the user: not that one"
