@@ -79,7 +79,7 @@ async def _run(
         except (RunStopped, PermissionDenied):
             raise
         except ToolError as error:
-            raise ToolError(_append_printed(words(error), captured.text)) from error
+            raise ToolError(_append_printed(words(error), captured.text), error.note) from error
         except Exception as error:
             raise ToolError(_append_printed(fault_text(error), captured.text)) from error
     return replace(output, content=_append_printed(output.content, captured.text))
