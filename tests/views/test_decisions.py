@@ -13,7 +13,8 @@ from axe_nb.agents.tables import SubAgentsConfig
 from axe_nb.commands.overrides import Overrides
 from axe_nb.engine.permissions import Decision
 from axe_nb.events import Event
-from axe_nb.tools.tool import Tool, ToolContext
+from axe_nb.tools.python_tool import make_tool
+from axe_nb.tools.tool import Tool, ToolContext, ToolError
 from axe_nb.views.axe_text import VerboseLines
 from axe_nb.views.html import twin
 from axe_nb.views.transcript import as_text
@@ -102,3 +103,14 @@ def test_the_denial_of_a_child_is_visible_in_the_line_of_the_root(ask: Any) -> N
     result = asyncio.run(ask_session(session, lead, "go", overrides, ask_person=person.ask_person))
     assert [q.run for q in person.questions] == (["0.1"] if ask == "person" else [])
     assert "1 sub-agent · 1 call denied" in as_text(result)
+
+
+def test_the_note_of_a_tool_that_fails_is_in_its_row() -> None:
+    def fall() -> str:
+        raise ToolError("it fell", "in a test")
+
+    lead = agent("lead", said(call("fall"), "done"), tools=("fall",))
+    session = stage(lead).session
+    overrides = Overrides(tools=(make_tool(fall, "read"), "fall"))
+    result = asyncio.run(ask_session(session, lead, "go", overrides))
+    assert "failed · in a test" in as_text(result)
