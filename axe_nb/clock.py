@@ -127,6 +127,14 @@ class Clock:
         if self.is_late:
             raise TimeIsUp
 
+    def limit(self) -> asyncio.Timeout:
+        """Timeout context for work before the run, which raises TimeoutError; pauses do not count.
+
+        Its result is then incomplete; the run itself ends at its first `check`.
+        """
+        at = None if self.deadline is None or self.deadline.is_paused else self.deadline.at
+        return asyncio.timeout_at(None if at is None else at - self.ahead)
+
     def forward(self, ahead: float) -> None:
         """Advances the virtual clock to `ahead` seconds or the deadline; it never moves back.
 

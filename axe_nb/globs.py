@@ -5,13 +5,18 @@ Source: B-6, D-20, D-42; X-34.
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
-from collections.abc import Iterator, Sequence
+import stat
+from collections.abc import Callable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 
 from axe_nb.errors import ConfigError
 from axe_nb.text import cut_chars, quote
+
+_WILDCARD = re.compile(r"[*?\[]")
 
 MAX_PATTERN = 1000
 """Maximum characters of a glob."""
@@ -49,10 +54,17 @@ def _make_glob_error(pattern: str, problem: str) -> ConfigError:
     )
 
 
-def find_paths(pattern: str, folder: Path) -> Iterator[Path]:
+def find_paths(
+    pattern: str, folder: Path, check: Callable[[], None] = lambda: None
+) -> Iterator[Path]:
     """Yields the matching paths below a folder; hidden ones only if the glob names them with a dot.
 
-    `**` does not follow links: two that lead back would never end.
+    Every folder is visited once. `**` does not follow links: two that lead back would never end.
+
+    Args:
+        pattern: the glob.
+        folder: the folder to search.
+        check: called for every name that is looked at; may raise to end the search.
 
     Raises:
         ConfigError: it is not a valid glob.
@@ -60,14 +72,48 @@ def find_paths(pattern: str, folder: Path) -> Iterator[Path]:
     check_glob(pattern)
     # inside a name `**` is `*`; at the end it includes files
     parts = [p if p == "**" else re.sub(r"\*+", "*", p) for p in Path(pattern).parts]
+    parts += ["*"] if parts[-1:] == ["**"] else []
+    if not parts:
+        raise _make_glob_error(pattern, "names no file")
     hidden = [part for part in parts if part.startswith(".")]
+
+    def is_named(name: str) -> bool:
+        return not name.startswith(".") or any(fnmatchcase(name, known) for known in hidden)
+
+    waiting = [(folder, _skip_folders({0}, parts))]
     try:
-        for path in folder.glob("/".join([*parts, "*"] if parts[-1:] == ["**"] else parts)):
-            dotted = [part for part in path.relative_to(folder).parts if part.startswith(".")]
-            if all(any(fnmatchcase(part, known) for known in hidden) for part in dotted):
-                yield path
+        while waiting:
+            place, reached = waiting.pop()
+            wanted = [parts[i] for i in reached if i < len(parts)]
+            for name, is_link, is_folder in _list_names(place, wanted):
+                check()
+                if not is_named(name):
+                    continue
+                path = place / name
+                further = _advance(name, reached, parts, in_folders=not is_link)
+                if len(parts) in further:
+                    yield path
+                if is_folder and further - {len(parts)}:
+                    waiting.append((path, further))
     except (OSError, ValueError, NotImplementedError) as error:
         raise _make_glob_error(pattern, str(error)) from None
+
+
+def _list_names(folder: Path, wanted: Sequence[str]) -> Iterator[tuple[str, bool, bool]]:
+    """Yields (name, is a link, is or leads to a folder) of the entries that may match."""
+    if not any(part == "**" or _WILDCARD.search(part) for part in wanted):
+        for name in wanted:
+            path = folder / name
+            with contextlib.suppress(PermissionError, FileNotFoundError, NotADirectoryError):
+                yield name, stat.S_ISLNK(path.lstat().st_mode), path.is_dir()
+        return
+    # a folder may be unreadable, or have been removed meanwhile
+    with (
+        contextlib.suppress(PermissionError, FileNotFoundError, NotADirectoryError),
+        os.scandir(folder) as entries,
+    ):
+        for entry in entries:
+            yield entry.name, entry.is_symlink(), entry.is_dir()
 
 
 def parse_glob(pattern: str) -> tuple[str, ...]:
@@ -86,14 +132,25 @@ def matches(names: Sequence[str], parts: Sequence[str]) -> bool:
     # positions in `parts` reachable with the names so far: linear for any pattern
     reached = _skip_folders({0}, parts)
     for name in names:
-        further = {i for i in reached if i < len(parts) and parts[i] == "**"}
-        further |= {
-            i + 1
-            for i in reached
-            if i < len(parts) and parts[i] != "**" and fnmatchcase(name, parts[i])
-        }
-        reached = _skip_folders(further, parts)
+        reached = _advance(name, reached, parts)
     return len(parts) in reached
+
+
+def _advance(
+    name: str, reached: set[int], parts: Sequence[str], *, in_folders: bool = True
+) -> set[int]:
+    """The positions that are reachable after one more name.
+
+    Args:
+        in_folders: if true, the name may be one of the folders that `**` stands for.
+    """
+    further = {i for i in reached if in_folders and i < len(parts) and parts[i] == "**"}
+    further |= {
+        i + 1
+        for i in reached
+        if i < len(parts) and parts[i] != "**" and fnmatchcase(name, parts[i])
+    }
+    return _skip_folders(further, parts)
 
 
 def _skip_folders(reached: set[int], parts: Sequence[str]) -> set[int]:

@@ -1,10 +1,13 @@
 """Run limits and usage accounting. A reached limit ends the run with a status.
 
-Source: D-2, D-10, D-18, D-35; seed 000 §3.8 (A-8.3); product.md `[limits]`.
+Source: D-2, D-10, D-18, D-35, D-51, D-64; seed 000 §3.8 (A-8.3); product.md `[limits]`.
 """
 
 from __future__ import annotations
 
+import asyncio
+import sys
+from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
@@ -75,6 +78,12 @@ class UsageMeter:
     limits: TreeLimits
     above: UsageMeter | None = None
     """The parent's meter, which includes the usage of its children."""
+    file: str = ""
+    """The agent's file, for messages; empty if it has none."""
+    is_expected: bool = False
+    """True for a child that has not sent its first request yet."""
+    expected: int = 0
+    """Number of such runs below."""
     requests: int = 0
     tokens: int = 0
     spent: dict[str, tuple[int, int]] = field(default_factory=dict)
@@ -89,6 +98,25 @@ class UsageMeter:
         for meter in self._walk_up():
             meter._check()
 
+    def child(self, agent: str, limits: TreeLimits, file: str = "") -> UsageMeter:
+        """The meter of a child, which will send at least one request.
+
+        Raises:
+            RunStopped: the requests left are those of children that have already been started.
+        """
+        for meter in self._walk_up():
+            meter._check(meter.expected)
+        for meter in self._walk_up():
+            meter.expected += 1
+        return UsageMeter(agent, limits, self, file, is_expected=True)
+
+    def settle(self) -> None:
+        """Counts the run no longer as one whose first request is to come."""
+        if self.is_expected and self.above is not None:
+            self.is_expected = False
+            for meter in self.above._walk_up():
+                meter.expected -= 1
+
     def request(self, agent: str) -> None:
         """Counts a request that is about to be sent.
 
@@ -96,6 +124,7 @@ class UsageMeter:
             RunStopped: a cap of this run or of one above it has been reached.
         """
         self.check()
+        self.settle()
         for meter in self._walk_up():
             meter.requests += 1
             requests, tokens = meter.spent.get(agent, (0, 0))
@@ -108,16 +137,24 @@ class UsageMeter:
             requests, so_far = meter.spent[agent]
             meter.spent[agent] = requests, so_far + tokens
 
+    def cap_reply(self) -> tuple[int | None, str]:
+        """The maximum calls of one reply, None = no maximum; and the message for the others."""
+        caps = [(m.limits.max_calls_per_reply, m) for m in self._walk_up()]
+        most, meter = min(caps, key=lambda cap: cap[0] or sys.maxsize)
+        if not most:
+            return None, ""
+        return most, meter._format_key("max_calls_per_reply", most) + meter._format_file()
+
     def _walk_up(self) -> Iterator[UsageMeter]:
         meter: UsageMeter | None = self
         while meter is not None:
             yield meter
             meter = meter.above
 
-    def _check(self) -> None:
+    def _check(self, expected: int = 0) -> None:
         most = self.limits.max_requests
-        if most and self.requests >= most:
-            raise RunStopped("max_turns", self._format_cap("max_requests", most, "requests", 0))
+        if most and self.requests + expected >= most:
+            raise RunStopped("error", self._format_cap("max_requests", most, "requests", 0))
         most = self.limits.max_total_tokens
         if most and self.tokens >= most:
             raise RunStopped("max_tokens", self._format_cap("max_total_tokens", most, "tokens", 1))
@@ -128,4 +165,93 @@ class UsageMeter:
         who = [f"{agent} {amount}" for amount, agent in spent[:MAX_NAMED]]
         if len(spent) > MAX_NAMED:
             who.append(f"others {sum(amount for amount, _ in spent[MAX_NAMED:])}")
-        return f"limits.{key} ({most}) of {self.agent} reached: {', '.join(who)} {unit}"
+        return f"{self._format_key(key, most)}: {', '.join(who)} {unit}{self._format_file()}"
+
+    def _format_key(self, key: str, most: int) -> str:
+        return f"limits.{key} ({most}) of {self.agent} reached"
+
+    def _format_file(self) -> str:
+        return f"; change it in {self.file}" if self.file else ""
+
+
+class Slots:
+    """A semaphore whose waiters may be cancelled in any order in constant time each.
+
+    Those of asyncio search all waiters, which takes seconds where thousands are cancelled.
+    """
+
+    def __init__(self, most: int, above: Slots | None = None) -> None:
+        """Creates the slots.
+
+        Args:
+            most: their number; 0 = unlimited.
+            above: slots of which each of these takes one too.
+        """
+        self._free = most or sys.maxsize
+        self._above = above
+        self._waiters: OrderedDict[asyncio.Future[None], None] = OrderedDict()
+
+    async def acquire(self) -> None:
+        """Takes a slot; waits for one if there is none."""
+        await self._take()
+        if self._above is None:
+            return
+        try:
+            await self._above.acquire()
+        except asyncio.CancelledError:
+            self._give()
+            raise
+
+    def release(self) -> None:
+        """Gives a slot back, to the first that waits."""
+        self._give()
+        if self._above is not None:
+            self._above.release()
+
+    async def _take(self) -> None:
+        if self._free:
+            self._free -= 1
+            return
+        waiter = asyncio.get_running_loop().create_future()
+        self._waiters[waiter] = None
+        try:
+            await waiter
+        except asyncio.CancelledError:
+            if waiter.done() and not waiter.cancelled():
+                self._give()  # it was given a slot at the same moment
+            raise
+        finally:
+            self._waiters.pop(waiter, None)
+
+    def _give(self) -> None:
+        while self._waiters:
+            waiter, _ = self._waiters.popitem(last=False)
+            if not waiter.done():
+                waiter.set_result(None)
+                return
+        self._free += 1
+
+
+@dataclass(frozen=True, slots=True)
+class InFlight:
+    """Slots for what may be in progress at once in a tree, and below a run with a lower limit.
+
+    No slot is held while another of its kind is waited for: a request waits for nothing, and a
+    call gives its slot back when it starts a child.
+    """
+
+    most: int
+    """0 = no limit."""
+    requests: Slots
+    calls: Slots
+
+    @classmethod
+    def of(cls, most: int) -> InFlight:
+        """The slots of a root."""
+        return cls(most, Slots(most), Slots(most))
+
+    def below(self, most: int) -> InFlight:
+        """The slots of a child with this limit of its own: its parent's, unless it is lower."""
+        if not most or 0 < self.most <= most:
+            return self
+        return InFlight(most, Slots(most, self.requests), Slots(most, self.calls))

@@ -36,13 +36,13 @@ Generated from the code by `docs/make_reference.py`; do not edit it by hand.
 
 ENDS: Mapping[Status, str] = {
     "completed": "The model answered without calling a tool.",
-    "max_turns": "It still called tools when its turns, or the requests of its tree, were used up.",
+    "max_turns": "It still called tools when its turns were used up.",
     "max_tool_calls": "It made more tool calls than its budget allows.",
     "max_tokens": "The token limit cut off a reply with calls, or the tree used up its tokens.",
     "timeout": "The time limit was reached; finished work is kept.",
     "cancelled": "It was interrupted; finished work is kept.",
     "error": "The model's server failed, rejected the request or sent an invalid reply; the "
-    "exit code is the error's.",
+    "exit code is the error's. Or the requests of its tree were used up.",
 }  # fmt: skip
 """Status → what it means."""
 

@@ -20,6 +20,7 @@ from axe_nb.agents.names import check_name
 from axe_nb.agents.own_tools import names_of, own_tools
 from axe_nb.agents.tables import (
     COMMON_PARAMS,
+    DEFAULT_LIMITS,
     MODES,
     NO_CONFIG,
     Mode,
@@ -89,7 +90,7 @@ class Agent:
     """`[params]` for the model: temperature, max_tokens; other keys are passed unchanged."""
     permissions: Mapping[str, str] = field(default_factory=dict)
     """`[permissions]`: tool → allow, ask or deny; takes precedence over the mode."""
-    limits: TreeLimits = TreeLimits()
+    limits: TreeLimits = DEFAULT_LIMITS
     retry: Retry = Retry()
     sub_agents_config: SubAgentsConfig = NO_CONFIG
     own_tools: Mapping[str, Any] = field(default_factory=dict, repr=False, metadata={"toml": False})
@@ -269,6 +270,9 @@ def _make_file_error(message: str, path: Path) -> ConfigError:
     return error
 
 
+_LIMITS = toml_fields(TreeLimits)
+
+
 def _check_values(agent: Agent) -> None:
     """Rejects values that the types allow but the designs do not (A-5.4, A-5.5, B-1, D-36).
 
@@ -290,8 +294,7 @@ def _check_values(agent: Agent) -> None:
     if agent.sub_agents_config is not NO_CONFIG:
         check_delegation(agent.sub_agents_config)
     for table, key, value in (
-        ("limits", "max_requests", agent.limits.max_requests),
-        ("limits", "max_total_tokens", agent.limits.max_total_tokens),
+        *(("limits", key.name, getattr(agent.limits, key.name)) for key in _LIMITS),
         ("retry", "max_retries", agent.retry.max_retries),
     ):
         if value < 0:

@@ -5,8 +5,9 @@ Source: B-6, B-7, B-8; seed 000 §2.3 base; D-12, D-42.
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,6 +35,9 @@ LISTED = 5
 
 VERY_LIKE = 0.85
 """Similarity of a parameter to a common one, from which it is probably a typo."""
+
+MAX_VISITED = 100_000
+"""Maximum number of files and folders that the globs of an agent look at."""
 
 MAX_FILES = 8 * 1024 * 1024
 """Bytes of all context files together; files beyond it are skipped with a warning."""
@@ -93,15 +97,19 @@ def brief(agent: Agent, context: Context | None = None) -> Briefing:
     return Briefing(system, workdir, context.skill, context.files, warnings, context.sources)
 
 
-def read_context(agent: Agent) -> Context:
+def read_context(agent: Agent, check: Callable[[], None] = lambda: None) -> Context:
     """Reads the skill and context files of an agent that needs no trust, or is trusted.
+
+    Args:
+        agent: the agent.
+        check: called before every file and for every name; may raise to stop reading.
 
     Raises:
         ConfigError: as for `brief`.
     """
     workdir = _find_workdir(agent)
     skill, skill_path = _read_skill(agent)
-    files, warnings = _read_files(agent.files, workdir) if agent.files else ((), ())
+    files, warnings = _read_files(agent.files, workdir, check) if agent.files else ((), ())
     paths = [*skill_path, *(workdir / path for path, _ in files)]
     sources = tuple(Path(os.path.realpath(path)) for path in paths)
     return Context(skill, files, warnings, sources)
@@ -217,14 +225,15 @@ def _format_skill_hint(agent: Agent) -> str:
 
 
 def _read_files(
-    patterns: Sequence[str], workdir: Path
+    patterns: Sequence[str], workdir: Path, check: Callable[[], None]
 ) -> tuple[tuple[tuple[str, str], ...], tuple[str, ...]]:
     """Reads the text files below the workdir that match; returns warnings about skipped ones."""
-    found, warnings = _find_files(patterns, workdir)
+    found, warnings = _find_files(patterns, workdir, check)
     files: dict[str, str] = {}
     binary: list[str] = []
     room = MAX_FILES
     for path in sorted(found):
+        check()
         shown = path.relative_to(workdir).as_posix()
         try:
             with path.open("rb") as file:
@@ -255,16 +264,38 @@ def _advise(pattern: str, workdir: Path) -> str:
     return "; write / between folders" if "\\" in pattern else ""
 
 
-def _find_files(patterns: Sequence[str], workdir: Path) -> tuple[set[Path], list[str]]:
+class _TooManyFiles(Exception):
+    """The globs look at more than `MAX_VISITED` files and folders."""
+
+
+def _find_files(
+    patterns: Sequence[str], workdir: Path, check: Callable[[], None]
+) -> tuple[set[Path], list[str]]:
     """Returns the files below the workdir that match a pattern, and warnings."""
+    visited = 0
+
+    def count() -> None:
+        nonlocal visited
+        check()
+        visited += 1
+        if visited > MAX_VISITED:
+            raise _TooManyFiles
+
     inside = workdir.resolve()
     found: set[Path] = set()
     secret: set[Path] = set()
     outside: set[str] = set()
     warnings: list[str] = []
     for pattern in patterns:
-        named = {path for path in find_paths(pattern, workdir) if path.is_file()}
-        if not named:
+        named: set[Path] = set()
+        with contextlib.suppress(_TooManyFiles):
+            named.update(path for path in find_paths(pattern, workdir, count) if path.is_file())
+        if visited > MAX_VISITED:
+            warnings.append(
+                f"{quote(pattern)} in files: only the first {MAX_VISITED} files and folders were "
+                "searched; use a narrower glob"
+            )
+        elif not named:
             warnings.append(f"no file matches {quote(pattern)} in files{_advise(pattern, workdir)}")
         for path in named:
             if path.resolve().is_relative_to(inside):

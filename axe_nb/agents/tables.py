@@ -72,10 +72,19 @@ NO_CONFIG = SubAgentsConfig()
 class TreeLimits:
     """`[limits]`: limits of a run and everything below it; 0 = no limit."""
 
-    max_requests: int = 0
+    max_requests: int = 1000
     """Model requests of the whole tree."""
+    max_calls_per_reply: int = 256
+    """Tool calls of one reply that are run; the others get an error result."""
+    max_in_flight: int = 200
+    """Model requests of the whole tree that are in progress at once, and tool calls likewise; the
+    others wait."""
     max_total_tokens: int = 0
     """Input and output tokens of the whole tree."""
+
+
+DEFAULT_LIMITS = TreeLimits()
+"""The limits of an agent without `[limits]`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from typing import TypeAlias
 from axe_nb.engine.nesting import Caller, enter_call
 from axe_nb.engine.scope import Env
 from axe_nb.events import RunResult
+from axe_nb.limits import Slots
 from axe_nb.tools.tool import Job, ToolContext, ToolError
 
 TASK = "axe_nb "
@@ -30,10 +31,32 @@ _left_behind: set[asyncio.Task[_Outcome]] = set()
 
 
 @dataclass(slots=True)
+class CallSlot:
+    """The slot of one call in progress, given back once: at its end or when it starts a child."""
+
+    slots: Slots
+    _is_held: bool = True
+
+    @classmethod
+    async def take(cls, slots: Slots) -> CallSlot:
+        """Takes a slot; waits for one if there is none."""
+        await slots.acquire()
+        return cls(slots)
+
+    def release(self, _: object = None) -> None:
+        """Gives the slot back, if it is still held."""
+        if self._is_held:
+            self._is_held = False
+            self.slots.release()
+
+
+@dataclass(slots=True)
 class CallChildren:
     """The children started by one call."""
 
     start_child: StartChild
+    slot: CallSlot
+    """The call's own: children that need one must not wait for it."""
     _loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
     _tasks: set[asyncio.Task[RunResult]] = field(default_factory=set)
     _has_ended: bool = False
@@ -54,6 +77,7 @@ class CallChildren:
         if asyncio.get_running_loop() is not self._loop:
             elsewhere = asyncio.run_coroutine_threadsafe(self.start(job, env), self._loop)
             return await asyncio.wrap_future(elsewhere)
+        self.slot.release()
         task = asyncio.create_task(self._run(job, env))
         self._tasks.add(task)
         task.add_done_callback(self._note_end)

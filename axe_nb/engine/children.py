@@ -19,6 +19,7 @@ from axe_nb.engine.plan import Plan, make_plan
 from axe_nb.engine.scope import Env, RunScope
 from axe_nb.errors import ConfigError
 from axe_nb.events import Emit, RunResult, Status
+from axe_nb.limits import RunStopped
 from axe_nb.messages import ToolCall
 from axe_nb.text import quote
 from axe_nb.tools.tool import Job, ToolError
@@ -84,7 +85,8 @@ class Children:
 
         Raises:
             ConfigError: the child cannot be started.
-            ToolError: the key is invalid, or another child of the call already uses it.
+            ToolError: the key is invalid, or another child of the call already uses it; or the tree
+                may not send another request.
         """
         key, order = self._take_key(number, job.key)
         try:
@@ -93,6 +95,9 @@ class Children:
         except ConfigError:
             self._release(number, order)
             raise
+        except RunStopped as stop:
+            self._release(number, order)
+            raise ToolError(f"not run: {stop}") from None
 
     async def _start(
         self, call: ToolCall, number: int, ahead: float, job: Job, env: Env, key: str, order: Order
@@ -107,11 +112,13 @@ class Children:
         async with self._slots:
             ahead = max(ahead, self._ahead.get(number, ahead))
             scope = self._scope.child(agent, job, env, call=call, key=key, ahead=ahead)
-            child = self._begin(await make_plan(scope, job))
-            self._runs[order] = child
             try:
+                scope.clock.check()
+                child = self._begin(await make_plan(scope, job))
+                self._runs[order] = child
                 return await child.execute()
             finally:
+                scope.meter.settle()
                 after = scope.clock.ahead
                 self._ahead[number] = max(after, self._ahead.get(number, ahead))
                 self._scope.clock.ahead = max(self._scope.clock.ahead, after)

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 from axe_nb.delegation.ctx_delegate import delegate
 from axe_nb.engine.authorize import Authorizer, Permit
-from axe_nb.engine.call import CallChildren, run_call
+from axe_nb.engine.call import CallChildren, CallSlot, run_call
 from axe_nb.engine.plan import Plan
 from axe_nb.engine.scope import Env
 from axe_nb.errors import words
@@ -67,34 +67,55 @@ class Dispatch:
             most: the number of calls that may be run; the others get an error result (D-35).
         """
         clock = self._scope.clock
-        allowed = calls if most is None else calls[:most]
+        allowed = self._refuse_calls(calls, results, most)
         first, ahead = self.calls, clock.ahead
         parallel = self._scope.agent.sub_agents_config.parallel and len(allowed) > 1
 
-        async def one(index: int, call: ToolCall) -> None:
+        async def one(index: int, slot: CallSlot) -> None:
             at = ahead if parallel else clock.ahead
-            results[index] = await self._run_call(call, first + index + 1, at)
+            results[index] = await self._run_call(allowed[index], first + index + 1, at, slot)
 
-        for index in range(len(allowed), len(calls)):
-            results[index] = self._refuse_call(calls[index])
+        slots = self._scope.in_flight.calls
         if parallel:
             try:
                 async with asyncio.TaskGroup() as group:
-                    for index, call in enumerate(allowed):
-                        group.create_task(one(index, call))
+                    for index in range(len(allowed)):
+                        slot = await CallSlot.take(slots)
+                        group.create_task(one(index, slot)).add_done_callback(slot.release)
             except BaseExceptionGroup as stops:  # a call raises nothing but RunStopped
                 raise stops.exceptions[0] from None
         else:
-            for index, call in enumerate(allowed):
-                await one(index, call)
+            for index in range(len(allowed)):
+                slot = await CallSlot.take(slots)
+                try:
+                    await one(index, slot)
+                finally:
+                    slot.release()
         clock.forward(clock.ahead)
 
-    def _refuse_call(self, call: ToolCall) -> ToolResult:
-        text = "Error: not run: the budget of tool calls is used up"
-        return ToolResult(call.id, text, is_error=True, name=call.name)
+    def _refuse_calls(
+        self, calls: tuple[ToolCall, ...], results: list[ToolResult | None], most: int | None
+    ) -> tuple[ToolCall, ...]:
+        """Returns the calls to run, after storing an error result for each of the others."""
+        why = "the budget of tool calls is used up"
+        cap, reached = self._scope.meter.cap_reply()
+        if cap is not None and (most is None or cap < most):
+            most, why = cap, f"{reached}; make the other calls in later replies"
+        if most is None or len(calls) <= most:
+            return calls
+        text = f"Error: not run: {why}"
+        results[most:] = [
+            ToolResult(call.id, text, is_error=True, name=call.name) for call in calls[most:]
+        ]
+        return calls[:most]
 
-    async def _run_call(self, call: ToolCall, number: int, ahead: float) -> ToolResult:
+    async def _run_call(
+        self, call: ToolCall, number: int, ahead: float, slot: CallSlot
+    ) -> ToolResult:
         """Runs a call. A failure becomes an error result (A-13.1); only a stop is raised."""
+        self._scope.clock.check()  # the timer does not fire before all calls have begun
+        if self._scope.env.halt.is_set:
+            raise RunStopped("cancelled", "cancelled")
         started = time.monotonic()
         emit, run = self._scope.env.emit, self._scope.id
         self.calls += 1
@@ -104,12 +125,12 @@ class Dispatch:
             content = f"Unknown tool: {quote(call.name)}"
             result = ToolResult(call.id, content, is_error=True, name=call.name)
         else:
-            result = await self._authorize_and_run(tool, call, number, ahead)
+            result = await self._authorize_and_run(tool, call, number, ahead, slot)
         emit(ToolFinished(run, result, time.monotonic() - started))
         return result
 
     async def _authorize_and_run(
-        self, tool: Tool, call: ToolCall, number: int, ahead: float
+        self, tool: Tool, call: ToolCall, number: int, ahead: float, slot: CallSlot
     ) -> ToolResult:
         edited: Mapping[str, Any] | None = None
 
@@ -118,7 +139,7 @@ class Dispatch:
             arguments = copy_json(call.arguments)  # history keeps its own
             permit = await self._authorizer.authorize(tool, arguments)
             edited = copy_json(permit.arguments) if permit.is_edited else None
-            return await self._run_tool(tool, call, number, ahead, permit)
+            return await self._run_tool(tool, call, number, ahead, permit, slot)
 
         output, is_denied = await _catch_failure(work)
         output = limit_output(tool, output)
@@ -134,11 +155,17 @@ class Dispatch:
         )
 
     async def _run_tool(
-        self, tool: Tool, call: ToolCall, number: int, ahead: float, permit: Permit
+        self,
+        tool: Tool,
+        call: ToolCall,
+        number: int,
+        ahead: float,
+        permit: Permit,
+        slot: CallSlot,
     ) -> object:
         arguments = permit.arguments
         call = replace(call, arguments=arguments)
-        children = CallChildren(partial(self._start_child, call, number, ahead))
+        children = CallChildren(partial(self._start_child, call, number, ahead), slot)
         return await run_call(
             lambda context: tool.fn(context, arguments),
             self._make_context(tool, call, children, permit.guard),

@@ -1,8 +1,8 @@
 """One run's connection to its model, in layers: each method adds one concern to the next.
 
 `send` keeps partial text, `_send_with_retries` applies the agent's `[retry]`, `_send_metered`
-counts requests against the caps of the tree, and `_send_once` passes the request to the provider
-and its deltas to the views.
+waits for its turn and counts requests against the caps of the tree, and `_send_once` passes the
+request to the provider and its deltas to the views.
 Source: D-23, D-24; second form §2; product.md `[retry]`.
 """
 
@@ -14,6 +14,7 @@ from dataclasses import replace
 from axe_nb.engine.scope import RunScope
 from axe_nb.errors import ProviderError
 from axe_nb.events import TextDelta
+from axe_nb.limits import RunStopped
 from axe_nb.messages import Delta, Request, Response
 from axe_nb.providers.protocol import Provider
 
@@ -74,11 +75,18 @@ class ModelClient:
 
     async def _send_metered(self, request: Request, turn: int, attempt: int) -> Response:
         scope = self._scope
-        scope.clock.check()
-        scope.meter.request(scope.agent.name)
-        response = await self._send_once(
-            request if attempt == 1 else replace(request, attempt=attempt), turn
-        )
+        slots = scope.in_flight.requests
+        await slots.acquire()
+        try:
+            if scope.env.halt.is_set:
+                raise RunStopped("cancelled", "cancelled")
+            scope.clock.check()
+            scope.meter.request(scope.agent.name)
+            response = await self._send_once(
+                request if attempt == 1 else replace(request, attempt=attempt), turn
+            )
+        finally:
+            slots.release()
         if response.seconds:
             try:
                 scope.clock.forward(scope.clock.ahead + response.seconds)

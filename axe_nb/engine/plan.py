@@ -12,7 +12,7 @@ from pathlib import Path
 
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.names import parse_model
-from axe_nb.agents.prompt import NO_PROMPT, Briefing
+from axe_nb.agents.prompt import NO_PROMPT, Briefing, Context, brief
 from axe_nb.delegation.child_copy import calls_sub_agents
 from axe_nb.engine.scope import RunScope
 from axe_nb.engine.toolset import Toolset, assemble
@@ -61,13 +61,25 @@ async def make_plan(scope: RunScope, job: Job) -> Plan:
     agent = scope.agent
     provider_name, model = parse_model(agent.model)
     provider = scope.env.provider_for(provider_name, model)
-    briefing = await scope.env.brief(agent)
+    briefing = await _brief(scope)
     scope.env.sources.update(_list_sources(agent, briefing))
     toolset = assemble(agent, scope.depth, scope.depth_limit, scope.policy, scope.env.tools)
     return Plan(
         scope=scope, job=job, provider=provider, model=model, briefing=briefing, toolset=toolset,
         missing=tuple(_find_missing(scope, toolset)),
     )  # fmt: skip
+
+
+async def _brief(scope: RunScope) -> Briefing:
+    """The agent's context; without its files if the time is up before they are read.
+
+    The run then ends before its first request, as any other run whose time is up.
+    """
+    try:
+        async with scope.clock.limit():
+            return await scope.env.brief(scope.agent)
+    except TimeoutError:
+        return brief(scope.agent, Context("", (), ("not all files were read in time",), ()))
 
 
 def _find_missing(scope: RunScope, toolset: Toolset) -> Iterator[str]:

@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from axe_nb.agents.agent import Agent
+from axe_nb.agents.config import format_path_or_name
 from axe_nb.agents.prompt import Briefing, brief
 from axe_nb.clock import Clock
 from axe_nb.engine.permissions import AskPerson, PermissionPolicy
 from axe_nb.engine.toolset import DepthLimit
 from axe_nb.events import Emit
-from axe_nb.limits import Limits, UsageMeter
+from axe_nb.limits import InFlight, Limits, UsageMeter
 from axe_nb.messages import ToolCall
 from axe_nb.providers.protocol import Provider
 from axe_nb.threads import in_thread
@@ -30,6 +31,14 @@ async def brief_now(agent: Agent) -> Briefing:
         ConfigError: as for `brief`.
     """
     return await in_thread(brief, agent) if agent.files or agent.skill else brief(agent)
+
+
+@dataclass(slots=True)
+class Halt:
+    """Set from any thread, at once, when the tree is stopped; cancelling reaches runs later."""
+
+    is_set: bool = False
+    """True if no further request may be sent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +67,8 @@ class Env:
     """Name → agent of the session when the root started."""
     hosts: dict[str, None] = field(default_factory=dict)
     """Hosts that the person allowed in this session; answers add to it (D-50)."""
+    halt: Halt = field(default_factory=Halt)
+    """Stops the tree's requests."""
     sources: set[Path] = field(default_factory=set)
     """Real files and folders that the tree was loaded from; plans add to it (D-52)."""
 
@@ -72,6 +83,7 @@ class RunScope:
     limits: Limits
     policy: PermissionPolicy
     meter: UsageMeter
+    in_flight: InFlight
     depth_limit: DepthLimit
     clock: Clock
     id: str = "0"
@@ -83,16 +95,17 @@ class RunScope:
     depth: int = 0
 
     @classmethod
-    def root(cls, agent: Agent, limits: Limits, env: Env) -> RunScope:
-        """The scope of a root run; its clock starts now."""
+    def root(cls, agent: Agent, limits: Limits, env: Env, clock: Clock) -> RunScope:
+        """The scope of a root run, whose clock has started."""
         return cls(
             env=env,
             agent=agent,
             limits=limits,
             policy=PermissionPolicy(agent, agent.mode),
-            meter=UsageMeter(agent.name, agent.limits),
+            meter=UsageMeter(agent.name, agent.limits, file=_file_of(agent)),
+            in_flight=InFlight.of(agent.limits.max_in_flight),
             depth_limit=DepthLimit(root=agent.sub_agents_config.max_depth),
-            clock=Clock(limits.seconds),
+            clock=clock,
         )
 
     def child(
@@ -108,6 +121,9 @@ class RunScope:
             key: the last part of the child's id: the number of its call, with a suffix if the call
                 has several children.
             ahead: virtual seconds already elapsed.
+
+        Raises:
+            RunStopped: the tree may not send as many requests.
         """
         limits = job.limits.within(self.limits)
         return RunScope(
@@ -115,7 +131,8 @@ class RunScope:
             agent=agent,
             limits=limits,
             policy=PermissionPolicy.below(self.policy, agent, job.mode, is_copy=job.is_copy),
-            meter=UsageMeter(agent.name, agent.limits, self.meter),
+            meter=self.meter.child(agent.name, agent.limits, _file_of(agent)),
+            in_flight=self.in_flight.below(agent.limits.max_in_flight),
             depth_limit=self.depth_limit.lowered(agent),
             clock=Clock(limits.seconds, self.clock.deadline, ahead),
             id=f"{self.id}.{key}",
@@ -123,3 +140,8 @@ class RunScope:
             call_id=call.id,
             depth=self.depth + 1,
         )
+
+
+def _file_of(agent: Agent) -> str:
+    """The agent's file for messages; empty if it has none."""
+    return format_path_or_name(Path(agent.path)) if agent.path else ""

@@ -40,7 +40,7 @@ def drive(handle: RunHandle, view: View, approver: Approver | None = None) -> Ru
     try:
         return pump(
             lambda emit: handle.execute(emit, ask_person), view.event, tick,
-            handle.overdue, handle.close,
+            handle.overdue, handle.close, handle.halt,
         )  # fmt: skip
     except Unresponsive:
         result = handle.abandon(view.event, timed_out=True)

@@ -167,6 +167,7 @@ def pump(
     tick: Callable[[], None],
     overdue: Callable[[], float] = lambda: 0.0,
     close: Callable[[], None] = lambda: None,
+    halt: Callable[[], None] = lambda: None,
 ) -> T:
     """Runs the work on the loop and returns its result, calling `show` and `tick` in this thread.
 
@@ -180,6 +181,7 @@ def pump(
         overdue: () → seconds that the work is past its deadline; 0.0 if it is not.
         close: called before work that does not end is abandoned; events that it emits later are
             not shown.
+        halt: called at once on an interrupt, before the work is cancelled.
 
     Raises:
         KeyboardInterrupt: the caller was interrupted.
@@ -195,7 +197,11 @@ def pump(
 
     # a `get` that is interrupted by a signal just as it times out waits for ever (CPython 3.11);
     # the handler wakes it with None
-    with _record_interrupts(lambda: events.put(None)) as interrupt:
+    def wake() -> None:
+        halt()
+        events.put(None)
+
+    with _record_interrupts(wake) as interrupt:
         future, loop = portal.begin(working())
         try:
             has_ended = _show_all(

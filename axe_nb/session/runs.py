@@ -147,6 +147,7 @@ class RunHandle:
 
     def cancel(self) -> None:
         """Cancels the run; its result is what was finished by then."""
+        self.halt()
         with self._lock:
             self._cancelled_at = self._cancelled_at or time.monotonic()
             if self._task is None:
@@ -154,6 +155,11 @@ class RunHandle:
             elif not self.done:
                 loop, task = self._task
                 loop.call_soon_threadsafe(task.cancel)
+
+    def halt(self) -> None:
+        """Keeps the run and its descendants from sending requests; they still have to end."""
+        if self.plan is not None:
+            self.plan.scope.env.halt.is_set = True
 
     def result(self, timeout: float | None = None) -> RunResult:
         """Waits for the end and returns the result, even of a failed or cancelled run.

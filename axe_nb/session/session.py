@@ -18,6 +18,7 @@ from axe_nb.agents.agent_files import check_agents_dir
 from axe_nb.agents.config import Config
 from axe_nb.agents.names import check_name
 from axe_nb.agents.trust import check_trust
+from axe_nb.clock import Clock
 from axe_nb.commands.overrides import Overrides, shown_value
 from axe_nb.engine.confine import real_workdir
 from axe_nb.engine.permissions import AskPerson
@@ -165,6 +166,7 @@ class Session:
         Raises:
             ConfigError: invalid configuration.
         """
+        clock = Clock(request.overrides.timeout)
         protect_imports()
         snapshot = self._begin_snapshot(request.overrides.agents_dir)
         env = Env(
@@ -181,7 +183,7 @@ class Session:
         env = _adapt(env, request.overrides)
         agent, job = _make_job(request, env)
         env = replace(env, workdir=real_workdir(agent))
-        scope = RunScope.root(agent, job.limits, env)
+        scope = RunScope.root(agent, job.limits, env, clock)
         await snapshot.take(scope)
         return await make_plan(scope, job)
 

@@ -75,6 +75,8 @@ class Snapshot:
         self._stamps: dict[str, Stamp] = {}
         """Name → state of its file when the root started, of agents that are read on first use."""
         self._is_taken = False
+        self._check: Callable[[], None] = lambda: None
+        """Raises TimeIsUp if the time of the root is up."""
 
     def load(self, name: str) -> Agent:
         """Returns the agent of that name, as it was when the root started.
@@ -112,9 +114,12 @@ class Snapshot:
         These are its sub-agents and theirs. A tool of the user's own can start any other agent:
         all files are noted, and one that has changed when it is started is an error.
         """
+        self._check = root.clock.check
         has_own = _has_own_tools(root.agent) or bool(root.env.tools)
         if has_own or root.agent.sub_agents:
-            await in_thread(self._take, root, has_own)
+            with contextlib.suppress(TimeoutError):  # the run ends before its first request
+                async with root.clock.limit():
+                    await in_thread(self._take, root, has_own)
         self._is_taken = True
 
     def _take(self, root: RunScope, has_own: bool) -> None:
@@ -176,7 +181,7 @@ class Snapshot:
         key = _make_key(agent)
         if key not in self._contexts:
             try:
-                context = self._contexts[key] = read_context(agent)
+                context = self._contexts[key] = read_context(agent, self._check)
                 self._size += len(context.skill) + sum(len(text) for _, text in context.files)
             except ConfigError as error:
                 self._contexts[key] = error

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 from axe_nb.agents.agent import Agent
+from axe_nb.agents.tables import DEFAULT_LIMITS
 from axe_nb.engine.permissions import PermissionPolicy
 from axe_nb.engine.toolset import DepthLimit, assemble
 from axe_nb.text import format_seconds, one_line
@@ -66,7 +67,8 @@ def abilities(agent: Agent, agents: Callable[[str], Agent]) -> str:
     ]
     limits = agent.limits
     for label, most in (("Requests", limits.max_requests), ("Tokens", limits.max_total_tokens)):
-        lines += [line(label, f"at most {most} in the whole tree")] if most else []
+        if most not in (0, DEFAULT_LIMITS.max_requests):
+            lines.append(line(label, f"at most {most} in the whole tree"))
     if "delegate" in {tool.effect for tool in _list_tools(agent)} or agent.sub_agents:
         lines.append(picture(agent, agents))
     return "\n".join(lines)

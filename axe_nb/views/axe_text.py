@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from axe_nb.agents.tables import DEFAULT_LIMITS
 from axe_nb.delegation.child_copy import calls_sub_agents
 from axe_nb.engine.plan import Plan
 from axe_nb.events import (
@@ -83,7 +84,12 @@ def _format_tools(plan: Plan) -> list[str]:
             if any(tool.is_budgeted for tool in plan.toolset.tools.values())
             else "",
         ),
-        ("Requests", f"at most {limits.max_requests} in the tree" if limits.max_requests else ""),
+        (
+            "Requests",
+            f"at most {limits.max_requests} in the tree"
+            if limits.max_requests not in (0, DEFAULT_LIMITS.max_requests)
+            else "",
+        ),
         ("Tokens", f"at most {limits.max_total_tokens}" if limits.max_total_tokens else ""),
     )
     lines = [f"{label + ':':<11}{value}" for label, value in rows if value]

@@ -18,11 +18,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from axe_nb.agents.tables import TreeLimits
 from tests.engine.in_process import ask_session
 
 MODEL_SECONDS = 0.05
 IDEAL_SECONDS = 3 * MODEL_SECONDS
 TURN_CHAIN = 50
+LIFTED = TreeLimits(max_requests=0, max_calls_per_reply=0, max_in_flight=0)
+
 COPIES = 2000
 """Agents that are made to find out what one costs."""
 
@@ -112,7 +115,9 @@ async def fan_out(children: int) -> tuple[float, float]:
     session = Session()
     events: list[object] = []
     session.define(Agent("child", f"openai/child-{MODEL_SECONDS}"))
-    lead = Agent("lead", f"openai/lead-{children}-{MODEL_SECONDS}", sub_agents=("child",))
+    lead = Agent(
+        "lead", f"openai/lead-{children}-{MODEL_SECONDS}", sub_agents=("child",), limits=LIFTED
+    )
     spent = stopwatch()
     result = await ask_session(session, lead, "go", emit=events.append)
     found = spent()
@@ -188,6 +193,7 @@ class Instantly:
 async def chain_of_our_own() -> float:
     """Seconds of CPU of one turn with a tool call, without HTTP; with events."""
     from axe_nb import Agent
+    from axe_nb.clock import Clock
     from axe_nb.engine.loop import Run
     from axe_nb.engine.plan import make_plan
     from axe_nb.engine.scope import Env, RunScope
@@ -202,7 +208,7 @@ async def chain_of_our_own() -> float:
         tools=(a_tool(),),
     )  # fmt: skip
     began = time.process_time()
-    scope = RunScope.root(one, Limits(), env)
+    scope = RunScope.root(one, Limits(), env, Clock(None))
     result = await Run(await make_plan(scope, Job(one, "go", "go"))).execute()
     seconds = time.process_time() - began
     assert (result.turns, result.status) == (TURN_CHAIN, "completed"), result

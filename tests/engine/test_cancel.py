@@ -221,6 +221,7 @@ def test_the_fault_of_a_provider_ends_the_run_in_its_events_too() -> None:
         async def send(self, request: Request, on_delta: Any = None) -> Response:
             raise MemoryError("a fault of ours")
 
+    from axe_nb.clock import Clock
     from axe_nb.engine.loop import Run
     from axe_nb.engine.plan import make_plan
     from axe_nb.engine.scope import Env, RunScope
@@ -236,7 +237,7 @@ def test_the_fault_of_a_provider_ends_the_run_in_its_events_too() -> None:
             provider_for=lambda provider, model: Broken(),
             emit=events.append,
         )
-        scope = RunScope.root(boss, Limits(), env)
+        scope = RunScope.root(boss, Limits(), env, Clock(None))
         return await Run(await make_plan(scope, Job(boss, "t", "t"))).execute()
 
     result = asyncio.run(work())

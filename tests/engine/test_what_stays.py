@@ -249,6 +249,7 @@ def writes(text: str, then: Any) -> Any:
 
 def with_provider(provider: Any, timeout: float | None = None, **fields: Any) -> Any:
     """(result, events) of an agent whose provider it is."""
+    from axe_nb.clock import Clock
     from axe_nb.engine.loop import Run
     from axe_nb.engine.plan import make_plan
     from axe_nb.engine.scope import Env, RunScope
@@ -260,7 +261,7 @@ def with_provider(provider: Any, timeout: float | None = None, **fields: Any) ->
 
     async def work() -> RunResult:
         env = Env(load_agent=lambda _: one, provider_for=lambda *_: provider, emit=events.append)
-        scope = RunScope.root(one, Limits(seconds=timeout), env)
+        scope = RunScope.root(one, Limits(seconds=timeout), env, Clock(timeout))
         run = Run(await make_plan(scope, Job(one, "go", "go")))
         task = asyncio.create_task(run.execute())
         if timeout is None:
