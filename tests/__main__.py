@@ -44,7 +44,7 @@ def main(arguments: list[str]) -> int:
         older = side_by_side.submit(
             environment, OLDER_KERNEL, "-e", ".", "ipykernel<7", "ipython<9"
         )
-        find_chromium()
+        find_programs()
     python = str(newest.result())
     older.result()
     if arguments:
@@ -100,18 +100,30 @@ def check(command: list[str], environ: Mapping[str, str]) -> tuple[bool, str]:
     return not done.returncode, done.stdout.strip()
 
 
-def find_chromium() -> None:
-    """Installs Chromium where a CI machine lacks it; elsewhere says what is not run without it."""
-    if any(map(shutil.which, CHROMIUM)):
+PACKAGES = {
+    "chromium": (CHROMIUM, "the browser tests"),
+    "bubblewrap": (("bwrap",), "the tests of the sandbox"),
+}
+"""Debian package -> its programs, of which one has to be there, and what needs it."""
+
+
+def find_programs() -> None:
+    """Installs Debian packages that a CI machine lacks; elsewhere says what is not run."""
+    missing = [
+        name for name, (programs, _) in PACKAGES.items() if not any(map(shutil.which, programs))
+    ]
+    if not missing:
         return
     apt_get = shutil.which("apt-get")
     if not (apt_get and os.environ.get("CI") == "true" and os.geteuid() == 0):
-        say("no chromium: the browser tests are NOT RUN (Debian: sudo apt-get install chromium)")
+        for name in missing:
+            tests_of = PACKAGES[name][1]
+            say(f"no {name}: {tests_of} are NOT RUN (Debian: sudo apt-get install {name})")
         return
     began = time.monotonic()
-    say("installing chromium for the browser tests (once; a minute or two)")
+    say(f"installing {' and '.join(missing)} for the tests (once; a minute or two)")
     environ = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
-    for command in (["update"], ["install", "-y", "--no-install-recommends", "chromium"]):
+    for command in (["update"], ["install", "-y", "--no-install-recommends", *missing]):
         done = subprocess.run(
             [apt_get, "-q", "-o", "Acquire::Retries=3", *command],
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
@@ -119,9 +131,10 @@ def find_chromium() -> None:
         )  # fmt: skip
         if done.returncode:
             say("\n".join(done.stdout.splitlines()[-10:]))
-            say(f"apt-get {command[0]} failed (see above): the browser tests will fail")
+            needing = " and ".join(PACKAGES[name][1] for name in missing)
+            say(f"apt-get {command[0]} failed (see above): {needing} will fail")
             return
-    say(f"chromium installed in {time.monotonic() - began:.0f} s")
+    say(f"{' and '.join(missing)} installed in {time.monotonic() - began:.0f} s")
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ from axe_nb.builtin.command_guard import refusal
 from axe_nb.builtin.program import program_of
 from axe_nb.errors import ConfigError
 from axe_nb.sandbox.find import Sandbox, find_sandbox
+from axe_nb.sandbox.launch import Level
 from axe_nb.sandbox.process import Process
 from axe_nb.sandbox.view import make_view
 from axe_nb.text import format_seconds
@@ -123,6 +124,9 @@ async def run_command(ctx: ToolContext, command: str, timeout: float = SECONDS) 
         sandbox = await in_thread(choose_sandbox, (ctx.agent, *ctx.above), ctx.workdir, ctx.sources)
     except ConfigError as error:
         raise ToolError("; ".join(error.lines())) from None
+    may_run = sandbox.level != "none" or sandbox.is_off or ctx.guard is None
+    if not may_run and ctx.guard is not None and ctx.guard.floor != "ask":
+        raise ToolError("the sandbox does not work any more; call it again for approval without")
     process, output, in_time = await _run(sandbox, command, seconds)
     if process.failure:
         raise ToolError(process.failure, sandbox.label)
@@ -142,7 +146,7 @@ async def _run(sandbox: Sandbox, command: str, seconds: float) -> tuple[Process,
     output = Output()
     environment = {name: os.environ[name] for name in VARIABLES if name in os.environ}
     environment |= SETTINGS if network else SETTINGS | OFFLINE
-    process = sandbox.start(_shell_words(command), environment, writable)
+    process = sandbox.start(_shell_words(command, sandbox.level), environment, writable)
     reader = threading.Thread(target=output.read, args=(os.fdopen(readable, "rb"),), daemon=True)
     reader.start()
     in_time = False
@@ -196,7 +200,9 @@ def guard_command(arguments: Mapping[str, Any], site: CallSite) -> Guard | None:
     )
 
 
-def _shell_words(command: str) -> list[str]:
+def _shell_words(command: str, level: Level) -> list[str]:
+    if level == "docker":
+        return ["sh", "-c", command]  # the image may have no other
     if os.name == "nt":
         return [shutil.which("cmd.exe") or "cmd.exe", "/c", command]
     return [shutil.which("bash", path="/usr/bin:/bin:/usr/local/bin") or "/bin/sh", "-c", command]

@@ -12,6 +12,7 @@ import platform
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from importlib import metadata
+from pathlib import Path
 from typing import Literal, TypeAlias
 
 from axe_nb.agents.agent import Agent
@@ -25,6 +26,8 @@ from axe_nb.errors import AxeError, ConfigError, ProviderError
 from axe_nb.make_provider import server
 from axe_nb.provider_table import PROVIDERS
 from axe_nb.providers import listing
+from axe_nb.sandbox.find import find_sandbox
+from axe_nb.sandbox.view import make_view
 from axe_nb.text import list_some, quote
 from axe_nb.threads import in_thread
 from axe_nb.views.appearance import LOOKS
@@ -86,7 +89,8 @@ async def examine(
     needing_keys = [info.name for info in known if info.needs_key]
     keys = [_check_key(name, used.get(name, {}), config) for name in needing_keys]
     servers = [finding for task in asked for finding in task.result()]
-    return [_check_versions(), settings, *of_agents, *keys, *servers]
+    sandbox = await in_thread(_check_sandbox)
+    return [_check_versions(), settings, sandbox, *of_agents, *keys, *servers]
 
 
 def _check_versions() -> Finding:
@@ -97,6 +101,26 @@ def _check_versions() -> Finding:
     if not missing:
         return Finding("right", "versions", message)
     return Finding("note", "versions", message, f"for notebooks: pip install {' '.join(missing)}")
+
+
+def _check_sandbox() -> Finding:
+    """Tries the sandbox of commands in the current folder."""
+    try:
+        sandbox = find_sandbox("auto", make_view(Path.cwd()))
+    except ConfigError as error:
+        return _make_failed_finding("sandbox", error)
+    except OSError as error:
+        return Finding("note", "sandbox", f"not tried: {error.strerror or error}")
+    if sandbox.level == "none":
+        step = "install bubblewrap, where the system has it" if os.name == "posix" else ""
+        return Finding("note", "sandbox", "none works here: commands need approval", step)
+    name = f"{sandbox.level} ({sandbox.method.name}): a command "
+    said = name + ", ".join(sandbox.promises)
+    if not sandbox.method.not_promised:
+        return Finding("right", "sandbox", said)
+    message = f"{said}. But {', '.join(sandbox.method.not_promised)}"
+    step = "install bubblewrap for a stronger one" if sandbox.level == "files" else ""
+    return Finding("note", "sandbox", message, step)
 
 
 def _find_version(package: str) -> str:

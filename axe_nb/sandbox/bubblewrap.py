@@ -45,7 +45,7 @@ PROMISES = (
 )
 
 
-def methods() -> Iterator[Method]:
+def list_methods() -> Iterator[Method]:
     """Yields the ways to use each bubblewrap of the system, the stricter one first."""
     for place in PLACES:
         if Path(place).is_file():

@@ -12,13 +12,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from axe_nb.sandbox import bubblewrap, namespaces, plain
+from axe_nb.sandbox import bubblewrap, docker, namespaces, plain, seatbelt
 from axe_nb.sandbox.launch import Level, Method
 from axe_nb.sandbox.process import Process
 from axe_nb.sandbox.view import View
 
 METHODS: Mapping[str, Sequence[Callable[[], Iterable[Method]]]] = {
-    "linux": (bubblewrap.methods, namespaces.methods),
+    "linux": (bubblewrap.list_methods, namespaces.list_methods),
+    "darwin": (seatbelt.list_methods,),
 }
 """System → its methods, strongest first."""
 
@@ -51,7 +52,8 @@ class Sandbox:
         if self.level == "none":
             return "no sandbox, as set" if self.is_off else "no sandbox here"
         network = "with network" if self.view.network else "no network"
-        return f"in a sandbox ({self.level}), {network}"
+        name = self.method.name if self.level == "docker" else self.level
+        return f"in a sandbox ({name}), {network}"
 
     def start(
         self,
@@ -76,6 +78,8 @@ def find_sandbox(setting: str, view: View) -> Sandbox:
     """
     if setting == "off":
         return Sandbox(plain.METHOD, view, is_off=True)
+    if setting.startswith("docker:"):
+        return Sandbox(docker.make_method(setting.removeprefix("docker:")), view)
     method = next((m for m in list_methods() if _works(m, view)), plain.METHOD)
     return Sandbox(method, view)
 

@@ -10,8 +10,9 @@ from axe_nb.sandbox.view import View
 
 Level = Literal["full", "files", "seatbelt", "docker", "none"]
 
-Ending = Literal["child", "signal", "group"]
-"""Way to end everything: SIGKILL to its first child, SIGTERM to itself, SIGKILL to its group."""
+Ending = Literal["child", "signal", "group", "program"]
+"""The way to end everything: SIGKILL to its first child, SIGTERM to itself, SIGKILL to its group,
+or the program `Launch.end`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,6 +23,8 @@ class Launch:
     """Program and arguments; on Windows, the line of both."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """Variables that the level sets, on top of those of the command."""
+    end: Sequence[str] = ()
+    """Program and arguments that end it."""
     data: Mapping[str, bytes] = field(default_factory=dict)
     """Placeholder among the words → bytes; replaced by the number of a file that holds them."""
 

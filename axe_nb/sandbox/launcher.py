@@ -57,14 +57,14 @@ def prctl(*arguments: int) -> int:
     return int(LIBC.prctl(*(ctypes.c_ulong(argument) for argument in padded)))
 
 
-def landlock_version() -> int:
+def find_landlock_version() -> int:
     """Returns the version of Landlock in this kernel; 0 if it has none or may not use it."""
     return max(0, int(LIBC.syscall(LANDLOCK_CREATE, None, ctypes.c_size_t(0), 1)))
 
 
 def restrict_files(plan: dict[str, Any]) -> None:
     """Allows the paths of a plan, signals to its own processes, and nothing else."""
-    version = landlock_version()
+    version = find_landlock_version()
     known = ALL if version >= 5 else ALL_BEFORE_5
     network = 0 if plan["network"] or version < 4 else 0b11
     handled = struct.pack("=QQQ", known, network, 0b11)[: 24 if version >= 6 else 16]
@@ -208,7 +208,7 @@ def become(plan: dict[str, Any], words: list[str]) -> NoReturn:
     os._exit(125)
 
 
-def own_folder(plan: dict[str, Any]) -> str:
+def make_folder(plan: dict[str, Any]) -> str:
     """Makes a folder for temporary files, as those of others are out of sight."""
     folder = f"/tmp/axe-nb-{os.urandom(8).hex()}"
     os.mkdir(folder, 0o700)  # noqa: PTH102
@@ -234,7 +234,7 @@ def remove(folder: str) -> None:
 def end_all() -> None:
     """Kills all processes that came from the command, those that left its group included."""
     while True:
-        for pid in descendants(os.getpid()):
+        for pid in list_descendants(os.getpid()):
             try:
                 os.kill(pid, signal.SIGKILL)
             except OSError:
@@ -247,13 +247,13 @@ def end_all() -> None:
         signal.sigtimedwait({signal.SIGCHLD}, 0.002)
 
 
-def descendants(pid: int) -> list[int]:
+def list_descendants(pid: int) -> list[int]:
     try:
         with open(f"/proc/{pid}/task/{pid}/children") as listed:  # noqa: PTH123
             children = [int(word) for word in listed.read().split()]
     except OSError:
         return []
-    return [found for child in children for found in (child, *descendants(child))]
+    return [found for child in children for found in (child, *list_descendants(child))]
 
 
 def main() -> None:
@@ -269,7 +269,7 @@ def main() -> None:
     elif os.getppid() != plan["parent"]:
         return
     else:
-        folder = own_folder(plan)
+        folder = make_folder(plan)
         call("subreaper", prctl(PR_SUBREAPER, 1))
 
     def stop(code: int) -> NoReturn:

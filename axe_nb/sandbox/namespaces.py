@@ -15,7 +15,7 @@ from pathlib import Path
 from axe_nb.sandbox import seccomp
 from axe_nb.sandbox.bubblewrap import PROMISES
 from axe_nb.sandbox.launch import Launch, Method
-from axe_nb.sandbox.launcher import landlock_version
+from axe_nb.sandbox.launcher import find_landlock_version
 from axe_nb.sandbox.mounts import SETTINGS, SYSTEM, list_mounts
 from axe_nb.sandbox.view import View
 
@@ -33,7 +33,7 @@ OLDEST_LANDLOCK = 3
 """The first version that refuses to cut files."""
 
 
-def methods() -> Iterator[Method]:
+def list_methods() -> Iterator[Method]:
     """Yields the ways that this system has the programs and the kernel for, strongest first."""
     if not seccomp.is_supported():
         return
@@ -41,7 +41,7 @@ def methods() -> Iterator[Method]:
         yield Method(
             level="full", name="namespaces", ending="child", promises=PROMISES, wrap=_unshare
         )
-    version = landlock_version()
+    version = find_landlock_version()
     if version >= OLDEST_LANDLOCK:
         signals = "sends no signals to other processes"
         yield Method(
@@ -65,7 +65,7 @@ def methods() -> Iterator[Method]:
         )
 
 
-def _python() -> tuple[str, ...]:
+def _list_python_words() -> tuple[str, ...]:
     """Returns the words that start the launcher, by a Python that no workdir can change."""
     base = getattr(sys, "_base_executable", "") or sys.executable
     return (os.path.realpath(base), "-I", "-S", str(LAUNCHER))
@@ -79,7 +79,7 @@ def _unshare(words: Sequence[str], view: View) -> Launch:
         "workdir": str(view.workdir),
     }
     network = () if view.network else ("--net",)
-    started = [*NAMESPACES, *network, "--", *_python(), json.dumps(plan), *words]
+    started = [*NAMESPACES, *network, "--", *_list_python_words(), json.dumps(plan), *words]
     return Launch(words=started, environment={"TMPDIR": "/tmp"})
 
 
@@ -91,7 +91,7 @@ def _make_filter(view: View) -> bytes:
 def _restrict(words: Sequence[str], view: View) -> Launch:
     system = [*SYSTEM, *(f"/etc/{name}" for name in SETTINGS)]
     plan = {
-        "read": [*system, *_system_facts(), *map(str, view.readable)],
+        "read": [*system, *_list_system_facts(), *map(str, view.readable)],
         "write": [str(view.workdir)],
         "files": DEVICES,
         "network": view.network,
@@ -101,11 +101,12 @@ def _restrict(words: Sequence[str], view: View) -> Launch:
     }
     # git takes the system's settings, which are out of sight, for broken
     return Launch(
-        words=[*_python(), json.dumps(plan), *words], environment={"GIT_CONFIG_NOSYSTEM": "1"}
+        words=[*_list_python_words(), json.dumps(plan), *words],
+        environment={"GIT_CONFIG_NOSYSTEM": "1"},
     )
 
 
 @cache
-def _system_facts() -> tuple[str, ...]:
+def _list_system_facts() -> tuple[str, ...]:
     """Returns what is in `/proc` but not about a process."""
     return tuple(str(path) for path in sorted(Path("/proc").iterdir()) if not path.name.isdigit())

@@ -57,6 +57,7 @@ class Process:
         self._launch = (words, environment, stdout, stdin)
         self._popen: subprocess.Popen[bytes] | None = None
         self._lock = threading.Lock()
+        self._end: Sequence[str] = ()
         self._is_killed = False
         self._over = threading.Event()
         threading.Thread(target=self._keep, name="axe-nb-command", daemon=True).start()
@@ -70,7 +71,7 @@ class Process:
         with self._lock:
             self._is_killed = True
             if self._popen is not None and not self._over.is_set():
-                _end(self._popen, self._method)
+                _end(self._popen, self._method, self._end)
 
     def _keep(self) -> None:
         words, environment, stdout, stdin = self._launch
@@ -80,7 +81,7 @@ class Process:
             self._start(self._method.wrap([*first, *words], self._view), environment)
             if self._popen is not None:
                 code = self._popen.wait()
-                _end(self._popen, self._method)
+                _end(self._popen, self._method, self._end)
                 self.code = 128 - code if self._is_wrapped and 128 < code <= 192 else code
             self.notes = tuple(watch.settle())
         except (OSError, ValueError) as error:
@@ -98,9 +99,10 @@ class Process:
 
     def _start(self, launch: Launch, environment: Mapping[str, str]) -> None:
         _, _, stdout, stdin = self._launch
-        with _files_of(launch) as (words, numbers), self._lock:
+        with _open_files(launch) as (words, numbers), self._lock:
             if self._is_killed:
                 return
+            self._end = launch.end
             self._popen = subprocess.Popen(
                 words,
                 cwd=self._view.workdir,
@@ -114,7 +116,7 @@ class Process:
 
 
 @contextlib.contextmanager
-def _files_of(launch: Launch) -> Iterator[tuple[Sequence[str] | str, Sequence[int]]]:
+def _open_files(launch: Launch) -> Iterator[tuple[Sequence[str] | str, Sequence[int]]]:
     """Yields the words, with the numbers of open files for the launch's data, and the numbers."""
     if isinstance(launch.words, str) or not launch.data:
         yield launch.words, ()
@@ -138,20 +140,27 @@ def _close(number: int) -> None:
             os.close(number)
 
 
-def _end(process: subprocess.Popen[bytes], method: Method) -> None:
+def _end(process: subprocess.Popen[bytes], method: Method, program: Sequence[str]) -> None:
     """Ends everything that a process started; it ends by itself after that."""
     match method.ending:
         case "group":
             _kill_group(process)
         case "child":
             # killing the outer process would end the inner ones too, but some time after it
-            for child in _children(process.pid):
+            for child in _list_children(process.pid):
                 with contextlib.suppress(OSError):
                     os.kill(child, signal.SIGKILL)
             if process.returncode is None:
                 threading.Timer(PATIENCE, process.kill).start()
         case "signal":
             process.terminate()
+        case "program":
+            subprocess.Popen(
+                program,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )
 
 
 def _kill_group(process: subprocess.Popen[bytes]) -> None:
@@ -164,7 +173,7 @@ def _kill_group(process: subprocess.Popen[bytes]) -> None:
         os.killpg(process.pid, signal.SIGKILL)
 
 
-def _children(pid: int) -> list[int]:
+def _list_children(pid: int) -> list[int]:
     try:
         return [int(n) for n in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
     except (OSError, ValueError):

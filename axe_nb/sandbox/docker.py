@@ -1,0 +1,108 @@
+"""Level `docker:IMAGE`: each command in a container of its own.
+
+Source: D-55; safety-facts §6. Its command line is tested; it has not been run with a daemon.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+from axe_nb.errors import ConfigError
+from axe_nb.sandbox.launch import Launch, Method
+from axe_nb.sandbox.view import View
+from axe_nb.text import one_line, quote
+
+PLACES = (
+    "/usr/bin/docker", "/usr/local/bin/docker", "/opt/homebrew/bin/docker", "/snap/bin/docker",
+    "/Applications/Docker.app/Contents/Resources/bin/docker",
+)  # fmt: skip
+
+FLAGS = (
+    "run", "--rm", "--init", "--pull", "never", "--cap-drop", "ALL",
+    "--security-opt", "no-new-privileges", "--read-only", "--pids-limit", "4096",
+    "--tmpfs", "/tmp:exec", "--env", "HOME=/tmp", "--env", "TMPDIR=/tmp", "--env", "TERM=dumb",
+)  # fmt: skip
+
+OF_CLIENT = ("DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_CERT_PATH", "DOCKER_TLS_VERIFY")
+"""Variables that tell the client where its daemon is; the container does not get them."""
+
+TRIAL = 20.0
+"""Seconds that the daemon has to answer."""
+
+
+def make_method(image: str) -> Method:
+    """Returns the method for an image, which must be there.
+
+    Raises:
+        ConfigError: docker does not answer, or does not have the image.
+    """
+    program = next((place for place in PLACES if Path(place).is_file()), "")
+    if problem := _find_problem(program, image):
+        raise ConfigError(
+            f'sandbox = "docker:{image}" does not work here: {problem}',
+            hint=f'start docker and run: docker pull {image}; or set sandbox = "auto"',
+        )
+    return Method(
+        level="docker",
+        name=f"docker:{image}",
+        ending="program",
+        promises=(
+            "sees only the image and the workdir",
+            "writes no protected file in the workdir",
+            "sees no other processes and none of the kernel's environment",
+        ),
+        not_promised=("a container outlives a kernel that is killed",),
+        wrap=partial(wrap, program, image),
+    )
+
+
+def wrap(program: str, image: str, words: Sequence[str], view: View) -> Launch:
+    """Returns the command line for a command in a new container."""
+    name = f"axe-nb-{os.urandom(8).hex()}"
+    found = [program, *FLAGS, "--name", name, "--workdir", str(view.workdir)]
+    if not view.network:
+        found += ["--network", "none"]
+    if os.name == "posix":
+        found += ["--user", f"{os.getuid()}:{os.getgid()}"]
+    for path in (view.workdir, *view.anchored):
+        found += ["--mount", _format_mount("bind", path)]
+    for path in view.read_only:
+        found += ["--mount", _format_mount("bind", path, "readonly")]
+    for path in view.hidden:
+        source = Path("/dev/null")
+        kind = "tmpfs" if path.is_dir() else "bind"
+        found += ["--mount", _format_mount(kind, path, "readonly", source=source)]
+    environment = {key: os.environ[key] for key in OF_CLIENT if key in os.environ}
+    return Launch(
+        words=[*found, image, *words], environment=environment, end=[program, "kill", name]
+    )
+
+
+def _format_mount(kind: str, target: Path, *more: str, source: Path | None = None) -> str:
+    """Returns a value of `--mount`, which is a line of CSV."""
+    places = [f"source={source or target}"] if kind == "bind" else []
+    fields = [f"type={kind}", *places, f"target={target}", *(more if kind == "bind" else ())]
+    return ",".join('"' + field.replace('"', '""') + '"' for field in fields)
+
+
+def _find_problem(program: str, image: str) -> str:
+    if not program:
+        return "docker is not installed"
+    asked = [program, "image", "inspect", "--format", "{{.Id}}", image]
+    try:
+        done = subprocess.run(
+            asked,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            timeout=TRIAL,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return f"docker does not answer within {TRIAL:.0f} s"
+    return quote(one_line(done.stderr, 200)) if done.returncode else ""

@@ -1,0 +1,87 @@
+"""Level `seatbelt`: sandbox-exec of macOS, with a generated profile.
+
+Of its rules, the last that matches holds. A rule is about a path, whether it exists or not.
+Source: D-55; safety-facts §6. Written from its documentation; it has not been run.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from axe_nb.protected import FILES, FOLDERS
+from axe_nb.sandbox.launch import Launch, Method
+from axe_nb.sandbox.view import GIT_SETTINGS, View
+
+PROGRAM = "/usr/bin/sandbox-exec"
+
+READABLE = (
+    "/usr", "/bin", "/sbin", "/opt", "/System", "/Library", "/Applications/Xcode.app", "/dev",
+    "/nix/store", "/private/etc", "/private/var/db/dyld", "/private/var/db/timezone",
+    "/private/var/select",
+)  # fmt: skip
+
+START = """\
+(version 1)
+(deny default)
+(allow process-exec process-fork sysctl-read file-read-metadata)
+(allow signal process-info* (target same-sandbox))
+(allow mach-lookup (global-name "com.apple.system.opendirectoryd.libinfo"))
+(allow ipc-posix-sem ipc-posix-shm)
+(allow pseudo-tty)
+(allow file-read* (literal "/"))
+(allow file-write* (literal "/dev/null") (literal "/dev/zero") (literal "/dev/tty"))"""
+
+
+def list_methods() -> Iterator[Method]:
+    """Yields the method, if the system has the program."""
+    if Path(PROGRAM).is_file():
+        yield Method(
+            level="seatbelt",
+            name="sandbox-exec",
+            ending="group",
+            promises=(
+                "writes nothing outside the workdir and the folder for temporary files, and no "
+                "protected file in the workdir",
+                "reads nothing of the home folder but toolchains",
+            ),
+            not_promised=(
+                "it sees other processes",
+                "a process that leaves its group is not ended with it",
+            ),
+            wrap=_wrap,
+        )
+
+
+def _wrap(words: Sequence[str], view: View) -> Launch:
+    return Launch(words=[PROGRAM, "-p", make_profile(view), *words])
+
+
+def make_profile(view: View) -> str:
+    """Returns the profile of a view."""
+    temporary = os.path.realpath(tempfile.gettempdir())
+    git = [view.workdir / ".git" / name for name in GIT_SETTINGS]
+    named = [view.workdir / name for name in (*FOLDERS, *FILES) if name != ".git"]
+    work = [view.workdir, Path(temporary)]
+    rules = [
+        START,
+        _rule("allow file-read*", "subpath", [*map(Path, READABLE), *view.readable, *work]),
+        _rule("allow file-write*", "subpath", work),
+        _rule("deny file-write*", "subpath", [*named, *git, *view.read_only]),
+        _rule("deny file-write-unlink", "literal", view.anchored),
+        _rule("deny file-read* file-write*", "subpath", view.hidden),
+        "(allow network*)" if view.network else "",
+    ]
+    return "\n".join(filter(None, rules))
+
+
+def _rule(start: str, kind: str, paths: Iterable[Path]) -> str:
+    filters = [f"({kind} {_quote(str(path))})" for path in paths]
+    return f"({start} {' '.join(filters)})" if filters else ""
+
+
+def _quote(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'

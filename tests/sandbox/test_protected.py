@@ -1,0 +1,187 @@
+"""Protected files in the workdir: read-only where they exist, moved aside where they are new."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from axe_nb.errors import ConfigError
+from axe_nb.sandbox.view import make_view
+from tests.sandbox.cages import FULL, SECRET, Cage
+
+pytestmark = pytest.mark.req("D-52", "D-55")
+
+EXISTING = {
+    "axe/agents/lead.toml": 'model = "script/x"',
+    "conftest.py": "x = 1",
+    ".vscode/tasks.json": "{}",
+    ".git/hooks/pre-commit": "#!/bin/sh",
+    "json.py": "mine = True",
+}
+
+
+def write_all(cage: Cage) -> None:
+    for name, text in EXISTING.items():
+        path = cage.work / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        os.chown(path, cage.uid, cage.uid)
+        os.chown(path.parent, cage.uid, cage.uid)
+    for folder in ("axe", "axe/agents", ".vscode"):
+        os.chown(cage.work / folder, cage.uid, cage.uid)
+
+
+def are_whole(cage: Cage) -> bool:
+    return all((cage.work / name).read_text() == text for name, text in EXISTING.items())
+
+
+ATTACKS = {
+    "write": "for f in {names}; do echo evil > $f; echo evil >> $f; truncate -s 0 $f; done",
+    "remove": "rm -rf {names}; rm -rf axe .vscode .git/hooks",
+    "move": "mv axe axe2; mv .vscode v2; mv .git/hooks h2; for f in {names}; do mv $f $f.x; done",
+    "swap the repository": "mv .git .g2 && cp -r .g2 .git; echo evil > .git/hooks/pre-commit",
+    "link": "for f in {names}; do ln -sf /dev/null $f; done; ln -s . axe/agents/loop",
+    "swap a folder": "mv axe a2 && mkdir -p axe/agents && echo evil > axe/agents/lead.toml",
+    "modes": "chmod -R 777 {names} axe",
+}
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_existing_files_are_as_they_were(cage: Cage, attack: str) -> None:
+    write_all(cage)
+    config = (cage.work / ".git" / "config").read_text()
+    cage.run(ATTACKS[attack].format(names=" ".join(EXISTING)))
+    assert are_whole(cage)
+    assert (cage.work / ".git" / "config").read_text() == config
+
+
+def test_a_change_is_told_and_what_was_written_is_kept(cage: Cage) -> None:
+    write_all(cage)
+    ended = cage.run("echo evil > axe/agents/lead.toml")
+    assert are_whole(cage)
+    if cage.method not in FULL:
+        assert ended.notes == ('"axe/agents/lead.toml" is protected; its change was undone',)
+        assert (cage.work / "lead.toml.moved").read_text() == "evil\n"
+
+
+NEW = ("conftest.py", ".vscode", "sitecustomize.py", "json.py", "x.pth", ".envrc", ".git/commondir")
+
+
+def test_new_protected_files_are_moved_aside_and_told(cage: Cage) -> None:
+    ended = cage.run(
+        "mkdir .vscode; echo evil > .vscode/tasks.json; mkdir random; touch random/__init__.py; "
+        "for f in conftest.py sitecustomize.py json.py x.pth .envrc .git/commondir; do "
+        "echo evil > $f; done; echo fine > fine.py"
+    )
+    assert not any((cage.work / name).exists() for name in (*NEW, "random/__init__.py"))
+    assert (cage.work / "conftest.py.moved").read_text() == "evil\n"
+    assert (cage.work / ".vscode.moved" / "tasks.json").read_text() == "evil\n"
+    assert (cage.work / "fine.py").exists()
+    assert len(ended.notes) == len(NEW) + 1
+    assert all("moved to" in note for note in ended.notes)
+    assert (
+        '"json.py" is a protected name, which other programs may run or obey; '
+        'it was moved to "json.py.moved"'
+    ) in ended.notes
+
+
+def test_a_name_that_is_taken_is_not_overwritten(cage: Cage) -> None:
+    cage.run("echo one > json.py")
+    cage.run("echo two > json.py")
+    assert (cage.work / "json.py.moved").read_text() == "one\n"
+    assert (cage.work / "json.py.moved-2").read_text() == "two\n"
+
+
+def test_a_protected_link_is_restored(cage: Cage) -> None:
+    target = cage.base / "other"
+    (cage.work / "axe").symlink_to(target)
+    ended = cage.run("rm axe; mkdir -p axe/agents; echo evil > axe/agents/lead.toml")
+    assert (cage.work / "axe").readlink() == target
+    assert (cage.work / "axe.moved" / "agents" / "lead.toml").exists()
+    assert any("it was restored" in note for note in ended.notes)
+    assert [path.name for path in target.iterdir()] == ["secret.txt"]
+
+
+def test_git_keeps_working_and_runs_nothing_new(cage: Cage) -> None:
+    ended = cage.run(
+        "echo x > x && git add x && git commit -qm two && git checkout -qb b && git stash && "
+        "git gc -q && git log --oneline; git config core.fsmonitor evil"
+    )
+    assert "two" in ended.output
+    environ = {"HOME": str(cage.home), "PATH": "/usr/bin:/bin"}
+    asked = ["git", "-c", f"safe.directory={cage.work}", "config", "core.fsmonitor"]
+    found = subprocess.run(asked, cwd=cage.work, env=environ, capture_output=True, text=True)
+    assert found.stdout == ""
+
+
+@pytest.mark.parametrize("method", FULL)
+def test_files_with_keys_are_hidden(cage: Cage) -> None:
+    (cage.work / ".env").write_text(SECRET)
+    (cage.work / ".ssh").mkdir()
+    (cage.work / ".ssh" / "id").write_text(SECRET)
+    assert SECRET not in cage.run("cat .env .ssh/*").output
+    assert (cage.work / ".env").read_text() == SECRET
+
+
+@pytest.mark.parametrize("method", FULL)
+def test_keys_are_hidden_where_the_workdir_is_home(cage: Cage) -> None:
+    gh = cage.home / ".config" / "gh"
+    gh.mkdir(parents=True)
+    (gh / "hosts.yml").write_text(SECRET)
+    ended = cage.run(
+        "cat .ssh/id_rsa .config/gh/hosts.yml; ls; echo x >> .bashrc", workdir=cage.home
+    )
+    assert SECRET not in ended.output
+    assert "work" in ended.output
+    assert not (cage.home / ".bashrc").exists()
+
+
+def test_a_workdir_that_contains_home_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "people" / "me").mkdir(parents=True)
+    monkeypatch.setenv("HOME", str(tmp_path / "people" / "me"))
+    make_view(tmp_path / "people" / "me")
+    for workdir in (tmp_path / "people", tmp_path, Path("/")):
+        with pytest.raises(ConfigError, match="contains the home folder") as refused:
+            make_view(workdir)
+        assert refused.value.hint.startswith("use a project folder")
+
+
+@pytest.mark.parametrize("method", FULL)
+def test_the_running_python_is_protected(cage: Cage) -> None:
+    environment = cage.work / ".venv"
+    made = [cage.python, "-m", "venv", "--without-pip", str(environment)]
+    subprocess.run(made, check=True, capture_output=True)
+    for folder, folders, files in os.walk(environment):
+        for name in (".", *folders, *files):
+            os.chown(Path(folder, name), cage.uid, cage.uid, follow_symlinks=False)
+    cage.python = str(environment / "bin" / "python")
+    ended = cage.run(
+        "site=$(echo .venv/lib/python3*/site-packages); echo 'import os' > $site/evil.pth; "
+        "rm .venv/bin/python; .venv/bin/python -c 'print(42)'"
+    )
+    assert "42" in ended.output
+    assert list(environment.rglob("evil.pth")) == []
+
+
+@pytest.mark.parametrize("method", ["Landlock"])
+def test_at_level_files_the_start_of_the_running_python_is_restored(cage: Cage) -> None:
+    environment = cage.work / ".venv"
+    made = [cage.python, "-m", "venv", "--without-pip", str(environment)]
+    subprocess.run(made, check=True, capture_output=True)
+    for folder, folders, files in os.walk(environment):
+        for name in (".", *folders, *files):
+            os.chown(Path(folder, name), cage.uid, cage.uid, follow_symlinks=False)
+    cage.python = str(environment / "bin" / "python")
+    config = (environment / "pyvenv.cfg").read_text()
+    ended = cage.run(
+        "site=$(echo .venv/lib/python3*/site-packages); echo 'import os' > $site/evil.pth; "
+        "echo evil > .venv/pyvenv.cfg"
+    )
+    assert len(ended.notes) == 2
+    assert list(environment.rglob("evil.pth")) == []
+    assert (environment / "pyvenv.cfg").read_text() == config
