@@ -1,0 +1,209 @@
+"""The sandbox as users meet it: the key, the question, the row, the note about the network."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from axe_nb import Agent, RunResult, call
+from axe_nb.agents.tables import SubAgentsConfig
+from axe_nb.builtin import shell
+from axe_nb.engine.permissions import Decision
+from axe_nb.errors import ConfigError
+from axe_nb.sandbox import docker, find, seatbelt
+from axe_nb.sandbox.find import find_sandbox
+from axe_nb.sandbox.view import View, make_view
+from axe_nb.views.transcript import as_text
+from tests.delegation.approvals import Person
+from tests.delegation.copies import said, told
+from tests.doctor.test_doctor import found, of
+from tests.engine.in_process import agent, ask_session, stage
+
+pytestmark = pytest.mark.req("D-55")
+
+
+def ask(
+    *agents: Agent, person: Person | None = None, command: str = "echo hi", **fields: Any
+) -> RunResult:
+    lead = agent(
+        "lead", said(call("run_command", command=command), "done"), tools=("run_command",), **fields
+    )
+    ask_person = person.ask_person if person else None
+    session = stage(lead, *agents).session
+    return asyncio.run(ask_session(session, lead, "go", ask_person=ask_person))
+
+
+@pytest.fixture
+def no_sandbox(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine on which none works."""
+    monkeypatch.setattr(find, "METHODS", {})
+
+
+@pytest.fixture
+def workdir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_the_question_names_the_level_and_its_promises(workdir: Path) -> None:
+    person = Person(Decision("yes"))
+    result = ask(person=person, mode="ask")
+    [question] = person.questions
+    assert question.reason.startswith("in a sandbox (full), no network; writes nothing outside ")
+    assert question.reason.endswith("; reaches no network")
+    assert told(result) == "hi\n"
+
+
+def test_the_row_names_the_level(workdir: Path) -> None:
+    result = ask(mode="auto")
+    assert "in a sandbox (full), no network" in as_text(result)
+    [answer] = result.messages[-2].tool_results
+    assert answer.note == "in a sandbox (full), no network"
+    assert "sandbox" not in answer.content, "the model is not told at each command"
+
+
+def test_auto_without_a_sandbox_asks_for_each_command(workdir: Path, no_sandbox: None) -> None:
+    person = Person(Decision("yes"))
+    ask(person=person, mode="auto", permissions={"run_command": "allow"})
+    [question] = person.questions
+    assert question.reason.startswith(
+        "there is no sandbox here: a command can do anything that you can\nno sandbox here"
+    )
+
+
+def test_where_no_one_can_be_asked_it_names_the_key(workdir: Path, no_sandbox: None) -> None:
+    assert told(ask(mode="auto")) == (
+        "Error: permission denied for run_command: there is no sandbox here: a command can do "
+        "anything that you can, and no one can be prompted here; "
+        'set sandbox = "off" in lead.toml'
+    )
+
+
+def test_off_is_the_word_of_the_user(workdir: Path) -> None:
+    (workdir.parent / "outside.txt").write_text("outside")
+    result = ask(mode="auto", sandbox="off", command="cd $PWD/$(printf '\\056\\056'); ls")
+    assert "outside.txt" in told(result)
+    assert "no sandbox, as set" in as_text(result)
+
+
+def test_a_child_has_the_sandbox_of_the_agents_above_it(workdir: Path) -> None:
+    auto = Agent(name="lead", model="script/x")
+    off = Agent(name="child", model="script/x", sandbox="off", allowed_hosts=("*",))
+    assert shell.choose_sandbox([off], workdir).level == "none"
+    assert shell.choose_sandbox([off, off], workdir).view.network
+    inner = shell.choose_sandbox([off, auto], workdir)
+    assert (inner.level, inner.view.network) == ("full", False)
+
+
+def test_only_the_star_opens_the_network(workdir: Path) -> None:
+    for hosts, expected in (((), False), (("python.org",), False), (("*",), True)):
+        one = Agent(name="lead", model="script/x", allowed_hosts=hosts)
+        assert shell.choose_sandbox([one], workdir).view.network is expected
+
+
+def test_a_command_that_finds_no_network_is_told_why(workdir: Path) -> None:
+    text = told(ask(mode="auto", command="getent ahosts example.org || echo EAI_AGAIN; exit 1"))
+    assert text.endswith('the user can allow it with allowed_hosts = ["*"])')
+
+
+def test_new_protected_files_make_the_result_an_error(workdir: Path) -> None:
+    result = ask(mode="auto", command="echo x > conftest.py; echo done")
+    assert told(result) == (
+        "Error: the command ended without an error, but created or changed protected files\n"
+        'done\n"conftest.py" is a protected name, which other programs may run or obey; it was '
+        'moved to "conftest.py.moved"'
+    )
+
+
+@pytest.mark.parametrize("value", ["full", "", "docker:", "docker:-v", "docker:a b", "Off"])
+def test_an_invalid_value_names_the_key(value: str) -> None:
+    with pytest.raises(ConfigError, match="sandbox must be auto, off or docker:IMAGE"):
+        Agent(name="x", model="script/x", sandbox=value)
+
+
+def test_the_doctor_names_the_level_and_its_promises() -> None:
+    [(state, message, step)] = of("sandbox", found())
+    assert (state, step) == ("right", "")
+    assert message.startswith("full (bubblewrap): a command writes nothing outside the workdir")
+
+
+def test_the_doctor_tells_where_none_works(no_sandbox: None) -> None:
+    assert of("sandbox", found()) == [
+        (
+            "note",
+            "none works here: commands need approval",
+            "install bubblewrap, where the system has it",
+        )
+    ]
+
+
+def test_a_weaker_level_is_found_where_the_stronger_do_not_work(
+    workdir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    levels = []
+    for without in ([], ["bubblewrap"], ["bubblewrap", "namespaces"]):
+        methods = [m for m in find.list_methods() if m.name not in without]
+        with monkeypatch.context() as patch:
+            patch.setattr(find, "METHODS", {sys.platform: [lambda methods=methods: methods]})
+            found_one = find_sandbox("auto", make_view(workdir))
+            levels.append((found_one.level, found_one.method.name.partition(" ")[0]))
+    assert levels == [("full", "bubblewrap"), ("full", "namespaces"), ("files", "Landlock")]
+
+
+def test_docker_that_does_not_answer_is_an_error_that_says_what_to_do(workdir: Path) -> None:
+    text = told(ask(mode="auto", sandbox="docker:debian:12"))
+    assert text.startswith('Error: sandbox = "docker:debian:12" does not work here: ')
+    assert 'start docker and run: docker pull debian:12; or set sandbox = "auto"' in text
+
+
+def test_a_container_sees_the_workdir_and_no_network(workdir: Path) -> None:
+    (workdir / ".env").write_text("KEY=1")
+    (workdir / "axe").mkdir()
+    launch = docker.wrap("docker", "debian:12", ["sh", "-c", "true"], make_view(workdir))
+    words = list(launch.words)
+    assert words[-4:] == ["debian:12", "sh", "-c", "true"]
+    for flags in (["--cap-drop", "ALL"], ["--network", "none"], ["--pull", "never"]):
+        place = words.index(flags[0])
+        assert words[place : place + 2] == flags
+    mounts = [words[i + 1] for i, word in enumerate(words) if word == "--mount"]
+    assert f'"type=bind","source={workdir}","target={workdir}"' in mounts
+    assert f'"type=bind","source={workdir}/axe","target={workdir}/axe","readonly"' in mounts
+    assert f'"type=bind","source=/dev/null","target={workdir}/.env","readonly"' in mounts
+    assert list(launch.end)[:2] == ["docker", "kill"]
+    assert launch.end[2] == words[words.index("--name") + 1]
+
+
+def test_a_profile_of_macos_names_what_is_protected(tmp_path: Path) -> None:
+    workdir = tmp_path / 'a "quoted" folder'
+    workdir.mkdir()
+    view = View(workdir=workdir, home=tmp_path, hidden=(workdir / ".env",))
+    profile = seatbelt.make_profile(view)
+    path = f'{tmp_path}/a \\"quoted\\" folder'
+    assert profile.count("(") == profile.count(")")
+    assert f'(subpath "{path}")' in profile
+    assert f'(deny file-read* file-write* (subpath "{path}/.env"))' in profile
+    after = profile[profile.index("(deny file-write*") :]
+    for name in (".vscode", "conftest.py", ".git/hooks", ".git/config"):
+        assert f'(subpath "{path}/{name}")' in after
+    assert "network" not in profile
+    assert "(allow network*)" in seatbelt.make_profile(
+        View(workdir=workdir, home=tmp_path, network=True)
+    )
+
+
+def test_unknown_children_may_not_ask(workdir: Path, no_sandbox: None) -> None:
+    child = agent("child", said(call("run_command", command="echo hi"), "done"),
+                  tools=("run_command",), mode="auto")  # fmt: skip
+    lead = agent(
+        "lead", said(call("call_agent", agent="child", task="x"), "done"),
+        sub_agents=("child",), mode="auto", sub_agents_config=SubAgentsConfig(),
+    )  # fmt: skip
+    session = stage(lead, child).session
+    person = Person()
+    result = asyncio.run(ask_session(session, lead, "go", ask_person=person.ask_person))
+    assert person.questions == []
+    assert "sub-agents cannot ask" in told(result.children[0])
