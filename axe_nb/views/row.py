@@ -172,12 +172,17 @@ def cost_of_call(call: CallNode) -> str:
 
 
 def cost_of_turn(turn: TurnNode) -> str:
-    """The tokens of a turn, and the failure of its only call."""
+    """The tokens of a turn, and of its only call the failure or the note."""
     tokens = plural(turn.usage.total, "token") if turn.usage.total else ""
-    failed = turn.only_call and turn.only_call.state in ("error", "not run")
-    return " · ".join(
-        filter(None, (cost_of_call(turn.only_call) if turn.only_call and failed else "", tokens))
-    )
+    return " · ".join(filter(None, (_outcome_of_only_call(turn.only_call), tokens)))
+
+
+def _outcome_of_only_call(call: CallNode | None) -> str:
+    if call is None:
+        return ""
+    if call.state in ("error", "not run"):
+        return cost_of_call(call)
+    return excerpts.line(call.result.note) if call.result else ""
 
 
 def cost_of_run(node: Node) -> str:
