@@ -12,7 +12,7 @@ from axe_nb.agents.agent import Agent
 from axe_nb.agents.agent_files import check_agents_dir, find_file, list_agents
 from axe_nb.agents.config import PROJECT_AGENTS, format_path, is_own
 from axe_nb.agents.files import expand_home
-from axe_nb.agents.trust import VARIABLE, Review, remember, review
+from axe_nb.agents.trust import VARIABLE, Review, find_unread_link, remember, review
 from axe_nb.doctor.doctor import Finding, examine
 from axe_nb.errors import ConfigError
 from axe_nb.session.portal import run_and_wait
@@ -73,6 +73,15 @@ def trust(
     """
     left = 0
     for path in _find_agents(target, agents_dir):
+        link = find_unread_link(path)
+        if link:
+            where = (
+                f"{printable(format_path(path))} is a link, or lies behind one, to {reveal(link)}"
+            )
+            write(where)
+            if ask is None or not _is_yes(ask(f"Read {printable(path.stem)} there? [y]es [n]o: ")):
+                left += 1
+                continue
         found = review(path)
         write(_format_review(found))
         # one that is usual, but named, may be trusted too: with its workdir in a run elsewhere
@@ -80,7 +89,7 @@ def trust(
         if not (found.needs_trust or is_named):
             continue
         name = printable(path.stem)
-        if ask is not None and ask(f"Trust {name}? [y]es [n]o: ").strip().lower() in ("y", "yes"):
+        if ask is not None and _is_yes(ask(f"Trust {name}? [y]es [n]o: ")):
             remember(found)
             write(f"{name} is trusted until its file changes")
         elif found.needs_trust:
@@ -91,6 +100,10 @@ def trust(
             f"`axe-nb trust` in a terminal, or set {VARIABLE}=1 to trust all"
         )
     return left == 0
+
+
+def _is_yes(answer: str) -> bool:
+    return answer.strip().lower() in ("y", "yes")
 
 
 def _find_agents(target: str | None, agents_dir: str | None) -> list[Path]:

@@ -25,9 +25,10 @@ def expand_home(path: str | Path) -> Path:
 def display_path(path: Path) -> str:
     """Returns the path with the home folder as `~`, so that messages are the same everywhere."""
     try:
-        return f"~/{path.relative_to(expand_home('~')).as_posix()}"
+        below = path.relative_to(expand_home("~")).as_posix()
     except ValueError:
         return str(path)
+    return "~" if below == "." else f"~/{below}"
 
 
 def reason(error: OSError) -> str:

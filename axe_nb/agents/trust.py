@@ -113,10 +113,20 @@ def check_link(path: Path) -> None:
     Raises:
         ConfigError: the person has trusted no agent there.
     """
-    if is_own(path) or not find_outside(path, path) or trusts_all():
-        return
-    if _identify(path) not in load_trusted().values():
+    if find_unread_link(path):
         raise _make_error(str(path), path.stem, "its file is reached through a link")
+
+
+def find_unread_link(path: Path) -> str:
+    """Returns the place outside the project that a link leads an agent file to.
+
+    Empty if there is none, or if the person has trusted an agent there.
+
+    Raises:
+        ConfigError: the list of trusted agents cannot be read.
+    """
+    outside = "" if is_own(path) or trusts_all() else find_outside(path, path)
+    return outside if outside and _identify(path) not in load_trusted().values() else ""
 
 
 def review(path: Path) -> Review:

@@ -226,7 +226,9 @@ def test_what_a_link_leads_to_is_not_read_before_a_yes(
         with pytest.raises(ConfigError) as caught:
             attempt()
         assert caught.value.message.endswith("its file is reached through a link")
-    assert any("its file is reached through a link: " in line for line in accept())
+    shown = accept()
+    assert "is a link, or lies behind one, to " in shown[0]
+    assert "its file is reached through a link: " in shown[1]
     assert Agent.load("worker").model == "script/worker"
     if linked != "axe":
         assert run() == "done"
@@ -302,7 +304,7 @@ def test_the_review_shows_all_agents_and_asks_for_the_unusual_ones_alone(
         "axe/agents/usual.toml: nothing unusual",
         "axe/agents/wide.toml: not trusted\n"
         '  "script/worker", mode auto, run_command\n'
-        '  ! workdir = "~" leads outside the project: ~/.\n'
+        '  ! workdir = "~" leads outside the project: ~\n'
         '  ! mode = "auto" with run_command runs commands without asking you',
     ]
     for target in ("wide", "axe/agents/wide.toml", "."):
@@ -412,3 +414,16 @@ def test_another_agents_folder_is_a_project_as_well(repository: Path, tmp_path: 
     assert axe_nb.run("in", "go", agents_dir=folder).text == "done"
     with pytest.raises(ConfigError, match="leads outside the project"):
         axe_nb.run("out", "go", agents_dir=folder)
+
+
+@on_posix
+@pytest.mark.req("D-54")
+def test_a_review_reads_behind_a_link_only_after_a_yes(repository: Path, tmp_path: Path) -> None:
+    secret = put(tmp_path / "outside/secret", "SECRET = 1")
+    Path("axe/agents/evil.toml").symlink_to(secret)
+    asked: list[str] = []
+    shown: list[str] = []
+    assert not actions.trust("evil", None, shown.append, lambda p: asked.append(p) or "n")  # type: ignore[func-returns-value]
+    assert asked == ["Read evil there? [y]es [n]o: "]
+    assert shown == [f"axe/agents/evil.toml is a link, or lies behind one, to {secret}"]
+    assert "no one can be prompted here" in _shown("evil")[-1]
