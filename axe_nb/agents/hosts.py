@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 from ipaddress import ip_address
 
 LABEL = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)")
@@ -51,6 +52,7 @@ def host_problem(pattern: str) -> str:
     return ""
 
 
+@lru_cache(maxsize=1024)
 def fold_host(host: str) -> str:
     """Returns a host as it is compared: in lower-case ASCII, without a trailing dot or brackets."""
     folded = host.strip().rstrip(".").removeprefix("[").removesuffix("]").lower()

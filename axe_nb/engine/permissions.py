@@ -110,7 +110,8 @@ class PermissionPolicy:
         if decision == "deny":
             return decision, why
         own, reason = self._decide_own(tool, host)
-        if decision == "ask" or (own == "ask" and self.above.mode != "auto"):
+        is_plan = tool.effect == "network" and self.mode == "plan"  # also below "auto" (D-50)
+        if decision == "ask" or (own == "ask" and (is_plan or self.above.mode != "auto")):
             if own != "deny" and self.may_ask:
                 return "ask", ""
             asker = self.above if decision == "ask" else self

@@ -142,6 +142,17 @@ def test_a_childs_file_opens_no_host_that_its_callers_does_not() -> None:
     assert outcome(mode="auto")[1].sent
 
 
+@pytest.mark.req("D-50", "D-47")
+def test_a_child_in_plan_mode_sends_nothing_unasked_below_auto_either() -> None:
+    web = Web()
+    child = agent("child", said(fetch("a.example"), "done"), tools=("fetch",), mode="plan")
+    ask = call("call_agent", agent="child", task="go")
+    lead = agent("lead", said(ask, "done"), sub_agents=("child",), mode="auto")
+    result = attempt(web, lead, child)
+    assert web.sent == []
+    assert told(result.children[0]).endswith('set allowed_hosts = ["a.example"] in child.toml')
+
+
 @pytest.mark.req("D-50")
 def test_an_invalid_url_is_told_to_the_model_and_asks_nobody() -> None:
     web, person = Web(), Person()
