@@ -187,9 +187,12 @@ def clone(traps: Traps, into: Path) -> nbformat.NotebookNode:
     (origin / "axe/skills").symlink_to(traps.folder / "neighbour")
     (origin / "docs").mkdir()
     (origin / "docs/home").symlink_to(traps.home)
-    notebook = nbformat.v4.new_notebook()
+    kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    notebook = nbformat.v4.new_notebook(metadata={"kernelspec": kernel})
     for line in CELLS.strip().splitlines():
-        notebook.cells.append(nbformat.v4.new_code_cell(line.replace("\\n", "\n")))
+        cell = nbformat.v4.new_code_cell(line.replace("\\n", "\n"))
+        cell.metadata["tags"] = ["raises-exception"]  # an error does not stop the cells after it
+        notebook.cells.append(cell)
     nbformat.write(notebook, origin / "start.ipynb")
     me = ("-c", "user.name=x", "-c", "user.email=x@example.org")
     for words in (("init", "-q"), ("add", "-A"), ("commit", "-qm", "x")):

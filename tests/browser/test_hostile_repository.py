@@ -1,0 +1,69 @@
+"""A hostile repository is cloned, and its notebook is run in JupyterLab by a person who says no."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.hostile_repository import check, clone, set_traps
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+    from tests.browser.lab import Lab
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.timeout(600),
+    pytest.mark.skipif(os.name == "nt", reason="needs links"),
+]
+
+IS_DONE = """() => [...document.querySelectorAll('.jp-CodeCell .jp-InputPrompt')]
+  .every(prompt => /\\d/.test(prompt.textContent))"""
+
+
+def refuse_all(lab: Lab) -> list[str]:
+    """Says no to whatever a cell asks, until every cell has run; returns the questions."""
+    asked: list[str] = []
+    end = time.monotonic() + 240
+    while not lab.page.evaluate(IS_DONE):
+        assert time.monotonic() < end, f"not done; asked so far: {asked}"
+        field = lab.page.locator(".jp-Stdin-input")
+        if field.count() == 0:
+            lab.page.wait_for_timeout(100)
+            continue
+        asked.append(lab.page.locator(".jp-Stdin-prompt").last.inner_text())
+        field.last.fill("n")
+        field.last.press("Enter")
+        lab.page.wait_for_timeout(200)
+    return asked
+
+
+@pytest.mark.req("D-50", "D-52", "D-53", "D-54")
+def test_a_hostile_repository_does_no_harm_live(tmp_path: Path, browser: Browser) -> None:
+    from tests.browser.lab import SIZE, Lab, server
+
+    with set_traps(tmp_path) as traps:
+        environ = {**traps.environ(), "AXE_NB_DISPLAY": "live"}
+        with server(tmp_path / "lab", **environ) as jupyter:
+            folder = jupyter.folder / "clone"
+            clone(traps, folder)
+            before = traps.fingerprint()
+            visitor = browser.new_context(viewport=SIZE)
+            lab = Lab(jupyter, visitor)
+            lab.page.set_default_timeout(25_000)
+            lab.show("clone/start.ipynb")
+            assert traps.ran() == [], "opening it runs nothing"
+            lab.run_all(wait=False)
+            asked = refuse_all(lab)
+            notebook = lab.save("clone/start.ipynb")
+            check(traps, before, f"{notebook.cells} {asked}", folder)
+            assert lab.requests == []
+            assert lab.dialogs == []
+            visitor.close()
+        assert any("run_command" in question for question in asked)
+        assert any("Trust helper?" in question for question in asked)
