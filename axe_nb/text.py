@@ -19,6 +19,17 @@ _HARMFUL = re.compile(
 """Characters that move the cursor, start a terminal escape, change the writing direction, or cannot
 be encoded as UTF-8."""
 
+_HIDDEN = re.compile(
+    # zero-width, direction, filler, variation and tag characters
+    "[\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200e\u200f\u2060-\u2065\u206a-\u206f\u2800"
+    "\u3164\ufe00-\ufe0d\uffa0\ufff9-\ufffc\U0001d159\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
+    # joiners are part of some scripts and emoji, where they stand between visible characters
+    "|(?<![^\0-\x7f\u200c\u200d])[\u200c\u200d]|[\u200c\u200d](?![^\0-\x7f\u200c\u200d])"
+    # one selector may follow a visible character
+    "|(?<=[\ufe0e\ufe0f\u200c\u200d\\s])[\ufe0e\ufe0f]|^[\ufe0e\ufe0f]"
+)
+"""Characters that a reader cannot see, and a model can."""
+
 _BLANK = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\ufffc"
     "\U0001d159\U000e0100-\U000e01ef]"
@@ -46,8 +57,9 @@ def quote(text: str) -> str:
 
 
 def clean(text: str) -> str:
-    r"""The text with `\n` line ends and U+FFFD for every character that could harm a terminal."""
-    return _HARMFUL.sub(_REPLACEMENT, text.replace("\r\n", "\n"))
+    r"""The text with `\n` line ends; U+FFFD for what could harm a terminal, or cannot be seen."""
+    text = _HARMFUL.sub(_REPLACEMENT, text.replace("\r\n", "\n"))
+    return text if text.isascii() else _HIDDEN.sub(_REPLACEMENT, text)
 
 
 def reveal(text: str) -> str:

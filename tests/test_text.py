@@ -214,3 +214,34 @@ def test_nothing_that_is_far_away_is_suggested(word: str, known: list[str]) -> N
 
 def test_upper_and_lower_case_are_near() -> None:
     assert nearest("WRITER", ["writer", "tester"]) == "writer"
+
+
+@pytest.mark.parametrize(
+    ("text", "cleaned"),
+    [
+        ("zero\u200bwidth\u2060\ufeff", "zero\ufffdwidth\ufffd\ufffd"),
+        ("tag\U000e0041\U000e007f", "tag\ufffd\ufffd"),
+        ("direction\u202e\u2066\u200f\u061c", "direction" + "\ufffd" * 4),
+        ("filler\u3164\u2800\uffa0\u115f", "filler" + "\ufffd" * 4),
+        ("bits\ufe00\ufe01\U000e0100", "bits" + "\ufffd" * 3),
+        ("\u2764\ufe0f\ufe0f\ufe0e", "\u2764\ufe0f\ufffd\ufffd"),
+        ("a\u200d\u200cb", "a\ufffd\ufffdb"),
+    ],
+)
+def test_what_a_model_reads_and_a_person_cannot_see_is_shown(text: str, cleaned: str) -> None:
+    assert clean(text) == cleaned
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "\U0001f468\u200d\U0001f469\u200d\U0001f467",
+        "\u2764\ufe0f\u200d\U0001f525",
+        "1\ufe0f\u20e3",
+        "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645",
+        "\u0915\u094d\u200d\u0937",
+        "na\u00efve \u00a0\u3000\u2014 \u65e5\u672c",
+    ],
+)
+def test_emoji_and_scripts_that_need_joiners_stay_as_they_are(text: str) -> None:
+    assert clean(text) == text

@@ -201,7 +201,7 @@ TOOLS = {
                             },
                             "scope": {
                                 "type": "string",
-                                "description": "Folder or file to stay within",
+                                "description": "Folder or file to focus on: advice, not a limit",
                             },
                             "depends_on": {
                                 "type": "number",

@@ -57,7 +57,7 @@ def tool(budget: ChildBudget) -> Tool:
                 required=True,
             ),
             "scope": ToolParameter(
-                "string", "Folder or file to stay within, relative to the workdir"
+                "string", "Folder or file to focus on: advice for the sub-agent, not a limit"
             ),
             "max_tool_calls": ToolParameter(
                 "number", f"Maximum number of its tool calls (default: {budget.max_tool_calls})"

@@ -11,11 +11,13 @@ import ssl
 from collections.abc import AsyncGenerator, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
 from weakref import WeakKeyDictionary
 
 from axe_nb.errors import ProviderError
 from axe_nb.providers.protocol import Server
 from axe_nb.providers.reply_errors import (
+    SHORTEST_KEY,
     Headers,
     masked_line,
     read_reply,
@@ -41,6 +43,16 @@ MOST_IN_FLIGHT = 4096
 
 MAX_REPLY = 32 * 1024 * 1024
 """Bytes of a reply's body."""
+
+
+BREATH = 50
+"""Pieces of a reply between two that let other tasks run; each takes some 50 µs."""
+
+SMALL_PIECE = 16
+"""Bytes; a model's token is larger, with what a stream has around it."""
+
+MAX_SMALL_PIECES = 100_000
+"""Pieces of a reply that may be smaller on average: 5 s of the processor."""
 
 
 async def post(server: Server, path: str, body: bytes, *, tools_of: str = "") -> dict[str, Any]:
@@ -71,7 +83,9 @@ async def _send(
     try:
         return await _send_and_read(server, method, path, body, tools_of)
     except ProviderError as error:
-        raise error.with_traceback(None) from None  # its frames hold the key
+        # its frames and the errors of httpx hold the key, and URLs with passwords
+        error.__cause__ = error.__context__ = None
+        raise error.with_traceback(None) from None
 
 
 async def _send_and_read(
@@ -84,6 +98,7 @@ async def _send_and_read(
     except Exception as error:  # httpx and its backends raise more than httpx.HTTPError
         raise _make_connection_error(server, error) from None
     try:
+        reply = _without_password(server.base_url, reply)
         return read_reply(server.info, status, headers, reply, server.key)
     except ProviderError as error:
         if tools_of and refuses_tools(error):
@@ -115,6 +130,11 @@ async def _exchange(
             if size > MAX_REPLY:
                 raise ProviderError("server", f"the reply exceeds {MAX_REPLY >> 20} MiB")
             parts.append(part)
+            if len(parts) % BREATH == 0:
+                # pieces that have already arrived are read without ever suspending
+                await asyncio.sleep(0)
+                if size < len(parts) * SMALL_PIECE and len(parts) > MAX_SMALL_PIECES:
+                    raise ProviderError("server", "the reply arrives in too many tiny pieces")
     return response.status_code, response.headers, b"".join(parts)
 
 
@@ -252,6 +272,12 @@ def _list_causes(error: BaseException | None) -> Iterator[BaseException]:
             for part in error.exceptions:
                 yield from _list_causes(part)
         error = error.__cause__ or error.__context__
+
+
+def _without_password(base_url: str, reply: bytes) -> bytes:
+    """Returns a reply without the password of the base URL, which the server may repeat."""
+    password = unquote(urlsplit(base_url).password or "").encode()
+    return reply.replace(password, b"***") if len(password) >= SHORTEST_KEY else reply
 
 
 def without_login(base_url: str) -> str:

@@ -190,7 +190,7 @@ class ToolContext:
             task: the child's task.
             agent: a named, independent agent; None = a copy of the caller.
             tools: tools of the caller for a copy; None = all of them.
-            scope: folder or file to focus on.
+            scope: folder or file to focus on; advice in the child's prompt, not a limit.
             mode: plan, ask or auto; never laxer than the caller's.
             limits: limits of the child; unset ones come from `[sub_agents_config]`.
             key: for a tool that starts several in an order of its own: tells the child from its

@@ -1,13 +1,21 @@
 """An answer as Markdown: rendered by a library, with nothing in it that acts or loads.
 
+A link says where it leads: if its text looks like another address, the true host stands beside it.
 Source: product.md "Notebook"; jupyter-facts §5 (raw HTML and images off).
 """
 
 from __future__ import annotations
 
+import re
+import unicodedata
+from collections.abc import Iterator
 from functools import cache
+from html import escape
+from urllib.parse import urlsplit
 
 from markdown_it import MarkdownIt
+from markdown_it.rules_core import StateCore
+from markdown_it.token import Token
 
 SCHEMES = ("http://", "https://", "mailto:")
 """Allowed beginnings of a link; other links stay plain text."""
@@ -15,10 +23,23 @@ SCHEMES = ("http://", "https://", "mailto:")
 DEEPEST = 20
 """Nested lists, quotes and brackets; deeper ones are left out."""
 
+GROWTH = 12
+"""Characters of HTML for one of the text; a table of empty cells would have 50."""
+
+SMALL = 4000
+"""Characters of HTML that any text may have."""
+
+HOST = re.compile(
+    r"[a-z][a-z0-9+.-]*://([^\s/?#]+)|((?:[\w-]+\.)+(?:[^\W\d_]{2,}|xn--[\w-]+|\d+))", re.IGNORECASE
+)
+"""An address or the name of a host in the text of a link."""
+
 
 def render(text: str) -> str:
-    """HTML of a Markdown text."""
+    """HTML of a Markdown text; one that would grow out of proportion stays as it is."""
     html: str = _make_parser().render(text)
+    if len(html) > SMALL + GROWTH * len(text):
+        return f"<pre style=white-space:pre-wrap>{escape(text, quote=False)}</pre>\n"
     return html
 
 
@@ -27,8 +48,46 @@ def _make_parser() -> MarkdownIt:
     parser = MarkdownIt("commonmark", {"html": False, "maxNesting": DEEPEST})
     parser.enable(["table", "strikethrough"]).disable("image")
     parser.validateLink = _is_plain_link  # type: ignore[method-assign]
+    parser.core.ruler.push("hosts", _mark_links)
     return parser
 
 
 def _is_plain_link(url: str) -> bool:
     return url.strip().lower().startswith(SCHEMES)
+
+
+def _mark_links(state: StateCore) -> None:
+    """Adds `rel` to all links, and the true host to those whose text names another one."""
+    for token in state.tokens:
+        if token.children:
+            token.children = list(_with_hosts(token.children))
+
+
+def _with_hosts(tokens: list[Token]) -> Iterator[Token]:
+    target, shown = "", ""
+    for token in tokens:
+        yield token
+        if token.type == "link_open":
+            token.attrSet("rel", "noopener noreferrer")
+            target, shown = _host_of(str(token.attrs.get("href", ""))), ""
+        elif token.type == "link_close":
+            if any(name not in (target, f"www.{target}") for name in _named_hosts(shown)):
+                yield Token("text", "", 0, content=f" ({target})")
+        else:
+            shown += token.content
+
+
+def _host_of(url: str) -> str:
+    """The host of a link, or that of a mailto link's address."""
+    try:
+        parts = urlsplit(url)
+        return (parts.hostname or parts.path.rpartition("@")[2]).lower()
+    except ValueError:
+        return url
+
+
+def _named_hosts(text: str) -> Iterator[str]:
+    """Yields the hosts that a text names or seems to name, without ports."""
+    plain = unicodedata.normalize("NFKC", text).replace("\u3002", ".").lower()
+    for match in HOST.finditer(plain):
+        yield re.sub(r":\d*$", "", match[1] or match[2])

@@ -20,7 +20,7 @@ MARKDOWN = {
     "a", "blockquote", "br", "code", "del", "em", "h1", "h2", "h3", "h4", "h5", "h6", "hr", "li",
     "ol", "p", "pre", "s", "strong", "table", "tbody", "td", "th", "thead", "tr", "ul",
 }  # fmt: skip
-ATTRIBUTES = {"style", "open", "class", "href", "title", "start"}
+ATTRIBUTES = {"style", "open", "class", "href", "rel", "title", "start"}
 
 
 class Page(HTMLParser):
@@ -109,7 +109,7 @@ def test_links_that_are_not_plain_addresses_stay_text(text: str) -> None:
 
 @pytest.mark.parametrize("address", ["https://a.example/", "http://a.example/", "mailto:a@b.c"])
 def test_plain_links_work(address: str) -> None:
-    assert f'<a href="{address}">x</a>' in render(f"[x]({address})")
+    assert f'<a href="{address}" rel="noopener noreferrer">x</a>' in render(f"[x]({address})")
 
 
 def test_markdown_has_tables_and_neither_images_nor_raw_html() -> None:
@@ -226,3 +226,13 @@ def test_the_quiet_bundle_is_the_answer_alone() -> None:
     assert bundle["text/plain"] == "**yes**"
     assert "<strong>yes</strong>" in bundle["text/html"]
     assert "details" not in bundle["text/html"]
+
+
+def test_no_hidden_character_reaches_a_saved_notebook() -> None:
+    hidden = "\u200b\u2060\u202e\u3164\u2800\U000e0041\ufe01"
+    run = hostile_run((f"see {hidden} here",) * 5)
+    bundle = twin(run)
+    for text in bundle.values():
+        assert not set(hidden) & set(text)
+        assert "\ufffd" * 7 in text
+    assert hidden in run.text, "the result keeps the true text"

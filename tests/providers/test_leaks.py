@@ -1,0 +1,169 @@
+"""A provider's error holds no key: not in its texts, its chain, its traceback or its pickle."""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from threading import Thread
+from typing import Any
+
+import pytest
+
+import axe_nb
+from axe_nb import Agent, ProviderError
+from axe_nb.messages import Message, Request
+from axe_nb.provider_table import PROVIDERS
+from axe_nb.providers import http
+from axe_nb.providers.openai import PROVIDER as OpenAI
+
+KEY, PASSWORD = "sk-5ecre7-5ecre7", "pa55w0rd-5ecre7"
+
+
+@contextmanager
+def server(reply: Callable[[BaseHTTPRequestHandler], None]) -> Iterator[str]:
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["content-length"]))
+            reply(self)
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    made = HTTPServer(("127.0.0.1", 0), Handler)
+    Thread(target=made.serve_forever, daemon=True).start()
+    try:
+        yield f"http://user:{PASSWORD}@127.0.0.1:{made.server_port}"
+    finally:
+        made.shutdown()
+        made.server_close()
+
+
+def answer(status: int, body: str, *, length: int | None = None) -> Callable[[Any], None]:
+    def reply(handler: BaseHTTPRequestHandler) -> None:
+        handler.send_response(status)
+        handler.send_header("content-length", str(len(body) if length is None else length))
+        handler.end_headers()
+        handler.wfile.write(body.encode())
+        handler.close_connection = True
+
+    return reply
+
+
+def nonsense(handler: BaseHTTPRequestHandler) -> None:
+    handler.wfile.write(b"\0\0\0 no HTTP\r\n\r\n")
+    handler.close_connection = True
+
+
+def chain(error: BaseException | None) -> Iterator[BaseException]:
+    """The error and all that can be reached from it."""
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def send(url: str) -> ProviderError:
+    """The error that a request to the server ends with."""
+    request = Request("m", (Message("user", "hi"),))
+    with pytest.raises(ProviderError) as caught:
+        asyncio.run(OpenAI(url, KEY, PROVIDERS["openai"]).send(request))
+    return caught.value
+
+
+REPLIES = {
+    "refuses and repeats the key": answer(
+        401, f'{{"error": {{"message": "bad {KEY} {PASSWORD}"}}}}'
+    ),
+    "fails": answer(500, "oh"),
+    "breaks off": answer(200, "{", length=500),
+    "is no JSON": answer(200, "<html>"),
+    "is no HTTP": nonsense,
+}
+
+
+@pytest.mark.parametrize("reply", REPLIES.values(), ids=REPLIES)
+def test_no_error_of_a_provider_holds_the_key_or_the_password(reply: Any) -> None:
+    with server(reply) as url:
+        check(send(url))
+
+
+@pytest.mark.parametrize("end", [":1", ":notaport", ""])
+def test_no_error_of_a_connection_holds_them_either(end: str) -> None:
+    host = f"127.0.0.1{end}" if end else "nohost.invalid"
+    check(send(f"http://user:{PASSWORD}@{host}"))
+
+
+def check(error: ProviderError) -> None:
+    found = list(chain(error))
+    assert found == [error], "the errors of httpx hold the request"
+    texts = [repr(error), str(error), repr(vars(error)), "".join(traceback.format_exception(error))]
+    texts += [str(pickle.dumps(error)), str(pickle.loads(pickle.dumps(error)).__dict__)]
+    for text in texts:
+        assert KEY not in text
+        assert PASSWORD not in text
+
+
+def test_a_runs_error_holds_neither(monkeypatch: pytest.MonkeyPatch) -> None:
+    with server(answer(401, "no")) as url:
+        monkeypatch.setenv("AXE_OPENAI_BASE_URL", url)
+        monkeypatch.setenv("OPENAI_API_KEY", KEY)
+        result = axe_nb.run(Agent("a", "openai/m"), "hi")
+        assert isinstance(result.cause, ProviderError)
+        check(result.cause)
+        assert KEY.encode() not in pickle.dumps(result)
+        with pytest.raises(ProviderError) as caught:
+            result.raise_for_status()
+        check(caught.value)
+
+
+def test_a_server_that_sends_byte_by_byte_does_not_stall_the_loop() -> None:
+    longest = 0.0
+
+    def drip(handler: BaseHTTPRequestHandler) -> None:
+        handler.protocol_version = "HTTP/1.1"
+        handler.send_response(200)
+        handler.send_header("transfer-encoding", "chunked")
+        handler.end_headers()
+        for _ in range(40):
+            handler.wfile.write(b"1\r\nx\r\n" * 2000)
+        handler.wfile.write(b"0\r\n\r\n")
+        handler.close_connection = True
+
+    async def measure(url: str) -> None:
+        nonlocal longest
+        loop = asyncio.get_running_loop()
+
+        async def tick() -> None:
+            nonlocal longest
+            while True:
+                before = loop.time()
+                await asyncio.sleep(0.001)
+                longest = max(longest, loop.time() - before)
+
+        ticking = asyncio.create_task(tick())
+        request = Request("m", (Message("user", "hi"),))
+        with pytest.raises(ProviderError):
+            await OpenAI(url, KEY, PROVIDERS["openai"]).send(request)
+        ticking.cancel()
+
+    with server(drip) as url:
+        asyncio.run(measure(url))
+    assert longest < 0.5, "80,000 pieces take seconds"
+
+
+def test_a_reply_in_too_many_tiny_pieces_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http, "MAX_SMALL_PIECES", 500)
+
+    def drip(handler: BaseHTTPRequestHandler) -> None:
+        handler.protocol_version = "HTTP/1.1"
+        handler.send_response(200)
+        handler.send_header("transfer-encoding", "chunked")
+        handler.end_headers()
+        handler.wfile.write(b"1\r\nx\r\n" * 2000 + b"0\r\n\r\n")
+        handler.close_connection = True
+
+    with server(drip) as url:
+        assert "too many tiny pieces" in str(send(url))

@@ -1,0 +1,77 @@
+"""Answers as Markdown: what a link shows and may do, and how large a page may grow."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from axe_nb.views.markdown import render
+
+REL = ' rel="noopener noreferrer"'
+
+
+def shown(text: str) -> str:
+    """What a reader sees of one paragraph."""
+    return re.sub(r"<[^>]*>", "", render(text)).strip()
+
+
+@pytest.mark.parametrize(
+    ("link", "text"),
+    [
+        ("[https://bank](https://evil)", "https://bank (evil)"),
+        ("[bank.example](https://evil.example/x)", "bank.example (evil.example)"),
+        ("[**bank**.`example`](https://evil.example)", "bank.example (evil.example)"),
+        ("[Log in at Bank.Example now](http://1.2.3.4)", "Log in at Bank.Example now (1.2.3.4)"),
+        ("[1.2.3.4](http://5.6.7.8)", "1.2.3.4 (5.6.7.8)"),
+        ("[https://bank.example@evil.example](https://bank.example@evil.example)",
+         "https://bank.example@evil.example (evil.example)"),
+        ("[bank。example](https://evil.example)", "bank。example (evil.example)"),
+        ("[bank.example.evil.example](https://evil.example)",
+         "bank.example.evil.example (evil.example)"),
+        ("<https://b\u0430nk.example>", "https://b\u0430nk.example (xn--bnk-6cd.example)"),
+        ("[ceo@bank.example](mailto:x@evil.example)", "ceo@bank.example (evil.example)"),
+        ("[ok](https://a.example)", "ok"),
+        ("[see here](https://a.example/b)", "see here"),
+        ("<https://a.example/b>", "https://a.example/b"),
+        ("[a.example:8080](http://a.example:8080/x)", "a.example:8080"),
+        ("[www.a.example](https://a.example)", "www.a.example"),
+        ("[me@a.example](mailto:me@a.example)", "me@a.example"),
+    ],
+)  # fmt: skip
+def test_a_link_whose_text_names_another_host_shows_the_true_one(link: str, text: str) -> None:
+    assert shown(link) == text
+
+
+def test_links_open_without_a_way_back_and_only_to_pages_and_mail() -> None:
+    html = render("[a](https://x.example) <mailto:me@x.example> [b](https://x.example 'title')")
+    assert html.count("<a ") == html.count(REL) == 3
+    for url in ("javascript:alert(1)", "data:text/html,x", "file:///etc/passwd", "//x.example",
+                "vbscript:x", "ftp://x.example", "/lab/tree"):  # fmt: skip
+        assert "<a " not in render(f"[x]({url})"), url
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "|a" * 60 + "|\n" + "|-" * 60 + "|\n" + "|\n" * 6000,
+        "|a|\n|-|\n" * 1,
+        (">" * 20 + "a\n\n") * 800,
+        "- " * 20 + "a\n",
+        "*a*" * 6000,
+        "`a`" * 6000,
+        '<&"' * 6000,
+        "[a](http://b)" * 1500,
+    ],
+)
+def test_a_page_stays_in_proportion_to_its_text(text: str) -> None:
+    assert len(render(text)) <= 4000 + 15 * len(text)
+
+
+def test_a_table_that_people_write_is_a_table_and_a_hostile_one_its_text() -> None:
+    rows = "".join(f"|{n}|{n * n}|\n" for n in range(500))
+    assert render(f"|n|square|\n|-|-|\n{rows}").startswith("<table>")
+    hostile = "|a" * 60 + "|\n" + "|-" * 60 + "|\n" + "|<b>\n" * 3000
+    html = render(hostile)
+    assert html.startswith("<pre style=white-space:pre-wrap>|a|a")
+    assert "&lt;b&gt;" in html
