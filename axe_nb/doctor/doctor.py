@@ -21,6 +21,7 @@ from axe_nb.agents.config import Config, config_path, format_path
 from axe_nb.agents.files import expand_home
 from axe_nb.agents.prompt import all_warnings
 from axe_nb.agents.trust import VARIABLE, check_trust, list_unusual, trusts_all
+from axe_nb.doctor.caps import describe_caps, find_lifted_caps
 from axe_nb.doctor.checks import Problem, problems
 from axe_nb.errors import AxeError, ConfigError, ProviderError
 from axe_nb.make_provider import server
@@ -90,7 +91,8 @@ async def examine(
     keys = [_check_key(name, used.get(name, {}), config) for name in needing_keys]
     servers = [finding for task in asked for finding in task.result()]
     sandbox = await in_thread(_check_sandbox)
-    return [_check_versions(), settings, sandbox, *of_agents, *keys, *servers]
+    caps = Finding("right", "caps", describe_caps())
+    return [_check_versions(), settings, sandbox, caps, *of_agents, *keys, *servers]
 
 
 def _check_versions() -> Finding:
@@ -167,7 +169,8 @@ def _check_agents(
             findings.append(_make_failed_finding(f"agent {name}", error))
             continue
         agents.append(agent)
-        findings += [Finding("note", f"agent {name}", warning) for warning in all_warnings(agent)]
+        notes = filter(None, (*all_warnings(agent), find_lifted_caps(agent)))
+        findings += [Finding("note", f"agent {name}", note) for note in notes]
         findings += [
             _make_problem_finding(f"agent {name}", problem)
             for problem in problems(agent, find, scripts)

@@ -16,6 +16,7 @@ import pytest
 from axe_nb import cli
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.config import config_path
+from axe_nb.agents.tables import TreeLimits
 from axe_nb.doctor.doctor import Finding, examine
 from axe_nb.session.session import Session
 from tests.wire.replay import Replay
@@ -278,3 +279,13 @@ def test_the_command_prints_the_same_and_fails_where_something_is_wrong(
     assert f"                   → {step}" in lines
     (project / "axe" / "agents" / "a.toml").unlink()
     assert cli.main(["doctor"]) == 0
+
+
+@pytest.mark.req("D-51")
+def test_caps_are_told_and_those_that_an_agent_lifts() -> None:
+    lifted = TreeLimits(max_requests=0, max_in_flight=0)
+    findings = found({"wild": Agent("wild", "script/x", limits=lifted)})
+    [(state, message, _)] = of("caps", findings)
+    assert (state, message[:39]) == ("right", "by default 1000 requests of a tree, 256")
+    noted = [message for state, message, _ in of("agent wild", findings) if "limit" in message]
+    assert noted == ["limits.max_requests = 0, limits.max_in_flight = 0: no limit"]
