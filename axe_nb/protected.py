@@ -25,6 +25,7 @@ FOLDERS = {
     ".ssh": "it controls logins to and from this machine",
     **dict.fromkeys((".ipython", ".jupyter"), "code in it runs when a notebook starts"),
     ".config": "programs read their settings from here",
+    ".local": "programs of the user are here",
     **dict.fromkeys((".vscode", ".idea", ".devcontainer"), "editors run what is set here"),
     **dict.fromkeys((".github", ".ci", ".circleci", ".husky"), "automation runs what is set here"),
 }
@@ -105,7 +106,7 @@ def find_write_protection(
             reason = _check_names(names if is_project else [n for n in names if n[:1] == "."])
             if reason:
                 return reason
-    return _check_imports(path, workdir)
+    return find_read_protection(path, workdir, config) or _check_imports(path, workdir)
 
 
 def find_read_protection(path: Path, workdir: Path, config: Path | None = None) -> str:

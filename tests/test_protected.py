@@ -19,6 +19,7 @@ from axe_nb.protected import (
 WRITING = """
 axe/agents/lead.toml axe/scripts/lead.toml axe/skills/review/SKILL.md axe sub/axe/agents/lead.toml
 .git/config .git/hooks/pre-commit .git sub/.git/config .hg/hgrc .svn/x .ssh/authorized_keys
+.local/bin/git .npmrc .aws/credentials .docker/config.json
 .ipython/profile_default/startup/a.py .jupyter/jupyter_notebook_config.py .config/fish/config.fish
 .vscode/tasks.json .idea/workspace.xml .github/workflows/ci.yml .ci/run.sh sub/.vscode/tasks.json
 .env .envrc .env.local sub/.env .bashrc .zshrc .profile sub/.bash_profile

@@ -53,6 +53,9 @@ class Authorizer:
         """
         if tool.guard is None and not self._needs_approval(tool, None):
             return Permit(arguments=arguments, guard=None)
+        verdict, reason = self._scope.policy.decide(tool)
+        if verdict == "deny" and tool.effect != "network":  # no host is known yet
+            raise PermissionDenied(f"permission denied for {tool.name}: {reason}")
         async with self._guard_lock:  # so that questions keep the order of the calls
             guard = await self._ask_guard(tool, arguments)
         if self._needs_approval(tool, guard):

@@ -165,3 +165,25 @@ def test_the_files_of_the_running_tree_are_protected_wherever_they_are(project: 
     answers = [one.content for one in result.messages[-2].tool_results]
     assert all("this run was loaded from it" in answer for answer in answers)
     assert not (team / "new.toml").exists()
+
+
+@pytest.mark.req("D-52", "D-53")
+def test_an_agent_cannot_write_itself_a_helper_that_reaches_further(project: Path) -> None:
+    (project.parent / "secret").write_text("hidden")
+    worker = 'name = "worker"\nmodel = "script/worker"\nworkdir = "/"\ntools = ["file_ops"]\n'
+    made = write("axe/agents/worker.toml", worker)
+    hired = call("call_agent", agent="worker", task="go")
+    agent("worker", said(call("read_file", path=f"{project.parent}/secret"), "done"))
+    lead = agent(
+        "lead", said(made, hired, "done"), tools=("file_ops",), sub_agents=("worker",), mode="auto"
+    )
+    result = asyncio.run(ask_session(stage(lead).session, lead, "go"))
+    assert not (project / "axe" / "agents" / "worker.toml").exists()
+    assert result.children == ()
+    assert "hidden" not in str(result.messages)
+
+
+@pytest.mark.req("D-52", "D-19")
+def test_a_tool_that_is_denied_is_denied_before_its_guard_looks_at_anything(project: Path) -> None:
+    [result] = attempt(write("../outside"), mode="plan")
+    assert "it is not allowed in plan mode" in result
