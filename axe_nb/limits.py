@@ -191,6 +191,13 @@ class Slots:
         self._above = above
         self._waiters: OrderedDict[asyncio.Future[None], None] = OrderedDict()
 
+    def acquire_now(self) -> bool:
+        """Takes a slot if one is free, without the cost of a coroutine; returns True if it did."""
+        if not self._free or (self._above is not None and not self._above.acquire_now()):
+            return False
+        self._free -= 1
+        return True
+
     async def acquire(self) -> None:
         """Takes a slot; waits for one if there is none."""
         await self._take()

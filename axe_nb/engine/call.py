@@ -40,7 +40,8 @@ class CallSlot:
     @classmethod
     async def take(cls, slots: Slots) -> CallSlot:
         """Takes a slot; waits for one if there is none."""
-        await slots.acquire()
+        if not slots.acquire_now():
+            await slots.acquire()
         return cls(slots)
 
     def release(self, _: object = None) -> None:

@@ -52,6 +52,7 @@ class Dispatch:
         self._workdir = plan.briefing.workdir
         self._start_child = start_child
         self._authorizer = Authorizer(plan.scope, plan.briefing.workdir)
+        self._cap = plan.scope.meter.cap_reply()
         self.calls = 0
         """Number of calls executed so far."""
         self.file_log = FileLog()
@@ -98,7 +99,7 @@ class Dispatch:
     ) -> tuple[ToolCall, ...]:
         """Returns the calls to run, after storing an error result for each of the others."""
         why = "the budget of tool calls is used up"
-        cap, reached = self._scope.meter.cap_reply()
+        cap, reached = self._cap
         if cap is not None and (most is None or cap < most):
             most, why = cap, f"{reached}; make the other calls in later replies"
         if most is None or len(calls) <= most:

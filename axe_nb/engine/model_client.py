@@ -76,7 +76,8 @@ class ModelClient:
     async def _send_metered(self, request: Request, turn: int, attempt: int) -> Response:
         scope = self._scope
         slots = scope.in_flight.requests
-        await slots.acquire()
+        if not slots.acquire_now():
+            await slots.acquire()
         try:
             if scope.env.halt.is_set:
                 raise RunStopped("cancelled", "cancelled")
