@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 from axe_nb.agents.agent import Agent
@@ -20,6 +21,9 @@ from axe_nb.errors import ConfigError
 from axe_nb.providers.protocol import Provider
 from axe_nb.text import quote
 from axe_nb.tools.tool import Job
+
+MAX_CHECKED = 100
+"""Sub-agents that are checked before a run; a search for similar names takes milliseconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +90,7 @@ def _find_missing(scope: RunScope, toolset: Toolset) -> Iterator[str]:
     """Yields a warning for each sub-agent on offer that cannot be loaded (A-E2.4)."""
     if not any(calls_sub_agents(tool.name) for tool in toolset.offered):
         return
-    for name in dict.fromkeys(scope.agent.sub_agents):
+    for name in islice(dict.fromkeys(scope.agent.sub_agents), MAX_CHECKED):
         try:
             scope.env.load_agent(name)
         except ConfigError as error:

@@ -373,3 +373,9 @@ def test_a_hostile_project_cannot_make_the_start_endless(
     result = play([ask("a0"), ask("no1")], sub_agents=("no1", *(f"a{n}" for n in range(40))))
     assert "the agents of a run are limited to 20 agents and 64 MB" in heard(result)
     assert "agent config not found: no1" in heard(result)
+
+
+def test_a_long_list_of_sub_agents_that_do_not_exist_does_not_delay_a_run(project: Path) -> None:
+    result = play("fine", sub_agents=tuple(f"no{number}" for number in range(20_000)))
+    assert result.text == "fine"
+    assert len(result.warnings) == 100
