@@ -15,8 +15,9 @@ from pathlib import Path
 from types import FrameType, ModuleType
 
 IMPORTERS = {
-    "axe_nb", "anyio", "anywidget", "certifi", "h11", "h2", "httpcore", "httpx", "idna", "justhtml",
-    "markdown_it", "mdurl", "psygnal", "regex", "sniffio", "socksio", "tomli_w",
+    "axe_nb", "anyio", "anywidget", "certifi", "h11", "h2", "httpcore", "httpx", "idna",
+    "ipywidgets", "justhtml", "markdown_it", "mdurl", "mypy_extensions", "psygnal", "regex",
+    "sniffio", "socksio", "tomli_w",
 }  # fmt: skip
 """Packages whose imports never come from the current folder."""
 

@@ -10,8 +10,8 @@ import pytest
 
 PLANTED = [
     "anyio", "anywidget", "brotli", "brotlicffi", "certifi", "h11", "h2", "httpcore", "httpx",
-    "idna", "justhtml", "markdown_it", "regex", "sniffio", "socksio", "tomli_w", "trio",
-    "zstandard",
+    "idna", "ipywidgets", "justhtml", "markdown_it", "mypy_extensions", "psygnal", "regex",
+    "sniffio", "socksio", "tomli_w", "trio", "zstandard",
 ]  # fmt: skip
 
 USE = """
