@@ -11,13 +11,14 @@ from __future__ import annotations
 import os
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from axe_nb.agents.config import skill_paths
 from axe_nb.agents.files import display_path, expand_home, read_text
+from axe_nb.agents.tables import DEFAULT_LIMITS, TreeLimits
 from axe_nb.text import quote
 
 FREE = {
@@ -27,6 +28,12 @@ FREE = {
     "url_fetch": "reaches the network without asking you",
 }
 """Name of a built-in tool, or its alias → effect of allowing it."""
+
+
+CAPS: Mapping[str, int] = {
+    key.name: cap for key in fields(TreeLimits) if (cap := getattr(DEFAULT_LIMITS, key.name))
+}
+"""Key of `[limits]` → its default, which bounds the requests of any agent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +180,11 @@ def _check_rights(table: Mapping[str, Any]) -> Iterator[Unusual]:
             yield Unusual(f'permissions.{tool} = "allow" {FREE[tool]}')
     if hosts := table.get("allowed_hosts"):
         yield Unusual(f"allowed_hosts = {_show(hosts)}: fetch reaches them without asking you")
+    limits = _read_table(table, "limits")
+    for key, cap in CAPS.items():
+        value = limits.get(key, cap)
+        if isinstance(value, int) and not 0 < value <= cap:
+            yield Unusual(f"limits.{key} = {value} lifts the cap of {cap}")
     for name, value in _read_table(table, "params").items():
         if isinstance(value, dict) or (
             isinstance(value, list) and any(isinstance(entry, dict) for entry in value)

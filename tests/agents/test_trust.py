@@ -110,6 +110,8 @@ def test_an_agent_that_leads_out_or_takes_rights_runs_only_when_trusted(
             '[params]\nmax_tokens = 5\nmcp_servers = [{ url = "https://evil.example" }]',
             'params.mcp_servers is sent to the model\'s server: [{"url" = "https://evil.example"}]',
         ),
+        ("[limits]\nmax_requests = 0", "limits.max_requests = 0 lifts the cap of 1000"),
+        ("[limits]\nmax_in_flight = 5000", "limits.max_in_flight = 5000 lifts the cap of 200"),
         (
             '[output]\nschema = "../../../x.json"',
             'output.schema = "../../../x.json" leads outside the project: ',
