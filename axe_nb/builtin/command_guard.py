@@ -1,6 +1,6 @@
 """Checks of run_command: refuses dangerous commands and obvious access outside the workdir.
 
-This guards against mistakes and is not a sandbox: it only reads the text of a command, which does
+This guards against mistakes, before the sandbox: it only reads the text of a command, which does
 not show everything that a program does. docs/tools.md lists what is deliberately not caught.
 Source: X-35, D-43.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from axe_nb.text import cut_chars, quote
@@ -52,6 +52,14 @@ INTERPRETERS = SHELLS | {"python", "python3", "perl", "ruby", "node", "php"}
 UNSEEN = frozenset({"curl", "wget", "base64", "xxd", "openssl"})
 """Programs whose piped output no one has reviewed."""
 
+CHECKED = frozenset({*DANGEROUS, *WRAPPERS, *INTERPRETERS, "rm", "find", "chmod", "kill"})
+"""Programs that are refused, or refused with some arguments."""
+
+EXPANSION = re.compile(r"\{[^{}]*(?:,|\.\.)[^{}]*\}")
+"""A brace expansion that makes several words of one."""
+
+KILLS_OTHERS = re.compile(r"-?\d+|.*\$\{?PPID\b.*")
+
 HARMLESS = frozenset(
     {"/dev/null", "/dev/stdin", "/dev/stdout", "/dev/stderr", "/dev/zero", "/dev/tty"}
 )
@@ -90,6 +98,8 @@ class Simple:
     words: Sequence[str]
     after: str
     """The operator after it."""
+    text: str = ""
+    """Its input, if that is written behind `<<<`."""
 
     @property
     def program(self) -> str:
@@ -141,17 +151,26 @@ def _tokenize(command: str) -> list[str]:
 
 
 def _split_commands(tokens: Sequence[str]) -> Iterator[Simple]:
-    before = ""
+    """Yields the simple commands, without their redirections but for the text of `<<<`."""
+    before = text = ""
     words: list[str] = []
-    for token in tokens:
+    redirection = ""
+    for index, token in enumerate(tokens):
         is_operator = token != "" and not token.strip(";&|()<>\n")
-        redirects = is_operator and set(token) <= set("<>&") and token.strip("&") != ""
-        if token in KEYWORDS or (is_operator and not redirects):
-            yield Simple(before, _strip_assignments(words), token)
-            before, words = token, []
-        elif not is_operator:  # only the target of a redirection is kept
+        redirects = is_operator and token.strip("&|") != "" and set(token) <= set("<>&|")
+        if redirects and "(" not in "".join(tokens[index + 1 : index + 2]):
+            redirection = token
+            if words and words[-1].isdigit():  # the number of a file, as in `2>`
+                words.pop()
+        elif token in KEYWORDS or is_operator:
+            yield Simple(before, _strip_assignments(words), token, text)
+            before, words, redirection, text = token, [], "", ""
+        elif redirection:
+            text = token if redirection == "<<<" else text
+            redirection = ""
+        else:
             words.append(token)
-    yield Simple(before, _strip_assignments(words), "")
+    yield Simple(before, _strip_assignments(words), "", text)
 
 
 def _strip_assignments(words: Sequence[str]) -> Sequence[str]:
@@ -190,13 +209,30 @@ def _format_outside(path: str) -> str:
 def _check_simple(simple: Simple, previous: Simple | None, workdir: Path) -> str:
     """Returns the reason to refuse a simple command; empty if it may run."""
     program, arguments = simple.program, simple.arguments
-    candidates = [program, *map(_program_name, arguments)] if program in WRAPPERS else [program]
-    for name in candidates:
-        if name in DANGEROUS:
-            return f'"{name}" {DANGEROUS[name]}; avoid it, or ask the user to run it'
-    if program in SHELLS and "-c" in arguments[:-1]:
-        return _check_script(arguments[arguments.index("-c") + 1], workdir)
+    if EXPANSION.search(simple.words[0] if simple.words else ""):
+        return "braces hide the command that it runs; write it out"
+    if program in DANGEROUS:
+        return f'"{program}" {DANGEROUS[program]}; avoid it, or ask the user to run it'
+    if program in WRAPPERS:
+        for index, word in enumerate(arguments):
+            if _program_name(word) in CHECKED:
+                inner = replace(simple, words=arguments[index:])
+                if problem := _check_simple(inner, previous, workdir):
+                    return problem
+    if program in SHELLS:
+        scripts = [simple.text, *_find_scripts(arguments)]
+        for script in filter(None, scripts):
+            if problem := _check_script(script, workdir):
+                return problem
     return _check_unseen(simple, previous) or _check_destruction(program, arguments)
+
+
+def _find_scripts(arguments: Sequence[str]) -> Iterator[str]:
+    """Yields the script behind `-c`, also where it is one of several letters, as in `-lc`."""
+    for index, word in enumerate(arguments):
+        if re.fullmatch(r"-[A-Za-z]*c[A-Za-z]*", word):
+            yield from (a for a in arguments[index + 1 :] if not re.match(r"[-+][A-Za-z]", a))
+            return
 
 
 def _check_script(script: str, workdir: Path) -> str:
@@ -226,8 +262,10 @@ def _check_destruction(program: str, arguments: Sequence[str]) -> str:
             return "find would remove the whole workdir; name what to remove"
         case "chmod" if recursive and {"777", "0777", "a+rwx", "000"} & set(arguments):
             return "chmod would change the permissions of everything; name the files"
-        case "kill" if any(re.fullmatch(r"-?\d+", a) for a in _kill_targets(arguments)):
+        case "kill" if any(KILLS_OTHERS.fullmatch(a) for a in _kill_targets(arguments)):
             return "kill by number may kill processes that it did not start"
+        case "set" if {"-m", "monitor"} & set(arguments):
+            return "set -m starts processes that outlive the command"
         case "cd" if not arguments or arguments[0] in ("-", "--"):
             return "cd would leave the workdir; name a folder in it"
         case _:
@@ -235,8 +273,10 @@ def _check_destruction(program: str, arguments: Sequence[str]) -> str:
 
 
 def _has_test(arguments: Sequence[str]) -> bool:
+    """True if find selects only some files."""
     tests = {"-name", "-iname", "-path", "-regex", "-size", "-mtime", "-newer", "-empty"}
-    return bool(tests & set(arguments))
+    pairs = zip(arguments, [*arguments[1:], ""], strict=True)
+    return any(word in tests and value not in EVERYTHING for word, value in pairs)
 
 
 def _kill_targets(arguments: Sequence[str]) -> Sequence[str]:
