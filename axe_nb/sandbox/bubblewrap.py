@@ -11,7 +11,7 @@ from pathlib import Path
 
 from axe_nb.sandbox import seccomp
 from axe_nb.sandbox.launch import Launch, Method
-from axe_nb.sandbox.mounts import Kind, list_mounts
+from axe_nb.sandbox.mounts import SIZE, Kind, list_mounts
 from axe_nb.sandbox.view import View
 
 PLACES = (
@@ -26,7 +26,7 @@ FLAGS = (
     "--unshare-all", "--unshare-user", "--cap-drop", "ALL", "--die-with-parent", "--new-session",
 )  # fmt: skip
 NO_NESTING = "--disable-userns"
-"""Known to 0.8 and newer."""
+"""Known to 0.8 and newer, as is `--size`."""
 
 OPTIONS: Mapping[Kind, str] = {
     "read": "--ro-bind",
@@ -35,6 +35,7 @@ OPTIONS: Mapping[Kind, str] = {
     "empty": "--tmpfs",
     "proc": "--proc",
     "dev": "--dev",
+    "freeze": "--remount-ro",
 }
 
 PROMISES = (
@@ -70,6 +71,8 @@ def _wrap(start: Sequence[str], words: Sequence[str], view: View) -> Launch:
                 found += ["--ro-bind", "/dev/null", path]
             case "read" | "write":
                 found += [OPTIONS[kind], path, path]
+            case "empty" if NO_NESTING in start:
+                found += ["--size", str(SIZE), "--tmpfs", path]
             case _:
                 found += [OPTIONS[kind], path]
     data = {}

@@ -25,7 +25,7 @@ PR_PDEATHSIG, PR_SECCOMP, PR_DROP, PR_SUBREAPER, PR_NO_NEW_PRIVS, PR_AMBIENT = 1
 SET_INTERFACE_FLAGS = 0x8914
 MS_BIND_ALL = 4096 | 16384
 NO_SUID_OR_DEVICES = 2 | 4
-MNT_DETACH = 2
+MNT_DETACH, AT_RECURSIVE = 2, 0x8000
 OLD = "/.old"
 """The file system of the machine, while that of the command is built."""
 
@@ -106,9 +106,14 @@ def bind(source: str, target: str, *, is_read_only: bool) -> None:
         os.makedirs(os.path.dirname(target), exist_ok=True)  # noqa: PTH103, PTH120
         os.close(os.open(target, os.O_CREAT | os.O_WRONLY, 0o600))
     mount(source, target, flags=MS_BIND_ALL)
-    attributes = struct.pack("=QQQQ", NO_SUID_OR_DEVICES | is_read_only, 0, 0, 0)
-    path, size = target.encode(), ctypes.c_size_t(len(attributes))
-    call(f"mount {target}", LIBC.syscall(MOUNT_SETATTR, -100, path, 0x8000, attributes, size))
+    set_attributes(target, NO_SUID_OR_DEVICES | is_read_only, AT_RECURSIVE)
+
+
+def set_attributes(path: str, attributes: int, flags: int) -> None:
+    """Sets attributes of a mount, such as read-only."""
+    wanted = struct.pack("=QQQQ", attributes, 0, 0, 0)
+    place, size = path.encode(), ctypes.c_size_t(len(wanted))
+    call(f"mount {path}", LIBC.syscall(MOUNT_SETATTR, -100, place, flags, wanted, size))
 
 
 def build_root(mounts: list[list[str]]) -> None:
@@ -120,10 +125,12 @@ def build_root(mounts: list[list[str]]) -> None:
     number = PIVOT_ROOT[os.uname().machine]
     call("pivot_root", LIBC.syscall(number, b".", OLD[1:].encode()))
     os.chdir("/")
+    is_frozen = mounts.pop()[:2] == ["freeze", "/"]
     for kind, path, target in mounts:
         show(kind, path, target, sources[path])
     call("umount", LIBC.umount2(OLD.encode(), MNT_DETACH))
     os.rmdir(OLD)  # noqa: PTH106
+    set_attributes("/", int(is_frozen), 0)
 
 
 def show(kind: str, path: str, target: str, source: str) -> None:
@@ -135,13 +142,15 @@ def show(kind: str, path: str, target: str, source: str) -> None:
         bind(path if inside else OLD + source, path, is_read_only=kind == "read")
     elif kind == "hide":
         bind(f"{OLD}/dev/null", path, is_read_only=True)
+    elif kind == "freeze":
+        set_attributes(path, 1, 0)
     else:
         os.makedirs(path, exist_ok=True)  # noqa: PTH103
         if kind == "proc":
             mount("proc", path, "proc", NO_SUID_OR_DEVICES | 8)
             refuse_namespaces()
         else:
-            mode = "mode=0755" if kind == "dev" else "mode=0777"
+            mode = "mode=0755" if kind == "dev" else "mode=0777,size=1g"
             mount("tmpfs", path, "tmpfs", NO_SUID_OR_DEVICES, mode)
         if kind == "dev":
             show_devices(path)
@@ -168,12 +177,8 @@ def show_devices(folder: str) -> None:
     for name, target in (("fd", ""), ("stdin", "/0"), ("stdout", "/1"), ("stderr", "/2")):
         os.symlink(f"/proc/self/fd{target}", f"{folder}/{name}")  # noqa: PTH211
     os.symlink("pts/ptmx", f"{folder}/ptmx")  # noqa: PTH211
-    for name, kind, data in (
-        ("shm", "tmpfs", "mode=1777"),
-        ("pts", "devpts", "newinstance,ptmxmode=0666,mode=620"),
-    ):
-        os.mkdir(f"{folder}/{name}")  # noqa: PTH102
-        mount(kind, f"{folder}/{name}", kind, 2, data)
+    os.mkdir(f"{folder}/pts")  # noqa: PTH102
+    mount("devpts", f"{folder}/pts", "devpts", 2, "newinstance,ptmxmode=0666,mode=620")
 
 
 def drop_capabilities() -> None:

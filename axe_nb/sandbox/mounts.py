@@ -36,14 +36,18 @@ WRITABLE_BY_ROOT = (
 )
 """Settings of the kernel that root may write even without capabilities."""
 
-Kind = Literal["read", "write", "hide", "link", "empty", "proc", "dev"]
+SIZE = 1 << 30
+"""Most bytes that a command can write into each empty folder, which is memory."""
+
+Kind = Literal["read", "write", "hide", "link", "empty", "proc", "dev", "freeze"]
 
 
 class Mount(NamedTuple):
     """One step in building the file system of a command; later ones cover earlier ones."""
 
     kind: Kind
-    """`read` and `write` show a path of the machine; `hide` covers a file, `empty` a folder."""
+    """`read` and `write` show a path of the machine; `hide` covers a file, `empty` a folder.
+    `freeze` makes a folder read-only, but for what is mounted below it."""
     path: str
     target: str = ""
     """Of a link."""
@@ -64,6 +68,8 @@ def list_mounts(view: View) -> Iterator[Mount]:
         if Path(name).exists():
             yield Mount("read", name)
     yield Mount("dev", "/dev")
+    yield Mount("empty", "/dev/shm")
+    yield Mount("freeze", "/dev")
     for name in ("/tmp", "/run", "/var/tmp"):
         yield Mount("empty", name)
     if view.home != Path(view.home.anchor):
@@ -74,3 +80,4 @@ def list_mounts(view: View) -> Iterator[Mount]:
     yield from (Mount("read", str(path)) for path in view.read_only)
     for path in view.hidden:
         yield Mount("empty" if path.is_dir() else "hide", str(path))
+    yield Mount("freeze", "/")
