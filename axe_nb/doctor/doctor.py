@@ -23,6 +23,7 @@ from axe_nb.agents.prompt import all_warnings
 from axe_nb.agents.trust import VARIABLE, check_trust, list_unusual, trusts_all
 from axe_nb.doctor.caps import describe_caps, find_lifted_caps
 from axe_nb.doctor.checks import Problem, problems
+from axe_nb.doctor.reach import describe_protected, find_open_hosts
 from axe_nb.errors import AxeError, ConfigError, ProviderError
 from axe_nb.make_provider import server
 from axe_nb.provider_table import PROVIDERS
@@ -92,7 +93,8 @@ async def examine(
     servers = [finding for task in asked for finding in task.result()]
     sandbox = await in_thread(_check_sandbox)
     caps = Finding("right", "caps", describe_caps())
-    return [_check_versions(), settings, sandbox, caps, *of_agents, *keys, *servers]
+    files = await in_thread(_check_files)
+    return [_check_versions(), settings, sandbox, files, caps, *of_agents, *keys, *servers]
 
 
 def _check_versions() -> Finding:
@@ -123,6 +125,14 @@ def _check_sandbox() -> Finding:
     message = f"{said}. But {', '.join(sandbox.method.not_promised)}"
     step = "install bubblewrap for a stronger one" if sandbox.level == "files" else ""
     return Finding("note", "sandbox", message, step)
+
+
+def _check_files() -> Finding:
+    """Lists the protected files of the current folder."""
+    try:
+        return Finding("right", "files", describe_protected())
+    except OSError as error:
+        return Finding("note", "files", f"not listed: {error.strerror or error}")
 
 
 def _find_version(package: str) -> str:
@@ -169,7 +179,9 @@ def _check_agents(
             findings.append(_make_failed_finding(f"agent {name}", error))
             continue
         agents.append(agent)
-        notes = filter(None, (*all_warnings(agent), find_lifted_caps(agent)))
+        notes = filter(
+            None, (*all_warnings(agent), find_lifted_caps(agent), find_open_hosts(agent))
+        )
         findings += [Finding("note", f"agent {name}", note) for note in notes]
         findings += [
             _make_problem_finding(f"agent {name}", problem)

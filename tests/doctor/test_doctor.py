@@ -289,3 +289,21 @@ def test_caps_are_told_and_those_that_an_agent_lifts() -> None:
     assert (state, message[:39]) == ("right", "by default 1000 requests of a tree, 256")
     noted = [message for state, message, _ in of("agent wild", findings) if "limit" in message]
     assert noted == ["limits.max_requests = 0, limits.max_in_flight = 0: no limit"]
+
+
+@pytest.mark.req("D-52")
+def test_the_protected_files_of_the_folder_are_named(project: Path) -> None:
+    (project / "conftest.py").touch()
+    [(state, message, _)] = of("files", found())
+    assert state == "right"
+    assert message.endswith("only after approval of each path; here: axe, conftest.py")
+
+
+@pytest.mark.req("D-50")
+def test_an_agent_that_reaches_every_host_is_noted() -> None:
+    agents = {"open": Agent("open", "script/x", allowed_hosts=("*",))}
+    agents["shut"] = Agent("shut", "script/x", allowed_hosts=("*.python.org",))
+    findings = found(agents)
+    [noted] = [message for _, message, _ in of("agent open", findings) if "hosts" in message]
+    assert noted == 'allowed_hosts = ["*"]: fetch and commands reach every host without asking'
+    assert not [message for _, message, _ in of("agent shut", findings) if "hosts" in message]

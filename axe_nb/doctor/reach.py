@@ -1,0 +1,35 @@
+"""The reach of agents: the protected files of the current folder, and hosts that need no approval.
+
+Source: D-50, D-52; docs/safety.md "File rules" and "Network".
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from axe_nb.agents.agent import Agent
+from axe_nb.agents.hosts import ANY
+from axe_nb.protected import list_protected
+from axe_nb.text import list_some, printable
+
+LISTED = 8
+"""Maximum number of files to name."""
+
+
+def describe_protected() -> str:
+    """Returns the protected files directly in the current folder in one line.
+
+    Raises:
+        OSError: the folder cannot be read.
+    """
+    here = Path.cwd().resolve()
+    names = [printable(path.relative_to(here).as_posix()) for path in list_protected(here)]
+    rule = "tools write to protected files only after approval of each path"
+    return f"{rule}; here: {list_some(names, LISTED) or 'none'}"
+
+
+def find_open_hosts(agent: Agent) -> str:
+    """Returns a note if an agent reaches every host without asking; empty otherwise."""
+    if ANY not in agent.allowed_hosts:
+        return ""
+    return 'allowed_hosts = ["*"]: fetch and commands reach every host without asking'
