@@ -5,12 +5,13 @@ Source: D-55; safety-facts §2, §3.
 
 from __future__ import annotations
 
-import json
+import marshal
 import os
 import sys
 from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from axe_nb.sandbox import seccomp
 from axe_nb.sandbox.bubblewrap import PROMISES
@@ -65,21 +66,27 @@ def list_methods() -> Iterator[Method]:
         )
 
 
-def _list_python_words() -> tuple[str, ...]:
+def _start_launcher(plan: dict[str, Any]) -> list[str]:
     """Returns the words that start the launcher, by a Python that no workdir can change."""
     base = getattr(sys, "_base_executable", "") or sys.executable
-    return (os.path.realpath(base), "-I", "-S", str(LAUNCHER))
+    return [os.path.realpath(base), "-I", "-S", str(LAUNCHER), marshal.dumps(plan).hex()]
 
 
 def _unshare(words: Sequence[str], view: View) -> Launch:
     plan = {
-        "mounts": list(list_mounts(view)),
+        "mounts": [tuple(mount) for mount in list_mounts(view)],
         "network": view.network,
         "filter": _make_filter(view).hex(),
         "workdir": str(view.workdir),
     }
     network = () if view.network else ("--net",)
-    started = [*NAMESPACES, *network, "--", *_list_python_words(), json.dumps(plan), *words]
+    started = [
+        *NAMESPACES,
+        *network,
+        "--",
+        *_start_launcher(plan),
+        *words,
+    ]
     return Launch(words=started, environment={"TMPDIR": "/tmp"})
 
 
@@ -101,7 +108,7 @@ def _restrict(words: Sequence[str], view: View) -> Launch:
     }
     # git takes the system's settings, which are out of sight, for broken
     return Launch(
-        words=[*_list_python_words(), json.dumps(plan), *words],
+        words=[*_start_launcher(plan), *words],
         environment={"GIT_CONFIG_NOSYSTEM": "1"},
     )
 

@@ -88,6 +88,8 @@ class Process:
             what = "start the command" if self._popen is None else "check protected files after it"
             self.failure = f"cannot {what}: {getattr(error, 'strerror', '') or error}"
         finally:
+            if self._popen is None and not self._is_killed:
+                self.failure = self.failure or "cannot start the command"
             for number in (stdout, stdin):
                 _close(number)
             self._over.set()

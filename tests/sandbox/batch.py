@@ -69,7 +69,7 @@ def untouched(cage: Cage) -> Iterator[Canaries]:
         unix.setblocking(False)
         before = look(cage)
         yield Canaries(sleeper.pid, port, path)
-        assert sleeper.poll() is None, "a process outside was ended"
+        assert sleeper.poll() is None, f"a process outside ended with {sleeper.returncode}"
         assert look(cage) == before, "a file outside was touched"
         with contextlib.suppress(BlockingIOError):
             unix.accept()[0].close()

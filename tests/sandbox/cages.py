@@ -185,7 +185,7 @@ def users() -> list[Any]:
 @contextlib.contextmanager
 def canary() -> Iterator[subprocess.Popen[bytes]]:
     """A process that must survive, and whose arguments nobody is to see."""
-    with subprocess.Popen(["sleep", f"300.{int.from_bytes(os.urandom(4), 'big')}"]) as process:
+    with subprocess.Popen(["sleep", f"86400.{int.from_bytes(os.urandom(4), 'big')}"]) as process:
         try:
             yield process
         finally:

@@ -82,7 +82,7 @@ def simple(chance: random.Random, depth: int) -> str:
 
 
 def run_random(
-    method: str, uid: int, commands: int, seed: int, size: int = 1000, parallel: int = 8
+    method: str, uid: int, commands: int, seed: int, size: int = 500, parallel: int = 8
 ) -> int:
     """Runs so many random commands; returns the number of those that said something."""
     chance = random.Random(seed)
