@@ -25,6 +25,7 @@ PROGRAMS = (
     "rm -rf {p}", "cat {p}", "cp -r {p} {p}", "mv {p} {p}", "ln -s {p} up", "ln {p} up",
     "touch {p}", "mkdir -p {p}", "chmod -R 777 {p}", "chown -R nobody {p}", "truncate -s 0 {p}",
     "tee {p}", "dd if={p} of={p} count=9", "find {p} -maxdepth 2 -delete", "grep -r canary {p}",
+    "kill -STOP {pid}",
     "kill -{s} {pid}", "kill -{s} $PPID", "echo {w}", "printf '%s' {w}", "tar -cf {p} a.txt",
     "sed -i s/a/b/ {p}", "cd {p}", "ls -la {p}", "python3 -c \"import os; os.system('{c}')\"",
     "python3 -c \"open('{p}', 'a').write('x')\"", "bash -c '{c}'", "env -i sh -c '{c}'",
@@ -35,7 +36,7 @@ PROGRAMS = (
 JOINS = (" && ", " || ", " ; ", " | ", " & ", "\n", " |& ")
 REDIRECTIONS = (">", ">>", "<", "2>", "&>", "<<<", ">|", "<>")
 FORMS = ("(@)", "{ @; }", "for i in 1 2; do @; done", "! @", "eval '@'")
-SIGNALS = ("9", "TERM", "STOP", "0", "HUP")
+SIGNALS = ("9", "TERM", "0", "HUP")  # a parent that is stopped keeps the batch waiting
 WORDS = (
     "x",
     "evil",
