@@ -47,7 +47,9 @@ class Watch:
             for path in self._kept.restore():
                 yield f"{self._name(path)} is protected; its change was undone"
         found = dict(self._look())
-        for path, identity in found.items():
+        for path, identity in sorted(found.items()):
+            if not os.path.lexists(path):  # its folder was moved
+                continue
             before = self._before.get(path)
             if before is None or (before != identity and stat.S_IFLNK in (before[0], identity[0])):
                 yield self._move_aside(path)

@@ -88,6 +88,13 @@ def test_new_protected_files_are_moved_aside_and_told(cage: Cage) -> None:
     ) in ended.notes
 
 
+def test_a_new_repository_is_moved_as_a_whole(cage: Cage) -> None:
+    ended = cage.run("git init -q .; ls .git", workdir=cage.base / "other")
+    assert ended.code == 0
+    assert [note.partition(" ")[0] for note in ended.notes] == ['".git"']
+    assert (cage.base / "other" / ".git.moved" / "config").exists()
+
+
 def test_a_name_that_is_taken_is_not_overwritten(cage: Cage) -> None:
     cage.run("echo one > json.py")
     cage.run("echo two > json.py")
