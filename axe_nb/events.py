@@ -31,6 +31,13 @@ EXIT_CODES: Mapping[Status, int] = {
 }
 """Status → exit code of the command line (D-38); an error with a cause uses the cause's."""
 
+_NEXT_STEPS: Mapping[Status, str] = {
+    "timeout": "give it more time with --timeout",
+    "max_turns": "give it a smaller task, or continue it: -c in a notebook, "
+    "continue_from= in Python",
+}
+"""Status → the next step after a run that ended with it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Turn:
@@ -143,7 +150,7 @@ class RunResult:
                 self.cause
             )  # raised twice, the same one would collect tracebacks
         else:
-            hint = "give it more time with --timeout" if self.status == "timeout" else ""
+            hint = _NEXT_STEPS.get(self.status, "")
             failure = RunError(self.error or self.status, exit_code=self.exit_code, hint=hint)
         failure.place = self.place
         raise failure

@@ -19,6 +19,7 @@ from axe_nb.agents import agent, config
 from axe_nb.commands.options import FACES, OPTIONS, Face, Option
 from axe_nb.commands.table import AGENT_CELL, RUN, Command, commands_of
 from axe_nb.events import EXIT_CODES, Status
+from axe_nb.limits import MAX_TURNS
 from axe_nb.nb.magics import AxeMagics
 from axe_nb.provider_table import PROVIDERS, ProviderTable
 from axe_nb.toml_tables.table import nested_table, toml_fields, type_name
@@ -36,7 +37,8 @@ Generated from the code by `docs/make_reference.py`; do not edit it by hand.
 
 ENDS: Mapping[Status, str] = {
     "completed": "The model answered without calling a tool.",
-    "max_turns": "It still called tools when its turns were used up.",
+    "max_turns": f"It still called tools when its turns were used up. Every agent has at most "
+    f"{MAX_TURNS} for a run; no key changes that.",
     "max_tool_calls": "It made more tool calls than its budget allows.",
     "max_tokens": "The token limit cut off a reply with calls, or the tree used up its tokens.",
     "timeout": "The time limit was reached; finished work is kept.",

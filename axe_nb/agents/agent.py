@@ -10,7 +10,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from axe_nb.agents.agent_files import find_file, hidden_file
 from axe_nb.agents.config import agent_dirs, format_path
@@ -21,6 +21,7 @@ from axe_nb.agents.own_tools import names_of, own_tools
 from axe_nb.agents.tables import (
     COMMON_PARAMS,
     DEFAULT_LIMITS,
+    LIMIT_ADVICE,
     MODES,
     NO_CONFIG,
     Mode,
@@ -61,6 +62,8 @@ DOCKER_IMAGE = re.compile(r"docker:[a-z0-9][\w./:@-]{0,254}", re.ASCII)
 @dataclass(frozen=True)
 class Agent:
     """One agent: its instructions, model, tools and limits."""
+
+    advice: ClassVar[Mapping[str, str]] = LIMIT_ADVICE
 
     name: str
     """Required; the file is `<name>.toml`."""

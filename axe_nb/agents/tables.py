@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 from axe_nb.toml_tables.table import WrongValue, build_nested, clear_arguments
 
@@ -19,6 +19,20 @@ Ask = Literal["deny", "person"]
 
 COMMON_PARAMS = ("temperature", "max_tokens", "top_p", "top_k", "seed", "stop")
 """Keys of `[params]` that many models take."""
+
+
+_TIME = "a time limit is an option of the run: --timeout, in Python timeout="
+_TREE = "limits.max_requests limits the requests of the whole tree"
+
+LIMIT_ADVICE = {
+    "max_turns": f"{_TREE}; max_turns under [sub_agents_config] applies to subagent children only",
+    "max_tool_calls": (
+        f"{_TREE}; max_tool_calls under [sub_agents_config.budget] applies to spawned children only"
+    ),
+    "timeout": _TIME,
+    "timeout_ms": _TIME,
+}
+"""Limits that only children have → the next step for an agent that sets one for itself."""
 
 
 @clear_arguments
@@ -71,6 +85,8 @@ NO_CONFIG = SubAgentsConfig()
 @dataclass(frozen=True, slots=True)
 class TreeLimits:
     """`[limits]`: limits of a run and everything below it; 0 = no limit."""
+
+    advice: ClassVar[Mapping[str, str]] = LIMIT_ADVICE
 
     max_requests: int = 1000
     """Model requests of the whole tree."""

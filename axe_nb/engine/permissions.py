@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.hosts import is_allowed
 from axe_nb.agents.tables import MODES, Mode
-from axe_nb.text import quote
+from axe_nb.text import printable, quote
 from axe_nb.toolbox import REGISTRY
 from axe_nb.tools.tool import VERDICTS, Guard, Tool, Verdict
 
@@ -67,6 +68,8 @@ class PermissionPolicy:
     """The agent whose file holds the `mode` that applies; None = `agent`."""
     by_call: bool = False
     """True if the mode was set by the call that started the run, not by a file."""
+    by_option: bool = False
+    """True if the mode is an option of the root's run, which takes precedence over its file."""
 
     @classmethod
     def below(
@@ -82,8 +85,10 @@ class PermissionPolicy:
         own = _pick_stricter(parent.mode, parent.mode if inherits else agent.mode)
         mode = _pick_stricter(own, wish or own)
         owner = parent.agent if is_copy else agent
-        mode_of = (parent.mode_of or parent.agent) if mode == parent.mode else owner
-        return cls(owner, mode, parent, mode_of, by_call=mode != own)
+        is_same = mode == parent.mode
+        mode_of = (parent.mode_of or parent.agent) if is_same else owner
+        by_option = is_same and parent.by_option
+        return cls(owner, mode, parent, mode_of, by_call=mode != own, by_option=by_option)
 
     def decide(self, tool: Tool, guard: Guard | None = None) -> tuple[Verdict, str]:
         """The verdict for a tool or one call and, for a denial, the reason with the key to change.
@@ -160,7 +165,10 @@ class PermissionPolicy:
         if tool.effect == "network" and host and self._find_rule(tool)[1] != "ask":
             return f"allowed_hosts = [{quote(host)}] in {_format_file(self.agent)}"
         mode, allow = 'mode = "auto"', f'permissions.{tool.name} = "allow"'
-        there, here = _format_file(self.mode_of or self.agent), _format_file(self.agent)
+        here = _format_file(self.agent)
+        if self.by_option:
+            return f"{allow} in {here}, or start the run with --mode auto (in Python mode=)"
+        there = _format_file(self.mode_of or self.agent)
         if there == here:
             return f"{mode} or {allow} in {here}"
         return f"{mode} in {there} or {allow} in {here}"
@@ -192,7 +200,9 @@ class PermissionPolicy:
     def _format_mode_hint(self) -> str:
         if self.by_call:
             return "the call that started the sub-agent requested this mode"
-        return f'set mode = "auto" in {_format_file(self.mode_of or self.agent)}'
+        if self.by_option:
+            return "start the run with --mode ask or --mode auto (in Python mode=)"
+        return f'set mode = "ask" or mode = "auto" in {_format_file(self.mode_of or self.agent)}'
 
 
 def _pick_stricter(one: Mode, other: Mode) -> Mode:
@@ -200,4 +210,5 @@ def _pick_stricter(one: Mode, other: Mode) -> Mode:
 
 
 def _format_file(agent: Agent) -> str:
-    return f"{agent.name}.toml"
+    """The file of an agent for messages; its name if it was made in code or in a cell."""
+    return printable(Path(agent.path).name) if agent.path else f"agent {quote(agent.name)}"

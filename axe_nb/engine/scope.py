@@ -95,13 +95,23 @@ class RunScope:
     depth: int = 0
 
     @classmethod
-    def root(cls, agent: Agent, limits: Limits, env: Env, clock: Clock) -> RunScope:
-        """The scope of a root run, whose clock has started."""
+    def root(
+        cls, agent: Agent, limits: Limits, env: Env, clock: Clock, *, has_mode: bool = False
+    ) -> RunScope:
+        """The scope of a root run, whose clock has started.
+
+        Args:
+            agent: the agent, with this run's overrides applied.
+            limits: those of the run.
+            env: dependencies of the tree.
+            clock: its clock.
+            has_mode: True if an option of the run replaced the agent's mode.
+        """
         return cls(
             env=env,
             agent=agent,
             limits=limits,
-            policy=PermissionPolicy(agent, agent.mode),
+            policy=PermissionPolicy(agent, agent.mode, by_option=has_mode),
             meter=UsageMeter(agent.name, agent.limits, file=_file_of(agent)),
             in_flight=InFlight.of(agent.limits.max_in_flight),
             depth_limit=DepthLimit(root=agent.sub_agents_config.max_depth),

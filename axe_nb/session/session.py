@@ -183,7 +183,7 @@ class Session:
         env = _adapt(env, request.overrides)
         agent, job = _make_job(request, env)
         env = replace(env, workdir=real_workdir(agent))
-        scope = RunScope.root(agent, job.limits, env, clock)
+        scope = RunScope.root(agent, job.limits, env, clock, has_mode=job.mode is not None)
         await snapshot.take(scope)
         return await make_plan(scope, job)
 

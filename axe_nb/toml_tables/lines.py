@@ -25,6 +25,10 @@ _BACKSLASH = re.compile(r'"""|"(?P<value>(?:[^"\n]*\\)[^"\n]*)"')
 """The start of a multi-line string, or a double-quoted string with a backslash."""
 
 
+_UNIT = re.compile(r"(?P<number>\s*[\w.-]+\s*=\s*\d+(?:\.\d+)?)\s*[A-Za-z]", re.ASCII)
+"""A key with a number that has a unit: `timeout = 30s`."""
+
+
 _STEPS = {
     "Invalid value": 'strings need quotes, as in model = "provider/model"',
     "Illegal character '\\n'": 'a text of several lines needs three quotes: """…"""',
@@ -44,6 +48,10 @@ def toml_hint(text: str, error: Exception) -> str:
     line = text.split("\n")[int(place[1]) - 1] if place else ""
     if re.search(r"=\s*(True|False)\b", line):
         return "write true and false in lower case"
+    if message.startswith("Unclosed array") and place and _is_at_string(line, message):
+        return "separate the items of the list with commas"
+    if message.startswith("Expected newline") and (unit := _UNIT.match(line)):
+        return f"write the number alone, without a unit: {unit['number'].strip()}"
     for beginning, step in _STEPS.items():
         if message.startswith(beginning):
             return step
@@ -55,6 +63,12 @@ def toml_hint(text: str, error: Exception) -> str:
         return f"{ESCAPES}: '''…'''"
     shown = f": '{value}'" if "'" not in value and len(value) <= 100 else ""
     return f"{ESCAPES}{shown}"
+
+
+def _is_at_string(line: str, message: str) -> bool:
+    """True if the error is at the start of a string."""
+    column = re.search(r"column (\d+)", message)
+    return column is not None and line[int(column[1]) - 1 :].startswith(('"', "'"))
 
 
 def line_of(text: str, path: tuple[str, ...]) -> int | None:

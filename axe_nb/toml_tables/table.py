@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 from axe_nb.errors import ConfigError
 from axe_nb.text import quote, suggestion
+from axe_nb.toml_tables.advice import advise_table, advise_value
 from axe_nb.toml_tables.lines import line_of
 
 T = TypeVar("T")
@@ -78,6 +79,8 @@ def _argument_error(cls: type, named: Mapping[str, Any], error: TypeError) -> Co
 
 def advise_keyword(key: str, cls: type) -> str:
     """As `advise_key`, for an argument in Python."""
+    if key in _list_advice(cls):
+        return advise_key(key, cls)
     match _find_home(key, cls):
         case (table,):
             return f"write {table}={{{quote(key)}: …}}"
@@ -87,9 +90,13 @@ def advise_keyword(key: str, cls: type) -> str:
 def advise_key(key: str, cls: type, root: type | None = None) -> str:
     """Returns the next step for a key that the table of `cls` does not have.
 
+    A dataclass may give the step for some keys itself, in `advice`: key → the next step.
+
     Args:
         root: the class of the whole file, where the key may have its place.
     """
+    if step := _list_advice(cls).get(key):
+        return step
     known = [field.name for field in toml_fields(cls)]
     near = suggestion(key, known) or _suggest_holding(key, known)
     if near:
@@ -98,6 +105,11 @@ def advise_key(key: str, cls: type, root: type | None = None) -> str:
     if found is None:
         return f"known keys: {', '.join(known)}"
     return f"put it under [{'.'.join(found)}]" if found else "put it above the first [table]"
+
+
+def _list_advice(cls: type) -> Mapping[str, str]:
+    advice: Mapping[str, str] = getattr(cls, "advice", {})
+    return advice
 
 
 def _suggest_holding(word: str, names: list[str]) -> str:
@@ -155,7 +167,7 @@ def read(
         WrongValue: a value that must be a table is not one.
     """
     if not isinstance(table, dict):
-        raise WrongValue(at, "must be a table", hint=_advise_table(at[-1]))
+        raise WrongValue(at, "must be a table", hint=advise_table(at[-1]))
     keys = {field.name: field for field in toml_fields(cls)}
     values: dict[str, Any] = {}
     for key, value in table.items():
@@ -190,31 +202,9 @@ def check_types(value: Any, at: tuple[str, ...] = ()) -> None:
         if own is default:
             continue
         if not fits(own):
-            raise WrongValue((*at, name), f"must be {called}", hint=_advise(name, called, own))
+            raise WrongValue((*at, name), f"must be {called}", hint=advise_value(name, called, own))
         if dataclasses.is_dataclass(own):
             check_types(own, (*at, name))
-
-
-def _advise(key: str, wanted: str, value: Any) -> str:
-    """Returns the right form of a value of the wrong type; empty if the message is enough."""
-    match wanted, value:
-        case "a list of strings", str():
-            return f"write {key} = [{quote(value)}]"
-        case "a list of strings", _:
-            return f'for example {key} = ["…"]'
-        case "a string", bool() | int() | float():
-            return f'put it in quotes: {key} = "{value}"'
-        case "a whole number" | "a number" | "true or false", str():
-            return "leave the quotes out"
-        case "a table of strings", _:
-            return f'write a table, as in {key} = {{name = "…"}}'
-        case "a table", _:
-            return _advise_table(key)
-    return ""
-
-
-def _advise_table(key: str) -> str:
-    return f"write its keys below a line [{key}]; in Python, pass a dict"
 
 
 def make_table(value: Any) -> dict[str, Any]:

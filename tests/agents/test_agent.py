@@ -277,6 +277,7 @@ def test_tables_may_be_given_as_dicts() -> None:
 
 
 NAMED = {"name": "a", "model": "p/m"}
+TIME = "a time limit is an option of the run: --timeout, in Python timeout="
 MISTAKES: dict[str, tuple[Any, list[str]]] = {
     "a typo": (
         lambda: Agent(**NAMED, system_promt="x"),
@@ -293,6 +294,18 @@ MISTAKES: dict[str, tuple[Any, list[str]]] = {
     "a key of a table in a variation": (
         lambda: Agent(**NAMED).but(max_requests=3),
         ['unknown key "max_requests"', 'write limits={"max_requests": …}'],
+    ),
+    "a time limit": (
+        lambda: Agent(**NAMED, timeout=3),
+        ['Agent has no "timeout"', TIME],
+    ),
+    "a time limit in a variation": (
+        lambda: Agent(**NAMED).but(timeout=3),
+        ['unknown key "timeout"', TIME],
+    ),
+    "a time limit in a class of a table": (
+        lambda: TreeLimits(timeout=3),
+        ['TreeLimits has no "timeout"', TIME],
     ),
     "a typo in a table": (
         lambda: Agent(**NAMED, limits={"max_request": 1}),
@@ -312,7 +325,7 @@ MISTAKES: dict[str, tuple[Any, list[str]]] = {
     ),
     "a string for a number": (
         lambda: Agent(**NAMED, limits=TreeLimits(max_requests="1")),
-        ["limits.max_requests must be a whole number", "leave the quotes out"],
+        ["limits.max_requests must be a whole number", "write max_requests = 1"],
     ),
     "a string for a table": (
         lambda: Agent(**NAMED, params="temperature=1"),

@@ -287,20 +287,52 @@ def test_a_place_is_told_without_the_folders_of_this_machine(
         assert caught.value.place == place
 
 
+TURNS = (
+    "limits.max_requests limits the requests of the whole tree; "
+    "max_turns under [sub_agents_config] applies to subagent children only"
+)
+CALLS = (
+    "limits.max_requests limits the requests of the whole tree; "
+    "max_tool_calls under [sub_agents_config.budget] applies to spawned children only"
+)
 PLACES = {
     "temperature = 0.2": "put it under [params]",
     "max_requests = 3": "put it under [limits]",
-    "max_turns = 3": "put it under [sub_agents_config]",
+    "max_turns = 3": TURNS,
+    "[limits]\nmax_turns = 3": TURNS,
+    "max_tool_calls = 3": CALLS,
+    "[limits]\nmax_tool_calls = 3": CALLS,
+    "[limits]\ntimeout = 3": "a time limit is an option of the run: --timeout, in Python timeout=",
+    "timeout_ms = 9000": "a time limit is an option of the run: --timeout, in Python timeout=",
+    "[sub_agents_config]\nmax_tool_calls = 3": "put it under [sub_agents_config.budget]",
+    "max_depth = 3": "put it under [sub_agents_config]",
     "[limits]\nmax_requests = 3\ntools = ['grep']": "put it above the first [table]",
     "prompt = 'x'": 'did you mean "system_prompt"?',
     "tools = 'grep'": 'write tools = ["grep"]',
+    "sub_agents = 'facts, style'": 'write sub_agents = ["facts", "style"]',
+    "tools = 'grep fetch'": 'write tools = ["grep", "fetch"]',
+    "files = 'my notes/*.md'": 'write files = ["my notes/*.md"]',
     "description = 3": 'put it in quotes: description = "3"',
-    "[limits]\nmax_requests = '3'": "leave the quotes out",
+    "[limits]\nmax_requests = '3'": "write max_requests = 3",
+    "[limits]\nmax_requests = '3 at most'": (
+        "write max_requests as digits, without quotes or a unit"
+    ),
+    "[sub_agents_config]\ntimeout = '30s'": "write timeout = 30, in seconds",
+    "[sub_agents_config]\ntimeout = '0.5'": "write timeout = 0.5, in seconds",
+    "[sub_agents_config]\ntimeout = '2 minutes'": (
+        "write timeout as digits, without quotes or a unit, in seconds"
+    ),
+    "[sub_agents_config]\ntimeout = 30s": "write the number alone, without a unit: timeout = 30",
+    "[sub_agents_config]\nparallel = 'True'": "write parallel = true",
+    "[sub_agents_config]\nparallel = 'yes'": "write parallel = true or parallel = false",
     "permissions = ['grep']": 'write a table, as in permissions = {name = "…"}',
     "[sub_agents_config]\nparallel = True": "write true and false in lower case",
     'system_prompt = "one\ntwo"': 'a text of several lines needs three quotes: """…"""',
     'system_prompt = """one': "end the text with the same quotes that it starts with",
     "tools = ['grep'": "end the list with ]",
+    "tools = ['grep'\nmode = 'ask'": "end the list with ]",
+    "tools = ['grep' 'fetch']": "separate the items of the list with commas",
+    "tools = [\n  'grep'  # search\n  'fetch',\n]": "separate the items of the list with commas",
     "name = 'b'": "the key is set twice; keep one of them",
     "// a comment": "a line is key = value, [table] or # comment",
     "mode: auto": 'a line is key = value, as in model = "provider/model"',

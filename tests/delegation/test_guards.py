@@ -84,7 +84,7 @@ def test_a_floor_holds_in_every_mode(mode: Any) -> None:
 def test_a_denial_where_nobody_can_be_asked_names_the_key_and_the_file() -> None:
     result = attempt(Touch(), touch("key"), mode="auto")
     assert told(result).endswith(
-        'no cage here, and no one can be prompted here; set sandbox = "off" in lead.toml'
+        'no cage here, and no one can be prompted here; set sandbox = "off" in agent "lead"'
     )
 
 
@@ -141,5 +141,5 @@ def test_a_child_asks_for_a_precious_thing_only_if_all_above_let_it(ask: Any) ->
     if ask == "deny":
         assert told(result.children[0]) == (
             "Error: permission denied for touch: it is precious; sub-agents cannot ask; "
-            'set sub_agents_config.ask = "person" in lead.toml'
+            'set sub_agents_config.ask = "person" in agent "lead"'
         )

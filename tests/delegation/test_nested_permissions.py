@@ -133,7 +133,7 @@ def test_what_is_denied_above_is_denied_below_in_every_nesting(written: str) -> 
             made.play(mode="auto", permissions={"write_it": written}, sub_agents_config=config)
         )
         assert made.used == [], ways
-        assert "lead.toml" in told(last), "the ancestor whose key it is"
+        assert 'agent "lead"' in told(last), "the ancestor whose key it is"
         assert last.tool_calls == 1
 
 
@@ -143,16 +143,16 @@ def test_a_childs_denial_names_the_file_that_can_be_changed(way: str) -> None:
     made = Family((way,), uses("write"))
     assert told(leaf(made.play(mode="ask"))) == (
         "Error: permission denied for write_it: sub-agents cannot ask; "
-        'set mode = "auto" or permissions.write_it = "allow" in lead.toml'
+        'set mode = "auto" or permissions.write_it = "allow" in agent "lead"'
     )
 
 
 @pytest.mark.req("D-47", "D-19")
 def test_a_childs_denial_by_its_own_file_names_that_file() -> None:
     plan = Family(("call_agent",), uses("write"), helper={"mode": "plan"})
-    assert 'set mode = "auto" in helper.toml' in told(leaf(plan.play(mode="auto")))
+    assert 'mode = "auto" in agent "helper"' in told(leaf(plan.play(mode="auto")))
     deny = Family(("call_agent",), uses("write"), helper={"permissions": {"write_it": "deny"}})
-    assert 'permissions.write_it is "deny" in helper.toml' in told(leaf(deny.play(mode="auto")))
+    assert 'permissions.write_it is "deny" in agent "helper"' in told(leaf(deny.play(mode="auto")))
 
 
 @pytest.mark.req("D-19", "O-35")
@@ -161,8 +161,8 @@ def test_what_its_caller_was_allowed_by_name_a_child_has_to_be_allowed_too() -> 
     made = Family(("call_agent",), uses("write"))
     last = leaf(made.play(mode="ask", permissions={"write_it": "allow"}))
     assert told(last).endswith(
-        'sub-agents cannot ask; set mode = "auto" in lead.toml '
-        'or permissions.write_it = "allow" in helper.toml'
+        'sub-agents cannot ask; set mode = "auto" in agent "lead" '
+        'or permissions.write_it = "allow" in agent "helper"'
     )
     copy = Family(("subagent",), uses("write"))
     assert told(leaf(copy.play(mode="ask", permissions={"write_it": "allow"}))) == "used"
@@ -178,7 +178,7 @@ def test_a_childs_own_file_cannot_make_its_mode_laxer() -> None:
             sub_agents_config=SubAgentsConfig(inherit_mode=False),
         )
     )
-    assert 'set mode = "auto" in lead.toml or permissions' in told(last)
+    assert 'set mode = "auto" in agent "lead" or permissions' in told(last)
 
 
 @pytest.mark.req("D-19", "D-47")
@@ -189,7 +189,7 @@ def test_ask_in_a_childs_own_file_is_yes_below_auto_and_no_one_level_deeper() ->
     two = Family(("call_agent", "subagent"), uses("write"), helper={"mode": "ask"})
     last = leaf(two.play(mode="auto", sub_agents_config=strict))
     assert told(last).endswith(
-        'set mode = "auto" or permissions.write_it = "allow" in helper.toml'
+        'set mode = "auto" or permissions.write_it = "allow" in agent "helper"'
     ), "a copy has no file of its own"
 
 
@@ -231,5 +231,5 @@ def test_a_child_is_not_told_of_ask_user(way: str) -> None:
 def test_delegating_itself_can_be_denied() -> None:
     for way in WAYS:
         result = Family((way,), uses("read")).play(mode="auto", permissions={way: "deny"})
-        assert f'permissions.{way} is "deny" in lead.toml' in told(result)
+        assert f'permissions.{way} is "deny" in agent "lead"' in told(result)
         assert result.children == ()

@@ -62,7 +62,7 @@ def test_nothing_is_sent_where_nobody_can_be_asked_and_the_key_is_named(mode: An
     assert web.sent == []
     assert told(result) == (
         "Error: permission denied for fetch: connecting to evil.example needs approval, and no one "
-        'can be prompted here; set allowed_hosts = ["evil.example"] in lead.toml'
+        'can be prompted here; set allowed_hosts = ["evil.example"] in agent "lead"'
     )
 
 
@@ -135,7 +135,7 @@ def test_a_childs_file_opens_no_host_that_its_callers_does_not() -> None:
     result, web = outcome(mode="ask")
     assert web.sent == []
     assert told(result.children[0]).endswith(
-        'sub-agents cannot ask; set allowed_hosts = ["a.example"] in lead.toml'
+        'sub-agents cannot ask; set allowed_hosts = ["a.example"] in agent "lead"'
     )
     assert outcome(mode="ask", allowed_hosts=("a.example",))[1].sent
     assert outcome(mode="ask", sub_agents_config=SubAgentsConfig(ask="person"))[1].sent
@@ -150,7 +150,7 @@ def test_a_child_in_plan_mode_sends_nothing_unasked_below_auto_either() -> None:
     lead = agent("lead", said(ask, "done"), sub_agents=("child",), mode="auto")
     result = attempt(web, lead, child)
     assert web.sent == []
-    assert told(result.children[0]).endswith('set allowed_hosts = ["a.example"] in child.toml')
+    assert told(result.children[0]).endswith('set allowed_hosts = ["a.example"] in agent "child"')
 
 
 @pytest.mark.req("D-50")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from axe_nb import Agent, ConfigError, Request, RunResult, call
 from axe_nb.commands.overrides import Overrides
 from axe_nb.engine.permissions import Decision
+from axe_nb.messages import ToolCall
 from axe_nb.tools.tool import Effect, Tool, ToolContext
 from tests.delegation.approvals import EFFECTS, MODES, Person, tools, uses
 from tests.delegation.chains import by
@@ -47,16 +49,55 @@ def test_a_denial_names_the_agent_and_the_key_to_change() -> None:
     assert told(attempt("write")) == (
         "Error: permission denied for write_it: "
         "it needs approval, and no one can be prompted here; "
-        'set mode = "auto" or permissions.write_it = "allow" in lead.toml'
+        'set mode = "auto" or permissions.write_it = "allow" in agent "lead"'
     )
     assert told(attempt("write", mode="plan")) == (
         "Error: permission denied for write_it: it is not allowed in plan mode; "
-        'set mode = "auto" in lead.toml'
+        'set mode = "ask" or mode = "auto" in agent "lead"'
     )
     assert told(attempt("read", permissions={"read_it": "deny"})) == (
         "Error: permission denied for read_it: "
-        'permissions.read_it is "deny" in lead.toml; set it to "allow" or "ask"'
+        'permissions.read_it is "deny" in agent "lead"; set it to "allow" or "ask"'
     )
+
+
+@pytest.mark.req("D-19", "B-12")
+def test_a_denial_names_the_file_that_the_agent_was_loaded_from(project: Path) -> None:
+    folder = project / "axe" / "agents"
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / "clerk.toml"
+    file.write_text(boss({}, uses("write"), mode="plan").to_toml(), "utf-8")
+    result = stage(Agent.load("clerk")).play(tools=tools([]))
+    assert told(result).endswith('; set mode = "ask" or mode = "auto" in clerk.toml')
+
+
+@pytest.mark.req("D-19")
+def test_a_denial_by_an_option_names_the_option_and_not_the_file() -> None:
+    run = attempt_with(uses("write"), mode="plan")
+    assert told(run).endswith(
+        "it is not allowed in plan mode; start the run with --mode ask or --mode auto "
+        "(in Python mode=)"
+    )
+    run = attempt_with(uses("write"), mode="ask")
+    assert told(run).endswith(
+        'set permissions.write_it = "allow" in agent "lead", '
+        "or start the run with --mode auto (in Python mode=)"
+    )
+
+
+@pytest.mark.req("D-19", "D-47")
+def test_a_child_in_the_mode_of_an_option_names_the_option_too() -> None:
+    child = call("spawn_agent", task="write it")
+    run = attempt_with(child, {"": said(uses("write"), results)}, tools=("spawn_agent",))
+    assert "start the run with --mode auto" in told(run.children[0])
+
+
+def attempt_with(
+    one: ToolCall, parts: Mapping[str, Any] | None = None, mode: Any = "ask", **fields: Any
+) -> RunResult:
+    """As `attempt`, with the mode as an option of the run."""
+    lead = boss(parts or {}, one, **fields)
+    return stage(lead).play(tools=(*tools([]), *lead.tools), mode=mode)
 
 
 @pytest.mark.parametrize(

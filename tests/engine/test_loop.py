@@ -154,8 +154,9 @@ def test_the_51st_request_is_not_sent_and_the_calls_of_the_50th_are_not_run(
     assert result.error == "agent exceeded maximum conversation turns (50)"
     assert result.text == "turn 49", "the last text that it said"
     assert result.exit_code == 1
-    with pytest.raises(RunError, match=r"^agent exceeded maximum conversation turns \(50\)\n"):
+    with pytest.raises(RunError, match=r"^agent exceeded maximum conversation turns \(50\)\n") as e:
         result.raise_for_status()
+    assert e.value.hint.startswith("give it a smaller task, or continue it")
     check_events(played.events, result)
 
 
