@@ -79,7 +79,7 @@ def test_where_no_one_can_be_asked_it_names_the_key(workdir: Path, no_sandbox: N
     assert told(ask(mode="auto")) == (
         "Error: permission denied for run_command: there is no sandbox here: a command can do "
         "anything that you can, and no one can be prompted here; "
-        'set sandbox = "off" in lead.toml'
+        'set sandbox = "off" in agent "lead"'
     )
 
 
