@@ -78,6 +78,35 @@ def test_an_agent_that_is_not_right_exits_2(case: str, run) -> None:
     assert err == ["error: " + lines[0], *lines[1:]]
 
 
+NAMED = 'name = "a"\n'
+PLACED = {
+    "a model without a provider": (NAMED + 'model = "gpt"', 1, 2),
+    "an unknown provider": (NAMED + 'model = "gemini/x"', 1, 2),
+    "a script that does not exist": (NAMED + 'model = "script/gone"', 2, 2),
+    "an unknown tool": (GOOD + 'tools = [\n  "grep",\n  "bash",\n]', 2, 5),
+    "an unknown tool in a table": (GOOD + '[permissions]\nbash = "deny"', 2, 4),
+}
+"""Text of the file → exit code and line of the mistake."""
+
+
+@pytest.mark.req("D-27")
+@pytest.mark.parametrize("case", PLACED)
+def test_a_mistake_in_a_value_is_told_with_its_file_and_line(case: str, run) -> None:
+    text, code, line = PLACED[case]
+    put("axe/agents/a.toml", text)
+    exit_code, _, err = run()
+    assert (exit_code, err[1]) == (code, f"in axe/agents/a.toml, line {line}")
+
+
+@pytest.mark.req("D-27")
+def test_a_mistake_in_an_option_is_not_looked_for_in_the_file(run) -> None:
+    put("axe/agents/a.toml", GOOD + 'tools = ["grep"]')
+    assert run("--tools", "bash")[2] == [
+        'error: unknown tool "bash" in agent "a"',
+        'did you mean "run_command"?',
+    ]
+
+
 LINES = {
     "no such agent": (("aa",), 2, ["agent config not found: aa", 'did you mean "a"?']),
     "no such agent, none near": (("zzz",), 2, ["agent config not found: zzz",

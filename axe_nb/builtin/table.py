@@ -3,6 +3,8 @@
 Source: D-20 (names, toolsets, aliases).
 """
 
+from collections.abc import Mapping
+
 from axe_nb.tools.registry import ToolModules
 
 SOURCE = ToolModules(
@@ -28,3 +30,17 @@ SOURCE = ToolModules(
     },
 )
 """Tool → its module in this package; toolset or alias → the tools that it expands to."""
+
+OTHER_NAMES: Mapping[str, str] = {
+    **dict.fromkeys(("bash", "shell", "sh", "execute", "python", "run"), "run_command"),
+    **dict.fromkeys(("web_search", "web_fetch", "web", "browser", "http", "curl"), "fetch"),
+    **dict.fromkeys(("read", "cat", "view", "open_file"), "read_file"),
+    **dict.fromkeys(("write", "create_file", "save_file"), "write_file"),
+    **dict.fromkeys(("edit", "str_replace", "apply_patch", "replace"), "edit_file"),
+    **dict.fromkeys(("ls", "list", "list_files"), "list_dir"),
+    **dict.fromkeys(("glob", "find"), "find_files"),
+    **dict.fromkeys(("search", "rg", "ripgrep"), "grep"),
+    **dict.fromkeys(("ask", "input", "ask_human"), "ask_user"),
+    **dict.fromkeys(("files", "filesystem"), "file_ops"),
+}
+"""Name of a tool in other programs → the tool to suggest for it."""

@@ -13,17 +13,23 @@ from pathlib import Path
 
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.names import parse_model
+from axe_nb.agents.place import find_place
 from axe_nb.agents.prompt import NO_PROMPT, Briefing, Context, brief
 from axe_nb.delegation.child_copy import calls_sub_agents
 from axe_nb.engine.scope import RunScope
 from axe_nb.engine.toolset import Toolset, assemble
 from axe_nb.errors import ConfigError
 from axe_nb.providers.protocol import Provider
+from axe_nb.scripting.lookup import ScriptNotFound
 from axe_nb.text import quote
 from axe_nb.tools.tool import Job
 
 MAX_CHECKED = 100
 """Sub-agents that are checked before a run; a search for similar names takes milliseconds."""
+
+
+WRONG_MODEL = 1
+"""Exit code of a mistake in the model's name; other errors are about settings and keys (D-22)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,8 +69,7 @@ async def make_plan(scope: RunScope, job: Job) -> Plan:
         ConfigError: invalid model, missing key, missing skill, invalid glob or unknown tool.
     """
     agent = scope.agent
-    provider_name, model = parse_model(agent.model)
-    provider = scope.env.provider_for(provider_name, model)
+    provider, model = _make_provider(scope)
     briefing = await _brief(scope)
     scope.env.sources.update(_list_sources(agent, briefing))
     toolset = assemble(agent, scope.depth, scope.depth_limit, scope.policy, scope.env.tools)
@@ -72,6 +77,22 @@ async def make_plan(scope: RunScope, job: Job) -> Plan:
         scope=scope, job=job, provider=provider, model=model, briefing=briefing, toolset=toolset,
         missing=tuple(_find_missing(scope, toolset)),
     )  # fmt: skip
+
+
+def _make_provider(scope: RunScope) -> tuple[Provider, str]:
+    """The provider, and the model's name without it.
+
+    Raises:
+        ConfigError: invalid model or missing key; a mistake in the agent's file has its place.
+    """
+    model = scope.agent.model
+    try:
+        provider, name = parse_model(model)
+        return scope.env.provider_for(provider, name), name
+    except ConfigError as error:
+        if isinstance(error, ScriptNotFound) or error.exit_code == WRONG_MODEL:
+            error.place = error.place or find_place(scope.agent, "model", model)
+        raise
 
 
 async def _brief(scope: RunScope) -> Briefing:

@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from axe_nb.agents.agent import Agent
+from axe_nb.agents.place import find_place
+from axe_nb.builtin import table as builtin
 from axe_nb.delegation import table as delegation
 from axe_nb.delegation.child_copy import calls_sub_agents
 from axe_nb.engine.permissions import PermissionPolicy
@@ -113,7 +115,7 @@ def _list_sub_agent_tools(agent: Agent) -> list[str]:
 
 
 def _make_unknown_error(name: str, agent: Agent, registry: Registry) -> ConfigError:
-    near = registry.nearest(name)
+    near = builtin.OTHER_NAMES.get(name.casefold()) or registry.nearest(name)
     if registry.find(name):
         hint = f"`sub_agents` offers {name}"
     elif near and not calls_sub_agents(near):
@@ -121,7 +123,9 @@ def _make_unknown_error(name: str, agent: Agent, registry: Registry) -> ConfigEr
     else:
         known = [name for name in registry.names if not calls_sub_agents(name)]
         hint = (
-            "decorate your own function with @axe_nb.tool and run its cell first; "
-            f"known tools: {list_some(known, MAX_NAMED)}"
+            f"known tools: {list_some([*registry.toolsets, *known], MAX_NAMED)}; in a notebook or "
+            "in Python, decorate your own function with @axe_nb.tool first"
         )
-    return ConfigError(f"unknown tool {quote(name)} in agent {quote(agent.name)}", hint=hint)
+    error = ConfigError(f"unknown tool {quote(name)} in agent {quote(agent.name)}", hint=hint)
+    error.place = find_place(agent, "tools", name) or find_place(agent, "permissions", name)
+    return error

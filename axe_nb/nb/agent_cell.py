@@ -134,14 +134,7 @@ def _find_place(error: ConfigError, source: Source, magic_line: int) -> str:
 
 def _find_line(problem: Problem, source: Source) -> int | None:
     """The line of the list's entry, or of the key; None if it is not in the TOML."""
-    first = source.line(problem.key)
-    if first is None or not problem.entry:
-        return first
-    lines = source.text.split("\n")
-    for number in range(first, len(lines) + 1):
-        if re.search(rf"""["']{re.escape(problem.entry)}["']""", lines[number - 1]):
-            return number
-    return first
+    return source.line(problem.key, problem.entry)
 
 
 def _format_note(problem: Problem, line: int | None) -> str:

@@ -54,6 +54,10 @@ def script(name: str) -> Callable[[F], F]:
     return register
 
 
+class ScriptNotFound(ConfigError):
+    """No function and no file has the name of a script."""
+
+
 class Scripts:
     """Scripts by name; a file is read once, however often it changes (D-53)."""
 
@@ -91,7 +95,7 @@ class Scripts:
             ConfigError: missing or invalid; names the folders searched, or the line.
         """
         if self.find(name) is None:
-            raise ConfigError(f"script not found: {name}", hint=describe_search(name, self.dirs))
+            raise ScriptNotFound(f"script not found: {name}", hint=describe_search(name, self.dirs))
 
 
 def check(name: str, dirs: tuple[Path, ...] | None = None) -> None:

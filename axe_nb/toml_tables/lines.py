@@ -71,10 +71,11 @@ def _is_at_string(line: str, message: str) -> bool:
     return column is not None and line[int(column[1]) - 1 :].startswith(('"', "'"))
 
 
-def line_of(text: str, path: tuple[str, ...]) -> int | None:
+def line_of(text: str, path: tuple[str, ...], entry: str = "") -> int | None:
     """Returns the line (from 1) of the first occurrence of the key `path`; None if not found.
 
-    Each statement of the TOML text is parsed on its own, in the context of its table header.
+    For an entry of the key's list, its own line. Each statement of the TOML text is parsed on its
+    own, in the context of its table header.
     """
     table: tuple[str, ...] = ()
     for line, statement in _split_statements(text):
@@ -88,8 +89,14 @@ def line_of(text: str, path: tuple[str, ...]) -> int | None:
         else:
             found = path[: len(table)] == table and _has_key(parsed, path[len(table) :])
         if found:
-            return line
+            return line + _count_lines_before(statement, entry)
     return None
+
+
+def _count_lines_before(statement: str, entry: str) -> int:
+    """Counts the lines of a statement above the entry of a list; 0 if it has no such entry."""
+    found = re.search(rf"""["']{re.escape(entry)}["']""", statement) if entry else None
+    return statement.count("\n", 0, found.start()) if found else 0
 
 
 def _split_statements(text: str) -> Iterator[tuple[int, str]]:

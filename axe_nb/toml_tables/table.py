@@ -38,13 +38,13 @@ class Source:
     file: str = ""
     """Name of its file in messages; empty if there is none."""
 
-    def line(self, key: tuple[str, ...]) -> int | None:
-        """Returns the line of the key, from 1; None if it is not in the text."""
-        return line_of(self.text, key) if key else None
+    def line(self, key: tuple[str, ...], entry: str = "") -> int | None:
+        """Returns the line of the key, or of an entry of its list, from 1; None if not found."""
+        return line_of(self.text, key, entry) if key else None
 
-    def place(self, key: tuple[str, ...] = ()) -> str:
+    def place(self, key: tuple[str, ...] = (), entry: str = "") -> str:
         """Returns the place for an error message; empty if unknown."""
-        line = self.line(key)
+        line = self.line(key, entry)
         at = [f"in {self.file}" if self.file else "", f"line {line}" if line else ""]
         return ", ".join(filter(None, at))
 

@@ -94,6 +94,12 @@ class Registry:
         return tuple(dict.fromkeys(name for source in self.sources for name in source.names))
 
     @property
+    def toolsets(self) -> tuple[str, ...]:
+        """Names that stand for several tools."""
+        sets = (item for source in self.sources for item in source.sets.items())
+        return tuple(name for name, tools in sets if len(tools) > 1)
+
+    @property
     def known(self) -> frozenset[str]:
         """Names of all tools, toolsets and aliases."""
         return frozenset(self.names).union(*(source.sets for source in self.sources))
