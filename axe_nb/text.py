@@ -152,8 +152,14 @@ def format_seconds(seconds: float) -> str:
 
 
 def nearest(word: str, known: Iterable[str], likeness: float = LIKENESS) -> str:
-    """The known word most similar to `word`, ignoring case; empty if none is similar."""
-    return next(iter(_find_similar(word, known, 1, likeness)), "")
+    """The known word most similar to `word`, ignoring case; empty if none is similar.
+
+    A word with the same letters in another order comes first: `model` for `modle`, not `mode`.
+    """
+    names = list(known)
+    letters = sorted(word[:LONGEST_WORD].casefold())
+    swapped = (name for name in names if sorted(name.casefold()) == letters)
+    return next(swapped, "") or next(iter(_find_similar(word, names, 1, likeness)), "")
 
 
 def suggestion(word: str, known: Iterable[str]) -> str:

@@ -12,6 +12,7 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
+from types import MappingProxyType
 from typing import Any, NoReturn
 
 from axe_nb.commands.options import BARE_PROMPT, Face, Option
@@ -55,6 +56,9 @@ class UsageError(ConfigError):
 class Parser(argparse.ArgumentParser):
     """An argument parser that raises errors instead of exiting."""
 
+    elsewhere: Mapping[str, str] = MappingProxyType({})
+    """Flag of other interfaces → the equivalent here, or the reason for none."""
+
     def error(self, message: str) -> NoReturn:
         """Raises a UsageError."""
         message = message.replace(DATA, "").replace(repr(DATA)[1:-1], "")
@@ -62,7 +66,9 @@ class Parser(argparse.ArgumentParser):
         before, _, unrecognized = message.partition("unrecognized arguments: ")
         unknown = unrecognized.split()[0] if unrecognized and not before else ""
         near = nearest(unknown, self._option_string_actions) if unknown else ""
-        if near:
+        if reason := self.elsewhere.get(unknown.partition("=")[0]):
+            message += f"; {reason}"
+        elif near:
             message += f"; did you mean {near}?"
         elif unknown and not unknown.startswith("-") and self._takes_a_prompt():
             message += "; put the prompt in quotes"
@@ -92,6 +98,12 @@ def parser(command: Command, face: Face) -> Parser:
         description=command.help if face == "command" else None,
         epilog=_format_unavailable(command, face),
     )  # fmt: skip
+    made.elsewhere = {
+        flag: _format_reason(option.instead[face])
+        for option in command.options
+        if face not in option.faces and face in option.instead
+        for flag in option.flags
+    }
     for option in options:
         _add_option(made, option)
     # argparse formats the usage again for intermixed arguments, so the % of `%axe` is escaped
@@ -121,6 +133,14 @@ def _read_data(word: str, read: Callable[[str], Any] | None = None) -> Any:
     """Returns the value of a word, without the mark of a variable."""
     text = word.removeprefix(DATA)
     return read(text) if read else text
+
+
+def _format_reason(instead: str) -> str:
+    """Formats the equivalent of an option of other interfaces, or the reason for none."""
+    reason = instead.replace("`", "")
+    if reason.startswith("no: "):
+        return f"not available here: {reason.removeprefix('no: ')}"
+    return reason if reason.startswith("not ") else f"use {reason} instead"
 
 
 def _format_unavailable(command: Command, face: Face) -> str | None:

@@ -11,6 +11,7 @@ from typing import TypeAlias
 
 from axe_nb.commands.parser import Parser
 from axe_nb.commands.table import PROGRAMS, Command, commands_of
+from axe_nb.text import nearest, quote
 
 Level: TypeAlias = "Mapping[str, Command | Level]"
 """Word → its command, or the words that can follow it."""
@@ -34,10 +35,29 @@ def command_of(words: Sequence[str]) -> tuple[Command, Sequence[str]]:
         if isinstance(found, Command):
             break
         end = next((n for n, word in enumerate(words) if not word.startswith("-")), len(words)) + 1
-        word = _build_parser(program, label, found).parse_args(words[:end]).word
+        reader = _build_parser(program, label, found)
+        word = reader.parse_args(words[:end]).word
+        if word not in found:
+            reader.error(f"unknown command {quote(word)}; {_advise(word, program, found)}")
         found, program, words = found[word], f"{program} {word}", words[end:]
     assert isinstance(found, Command)
     return found, words
+
+
+def _advise(word: str, program: str, level: Level) -> str:
+    """The next step after an unknown word."""
+    known = commands_of("command")
+    meant = [words for words in known if words.partition(" ")[2] == word and words not in level]
+    near = nearest(word, level)
+    if program == PROGRAMS["command"].strip() and meant:
+        return f"did you mean {' or '.join(map(quote, meant))}?"
+    if near:
+        return f"did you mean {quote(near)}?"
+    if word == "help":
+        return f"use {program} --help"
+    if word in commands_of("line"):
+        return f"it is a command of notebooks: {commands_of('line')[word].program('line')}"
+    return f"known commands: {', '.join(level)}"
 
 
 def _build_levels() -> Level:
@@ -67,5 +87,5 @@ def _build_parser(program: str, label: str, level: Level) -> Parser:
         epilog="\n".join(f"  {use:<{width}}  {meaning}" for use, meaning in uses.items()),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
-    made.add_argument("word", metavar=label, choices=tuple(level), help=argparse.SUPPRESS)
+    made.add_argument("word", metavar=label, help=argparse.SUPPRESS)
     return made

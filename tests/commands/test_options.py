@@ -87,6 +87,7 @@ def test_a_cell_can_expect_every_end_of_a_run(status: str) -> None:
 
 MISTAKES = {
     "lead --timout 3": "unrecognized arguments: --timout 3",
+    "lead -p hello": "unrecognized arguments: -p hello; use the body instead",
     "lead --dry": "unrecognized arguments: --dry",
     "lead what changed": "unrecognized arguments: what changed",
     "": "the following arguments are required: AGENT",

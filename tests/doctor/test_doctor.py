@@ -217,7 +217,8 @@ def test_agents_are_looked_through(project: Path) -> None:
     assert (state, told) == ("note", "script not found: nowhere"), "a cell may define it yet"
     assert step.startswith('searched for @axe_nb.script("nowhere") and for nowhere.toml')
     assert [told for _, told, _ in of("agent tools", findings)] == [
-        'unknown tool "grap" in agent "tools"', "skill not found: none.md",
+        'unknown tool "grap" in agent "tools" (in axe/agents/tools.toml, line 3)',
+        "skill not found: none.md",
     ]  # fmt: skip
     assert [told for _, told, _ in of("agent lead", findings)] == ["agent config not found: ghost"]
     assert of("agent old", findings) == [("note", "ignored by axe_nb: memory", "")]
