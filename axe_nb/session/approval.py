@@ -87,8 +87,11 @@ def prompt_person(request: ApprovalRequest) -> Decision:
     question = format_question(request)
     prompt = question.text
     while True:
-        word, _, reason = input(f"{prompt}\n{question.choices}: ").strip().partition(" ")
-        word = word.lower().rstrip(",.:;")
+        word, _, more = input(f"{prompt}\n{question.choices}: ").strip().partition(" ")
+        word, more = word.lower().rstrip(",.:;!"), more.strip()
+        if more and word in ("y", "yes", "a", "always", "e", "edit"):  # "yes, but not in sub"
+            prompt = "Only a no may be followed by more text, its reason. Nothing has been run."
+            continue
         if word in ("y", "a") and question.hidden:
             prompt = "Part of the call is hidden: type the whole word."
             continue
@@ -98,7 +101,7 @@ def prompt_person(request: ApprovalRequest) -> Decision:
             case "a" | "always" if question.always:
                 return Decision("always")
             case "n" | "no":
-                return Decision("no", reason.strip())
+                return Decision("no", more)
             case "s" | "stop":
                 return Decision("stop")
             case "e" | "edit":

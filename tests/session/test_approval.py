@@ -38,7 +38,7 @@ def test_a_letter_or_the_whole_word_is_an_answer(
 
 @pytest.mark.req("D-48")
 @pytest.mark.parametrize(
-    "typed", ["abort", "exit", "yuck", "are you sure?", "", "nope", "end", "så"]
+    "typed", ["abort", "exit", "yuck", "are you sure?", "", "nope", "end", "så", "yes?"]
 )
 def test_words_that_only_begin_like_an_answer_are_asked_again(
     typed: str, monkeypatch: pytest.MonkeyPatch
@@ -46,6 +46,24 @@ def test_words_that_only_begin_like_an_answer_are_asked_again(
     prompts = say(monkeypatch, typed, "n")
     assert prompt_person(ASKED).choice == "no"
     assert prompts[1].startswith("Please answer with one of these letters")
+
+
+@pytest.mark.req("D-48")
+@pytest.mark.parametrize(
+    "typed",
+    ["yes, but not in sub", "always ask me first", "a bit later", "y not", "edit it first"],
+)
+def test_a_sentence_that_begins_like_a_yes_is_none(
+    typed: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prompts = say(monkeypatch, typed, "n")
+    assert prompt_person(ASKED).choice == "no"
+    assert prompts[1].startswith("Only a no may be followed by more text, its reason.")
+
+
+def test_more_text_after_stop_still_stops(monkeypatch: pytest.MonkeyPatch) -> None:
+    say(monkeypatch, "stop, this is wrong")
+    assert prompt_person(ASKED).choice == "stop"
 
 
 def test_the_reason_of_a_no_is_passed_on_as_it_was_typed(monkeypatch: pytest.MonkeyPatch) -> None:
