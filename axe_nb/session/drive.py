@@ -72,11 +72,16 @@ async def drive_here(handle: RunHandle, view: View, approver: Approver | None = 
     Raises:
         ConfigError: invalid configuration, before anything is sent.
     """
-    ticker = asyncio.ensure_future(_tick(view))
+    ask_person = approver.ask_person_here if approver else None
     try:
-        return await handle.execute(view.event, approver.ask_person_here if approver else None)
+        async with asyncio.TaskGroup() as group:  # a view that fails stops the run
+            ticker = group.create_task(_tick(view))
+            result = await handle.execute(view.event, ask_person)
+            ticker.cancel()
+        return result
+    except BaseExceptionGroup as failures:
+        raise failures.exceptions[0] from None
     finally:
-        ticker.cancel()
         view.finish(handle.finished)
 
 

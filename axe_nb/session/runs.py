@@ -7,6 +7,7 @@ Source: product.md "Python", "Notebook" (`--bg`); D-2, D-8, D-58.
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 import time
 from collections.abc import AsyncGenerator, Generator
@@ -173,10 +174,9 @@ class RunHandle:
             TimeoutError: the run has not ended yet.
             ConfigError: the run could not start.
         """
-        left = float("inf") if timeout is None else max(timeout, 0.0)
-        while not wait([self._outcome], min(left, GLANCE)).done:
-            left -= GLANCE
-            if left <= 0:
+        until = math.inf if timeout is None else time.monotonic() + timeout
+        while not wait([self._outcome], max(0.0, min(until - time.monotonic(), GLANCE))).done:
+            if time.monotonic() >= until:
                 raise TimeoutError(f"{self.name} is still running; .cancel() stops it")
         return self._get_result()
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
+import time
 from concurrent.futures import CancelledError
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,7 +16,7 @@ import pytest
 import axe_nb
 from axe_nb import Agent, ConfigError, Request
 from axe_nb.commands.overrides import Overrides
-from axe_nb.session.drive import drive
+from axe_nb.session.drive import drive, drive_here
 from axe_nb.session.runs import RunRequest
 from axe_nb.session.session import Session, apply_overrides
 from axe_nb.session.view import NullView
@@ -193,6 +195,47 @@ def test_a_handle_is_one_run_and_sends_nothing_a_second_time() -> None:
     asyncio.run(work())
     assert len(sent) == 1
     assert handle.result(0).text == "hello"
+
+
+@pytest.mark.req("D-8")
+def test_the_time_to_wait_for_a_result_is_that_of_the_clock(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """On a busy machine a short wait takes longer than it was asked to."""
+    waits: list[float] = []
+
+    def wait_on_a_busy_machine(*_: object) -> Any:
+        waits.append(time.monotonic())
+        time.sleep(0.2)
+        return SimpleNamespace(done=())
+
+    monkeypatch.setattr("axe_nb.session.runs.wait", wait_on_a_busy_machine)
+    handle = Session().start(RunRequest(agent=agent("one", "hi")))
+    with pytest.raises(TimeoutError, match="one is still running"):
+        handle.result(0.5)
+    assert len(waits) <= 3
+
+
+@pytest.mark.parametrize(
+    "shows",
+    [drive, lambda handle, view: asyncio.run(drive_here(handle, view))],
+    ids=["drive", "drive_here"],
+)
+def test_a_view_that_fails_at_a_tick_stops_the_run_and_is_told(shows: Any) -> None:
+    @axe_nb.script("slow")
+    async def model(request: Request) -> str:
+        await asyncio.sleep(30)
+        return "late"
+
+    class Broken(NullView):
+        def tick(self) -> None:
+            raise ZeroDivisionError("of the view")
+
+    handle = Session().start(RunRequest(agent=Agent("one", "script/slow"), prompt="go"))
+    with pytest.raises(ZeroDivisionError, match="of the view"):
+        shows(handle, Broken())
+    assert handle.finished is not None
+    assert handle.finished.status == "cancelled"
 
 
 @pytest.mark.req("D-8")
