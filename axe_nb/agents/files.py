@@ -9,9 +9,17 @@ import errno
 import os
 import secrets
 import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from axe_nb.errors import ConfigError
+
+if sys.platform == "win32":
+    import msvcrt
+else:
+    import fcntl
 
 MAX_TEXT = 1024 * 1024
 """Maximum size of an agent, settings or skill file, in bytes."""
@@ -82,6 +90,32 @@ def write_whole(path: Path, text: str, mode: int | None = None) -> None:
             raise
     except OSError as error:
         raise ConfigError(f"cannot write {display_path(path)}: {reason(error)}") from None
+
+
+@contextmanager
+def hold_lock(path: Path) -> Iterator[None]:
+    """Keeps other processes and threads out while a file is read, changed and written again.
+
+    All of them must hold the lock, which is a file beside it; on a file system without locks, none
+    is held.
+
+    Raises:
+        ConfigError: the folder cannot be written.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle = os.open(path.with_name(f"{path.name}.lock"), os.O_RDWR | os.O_CREAT, 0o600)
+    except OSError as error:
+        raise ConfigError(f"cannot write {display_path(path)}: {reason(error)}") from None
+    try:
+        with suppress(OSError):
+            if sys.platform == "win32":
+                msvcrt.locking(handle, msvcrt.LK_LOCK, 1)  # waits for up to ten seconds
+            else:
+                fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)  # which frees the lock
 
 
 def write_new(path: Path, text: str, mode: int = 0o666) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from axe_nb.agents.config import format_path, is_own, state_dir
-from axe_nb.agents.files import display_path, read_text, reason, write_whole
+from axe_nb.agents.files import display_path, hold_lock, read_text, reason, write_whole
 from axe_nb.agents.unusual import (
     Unusual,
     find_inner_texts,
@@ -152,13 +152,14 @@ def remember(reviewed: Review) -> None:
     Raises:
         ConfigError: the list of trusted agents cannot be read or written.
     """
-    entries = load_trusted()
-    entries.pop(reviewed.fingerprint, None)
-    new = reviewed.fingerprint, _identify(reviewed.path)
-    kept = [*entries.items(), new][-MAX_ENTRIES:]
-    header = f"{FORMAT} {VERSION[0]}.{VERSION[1]}"
-    lines = [header, *(f"{known} {json.dumps(where)}" for known, where in kept)]
-    write_whole(trust_file(), "\n".join(lines) + "\n", mode=0o600)
+    with hold_lock(trust_file()):  # or a yes in another terminal could be lost
+        entries = load_trusted()
+        entries.pop(reviewed.fingerprint, None)
+        new = reviewed.fingerprint, _identify(reviewed.path)
+        kept = [*entries.items(), new][-MAX_ENTRIES:]
+        header = f"{FORMAT} {VERSION[0]}.{VERSION[1]}"
+        lines = [header, *(f"{known} {json.dumps(where)}" for known, where in kept)]
+        write_whole(trust_file(), "\n".join(lines) + "\n", mode=0o600)
 
 
 def load_trusted() -> dict[str, str]:

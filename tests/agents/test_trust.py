@@ -3,6 +3,8 @@
 import json
 import os
 import stat
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -181,6 +183,23 @@ def test_a_yes_is_remembered_until_the_content_changes(repository: Path, tmp_pat
     put_agent(workdir=str(tmp_path / "elsewhere"), skill="skills/s.md", description="new")
     with pytest.raises(ConfigError, match="is not trusted yet"):
         run()
+
+
+@pytest.mark.req("D-54")
+def test_yeses_that_are_given_at_the_same_time_are_all_remembered(repository: Path) -> None:
+    reviews = [
+        trust.Review(put_agent(f"worker{number}"), "", (), fingerprint=f"{number:064x}")
+        for number in range(8)
+    ]
+    begin = threading.Barrier(len(reviews))
+
+    def remember(reviewed: trust.Review) -> None:
+        begin.wait()
+        trust.remember(reviewed)
+
+    with ThreadPoolExecutor(len(reviews)) as people:
+        list(people.map(remember, reviews))
+    assert set(trust.load_trusted()) == {reviewed.fingerprint for reviewed in reviews}
 
 
 @on_posix
