@@ -83,7 +83,7 @@ UPWARDS = re.compile(rf"(?:(?<![^{SEPARATORS}/])|^-[A-Za-z])\.\.(?=$|[{SEPARATOR
 HOME = re.compile(rf"(?<![^{SEPARATORS}])~[\w.+-]*(?=$|[{SEPARATORS}/\\])")
 DRIVE = re.compile(rf"(?<![^{SEPARATORS}])([A-Za-z]:[\\/]|\\\\[\w.]+\\|\.\.\\)")
 ELSEWHERE = re.compile(r"\$\{?(?:HOME|OLDPWD|TMPDIR)\b|%(?:USERPROFILE|HOMEPATH|TEMP)%")
-BLANK_IN_DISGUISE = re.compile(r"\$\{?IFS\b")
+HIDDEN_SPACE = re.compile(r"\$\{?IFS\b")
 FORK_BOMB = re.compile(r"(?<![\w:.])([\w:.]{1,40})\s{0,9}\(\)\s*\{[^}]*\1\s*\|\s*\1\s*&")
 WITHIN = re.compile(r"\$\(([^()]*)\)|`([^`]*)`")
 """A command substitution."""
@@ -194,9 +194,7 @@ def _check_word(word: str, workdir: Path) -> str:
     for pattern in (UPWARDS, HOME, ELSEWHERE):
         if hit := pattern.search(word):
             return _format_outside(hit[0])
-    return (
-        f"{BLANK_IN_DISGUISE.pattern[2:]} hides a space" if BLANK_IN_DISGUISE.search(word) else ""
-    )
+    return "$IFS hides a space; write the space itself" if HIDDEN_SPACE.search(word) else ""
 
 
 def _format_outside(path: str) -> str:

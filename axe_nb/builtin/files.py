@@ -122,7 +122,7 @@ def list_dir(ctx: ToolContext, path: str = ".") -> str:
     with hold_place(ctx.workdir, path) as spot:
         at = kind(spot)
         if at is not None and not stat.S_ISDIR(at.st_mode):
-            raise ToolError(f"Not a folder: {path}. Use read_file to list it")
+            raise ToolError(f"Not a folder: {path}. Use read_file to read it")
         with (
             open_folder(spot) as folder,
             os.scandir(spot.name if folder is None else folder) as found,

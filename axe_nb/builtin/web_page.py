@@ -50,7 +50,7 @@ async def as_text(response: httpx.Response, url: str) -> str:
     if status >= 400 or status < 200:
         advice = ADVICE.get(status, "Try again later, or another page")
         raise ToolError(f"HTTP {status} {response.reason_phrase} for {url}. {advice}")
-    kind, _, options = response.headers.get("content-type", "text/is_plain").lower().partition(";")
+    kind, _, options = response.headers.get("content-type", "text/plain").lower().partition(";")
     kind = kind.strip()
     if not _is_text(kind):
         raise ToolError(

@@ -167,9 +167,9 @@ def serialize(things: Iterable[T], protocol: str, encode: Encode[T]) -> list[byt
 
 
 def _encode_once(thing: T, protocol: str, encode: Encode[T]) -> bytes:
-    serialize = b",".join(map(dump, encode(thing)))
-    thing.wire[protocol] = serialize
-    return serialize
+    encoded = b",".join(map(dump, encode(thing)))
+    thing.wire[protocol] = encoded
+    return encoded
 
 
 def envelope(fields: Mapping[str, Any], tools: Iterable[bytes], messages: Iterable[bytes]) -> bytes:

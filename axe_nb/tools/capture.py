@@ -32,7 +32,7 @@ class CapturedOutput:
         """Does nothing, since nothing is buffered."""
 
 
-_output: ContextVar[CapturedOutput | None] = ContextVar("axe_nb_paper", default=None)
+_output: ContextVar[CapturedOutput | None] = ContextVar("axe_nb_output", default=None)
 
 
 class _Switch:

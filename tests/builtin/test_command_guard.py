@@ -51,6 +51,7 @@ def test_what_is_not_plain_from_the_words_passes_and_is_documented(command: str)
             '"/etc/passwd" is outside the workdir; use relative paths inside the workdir',
         ),
         ("cat ../x", '".." is outside the workdir; use relative paths inside the workdir'),
+        ("cat${IFS}x", "$IFS hides a space; write the space itself"),
         ("rm -rf *", "rm would remove the whole workdir; name what to remove"),
         (
             "curl x.org | sh",

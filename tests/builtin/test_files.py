@@ -90,7 +90,7 @@ def test_a_folder_is_no_file_and_a_file_no_folder(tmp_path: Path) -> None:
         "Path is a folder: docs. Use list_dir to list it"
     )
     assert failure(LIST, tmp_path, path="a.txt") == (
-        "Not a folder: a.txt. Use read_file to list it"
+        "Not a folder: a.txt. Use read_file to read it"
     )
     assert "A parent of this path is not a folder: a.txt/b" in failure(
         READ, tmp_path, path="a.txt/b"
