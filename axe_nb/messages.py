@@ -86,6 +86,15 @@ class ToolSpec:
         return {"type": "object", "properties": properties, "required": required}
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallTraits:
+    """Traits of the tool that a call is for, as its run has it; views draw calls by them."""
+
+    delegates: bool = False
+    is_one_child: bool = False
+    calls_sub_agents: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class ToolCall:
     """A tool call requested by a model (A-1.3)."""
@@ -97,6 +106,8 @@ class ToolCall:
     """The JSON object as sent by the model (D-11); empty if it was not a JSON object."""
     raw: str = ""
     """The text sent instead of a JSON object, for display only; empty if there is none."""
+    traits: CallTraits = field(default=CallTraits(), kw_only=True, repr=False, compare=False)
+    """Set by the run, for display only."""
 
 
 def call(name: str, /, **arguments: Any) -> ToolCall:

@@ -43,18 +43,6 @@ def registry_of(agent: Agent, handed: Sequence[Tool] = ()) -> Registry:
     return REGISTRY.with_tools({**{tool.name: tool for tool in handed}, **own})
 
 
-def delegates(name: str) -> bool:
-    """True if the tool of that name starts children."""
-    tool = REGISTRY.find(name)
-    return tool is not None and tool.effect == "delegate"
-
-
-def is_one_child(name: str) -> bool:
-    """True if each call of the tool of that name is exactly one child."""
-    tool = REGISTRY.find(name)
-    return tool is not None and tool.is_one_child
-
-
 @overload
 def tool(function: F, /) -> F: ...
 @overload

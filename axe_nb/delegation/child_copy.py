@@ -24,7 +24,8 @@ NAME_SIZE = 60
 
 def copy_of_caller(ctx: ToolContext, name: str, tools: Sequence[str]) -> Agent:
     """Copies the caller with its model, prompt, folder and settings, but only the given tools."""
-    of_sub_agents = {tool for tool in tools if calls_sub_agents(tool)}
+    own = ctx.agent.own_tools
+    of_sub_agents = {tool for tool in tools if tool not in own and _calls_sub_agents(tool)}
     return replace(
         ctx.agent,
         name=one_line(name, NAME_SIZE),
@@ -34,7 +35,7 @@ def copy_of_caller(ctx: ToolContext, name: str, tools: Sequence[str]) -> Agent:
     )
 
 
-def calls_sub_agents(name: str) -> bool:
+def _calls_sub_agents(name: str) -> bool:
     """True if an agent gets the tool from `sub_agents` rather than from `tools`."""
     tool = delegation.SOURCE.find(name)
     return tool is not None and tool.calls_sub_agents

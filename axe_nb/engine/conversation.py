@@ -83,6 +83,7 @@ class Conversation:
         )  # fmt: skip
         response = await self._model.send(request, number)
         calls = self._ids.settle(self._plan.provider.name, response.tool_calls)
+        calls = tuple(map(self._plan.toolset.describe, calls))
         response = replace(response, tool_calls=calls)
         self.turns = number
         self.usage += response.usage

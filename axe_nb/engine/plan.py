@@ -15,7 +15,6 @@ from axe_nb.agents.agent import Agent
 from axe_nb.agents.names import parse_model
 from axe_nb.agents.place import find_place
 from axe_nb.agents.prompt import NO_PROMPT, Briefing, Context, brief
-from axe_nb.delegation.child_copy import calls_sub_agents
 from axe_nb.engine.scope import RunScope
 from axe_nb.engine.toolset import Toolset, assemble
 from axe_nb.errors import ConfigError
@@ -109,7 +108,7 @@ async def _brief(scope: RunScope) -> Briefing:
 
 def _find_missing(scope: RunScope, toolset: Toolset) -> Iterator[str]:
     """Yields a warning for each sub-agent on offer that cannot be loaded (A-E2.4)."""
-    if not any(calls_sub_agents(tool.name) for tool in toolset.offered):
+    if not any(toolset.tools[spec.name].calls_sub_agents for spec in toolset.offered):
         return
     for name in islice(dict.fromkeys(scope.agent.sub_agents), MAX_CHECKED):
         try:

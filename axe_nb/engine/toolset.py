@@ -12,10 +12,9 @@ from axe_nb.agents.agent import Agent
 from axe_nb.agents.place import find_place
 from axe_nb.builtin import table as builtin
 from axe_nb.delegation import table as delegation
-from axe_nb.delegation.child_copy import calls_sub_agents
 from axe_nb.engine.permissions import PermissionPolicy
 from axe_nb.errors import ConfigError
-from axe_nb.messages import ToolSpec
+from axe_nb.messages import CallTraits, ToolCall, ToolSpec
 from axe_nb.text import list_some, quote
 from axe_nb.toolbox import REGISTRY, registry_of
 from axe_nb.tools.registry import Registry
@@ -68,8 +67,16 @@ class Toolset:
 
     def find(self, name: str) -> Tool | None:
         """The tool with that name or alias (D-20); None if there is none."""
+        if name in self.tools:
+            return self.tools[name]
         meant = REGISTRY.expand(name)
-        return self.tools.get(name) or (self.tools.get(meant[0]) if len(meant) == 1 else None)
+        return self.tools.get(meant[0]) if len(meant) == 1 else None
+
+    def describe(self, call: ToolCall) -> ToolCall:
+        """The call with the traits of its tool; those of an unknown tool are the default."""
+        tool = self.find(call.name)
+        traits = tool.traits if tool else CallTraits()
+        return call if call.traits == traits else replace(call, traits=traits)
 
 
 def assemble(
@@ -111,17 +118,19 @@ def _list_sub_agent_tools(agent: Agent) -> list[str]:
     """Names of the tools that an agent gets from its `sub_agents` (D-44)."""
     if not agent.sub_agents:
         return []
-    return [name for name in delegation.SOURCE.names if calls_sub_agents(name)]
+    tools = map(delegation.SOURCE.find, delegation.SOURCE.names)
+    return [tool.name for tool in tools if tool and tool.calls_sub_agents]
 
 
 def _make_unknown_error(name: str, agent: Agent, registry: Registry) -> ConfigError:
     near = builtin.OTHER_NAMES.get(name.casefold()) or registry.nearest(name)
+    meant = registry.find(near)
     if registry.find(name):
         hint = f"`sub_agents` offers {name}"
-    elif near and not calls_sub_agents(near):
+    elif near and not (meant and meant.calls_sub_agents):
         hint = f"did you mean {quote(near)}?"
     else:
-        known = [name for name in registry.names if not calls_sub_agents(name)]
+        known = [tool.name for tool in registry if not tool.calls_sub_agents]
         hint = (
             f"known tools: {list_some([*registry.toolsets, *known], MAX_NAMED)}; in a notebook or "
             "in Python, decorate your own function with @axe_nb.tool first"

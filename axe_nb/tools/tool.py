@@ -15,7 +15,7 @@ from axe_nb.agents.tables import Mode
 from axe_nb.errors import AxeError, words
 from axe_nb.events import RunResult
 from axe_nb.limits import Limits
-from axe_nb.messages import Message, ToolCall, ToolParameter, ToolSpec, dump
+from axe_nb.messages import CallTraits, Message, ToolCall, ToolParameter, ToolSpec, dump
 
 Effect = Literal["read", "user", "network", "write", "delegate"]
 """`user`: a user's function without a declared effect; `ask` mode runs it unasked (D-19).
@@ -245,6 +245,15 @@ class Tool:
     """Its children are those of `sub_agents`: offered if there are any, and only then (D-44)."""
     is_budgeted: bool = field(default=False, kw_only=True)
     """Its children work within `[sub_agents_config.budget]`."""
+
+    @property
+    def traits(self) -> CallTraits:
+        """The traits that views need to draw a call."""
+        return CallTraits(
+            delegates=self.effect == "delegate",
+            is_one_child=self.is_one_child,
+            calls_sub_agents=self.calls_sub_agents,
+        )
 
     def for_agent(self, agent: Agent) -> Tool:
         """Returns this tool adapted to an agent."""

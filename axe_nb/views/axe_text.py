@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from axe_nb.agents.tables import DEFAULT_LIMITS
-from axe_nb.delegation.child_copy import calls_sub_agents
 from axe_nb.engine.plan import Plan
 from axe_nb.events import (
     Event,
@@ -67,7 +66,8 @@ def _format_tools(plan: Plan) -> list[str]:
     """The block of an agent that has tools, other than its sub-agents; none for the others."""
     if not plan.agent.tools:
         return []
-    offered = [tool.name for tool in plan.toolset.offered if not calls_sub_agents(tool.name)]
+    tools = plan.toolset.tools
+    offered = [s.name for s in plan.toolset.offered if not tools[s.name].calls_sub_agents]
     decided: dict[str, list[str]] = {"ask": [], "deny": []}
     for tool in plan.toolset.tools.values():
         decided.setdefault(plan.scope.policy.decide(tool)[0], []).append(tool.name)
@@ -213,13 +213,13 @@ def _format_lines(event: Event, about: TreeNode) -> Iterator[str]:
             if not turn.run.depth:
                 calls = f"({len(turn.calls)} tool calls)"
                 yield f"[turn {turn.number}] Received response: {turn.stop_reason} {calls}"
-        case ToolStarted(), CallNode(call=call) if not calls_sub_agents(call.name):
+        case ToolStarted(), CallNode(call=call) if not call.traits.calls_sub_agents:
             yield f"[tool] {call.name} {preview(dump(dict(call.arguments)).decode())}"
         case ToolFinished(), CallNode(result=ToolResult() as result):
             if result.edited is not None:
                 given = preview(dump(dict(result.edited)).decode())
                 yield f"[tool] {result.name} edited by the user: {given}"
-            if not calls_sub_agents(about.call.name):
+            if not about.call.traits.calls_sub_agents:
                 yield f"[tool] {result.name} {_format_tool_end(result, about.seconds)}"
             elif not about.children:
                 asked = quote(str(about.call.arguments.get("agent", "")))

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from axe_nb.text import plural
-from axe_nb.toolbox import delegates, is_one_child
 from axe_nb.views import excerpts
 from axe_nb.views.appearance import LOOKS, Look
 from axe_nb.views.tree import CallNode, Node, Span, State, TreeNode, TurnNode
@@ -96,7 +95,7 @@ def _make_call_row(call: CallNode) -> Row:
 
 def asked_of(call: CallNode) -> str:
     """The request of a call, in one line: its task if it delegates, else its arguments."""
-    if is_one_child(call.call.name):
+    if call.call.traits.is_one_child:
         for name in ("task", "task_prompt"):
             if isinstance(value := call.call.arguments.get(name), str):
                 return excerpts.line(value)
@@ -115,7 +114,7 @@ def who_of(call: CallNode) -> str:
         return excerpts.line(call.child.agent, excerpts.WHO)
     for name in ("agent", "label"):
         value = call.call.arguments.get(name)
-        if delegates(call.call.name) and isinstance(value, str) and value.strip():
+        if call.call.traits.delegates and isinstance(value, str) and value.strip():
             return excerpts.line(value, excerpts.WHO)
     return excerpts.line(call.call.name, excerpts.WHO)
 
@@ -130,8 +129,8 @@ def doing_of(turn: TurnNode) -> str:
         return "answers" if turn.text.strip() else "answers without text"
     if turn.only_call:
         return excerpts.line(f"{who_of(turn.only_call)} {_format_given(turn.only_call)}")
-    agents = [who_of(c) for c in turn.calls if delegates(c.call.name)]
-    tools = [who_of(c) for c in turn.calls if not delegates(c.call.name)]
+    agents = [who_of(c) for c in turn.calls if c.call.traits.delegates]
+    tools = [who_of(c) for c in turn.calls if not c.call.traits.delegates]
     parts = [
         f"{verb} {_format_names(names, noun)}"
         for verb, names, noun in (("asks", agents, "agent"), ("calls", tools, "tool"))

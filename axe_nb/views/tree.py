@@ -10,8 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
 from axe_nb.events import RunResult, Status
-from axe_nb.messages import ToolCall, ToolResult, Usage
-from axe_nb.toolbox import delegates, is_one_child
+from axe_nb.messages import CallTraits, ToolCall, ToolResult, Usage
 
 State: TypeAlias = Status | Literal["running", "not run"]
 """Of a run, a turn or a call; a failed call is `error`, one that was stopped `not run`."""
@@ -76,7 +75,7 @@ class CallNode:
     @property
     def child(self) -> Node | None:
         """The run that this call is, if it is one."""
-        return self.children[0] if self.children and is_one_child(self.call.name) else None
+        return self.children[0] if self.children and self.call.traits.is_one_child else None
 
 
 @dataclass(slots=True)
@@ -135,7 +134,7 @@ class TurnNode:
         """Its only call, if that is a plain tool: both share a row."""
         if len(self.calls) != 1 or self.calls[0].children:
             return None
-        return None if delegates(self.calls[0].call.name) else self.calls[0]
+        return None if self.calls[0].call.traits.delegates else self.calls[0]
 
 
 @dataclass(slots=True)
@@ -250,7 +249,8 @@ def add_run(group: Node) -> CallNode:
     """The place of one more run in the group; `Transcript.join` puts its tree there."""
     [turn] = group.turns
     index = len(turn.calls)
-    turn.calls.append(CallNode(turn, index, ToolCall(str(index), "call_agent")))
+    one_child = CallTraits(delegates=True, is_one_child=True)
+    turn.calls.append(CallNode(turn, index, ToolCall(str(index), "run", traits=one_child)))
     return turn.calls[-1]
 
 

@@ -53,10 +53,11 @@ from axe_nb.events import (
     RunFinished, RunResult, RunStarted, TextDelta, ToolFinished, ToolStarted, TurnFinished,
     TurnStarted,
 )
-from axe_nb.messages import ToolCall, ToolResult, Usage
+from axe_nb.messages import CallTraits, ToolCall, ToolResult, Usage
 from axe_nb.nb.view import CellDisplay
 
 ANSWER = "An answer of a child, about as long as a paragraph is. " * 7
+ONE_CHILD = CallTraits(delegates=True, is_one_child=True)
 END = {{"status": "completed", "model": "script/x"}}
 view, began, events = CellDisplay(live=True).add_run(), time.monotonic(), 0
 pause = {SECONDS} / {TURNS} / ({CHILDREN} * 4)
@@ -75,7 +76,8 @@ def wait():
 
 tell(RunStarted("0", "", "", "lead", "script/lead", 0, "Do it", "Do it"))
 for turn in range(1, {TURNS} + 1):
-    calls = tuple(ToolCall(f"{{turn}}-{{i}}", "call_agent", {{}}) for i in range({CHILDREN}))
+    calls = tuple(ToolCall(f"{{turn}}-{{i}}", "call_agent", {{}}, traits=ONE_CHILD)
+                  for i in range({CHILDREN}))
     tell(TurnStarted("0", turn, 1, 0),
          TurnFinished("0", turn, "", calls, "tool_use", Usage(10, 10), True))
     for call in calls:

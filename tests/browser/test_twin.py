@@ -12,7 +12,7 @@ from axe_nb.events import Turn
 from axe_nb.messages import ToolCall, ToolResult
 from axe_nb.views.html import twin
 from tests.browser.lab import Lab
-from tests.views.runs import code, done, long_run, saved, turn
+from tests.views.runs import ask, code, done, long_run, saved, turn
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
 
@@ -22,7 +22,7 @@ TWIN = ".jp-OutputArea-output details"
 def three() -> dict[str, str]:
     """A run with three children at once, one of which failed."""
     names = ("researcher", "counter", "critic")
-    calls = tuple(ToolCall(n, "call_agent", {"agent": n, "task": f"Do {n}"}) for n in names)
+    calls = tuple(ask(n, n, f"Do {n}") for n in names)
     children = tuple(
         done(
             agent=n, id=f"0.{n}", call_id=n, task=f"Do {n}", prompt=f"Task: Do {n}",

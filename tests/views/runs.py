@@ -10,7 +10,7 @@ from typing import Any
 import nbformat
 
 from axe_nb.events import RunResult, Turn
-from axe_nb.messages import ToolCall, ToolResult, Usage
+from axe_nb.messages import CallTraits, ToolCall, ToolResult, Usage
 from axe_nb.views.html import twin
 
 PAYLOADS: tuple[str, ...] = tuple(
@@ -19,6 +19,9 @@ PAYLOADS: tuple[str, ...] = tuple(
 """Texts that would act, load or be typeset if a view let them."""
 
 TEXT = ("The quick brown fox jumps over the lazy dog, 42 times a day. " * 40)[:1500]
+
+
+ONE_CHILD = CallTraits(delegates=True, is_one_child=True)
 
 
 def done(**fields: Any) -> RunResult:
@@ -34,6 +37,11 @@ def turn(number: int, *calls: ToolCall, text: str = "", results: Sequence[str] =
     return Turn(number, text, calls, answered, "", Usage(300, 212))
 
 
+def ask(id: str, agent: str, task: str) -> ToolCall:
+    """A call of a sub-agent."""
+    return ToolCall(id, "call_agent", {"agent": agent, "task": task}, traits=ONE_CHILD)
+
+
 def long_run() -> RunResult:
     """30 turns of 1.5 kB with 4 children: what goals.md measures saved notebooks by."""
     log, children = [], []
@@ -42,7 +50,7 @@ def long_run() -> RunResult:
             call = ToolCall(f"c{number}", "read_file", {"path": f"docs/page{number}.md"})
         else:
             task = f"Look into part {number} of the loader"
-            call = ToolCall(f"c{number}", "call_agent", {"agent": "helper", "task": task})
+            call = ask(f"c{number}", "helper", task)
             children.append(
                 done(
                     agent="helper", text=TEXT, id=f"0.{number}", call_id=call.id, task=task,
@@ -58,7 +66,7 @@ def hostile_run(payloads: Sequence[str] = PAYLOADS) -> RunResult:
     log, children = [], []
     for number, payload in enumerate(payloads, 1):
         read = ToolCall(f"a{number}", payload, {payload: payload}, raw=payload)
-        told = ToolCall(f"b{number}", "call_agent", {"agent": payload, "task": payload})
+        told = ask(f"b{number}", payload, payload)
         children.append(
             done(
                 status="error", agent=payload, model=payload, text=payload, error=payload,

@@ -13,7 +13,7 @@ from axe_nb.events import Turn
 from axe_nb.messages import ToolCall, ToolResult, Usage
 from axe_nb.views.html import answer, twin
 from axe_nb.views.markdown import render
-from tests.views.runs import PAYLOADS, TEXT, done, hostile_run, long_run, saved_size, turn
+from tests.views.runs import PAYLOADS, TEXT, ask, done, hostile_run, long_run, saved_size, turn
 
 TREE = {"details", "summary", "blockquote", "div", "bdi", "b", "i", "small", "span", "code", "pre"}
 MARKDOWN = {
@@ -183,7 +183,7 @@ def test_a_warning_is_seen_while_the_tree_is_folded() -> None:
 
 
 def two_children(*, parallel: bool) -> str:
-    calls = tuple(ToolCall(n, "call_agent", {"agent": n, "task": "t"}) for n in "ab")
+    calls = tuple(ask(n, n, "t") for n in "ab")
     children = tuple(done(agent=n, id=f"0.{n}", call_id=n, log=(turn(1, text="ok"),)) for n in "ab")
     results = tuple(ToolResult(n, "ok") for n in "ab")
     first = Turn(1, "", calls, results, "", Usage(), parallel)

@@ -24,11 +24,14 @@ from axe_nb.events import (
 )
 from axe_nb.messages import ToolCall, ToolResult
 from axe_nb.scripting.lookup import functions
+from axe_nb.session.session import Session
+from axe_nb.tools.tool import ToolContext
+from axe_nb.views.axe_text import VerboseLines
 from axe_nb.views.outline import Outline, as_lines
 from axe_nb.views.transcript import Transcript, as_text
 from axe_nb.views.tree import Node, row_of
 from tests.delegation.copies import boss, said
-from tests.engine.in_process import Stage, agent, ask, lead, play, stage, tool
+from tests.engine.in_process import Stage, agent, ask, ask_session, lead, play, stage, tool
 
 
 @pytest.fixture(autouse=True)
@@ -423,6 +426,27 @@ def test_an_async_tool_that_delegates_keeps_its_own_row(project: Path) -> None:
     text = as_text(play(root, tools=(helper,)))
     assert "    ✓ helper · {} · 10 characters\n" in text
     assert "      result: heard done\n" in text
+
+
+@pytest.mark.req("D-20")
+def test_a_function_with_the_name_of_a_delegation_tool_is_drawn_as_what_it_is(
+    project: Path,
+) -> None:
+    async def call_agent(ctx: ToolContext) -> str:
+        return f"heard {(await ctx.delegate('look')).text}"
+
+    def model(request: Request) -> Any:
+        return call("call_agent") if request.last == "go" else "done"
+
+    lines: list[str] = []
+    root = agent("lead", model, tools=(call_agent,))
+    show = VerboseLines(lines.append).show
+    result = asyncio.run(ask_session(Session(), root, "go", emit=show))
+    text = as_text(result)
+    assert "  ✓ turn 1 · calls call_agent" in text
+    assert "    ✓ call_agent · {} · 10 characters\n      ✓ call_agent" in text
+    assert "[tool] call_agent {}" in lines
+    assert result.children[0].status == "completed"
 
 
 def states(node: Node) -> list[str]:
