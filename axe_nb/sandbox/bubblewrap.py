@@ -76,7 +76,7 @@ def _wrap(start: Sequence[str], words: Sequence[str], view: View) -> Launch:
             case _:
                 found += [OPTIONS[kind], path]
     data = {}
-    if view.shows_sockets and seccomp.is_supported():
+    if seccomp.is_supported():
         found += ["--seccomp", "{filter}"]
         data["{filter}"] = seccomp.make_filter(seccomp.INTERNET)
     found += ["--chdir", str(view.workdir), "--", *words]

@@ -76,7 +76,7 @@ def _unshare(words: Sequence[str], view: View) -> Launch:
     plan = {
         "mounts": [tuple(mount) for mount in list_mounts(view)],
         "network": view.network,
-        "filter": _make_filter(view).hex(),
+        "filter": seccomp.make_filter(seccomp.INTERNET).hex(),
         "workdir": str(view.workdir),
     }
     network = () if view.network else ("--net",)
@@ -88,11 +88,6 @@ def _unshare(words: Sequence[str], view: View) -> Launch:
         *words,
     ]
     return Launch(words=started, environment={"TMPDIR": "/tmp"})
-
-
-def _make_filter(view: View) -> bytes:
-    families = seccomp.INTERNET if view.shows_sockets else (*seccomp.INTERNET, seccomp.UNIX)
-    return seccomp.make_filter(families)
 
 
 def _restrict(words: Sequence[str], view: View) -> Launch:

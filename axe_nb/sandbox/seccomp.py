@@ -1,7 +1,7 @@
 """A filter of system calls that refuses sockets, as the kernel reads it. Pure.
 
-A command in a network namespace can still connect to a socket that is a file, and one with a
-network to the sockets of other programs: neither is a matter of mounts.
+A command in a network namespace can still connect to a socket that is a file in its workdir, and
+one with a network to the sockets of other programs: neither is a matter of mounts.
 Source: D-55; safety-facts §1 (unix sockets), §2 (seccomp).
 """
 
@@ -24,8 +24,8 @@ KILL, ALLOW = 0x80000000, 0x7FFF0000
 
 LOAD, EQUAL, AT_LEAST, RETURN = 0x20, 0x15, 0x35, 0x06
 
-INTERNET, UNIX = (2, 10), 1
-"""Families of sockets: AF_INET and AF_INET6; AF_UNIX."""
+INTERNET = (2, 10)
+"""Families of sockets: AF_INET and AF_INET6."""
 
 
 def is_supported() -> bool:

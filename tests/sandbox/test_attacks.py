@@ -120,7 +120,7 @@ CONNECT = (
 
 
 @pytest.mark.parametrize("network", [False, True])
-@pytest.mark.parametrize("kind", ["file", "abstract"])
+@pytest.mark.parametrize("kind", ["file", "file in the workdir", "abstract"])
 def test_no_socket_of_another_program_is_reached(cage: Cage, kind: str, network: bool) -> None:
     address = unix_address(cage, kind)
     with listening(address):
@@ -144,7 +144,8 @@ def test_without_the_filter_an_abstract_socket_is_reached(
 
 def unix_address(cage: Cage, kind: str) -> str:
     name = f"axe-nb-{unique()}"
-    return f"@{name}" if kind == "abstract" else f"{cage.base}/other/socket"
+    folder = cage.base / "other" if kind == "file" else cage.work
+    return f"@{name}" if kind == "abstract" else f"{folder}/socket"
 
 
 class listening:
