@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from axe_nb.errors import ConfigError
 from axe_nb.sandbox import bubblewrap, docker, namespaces, plain, seatbelt
 from axe_nb.sandbox.launch import Level, Method
 from axe_nb.sandbox.process import Process
@@ -74,13 +75,19 @@ def find_sandbox(setting: str, view: View) -> Sandbox:
         view: what a command is to see.
 
     Raises:
-        ConfigError: the sandbox that the setting names does not work here.
+        ConfigError: the sandbox that the setting names does not work here, or the only one that
+            works cannot hide the keys in this workdir.
     """
     if setting == "off":
         return Sandbox(plain.METHOD, view, is_off=True)
     if setting.startswith("docker:"):
         return Sandbox(docker.make_method(setting.removeprefix("docker:")), view)
     method = next((m for m in list_methods() if _works(m, view)), plain.METHOD)
+    if method.restores and view.workdir == view.home:
+        raise ConfigError(
+            f"the workdir {view.workdir} is the home folder, whose keys cannot be hidden here",
+            hint='use a project folder as workdir, or set sandbox = "off"',
+        )
     return Sandbox(method, view)
 
 
@@ -95,18 +102,18 @@ _lock = threading.Lock()
 
 
 def _works(method: Method, view: View) -> bool:
-    """Runs a trivial command with the real flags, once per program and flags."""
+    """Runs a trivial command with the real flags, until it has ended once with them."""
     launch = method.wrap(["/bin/true"], view)
     program = Path(launch.words[0])
     key = (program, program.stat().st_mtime_ns, *launch.words)
     with _lock:
-        if key not in _tried:
-            _tried[key] = _try(method, view)
+        if key in _tried:
+            return _tried[key]
+        process = Process(method, view, ["/bin/true"], {}, stdout=subprocess.DEVNULL)
+        if not process.wait(TRIAL):  # a busy machine is not tried for good
+            process.kill()
+            return False
+        if process.failure:
+            return False
+        _tried[key] = process.code == 0
         return _tried[key]
-
-
-def _try(method: Method, view: View) -> bool:
-    process = Process(method, view, ["/bin/true"], {}, stdout=subprocess.DEVNULL)
-    if not process.wait(TRIAL):
-        process.kill()
-    return process.code == 0

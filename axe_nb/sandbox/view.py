@@ -25,9 +25,6 @@ TOOLCHAINS = (
 GIT_SETTINGS = ("hooks", "config", "config.worktree", "commondir", "modules", "worktrees")
 """Names in `.git` that decide what git runs; all else in it is written by a commit."""
 
-TEMPORARY = (Path("/tmp"), Path("/run"), Path("/var/run"), Path("/var/tmp"))
-"""Folders in which other programs keep their sockets."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
@@ -51,11 +48,6 @@ class View:
     sources: tuple[Path, ...] = ()
     """Files that the running agents were loaded from."""
 
-    @property
-    def shows_sockets(self) -> bool:
-        """True if sockets of other programs are in sight: connecting to them has to be refused."""
-        return self.network or any(p.is_relative_to(self.workdir) for p in TEMPORARY)
-
 
 def make_view(workdir: Path, *, network: bool = False, sources: Iterable[Path] = ()) -> View:
     """Returns the view of a command in a workdir, as its files are now.
@@ -65,7 +57,8 @@ def make_view(workdir: Path, *, network: bool = False, sources: Iterable[Path] =
     """
     workdir = Path(os.path.realpath(workdir))
     home = find_home()
-    if workdir != home and home.is_relative_to(workdir) and home != Path(home.anchor):
+    is_home = workdir == home != Path(home.anchor)
+    if home.is_relative_to(workdir) and not is_home:
         raise ConfigError(
             f"the workdir {workdir} contains the home folder, which commands may not read",
             hint='use a project folder as workdir, or set sandbox = "off"',

@@ -43,15 +43,12 @@ class Watch:
 
     def settle(self) -> Iterator[str]:
         """Moves aside what is new, restores what has changed; yields a note on each."""
+        found = dict(self._look())  # before restoring, which makes names of its own
         if self._kept is not None:
             for path in self._kept.restore():
                 yield f"{self._name(path)} is protected; its change was undone"
-        found = dict(self._look())
         for path, identity in sorted(found.items()):
-            if not os.path.lexists(path):  # its folder was moved
-                continue
-            before = self._before.get(path)
-            if before is None or (before != identity and stat.S_IFLNK in (before[0], identity[0])):
+            if self._is_new(path, identity) and _is_still(path, identity):
                 yield self._move_aside(path)
         for path, (kind, _, _, target) in self._before.items():
             if kind == stat.S_IFLNK and not os.path.lexists(path):
@@ -65,6 +62,11 @@ class Watch:
             for path in {*list_protected(self._view.workdir), *self._view.sources, *inner}:
                 with suppress(FileNotFoundError, NotADirectoryError):
                     yield path, _identify(path)
+
+    def _is_new(self, path: Path, identity: Identity) -> bool:
+        """True if nothing was at a path, or a link has taken its place or has been replaced."""
+        before = self._before.get(path)
+        return before is None or (before != identity and stat.S_IFLNK in (before[0], identity[0]))
 
     def _move_aside(self, path: Path) -> str:
         place = _find_free(path)
@@ -117,7 +119,7 @@ class Copies:
 
     def _list_paths(self) -> Iterator[Path]:
         """Yields files and folders; of a Python environment, the files that run at its start."""
-        for path in self._view.read_only:
+        for path in (*self._view.read_only, *self._view.hidden):
             yield from _walk(path) if path != self._view.prefix else _list_startup(path)
 
     def _list_new(self) -> list[Path]:
@@ -175,6 +177,10 @@ def _find_free(path: Path) -> Path:
         count += 1
         place = path.with_name(f"{path.name}.moved-{count}")
     return place
+
+
+def _is_still(path: Path, identity: Identity) -> bool:
+    return os.path.lexists(path) and _identify(path) == identity
 
 
 def _identify(path: Path) -> Identity:

@@ -192,3 +192,18 @@ def test_at_level_files_the_start_of_the_running_python_is_restored(cage: Cage) 
     assert len(ended.notes) == 2
     assert list(environment.rglob("evil.pth")) == []
     assert (environment / "pyvenv.cfg").read_text() == config
+
+
+@pytest.mark.parametrize("method", ["Landlock"])
+def test_at_level_files_changed_files_with_keys_are_restored(cage: Cage) -> None:
+    for name in (".env", ".envrc", ".aws/credentials"):
+        path = cage.work / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(SECRET)
+        os.chown(path, cage.uid, cage.uid)
+        os.chown(path.parent, cage.uid, cage.uid)
+    ended = cage.run("echo evil > .envrc; rm .env; echo evil > .aws/credentials")
+    for name in (".env", ".envrc", ".aws/credentials"):
+        assert (cage.work / name).read_text() == SECRET
+        assert f'"{name}" is protected; its change was undone' in ended.notes
+    assert (cage.work / ".envrc.moved").read_text() == "evil\n"
