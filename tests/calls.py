@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,10 @@ from axe_nb.agents.agent import Agent
 from axe_nb.events import RunResult
 from axe_nb.messages import ToolCall
 from axe_nb.tools.output import limit_output, output_of
-from axe_nb.tools.tool import FileLog, Job, Tool, ToolContext, ToolError
+from axe_nb.tools.tool import FileLog, Guard, Job, Tool, ToolContext, ToolError
+
+APPROVED = Guard(floor="ask", reason="a person was asked")
+"""The guard of a call that someone approved, so that commands run without a sandbox too."""
 
 
 async def no_child(job: Job) -> RunResult:
@@ -34,7 +38,8 @@ async def answer(
     tool: Tool, workdir: Path, arguments: dict[str, Any], file_log: FileLog | None = None
 ) -> str:
     """The tool's text. Raises ToolError where it fails, and nothing else."""
-    output = limit_output(tool, output_of(await tool.fn(context(workdir, file_log), arguments)))
+    ctx = replace(context(workdir, file_log), guard=APPROVED)
+    output = limit_output(tool, output_of(await tool.fn(ctx, arguments)))
     assert not output.is_error
     return output.content
 

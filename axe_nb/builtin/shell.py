@@ -124,8 +124,8 @@ async def run_command(ctx: ToolContext, command: str, timeout: float = SECONDS) 
         sandbox = await in_thread(choose_sandbox, (ctx.agent, *ctx.above), ctx.workdir, ctx.sources)
     except ConfigError as error:
         raise ToolError("; ".join(error.lines())) from None
-    may_run = sandbox.level != "none" or sandbox.is_off or ctx.guard is None
-    if not may_run and ctx.guard is not None and ctx.guard.floor != "ask":
+    is_approved = ctx.guard is not None and ctx.guard.floor == "ask"
+    if sandbox.level == "none" and not sandbox.is_off and not is_approved:
         raise ToolError("the sandbox does not work any more; call it again for approval without")
     process, output, in_time = await _run(sandbox, command, seconds)
     if process.failure:
@@ -167,7 +167,7 @@ def choose_sandbox(
     """Returns the sandbox for the commands of an agent; the first call tries it out.
 
     Args:
-        agents: the calling agent and those above it: none of them has less than it asks for.
+        agents: the calling agent, then those above it: none of them has less than it asks for.
         workdir: the folder of the command.
         sources: files and folders that the agents were loaded from.
 
@@ -175,19 +175,23 @@ def choose_sandbox(
         ConfigError: the sandbox that the agent names does not work here, or not in this workdir.
     """
     is_off = all(agent.sandbox == "off" for agent in agents)
-    setting = "auto" if agents[0].sandbox == "off" and not is_off else agents[0].sandbox
+    containers = (agent.sandbox for agent in agents if agent.sandbox not in ("auto", "off"))
+    setting = "off" if is_off else next(containers, "auto")
     network = all(ANY in agent.allowed_hosts for agent in agents)
     return find_sandbox(setting, make_view(workdir, network=network, sources=sources))
 
 
-def guard_command(arguments: Mapping[str, Any], site: CallSite) -> Guard | None:
+def guard_command(arguments: Mapping[str, Any], site: CallSite) -> Guard:
     """Names the sandbox of a call; without one, the call needs approval in every mode (D-55)."""
     try:
         sandbox = choose_sandbox(site.agents, site.workdir, site.sources)
-    except (ConfigError, OSError):
-        return None  # the call itself reports it
+    except ConfigError as error:
+        return Guard(floor="deny", reason="; ".join(error.lines()))
+    except OSError as error:
+        reason = f"the workdir {site.workdir} cannot be used: {error.strerror or error}"
+        return Guard(floor="deny", reason=reason)
     program = program_of(text_argument(arguments, "command"))
-    covers = f"the program {program}" if program else ""
+    covers = f"the program {program}, {sandbox.label}" if program else ""
     note = "; ".join([sandbox.label, *sandbox.promises])
     if sandbox.level != "none" or sandbox.is_off:
         return Guard(note=note, covers=covers)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from axe_nb import Agent, RunResult, call
+from axe_nb import Agent, Request, RunResult, call
 from axe_nb.agents.tables import SubAgentsConfig
 from axe_nb.builtin import shell
 from axe_nb.engine.permissions import Decision
@@ -17,7 +18,9 @@ from axe_nb.errors import ConfigError
 from axe_nb.sandbox import docker, find, seatbelt
 from axe_nb.sandbox.find import find_sandbox
 from axe_nb.sandbox.view import View, make_view
+from axe_nb.tools.tool import CallSite, Guard, ToolError
 from axe_nb.views.transcript import as_text
+from tests.calls import context
 from tests.delegation.approvals import Person
 from tests.delegation.copies import said, told
 from tests.doctor.test_doctor import found, of
@@ -156,7 +159,10 @@ def test_a_weaker_level_is_found_where_the_stronger_do_not_work(
 
 def test_docker_that_does_not_answer_is_an_error_that_says_what_to_do(workdir: Path) -> None:
     text = told(ask(mode="auto", sandbox="docker:debian:12"))
-    assert text.startswith('Error: sandbox = "docker:debian:12" does not work here: ')
+    assert text.startswith(
+        "Error: permission denied for run_command: "
+        'sandbox = "docker:debian:12" does not work here: '
+    )
     assert 'start docker and run: docker pull debian:12; or set sandbox = "auto"' in text
 
 
@@ -207,3 +213,81 @@ def test_unknown_children_may_not_ask(workdir: Path, no_sandbox: None) -> None:
     result = asyncio.run(ask_session(session, lead, "go", ask_person=person.ask_person))
     assert person.questions == []
     assert "sub-agents cannot ask" in told(result.children[0])
+
+
+def use_only(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Makes a machine on which only one method works."""
+    methods = [m for m in find.list_methods() if m.name.partition(" ")[0] == name]
+    monkeypatch.setattr(find, "METHODS", {sys.platform: [lambda: methods]})
+
+
+def test_level_files_is_refused_where_the_workdir_is_home(
+    workdir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use_only(monkeypatch, "Landlock")
+    monkeypatch.setenv("HOME", str(workdir))
+    with pytest.raises(ConfigError, match="is the home folder, whose keys") as refused:
+        find_sandbox("auto", make_view(workdir))
+    assert refused.value.hint.startswith("use a project folder as workdir")
+    assert "permission denied for run_command: the workdir" in told(ask(mode="auto"))
+
+
+def test_a_sandbox_that_cannot_be_chosen_denies_the_call(workdir: Path) -> None:
+    """Also if it could be chosen again when the call runs."""
+    site = CallSite(agents=(Agent(name="x", model="script/x"),), workdir=workdir / "missing")
+    guard = shell.guard_command({"command": "ls"}, site)
+    assert (guard.floor, bool(guard.reason)) == ("deny", True)
+
+
+def test_without_a_sandbox_a_command_that_no_one_approved_does_not_run(
+    workdir: Path, no_sandbox: None
+) -> None:
+    for guard in (None, Guard(note="in a sandbox (full), no network")):
+        ctx = replace(context(workdir), guard=guard)
+        with pytest.raises(ToolError, match="the sandbox does not work any more"):
+            asyncio.run(shell.run_command(ctx, "touch made"))
+    assert not (workdir / "made").exists()
+
+
+def test_always_covers_the_same_level_only(workdir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def weaken(_: Request) -> Any:
+        monkeypatch.setattr(find, "METHODS", {})
+        return command
+
+    command = call("run_command", command="echo hi")
+    person = Person(Decision("always"), Decision("no"))
+    lead = agent("lead", said(command, command, weaken, "done"), tools=("run_command",), mode="ask")
+    asyncio.run(ask_session(stage(lead).session, lead, "go", ask_person=person.ask_person))
+    assert [q.always for q in person.questions] == [
+        "the program echo, in a sandbox (full), no network",
+        "the program echo, no sandbox here",
+    ]
+
+
+def test_a_trial_that_takes_too_long_is_repeated(
+    workdir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The machine may only have been busy."""
+    view = make_view(workdir)
+    with monkeypatch.context() as patch:
+        patch.setattr(find, "TRIAL", 0.0)
+        assert find_sandbox("auto", view).level == "none"
+    assert find_sandbox("auto", view).level == "full"
+
+
+def test_a_child_of_a_container_is_in_that_container(
+    workdir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def choose(*settings: str) -> str:
+        """The setting that a chain of agents ends with, the caller first."""
+        agents = [Agent(name="x", model="script/x", sandbox=setting) for setting in settings]
+        with pytest.raises(ConfigError, match="does not work here") as refused:
+            shell.choose_sandbox(agents, workdir)
+        return str(refused.value)
+
+    monkeypatch.setattr(docker, "PLACES", ())
+    for settings in (
+        ("auto", "docker:a"), ("off", "docker:a"), ("auto", "auto", "docker:a"),
+        ("off", "auto", "docker:a", "docker:b"), ("docker:a", "docker:b"), ("docker:a", "off"),
+    ):  # fmt: skip
+        assert '"docker:a"' in choose(*settings)
