@@ -40,10 +40,19 @@ def run(
         prompt: the task; blank = the task is in the agent's instructions.
         continue_from: an earlier result whose conversation to continue.
         display: if True, a notebook shows the run live.
-        options: the options of the magic (docs/reference.md): `model`, `timeout` and so on.
+        model: model to use for this run.
+        model_all: model for all agents of the tree; `model` takes precedence for the first.
+        skill: skill file to use instead.
+        workdir: folder for files and tools.
+        timeout: time limit of the whole run in seconds (default 120); 0 or None = no limit.
+        params: parameters of the model, merged into those of the agent.
+        agents_dir: folder to search for agents first.
+        tools: tools to use instead: names, or functions.
+        mode: permission for tools that write: plan, ask or auto.
 
     Raises:
-        ConfigError: invalid configuration, before anything is sent.
+        ConfigError: invalid configuration, before anything is sent; `hint` has the next step,
+            which `str` of an error leaves out.
     """
     request = _make_request(agent, prompt, continue_from, options)
     refuse_inside_a_tool()

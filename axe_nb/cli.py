@@ -9,6 +9,7 @@ import argparse
 import contextlib
 import os
 import shlex
+import stat
 import subprocess
 import sys
 import threading
@@ -19,6 +20,7 @@ import axe_nb
 from axe_nb.agents import agent_files, config
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.files import reason, write_new
+from axe_nb.agents.prompt import NO_PROMPT
 from axe_nb.commands.parser import Options, parse, parse_run
 from axe_nb.commands.program import command_of
 from axe_nb.engine.permissions import ApprovalRequest, Decision
@@ -29,6 +31,9 @@ from axe_nb.text import clean, quote
 
 MAX_STDIN = 8 * 1024 * 1024
 """Maximum size of a piped prompt in bytes; more than any model accepts."""
+
+STDIN = "-"
+"""A prompt that stands for piped input, as in other commands."""
 
 PATIENCE = 3.0
 """Seconds to wait for the end of stdin before a reminder is printed."""
@@ -83,16 +88,29 @@ def _run_and_show(options: Options) -> RunResult | None:
     from axe_nb.session.drive import drive
     from axe_nb.session.session import session
 
-    piped = "" if sys.stdin is None or sys.stdin.isatty() else _read_stdin()
-    prompt = "\n\n".join(filter(str.strip, [options.prompt or "", piped]))
+    given = "" if options.prompt in (None, STDIN) else options.prompt
+    is_read = sys.stdin is not None and (options.prompt == STDIN or not sys.stdin.isatty())
+    piped = _read_stdin() if is_read else ""
+    prompt = "\n\n".join(filter(str.strip, [given or "", piped]))
+    if not prompt and (options.prompt == STDIN or (is_read and _is_pipe())):
+        _print_note(f"warning: the piped prompt is empty; sending {quote(NO_PROMPT)}")
     request = request_of(options, prompt)
     if options.dry_run:
-        show_dry_run(request, _write, _print_note)
+        show_dry_run(request, _write, _print_note, as_json=options.json)
         return None
     handle = session.start(request)
     status = StatusLine(None if options.quiet else sys.stderr)
     view = TextView(handle, options, _write, _print_note, piped=bool(piped), status=status)
     return drive(handle, view, _make_approver(status.clear))
+
+
+def _is_pipe() -> bool:
+    """True if stdin is a pipe or a file, not the null device or a closed stream."""
+    try:
+        mode = os.fstat(sys.stdin.fileno()).st_mode
+    except (OSError, ValueError):
+        return False
+    return stat.S_ISFIFO(mode) or stat.S_ISREG(mode)
 
 
 def _make_approver(before: Callable[[], None]) -> Approver | None:

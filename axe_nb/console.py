@@ -40,14 +40,22 @@ def request_of(options: Options, prompt: str) -> RunRequest:
     )
 
 
-def show_dry_run(request: RunRequest, write: Write, note: Write) -> None:
+def show_dry_run(request: RunRequest, write: Write, note: Write, *, as_json: bool) -> None:
     """Writes the request that would be sent, and its warnings to `note`.
+
+    Args:
+        request: the run.
+        write: receives the request.
+        note: receives the warnings.
+        as_json: True if JSON was requested, which a dry run does not have.
 
     Raises:
         ConfigError: invalid configuration.
     """
     plan = run_and_wait(session.plan(request))
     write(axe_text.dry_run(plan))
+    if as_json:
+        note("warning: --json has no effect with --dry-run")
     for warning in plan.warnings:
         note(f"warning: {warning}")
 

@@ -19,10 +19,11 @@ from axe_nb.scripting.lookup import script
 from axe_nb.session.drive import drive
 from axe_nb.session.runs import RunRequest
 from axe_nb.session.session import Session
+from axe_nb.text import plural
 
 READERS = {
     "counter": ("engine/loop.py", "How many functions and classes does the loop have?"),
-    "historian": ("messages.py", "Which design do the messages follow?"),
+    "historian": ("messages.py", "What are the messages for?"),
     "critic": ("errors.py", "What can go wrong?"),
 }
 """Sub-agent → (the module of this package that it reads, its task)."""
@@ -58,13 +59,13 @@ def _lead(request: Request) -> str | tuple[ToolCall, ...]:
 def _counter(request: Request) -> str:
     functions = re.findall(r"^ *(?:async )?def (\w+)", request.system, re.MULTILINE)
     classes = re.findall(r"^class (\w+)", request.system, re.MULTILINE)
-    return f"{len(functions)} functions in {len(classes)} classes: {', '.join(classes)}."
+    return f"{plural(len(functions), 'function')}; classes: {', '.join(classes)}."
 
 
 @script("demo-historian")
 def _historian(request: Request) -> str:
-    source = re.search(r"^Source: (.+)$", request.system, re.MULTILINE)
-    return f"They follow {source.group(1).rstrip('.')}." if source else "They do not say."
+    purpose = re.search(r'^"""(.+)$', request.system, re.MULTILINE)
+    return purpose.group(1) if purpose else "They do not say."
 
 
 @script("demo-critic")

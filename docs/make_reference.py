@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from axe_nb.agents import agent, config
+from axe_nb.agents.prompt import NO_PROMPT
 from axe_nb.commands.options import FACES, OPTIONS, Face, Option
 from axe_nb.commands.table import AGENT_CELL, RUN, Command, commands_of
 from axe_nb.events import EXIT_CODES, Status
@@ -190,9 +191,17 @@ def options() -> Iterator[str]:
     yield (
         "`%axe run` and `axe-nb run` also accept the prompt as an argument: "
         '`axe-nb run summary "Summarise this"`. Input piped into the command follows the '
-        "prompt and a blank line. Settings of `%config AxeMagics` are the defaults of omitted "
-        "options, also in Python."
+        "prompt and a blank line; the prompt `-` stands for it alone. Without a prompt, or with "
+        f"a blank one, `{NO_PROMPT}` is sent. Settings of `%config AxeMagics` are the defaults of "
+        "omitted options, also in Python."
     )
+    yield (
+        "`--json` prints `content`, `duration_ms`, `input_tokens`, `model`, `output_tokens`, "
+        "`stop_reason` and `tool_calls` of the agent itself, without its sub-agents. If the run "
+        "fails, the error is on stderr and in the exit code. In Python, `.to_dict()` also has "
+        "`status`, `error`, `total_usage` of the whole tree and `children`."
+    )
+    yield "`--timeout` stands still while a question waits for your answer."
 
 
 def commands() -> Iterator[str]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import inspect
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -510,3 +512,10 @@ def test_last_is_the_last_run_of_all() -> None:
     result = axe_nb.run(tree(), "go")
     assert axe_nb.last() is result
     check_history(result.messages)
+
+
+def test_the_help_of_run_describes_every_parameter() -> None:
+    text = inspect.getdoc(axe_nb.run) or ""
+    for name in inspect.signature(axe_nb.run).parameters:
+        assert re.search(rf"^    {name}: ", text, re.MULTILINE), name
+    assert "options:" not in text

@@ -82,6 +82,20 @@ def test_stdout_carries_the_answer_and_nothing_else(tree: Path, axe) -> None:
     assert axe("run", "echo", "--prompt", "hi\nyou", "-q").out == "hi\nyou\n"
 
 
+def test_a_dry_run_says_that_it_has_no_json(tree: Path, axe) -> None:
+    ran = axe("run", "lead", "-p", "x", "--dry-run", "--json")
+    assert ran.out.startswith("=== Dry Run ===")
+    assert ran.err == "warning: --json has no effect with --dry-run\n"
+
+
+def test_a_dash_stands_for_the_piped_prompt(tree: Path, axe, piped) -> None:
+    piped(b"from the pipe")
+    assert axe("run", "echo", "-").out == "from the pipe\n"
+    piped(b"")
+    ran = axe("run", "echo", "-")
+    assert ran.err.startswith("warning: the piped prompt is empty; sending ")
+
+
 @pytest.mark.req("B-9", "A-8.6", "A-8.8", "A-X0")
 def test_json_is_one_line_with_seven_keys(tree: Path, axe) -> None:
     ran = axe("run", "lead", "-p", "x", "--json")

@@ -94,7 +94,7 @@ COMMANDS: tuple[Command, ...] = (
         {"line": "doctor", "command": "doctor"}, (AGENTS_DIR,),
     ),
     Command(
-        "trust", "review the unusual agents of this project, and trust them",
+        "trust", "review the parts of this project's agents that need your trust, and trust them",
         {"line": "trust", "command": "trust"},
         (
             Option(

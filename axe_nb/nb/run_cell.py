@@ -49,7 +49,7 @@ def run_cell(
     install(shell)
     try:
         if options.dry_run:
-            show_dry_run(request_of(options, prompt()), write, write)
+            show_dry_run(request_of(options, prompt()), write, write, as_json=options.json)
             return None
         request = request_of(options, prompt())
         if options.background:

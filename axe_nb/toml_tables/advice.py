@@ -14,6 +14,8 @@ def advise_value(key: str, wanted: str, value: object) -> str:
     match wanted, value:
         case "a list of strings", str():
             return f"write {key} = [{', '.join(map(quote, _split_items(key, value)))}]"
+        case "a list of strings", _ if key == "sub_agents":
+            return "list names; axe_nb.define(agent) makes an Agent known by its name"
         case "a list of strings", _:
             return f'for example {key} = ["…"]'
         case "a string", bool() | int() | float():

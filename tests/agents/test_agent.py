@@ -319,6 +319,13 @@ MISTAKES: dict[str, tuple[Any, list[str]]] = {
         lambda: Agent(**NAMED, tools="grep"),
         ["tools must be a list of strings", 'write tools = ["grep"]'],
     ),
+    "an agent for a name": (
+        lambda: Agent(**NAMED, sub_agents=[Agent(**NAMED)]),
+        [
+            "sub_agents must be a list of strings",
+            "list names; axe_nb.define(agent) makes an Agent known by its name",
+        ],
+    ),
     "a function for a list": (
         lambda: Agent(**NAMED, tools=put),
         ["tools must be a list of strings", "write tools=[put]"],
