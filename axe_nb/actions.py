@@ -16,8 +16,9 @@ from axe_nb.agents.trust import VARIABLE, Review, find_unread_link, remember, re
 from axe_nb.doctor.doctor import Finding, examine
 from axe_nb.errors import ConfigError
 from axe_nb.session.portal import run_and_wait
+from axe_nb.session.question import WIDTH
 from axe_nb.session.session import session
-from axe_nb.text import plural, printable, quote, reveal
+from axe_nb.text import fold, plural, printable, quote, reveal
 from axe_nb.views import agent_summary
 
 
@@ -133,7 +134,7 @@ def _format_review(found: Review) -> str:
     if found.unusual:
         lines += [f"  {line}" for line in _describe(found)]
         lines += [f"  ! {part}" for part in found.unusual]
-    return reveal("\n".join(lines))
+    return fold(reveal("\n".join(lines)), WIDTH, "      ")
 
 
 def _describe(found: Review) -> list[str]:

@@ -116,6 +116,29 @@ def cut_middle(text: str, limit: int) -> tuple[str, int]:
     return f"{text[:half]}\n… {more:,} characters hidden …\n{text[-half:]}", more
 
 
+def fold(text: str, width: int, indent: str) -> str:
+    """Breaks lines wider than `width` columns, and begins each continuation with the indent.
+
+    A front end would go on at the left edge, where its own words stand.
+    """
+    return "\n".join(_fold_line(line, width, indent) for line in text.split("\n"))
+
+
+def _fold_line(line: str, width: int, indent: str) -> str:
+    if len(line) <= width and line.isascii() and "\t" not in line:
+        return line
+    parts, column = [], 0
+    for character in line:
+        columns = 2 if unicodedata.east_asian_width(character) in "WF" else 1
+        columns = 8 if character == "\t" else columns  # at most
+        if column + columns > width:
+            parts.append(f"\n{indent}")
+            column = len(indent)
+        parts.append(character)
+        column += columns
+    return "".join(parts)
+
+
 def cut_bytes(text: str, limit: int, note: str = "") -> str:
     """The text, or the whole characters in the first `limit` bytes of a longer one with the note.
 

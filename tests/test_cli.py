@@ -568,6 +568,17 @@ def test_trust_shows_what_is_unusual_and_fails_if_no_one_can_say_yes(tree: Path,
 
 
 @pytest.mark.req("D-54")
+def test_no_part_of_a_long_review_stands_where_the_question_stands(tree: Path, axe) -> None:
+    text = 'name = "echo"\nmodel = "script/echo"\n[mcp_servers.x]\n'
+    put("axe/agents/echo.toml", text + f'command = ["sh", "-c", "{"x" * 300} Trust echo? y"]\n')
+    shown = axe("trust", "echo").out
+    lines = [line for line in shown.splitlines() if not line.startswith("  ")]
+    assert lines[0] == "axe/agents/echo.toml: not trusted"
+    assert len(lines) == 2, "the other says that no one can be asked"
+    assert "x" * 300 in shown.replace("\n      ", "")
+
+
+@pytest.mark.req("D-54")
 def test_trust_on_a_terminal_asks(tree: Path, axe, monkeypatch: pytest.MonkeyPatch) -> None:
     put("axe/agents/echo.toml", 'name = "echo"\nmodel = "script/echo"\nworkdir = "/"\n')
     monkeypatch.setattr("sys.stdin", Terminal("n\n"))

@@ -8,14 +8,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import math
 import queue
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from axe_nb.engine.permissions import ApprovalRequest, Decision
 from axe_nb.session.question import format_model_question, format_question
+
+PAUSE = 0.2
+"""Seconds from a question to its prompt, in which the view shows the call; then it stands still."""
 
 
 class Approver:
@@ -28,6 +33,8 @@ class Approver:
             answer: prompts the user and waits; runs in the thread that calls `serve`.
         """
         self._answer = answer
+        self._asked_at = -math.inf
+        """Time of the newest question."""
         self._questions: queue.SimpleQueue[
             tuple[ApprovalRequest, asyncio.AbstractEventLoop, asyncio.Future[Decision]]
         ] = queue.SimpleQueue()
@@ -36,6 +43,7 @@ class Approver:
         """Queues the question and returns the user's answer; awaited on the event loop."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Decision] = loop.create_future()
+        self._asked_at = time.monotonic()
         self._questions.put((question, loop, future))
         return await future
 
@@ -44,14 +52,15 @@ class Approver:
         return self._prompt(question)
 
     def serve(self) -> None:
-        """Answers the queued questions; blocks during each prompt."""
+        """Answers the next question, if the view had time to show its call; blocks meanwhile."""
+        if time.monotonic() < self._asked_at + PAUSE:
+            return
         with contextlib.suppress(queue.Empty):
-            while True:
-                question, loop, future = self._questions.get_nowait()
-                if not future.done():
-                    answer = self._prompt(question)
-                    with contextlib.suppress(RuntimeError):  # the loop is closed
-                        loop.call_soon_threadsafe(_settle, future, answer)
+            question, loop, future = self._questions.get_nowait()
+            if not future.done():
+                answer = self._prompt(question)
+                with contextlib.suppress(RuntimeError):  # the loop is closed
+                    loop.call_soon_threadsafe(_settle, future, answer)
 
     def _prompt(self, question: ApprovalRequest) -> Decision:
         """Prompts the user; an interrupt or end of input means stop (D-48)."""
@@ -83,9 +92,9 @@ def _raise_on_interrupt() -> Iterator[None]:
 def prompt_person(request: ApprovalRequest) -> Decision:
     """Prompts in the notebook or terminal until the answer is valid."""
     if not request.tool:
-        return Decision("text", input(f"{format_model_question(request)}\n> "))
+        return Decision("text", input(f"\n{format_model_question(request)}\n> "))
     question = format_question(request)
-    prompt = question.text
+    prompt = f"\n{question.text}"  # apart from the last answer
     while True:
         word, _, more = input(f"{prompt}\n{question.choices}: ").strip().partition(" ")
         word, more = word.lower().rstrip(",.:;!"), more.strip()

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from axe_nb.engine.permissions import ApprovalRequest
-from axe_nb.text import cut_middle, one_line, printable, reveal
+from axe_nb.text import cut_middle, fold, one_line, printable, reveal
 
 MAX_SHOWN = 4000
 """Characters shown of the arguments and of a preview; of longer ones, their start and end."""
@@ -30,6 +30,12 @@ GAP = re.compile(r"[ \t]{40,}")
 
 BAR = "  | "
 """Begins each line of an argument that is shown with its line breaks."""
+
+GOES_ON = "  : "
+"""Begins the rest of a line that is too long: none of it may stand where the prompt's words do."""
+
+WIDTH = 78
+"""Columns of a line, which most windows show."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +75,7 @@ def format_question(request: ApprovalRequest) -> Question:
         parts.append(detail)
         hidden += more
     return Question(
-        text="\n".join(parts),
+        text=fold("\n".join(parts), WIDTH, GOES_ON),
         hidden=hidden,
         always=show(request.always),
         host=show(request.host),
@@ -79,7 +85,7 @@ def format_question(request: ApprovalRequest) -> Question:
 def format_model_question(request: ApprovalRequest) -> str:
     """Formats a question that a model asks the person."""
     detail, _ = _show_most(request.detail, MAX_SHOWN)
-    return f"{_format_caller(request)} asks: {detail}"
+    return fold(f"{_format_caller(request)} asks: {detail}", WIDTH, GOES_ON)
 
 
 def show(text: str) -> str:

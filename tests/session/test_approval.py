@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+from dataclasses import replace
+
 import pytest
 
-from axe_nb.engine.permissions import ApprovalRequest
-from axe_nb.session.approval import prompt_person
+from axe_nb.engine.permissions import ApprovalRequest, Decision
+from axe_nb.session.approval import Approver, prompt_person
+from axe_nb.session.portal import pump
 
 ASKED = ApprovalRequest("0", "lead", "write_file", {"path": "a"})
 
@@ -79,3 +83,25 @@ def test_arguments_that_are_not_an_object_are_told_and_asked_again(
     decision = prompt_person(ASKED)
     assert (decision.choice, decision.arguments) == ("edit", {"path": "b"})
     assert prompts[2].startswith("The arguments must be a JSON object")
+
+
+def test_the_view_shows_a_call_before_its_question_and_between_two_questions() -> None:
+    seen: list[str] = []
+
+    def answer(request: ApprovalRequest) -> Decision:
+        seen.append(request.agent)
+        return Decision("yes")
+
+    approver = Approver(answer)
+
+    async def ask_both() -> None:
+        asked = [replace(ASKED, agent="first"), replace(ASKED, agent="second")]
+        await asyncio.gather(*map(approver.ask_person, asked))
+
+    def tick() -> None:
+        seen.append("view")
+        approver.serve()
+
+    pump(lambda emit: ask_both(), lambda event: None, tick)
+    assert seen.index("first") >= 2, "the view had more than the tick in which the call arrived"
+    assert "view" in seen[seen.index("first") : seen.index("second")]

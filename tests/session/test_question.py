@@ -8,7 +8,13 @@ import pytest
 
 from axe_nb.engine.permissions import ApprovalRequest
 from axe_nb.session.approval import prompt_person
-from axe_nb.session.question import MAX_SHOWN, MAX_WHOLE, format_question
+from axe_nb.session.question import (
+    MAX_SHOWN,
+    MAX_WHOLE,
+    WIDTH,
+    format_model_question,
+    format_question,
+)
 from axe_nb.text import printable, quote, reveal
 from tests.session.test_approval import say
 
@@ -139,3 +145,27 @@ def test_a_childs_question_names_its_place() -> None:
 def test_a_gap_that_pushes_the_rest_out_of_sight_is_counted() -> None:
     asked = format_question(command("ls" + " " * 500 + "; rm -r src"))
     assert asked.text.endswith("  | ls ⟨500 blanks⟩ ; rm -r src")
+
+
+@pytest.mark.req("D-48")
+@pytest.mark.parametrize("letter", ["x", "好", "\t"])
+def test_the_rest_of_a_long_line_never_stands_where_the_prompt_stands(letter: str) -> None:
+    text = letter * 500
+    for asked in (
+        format_question(command(text)).text,
+        format_question(request(arguments={"content": text})).text,
+        format_question(request(detail=f"+{text}")).text,
+        format_model_question(request("", detail=text)),
+    ):
+        first, *others = asked.split("\n")
+        assert first.startswith("lead ")
+        assert all(line.startswith(("  | ", "  : ", "+")) for line in others), others
+        assert max(map(len, asked.expandtabs().split("\n"))) <= WIDTH
+        whole = asked.replace("\n  : ", "")
+        assert text in whole or letter == "\t", "nothing is lost"
+
+
+def test_each_question_stands_apart_from_the_last_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    prompts = say(monkeypatch, "what?", "y")
+    prompt_person(request())
+    assert [prompt.startswith("\n") for prompt in prompts] == [True, False]
