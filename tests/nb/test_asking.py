@@ -84,7 +84,7 @@ def test_stop_ends_the_run_and_an_interrupt_at_the_question_does_too(
 @pytest.mark.req("D-19", "O-19")
 def test_a_model_can_ask_and_a_child_cannot(cells: Kernel) -> None:
     cells.run("%%axe curious -o r\ngo", live=True, answers=["Tuesday"])
-    assert cells.asked == ["curious asks: Which day is it?\n> "]
+    assert cells.asked == ["\ncurious asks: Which day is it?\n> "]
     assert text(cells.run("print(r.text)")) == "So it is Tuesday.\n"
     cells.run("%%axe boss -o r\ngo", live=True)
     assert cells.asked == []
