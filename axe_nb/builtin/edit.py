@@ -38,6 +38,10 @@ _edit_lock = threading.Lock()
 """Makes reading, changing and writing one step: concurrent edits would undo one another."""
 
 
+HIDDEN = "(the file exists; its content is not shown, and is replaced)"
+"""First line of a diff without the old content."""
+
+
 @dataclass(frozen=True, slots=True)
 class Change:
     """Change that a call makes to a file."""
@@ -47,6 +51,8 @@ class Change:
     old: str | None
     """None if the file did not exist, was not text, or may not be read."""
     new: str
+    exists: bool = False
+    """True if there is a file whose content is not compared."""
 
     @property
     def diff(self) -> str:
@@ -54,9 +60,12 @@ class Change:
         old, new = (self.old or "").splitlines(True), self.new.splitlines(True)
         if max(len(old), len(new)) > MAX_COMPARED:
             return f"(from {len(old)} to {len(new)} lines: too long to compare)"
-        before = f"a/{self.path}" if self.old is not None else "/dev/null"
+        is_new = self.old is None and not self.exists
+        before = "/dev/null" if is_new else f"a/{self.path}"
         lines = difflib.unified_diff(old, new, before, f"b/{self.path}")
-        return "".join(line if line.endswith("\n") else f"{line}\n" for line in lines).rstrip("\n")
+        note = f"{HIDDEN}\n" if self.exists else ""
+        text = "".join(line if line.endswith("\n") else f"{line}\n" for line in lines)
+        return f"{note}{text}".rstrip("\n")
 
 
 def write_file(ctx: ToolContext, path: str, content: str) -> str:
@@ -76,6 +85,8 @@ def write_file(ctx: ToolContext, path: str, content: str) -> str:
         put(spot, change.new)
         ctx.file_log.files_modified[spot.path] = None
     size = f"{len(change.new.encode())} bytes"
+    if change.exists:
+        return f"Replaced {spot.path} ({size})"
     if change.old is None:
         return f"Wrote {spot.path} ({size})"
     return f"Replaced {spot.path} ({size})\n{_format_change(change)}"
@@ -126,11 +137,11 @@ def _plan_write(spot: Spot, content: str) -> Change:
     """Adapts the content to the existing file's line ends and byte order mark."""
     if len(content) > MAX_FILE:
         raise ToolError(f"Content too large: more than {MAX_FILE} characters. Write less per call")
-    if kind(spot) is None or not may_read(spot):
+    if kind(spot) is None:
         return Change(spot.path, None, _check_surrogates(content))
-    old = _read_utf8(spot)
+    old = _read_utf8(spot) if may_read(spot) else None
     if old is None:
-        return Change(spot.path, None, _check_surrogates(content))
+        return Change(spot.path, None, _check_surrogates(content), exists=True)
     mark = BOM if old.startswith(BOM) and not content.startswith(BOM) else ""
     return Change(spot.path, old, mark + _match_line_ends(old, _check_surrogates(content)))
 

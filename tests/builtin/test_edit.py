@@ -239,3 +239,17 @@ def test_long_differences_are_cut_and_huge_ones_not_worked_out(tmp_path: Path) -
     assert text.endswith("\n... (the rest of the diff is omitted)")
     text = run(WRITE, tmp_path, path="a.txt", content="c\n" * 3000)
     assert text.endswith("(from 1500 to 3000 lines: too long to compare)")
+
+
+@pytest.mark.req("D-52")
+@pytest.mark.parametrize(("name", "data"), [(".env", b"KEY=1\n"), ("x.bin", b"\xff\x00")])
+def test_a_file_whose_content_is_not_shown_does_not_look_like_a_new_one(
+    name: str, data: bytes, tmp_path: Path
+) -> None:
+    (tmp_path / name).write_bytes(data)
+    assert preview("write_file", {"path": name, "content": "x"}, tmp_path) == (
+        "(the file exists; its content is not shown, and is replaced)\n"
+        f"--- a/{name}\n+++ b/{name}\n@@ -0,0 +1 @@\n+x"
+    )
+    if name == "x.bin":  # the other one needs approval
+        assert run(WRITE, tmp_path, path=name, content="x") == "Replaced x.bin (1 bytes)"

@@ -113,7 +113,7 @@ def test_an_approved_file_is_written_and_what_it_held_is_not_told(project: Path)
     (project / ".env").write_text("KEY=hidden\n")
     person = Person(YES)
     [result] = attempt(write(".env", "KEY=\n"), person=person)
-    assert result == "Wrote .env (5 bytes)"
+    assert result == "Replaced .env (5 bytes)"
     assert "hidden" not in person.questions[0].detail
     assert "it replaces a file that is not shown here" in person.questions[0].reason
     assert (project / ".env").read_text() == "KEY=\n"
