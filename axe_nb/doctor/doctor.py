@@ -208,10 +208,13 @@ def _list_trust(agent: Agent) -> list[Finding]:
 
 
 def _make_problem_finding(what: str, problem: Problem) -> Finding:
-    """Makes a finding; a missing script is only a note, as a cell may still define it."""
+    """Makes a finding; only a note if the agent runs all the same.
+
+    A cell may still define a missing script; a missing sub-agent is an error when it is called.
+    """
     found = _make_failed_finding(what, problem.error)
     is_script = problem.key == ("model",) and not problem.is_mistake
-    return replace(found, state="note") if is_script else found
+    return replace(found, state="note") if is_script or problem.key == ("sub_agents",) else found
 
 
 def _is_reported_elsewhere(problem: Problem, agent: Agent, config: Config) -> bool:

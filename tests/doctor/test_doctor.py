@@ -205,7 +205,7 @@ def test_agents_are_looked_through(project: Path) -> None:
     }.items():
         (project / "axe" / "agents" / f"{name}.toml").write_text(f'name = "{name}"\n{text}\n')
     findings = found()
-    assert of("agents", findings) == [("note", "7 found, 3 without problems", "")]
+    assert of("agents", findings) == [("note", "7 found, 4 without problems", "")]
     assert of("agent good", findings) == []
     assert of("agent typo", findings) == [
         (
@@ -220,7 +220,9 @@ def test_agents_are_looked_through(project: Path) -> None:
         'unknown tool "grap" in agent "tools" (in axe/agents/tools.toml, line 3)',
         "skill not found: none.md",
     ]  # fmt: skip
-    assert [told for _, told, _ in of("agent lead", findings)] == ["agent config not found: ghost"]
+    assert [(state, told) for state, told, _ in of("agent lead", findings)] == [
+        ("note", "agent config not found: ghost")
+    ], "a run warns too, and goes on (A-E2.4)"
     assert of("agent old", findings) == [("note", "ignored by axe_nb: memory", "")]
     assert [told for _, told, _ in of("agent model", findings)] == [
         'invalid model format "gpt-5": expected provider/model-name'
