@@ -16,6 +16,7 @@ from axe_nb.engine.nesting import Caller, enter_call
 from axe_nb.engine.scope import Env
 from axe_nb.events import RunResult
 from axe_nb.limits import Slots
+from axe_nb.messages import ToolCall
 from axe_nb.tools.tool import Job, ToolContext, ToolError
 
 TASK = "axe_nb "
@@ -23,8 +24,6 @@ TASK = "axe_nb "
 
 GRACE = 0.1
 """Seconds that a cancelled tool has to finish on its own."""
-
-StartChild: TypeAlias = Callable[[Job, Env | None], Awaitable[RunResult]]
 
 _left_behind: set[asyncio.Task[_Outcome]] = set()
 """Tools that ignored cancellation; the event loop itself holds only weak references to tasks."""
@@ -51,13 +50,29 @@ class CallSlot:
             self.slots.release()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PendingCall:
+    """A call of a run, about to be made."""
+
+    call: ToolCall
+    number: int
+    """Among all calls of the run, from 1 (D-59)."""
+    ahead: float
+    """Virtual seconds already elapsed."""
+    slot: CallSlot
+    """Its own: children that need one must not wait for it."""
+
+
+StartChild: TypeAlias = Callable[[PendingCall, Job, Env | None], Awaitable[RunResult]]
+"""(call, job, dependencies of the child; None = those of its run) → the child's result."""
+
+
 @dataclass(slots=True)
 class CallChildren:
     """The children started by one call."""
 
+    call: PendingCall
     start_child: StartChild
-    slot: CallSlot
-    """The call's own: children that need one must not wait for it."""
     _loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
     _tasks: set[asyncio.Task[RunResult]] = field(default_factory=set)
     _has_ended: bool = False
@@ -78,14 +93,14 @@ class CallChildren:
         if asyncio.get_running_loop() is not self._loop:
             elsewhere = asyncio.run_coroutine_threadsafe(self.start(job, env), self._loop)
             return await asyncio.wrap_future(elsewhere)
-        self.slot.release()
+        self.call.slot.release()
         task = asyncio.create_task(self._run(job, env))
         self._tasks.add(task)
         task.add_done_callback(self._note_end)
         return await task
 
     async def _run(self, job: Job, env: Env | None) -> RunResult:
-        return await self.start_child(job, env)
+        return await self.start_child(self.call, job, env)
 
     def _note_end(self, task: asyncio.Task[RunResult]) -> None:
         self._tasks.discard(task)

@@ -9,18 +9,19 @@ import asyncio
 import re
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
+from dataclasses import dataclass
 from itertools import count
 from typing import Protocol, TypeAlias
 
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.names import parse_model
+from axe_nb.engine.call import PendingCall
 from axe_nb.engine.confine import confine
 from axe_nb.engine.plan import Plan, make_plan
 from axe_nb.engine.scope import Env, RunScope
 from axe_nb.errors import ConfigError
 from axe_nb.events import Emit, RunResult, Status
 from axe_nb.limits import RunStopped
-from axe_nb.messages import ToolCall
 from axe_nb.text import quote
 from axe_nb.tools.tool import Job, ToolError
 
@@ -33,6 +34,15 @@ LAST = 1_000_000
 
 Order: TypeAlias = "tuple[int, int, str]"
 """(number of the call, position among its children, name): the sort key of results."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """The place of a child among those of its run."""
+
+    key: str
+    """The last part of its run id (D-59)."""
+    order: Order
 
 
 class Child(Protocol):
@@ -71,15 +81,11 @@ class Children:
             asyncio.Semaphore(cap) if cap else nullcontext()
         )
 
-    async def start(
-        self, call: ToolCall, number: int, ahead: float, job: Job, env: Env | None = None
-    ) -> RunResult:
+    async def start(self, call: PendingCall, job: Job, env: Env | None = None) -> RunResult:
         """Runs a child to its end.
 
         Args:
             call: the call that starts it.
-            number: the call's number in the run.
-            ahead: virtual seconds already elapsed.
             job: the child's task and limits.
             env: dependencies of the child and its descendants; None = those of this run.
 
@@ -88,20 +94,18 @@ class Children:
             ToolError: the key is invalid, or another child of the call already uses it; or the tree
                 may not send another request.
         """
-        key, order = self._take_key(number, job.key)
+        place = self._take_place(call.number, job.key)
         try:
-            env = env or self._scope.env
-            return await self._start(call, number, ahead, job, env, key, order)
+            return await self._start(call, job, env or self._scope.env, place)
         except ConfigError:
-            self._release(number, order)
+            self._release(place)
             raise
         except RunStopped as stop:
-            self._release(number, order)
+            self._release(place)
             raise ToolError(f"not run: {stop}") from None
 
-    async def _start(
-        self, call: ToolCall, number: int, ahead: float, job: Job, env: Env, key: str, order: Order
-    ) -> RunResult:
+    async def _start(self, call: PendingCall, job: Job, env: Env, place: Place) -> RunResult:
+        number = call.number
         agent = _load_agent(env, job.agent) if isinstance(job.agent, str) else job.agent
         agent = confine(env.as_child(agent), self._scope.agent, env)
         try:
@@ -110,12 +114,14 @@ class Children:
             name = quote(agent.name)
             raise ConfigError(f"invalid model for agent {name}: {error}") from None
         async with self._slots:
-            ahead = max(ahead, self._ahead.get(number, ahead))
-            scope = self._scope.child(agent, job, env, call=call, key=key, ahead=ahead)
+            ahead = max(call.ahead, self._ahead.get(number, call.ahead))
+            scope = self._scope.child(
+                agent, job, env, call_id=call.call.id, key=place.key, ahead=ahead
+            )
             try:
                 scope.clock.check()
                 child = self._begin(await make_plan(scope, job))
-                self._runs[order] = child
+                self._runs[place.order] = child
                 return await child.execute()
             finally:
                 scope.meter.settle()
@@ -137,8 +143,8 @@ class Children:
         runs = self._runs.copy()
         return [runs[order] for order in sorted(runs)]
 
-    def _take_key(self, number: int, given: str | int | None) -> tuple[str, Order]:
-        """Reserves a key; returns the child's part of its run id (D-59) and its sort key.
+    def _take_place(self, number: int, given: str | int | None) -> Place:
+        """Reserves the key of a child of that call.
 
         Raises:
             ToolError: the key is invalid or already in use.
@@ -156,12 +162,12 @@ class Children:
             raise ToolError(f"this call already has a sub-agent with the key {quote(own)}")
         taken.add(own)
         order = (number, given, "") if isinstance(given, int) else (number, LAST, given)
-        return (f"{number}-{own}" if own != "0" else f"{number}"), order
+        return Place(key=f"{number}-{own}" if own != "0" else f"{number}", order=order)
 
-    def _release(self, number: int, order: Order) -> None:
+    def _release(self, place: Place) -> None:
         """Frees the key of a child that could not be started."""
-        if order not in self._runs:
-            _, position, name = order
+        if place.order not in self._runs:
+            number, position, name = place.order
             self._keys[number].discard(name or f"{position}")
 
 

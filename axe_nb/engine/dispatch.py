@@ -7,18 +7,17 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any
 
 from axe_nb.delegation.ctx_delegate import delegate
 from axe_nb.engine.authorize import Authorizer, Permit
-from axe_nb.engine.call import CallChildren, CallSlot, run_call
+from axe_nb.engine.call import CallChildren, CallSlot, PendingCall, StartChild, run_call
 from axe_nb.engine.plan import Plan
-from axe_nb.engine.scope import Env
 from axe_nb.errors import words
-from axe_nb.events import RunResult, ToolFinished, ToolStarted
+from axe_nb.events import ToolFinished, ToolStarted
 from axe_nb.limits import RunStopped
 from axe_nb.messages import ToolCall, ToolResult, dump
 from axe_nb.text import cut_bytes, quote
@@ -27,7 +26,6 @@ from axe_nb.tools.output import limit_output, output_of
 from axe_nb.tools.tool import (
     FileLog,
     Guard,
-    Job,
     PermissionDenied,
     Tool,
     ToolContext,
@@ -38,9 +36,6 @@ from axe_nb.tools.tool import (
 
 MAX_EDIT = 4096
 """Bytes shown to the model of arguments that the person edited."""
-
-StartChild: TypeAlias = Callable[[ToolCall, int, float, Job, Env | None], Awaitable[RunResult]]
-"""(call, its number in the run, virtual seconds so far, job, env) → the child's result."""
 
 
 class Dispatch:
@@ -72,9 +67,15 @@ class Dispatch:
         first, ahead = self.calls, clock.ahead
         parallel = self._scope.agent.sub_agents_config.parallel and len(allowed) > 1
 
-        async def one(index: int, slot: CallSlot) -> None:
-            at = ahead if parallel else clock.ahead
-            results[index] = await self._run_call(allowed[index], first + index + 1, at, slot)
+        async def run(index: int, slot: CallSlot) -> None:
+            results[index] = await self._run_call(
+                PendingCall(
+                    call=allowed[index],
+                    number=first + index + 1,
+                    ahead=ahead if parallel else clock.ahead,
+                    slot=slot,
+                )
+            )
 
         slots = self._scope.in_flight.calls
         if parallel:
@@ -82,14 +83,14 @@ class Dispatch:
                 async with asyncio.TaskGroup() as group:
                     for index in range(len(allowed)):
                         slot = await CallSlot.take(slots)
-                        group.create_task(one(index, slot)).add_done_callback(slot.release)
+                        group.create_task(run(index, slot)).add_done_callback(slot.release)
             except BaseExceptionGroup as stops:  # a call raises nothing but RunStopped
                 raise stops.exceptions[0] from None
         else:
             for index in range(len(allowed)):
                 slot = await CallSlot.take(slots)
                 try:
-                    await one(index, slot)
+                    await run(index, slot)
                 finally:
                     slot.release()
         clock.forward(clock.ahead)
@@ -110,15 +111,13 @@ class Dispatch:
         ]
         return calls[:most]
 
-    async def _run_call(
-        self, call: ToolCall, number: int, ahead: float, slot: CallSlot
-    ) -> ToolResult:
+    async def _run_call(self, pending: PendingCall) -> ToolResult:
         """Runs a call. A failure becomes an error result (A-13.1); only a stop is raised."""
         self._scope.clock.check()  # the timer does not fire before all calls have begun
         if self._scope.env.halt.is_set:
             raise RunStopped("cancelled", "cancelled")
         started = time.monotonic()
-        emit, run = self._scope.env.emit, self._scope.id
+        emit, run, call = self._scope.env.emit, self._scope.id, pending.call
         self.calls += 1
         emit(ToolStarted(run, call))
         tool = self._toolset.find(call.name)
@@ -126,49 +125,40 @@ class Dispatch:
             content = f"Unknown tool: {quote(call.name)}"
             result = ToolResult(call.id, content, is_error=True, name=call.name)
         else:
-            result = await self._authorize_and_run(tool, call, number, ahead, slot)
+            result = await self._authorize_and_run(tool, pending)
         emit(ToolFinished(run, result, time.monotonic() - started))
         return result
 
-    async def _authorize_and_run(
-        self, tool: Tool, call: ToolCall, number: int, ahead: float, slot: CallSlot
-    ) -> ToolResult:
-        edited: Mapping[str, Any] | None = None
-
-        async def work() -> object:
-            nonlocal edited
+    async def _authorize_and_run(self, tool: Tool, pending: PendingCall) -> ToolResult:
+        call, edited, is_denied = pending.call, None, False
+        cancelled_before = _count_cancellations()
+        try:
             arguments = copy_json(call.arguments)  # history keeps its own
             permit = await self._authorizer.authorize(tool, arguments)
             edited = copy_json(permit.arguments) if permit.is_edited else None
-            return await self._run_tool(tool, call, number, ahead, permit, slot)
-
-        output, is_denied = await _catch_failure(work)
+            output = output_of(await self._run_tool(tool, pending, permit))
+        except RunStopped:
+            raise
+        except ToolError as error:
+            output = ToolOutput(f"Error: {words(error)}", is_error=True, note=error.note)
+            is_denied = isinstance(error, PermissionDenied)
+        except BaseException as error:
+            if _count_cancellations() > cancelled_before:
+                raise
+            # a tool is the user's code: its exceptions are reported to the model
+            output = ToolOutput(f"Error: {fault_text(error)}", is_error=True)
         output = limit_output(tool, output)
         content = output.content if edited is None else f"{output.content}\n{_format_edit(edited)}"
         return ToolResult(
-            call.id,
-            content,
-            output.is_error,
-            call.name,
-            output.note,
-            is_denied=is_denied,
-            edited=edited,
-        )
+            call.id, content, output.is_error, call.name, output.note,
+            is_denied=is_denied, edited=edited,
+        )  # fmt: skip
 
-    async def _run_tool(
-        self,
-        tool: Tool,
-        call: ToolCall,
-        number: int,
-        ahead: float,
-        permit: Permit,
-        slot: CallSlot,
-    ) -> object:
-        arguments = permit.arguments
-        call = replace(call, arguments=arguments)
-        children = CallChildren(partial(self._start_child, call, number, ahead), slot)
+    async def _run_tool(self, tool: Tool, pending: PendingCall, permit: Permit) -> object:
+        call = replace(pending.call, arguments=permit.arguments)
+        children = CallChildren(pending, self._start_child)
         return await run_call(
-            lambda context: tool.fn(context, arguments),
+            lambda context: tool.fn(context, permit.arguments),
             self._make_context(tool, call, children, permit.guard),
             children,
             self._scope.env,
@@ -199,27 +189,10 @@ class Dispatch:
         )
 
 
-async def _catch_failure(work: Callable[[], Awaitable[object]]) -> tuple[ToolOutput, bool]:
-    """The output of a call, also if it fails, and if it failed because it was not permitted.
-
-    Raises:
-        RunStopped: the run ends.
-    """
+def _count_cancellations() -> int:
+    """Number of requests to cancel the current task; a tool may raise CancelledError by itself."""
     task = asyncio.current_task()
-    assert task is not None
-    before = task.cancelling()
-    try:
-        return output_of(await work()), False
-    except RunStopped:
-        raise
-    except ToolError as error:
-        is_denied = isinstance(error, PermissionDenied)
-        return ToolOutput(f"Error: {words(error)}", is_error=True, note=error.note), is_denied
-    except BaseException as error:
-        if task.cancelling() > before:
-            raise
-        # a tool is the user's code: its exceptions are reported to the model
-        return ToolOutput(f"Error: {fault_text(error)}", is_error=True), False
+    return task.cancelling() if task else 0
 
 
 def _format_edit(arguments: Mapping[str, Any]) -> str:

@@ -18,7 +18,6 @@ from axe_nb.engine.permissions import AskPerson, PermissionPolicy
 from axe_nb.engine.toolset import DepthLimit
 from axe_nb.events import Emit
 from axe_nb.limits import InFlight, Limits, UsageMeter
-from axe_nb.messages import ToolCall
 from axe_nb.providers.protocol import Provider
 from axe_nb.threads import in_thread
 from axe_nb.tools.tool import Job, Tool
@@ -119,7 +118,7 @@ class RunScope:
         )
 
     def child(
-        self, agent: Agent, job: Job, env: Env, *, call: ToolCall, key: str, ahead: float
+        self, agent: Agent, job: Job, env: Env, *, call_id: str, key: str, ahead: float
     ) -> RunScope:
         """The scope of a child; its clock starts now.
 
@@ -127,7 +126,7 @@ class RunScope:
             agent: the child.
             job: the child's task and limits.
             env: dependencies of the child.
-            call: the call that starts the child.
+            call_id: id of the call that starts the child.
             key: the last part of the child's id: the number of its call, with a suffix if the call
                 has several children.
             ahead: virtual seconds already elapsed.
@@ -147,7 +146,7 @@ class RunScope:
             clock=Clock(limits.seconds, self.clock.deadline, ahead),
             id=f"{self.id}.{key}",
             parent=self.id,
-            call_id=call.id,
+            call_id=call_id,
             depth=self.depth + 1,
         )
 
