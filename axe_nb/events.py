@@ -292,3 +292,7 @@ Event: TypeAlias = (
 
 Emit: TypeAlias = Callable[[Event], None]
 """Receives an event; neither blocks nor raises."""
+
+
+def discard(event: Event) -> None:
+    """An `Emit` for events that no one receives."""

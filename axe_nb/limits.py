@@ -215,6 +215,13 @@ class Slots:
         if self._above is not None:
             self._above.release()
 
+    async def __aenter__(self) -> None:
+        if not self.acquire_now():
+            await self.acquire()
+
+    async def __aexit__(self, *_: object) -> None:
+        self.release()
+
     async def _take(self) -> None:
         if self._free:
             self._free -= 1

@@ -5,10 +5,8 @@ Source: D-1, D-5, D-57, D-59; seed 000 §3.11 (A-11.*), §3.13.
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
 from itertools import count
 from typing import Protocol, TypeAlias
@@ -21,7 +19,7 @@ from axe_nb.engine.plan import Plan, make_plan
 from axe_nb.engine.scope import Env, RunScope
 from axe_nb.errors import ConfigError
 from axe_nb.events import Emit, RunResult, Status
-from axe_nb.limits import RunStopped
+from axe_nb.limits import RunStopped, Slots
 from axe_nb.text import quote
 from axe_nb.tools.tool import Job, ToolError
 
@@ -76,10 +74,7 @@ class Children:
         """Number of a call → keys already used by its children."""
         self._ahead: dict[int, float] = {}
         """Number of a call → virtual time, in seconds, at which its last child ended."""
-        cap = scope.agent.sub_agents_config.max_concurrent
-        self._slots: AbstractAsyncContextManager[object] = (
-            asyncio.Semaphore(cap) if cap else nullcontext()
-        )
+        self._slots = Slots(scope.agent.sub_agents_config.max_concurrent)
 
     async def start(self, call: PendingCall, job: Job, env: Env | None = None) -> RunResult:
         """Runs a child to its end.

@@ -15,9 +15,24 @@ from axe_nb.agents.hosts import is_allowed
 from axe_nb.agents.tables import MODES, Mode
 from axe_nb.text import printable, quote
 from axe_nb.toolbox import REGISTRY
-from axe_nb.tools.tool import VERDICTS, Guard, Tool, Verdict
+from axe_nb.tools.tool import VERDICTS, Effect, Guard, Tool, Verdict
 
 Choice = Literal["yes", "no", "always", "edit", "stop", "text"]
+
+
+OF_MODE: Mapping[Mode, Mapping[Effect, Verdict]] = {
+    "plan": {
+        "read": "allow", "user": "deny", "network": "ask", "write": "deny", "delegate": "deny",
+    },
+    "ask": {
+        "read": "allow", "user": "allow", "network": "ask", "write": "ask", "delegate": "allow",
+    },
+    "auto": {
+        "read": "allow", "user": "allow", "network": "allow", "write": "allow", "delegate": "allow",
+    },
+}  # fmt: skip
+"""Mode → effect → verdict, if `[permissions]` does not name the tool (D-19). A tool that is
+`in_plan` is allowed in plan mode too; a host of `allowed_hosts` is not asked for (D-50)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,21 +122,39 @@ class PermissionPolicy:
         return "deny", guard.reason
 
     def _decide_tool(self, tool: Tool, host: str) -> tuple[Verdict, str]:
+        """The verdict of this run's settings together with those of the runs above it.
+
+        | above | own: allow | own: ask | own: deny |
+        |-------|------------|----------|-----------|
+        | allow | allow      | ask      | deny      |
+        | ask   | ask        | ask      | deny      |
+        | deny  | deny       | deny     | deny      |
+
+        An `ask` of a run that may not ask is a denial (D-56).
+        """
+        own, own_reason = self._decide_own(tool, host)
         if self.above is None:
-            return self._decide_own(tool, host)
+            return own, own_reason
         if tool.denied_below:
             return "deny", tool.denied_below
-        decision, why = self.above._decide_tool(tool, host)
-        if decision == "deny":
-            return decision, why
-        own, reason = self._decide_own(tool, host)
-        is_plan = tool.effect == "network" and self.mode == "plan"  # also below "auto" (D-50)
-        if decision == "ask" or (own == "ask" and (is_plan or self.above.mode != "auto")):
-            if own != "deny" and self.may_ask:
-                return "ask", ""
-            asker = self.above if decision == "ask" else self
+        above, reason = self.above._decide_tool(tool, host)
+        if own == "ask" and not self._counts_own_ask(tool):
+            own = "allow"
+        verdict = min(above, own, key=VERDICTS.index)
+        if verdict == "ask" and not self.may_ask:
+            asker = self.above if above == "ask" else self
             return "deny", f"sub-agents cannot ask; set {asker.keys(tool, host)}"
-        return ("allow", "") if own == "ask" else (own, reason)
+        return verdict, reason if above == "deny" else own_reason
+
+    def _counts_own_ask(self, tool: Tool) -> bool:
+        """True if this run, a child, asks where its own settings say so.
+
+        A parent in mode `auto` has allowed its children what they would ask for (D-47), but for
+        sending anything from plan mode (D-50).
+        """
+        assert self.above is not None
+        is_plan = tool.effect == "network" and self.mode == "plan"
+        return is_plan or self.above.mode != "auto"
 
     @property
     def agents(self) -> tuple[Agent, ...]:
@@ -174,19 +207,22 @@ class PermissionPolicy:
         return f"{mode} in {there} or {allow} in {here}"
 
     def _decide_own(self, tool: Tool, host: str) -> tuple[Verdict, str]:
-        if self.mode == "plan" and not (tool.effect in ("read", "network") or tool.in_plan):
+        """The verdict of this run's own settings: its mode, its `[permissions]`, its hosts."""
+        by_mode = OF_MODE[self.mode][tool.effect]
+        if by_mode == "deny" and not tool.in_plan:
             return "deny", f"it is not allowed in plan mode; {self._format_mode_hint()}"
         key, written = self._find_rule(tool)
         if written == "deny":
             key = f"permissions.{key}"
             file = _format_file(self.agent)
             return "deny", f'{key} is "deny" in {file}; set it to "allow" or "ask"'
-        if tool.effect == "network" and (written is None or self.mode == "plan"):
-            is_free = self.mode == "auto" or is_allowed(host, self.agent.allowed_hosts)
-            return ("allow" if is_free and written != "ask" else "ask"), ""
-        if written:
-            return written, ""
-        return ("ask" if self.mode == "ask" and tool.effect == "write" else "allow"), ""
+        if tool.effect != "network":
+            return written or ("allow" if tool.in_plan and by_mode == "deny" else by_mode), ""
+        if by_mode == "ask" and is_allowed(host, self.agent.allowed_hosts):
+            by_mode = "allow"
+        if written == "allow" and self.mode == "plan":  # which frees no host (D-50)
+            written = None
+        return written or by_mode, ""
 
     def _find_rule(self, tool: Tool) -> tuple[str, Verdict | None]:
         """The applicable key and value of `[permissions]`: by exact name, else the strictest."""

@@ -15,6 +15,8 @@ from urllib.parse import unquote, urlsplit
 from weakref import WeakKeyDictionary
 
 from axe_nb.errors import ProviderError
+from axe_nb.limits import Slots
+from axe_nb.messages import Request
 from axe_nb.providers.protocol import Server
 from axe_nb.providers.reply_errors import (
     SHORTEST_KEY,
@@ -55,17 +57,20 @@ MAX_SMALL_PIECES = 100_000
 """Pieces of a reply that may be smaller on average: 5 s of the processor."""
 
 
-async def post(server: Server, path: str, body: bytes, *, tools_of: str = "") -> dict[str, Any]:
+async def post(server: Server, path: str, body: bytes, request: Request) -> dict[str, Any]:
     """Sends a POST and returns the JSON object of the reply; cancelling closes the connection.
 
     Args:
-        tools_of: the model that tools are offered to, for the error if it does not support them
-            (D-30); empty if no tools are offered.
+        server: the server.
+        path: below its base URL.
+        body: the request as the server takes it.
+        request: the same in no provider's format, for the error if its model does not support
+            tools (D-30).
 
     Raises:
         ProviderError: the server is unreachable, refuses, fails or sends an invalid reply.
     """
-    return await _send(server, "POST", path, body, tools_of)
+    return await _send(server, "POST", path, body, request.model if request.tools else "")
 
 
 async def get(server: Server, path: str) -> dict[str, Any]:
@@ -143,7 +148,7 @@ class _Clients:
     """The clients of one event loop, closed when the loop ends."""
 
     by_url: dict[str, httpx.AsyncClient] = field(default_factory=dict)
-    slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(most_in_flight()))
+    slots: Slots = field(default_factory=lambda: Slots(most_in_flight()))
     """One slot per request in flight; further requests wait."""
     until_the_end: AsyncGenerator[None, None] | None = None
     """A generator that closes the clients when the loop closes it: no run knows that it is the

@@ -126,8 +126,7 @@ class Ollama:
 
     async def send(self, request: Request, on_delta: OnDelta | None = None) -> Response:
         """See `Provider.send`; the answer comes whole."""
-        tools_of = request.model if request.tools else ""
-        response = parse(await post(self, PATH, body(request), tools_of=tools_of))
+        response = parse(await post(self, PATH, body(request), request))
         check(request, response)
         return response
 

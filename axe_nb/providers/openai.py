@@ -121,8 +121,7 @@ class OpenAI:
 
     async def send(self, request: Request, on_delta: OnDelta | None = None) -> Response:
         """See `Provider.send`; the answer comes whole."""
-        tools_of = request.model if request.tools else ""
-        return parse(await post(self, PATH, body(request), tools_of=tools_of))
+        return parse(await post(self, PATH, body(request), request))
 
 
 PROVIDER = OpenAI

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from concurrent.futures import CancelledError
 
-from axe_nb.events import Event, RunResult
+from axe_nb.events import RunResult, discard
 from axe_nb.session.approval import Approver
 from axe_nb.session.portal import PUMP, Unresponsive, pump
 from axe_nb.session.runs import AlreadyStarted, RunHandle
@@ -56,14 +56,10 @@ def drive(handle: RunHandle, view: View, approver: Approver | None = None) -> Ru
             raise
         return handle.finished
     except BaseException:  # of the view or the approver: no one watches the run any more
-        handle.abandon(_ignore)
+        handle.abandon(discard)
         raise
     finally:
         view.finish(handle.finished)
-
-
-def _ignore(event: Event) -> None:
-    """Discards an event."""
 
 
 async def drive_here(handle: RunHandle, view: View, approver: Approver | None = None) -> RunResult:

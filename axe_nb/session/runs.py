@@ -23,7 +23,7 @@ from axe_nb.engine.loop import Run
 from axe_nb.engine.permissions import AskPerson
 from axe_nb.engine.plan import Plan
 from axe_nb.errors import AxeError, ConfigError
-from axe_nb.events import Emit, Event, RunFinished, RunResult, RunStarted, Status
+from axe_nb.events import Emit, Event, RunFinished, RunResult, RunStarted, Status, discard
 
 GLANCE = 0.05
 """Polling interval in seconds; on Windows, an interrupt does not wake a bare `wait()`."""
@@ -105,7 +105,7 @@ class RunHandle:
         self.request = request
         self._planner = planner
         self._lock = threading.RLock()
-        self._gate = _Gate(_ignore)
+        self._gate = _Gate(discard)
         self._task: tuple[asyncio.AbstractEventLoop, asyncio.Task[Any]] | None = None
         self._run: Run | None = None
         self._cancelled_at: float | None = None
@@ -296,11 +296,7 @@ class RunHandle:
             ends: list[Event] = []
             status: Status = "timeout" if timed_out else "cancelled"
             self._settle(run.break_off(status, why, ends.append))
-            for event in ends:  # of which the views hear last: one that fails costs no result
+            for event in ends:  # after the result is settled: a view that fails costs none
                 if self._gate.has_open(event.run):
                     emit(event)
         return self.finished
-
-
-def _ignore(event: Event) -> None:
-    """Discards an event."""

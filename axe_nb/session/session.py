@@ -25,7 +25,7 @@ from axe_nb.engine.permissions import AskPerson
 from axe_nb.engine.plan import Plan, make_plan
 from axe_nb.engine.scope import Env, RunScope
 from axe_nb.errors import ConfigError
-from axe_nb.events import Emit, RunResult
+from axe_nb.events import Emit, RunResult, discard
 from axe_nb.imports import protect_imports
 from axe_nb.limits import Limits
 from axe_nb.make_provider import provider_for
@@ -56,10 +56,6 @@ class Spent:
 
     def __add__(self, other: Spent) -> Spent:
         return Spent(self.runs + other.runs, self.turns + other.turns, self.usage + other.usage)
-
-
-def ignore(_: object) -> None:
-    """An `Emit` that discards events."""
 
 
 @dataclass
@@ -154,7 +150,7 @@ class Session:
         return RunHandle(request, self)
 
     async def plan(
-        self, request: RunRequest, emit: Emit = ignore, ask_person: AskPerson | None = None
+        self, request: RunRequest, emit: Emit = discard, ask_person: AskPerson | None = None
     ) -> Plan:
         """Resolves a run without sending anything; a dry run prints the plan.
 
