@@ -18,6 +18,7 @@ from axe_nb.toolbox import REGISTRY
 from axe_nb.tools.tool import VERDICTS, Effect, Guard, Tool, Verdict
 
 Choice = Literal["yes", "no", "always", "edit", "stop", "text"]
+"""`text` answers a question of the model's."""
 
 
 OF_MODE: Mapping[Mode, Mapping[Effect, Verdict]] = {
@@ -62,7 +63,7 @@ class Decision:
 
     choice: Choice
     text: str = ""
-    """For `text`: the answer to a model's question. For `no`: the reason, if given."""
+    """For `text`: the answer to a model's question. For `no` and `stop`: the reason, if given."""
     arguments: Mapping[str, Any] = field(default_factory=dict)
     """For `edit`: the arguments to run instead."""
 

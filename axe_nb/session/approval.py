@@ -97,29 +97,20 @@ def prompt_person(request: ApprovalRequest) -> Decision:
     prompt = f"\n{question.text}"  # apart from the last answer
     while True:
         word, _, more = input(f"{prompt}\n{question.choices}: ").strip().partition(" ")
-        word, more = word.lower().rstrip(",.:;!"), more.strip()
-        if more and word in ("y", "yes", "a", "always", "e", "edit"):  # "yes, but not in sub"
-            prompt = "Only a no may be followed by more text, its reason. Nothing has been run."
-            continue
-        if word in ("y", "a") and question.hidden:
+        word, reason = word.lower().rstrip(",.:;!"), more.strip()
+        answer = question.find(word)
+        if answer is None:
+            prompt = "Please answer with one of these letters, or the whole word."
+        elif answer.needs_word and word != answer.choice:
             prompt = "Part of the call is hidden: type the whole word."
-            continue
-        match word:
-            case "y" | "yes":
-                return Decision("yes")
-            case "a" | "always" if question.always:
-                return Decision("always")
-            case "n" | "no":
-                return Decision("no", more)
-            case "s" | "stop":
-                return Decision("stop")
-            case "e" | "edit":
-                arguments = _read_arguments()
-                if arguments is not None:
-                    return Decision("edit", arguments=arguments)
-                prompt = "The arguments must be a JSON object, as shown. Nothing has been run."
-            case _:
-                prompt = "Please answer with one of these letters, or the whole word."
+        elif reason and not answer.takes_reason:  # "yes, but not in sub" is no yes
+            prompt = "Only a no may be followed by more text, its reason. Nothing has been run."
+        elif answer.choice != "edit":
+            return Decision(answer.choice, reason)
+        elif (arguments := _read_arguments()) is not None:
+            return Decision("edit", arguments=arguments)
+        else:
+            prompt = "The arguments must be a JSON object, as shown. Nothing has been run."
 
 
 def _read_arguments() -> Mapping[str, Any] | None:

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from axe_nb.engine.permissions import ApprovalRequest
+from axe_nb.engine.permissions import ApprovalRequest, Choice
 from axe_nb.text import cut_middle, fold, one_line, printable, reveal
 
 MAX_SHOWN = 4000
@@ -39,28 +39,40 @@ WIDTH = 78
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """A possible answer: its first letter, or the whole word."""
+
+    choice: Choice
+    about: str = ""
+    """Follows its word in the prompt."""
+    needs_word: bool = False
+    """True if its letter is not enough."""
+    takes_reason: bool = False
+    """True if more text may follow."""
+
+    def __str__(self) -> str:
+        word = self.choice if self.needs_word else f"[{self.choice[0]}]{self.choice[1:]}"
+        return word + self.about
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
     """An approval prompt."""
 
     text: str
     """The call and the reason to ask."""
+    answers: tuple[Answer, ...]
     hidden: int
-    """Number of characters left out."""
-    always: str
-    """The later calls that `always` covers; empty = it cannot be chosen."""
-    host: str = ""
-    """The host that a yes allows for the session."""
+    """Number of characters of the call that are left out."""
 
     @property
     def choices(self) -> str:
         """The possible answers."""
-        yes = f"[y]es, {self.host} until the session ends" if self.host else "[y]es"
-        always = f"[a]lways for {self.always}" if self.always else ""
-        if self.hidden:
-            yes = f"yes (the whole word: {self.hidden:,} characters are hidden)"
-            always = always.replace("[a]lways", "always")
-        others = ("[n]o", always, "[e]dit the arguments", "[s]top")
-        return "  ".join(filter(None, (yes, *others)))
+        return "  ".join(map(str, self.answers))
+
+    def find(self, word: str) -> Answer | None:
+        """The answer with that word or letter; None if there is none."""
+        return next((a for a in self.answers if word in (a.choice, a.choice[0])), None)
 
 
 def format_question(request: ApprovalRequest) -> Question:
@@ -74,12 +86,28 @@ def format_question(request: ApprovalRequest) -> Question:
         detail, more = _show_most(request.detail, MAX_SHOWN)
         parts.append(detail)
         hidden += more
-    return Question(
-        text=fold("\n".join(parts), WIDTH, GOES_ON),
-        hidden=hidden,
-        always=show(request.always),
-        host=show(request.host),
-    )
+    answers = _list_answers(show(request.always), show(request.host), hidden)
+    text = fold("\n".join(parts), WIDTH, GOES_ON)
+    return Question(text=text, answers=tuple(answers), hidden=hidden)
+
+
+def _list_answers(always: str, host: str, hidden: int) -> Iterator[Answer]:
+    """Yields the possible answers, in order.
+
+    Args:
+        always: the later calls that `always` covers; empty = it cannot be chosen.
+        host: the host that a yes allows for the session; empty = none.
+        hidden: number of characters of the call that are left out.
+    """
+    about = f", {host} until the session ends" if host else ""
+    if hidden:
+        about = f" (the whole word: {hidden:,} characters are hidden)"
+    yield Answer(choice="yes", about=about, needs_word=bool(hidden))
+    yield Answer(choice="no", takes_reason=True)
+    if always:
+        yield Answer(choice="always", about=f" for {always}", needs_word=bool(hidden))
+    yield Answer(choice="edit", about=" the arguments")
+    yield Answer(choice="stop", takes_reason=True)
 
 
 def format_model_question(request: ApprovalRequest) -> str:
