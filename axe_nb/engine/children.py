@@ -168,6 +168,6 @@ class Children:
 
 def _load_agent(env: Env, name: str) -> Agent:
     try:
-        return env.load_agent(name)
+        return env.agents.load(name)
     except ConfigError as error:
         raise ConfigError(f"failed to load agent {quote(name)}: {error}") from None

@@ -87,7 +87,7 @@ def _make_provider(scope: RunScope) -> tuple[Provider, str]:
     model = scope.agent.model
     try:
         provider, name = parse_model(model)
-        return scope.env.provider_for(provider, name), name
+        return scope.env.agents.provider_for(provider, name), name
     except ConfigError as error:
         if isinstance(error, ScriptNotFound) or error.exit_code == WRONG_MODEL:
             error.place = error.place or find_place(scope.agent, "model", model)
@@ -101,7 +101,7 @@ async def _brief(scope: RunScope) -> Briefing:
     """
     try:
         async with scope.clock.limit():
-            return await scope.env.brief(scope.agent)
+            return await scope.env.agents.brief(scope.agent)
     except TimeoutError:
         return brief(scope.agent, Context("", (), ("not all files were read in time",), ()))
 
@@ -112,7 +112,7 @@ def _find_missing(scope: RunScope, toolset: Toolset) -> Iterator[str]:
         return
     for name in islice(dict.fromkeys(scope.agent.sub_agents), MAX_CHECKED):
         try:
-            scope.env.load_agent(name)
+            scope.env.agents.load(name)
         except ConfigError as error:
             cause = "; ".join(filter(None, (error.message, error.hint)))
             yield f"sub-agent {quote(name)} cannot be called: {cause}"

@@ -41,16 +41,23 @@ class Halt:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Env:
-    """Dependencies shared by a whole tree of runs."""
+class AgentSource:
+    """The source of the agents that a tree can reach, with their contexts and models."""
 
-    load_agent: Callable[[str], Agent]
+    load: Callable[[str], Agent]
     """Name → agent. Raises ConfigError."""
     provider_for: Callable[[str, str], Provider]
     """(provider, model) → the provider; its connections are shared. Raises ConfigError."""
-    emit: Emit
     brief: Callable[[Agent], Awaitable[Briefing]] = brief_now
     """Agent → its own context. Raises ConfigError."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Env:
+    """Dependencies shared by a whole tree of runs."""
+
+    agents: AgentSource
+    emit: Emit
     tools: Sequence[Tool] = ()
     """Tools passed to this run as objects, in addition to those found by name."""
     ask_person: AskPerson | None = None
@@ -63,7 +70,7 @@ class Env:
     workdir: str = ""
     """Real workdir of the root, which the workdirs of children lie in; empty = anywhere (D-53)."""
     defined: Mapping[str, Agent] = field(default_factory=dict)
-    """Name → agent of the session when the root started."""
+    """Name → agent of the session when the root started, whatever source a nested run has."""
     hosts: dict[str, None] = field(default_factory=dict)
     """Hosts that the person allowed in this session; answers add to it (D-50)."""
     halt: Halt = field(default_factory=Halt)

@@ -10,11 +10,11 @@ import asyncio
 import math
 import threading
 import time
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from concurrent.futures import Future, wait
 from copy import copy
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 from axe_nb.agents.agent import Agent
 from axe_nb.commands.overrides import Overrides, shown_value
@@ -53,14 +53,8 @@ class RunRequest:
                 raise ConfigError(f"{name} takes {wanted}, not {shown_value(value)}")
 
 
-class Planner(Protocol):
-    """The part of a session that its runs use."""
-
-    async def plan(self, request: RunRequest, emit: Emit, ask_person: AskPerson | None) -> Plan:
-        """As `Session.plan`."""
-
-    def remember(self, result: RunResult) -> None:
-        """As `Session.remember`."""
+MakePlan: TypeAlias = Callable[[RunRequest, Emit, AskPerson | None], Awaitable[Plan]]
+"""(request, emit, ask_person) → the plan. Raises ConfigError."""
 
 
 class AlreadyStarted(RuntimeError):
@@ -100,10 +94,19 @@ class _Gate:
 class RunHandle:
     """A requested run. One front end runs it; any thread may cancel it or wait for its result."""
 
-    def __init__(self, request: RunRequest, planner: Planner) -> None:
-        """Creates a handle; the run does not start yet."""
+    def __init__(
+        self, request: RunRequest, make_plan: MakePlan, remember: Callable[[RunResult], None]
+    ) -> None:
+        """Creates a handle; the run does not start yet.
+
+        Args:
+            request: the requested run.
+            make_plan: resolves it.
+            remember: receives the result.
+        """
         self.request = request
-        self._planner = planner
+        self._make_plan = make_plan
+        self._remember = remember
         self._lock = threading.RLock()
         self._gate = _Gate(discard)
         self._task: tuple[asyncio.AbstractEventLoop, asyncio.Task[Any]] | None = None
@@ -239,7 +242,7 @@ class RunHandle:
             self._task = asyncio.get_running_loop(), task
             self._gate = _Gate(emit)
         try:
-            self._run = Run(await self._planner.plan(self.request, self._gate, ask_person))
+            self._run = Run(await self._make_plan(self.request, self._gate, ask_person))
             result = await self._run.execute()
         except BaseException as error:
             is_cancelled = isinstance(error, asyncio.CancelledError)
@@ -262,7 +265,7 @@ class RunHandle:
             if self.done:
                 return
             if isinstance(outcome, RunResult):
-                self._planner.remember(outcome)
+                self._remember(outcome)
             self._outcome.set_result(outcome)
 
     def overdue(self) -> float:

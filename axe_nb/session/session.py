@@ -147,7 +147,7 @@ class Session:
 
     def start(self, request: RunRequest) -> RunHandle:
         """Creates the handle of a run; this session remembers its result."""
-        return RunHandle(request, self)
+        return RunHandle(request, self.plan, self.remember)
 
     async def plan(
         self, request: RunRequest, emit: Emit = discard, ask_person: AskPerson | None = None
@@ -166,9 +166,7 @@ class Session:
         protect_imports()
         snapshot = self._begin_snapshot(request.overrides.agents_dir)
         env = Env(
-            load_agent=snapshot.load,
-            provider_for=snapshot.provider_for,
-            brief=snapshot.brief,
+            agents=snapshot.source,
             defined=snapshot.defined,
             emit=emit,
             ask_person=ask_person,
@@ -222,13 +220,7 @@ class Session:
         folder = request.overrides.agents_dir
         if folder is not None:
             env.sources.update(_find_source_dirs(folder))
-            snapshot = self._begin_snapshot(folder)
-            env = replace(
-                env,
-                load_agent=snapshot.load,
-                provider_for=snapshot.provider_for,
-                brief=snapshot.brief,
-            )
+            env = replace(env, agents=self._begin_snapshot(folder).source)
         below = _adapt(env, request.overrides)
         return _make_job(request, below)[1], below
 
@@ -246,7 +238,7 @@ def _adapt(env: Env, overrides: Overrides) -> Env:
 def _make_job(request: RunRequest, env: Env) -> tuple[Agent, Job]:
     """The agent of a requested run, with the run's overrides applied, and its job."""
     overrides, earlier = request.overrides, request.continue_from
-    found = env.load_agent(request.agent) if isinstance(request.agent, str) else request.agent
+    found = env.agents.load(request.agent) if isinstance(request.agent, str) else request.agent
     check_trust(found.path, found.text, found.name)
     agent = apply_overrides(found, overrides)
     history = earlier.messages if earlier else ()

@@ -20,7 +20,7 @@ from axe_nb.agents.config import agent_dirs
 from axe_nb.agents.names import parse_model
 from axe_nb.agents.prompt import Briefing, Context, brief, read_context
 from axe_nb.agents.trust import check_trust
-from axe_nb.engine.scope import RunScope
+from axe_nb.engine.scope import AgentSource, RunScope
 from axe_nb.errors import ConfigError
 from axe_nb.providers.protocol import Provider
 from axe_nb.text import quote
@@ -77,6 +77,11 @@ class Snapshot:
         self._is_taken = False
         self._check: Callable[[], None] = lambda: None
         """Raises TimeIsUp if the time of the root is up."""
+
+    @property
+    def source(self) -> AgentSource:
+        """The agents, for the runs of the tree."""
+        return AgentSource(load=self.load, provider_for=self.provider_for, brief=self.brief)
 
     def load(self, name: str) -> Agent:
         """Returns the agent of that name, as it was when the root started.

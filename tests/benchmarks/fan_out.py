@@ -196,7 +196,7 @@ async def chain_of_our_own() -> float:
     from axe_nb.clock import Clock
     from axe_nb.engine.loop import Run
     from axe_nb.engine.plan import make_plan
-    from axe_nb.engine.scope import Env, RunScope
+    from axe_nb.engine.scope import AgentSource, Env, RunScope
     from axe_nb.limits import Limits
     from axe_nb.tools.tool import Job
 
@@ -204,7 +204,8 @@ async def chain_of_our_own() -> float:
     events: list[object] = []
     provider = Instantly()
     env = Env(
-        load_agent=lambda _: one, provider_for=lambda _, __: provider, emit=events.append,
+        agents=AgentSource(load=lambda _: one, provider_for=lambda _, __: provider),
+        emit=events.append,
         tools=(a_tool(),),
     )  # fmt: skip
     began = time.process_time()

@@ -224,7 +224,7 @@ def test_the_fault_of_a_provider_ends_the_run_in_its_events_too() -> None:
     from axe_nb.clock import Clock
     from axe_nb.engine.loop import Run
     from axe_nb.engine.plan import make_plan
-    from axe_nb.engine.scope import Env, RunScope
+    from axe_nb.engine.scope import AgentSource, Env, RunScope
     from axe_nb.limits import Limits
     from axe_nb.tools.tool import Job
 
@@ -233,8 +233,7 @@ def test_the_fault_of_a_provider_ends_the_run_in_its_events_too() -> None:
 
     async def work() -> RunResult:
         env = Env(
-            load_agent=lambda name: boss,
-            provider_for=lambda provider, model: Broken(),
+            agents=AgentSource(load=lambda name: boss, provider_for=lambda *_: Broken()),
             emit=events.append,
         )
         scope = RunScope.root(boss, Limits(), env, Clock(None))

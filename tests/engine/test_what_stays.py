@@ -252,7 +252,7 @@ def with_provider(provider: Any, timeout: float | None = None, **fields: Any) ->
     from axe_nb.clock import Clock
     from axe_nb.engine.loop import Run
     from axe_nb.engine.plan import make_plan
-    from axe_nb.engine.scope import Env, RunScope
+    from axe_nb.engine.scope import AgentSource, Env, RunScope
     from axe_nb.limits import Limits
     from axe_nb.tools.tool import Job
 
@@ -260,7 +260,10 @@ def with_provider(provider: Any, timeout: float | None = None, **fields: Any) ->
     one = Agent("one", "script/x", **fields)
 
     async def work() -> RunResult:
-        env = Env(load_agent=lambda _: one, provider_for=lambda *_: provider, emit=events.append)
+        env = Env(
+            agents=AgentSource(load=lambda _: one, provider_for=lambda *_: provider),
+            emit=events.append,
+        )
         scope = RunScope.root(one, Limits(seconds=timeout), env, Clock(timeout))
         run = Run(await make_plan(scope, Job(one, "go", "go")))
         task = asyncio.create_task(run.execute())
