@@ -85,7 +85,8 @@ def trust(
                 continue
         found = review(path)
         write(_format_review(found))
-        # one that is usual, but named, may be trusted too: with its workdir in a run elsewhere
+        # a file given by name may be trusted even if nothing in it is unusual: its workdir then
+        # holds in a run that started elsewhere
         is_named = target is not None and bool(found.fingerprint) and not found.is_trusted
         if not (found.needs_trust or is_named):
             continue

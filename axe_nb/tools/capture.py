@@ -2,7 +2,7 @@
 
 Printing goes through `sys.stdout`, which all threads and tasks share: a reader in front of it
 tells them apart by their context, which threads of `in_thread` and tasks inherit.
-Source: house style §7 (what it prints is captured); jupyter-facts §1.
+Source: house style §7 (output of tools); jupyter-facts §1.
 """
 
 from __future__ import annotations

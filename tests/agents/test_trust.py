@@ -14,8 +14,9 @@ from axe_nb import actions
 from axe_nb.agents import trust
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.prompt import all_warnings, brief
-from axe_nb.agents.unusual import find_unusual
+from axe_nb.agents.unusual import FREE, find_unusual
 from axe_nb.errors import ConfigError
+from axe_nb.toolbox import BUILT_IN
 
 on_posix = pytest.mark.skipif(os.name == "nt", reason="needs links and permission bits")
 
@@ -183,6 +184,19 @@ def test_a_yes_is_remembered_until_the_content_changes(repository: Path, tmp_pat
     put_agent(workdir=str(tmp_path / "elsewhere"), skill="skills/s.md", description="new")
     with pytest.raises(ConfigError, match="is not trusted yet"):
         run()
+
+
+@pytest.mark.req("D-54")
+def test_every_built_in_tool_that_leaves_the_workdir_is_unusual_without_a_question() -> None:
+    leaving = {
+        tool.name
+        for tool in BUILT_IN
+        if tool.effect == "network" or (tool.effect == "write" and tool.preview is None)
+    }
+    sets = {name: tools for source in BUILT_IN.sources for name, tools in source.sets.items()}
+    aliases = {name for name, tools in sets.items() if leaving & set(tools)}
+    assert set(FREE) == leaving | aliases
+    assert {"run_command", "fetch"} <= leaving
 
 
 @pytest.mark.req("D-54")
