@@ -41,8 +41,11 @@ class PermissionDenied(ToolError):
 
 def fault_text(error: BaseException) -> str:
     """Formats an exception for the model: its class, message and hint."""
-    hint = error.hint if isinstance(error, AxeError) else ""
-    return f"{type(error).__name__}: {words(error)}" + (f"; {hint}" if hint else "")
+    if not isinstance(error, AxeError):
+        return f"{type(error).__name__}: {words(error)}"
+    known = (kind for kind in type(error).__mro__ if kind.__module__ == AxeError.__module__)
+    hint = f"; {error.hint}" if error.hint else ""
+    return f"{next(known).__name__}: {words(error)}{hint}"  # the class that a caller may catch
 
 
 @dataclass(frozen=True, slots=True)
