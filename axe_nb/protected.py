@@ -14,6 +14,7 @@ import sys
 import unicodedata
 from collections.abc import Collection, Iterator
 from contextlib import suppress
+from functools import lru_cache
 from importlib.machinery import PathFinder, all_suffixes
 from pathlib import Path
 
@@ -100,13 +101,7 @@ def find_write_protection(
         return "this run was loaded from it"
     if config is not None and path.is_relative_to(config):
         return "it belongs to the settings of axe"
-    for root, is_project in _list_roots(workdir):
-        if path.is_relative_to(root):
-            names = [fold_name(name) for name in path.relative_to(root).parts]
-            reason = _check_names(names if is_project else [n for n in names if n[:1] == "."])
-            if reason:
-                return reason
-    return find_read_protection(path, workdir, config) or _check_imports(path, workdir)
+    return _check_all(path, Places(workdir), config)
 
 
 def find_read_protection(path: Path, workdir: Path, config: Path | None = None) -> str:
@@ -122,7 +117,7 @@ def find_read_protection(path: Path, workdir: Path, config: Path | None = None) 
     names = [fold_name(name) for name in path.parts]
     below = [fold_name(name) for name in path.relative_to(workdir).parts]
     held = any(name in KEY_FILES for name in names) or any(n.startswith(".env") for n in below)
-    return KEYS if held or any(_has_run(names, run) for run in KEY_PATHS) else ""
+    return KEYS if held or _has_key_path(names) else ""
 
 
 def list_protected(workdir: Path) -> Iterator[Path]:
@@ -130,16 +125,18 @@ def list_protected(workdir: Path) -> Iterator[Path]:
 
     Of a package that replaces an installed one, the file that makes it a package.
     """
+    places = Places(workdir)
     with os.scandir(workdir) as entries:
         names = sorted(entry.name for entry in entries)
     for path in (workdir / name for name in names):
-        if find_write_protection(path, workdir):
+        if _check_all(path, places):
             yield path
-        elif is_importable(path.name, workdir):
+        elif places.has_module(path.name):
             files = (path / f"__init__{suffix}" for suffix in sorted(_SUFFIXES))
             yield from (file for file in files if os.path.lexists(file))
 
 
+@lru_cache(10_000)
 def fold_name(name: str) -> str:
     """Returns the name as the least strict file system compares it.
 
@@ -154,38 +151,71 @@ def fold_name(name: str) -> str:
 
 def is_importable(name: str, workdir: Path) -> bool:
     """True if `import name` finds a module outside the workdir; nothing is imported."""
-    if name in sys.stdlib_module_names or name in OPTIONAL:
-        return True
-    if not name.isidentifier():
-        return False
-    loaded = vars(sys.modules[name]).get("__file__") if name in sys.modules else None
-    if isinstance(loaded, str) and not _resolve(loaded).is_relative_to(workdir):
-        return True
-    elsewhere = [p for p in sys.path if p and not _resolve(p).is_relative_to(workdir)]
-    try:
-        return PathFinder.find_spec(name, elsewhere) is not None
-    except (ImportError, OSError, ValueError):
-        return False
+    return Places(workdir).has_module(name)
+
+
+class Places:
+    """The folders that decide on the paths of a workdir, resolved once for all of them."""
+
+    def __init__(self, workdir: Path) -> None:
+        home = _resolve(os.path.expanduser("~"))  # noqa: PTH111 - Path.home() raises without one
+        here = None
+        with suppress(OSError):  # the current folder was deleted
+            here = _resolve(os.curdir)
+        imported = {path: _resolve(path) for path in sys.path}
+        self.workdir = workdir
+        self.roots = tuple(_list_roots(workdir, home, here))
+        self.import_folders = {
+            folder
+            for folder in (workdir, here, *imported.values())
+            if folder is not None and folder.is_relative_to(workdir)
+        }
+        """The folders in the workdir that Python imports from."""
+        self.prefix = _resolve(sys.prefix)
+        self._elsewhere = [p for p in sys.path if p and not imported[p].is_relative_to(workdir)]
+
+    def has_module(self, name: str) -> bool:
+        """True if `import name` finds a module outside the workdir; nothing is imported."""
+        if name in sys.stdlib_module_names or name in OPTIONAL:
+            return True
+        if not name.isidentifier():
+            return False
+        loaded = vars(sys.modules[name]).get("__file__") if name in sys.modules else None
+        if isinstance(loaded, str) and not _resolve(loaded).is_relative_to(self.workdir):
+            return True
+        try:
+            return PathFinder.find_spec(name, self._elsewhere) is not None
+        except (ImportError, OSError, ValueError):
+            return False
 
 
 def _resolve(path: str) -> Path:
     return Path(os.path.realpath(path))
 
 
-def _list_roots(workdir: Path) -> Iterator[tuple[Path, bool]]:
+def _list_roots(workdir: Path, home: Path, here: Path | None) -> Iterator[tuple[Path, bool]]:
     """Yields the folders that names count from, and if all names below them do.
 
     A workdir can lie inside a protected folder. Of the names between home and the workdir, only
     hidden ones count: `~/axe` may be anything.
     """
     yield workdir, True
-    home = _resolve(os.path.expanduser("~"))  # noqa: PTH111 - Path.home() raises without one
-    with suppress(OSError):  # the current folder was deleted
-        here = _resolve(os.curdir)
-        if here == home or not home.is_relative_to(here):
-            yield here, True
+    if here is not None and (here == home or not home.is_relative_to(here)):
+        yield here, True
     if home != Path(home.anchor):
         yield home, False
+
+
+def _check_all(path: Path, places: Places, config: Path | None = None) -> str:
+    """Returns the reason that the names or the place of a path protect it; empty if none does."""
+    for root, is_project in places.roots:
+        if path.is_relative_to(root):
+            names = [fold_name(name) for name in path.relative_to(root).parts]
+            reason = _check_names(names if is_project else [n for n in names if n[:1] == "."])
+            if reason:
+                return reason
+    reason = find_read_protection(path, places.workdir, config)
+    return reason or _check_imports(path, places)
 
 
 def _check_names(names: list[str]) -> str:
@@ -206,18 +236,17 @@ def _check_file(name: str) -> str:
     return FILES.get(name, "")
 
 
-def _check_imports(path: Path, workdir: Path) -> str:
+def _check_imports(path: Path, places: Places) -> str:
     """Checks a path against the places that Python imports from."""
-    prefix = _resolve(sys.prefix)
-    if prefix.is_relative_to(workdir) and path.is_relative_to(prefix):
+    if places.prefix.is_relative_to(places.workdir) and path.is_relative_to(places.prefix):
         return "it belongs to the Python that runs here"
-    for folder in {workdir, _resolve(os.curdir), *map(_resolve, sys.path)}:
-        if folder.is_relative_to(workdir) and path.is_relative_to(folder):
+    for folder in places.import_folders:
+        if path.is_relative_to(folder):
             names = path.relative_to(folder).parts
             module = _module_of(names[0]) if len(names) == 1 else ""
             if len(names) == 2 and _module_of(names[1]).casefold() == "__init__":
                 module = names[0]
-            if module and any(is_importable(m, workdir) for m in {module, module.casefold()}):
+            if module and any(places.has_module(m) for m in {module, module.casefold()}):
                 return f"`import {module}` would run it instead of the installed module"
     return ""
 
@@ -231,7 +260,10 @@ def _module_of(name: str) -> str:
 _SUFFIXES = frozenset(suffix.casefold() for suffix in (*all_suffixes(), ".pyc", ".pyd", ".so"))
 
 
-def _has_run(names: list[str], run: tuple[str, ...]) -> bool:
-    """True if the names of a path contain a run of names."""
-    size = len(run)
-    return any(tuple(names[i : i + size]) == run for i in range(len(names) - size + 1))
+def _has_key_path(names: list[str]) -> bool:
+    """True if the names of a path contain those of a place with keys, one after another."""
+    starts = (names[i:] for i, name in enumerate(names) if name in _KEY_STARTS)
+    return any(tuple(rest[: len(run)]) == run for rest in starts for run in KEY_PATHS)
+
+
+_KEY_STARTS = frozenset(run[0] for run in KEY_PATHS)

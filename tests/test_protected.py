@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -159,3 +160,19 @@ def test_the_protected_ones_of_a_folder_are_listed(workdir: Path) -> None:
         (workdir / name).touch()
     listed = [path.relative_to(workdir).as_posix() for path in list_protected(workdir)]
     assert listed == [".git", "conftest.py", "regex/__init__.py"]
+
+
+@pytest.mark.req("D-52")
+def test_places_are_resolved_once_for_a_folder(
+    workdir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder of a thousand names takes tens of milliseconds, not seconds."""
+    for number in range(100):
+        (workdir / f"module_{number}.py").touch()
+        (workdir / f"folder_{number}").mkdir()
+    (workdir / "json.py").touch()
+    resolved: list[object] = []
+    resolve = os.path.realpath
+    monkeypatch.setattr(os.path, "realpath", lambda path: resolved.append(path) or resolve(path))
+    assert list(list_protected(workdir)) == [workdir / "json.py"]
+    assert len(resolved) < len(sys.path) + 10
