@@ -18,7 +18,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from axe_nb.builtin.file_guard import check_write, guard_edit, guard_write, may_read
+from axe_nb.builtin.file_guard import (
+    check_write,
+    claim_approved,
+    guard_edit,
+    guard_write,
+    may_read,
+)
 from axe_nb.builtin.files import MAX_FILE, contents, is_text
 from axe_nb.builtin.paths import FILE, Spot, hold_place, kind, locate, missing, open_file
 from axe_nb.text import cut_bytes
@@ -77,7 +83,7 @@ def write_file(ctx: ToolContext, path: str, content: str) -> str:
         path: the file, relative to the working directory
         content: the complete new text of the file
     """
-    with _edit_lock, hold_place(ctx.workdir, path, create=True) as spot:
+    with claim_approved(ctx), _edit_lock, hold_place(ctx.workdir, path, create=True) as spot:
         check_write(spot, ctx)
         change = _plan_write(spot, content)
         if change.new == change.old:
@@ -105,7 +111,7 @@ def edit_file(
         new_text: the replacement
         replace_all: replace every occurrence
     """
-    with _edit_lock, hold_place(ctx.workdir, path) as spot:
+    with claim_approved(ctx), _edit_lock, hold_place(ctx.workdir, path) as spot:
         check_write(spot, ctx)
         change = _plan_edit(spot, old_text, new_text, replace_all)
         put(spot, change.new)

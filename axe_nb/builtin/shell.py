@@ -151,6 +151,7 @@ async def _run(sandbox: Sandbox, command: str, seconds: float) -> tuple[Process,
     reader.start()
     in_time = False
     try:
+        await in_thread(process.wait_start)
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 in_time = await in_thread(process.wait)

@@ -9,13 +9,13 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from axe_nb.errors import ConfigError
 from axe_nb.sandbox import bubblewrap, docker, namespaces, plain, seatbelt
 from axe_nb.sandbox.launch import Level, Method
-from axe_nb.sandbox.process import Process
+from axe_nb.sandbox.process import Process, run_trial
 from axe_nb.sandbox.view import View
 
 METHODS: Mapping[str, Sequence[Callable[[], Iterable[Method]]]] = {
@@ -102,18 +102,18 @@ _lock = threading.Lock()
 
 
 def _works(method: Method, view: View) -> bool:
-    """Runs a trivial command with the real flags, until it has ended once with them."""
-    launch = method.wrap(["/bin/true"], view)
+    """Runs a trivial command with the real flags, until it has ended once with them.
+
+    Protected files are left out: they change, and those that cannot be shown fail the command.
+    """
+    bare = replace(view, read_only=(), anchored=(), hidden=(), sources=())
+    launch = method.wrap(["/bin/true"], bare)
     program = Path(launch.words[0])
     key = (program, program.stat().st_mtime_ns, *launch.words)
     with _lock:
         if key in _tried:
             return _tried[key]
-        process = Process(method, view, ["/bin/true"], {}, stdout=subprocess.DEVNULL)
-        if not process.wait(TRIAL):  # a busy machine is not tried for good
-            process.kill()
-            return False
-        if process.failure:
-            return False
-        _tried[key] = process.code == 0
-        return _tried[key]
+        code = run_trial(method, bare, TRIAL)
+        if code is not None:  # else the machine may only be busy
+            _tried[key] = code == 0
+        return code == 0

@@ -13,8 +13,10 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from axe_nb.errors import ConfigError
+from axe_nb.sandbox.claim import Claim
 from axe_nb.sandbox.launch import Launch, Method
-from axe_nb.sandbox.view import View
+from axe_nb.sandbox.view import View, renew_view
 from axe_nb.sandbox.watch import Watch
 
 PATIENCE = 2.0
@@ -36,7 +38,7 @@ class Process:
         stdout: int,
         stdin: int = subprocess.DEVNULL,
     ) -> None:
-        """Starts the command and returns at once.
+        """Starts the command, once no protected file there is being written, and returns at once.
 
         Args:
             method: the way to start it.
@@ -54,13 +56,19 @@ class Process:
         """Protected files that it created or changed, and what was done about them."""
         self._method = method
         self._view = view
-        self._launch = (words, environment, stdout, stdin)
+        self._words, self._environment = words, environment
+        self._files = (stdout, stdin)
         self._popen: subprocess.Popen[bytes] | None = None
         self._lock = threading.Lock()
         self._end: Sequence[str] = ()
         self._is_killed = False
-        self._over = threading.Event()
+        self._claim = Claim(view.workdir, is_shared=True)
+        self._begun, self._over = threading.Event(), threading.Event()
         threading.Thread(target=self._keep, name="axe-nb-command", daemon=True).start()
+
+    def wait_start(self, timeout: float | None = None) -> bool:
+        """Returns true once nothing is in its way any more, or it is over."""
+        return self._begun.wait(timeout)
 
     def wait(self, timeout: float | None = None) -> bool:
         """Returns true once the command and everything that it started have ended."""
@@ -72,49 +80,80 @@ class Process:
             self._is_killed = True
             if self._popen is not None and not self._over.is_set():
                 _end(self._popen, self._method, self._end)
+        if not self._begun.is_set():
+            self._claim.drop()  # it waits for a write
 
     def _keep(self) -> None:
-        words, environment, stdout, stdin = self._launch
         try:
-            watch = Watch(self._view, restores=self._method.restores)
-            first = () if os.name == "nt" else NO_CORE
-            self._start(self._method.wrap([*first, *words], self._view), environment)
-            if self._popen is not None:
-                code = self._popen.wait()
-                _end(self._popen, self._method, self._end)
-                self.code = 128 - code if self._is_wrapped and 128 < code <= 192 else code
-            self.notes = tuple(watch.settle())
-        except (OSError, ValueError) as error:
+            if self._claim.wait():
+                self._begun.set()
+                self._run()
+        except (ConfigError, OSError, ValueError) as error:
             what = "start the command" if self._popen is None else "check protected files after it"
             self.failure = f"cannot {what}: {getattr(error, 'strerror', '') or error}"
         finally:
             if self._popen is None and not self._is_killed:
                 self.failure = self.failure or "cannot start the command"
-            for number in (stdout, stdin):
+            for number in self._files:
                 _close(number)
+            self._claim.drop()
+            self._begun.set()
             self._over.set()
+
+    def _run(self) -> None:
+        """Runs the command to its end and settles what it did to protected files."""
+        view = renew_view(self._view)  # an approved write may have changed files
+        watch = Watch(view, restores=self._method.restores)
+        first = () if os.name == "nt" else NO_CORE
+        self._start(self._method.wrap([*first, *self._words], view))
+        if self._popen is None:
+            return
+        code = self._popen.wait()
+        _end(self._popen, self._method, self._end)
+        self.code = 128 - code if self._is_wrapped and 128 < code <= 192 else code
+        self.notes = tuple(watch.settle())
 
     @property
     def _is_wrapped(self) -> bool:
         """True if a signal that ends the command is reported as 128 + its number."""
         return self._method.ending != "group"
 
-    def _start(self, launch: Launch, environment: Mapping[str, str]) -> None:
-        _, _, stdout, stdin = self._launch
-        with _open_files(launch) as (words, numbers), self._lock:
-            if self._is_killed:
-                return
-            self._end = launch.end
-            self._popen = subprocess.Popen(
-                words,
-                cwd=self._view.workdir,
-                env={**environment, **launch.environment},
-                stdin=stdin,
-                stdout=stdout,
-                stderr=subprocess.STDOUT,
-                pass_fds=numbers,
-                start_new_session=True,
-            )
+    def _start(self, launch: Launch) -> None:
+        with self._lock:
+            if not self._is_killed:
+                self._end = launch.end
+                self._popen = _spawn(launch, self._view, self._environment, *self._files)
+
+
+def run_trial(method: Method, view: View, timeout: float) -> int | None:
+    """Returns the exit code of a trivial command; None if it did not start, or not end in time."""
+    launch = method.wrap(["/bin/true"], view)
+    try:
+        process = _spawn(launch, view, {}, subprocess.DEVNULL, subprocess.DEVNULL)
+    except OSError:
+        return None
+    try:
+        return process.wait(timeout)
+    except subprocess.TimeoutExpired:
+        _end(process, method, launch.end)
+        process.wait()
+        return None
+
+
+def _spawn(
+    launch: Launch, view: View, environment: Mapping[str, str], stdout: int, stdin: int
+) -> subprocess.Popen[bytes]:
+    with _open_files(launch) as (words, numbers):
+        return subprocess.Popen(
+            words,
+            cwd=view.workdir,
+            env={**environment, **launch.environment},
+            stdin=stdin,
+            stdout=stdout,
+            stderr=subprocess.STDOUT,
+            pass_fds=numbers,
+            start_new_session=True,
+        )
 
 
 @contextlib.contextmanager

@@ -61,7 +61,7 @@ def make_view(workdir: Path, *, network: bool = False, sources: Iterable[Path] =
     if home.is_relative_to(workdir) and not is_home:
         raise ConfigError(
             f"the workdir {workdir} contains the home folder, which commands may not read",
-            hint='use a project folder as workdir, or set sandbox = "off"',
+            hint="use a project folder as workdir",
         )
     loaded = tuple(p for p in sources if p.is_relative_to(workdir) and p != workdir)
     found = [path for path in _find_protected(workdir, loaded) if not path.is_symlink()]
@@ -80,6 +80,11 @@ def make_view(workdir: Path, *, network: bool = False, sources: Iterable[Path] =
         prefix=_find_prefix(workdir),
         sources=loaded,
     )
+
+
+def renew_view(view: View) -> View:
+    """Returns the view as the files of its workdir are now."""
+    return make_view(view.workdir, network=view.network, sources=view.sources)
 
 
 def find_home() -> Path:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,13 +17,14 @@ from axe_nb.builtin import shell
 from axe_nb.engine.permissions import Decision
 from axe_nb.errors import ConfigError
 from axe_nb.sandbox import docker, find, seatbelt
+from axe_nb.sandbox.claim import Claim
 from axe_nb.sandbox.find import find_sandbox
 from axe_nb.sandbox.view import View, make_view
-from axe_nb.tools.tool import CallSite, Guard, ToolError
+from axe_nb.tools.tool import CallSite, Guard, ToolContext, ToolError
 from axe_nb.views.transcript import as_text
 from tests.calls import context
 from tests.delegation.approvals import Person
-from tests.delegation.copies import said, told
+from tests.delegation.copies import said, told, tool
 from tests.doctor.test_doctor import found, of
 from tests.engine.in_process import agent, ask_session, stage
 
@@ -291,3 +293,74 @@ def test_a_child_of_a_container_is_in_that_container(
         ("off", "auto", "docker:a", "docker:b"), ("docker:a", "docker:b"), ("docker:a", "off"),
     ):  # fmt: skip
         assert '"docker:a"' in choose(*settings)
+
+
+def test_an_approved_write_is_not_undone_by_a_command(workdir: Path) -> None:
+    (workdir / "sub").mkdir()
+    command = "touch began; until [ -e go ]; do sleep 0.05; done; sleep 0.5"
+    paths = ("conftest.py", ".github/ci.yml", "sub/conftest.py")
+
+    def wait(_: Request) -> Any:
+        writes = [call("write_file", path=p, content="x = 1\n") for p in paths]
+        return (call("run_command", command=command), *writes, call("go"))
+
+    def wait_and_go() -> str:
+        until = time.monotonic() + 10
+        while not (workdir / "began").exists() and time.monotonic() < until:
+            time.sleep(0.05)
+        time.sleep(0.5)
+        (workdir / "go").touch()
+        return "went"
+
+    async def go(ctx: ToolContext) -> str:
+        return await asyncio.to_thread(wait_and_go)
+
+    axe_tools = (tool("go", "read", go), "run_command", "write_file")
+    person = Person(*[Decision("yes")] * 3)
+    lead = agent("lead", said(wait, "done"), mode="auto", tools=axe_tools)
+    result = asyncio.run(ask_session(stage(lead).session, lead, "go", ask_person=person.ask_person))
+    assert result.status == "completed"
+    assert [(workdir / path).read_text() for path in paths] == ["x = 1\n"] * 3
+    assert list(workdir.rglob("*.moved")) == []
+
+
+def test_a_command_that_waits_for_a_write_can_be_stopped(workdir: Path) -> None:
+    held = Claim(workdir)
+    view = make_view(workdir)
+    process = find_sandbox("auto", view).start(["/bin/touch", "made"], {}, -1)
+    assert not process.wait_start(0.2)
+    process.kill()
+    assert process.wait(10)
+    held.drop()
+    assert not (workdir / "made").exists()
+    last = Claim(workdir)
+    assert last.wait(10), "it claims the folder no more"
+    last.drop()
+
+
+def test_a_claim_of_a_folder_holds_for_what_is_in_it(tmp_path: Path) -> None:
+    first, inner, other = Claim(tmp_path / "a"), Claim(tmp_path / "a" / "b"), Claim(tmp_path / "c")
+    outer = Claim(tmp_path)
+    assert first.wait(0)
+    assert other.wait(0)
+    assert not inner.wait(0)
+    first.drop()
+    assert inner.wait(0)
+    assert not outer.wait(0)
+    inner.drop()
+    other.drop()
+    assert outer.wait(0)
+    outer.drop()
+    assert not outer.wait(0)
+
+
+def test_shared_claims_exclude_only_others(tmp_path: Path) -> None:
+    one, two = Claim(tmp_path, is_shared=True), Claim(tmp_path, is_shared=True)
+    write = Claim(tmp_path / "conftest.py")
+    assert one.wait(0)
+    assert two.wait(0)
+    one.drop()
+    assert not write.wait(0)
+    two.drop()
+    assert write.wait(0)
+    write.drop()
