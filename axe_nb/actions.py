@@ -13,6 +13,7 @@ from axe_nb.agents.agent_files import check_agents_dir, find_file, list_agents
 from axe_nb.agents.config import PROJECT_AGENTS, format_path, is_own
 from axe_nb.agents.files import expand_home
 from axe_nb.agents.trust import VARIABLE, Review, find_unread_link, remember, review
+from axe_nb.agents.unusual import find_sub_agents
 from axe_nb.doctor.doctor import Finding, examine
 from axe_nb.errors import ConfigError
 from axe_nb.session.portal import run_and_wait
@@ -73,28 +74,20 @@ def trust(
         ConfigError: there is no such agent, or the list of trusted agents cannot be read.
     """
     left = 0
-    for path in _find_agents(target, agents_dir):
-        link = find_unread_link(path)
-        if link:
-            where = (
-                f"{printable(format_path(path))} is a link, or lies behind one, to {reveal(link)}"
-            )
-            write(where)
-            if ask is None or not _is_yes(ask(f"Read {printable(path.stem)} there? [y]es [n]o: ")):
-                left += 1
-                continue
-        found = review(path)
-        write(_format_review(found))
-        # a file given by name may be trusted even if nothing in it is unusual: its workdir then
-        # holds in a run that started elsewhere
-        is_named = target is not None and bool(found.fingerprint) and not found.is_trusted
-        if not (found.needs_trust or is_named):
-            continue
-        name = printable(path.stem)
-        if ask is not None and _is_yes(ask(f"Trust {name}? [y]es [n]o: ")):
-            remember(found)
-            write(f"{name} is trusted until its file changes")
-        elif found.needs_trust:
+    reviews: dict[Path, Review | None] = {}
+    below_auto: set[Path] = set()
+    waiting = _find_agents(target, agents_dir)
+    named = set(waiting) if target is not None else set[Path]()
+    while waiting:
+        path = waiting.pop(0)
+        found = reviews[path] if path in reviews else _review(path, write, ask)
+        reviews[path] = found
+        more = _find_below(found, agents_dir, path in below_auto) if found else []
+        waiting += [below for below in more if below not in below_auto]
+        below_auto.update(more)
+    for path, found in reviews.items():
+        is_below = path in below_auto
+        if found is None or not _decide(found, write, ask, path in named, is_below=is_below):
             left += 1
     if left and ask is None:
         write(
@@ -102,6 +95,49 @@ def trust(
             f"`axe-nb trust` in a terminal, or set {VARIABLE}=1 to trust all"
         )
     return left == 0
+
+
+def _review(
+    path: Path, write: Callable[[str], object], ask: Callable[[str], str] | None
+) -> Review | None:
+    """Reviews an agent; behind a link only after a yes, else None."""
+    link = find_unread_link(path)
+    if link:
+        write(f"{printable(format_path(path))} is a link, or lies behind one, to {reveal(link)}")
+        if ask is None or not _is_yes(ask(f"Read {printable(path.stem)} there? [y]es [n]o: ")):
+            return None
+    return review(path)
+
+
+def _decide(
+    found: Review,
+    write: Callable[[str], object],
+    ask: Callable[[str], str] | None,
+    is_named: bool,
+    *,
+    is_below: bool,
+) -> bool:
+    """Shows a review and asks the person; False if the agent still needs trust."""
+    write(_format_review(found, whole=is_named or is_below))
+    needs_trust = found.needs_trust or (is_below and bool(found.below) and not found.is_trusted)
+    # a file given by name may be trusted even if nothing in it is unusual: its workdir then holds
+    # in a run that started elsewhere, and its tools below an agent in mode auto
+    may_trust = is_named and bool(found.fingerprint) and not found.is_trusted
+    if not (needs_trust or may_trust):
+        return True
+    name = printable(found.path.stem)
+    if ask is not None and _is_yes(ask(f"Trust {name}? [y]es [n]o: ")):
+        remember(found)
+        write(f"{name} is trusted until its file changes")
+        return True
+    return not needs_trust
+
+
+def _find_below(found: Review, agents_dir: str | None, in_auto: bool) -> list[Path]:
+    """Returns the files of this project's agents that an agent starts in mode `auto`."""
+    files = list_agents(agents_dir)
+    names = dict.fromkeys(find_sub_agents(found.text, in_auto=in_auto))
+    return [files[name] for name in names if name in files and not is_own(files[name])]
 
 
 def _is_yes(answer: str) -> bool:
@@ -124,18 +160,25 @@ def _find_agents(target: str | None, agents_dir: str | None) -> list[Path]:
     return [path] if path.is_file() else [find_file(target, agents_dir)]
 
 
-def _format_review(found: Review) -> str:
-    """Formats what is unusual about an agent, whole; the file may be hostile."""
+def _format_review(found: Review, *, whole: bool) -> str:
+    """Formats what is unusual about an agent; the file may be hostile.
+
+    Args:
+        found: the review.
+        whole: shows also what only counts below an agent in mode `auto`.
+    """
+    parts = (*found.unusual, *(found.below if whole or found.unusual else ()))
     state = (
         found.problem
-        or ("nothing unusual" if not found.unusual else "")
+        or ("nothing unusual" if not parts else "")
         or ("trusted" if found.is_trusted else "not trusted")
     )
     lines = [f"{printable(format_path(found.path))}: {state}"]
-    if found.unusual:
+    if parts:
         lines += [f"  {line}" for line in _describe(found)]
-        lines += [f"  ! {part}" for part in found.unusual]
-    return fold(reveal("\n".join(lines)), WIDTH, "      ")
+        lines += [f"  ! {part}" for part in parts]
+    return fold(reveal("
+".join(lines)), WIDTH, "      ")
 
 
 def _describe(found: Review) -> list[str]:

@@ -47,6 +47,7 @@ CELLS = r"""
 %%axe lead\nAsk them all.
 %%axe context\nWhat do you know?
 %%axe plain\nSay hi.
+%%axe params\nhi
 import axe_nb; axe_nb.run("helper", "x")
 %axe trust
 %axe trust helper
@@ -236,8 +237,8 @@ def _list_files(traps: Traps) -> Iterator[tuple[str, str]]:
         "reader": 'model = "script/evil"\ntools = ["file_ops", "grep", "run_command", "fetch"]\n',
         "context": 'model = "openai/gpt"\nskill = "skills/canary-3f9c.md"\n',
         "plain": 'model = "openai/gpt"\nmode = "plan"\ntools = ["file_ops_readonly", "grep"]\n'
-        'files = ["docs/**/*", ".env*", "docs/home/.ssh/*", "*.md"]\n'
-        f'[params]\nbase_url = "{traps.url}"\n',
+        'files = ["docs/**/*", ".env*", "docs/home/.ssh/*", "*.md"]\n',
+        "params": f'model = "openai/gpt"\n[params]\nbase_url = "{traps.url}"\n',
         "lead": 'model = "script/lead"\nsub_agents = ["helper", "reader", "worker", "auto"]\n'
         'tools = ["file_ops"]\n',
     }

@@ -18,6 +18,7 @@ from axe_nb.agents.unusual import (
     find_inner_texts,
     find_outside,
     find_project,
+    find_rights_below,
     find_unusual,
 )
 from axe_nb.errors import ConfigError
@@ -43,6 +44,8 @@ class Review:
     path: Path
     text: str
     unusual: tuple[Unusual, ...]
+    below: tuple[Unusual, ...] = ()
+    """Rights that it would gain below an agent in mode `auto`; a yes covers them too."""
     fingerprint: str = ""
     """Hash of its content, to remember; empty if it is the user's own."""
     is_trusted: bool = False
@@ -66,18 +69,21 @@ def trust_file() -> Path:
     return state_dir() / "trust"
 
 
-def check_trust(path: str, text: str, name: str) -> None:
+def check_trust(path: str, text: str, name: str, *, below_auto: bool = False) -> None:
     """Rejects an unusual agent of a project that the person has not trusted.
 
     Args:
         path: the agent's file; empty for an agent made in code.
         text: the text that it was loaded from.
         name: the agent's name.
+        below_auto: True if it is started by an agent in mode `auto`.
 
     Raises:
         ConfigError: names the first unusual part and the command that asks for trust.
     """
     unusual = list_unusual(path, text)
+    if below_auto and path and text and not is_own(Path(path)):
+        unusual = (*unusual, *find_rights_below(text))
     if unusual and not is_trusted(Path(path), text):
         more = f", and {len(unusual) - 1} more" if len(unusual) > 1 else ""
         raise _make_error(path, name, f"{unusual[0].what[:LONGEST_SHOWN]}{more}")
@@ -143,7 +149,9 @@ def review(path: Path) -> Review:
         return Review(path, text, ())
     unusual = find_unusual(path, text)
     fingerprint = compute_fingerprint(path, text)
-    return Review(path, text, unusual, fingerprint, trusts_all() or fingerprint in load_trusted())
+    below = find_rights_below(text)
+    known = trusts_all() or fingerprint in load_trusted()
+    return Review(path, text, unusual, below, fingerprint, is_trusted=known)
 
 
 def remember(reviewed: Review) -> None:
@@ -205,7 +213,7 @@ def compute_fingerprint(path: Path, text: str) -> str:
     """
     import hashlib
 
-    unusual = [str(part) for part in find_unusual(path, text)]
+    unusual = [str(part) for part in (*find_unusual(path, text), *find_rights_below(text))]
     content = [_identify(path), text, unusual, list(find_inner_texts(path, text))]
     return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from functools import lru_cache
 from pathlib import Path
@@ -18,7 +18,7 @@ from typing import Any
 
 from axe_nb.agents.config import skill_paths
 from axe_nb.agents.files import display_path, expand_home, read_text
-from axe_nb.agents.tables import DEFAULT_LIMITS, TreeLimits
+from axe_nb.agents.tables import COMMON_PARAMS, DEFAULT_LIMITS, TreeLimits
 from axe_nb.text import quote
 
 FREE = {
@@ -29,6 +29,19 @@ FREE = {
 }
 """Name of a built-in tool, or its alias → effect of allowing it."""
 
+HARMLESS = {
+    "ask_user", "call_agent", "delegate_task", "edit_file", "file_ops", "file_ops_readonly",
+    "find_files", "grep", "list_dir", "list_directory", "read_file", "search_files", "spawn_agent",
+    "subagent", "write_file",
+}  # fmt: skip
+"""The other built-in tools, toolsets and aliases: what they change lies in the workdir."""
+
+USUAL_PARAMS = {
+    *COMMON_PARAMS, "frequency_penalty", "max_completion_tokens", "min_p", "num_ctx",
+    "num_predict", "presence_penalty", "reasoning_effort", "repeat_penalty", "stop_sequences",
+    "stream", "thinking", "verbosity",
+}  # fmt: skip
+"""Keys of `[params]` that only shape one answer."""
 
 CAPS: Mapping[str, int] = {
     key.name: cap for key in fields(TreeLimits) if (cap := getattr(DEFAULT_LIMITS, key.name))
@@ -63,6 +76,34 @@ def find_unusual(path: Path, text: str) -> tuple[Unusual, ...]:
         *_check_programs(table),
         *_check_rights(table),
     )
+
+
+def find_rights_below(text: str) -> tuple[Unusual, ...]:
+    """Returns what an agent of a project would gain as a sub-agent of one in mode `auto`.
+
+    Args:
+        text: the text of its file; may be invalid.
+    """
+    table = _parse(text)
+    if table.get("mode", "ask") in ("auto", "plan"):  # reported by `find_unusual`; gains nothing
+        return ()
+    return tuple(
+        Unusual(f'as a sub-agent in mode "auto", {tool} {effect}')
+        for tool, effect in _find_free(_read_list(table, "tools"))
+    )
+
+
+def find_sub_agents(text: str, *, in_auto: bool) -> tuple[str, ...]:
+    """Returns the names of the sub-agents that an agent file runs in mode `auto`.
+
+    Args:
+        text: the text of the file; may be invalid.
+        in_auto: True if the agent is itself the sub-agent of one in mode `auto`.
+    """
+    table = _parse(text)
+    mode = table.get("mode", "ask")
+    is_auto = mode == "auto" or (in_auto and mode != "plan")
+    return tuple(_read_list(table, "sub_agents")) if is_auto else ()
 
 
 def find_project(path: Path) -> Path:
@@ -169,15 +210,14 @@ def _check_programs(table: Mapping[str, Any]) -> Iterator[Unusual]:
 
 
 def _check_rights(table: Mapping[str, Any]) -> Iterator[Unusual]:
-    tools = [tool for tool in _read_list(table, "tools") if tool in FREE]
     if table.get("mode") == "auto":
-        for tool in tools:
-            yield Unusual(f'mode = "auto" with {tool} {FREE[tool]}')
+        for tool, effect in _find_free(_read_list(table, "tools")):
+            yield Unusual(f'mode = "auto" with {tool} {effect}')
         if _read_list(table, "sub_agents"):
             yield Unusual('mode = "auto" also allows the tools of its sub-agents without asking')
-    for tool, permission in _read_table(table, "permissions").items():
-        if tool in FREE and permission == "allow":
-            yield Unusual(f'permissions.{tool} = "allow" {FREE[tool]}')
+    permissions = _read_table(table, "permissions")
+    for tool, effect in _find_free(key for key, value in permissions.items() if value == "allow"):
+        yield Unusual(f'permissions.{tool} = "allow" {effect}')
     if hosts := table.get("allowed_hosts"):
         yield Unusual(f"allowed_hosts = {_show(hosts)}: fetch reaches them without asking you")
     limits = _read_table(table, "limits")
@@ -186,10 +226,22 @@ def _check_rights(table: Mapping[str, Any]) -> Iterator[Unusual]:
         if isinstance(value, int) and not 0 < value <= cap:
             yield Unusual(f"limits.{key} = {value} lifts the cap of {cap}")
     for name, value in _read_table(table, "params").items():
-        if isinstance(value, dict) or (
-            isinstance(value, list) and any(isinstance(entry, dict) for entry in value)
-        ):
-            yield Unusual(f"params.{quote(name)[1:-1]} is sent to the model's server", _show(value))
+        if name not in USUAL_PARAMS or isinstance(value, dict) or _holds_table(value):
+            yield Unusual(f"params.{_show_name(name)} is sent to the model's server", _show(value))
+
+
+def _find_free(tools: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Yields (name, effect) of the tools that would otherwise need approval.
+
+    Any tool of the person's own may: its effect is not known here.
+    """
+    for tool in tools:
+        if tool not in HARMLESS:
+            yield _show_name(tool), FREE.get(tool, "runs your own tool without asking you")
+
+
+def _holds_table(value: object) -> bool:
+    return isinstance(value, list) and any(isinstance(entry, dict | list) for entry in value)
 
 
 def _exists(path: Path) -> bool:
@@ -212,6 +264,11 @@ def _read_table(table: Mapping[str, Any], key: str) -> Mapping[str, Any]:
 def _read_list(table: Mapping[str, Any], key: str) -> list[str]:
     value = table.get(key)
     return [entry for entry in value if isinstance(entry, str)] if isinstance(value, list) else []
+
+
+def _show_name(name: str) -> str:
+    """Formats a name on one line, without quotes."""
+    return quote(name)[1:-1]
 
 
 def _show(value: object) -> str:

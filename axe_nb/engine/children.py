@@ -14,7 +14,7 @@ from typing import Protocol, TypeAlias
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.names import parse_model
 from axe_nb.engine.call import PendingCall
-from axe_nb.engine.confine import confine
+from axe_nb.engine.confine import check_rights, confine
 from axe_nb.engine.plan import Plan, make_plan
 from axe_nb.engine.scope import Env, RunScope
 from axe_nb.errors import ConfigError
@@ -115,6 +115,8 @@ class Children:
             )
             try:
                 scope.clock.check()
+                if not job.is_copy:
+                    check_rights(agent, scope.policy)
                 child = self._begin(await make_plan(scope, job))
                 self._runs[place.order] = child
                 return await child.execute()

@@ -1,6 +1,6 @@
-"""Confines the workdirs of children to that of their root.
+"""Confines children: their workdirs to that of the root, a project's agents to trusted rights.
 
-Source: D-53; docs/safety.md "What a run is made of".
+Source: D-53, D-54; docs/safety.md "What a run is made of" and "Trust".
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from pathlib import Path
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.config import format_path
 from axe_nb.agents.files import expand_home
-from axe_nb.agents.trust import may_leave
+from axe_nb.agents.trust import check_trust, may_leave
+from axe_nb.engine.permissions import PermissionPolicy
 from axe_nb.engine.scope import Env
 from axe_nb.errors import ConfigError
 from axe_nb.text import printable, quote
@@ -53,6 +54,21 @@ def confine(child: Agent, parent: Agent, env: Env) -> Agent:
         "the run that it belongs to",
         hint=step,
     )
+
+
+def check_rights(child: Agent, policy: PermissionPolicy) -> None:
+    """Rejects a project's agent that would act without asking because its parent does.
+
+    Args:
+        child: the child.
+        policy: the permissions that it would have.
+
+    Raises:
+        ConfigError: the parent is in mode `auto`, and the person has not trusted the child.
+    """
+    above = policy.above
+    if above is not None and above.mode == "auto" and policy.mode != "plan":
+        check_trust(child.path, child.text, child.name, below_auto=True)
 
 
 def _names_workdir(child: Agent, env: Env) -> bool:

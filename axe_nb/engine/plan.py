@@ -15,6 +15,8 @@ from axe_nb.agents.agent import Agent
 from axe_nb.agents.names import parse_model
 from axe_nb.agents.place import find_place
 from axe_nb.agents.prompt import NO_PROMPT, Briefing, Context, brief
+from axe_nb.engine.confine import check_rights
+from axe_nb.engine.permissions import PermissionPolicy
 from axe_nb.engine.scope import RunScope
 from axe_nb.engine.toolset import Toolset, assemble
 from axe_nb.errors import ConfigError
@@ -107,12 +109,13 @@ async def _brief(scope: RunScope) -> Briefing:
 
 
 def _find_missing(scope: RunScope, toolset: Toolset) -> Iterator[str]:
-    """Yields a warning for each sub-agent on offer that cannot be loaded (A-E2.4)."""
+    """Yields a warning for each sub-agent on offer that cannot be started (A-E2.4)."""
     if not any(toolset.tools[spec.name].calls_sub_agents for spec in toolset.offered):
         return
     for name in islice(dict.fromkeys(scope.agent.sub_agents), MAX_CHECKED):
         try:
-            scope.env.agents.load(name)
+            agent = scope.env.agents.load(name)
+            check_rights(agent, PermissionPolicy.below(scope.policy, agent))
         except ConfigError as error:
             cause = "; ".join(filter(None, (error.message, error.hint)))
             yield f"sub-agent {quote(name)} cannot be called: {cause}"

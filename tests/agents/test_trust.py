@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 
 import axe_nb
-from axe_nb import actions
+from axe_nb import Request, RunResult, actions, call
 from axe_nb.agents import trust
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.prompt import all_warnings, brief
-from axe_nb.agents.unusual import FREE, find_unusual
+from axe_nb.agents.tables import SubAgentsConfig
+from axe_nb.agents.unusual import FREE, HARMLESS, find_unusual
 from axe_nb.errors import ConfigError
 from axe_nb.toolbox import BUILT_IN
 
@@ -78,6 +79,7 @@ def test_an_agent_that_stays_in_its_project_runs_without_a_question(repository: 
         ({"mcp_servers": ["files"]}, 'starts MCP servers: ["files"]'),
         ({"mode": "auto", "tools": ["run_command"]}, 'mode = "auto" with run_command runs'),
         ({"mode": "auto", "tools": ["url_fetch"]}, 'mode = "auto" with url_fetch reaches'),
+        ({"mode": "auto", "tools": ["send_email"]}, 'mode = "auto" with send_email runs your own'),
         ({"mode": "auto", "sub_agents": ["b"]}, 'mode = "auto" also allows the tools of its'),
         ({"allowed_hosts": ["evil.example"]}, 'allowed_hosts = ["evil.example"]'),
     ],
@@ -112,6 +114,19 @@ def test_an_agent_that_leads_out_or_takes_rights_runs_only_when_trusted(
         (
             '[params]\nmax_tokens = 5\nmcp_servers = [{ url = "https://evil.example" }]',
             'params.mcp_servers is sent to the model\'s server: [{"url" = "https://evil.example"}]',
+        ),
+        (
+            '[permissions]\nsend_email = "allow"\nedit_file = "allow"',
+            'permissions.send_email = "allow" runs your own tool without asking you',
+        ),
+        ("[params]\nn = 128\nseed = 1", "params.n is sent to the model's server: 128"),
+        (
+            '[params]\nmodels = ["x/dear"]',
+            'params.models is sent to the model\'s server: ["x/dear"]',
+        ),
+        (
+            "[params]\nstop = [[{ a = 1 }]]",
+            'params.stop is sent to the model\'s server: [[{"a" = 1}]]',
         ),
         ("[limits]\nmax_requests = 0", "limits.max_requests = 0 lifts the cap of 1000"),
         ("[limits]\nmax_in_flight = 5000", "limits.max_in_flight = 5000 lifts the cap of 200"),
@@ -462,3 +477,102 @@ def test_a_review_reads_behind_a_link_only_after_a_yes(repository: Path, tmp_pat
     assert asked == ["Read evil there? [y]es [n]o: "]
     assert shown == [f"axe/agents/evil.toml is a link, or lies behind one, to {secret}"]
     assert "no one can be prompted here" in _shown("evil")[-1]
+
+
+@pytest.mark.req("D-20", "D-54")
+def test_each_built_in_tool_either_is_harmless_or_says_what_it_does() -> None:
+    assert BUILT_IN.known == HARMLESS | FREE.keys()
+    assert not HARMLESS & FREE.keys()
+
+
+def start_below(mode: str, child: str = "kid", *, own: Path | None = None) -> RunResult:
+    """The run of a lead in this mode, whose model calls the child once."""
+    if own is None:
+        put_agent("lead", model="script/caller", mode=mode, sub_agents=[child])
+    else:
+        put_agent("lead", str(own), model="script/caller", mode=mode, sub_agents=[child])
+
+    @axe_nb.script("caller")
+    def caller(request: Request) -> object:
+        if request.turn == 1:
+            return call("call_agent", agent=child, task="work")
+        return "\n".join(result.content for result in request.results)
+
+    return axe_nb.run("lead", "go")
+
+
+@pytest.mark.req("D-54")
+@pytest.mark.parametrize("tool", ["run_command", "fetch", "terminal", "send_email"])
+def test_below_an_agent_in_auto_a_projects_agent_with_free_tools_needs_trust(
+    tool: str, repository: Path, tmp_path: Path
+) -> None:
+    axe_nb.tool(lambda: "sent", name="send_email")
+    put_agent("kid", tools=["read_file", tool])
+    assert parts(Path("axe/agents/kid.toml")) == [], "alone it would ask"
+    own = tmp_path / "config/axe/agents"
+    result = start_below("auto", own=own)
+    assert f'as a sub-agent in mode "auto", {tool} ' in result.text
+    assert not result.children
+    [warning] = result.warnings
+    assert warning.startswith('sub-agent "kid" cannot be called: agent "kid" of this project is')
+    assert "`%axe trust axe/agents/kid.toml`" in warning
+    shown = accept("kid")
+    assert f'  ! as a sub-agent in mode "auto", {tool} ' in shown[0]
+    assert start_below("auto", own=own).text == "done"
+
+
+@pytest.mark.req("D-54")
+def test_below_an_agent_that_asks_a_projects_agents_are_usual(
+    repository: Path, tmp_path: Path
+) -> None:
+    put_agent("kid", tools=["run_command", "fetch", "file_ops"])
+    assert start_below("ask").text == "done"
+    Path("axe/agents/lead.toml").unlink()
+    put_agent("plain", tools=["file_ops", "grep"])
+    put_agent("planner", mode="plan", tools=["run_command"])
+    for child in ("plain", "planner"):
+        result = start_below("auto", child, own=tmp_path / "config/axe/agents")
+        assert (result.text, result.warnings) == ("done", ())
+
+
+@pytest.mark.req("D-54")
+def test_a_child_in_ask_below_auto_needs_trust_whatever_it_inherits(repository: Path) -> None:
+    put_agent("kid", tools=["run_command"])
+    lead = Agent(
+        name="lead", model="script/caller", mode="auto", sub_agents=("kid",),
+        sub_agents_config=SubAgentsConfig(inherit_mode=False),
+    )  # fmt: skip
+    start_below("ask")  # its script
+    assert "is not trusted yet" in axe_nb.run(lead, "go").text
+
+
+@pytest.mark.req("D-54")
+def test_trust_in_an_agent_in_auto_does_not_cover_its_sub_agents(repository: Path) -> None:
+    put_agent("kid", tools=["read_file"])
+    put_agent("lead", model="script/caller", mode="auto", sub_agents=["kid"])
+    accept("lead")
+    assert start_below("auto").text == "done"
+    put_agent("kid", tools=["run_command", "fetch"])
+    assert "is not trusted yet" in start_below("auto").text
+    assert parts(Path("axe/agents/kid.toml")) == []
+
+
+@pytest.mark.req("D-54")
+@pytest.mark.parametrize("target", [None, "lead"])
+def test_the_review_of_an_agent_in_auto_goes_through_what_it_starts(
+    target: str | None, repository: Path
+) -> None:
+    put_agent("lead", mode="auto", sub_agents=["mid", "lead"])
+    put_agent("mid", sub_agents=["deep", "absent"])
+    put_agent("deep", tools=["fetch"])
+    asked: list[str] = []
+    shown: list[str] = []
+    assert actions.trust(target, None, shown.append, lambda p: asked.append(p) or "y")  # type: ignore[func-returns-value]
+    assert sorted(asked) == ["Trust deep? [y]es [n]o: ", "Trust lead? [y]es [n]o: "]
+    assert any(
+        "deep.toml: not trusted\n" in line and "reaches the network" in line for line in shown
+    )
+    assert "axe/agents/mid.toml: nothing unusual" in shown
+    asked.clear()
+    assert actions.trust(None, None, shown.append, lambda p: asked.append(p) or "y")  # type: ignore[func-returns-value]
+    assert asked == []
