@@ -177,8 +177,7 @@ def _format_review(found: Review, *, whole: bool) -> str:
     if parts:
         lines += [f"  {line}" for line in _describe(found)]
         lines += [f"  ! {part}" for part in parts]
-    return fold(reveal("
-".join(lines)), WIDTH, "      ")
+    return fold(reveal("\n".join(lines)), WIDTH, "      ")
 
 
 def _describe(found: Review) -> list[str]:
