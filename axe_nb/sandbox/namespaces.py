@@ -44,7 +44,7 @@ def list_methods() -> Iterator[Method]:
         )
     version = find_landlock_version()
     if version >= OLDEST_LANDLOCK:
-        signals = "sends no signals to other processes"
+        signals = ("sends no signals to other processes", "leaves no process behind")
         yield Method(
             level="files",
             name=f"Landlock {version}",
@@ -52,8 +52,7 @@ def list_methods() -> Iterator[Method]:
             promises=(
                 "writes no file outside the workdir",
                 "reads nothing of the home folder but toolchains",
-                *((signals,) if version >= 6 else ()),
-                "leaves no process behind",
+                *(signals if version >= 6 else ()),
             ),
             not_promised=(
                 "protected files in the workdir are only compared and restored afterwards",

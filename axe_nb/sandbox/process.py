@@ -195,13 +195,15 @@ def _end(process: subprocess.Popen[bytes], method: Method, program: Sequence[str
                 threading.Timer(PATIENCE, process.kill).start()
         case "signal":
             process.terminate()
-        case "program":
-            subprocess.Popen(
-                program,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-            )
+            if process.returncode is None:  # the command may have stopped it
+                threading.Timer(PATIENCE, process.kill).start()
+        case "program" if process.returncode is None:
+            threading.Thread(target=_run_quietly, args=(program,), daemon=True).start()
+
+
+def _run_quietly(program: Sequence[str]) -> None:
+    with contextlib.suppress(OSError):
+        subprocess.run(program, stdin=subprocess.DEVNULL, capture_output=True, check=False)
 
 
 def _kill_group(process: subprocess.Popen[bytes]) -> None:

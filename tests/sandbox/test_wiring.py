@@ -16,7 +16,7 @@ from axe_nb.agents.tables import SubAgentsConfig
 from axe_nb.builtin import shell
 from axe_nb.engine.permissions import Decision
 from axe_nb.errors import ConfigError
-from axe_nb.sandbox import docker, find, seatbelt
+from axe_nb.sandbox import docker, find, namespaces, seatbelt
 from axe_nb.sandbox.claim import Claim
 from axe_nb.sandbox.find import find_sandbox
 from axe_nb.sandbox.view import View, make_view
@@ -364,3 +364,11 @@ def test_shared_claims_exclude_only_others(tmp_path: Path) -> None:
     two.drop()
     assert write.wait(0)
     write.drop()
+
+
+def test_without_a_rule_for_signals_no_end_is_promised(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command could kill what would end it."""
+    for version, expected in ((5, False), (6, True)):
+        monkeypatch.setattr(namespaces, "find_landlock_version", lambda version=version: version)
+        [method] = [m for m in namespaces.list_methods() if m.level == "files"]
+        assert ("leaves no process behind" in method.promises) is expected
