@@ -386,11 +386,12 @@ def test_a_hostile_file_cannot_hide_anything_from_the_review(repository: Path) -
     path = put_agent(skill="/etc/\x1b[2J\u202epasswd", description="\u3164")
     path.write_text(path.read_text("utf-8") + f'[mcp_servers."a\\nb"]\ncommand = ["{command}"]\n')
     shown = "\n".join(_shown(None))
-    assert command in shown, "whole where it matters"
+    rows = [line for line in shown.splitlines() if not line.startswith("      ")]
+    assert command in shown.replace("\n      ", ""), "whole where it matters, in folded lines"
     assert "\x1b" not in shown
     assert "\u202e" not in shown
     assert '  ! starts the MCP server "a\\nb"' in shown
-    assert len(shown.splitlines()) == 5
+    assert len(rows) == 5
 
 
 @pytest.mark.req("D-54", "D-61")
