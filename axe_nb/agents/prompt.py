@@ -13,15 +13,15 @@ from pathlib import Path
 
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.config import config_dir, skill_paths
-from axe_nb.agents.files import expand_home, read_text, reason
+from axe_nb.agents.files import read_text, reason
 from axe_nb.agents.tables import COMMON_PARAMS
 from axe_nb.agents.trust import check_trust
+from axe_nb.agents.workdir import Workdir, find_workdir
 from axe_nb.errors import ConfigError
 from axe_nb.globs import find_paths
 from axe_nb.protected import find_read_protection
 from axe_nb.provider_table import NOT_PARAMS
 from axe_nb.text import list_some, nearest, quote
-from axe_nb.toml_tables.lines import ESCAPES
 from axe_nb.toml_tables.table import toml_fields
 
 NO_PROMPT = "Execute the task described in your instructions."
@@ -66,8 +66,7 @@ class Briefing:
 
     system: str
     """The whole system prompt."""
-    workdir: Path
-    """Absolute."""
+    workdir: Workdir
     skill: str
     """Text of the skill; empty if there is none."""
     files: tuple[tuple[str, str], ...]
@@ -88,7 +87,7 @@ def brief(agent: Agent, context: Context | None = None) -> Briefing:
         ConfigError: the agent is not trusted, the workdir or the skill is missing, or a glob is
             invalid.
     """
-    workdir = _find_workdir(agent)
+    workdir = find_workdir(agent)
     if context is None:
         check_trust(agent.path, agent.text, agent.name)
         context = read_context(agent)
@@ -107,7 +106,7 @@ def read_context(agent: Agent, check: Callable[[], None] = lambda: None) -> Cont
     Raises:
         ConfigError: as for `brief`.
     """
-    workdir = _find_workdir(agent)
+    workdir = find_workdir(agent).real
     skill, skill_path = _read_skill(agent)
     files, warnings = _read_files(agent.files, workdir, check) if agent.files else ((), ())
     paths = [*skill_path, *(workdir / path for path, _ in files)]
@@ -157,24 +156,6 @@ def _join_parts(prompt: str, skill: str, files: Sequence[tuple[str, str]]) -> st
         )
         text += "\n\n---\n\n## Context Files\n\n" + "\n\n".join(fenced)
     return text
-
-
-def _find_workdir(agent: Agent) -> Path:
-    try:
-        path = expand_home(agent.workdir.strip() or ".").absolute()
-        is_there = path.is_dir()
-    except OSError:  # the current folder was deleted, or the path is too long
-        is_there = False
-    if not is_there:
-        given = agent.workdir.strip()
-        is_escaped = any(c in given for c in "\b\t\n\f\r")  # "C:\temp" has a tab
-        raise ConfigError(
-            f"workdir not found: {quote(given) if is_escaped else given or 'the current folder'}",
-            hint=ESCAPES
-            if is_escaped
-            else f"fix `workdir` in agent {quote(agent.name)}, or pass --workdir",
-        )
-    return path
 
 
 def _read_skill(agent: Agent) -> tuple[str, list[Path]]:

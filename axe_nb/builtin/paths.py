@@ -14,8 +14,8 @@ import os
 import re
 import stat
 import unicodedata
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -28,6 +28,9 @@ BY_DESCRIPTOR = {os.open, os.stat, os.mkdir, os.unlink, os.rename} <= os.support
 
 NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 FOLDER = os.O_RDONLY | NO_LINK | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_CLOEXEC", 0)
+PASSED = FOLDER | getattr(os, "O_PATH", getattr(os, "O_SEARCH", 0))
+"""Flags for a folder that need not be readable."""
+
 FILE = NO_LINK | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
 FILE |= getattr(os, "O_BINARY", 0)
 
@@ -35,6 +38,9 @@ STAY = "Use a relative path inside the workdir"
 
 MAX_PATH = 4096
 """Characters of a path."""
+
+MAX_FOLDERS = 64
+"""Folders of an absolute path that are compared with the workdir."""
 
 DEVICES = re.compile(r"(con|prn|aux|nul|com\d|lpt\d|conin\$|conout\$)(\..*)?", re.IGNORECASE)
 """Names that are devices on Windows."""
@@ -68,15 +74,22 @@ class Spot:
 def locate(workdir: Path, path: str) -> tuple[Path, Path]:
     """Returns (real workdir, real path below it); the path need not exist.
 
+    Args:
+        workdir: its real path, as the run began; another folder may have taken its place.
+        path: path from the model.
+
     Raises:
-        ToolError: the path is not valid, or leads out of the workdir.
+        ToolError: the path is not valid, or leads out of the workdir; or a link has taken the place
+            of the workdir or of a folder above it.
     """
     root = Path(os.path.realpath(workdir))
+    if root != workdir:
+        raise ToolError(f"The working directory {workdir} was replaced by a link. Start a new run")
     if not root.is_dir():
         raise ToolError(
             f"Working directory not found: {workdir}. Create it, or set another workdir"
         )
-    names = words(path, (workdir, root))
+    names = words(path, root)
     with errors_for_model(path):
         real = Path(os.path.realpath(root.joinpath(*names)))
     if not real.is_relative_to(root):
@@ -108,11 +121,12 @@ def hold_place(workdir: Path, path: str, *, create: bool = False) -> Iterator[Sp
             yield Spot(shown, str(real), None, root)
 
 
-def words(path: str, roots: Sequence[Path]) -> tuple[str, ...]:
-    """Splits a path into its names below the workdir, without resolving links.
+def words(path: str, root: Path) -> tuple[str, ...]:
+    """Splits a path into its names below the workdir.
 
     Args:
-        roots: absolute paths of the workdir; a path may begin with one of them.
+        path: path from the model. An absolute one may name the workdir through links.
+        root: the real workdir.
 
     Raises:
         ToolError: the path is not valid, or is written to lead out of the workdir.
@@ -121,11 +135,10 @@ def words(path: str, roots: Sequence[Path]) -> tuple[str, ...]:
         raise ToolError(f"{problem}: {quote(path[:200])}. {STAY}")
     text = path
     if path.startswith("/"):
-        bases = [root.as_posix().rstrip("/") for root in roots]
-        inside = [base for base in bases if path == base or path.startswith(f"{base}/")]
-        if not inside:
+        base = _find_base(path, root)
+        if base is None:
             raise ToolError(f"Path is outside the workdir: {path}. {STAY}")
-        text = path[len(inside[0]) :]
+        text = path[len(base) :]
     names: list[str] = []
     for name in text.split("/"):
         if name == "..":
@@ -135,6 +148,21 @@ def words(path: str, roots: Sequence[Path]) -> tuple[str, ...]:
         elif name not in ("", "."):
             names.append(name)
     return tuple(names)
+
+
+def _find_base(path: str, root: Path) -> str | None:
+    """Returns the start of an absolute path that names the workdir; None if nothing in it does."""
+    base = root.as_posix().rstrip("/")
+    if path == base or path.startswith(f"{base}/"):
+        return base
+    if path.startswith("//"):  # may be a server of Windows
+        return None
+    ends = (i for i, c in enumerate(f"{path}/") if c == "/" and i)
+    for end in islice(ends, MAX_FOLDERS):
+        with suppress(OSError):
+            if Path(os.path.realpath(path[:end])) == root:
+                return path[:end]
+    return None
 
 
 def _check_form(path: str) -> str:
@@ -169,7 +197,7 @@ def _is_disguised(name: str) -> bool:
 @contextmanager
 def _walk(root: Path, names: tuple[str, ...], create: bool) -> Iterator[int]:
     """Yields the descriptor of a folder, opened name by name and never through a link."""
-    folder = os.open(root, FOLDER & ~NO_LINK)
+    folder = _open_root(root)
     try:
         for name in names:
             if create:
@@ -180,6 +208,18 @@ def _walk(root: Path, names: tuple[str, ...], create: bool) -> Iterator[int]:
         yield folder
     finally:
         os.close(folder)
+
+
+def _open_root(root: Path) -> int:
+    """Returns the descriptor of the workdir; none of the folders above it is opened as a link."""
+    folder = os.open(root.anchor, PASSED)
+    for rest, name in enumerate(root.parts[1:], 2 - len(root.parts)):
+        try:
+            inner = os.open(name, PASSED if rest else FOLDER, dir_fd=folder)
+        finally:
+            os.close(folder)
+        folder = inner
+    return folder
 
 
 def _make_folder(name: str, folder: int) -> None:

@@ -14,9 +14,9 @@ from typing import Protocol, TypeAlias
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.names import parse_model
 from axe_nb.engine.call import PendingCall
-from axe_nb.engine.confine import check_rights, confine
+from axe_nb.engine.confine import check_confined, check_rights, confine
 from axe_nb.engine.plan import Plan, make_plan
-from axe_nb.engine.scope import Env, RunScope
+from axe_nb.engine.scope import Env
 from axe_nb.errors import ConfigError
 from axe_nb.events import Emit, RunResult, Status
 from axe_nb.limits import RunStopped, Slots
@@ -59,14 +59,15 @@ class Child(Protocol):
 class Children:
     """Starts the children of one run."""
 
-    def __init__(self, scope: RunScope, begin: Callable[[Plan], Child]) -> None:
+    def __init__(self, plan: Plan, begin: Callable[[Plan], Child]) -> None:
         """Creates an empty collection.
 
         Args:
-            scope: the parent's scope.
+            plan: the parent's plan.
             begin: makes a run from a plan and announces it to the views.
         """
-        self._scope = scope
+        scope = self._scope = plan.scope
+        self._workdir = plan.briefing.workdir.real
         self._begin = begin
         self._runs: dict[Order, Child] = {}
         """(number of the call, position among its children, key) → child."""
@@ -117,7 +118,9 @@ class Children:
                 scope.clock.check()
                 if not job.is_copy:
                     check_rights(agent, scope.policy)
-                child = self._begin(await make_plan(scope, job))
+                plan = await make_plan(scope, job)
+                check_confined(agent, plan.briefing.workdir, self._workdir, env)
+                child = self._begin(plan)
                 self._runs[place.order] = child
                 return await child.execute()
             finally:

@@ -14,6 +14,7 @@ from axe_nb.agents.agent import Agent
 from axe_nb.agents.config import format_path
 from axe_nb.agents.files import expand_home
 from axe_nb.agents.trust import check_trust, may_leave
+from axe_nb.agents.workdir import Workdir, is_reviewed, leaves_by_link
 from axe_nb.engine.permissions import PermissionPolicy
 from axe_nb.engine.scope import Env
 from axe_nb.errors import ConfigError
@@ -45,11 +46,34 @@ def confine(child: Agent, parent: Agent, env: Env) -> Agent:
         return replace(child, workdir=env.workdir)
     if child.workdir == parent.workdir or _names_workdir(child, env):
         return child
+    raise _make_error(child)
+
+
+def check_confined(child: Agent, workdir: Workdir, caller: Path, env: Env) -> None:
+    """Checks the workdir that a child is about to use, as a command may have put a link there.
+
+    Args:
+        child: as `confine` returned it.
+        workdir: the workdir that its tools will open.
+        caller: the real workdir of the run that starts it.
+        env: dependencies of the tree.
+
+    Raises:
+        ConfigError: it lies outside the root's workdir.
+    """
+    if not env.workdir or workdir.real == caller or workdir.real.is_relative_to(env.workdir):
+        return
+    is_moved = leaves_by_link(workdir, Path(env.workdir)) and not is_reviewed(child)
+    if is_moved or not _names_workdir(child, env):
+        raise _make_error(child)
+
+
+def _make_error(child: Agent) -> ConfigError:
     step = "leave `workdir` out"
     if child.path:
         shown = printable(format_path(Path(child.path)))
         step = f"`%axe trust {shown}`, or `axe-nb trust {shown}` in a shell, allows it"
-    raise ConfigError(
+    return ConfigError(
         f"workdir {quote(child.workdir)} of agent {quote(child.name)} lies outside the workdir of "
         "the run that it belongs to",
         hint=step,

@@ -44,9 +44,9 @@ class Dispatch:
     def __init__(self, plan: Plan, start_child: StartChild) -> None:
         self._scope = plan.scope
         self._toolset = plan.toolset
-        self._workdir = plan.briefing.workdir
+        self._workdir = plan.briefing.workdir.real
         self._start_child = start_child
-        self._authorizer = Authorizer(plan.scope, plan.briefing.workdir)
+        self._authorizer = Authorizer(plan.scope, self._workdir)
         self._cap = plan.scope.meter.cap_reply()
         self.calls = 0
         """Number of calls executed so far."""

@@ -42,7 +42,7 @@ class Run:
         self.result: RunResult | None = None
         """Set when the run has ended, even if it was cancelled."""
         self._has_begun = False
-        self.children = Children(plan.scope, Run)
+        self.children = Children(plan, Run)
         self.conversation = Conversation(plan)
         self.dispatch = Dispatch(plan, self.children.start)
         self.warnings = list(plan.warnings)

@@ -50,12 +50,16 @@ class View:
 
 
 def make_view(workdir: Path, *, network: bool = False, sources: Iterable[Path] = ()) -> View:
-    """Returns the view of a command in a workdir, as its files are now.
+    """Returns the view of a command in a workdir, a real path, as its files are now.
 
     Raises:
-        ConfigError: the workdir contains the home folder, which could not be hidden.
+        ConfigError: a link has taken the place of the workdir or a folder above it, or the workdir
+            contains the home folder, which could not be hidden.
     """
-    workdir = Path(os.path.realpath(workdir))
+    if (real := Path(os.path.realpath(workdir))) != workdir:
+        raise ConfigError(
+            f"the workdir {workdir} was replaced by a link, to {real}", hint="start a new run"
+        )
     home = find_home()
     is_home = workdir == home != Path(home.anchor)
     if home.is_relative_to(workdir) and not is_home:

@@ -9,6 +9,7 @@ import pytest
 import axe_nb
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.prompt import brief
+from axe_nb.agents.workdir import Workdir
 from axe_nb.errors import ConfigError
 
 AGENT = Agent(name="a", model="p/m")
@@ -69,7 +70,7 @@ def test_globs_are_relative_to_the_workdir_deduplicated_and_sorted(
     at_work = replace(AGENT, workdir="work")
     both = replace(at_work, files=("docs/**/*.md", "**/*.md", "docs/b.md"))
     assert [p for p, _ in brief(both).files] == ["docs/b.md", "docs/deep/a.md", "z.md"]
-    assert brief(both).workdir == project / "work"
+    assert brief(both).workdir.given == project / "work"
     assert [p for p, _ in brief(replace(at_work, files=("docs/**",))).files] == [
         "docs/b.md", "docs/deep/a.md", "docs/note.txt",
     ]  # fmt: skip
@@ -229,8 +230,8 @@ def test_all_files_together_have_a_bound_too(project: Path) -> None:
 
 @pytest.mark.req("B-6")
 def test_without_a_workdir_the_current_folder_is_it(project: Path, tmp_path: Path) -> None:
-    assert brief(AGENT).workdir == project
-    assert brief(replace(AGENT, workdir=" ")).workdir == project
+    assert brief(AGENT).workdir == Workdir(project, project)
+    assert brief(replace(AGENT, workdir=" ")).workdir.given == project
     assert brief(replace(AGENT, workdir="axe")).workdir == project / "axe"
     assert brief(replace(AGENT, workdir=str(tmp_path))).workdir == tmp_path
 
@@ -241,7 +242,7 @@ def test_a_workdir_begins_at_the_home_folder_where_it_says_so(
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("USERPROFILE", str(tmp_path))
-    assert brief(replace(AGENT, workdir="~/project")).workdir == project
+    assert brief(replace(AGENT, workdir="~/project")).workdir.given == project
 
 
 @pytest.mark.req("B-6")

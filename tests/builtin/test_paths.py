@@ -12,9 +12,11 @@ from typing import Any
 
 import pytest
 
+from axe_nb.agents.agent import Agent
+from axe_nb.agents.prompt import brief
 from axe_nb.builtin import paths
 from axe_nb.builtin import table as builtin
-from axe_nb.builtin.paths import hold_place, open_file, words
+from axe_nb.builtin.paths import _walk, hold_place, open_file, words
 from axe_nb.tools.tool import FileLog, Tool, ToolError
 from tests.calls import failure, run
 
@@ -133,9 +135,24 @@ def test_ways_that_stay_inside_are_taken_and_noted_under_one_name(
 def test_a_workdir_that_is_a_link_is_a_workdir(work: Path) -> None:
     link = work.parent / "link"
     link.symlink_to(work)
+    found = brief(Agent("a", "script/a", workdir=str(link))).workdir
+    assert found.given == link
     for path in ("inside.txt", f"{link}/inside.txt", f"{work}/inside.txt"):
-        assert run(tool("read_file"), link, path=path) == "     1\tinside"
-    assert "outside the workdir" in failure(tool("read_file"), link, path=f"{link}x")
+        assert run(tool("read_file"), found.real, path=path) == "     1\tinside"
+    assert "outside the workdir" in failure(tool("read_file"), found.real, path=f"{link}x")
+
+
+@posix
+def test_a_link_in_the_place_of_the_workdir_is_not_followed(work: Path) -> None:
+    for moved in (work, work.parent):
+        moved.rename(aside := moved.with_name("aside"))
+        moved.symlink_to(aside / "outside" if moved == work else aside)
+        for name, arguments in calls("secret.txt"):
+            assert "was replaced by a link" in failure(tool(name), work, **arguments)
+        with pytest.raises(OSError, match="Not a directory"), _walk(work, (), create=False):
+            pass
+        moved.unlink()
+        aside.rename(moved)
 
 
 @posix
@@ -227,7 +244,7 @@ def test_a_file_exchanged_between_look_and_use_is_noticed(work: Path) -> None:
 
 
 def test_words_are_names_below_the_workdir() -> None:
-    assert words("a/./b//../c", [Path("/w")]) == ("a", "c")
-    assert words("/w/a", [Path("/x"), Path("/w")]) == ("a",)
-    assert words("/w", [Path("/w")]) == ()
-    assert words("/etc", [Path("/")]) == ("etc",)
+    assert words("a/./b//../c", Path("/w")) == ("a", "c")
+    assert words("/w/a", Path("/w")) == ("a",)
+    assert words("/w", Path("/w")) == ()
+    assert words("/etc", Path("/")) == ("etc",)

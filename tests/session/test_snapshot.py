@@ -379,3 +379,66 @@ def test_a_long_list_of_sub_agents_that_do_not_exist_does_not_delay_a_run(projec
     result = play("fine", sub_agents=tuple(f"no{number}" for number in range(20_000)))
     assert result.text == "fine"
     assert len(result.warnings) == 100
+
+
+@on_posix
+@pytest.mark.req("D-53")
+def test_a_folder_that_is_exchanged_for_a_link_is_no_workdir_any_more(
+    project: Path, tmp_path: Path
+) -> None:
+    put(tmp_path / "outside/secret.txt", "SECRET")
+    put("sub/a.txt")
+
+    def swap() -> Any:
+        Path("sub").rename("aside")
+        Path("sub").symlink_to(tmp_path / "outside")
+        return [
+            call("read_file", path="secret.txt"),
+            call("write_file", path="new.txt", content="x"),
+            call("run_command", command="cat secret.txt; touch by_command"),
+        ]
+
+    sent = keep("worker", turns(call("read_file", path="a.txt"), swap))
+    put_agent("worker", workdir="sub", tools=["file_ops", "run_command"])
+    result = play(ask("worker"), sub_agents=("worker",))
+    told = heard(result.children[0])
+    assert told.count("was replaced by a link") == 3
+    assert [path.name for path in (tmp_path / "outside").iterdir()] == ["secret.txt"]
+    result = play(ask("worker"), sub_agents=("worker",))
+    assert len(sent) == 3, "the next run does not start there either"
+    assert "leads outside the project" in heard(result)
+    for folder in ("sub", str(project / "sub")):
+        with pytest.raises(axe_nb.ConfigError, match="out of the current folder through a link"):
+            axe_nb.run(Agent("mine", "script/worker", workdir=folder), "go")
+    assert axe_nb.run(Agent("mine", "script/lead", workdir=str(tmp_path / "outside")), "go").ok
+
+
+@on_posix
+@pytest.mark.req("D-53")
+def test_a_link_of_the_project_may_be_a_workdir_inside_it(project: Path) -> None:
+    put("data/a.txt", "found")
+    Path("link").symlink_to("data")
+    assert "found" in heard(
+        play(call("read_file", path="a.txt"), tools=("file_ops",), workdir="link")
+    )
+
+
+@on_posix
+@pytest.mark.req("D-53")
+def test_a_link_in_the_roots_workdir_leads_no_file_of_the_user_out_of_it(
+    project: Path, tmp_path: Path
+) -> None:
+    keep("mine")
+    root = tmp_path / "root"
+    put(tmp_path / "outside/secret.txt")
+    put(root / "sub/a.txt")
+    put_agent("mine", tmp_path / "config/axe/agents", workdir=str(root / "sub"))
+
+    def swap() -> Any:
+        (root / "sub").rename(root / "aside")
+        (root / "sub").symlink_to(tmp_path / "outside")
+        return ask("mine")
+
+    result = play(ask("mine"), swap, sub_agents=("mine",), workdir=str(root))
+    assert [child.ok for child in result.children] == [True]
+    assert "lies outside the workdir of the run" in heard(result)
