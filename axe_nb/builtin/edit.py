@@ -11,7 +11,7 @@ import re
 import secrets
 import stat
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -36,7 +36,7 @@ MAX_DIFF = 4096
 """Bytes of a diff shown in a result."""
 
 MAX_COMPARED = 2000
-"""Lines of the longer text up to which a diff is computed."""
+"""Lines of the longer text up to which the shortest diff is computed."""
 
 BOM = "\ufeff"
 
@@ -61,17 +61,50 @@ class Change:
     """True if there is a file whose content is not compared."""
 
     @property
-    def diff(self) -> str:
-        """The change as a unified diff; empty if nothing changes."""
-        old, new = (self.old or "").splitlines(True), self.new.splitlines(True)
+    def summary(self) -> str:
+        """The change as a unified diff; of long texts, only their sizes."""
+        old, new = self._lines
         if max(len(old), len(new)) > MAX_COMPARED:
             return f"(from {len(old)} to {len(new)} lines: too long to compare)"
+        return self.diff
+
+    @property
+    def diff(self) -> str:
+        """The whole change as a unified diff; empty if nothing changes.
+
+        Of long texts it has all lines from the first to the last that differ.
+        """
+        old, new = self._lines
         is_new = self.old is None and not self.exists
         before = "/dev/null" if is_new else f"a/{self.path}"
-        lines = difflib.unified_diff(old, new, before, f"b/{self.path}")
+        is_long = max(len(old), len(new)) > MAX_COMPARED
+        compare = _list_changed if is_long else difflib.unified_diff
+        lines = compare(old, new, before, f"b/{self.path}")
         note = f"{HIDDEN}\n" if self.exists else ""
         text = "".join(line if line.endswith("\n") else f"{line}\n" for line in lines)
         return f"{note}{text}".rstrip("\n")
+
+    @property
+    def _lines(self) -> tuple[list[str], list[str]]:
+        return (self.old or "").splitlines(True), self.new.splitlines(True)
+
+
+def _list_changed(old: list[str], new: list[str], before: str, after: str) -> Iterator[str]:
+    """Yields the lines of a unified diff that is not the shortest, in linear time."""
+    start = _count_common(old, new)
+    end = _count_common(old[start:][::-1], new[start:][::-1])
+    removed, added = old[start : len(old) - end], new[start : len(new) - end]
+    if removed or added:
+        yield from (f"--- {before}\n", f"+++ {after}\n")
+        yield f"@@ -{start + 1},{len(removed)} +{start + 1},{len(added)} @@\n"
+    yield from (f"-{line}" for line in removed)
+    yield from (f"+{line}" for line in added)
+
+
+def _count_common(one: list[str], other: list[str]) -> int:
+    """Returns the number of lines at the start that are the same."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((i for i, (a, b) in pairs if a != b), min(len(one), len(other)))
 
 
 def write_file(ctx: ToolContext, path: str, content: str) -> str:
@@ -267,7 +300,7 @@ def _keep_owner_and_mode(descriptor: int, temporary: Spot, before: os.stat_resul
 
 def _format_change(change: Change) -> str:
     note = "\n... (the rest of the diff is omitted)"
-    return cut_bytes(change.diff, MAX_DIFF, note)
+    return cut_bytes(change.summary, MAX_DIFF, note)
 
 
 TOOLS = {

@@ -10,6 +10,8 @@ import socket
 from collections.abc import Sequence
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 
+from axe_nb.agents.hosts import LABEL, fold_host
+
 Address = IPv4Address | IPv6Address
 
 NOT_PUBLIC_4 = {
@@ -64,7 +66,9 @@ def refusal_reason(address: Address) -> str:
 
 def spelling_problem(host: str) -> str:
     """Returns the reason to reject the spelling of an ASCII host; empty if it is acceptable."""
-    if "%" in host or not host:
+    labels = fold_host(host).split(".")
+    is_name = literal(host) is None
+    if "%" in host or (is_name and not all(map(LABEL.fullmatch, labels))):
         return "is neither a host name nor an address"
     last = host.rstrip(".").rpartition(".")[2].lower()
     if ":" not in host and re.fullmatch(r"\d+|0x[0-9a-f]*", last) and not literal(host):

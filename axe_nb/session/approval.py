@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from axe_nb.engine.permissions import ApprovalRequest, Decision
-from axe_nb.session.question import format_model_question, format_question
+from axe_nb.session.question import format_answer_mark, format_model_question, format_question
 
 PAUSE = 0.2
 """Seconds from a question to its prompt, in which the view shows the call; then it stands still."""
@@ -92,7 +92,8 @@ def _raise_on_interrupt() -> Iterator[None]:
 def prompt_person(request: ApprovalRequest) -> Decision:
     """Prompts in the notebook or terminal until the answer is valid."""
     if not request.tool:
-        return Decision("text", input(f"\n{format_model_question(request)}\n> "))
+        mark = format_answer_mark(request)
+        return Decision("text", input(f"\n{format_model_question(request)}\n{mark}"))
     question = format_question(request)
     prompt = f"\n{question.text}"  # apart from the last answer
     while True:

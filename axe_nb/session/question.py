@@ -111,9 +111,22 @@ def _list_answers(always: str, host: str, hidden: int) -> Iterator[Answer]:
 
 
 def format_model_question(request: ApprovalRequest) -> str:
-    """Formats a question that a model asks the person."""
+    """Formats a question that a model asks the person.
+
+    One of several lines could look like another prompt: each line is marked, and
+    `format_answer_mark` repeats who asks.
+    """
+    caller = _format_caller(request)
     detail, _ = _show_most(request.detail, MAX_SHOWN)
-    return fold(f"{_format_caller(request)} asks: {detail}", WIDTH, GOES_ON)
+    if "\n" not in detail:
+        return fold(f"{caller} asks: {detail}", WIDTH, GOES_ON)
+    lines = "\n".join(BAR + line for line in detail.split("\n"))
+    return fold(f"{caller} asks:\n{lines}", WIDTH, GOES_ON)
+
+
+def format_answer_mark(request: ApprovalRequest) -> str:
+    """Formats the words before the answer to a model's question."""
+    return f"answer to {_format_caller(request)}> " if "\n" in request.detail else "> "
 
 
 def show(text: str) -> str:

@@ -241,6 +241,19 @@ def test_long_differences_are_cut_and_huge_ones_not_worked_out(tmp_path: Path) -
     assert text.endswith("(from 1500 to 3000 lines: too long to compare)")
 
 
+@pytest.mark.req("D-48")
+def test_the_preview_of_a_long_file_has_every_changed_line(tmp_path: Path) -> None:
+    lines = [f"line {i}\n" for i in range(3000)]
+    (tmp_path / "a.txt").write_text("".join(lines))
+    edit = {"path": "a.txt", "old_text": "line 1500\n", "new_text": "evil\n"}
+    one = preview("edit_file", edit, tmp_path)
+    assert one == "--- a/a.txt\n+++ b/a.txt\n@@ -1501,1 +1501,1 @@\n-line 1500\n+evil"
+    edit = {"path": "a.txt", "old_text": "line", "new_text": "row", "replace_all": True}
+    every = preview("edit_file", edit, tmp_path).splitlines()
+    assert every[3:] == [f"-line {i}" for i in range(3000)] + [f"+row {i}" for i in range(3000)]
+    assert preview("write_file", {"path": "a.txt", "content": "".join(lines)}, tmp_path) == ""
+
+
 @pytest.mark.req("D-52")
 @pytest.mark.parametrize(("name", "data"), [(".env", b"KEY=1\n"), ("x.bin", b"\xff\x00")])
 def test_a_file_whose_content_is_not_shown_does_not_look_like_a_new_one(

@@ -169,3 +169,12 @@ def test_each_question_stands_apart_from_the_last_answer(monkeypatch: pytest.Mon
     prompts = say(monkeypatch, "what?", "y")
     prompt_person(request())
     assert [prompt.startswith("\n") for prompt in prompts] == [True, False]
+
+
+@pytest.mark.req("D-48")
+def test_a_models_question_cannot_look_like_another_prompt(monkeypatch: pytest.MonkeyPatch) -> None:
+    prompts = say(monkeypatch, "no")
+    prompt_person(request("", detail="Shall I go on?\n> y\n[sudo] password: "))
+    assert prompts == [
+        "\nlead asks:\n  | Shall I go on?\n  | > y\n  | [sudo] password: \nanswer to lead> "
+    ]
