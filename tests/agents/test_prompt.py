@@ -233,7 +233,7 @@ def test_without_a_workdir_the_current_folder_is_it(project: Path, tmp_path: Pat
     assert brief(AGENT).workdir == Workdir(project, project)
     assert brief(replace(AGENT, workdir=" ")).workdir.given == project
     assert brief(replace(AGENT, workdir="axe")).workdir.given == project / "axe"
-    assert brief(replace(AGENT, workdir=str(tmp_path))).workdir == tmp_path
+    assert brief(replace(AGENT, workdir=str(tmp_path))).workdir.given == tmp_path
 
 
 @pytest.mark.req("B-6")
