@@ -41,6 +41,9 @@ _REPLACEMENT = "\ufffd"
 LONGEST_WORD = 100
 """Maximum characters of a word compared for suggestions, which takes quadratic time."""
 
+LONGEST_MOVED = 20
+"""Maximum characters of a word that is moved to the next line whole."""
+
 LIKENESS = 0.65
 """Minimum similarity of a suggestion, from 0 to 1."""
 
@@ -119,24 +122,30 @@ def cut_middle(text: str, limit: int) -> tuple[str, int]:
 def fold(text: str, width: int, indent: str) -> str:
     """Breaks lines wider than `width` columns, and begins each continuation with the indent.
 
-    A front end would go on at the left edge, where its own words stand.
+    A front end would go on at the left edge, where its own words stand. Lines are broken behind a
+    space, if there is one near; no character is removed.
     """
     return "\n".join(_fold_line(line, width, indent) for line in text.split("\n"))
 
 
 def _fold_line(line: str, width: int, indent: str) -> str:
-    if len(line) <= width and line.isascii() and "\t" not in line:
-        return line
-    parts, column = [], 0
-    for character in line:
-        columns = 2 if unicodedata.east_asian_width(character) in "WF" else 1
-        columns = 8 if character == "\t" else columns  # at most
-        if column + columns > width:
-            parts.append(f"\n{indent}")
-            column = len(indent)
-        parts.append(character)
-        column += columns
-    return "".join(parts)
+    parts, start, column, room = [], 0, 0, width
+    for end, character in enumerate(line):
+        column += _width_of(character)
+        if column > room:
+            space = line.rfind(" ", max(start, end - LONGEST_MOVED), end) + 1
+            at = space if line[start:space].strip() else end
+            parts.append(line[start:at])
+            start, room = at, width - len(indent)
+            column = sum(map(_width_of, line[at : end + 1]))
+    return f"\n{indent}".join((*parts, line[start:]))
+
+
+def _width_of(character: str) -> int:
+    """The columns of a character in a fixed-width font, at most."""
+    if character == "\t":
+        return 8
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
 
 
 def cut_bytes(text: str, limit: int, note: str = "") -> str:

@@ -11,6 +11,7 @@ from axe_nb.text import (
     clean,
     cut_bytes,
     cut_chars,
+    fold,
     format_seconds,
     list_some,
     nearest,
@@ -245,3 +246,11 @@ def test_what_a_model_reads_and_a_person_cannot_see_is_shown(text: str, cleaned:
 )
 def test_emoji_and_scripts_that_need_joiners_stay_as_they_are(text: str) -> None:
     assert clean(text) == text
+
+
+def test_long_lines_are_folded_behind_a_space_and_nothing_is_lost() -> None:
+    text = "it writes nothing outside the workdir\nshort"
+    assert fold(text, 12, "  ") == "it writes \n  nothing \n  outside \n  the \n  workdir\nshort"
+    assert fold("x" * 10, 4, ": ") == "xxxx\n: xx\n: xx\n: xx"
+    assert fold("    " + "x" * 6, 5, "") == "    x\nxxxxx", "no line of blanks alone"
+    assert fold("", 5, ": ") == ""

@@ -18,6 +18,9 @@ LINE = 72
 WHO = 32
 """Maximum length of a name in characters."""
 
+POINTER = 60
+"""Length of a pointer in characters; it takes the place of no text that is shorter."""
+
 LINES = 12
 """Maximum number of lines of a text."""
 
@@ -46,7 +49,7 @@ def cut_beginning(text: str, max_chars: int) -> tuple[str, int]:
         max_chars: characters; a text that is hardly longer is shown whole.
     """
     text = text.strip("\n")
-    end = len(text) if len(text) <= max_chars * 5 // 4 else max_chars
+    end = len(text) if len(text) <= max(max_chars * 5 // 4, max_chars + POINTER) else max_chars
     lines = text[: end + 1].split("\n", LINES)
     if len(lines) > LINES:
         end = min(end, sum(map(len, lines[:LINES])) + LINES - 1)

@@ -157,9 +157,12 @@ class Outline:
         answered = call.result.content if call and call.result else node.text
         after = self._collect_answers(node, call, answered) if node.depth else []
         if result.error and (not node.depth or result.error not in answered):
-            after.append(self._make_block("error", result.error, f"{node.path}.error"))
+            # that of the root is what a reader looks for first
+            (after if node.depth else before).append(
+                self._make_block("error", result.error, f"{node.path}.error")
+            )
         if node.is_root and result.cause and result.cause.hint:
-            after.append(self._make_block("next", result.cause.hint, f"{node.path}.cause"))
+            before.append(self._make_block("next", result.cause.hint, f"{node.path}.cause"))
         after += [
             self._make_block(label, ", ".join(files), f"{node.path}.{key}")
             for label, key, files in (

@@ -9,6 +9,7 @@ Source: product.md "Notebook"; design README (rows); D-6, D-11.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -29,7 +30,7 @@ class Row:
     cost: str
     span: Span
     is_open: bool
-    """Failures open by themselves."""
+    """Failures open by themselves, and so does the way to a denied call."""
 
     @property
     def look(self) -> Look:
@@ -71,21 +72,23 @@ def _make_group_row(group: Node) -> Row:
 def _make_run_row(node: Node) -> Row:
     if node.is_group:
         return _make_group_row(node)
-    has_failed = node.state not in ("completed", "running")
+    needs_look = node.state not in ("completed", "running") or bool(_list_denied(node))
     # the root's row sums up the whole tree
     asked, cost = (
         (excerpts.line(node.task), cost_of_run(node)) if node.depth else (summary(node), "")
     )
     who = excerpts.line(node.agent, excerpts.WHO)
-    return Row("run", node.state, who, asked, cost, node.span, has_failed)
+    return Row("run", node.state, who, asked, cost, node.span, needs_look)
 
 
 def _make_turn_row(turn: TurnNode) -> Row:
     states = [call.child.state if call.child else call.state for call in turn.calls]
     has_failed = any(state not in ("completed", "running") for state in states)
+    children = (child for call in turn.calls for child in call.children)
+    needs_look = has_failed or any(map(_list_denied, children))
     state = turn.only_call.state if turn.only_call else turn.state
     who, doing = f"turn {turn.number}", doing_of(turn)
-    return Row("turn", state, who, doing, cost_of_turn(turn), turn.span, has_failed)
+    return Row("turn", state, who, doing, cost_of_turn(turn), turn.span, needs_look)
 
 
 def _make_call_row(call: CallNode) -> Row:
@@ -211,12 +214,7 @@ def summary(node: Node) -> str:
     calls = sum(len(t.calls) for t in node.turns) - sum(
         bool(c.children) for t in node.turns for c in t.calls
     )
-    denied = sum(
-        bool(c.result and c.result.is_denied)
-        for n in (node, *below)
-        for t in n.turns
-        for c in t.calls
-    )
+    denied, failed = len(_list_denied(node)), _count_failed(node)
     facts = [
         excerpts.line(node.model, 2 * excerpts.WHO),
         node.state,
@@ -224,9 +222,30 @@ def summary(node: Node) -> str:
         plural(calls, "tool call") if calls else "",
         plural(len(below), "sub-agent") + (f" ({troubles})" if troubles else "") if below else "",
         f"{plural(denied, 'call')} denied" if denied else "",
+        f"{plural(failed, 'call')} failed" if failed else "",
         plural(node.total.total, "token") if node.total.total else "",
         plural(len(node.result.warnings), "warning")
         if node.result and node.result.warnings
         else "",
     ]
     return " · ".join(filter(None, facts))
+
+
+def _list_calls(node: Node) -> Iterator[CallNode]:
+    """Yields the calls of a run and of all runs below it."""
+    for run in (node, *node.below()):
+        for turn in run.turns:
+            yield from turn.calls
+
+
+def _list_denied(node: Node) -> list[CallNode]:
+    return [call for call in _list_calls(node) if call.result and call.result.is_denied]
+
+
+def _count_failed(node: Node) -> int:
+    """The number of failed calls, but for those that are sub-agents, which are counted as such."""
+    return sum(
+        bool(call.result and call.result.is_error and not call.result.is_denied)
+        for call in _list_calls(node)
+        if not call.children
+    )

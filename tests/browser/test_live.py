@@ -170,3 +170,18 @@ def test_text_has_enough_contrast_in_either_theme(lab: Lab, theme: str) -> None:
         assert signs
         assert min(signs.values()) >= 3
         assert min(r for text, r in found.items() if text not in signs) >= 4.5
+
+
+def test_in_a_narrow_window_the_bar_goes_before_the_task(lab: Lab) -> None:
+    start(lab, RESEARCH)
+    task = lab.page.locator(f"{row(lab, 'researcher')} > summary > .axe-nb-asked")
+    bar = lab.page.locator(f"{row(lab, 'researcher')} > summary > .axe-nb-bar")
+    assert bar.is_visible()
+    lab.page.set_viewport_size({"width": 640, "height": 900})
+    bar.wait_for(state="hidden")
+    assert task.evaluate("e => e.offsetWidth / e.parentElement.offsetWidth") > 0.2
+    lab.gate("researcher", "counter", "critic")
+    lab.finished()
+    lab.unfold()
+    twin = lab.page.locator(".jp-OutputArea-output summary:has(b:text-is('researcher')) bdi")
+    assert twin.evaluate("e => e.offsetWidth / e.parentElement.offsetWidth") > 0.2

@@ -26,12 +26,15 @@ from axe_nb.messages import ToolCall, ToolResult
 from axe_nb.scripting.lookup import functions
 from axe_nb.session.session import Session
 from axe_nb.tools.tool import ToolContext
+from axe_nb.views import excerpts
 from axe_nb.views.axe_text import VerboseLines
+from axe_nb.views.html import twin
 from axe_nb.views.outline import Outline, as_lines
 from axe_nb.views.transcript import Transcript, as_text
 from axe_nb.views.tree import Node, row_of
 from tests.delegation.copies import boss, said
 from tests.engine.in_process import Stage, agent, ask, ask_session, lead, play, stage, tool
+from tests.views.runs import ONE_CHILD
 
 
 @pytest.fixture(autouse=True)
@@ -87,8 +90,8 @@ def three() -> Stage:
 TEXT = """\
 There are **27** keys.
 
-✓ lead · script/lead · completed · 2 turns · 1 tool call · 2 sub-agents (1 timeout) · N tokens \
-· 1 warning
+✓ lead · script/lead · completed · 2 turns · 1 tool call · 2 sub-agents (1 timeout) · \
+1 call failed · N tokens · 1 warning
 ! warning: sub-agent "ghost" cannot be called: agent config not found: ghost; create it with \
 `axe-nb agents init ghost`
   ✓ turn 1 · asks reader, ghost, sleeper at once · N tokens
@@ -528,3 +531,41 @@ def test_the_calls_of_a_closing_turn_are_drawn_neither_live_nor_afterwards(proje
     [closing] = [turn for node in live.below() for turn in node.turns if turn.closing]
     assert (closing.calls, closing.state, closing.text) == ([], "completed", "Summary.")
     assert "running" not in states(live)
+
+
+def denied_child() -> RunResult:
+    """A completed run whose child was denied a call, and went on."""
+    write = ToolCall("w", "write_file", {"path": "a"})
+    refused = ToolResult("w", "Error: permission denied", is_error=True, is_denied=True)
+    log = (Turn(1, "", (write,), (refused,), "", Usage()), LAST)
+    child = done(agent="scout", id="0.1", call_id="c", log=log)
+    asked = (ToolCall("c", "call_agent", {"agent": "scout"}, traits=ONE_CHILD),)
+    turn = Turn(1, "", asked, (ToolResult("c", "ok"),), "", Usage())
+    return done(log=(turn, LAST), children=(child,))
+
+
+@pytest.mark.req("D-56")
+def test_a_denied_call_is_seen_without_a_click() -> None:
+    page = twin(denied_child())["text/html"]
+    assert "1 call denied" in page
+    before, _, _ = page.partition(">write_file")
+    assert before.count("<details open") == 4, "root, turn, child and its turn"
+
+
+def test_the_summary_counts_failed_calls_of_the_whole_tree() -> None:
+    calls = tuple(ToolCall(str(n), "list_dir", {}) for n in range(3))
+    results = tuple(ToolResult(str(n), "no", is_error=n > 0) for n in range(3))
+    text = as_text(done(log=(Turn(1, "", calls, results, "", Usage()), LAST)))
+    assert "3 tool calls · 2 calls failed" in text
+
+
+def test_the_reason_of_a_failed_run_stands_right_under_its_summary() -> None:
+    calls = (ToolCall("1", "list_dir", {}),)
+    log = (Turn(1, "", calls, (ToolResult("1", "a"),), "", Usage()),)
+    lines = as_text(done(status="error", text="", error="max_requests (1) reached", log=log))
+    assert lines.split("\n")[1] == "  error: max_requests (1) reached"
+
+
+def test_no_text_is_cut_whose_rest_is_shorter_than_a_pointer() -> None:
+    assert excerpts.cut_beginning("x" * 110, 50) == ("x" * 110, 0)
+    assert excerpts.cut_beginning("x" * 111, 50) == ("x" * 50, 61)
