@@ -141,15 +141,12 @@ class _Page:
     def _format_entry(self, entry: Entry, column: str) -> str:
         row = entry.row
         ellipsis = ";text-overflow:ellipsis" if len(row.asked) > CLIPPED else ""
-        bar = self._format_bar(row)
-        # in a narrow window, the bar gives way first
-        flex, quote = ("'flex:1 30%", "'") if bar else ("flex:1", "")
         return (
             f"<details{_format_open(row)}><summary>"
             f"<div style=display:inline-flex;width:96%;gap:{GAP}>"
             f"{_format_sign(row)} <b{column}>{_escape(row.who)}</b> "
-            f"<bdi style={flex};overflow:hidden{ellipsis}{quote}>{_escape(row.asked)}</bdi> "
-            f"<small>{_escape(row.cost)}</small>{bar}</div></summary>"
+            f"<bdi style=flex:1;overflow:hidden{ellipsis}>{_escape(row.asked)}</bdi> "
+            f"<small>{_escape(row.cost)}</small>{self._format_bar(row)}</div></summary>"
             f"{self._format_inside(entry)}</details>"
         )
 
@@ -160,7 +157,7 @@ class _Page:
         if length < SLIVER and row.kind != "run":
             return ""
         return (
-            f"<i style='width:{BAR_WIDTH};height:{BAR_HEIGHT};margin:auto;"
+            f"<i style='width:{BAR_WIDTH};height:{BAR_HEIGHT};margin:auto 0;"
             "background:linear-gradient(90deg,"
             f"{TRACK} {first}%,{row.look.colour} 0 {first + length}%,{TRACK} 0)'></i>"
         )
