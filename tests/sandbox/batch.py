@@ -7,11 +7,11 @@ thousands of them need few cages.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
-import re
+import shlex
 import shutil
 import socket
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,24 +19,8 @@ from typing import Any
 
 from tests.sandbox.cages import SECRET, Cage, canary, server
 
-RUN_EACH = """
-exec 9< all.txt
-ulimit -u 4000 -f 20000
-run() {{
-    printf '\\n@start %s\\n' "$1"
-    mkdir -p "$PWD/$1" && cd "$1" && echo a > a.txt
-    said=$(
-        timeout -s KILL {seconds} bash -c "$2" 2>&1 < /dev/null 9<&- |
-        timeout -s KILL {seconds} head -c 2000 | tr -d '\\0'
-    )
-    printf '\\n@end %s\\n%s' "$1" "$said"
-}}
-export -f run
-xargs -0 -n 2 -P {parallel} bash -c 'run "$1" "$2"' run <&9
-"""
-"""Reads its commands at once and writes to a pipe: some of them remove all files of the workdir."""
-
-START, END = re.compile(r"^@start (\d+)$", re.M), re.compile(r"^@end (\d+)\n([^@]*)", re.M)
+RUNNER = (Path(__file__).parent / "runner.py").read_text("utf-8")
+LIMITS = "ulimit -u 4000 -f 20000; exec"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +54,17 @@ def untouched(cage: Cage) -> Iterator[Canaries]:
         before = look(cage)
         yield Canaries(sleeper.pid, port, path)
         assert sleeper.poll() is None, f"a process outside ended with {sleeper.returncode}"
+        assert is_sleeping(sleeper.pid), "a process outside was stopped or traced"
         assert look(cage) == before, "a file outside was touched"
         with contextlib.suppress(BlockingIOError):
             unix.accept()[0].close()
             raise AssertionError("a socket outside was reached")
     assert reached == [], "a server outside was reached"
+
+
+def is_sleeping(pid: int) -> bool:
+    """True if a process is neither stopped nor traced."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "RSD"
 
 
 def look(cage: Cage) -> dict[str, Any]:
@@ -84,7 +74,6 @@ def look(cage: Cage) -> dict[str, Any]:
         if cage.work in (Path(folder), *Path(folder).parents):
             folders.clear()
             continue
-        folders[:] = [name for name in folders if name != "package"]
         for name in files:
             path = Path(folder, name)
             found[str(path)] = path.read_bytes() if path.is_file() else path.lstat().st_mode
@@ -102,20 +91,22 @@ def run_all(
 ) -> dict[str, str]:
     """Runs the commands and returns command -> output; fails if a secret came out.
 
-    A command may end its own cage: what was cut short then is run in the next one, but once only.
+    A command may end its own cage, and others with it. All that were running then are run once
+    more, one after the other: there, what a command cuts short is itself.
     """
     outputs: dict[str, str] = {}
-    left = list(dict.fromkeys(commands))
-    begun: Counter[str] = Counter()
+    left, cut = list(dict.fromkeys(commands)), []
     while left:
         started, found = run_batch(cage, left, seconds, parallel)
         assert started, "no command was run"
         outputs |= found
-        begun.update(started)
-        outputs |= {
-            command: "" for command, times in begun.items() if times > 1 and command in left
-        }
-        left = [command for command in left if command not in outputs]
+        cut += [command for command in started if command not in found]
+        left = [command for command in left if command not in started]
+    while cut:
+        started, found = run_batch(cage, cut, seconds, 1)
+        assert started, "no command was run"
+        outputs |= dict.fromkeys(started, "") | found
+        cut = cut[len(started) :]
     return outputs
 
 
@@ -125,12 +116,26 @@ def run_batch(
     """Runs the commands in one cage; returns those that began, and command -> output."""
     shutil.rmtree(cage.work)
     cage.work.mkdir()
-    listed = "".join(f"{number}\0{command}\0" for number, command in enumerate(commands))
-    (cage.work / "all.txt").write_bytes(listed.encode("utf-8", "surrogatepass"))
+    listed = "\0".join(commands).encode("utf-8", "surrogatepass")
+    (cage.work / "all.txt").write_bytes(listed)
     for path in (cage.work, cage.work / "all.txt"):
         os.chown(path, cage.uid, cage.uid)
+    words = ["/usr/bin/python3", "-I", "-S", "-c", RUNNER, str(seconds), str(parallel)]
     limit = 60 + seconds * len(commands) / parallel
-    ended = cage.run(RUN_EACH.format(seconds=seconds, parallel=parallel), seconds=limit)
+    ended = cage.run(f"{LIMITS} {shlex.join(words)}", seconds=limit)
     assert SECRET not in ended.output, "a secret came out"
-    started = [commands[int(number)] for number in START.findall(ended.output)]
-    return started, {commands[int(number)]: text for number, text in END.findall(ended.output)}
+    started: list[str] = []
+    outputs: dict[str, str] = {}
+    for what, number, *text in said(ended.output):
+        if what == "start":
+            started.append(commands[number])
+        else:
+            outputs[commands[number]] = text[0]
+    return started, outputs
+
+
+def said(output: str) -> Iterator[list[Any]]:
+    """The lines of the runner; the last one may be cut short."""
+    for line in output.splitlines():
+        with contextlib.suppress(ValueError):
+            yield json.loads(line)

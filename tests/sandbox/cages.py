@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import functools
 import json
 import os
 import shutil
@@ -137,6 +139,21 @@ def python_for(uid: int) -> str:
     return not_run("no Python 3.11 that an ordinary user may run")
 
 
+@functools.cache
+def readable_package() -> Path:
+    """A copy of the package and of these tests that every user may read."""
+    package = Path(tempfile.mkdtemp(prefix="axe-nb-test-package-"))
+    atexit.register(shutil.rmtree, package, ignore_errors=True)
+    package.chmod(0o755)
+    skip = shutil.ignore_patterns("__pycache__", "static")
+    shutil.copytree(ROOT / "axe_nb", package / "axe_nb", ignore=skip)
+    shutil.copytree(ROOT / "tests" / "sandbox", package / "tests" / "sandbox", ignore=skip)
+    (package / "tests" / "__init__.py").touch()
+    found = python_for(NOBODY)
+    subprocess.run([found, "-m", "compileall", "-q", str(package)], check=True)
+    return package
+
+
 def make_cage(method: str, uid: int, base: Path) -> Cage:
     """Prepares the folders of a cage below `base`, a new folder that the user may enter."""
     cage = Cage(method, uid, base, python=python_for(uid))
@@ -152,12 +169,7 @@ def make_cage(method: str, uid: int, base: Path) -> Cage:
     ):  # fmt: skip
         subprocess.run(["git", *words], cwd=cage.work, env=environ, check=True, capture_output=True)
     if uid != os.geteuid():
-        cage.package = base / "package"
-        skip = shutil.ignore_patterns("__pycache__", "static")
-        shutil.copytree(ROOT / "axe_nb", cage.package / "axe_nb", ignore=skip)
-        sandbox_tests = cage.package / "tests" / "sandbox"
-        shutil.copytree(ROOT / "tests" / "sandbox", sandbox_tests, ignore=skip)
-        (cage.package / "tests" / "__init__.py").touch()
+        cage.package = readable_package()
         for folder, folders, files in os.walk(base):
             for name in (".", *folders, *files):
                 os.chown(Path(folder, name), uid, uid, follow_symlinks=False)

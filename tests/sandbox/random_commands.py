@@ -10,6 +10,7 @@ import argparse
 import os
 import random
 import time
+from collections.abc import Callable
 
 from tests.sandbox.batch import run_all, untouched
 from tests.sandbox.cages import METHODS, make_cage, open_folder
@@ -25,7 +26,6 @@ PROGRAMS = (
     "rm -rf {p}", "cat {p}", "cp -r {p} {p}", "mv {p} {p}", "ln -s {p} up", "ln {p} up",
     "touch {p}", "mkdir -p {p}", "chmod -R 777 {p}", "chown -R nobody {p}", "truncate -s 0 {p}",
     "tee {p}", "dd if={p} of={p} count=9", "find {p} -maxdepth 2 -delete", "grep -r canary {p}",
-    "kill -STOP {pid}",
     "kill -{s} {pid}", "kill -{s} $PPID", "echo {w}", "printf '%s' {w}", "tar -cf {p} a.txt",
     "sed -i s/a/b/ {p}", "cd {p}", "ls -la {p}", "python3 -c \"import os; os.system('{c}')\"",
     "python3 -c \"open('{p}', 'a').write('x')\"", "bash -c '{c}'", "env -i sh -c '{c}'",
@@ -36,18 +36,10 @@ PROGRAMS = (
 JOINS = (" && ", " || ", " ; ", " | ", " & ", "\n", " |& ")
 REDIRECTIONS = (">", ">>", "<", "2>", "&>", "<<<", ">|", "<>")
 FORMS = ("(@)", "{ @; }", "for i in 1 2; do @; done", "! @", "eval '@'")
-SIGNALS = ("9", "TERM", "0", "HUP")  # a parent that is stopped keeps the batch waiting
+SIGNALS = ("9", "TERM", "0", "HUP", "STOP", "CONT")
 WORDS = (
-    "x",
-    "evil",
-    "'$HOME'",
-    '"$(cat {p})"',
-    "`ls {p}`",
-    "{{a,b}}",
-    "$((1+1))",
-    "${{HOME%/*}}",
-    "\\\\$x",
-)
+    "x", "evil", "'$HOME'", '"$(cat {p})"', "`ls {p}`", "{a,b}", "$((1+1))", "${HOME%/*}", "\\$x",
+)  # fmt: skip
 
 
 def make_command(chance: random.Random, depth: int = 0) -> str:
@@ -57,9 +49,7 @@ def make_command(chance: random.Random, depth: int = 0) -> str:
     for number in range(count):
         text += (chance.choice(JOINS) if number else "") + simple(chance, depth)
     if chance.random() < 0.1:
-        text = chance.choice(
-            ("({})", "{{ {}; }}", "for i in 1 2; do {}; done", "! {}", "eval '{}'")
-        ).format(text)
+        text = chance.choice(FORMS).replace("@", text)
     return text
 
 
@@ -83,7 +73,14 @@ def simple(chance: random.Random, depth: int) -> str:
 
 
 def run_random(
-    method: str, uid: int, commands: int, seed: int, size: int = 500, parallel: int = 8
+    method: str,
+    uid: int,
+    commands: int,
+    seed: int,
+    *,
+    size: int = 200,
+    seconds: float = 1,
+    report: Callable[[int, int], None] = lambda done, said: None,
 ) -> int:
     """Runs so many random commands; returns the number of those that said something."""
     chance = random.Random(seed)
@@ -92,28 +89,38 @@ def run_random(
         with open_folder() as base:
             cage = make_cage(method, uid, base)
             with untouched(cage) as canaries:
-                some = {canaries.fill(make_command(chance), cage) for _ in range(size)}
-                batch = sorted(some)[: commands - done]
-                outputs = run_all(cage, batch, seconds=2, parallel=parallel)
+                some: dict[str, None] = {}
+                while len(some) < min(size, commands - done):
+                    some[canaries.fill(make_command(chance), cage)] = None
+                outputs = run_all(cage, list(some), seconds=seconds)
         said += sum(bool(text) for text in outputs.values())
-        done += len(batch)
+        done += len(outputs)
+        report(done, said)
     return said
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--commands", type=int, default=20_000)
+    parser.add_argument("--commands", type=int, default=20_000, help="of each method")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--method", choices=METHODS, default=METHODS[0])
+    parser.add_argument("--method", choices=METHODS, action="append", help="default: all three")
     parser.add_argument("--uid", type=int, default=os.geteuid())
+    parser.add_argument("--seconds", type=float, default=1, help="time limit of a command")
     given = parser.parse_args()
-    began = time.monotonic()
-    said = run_random(given.method, given.uid, given.commands, given.seed)
-    took = time.monotonic() - began
-    print(
-        f"{given.commands} commands in {given.method} in {took:.0f} s, {said} of them said "
-        "something: no canary was touched or reached"
-    )
+    for method in given.method or METHODS:
+        began = time.monotonic()
+
+        def report(done: int, said: int, method: str = method, began: float = began) -> None:
+            took = time.monotonic() - began
+            print(
+                f"{method}: {done} commands in {took:.0f} s, {said} of them said something; "
+                "no canary was touched or reached",
+                flush=True,
+            )
+
+        run_random(
+            method, given.uid, given.commands, given.seed, seconds=given.seconds, report=report
+        )
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pytest
 
@@ -30,28 +30,44 @@ WAYS = {
 }
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_nothing_is_left_when_it_ends(cage: Cage, way: str) -> None:
-    seconds = unique()
-    ended = cage.run(WAYS[way].format(s=seconds) + "\nsleep 0.2; echo done")
+def all_ways() -> tuple[str, dict[str, str]]:
+    """A command that goes all ways at once, and way -> the seconds that its processes sleep."""
+    seconds = {way: unique() for way in WAYS}
+    return "\n".join(WAYS[way].format(s=seconds[way]) for way in WAYS), seconds
+
+
+def survivors(seconds: Mapping[str, str]) -> list[str]:
+    """The ways whose processes still run."""
+    return [way for way in seconds if is_running(seconds[way])]
+
+
+def test_nothing_is_left_when_it_ends(cage: Cage) -> None:
+    command, seconds = all_ways()
+    ended = cage.run(f"{command}\nsleep 0.2; echo done")
     assert "done" in ended.output
-    assert not is_running(seconds), "all has ended before the result is there"
+    assert survivors(seconds) == [], "all has ended before the result is there"
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_nothing_is_left_when_its_time_is_up(cage: Cage, way: str) -> None:
-    seconds = unique()
-    command = f"trap '' TERM INT HUP\n{WAYS[way].format(s=seconds)}\nsleep {seconds}"
-    ended = cage.run(command, seconds=1.5)
+def test_nothing_is_left_when_its_time_is_up(cage: Cage) -> None:
+    command, seconds = all_ways()
+    own = unique()
+    ended = cage.run(f"trap '' TERM INT HUP\n{command}\nsleep {own}", seconds=1.5)
     assert not ended.in_time
-    assert not is_running(seconds)
+    assert survivors({**seconds, "the command": own}) == []
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_nothing_is_left_when_the_kernel_is_killed(cage: Cage, way: str) -> None:
+@pytest.mark.parametrize("target", ["$PPID", "-1", "1"])
+def test_a_command_that_stops_its_parents_ends_at_its_time_limit(cage: Cage, target: str) -> None:
     seconds = unique()
-    assert start_and_kill(cage, way, seconds)
-    assert ends(seconds)
+    ended = cage.run(f"setsid sleep {seconds} &\nkill -STOP {target}\nsleep {seconds}", seconds=1)
+    assert not ended.in_time
+    assert ends(seconds, patience=1)
+
+
+def test_nothing_is_left_when_the_kernel_is_killed(cage: Cage) -> None:
+    command, seconds = all_ways()
+    assert start_and_kill(cage, command, seconds)
+    assert all(ends(one) for one in seconds.values())
 
 
 @pytest.mark.parametrize(
@@ -63,7 +79,8 @@ def test_nothing_is_left_when_the_kernel_is_killed(cage: Cage, way: str) -> None
 )  # fmt: skip
 def test_without_its_flag_it_outlives_the_kernel(cage: Cage, without: Sequence[str]) -> None:
     seconds = unique()
-    assert start_and_kill(dataclasses.replace(cage, without=[without]), "setsid", seconds, 3)
+    weak = dataclasses.replace(cage, without=[without])
+    assert start_and_kill(weak, WAYS["setsid"].format(s=seconds), {"setsid": seconds}, 3)
     assert is_running(seconds)
     for pid in processes(seconds):
         os.kill(pid, signal.SIGKILL)
@@ -75,14 +92,15 @@ def processes(seconds: str) -> list[int]:
     return [int(line.split()[0]) for line in listed.stdout.splitlines() if seconds in line]
 
 
-def start_and_kill(cage: Cage, way: str, seconds: str, lasting: float = 600) -> bool:
-    """True if the command was at work when the kernel was killed."""
-    command = f"{WAYS[way].format(s=seconds)}\nsleep {lasting}"
-    kernel = cage.begin(command, seconds=600)
+def start_and_kill(
+    cage: Cage, command: str, seconds: Mapping[str, str], lasting: float = 600
+) -> bool:
+    """True if the command was at work, in all its ways, when the kernel was killed."""
+    kernel = cage.begin(f"{command}\nsleep {lasting}", seconds=600)
     until = time.monotonic() + 60
-    while not is_running(seconds) and time.monotonic() < until:
+    while survivors(seconds) != list(seconds) and time.monotonic() < until:
         time.sleep(0.05)
-    was_running = is_running(seconds)
+    was_running = survivors(seconds) == list(seconds)
     kill(kernel)
     for pipe in (kernel.stdout, kernel.stderr):
         if pipe:

@@ -10,4 +10,4 @@ from tests.sandbox.random_commands import run_random
 
 @pytest.mark.req("D-55")
 def test_no_canary_is_touched(cage: Cage) -> None:
-    assert run_random(cage.method, cage.uid, 100, seed=7, size=100) > 25
+    assert run_random(cage.method, cage.uid, 100, seed=7) > 25
