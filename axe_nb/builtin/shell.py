@@ -194,7 +194,8 @@ def guard_command(arguments: Mapping[str, Any], site: CallSite) -> Guard:
     program = program_of(text_argument(arguments, "command"))
     covers = f"the program {program}, {sandbox.label}" if program else ""
     note = "; ".join([sandbox.label, *sandbox.promises])
-    if sandbox.level != "none" or sandbox.is_off:
+    is_refused = bool(refusal(text_argument(arguments, "command"), site.workdir))  # it never runs
+    if sandbox.level != "none" or sandbox.is_off or is_refused:
         return Guard(note=note, covers=covers)
     return Guard(
         floor="ask",

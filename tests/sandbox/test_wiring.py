@@ -80,6 +80,18 @@ def test_auto_without_a_sandbox_asks_for_each_command(workdir: Path, no_sandbox:
     )
 
 
+def test_a_refused_command_is_refused_alike_with_and_without_a_sandbox(
+    workdir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So a notebook that shows it has the same outputs on every machine."""
+    person = Person()
+    here = as_text(ask(mode="auto", command="cat ~/.netrc", person=person))
+    monkeypatch.setattr(find, "METHODS", {})
+    assert as_text(ask(mode="auto", command="cat ~/.netrc", person=person)) == here
+    assert "blocked by safety validator" in here
+    assert person.questions == []
+
+
 def test_where_no_one_can_be_asked_it_names_the_key(workdir: Path, no_sandbox: None) -> None:
     assert told(ask(mode="auto")) == (
         "Error: permission denied for run_command: there is no sandbox here: a command can do "
