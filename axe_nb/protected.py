@@ -12,78 +12,27 @@ import os
 import re
 import sys
 import unicodedata
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from importlib.machinery import PathFinder, all_suffixes
 from pathlib import Path
 
-FOLDERS = {
-    "axe": "agents, scripts and skills are instructions for later runs",
-    **dict.fromkeys(
-        (".git", ".hg", ".svn"), "version control runs hooks and programs that are set here"
-    ),
-    ".ssh": "it controls logins to and from this machine",
-    **dict.fromkeys((".ipython", ".jupyter"), "code in it runs when a notebook starts"),
-    ".config": "programs read their settings from here",
-    ".local": "programs of the user are here",
-    **dict.fromkeys((".vscode", ".idea", ".devcontainer"), "editors run what is set here"),
-    **dict.fromkeys((".github", ".ci", ".circleci", ".husky"), "automation runs what is set here"),
-}
-"""Name of a protected file or folder, at any depth → the reason."""
+from axe_nb.protected_names import (
+    AT_START,
+    CONFIG,
+    FILES,
+    FOLDERS,
+    KEY_FILES,
+    KEY_PATHS,
+    KEYS,
+    OPTIONAL,
+    PLUGINS,
+    REPOSITORY,
+)
 
-SHELL_FILES = (
-    ".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases", ".profile",
-    ".zshrc", ".zshenv", ".zprofile", ".zlogin", ".zlogout", ".kshrc", ".cshrc", ".tcshrc",
-    ".login", ".logout", ".inputrc", ".xinitrc", ".xprofile", ".xsession", ".xsessionrc",
-    "profile.ps1", "microsoft.powershell_profile.ps1",
-)  # fmt: skip
-"""Start-up files of shells."""
-
-FILES = {
-    **dict.fromkeys(SHELL_FILES, "shells run it when they start"),
-    **dict.fromkeys((".gitconfig", ".gitmodules"), "git runs programs that are set here"),
-    "head": "it makes its folder a repository, in which git runs what `config` sets",
-    ".gitlab-ci.yml": "automation runs what is set here",
-    "conftest.py": "pytest runs it",
-}
-"""Name of a protected file, at any depth → the reason."""
-
-AT_START = frozenset({"sitecustomize", "usercustomize"})
-"""Modules that Python imports when it starts."""
-
-OPTIONAL = {
-    "brotli", "brotlicffi", "zstandard", "h2", "socksio", "trio", "curio", "sniffio", "outcome",
-    "uvloop", "simplejson", "orjson", "ujson", "chardet", "charset_normalizer",
-}  # fmt: skip
-"""Modules that common libraries import if they exist; not installed, they are easy to replace."""
-
-KEYS = "it may hold keys or passwords"
-
-KEY_FILES = {
-    ".ssh", ".aws", ".azure", ".gnupg", ".kube", ".password-store", ".netrc", "_netrc", ".pypirc",
-    ".npmrc", ".git-credentials", ".pgpass", ".my.cnf", ".vault-token", ".boto", ".s3cfg",
-    ".dockercfg", ".mozilla", ".thunderbird",
-}  # fmt: skip
-"""Names of files and folders, at any depth, that hold keys."""
-
-KEY_PATHS = tuple(
-    tuple(path.split("/"))
-    for path in (
-        ".config/axe/config.toml", ".config/gcloud", ".config/gh", ".config/hub", ".config/op",
-        ".config/glab-cli", ".config/git/credentials", ".config/containers/auth.json",
-        ".config/google-chrome", ".config/chromium", ".config/bravesoftware", ".config/huggingface",
-        ".cache/huggingface/token", ".huggingface/token", ".docker/config.json",
-        ".cargo/credentials", ".cargo/credentials.toml", ".gem/credentials",
-        ".terraform.d/credentials.tfrc.json", ".jupyter/jupyter_server_config.json",
-        ".local/share/jupyter/runtime", ".local/share/keyrings", ".local/share/kwalletd",
-        "library/keychains", "library/cookies", "library/application support/google/chrome",
-        "library/application support/firefox", "appdata/roaming/mozilla",
-        "appdata/roaming/microsoft/credentials", "appdata/local/microsoft/credentials",
-        "appdata/local/google/chrome",
-    )
-)  # fmt: skip
-"""Paths of files and folders that hold keys, as folded names; below any folder."""
+MOST_FOLDERS = 1000
+"""Folders of a package that are looked through."""
 
 
 def find_write_protection(
@@ -123,7 +72,8 @@ def find_read_protection(path: Path, workdir: Path, config: Path | None = None) 
 def list_protected(workdir: Path) -> Iterator[Path]:
     """Yields the protected files and folders that exist directly in a workdir.
 
-    Of a package that replaces an installed one, the file that makes it a package.
+    Of a package that replaces an installed one, the file that makes it a package; the whole of one
+    that is not installed, unless the project brought it.
     """
     places = Places(workdir)
     with os.scandir(workdir) as entries:
@@ -131,6 +81,9 @@ def list_protected(workdir: Path) -> Iterator[Path]:
     for path in (workdir / name for name in names):
         if _check_all(path, places):
             yield path
+        elif path.name.casefold() in OPTIONAL and not _brings_package(workdir, path.name):
+            if _holds_modules(path):
+                yield path
         elif places.has_module(path.name):
             files = (path / f"__init__{suffix}" for suffix in sorted(_SUFFIXES))
             yield from (file for file in files if os.path.lexists(file))
@@ -215,13 +168,19 @@ def _check_all(path: Path, places: Places, config: Path | None = None) -> str:
             if reason:
                 return reason
     reason = find_read_protection(path, places.workdir, config)
-    return reason or _check_imports(path, places)
+    return reason or _check_repository(path, places.workdir) or _check_imports(path, places)
 
 
 def _check_names(names: list[str]) -> str:
     for name in names:
         if reason := FOLDERS.get(name):
             return reason
+        if name in AT_START:
+            return "Python runs it when it starts"
+        if CONFIG.fullmatch(name):
+            return "Jupyter runs it when it starts here"
+        if name.endswith(PLUGINS):
+            return "Python finds plugins by it, which pytest and others load"
         if name.startswith(".env"):
             return KEYS
     return _check_file(names[-1]) if names else ""
@@ -236,19 +195,48 @@ def _check_file(name: str) -> str:
     return FILES.get(name, "")
 
 
+def _check_repository(path: Path, workdir: Path) -> str:
+    """Checks a path for names that count beside an existing file `HEAD`."""
+    for place in (path, *path.parents):
+        if place == workdir:
+            break
+        if fold_name(place.name) in REPOSITORY and os.path.lexists(place.parent / "HEAD"):
+            return "git runs programs that are set here"
+    return ""
+
+
 def _check_imports(path: Path, places: Places) -> str:
     """Checks a path against the places that Python imports from."""
     if places.prefix.is_relative_to(places.workdir) and path.is_relative_to(places.prefix):
         return "it belongs to the Python that runs here"
     for folder in places.import_folders:
         if path.is_relative_to(folder):
-            names = path.relative_to(folder).parts
-            module = _module_of(names[0]) if len(names) == 1 else ""
-            if len(names) == 2 and _module_of(names[1]).casefold() == "__init__":
-                module = names[0]
+            module = _find_module(path.relative_to(folder).parts, folder)
             if module and any(places.has_module(m) for m in {module, module.casefold()}):
                 return f"`import {module}` would run it instead of the installed module"
     return ""
+
+
+def _find_module(names: Sequence[str], folder: Path) -> str:
+    """Returns the top-level module that a file below an import folder is, or could replace."""
+    module = _module_of(names[-1]) if names else ""
+    if not module or len(names) == 1:
+        return module
+    is_package = len(names) == 2 and module.casefold() == "__init__"
+    is_part = names[0].casefold() in OPTIONAL and not _brings_package(folder, names[0])
+    return names[0] if is_package or is_part else ""
+
+
+@lru_cache(10_000)
+def _brings_package(folder: Path, name: str) -> bool:
+    """True if a project had a package of that name when this was first asked, as its own."""
+    return any(os.path.lexists(folder / name / f"__init__{suffix}") for suffix in _SUFFIXES)
+
+
+def _holds_modules(folder: Path) -> bool:
+    """True if a folder holds files that can be imported, or too many to tell."""
+    walk = enumerate(os.walk(folder))
+    return any(seen == MOST_FOLDERS or any(map(_module_of, files)) for seen, (_, _, files) in walk)
 
 
 def _module_of(name: str) -> str:

@@ -27,12 +27,21 @@ axe/agents/lead.toml axe/scripts/lead.toml axe/skills/review/SKILL.md axe sub/ax
 x.pth sub/x.pth sitecustomize.py sub/sitecustomize.py usercustomize.py conftest.py tests/conftest.py
 json.py re.py regex.py httpx.py json/__init__.py regex/__init__.py trio.py brotli.py
 .GIT/config .Git/config AXE/agents/x.toml Conftest.py SITECUSTOMIZE.PY .ENV .BashRC X.PTH
+.pdbrc .exrc .Rprofile .mcp.json sub/.mcp.json .claude/settings.json .cursor/mcp.json
+.githooks/pre-commit .gitea/workflows/x.yml .forgejo/workflows/x.yml .travis.yml Jenkinsfile
+jupyter_server_config.py jupyter_notebook_config.json ipython_config.py ipython_kernel_config.py
+jupyter_server_config.d/x.json sub/jupyter_config.py .yarnrc.yml .gdbinit
+sitecustomize/__init__.py sub/usercustomize/x.py
+evil-1.0.dist-info/entry_points.txt sub/evil.egg-info/entry_points.txt
+astroid.py colorama.py ctags.py click.py msgpack.py argcomplete.py thread.py
+org/python/core.py java/lang.py astroid/node_classes.py Colorama/init.py
 git~1/config .git./config regex.cpython-311-x86_64-linux-gnu.so sub/HEAD
 """
 
 FREE = """
 README.md src/app.py notes.txt axes.md axe.md sub/regex.py sub/json.py json.txt data.json
 src/json/__init__.py envelope.txt my.env git.md github/x.md .gitignore pth.txt app.pth.txt
+org/notes.md sub/org/python/core.py config hooks/x sub/config my_config.py
 report_of_today.py tests/test_app.py regex/notes.md json/data.csv pandas.csv header.html
 """
 
@@ -66,6 +75,37 @@ def test_writing_to_it_needs_approval(path: str, workdir: Path) -> None:
 @pytest.mark.parametrize("path", FREE.split())
 def test_ordinary_files_are_free(path: str, workdir: Path) -> None:
     assert find_write_protection(workdir / path, workdir) == ""
+
+
+def test_what_git_obeys_beside_a_head_is_protected(workdir: Path) -> None:
+    (workdir / "bare").mkdir()
+    for path in ("bare/config", "bare/hooks/pre-commit", "bare/commondir"):
+        assert find_write_protection(workdir / path, workdir) == ""
+    (workdir / "bare" / "HEAD").touch()
+    for path in ("bare/config", "bare/hooks/pre-commit", "bare/commondir"):
+        assert find_write_protection(workdir / path, workdir)
+    assert find_write_protection(workdir / "bare/notes.md", workdir) == ""
+
+
+def test_a_projects_own_package_is_free_also_if_libraries_would_import_it(workdir: Path) -> None:
+    (workdir / "click").mkdir()
+    (workdir / "click" / "__init__.py").touch()
+    assert find_write_protection(workdir / "click" / "core.py", workdir) == ""
+    assert find_write_protection(workdir / "click" / "__init__.py", workdir)
+    assert list(list_protected(workdir)) == [workdir / "click" / "__init__.py"]
+
+
+def test_a_new_package_that_libraries_import_is_protected_as_a_whole(workdir: Path) -> None:
+    (workdir / "java").mkdir()
+    assert list(list_protected(workdir)) == [], "an empty folder"
+    (workdir / "org" / "python").mkdir(parents=True)
+    (workdir / "org" / "python" / "core.py").touch()
+    (workdir / "trio").mkdir()
+    assert list(list_protected(workdir)) == [workdir / "org"]
+    for name in ("__init__.py", "core.py"):
+        (workdir / "trio" / name).touch()
+    assert list(list_protected(workdir)) == [workdir / "org", workdir / "trio"]
+    assert find_write_protection(workdir / "trio" / "core.py", workdir)
 
 
 @pytest.mark.req("D-52")

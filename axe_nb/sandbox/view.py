@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from axe_nb.errors import ConfigError
-from axe_nb.protected import KEY_PATHS, find_read_protection, list_protected
+from axe_nb.protected import find_read_protection, list_protected
+from axe_nb.protected_names import KEY_PATHS
 
 TOOLCHAINS = (
     ".pyenv", ".nvm", ".rustup", ".asdf", ".volta", ".sdkman", ".ghcup", ".deno", ".bun",

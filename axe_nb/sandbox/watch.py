@@ -13,7 +13,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from axe_nb.protected import AT_START, list_protected
+from axe_nb.protected import list_protected
+from axe_nb.protected_names import AT_START
 from axe_nb.sandbox.view import GIT_SETTINGS, View
 from axe_nb.text import quote
 
