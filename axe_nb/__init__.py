@@ -8,6 +8,10 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
+from axe_nb.imports import protect_imports
+
+protect_imports()  # before any other import of ours: `copy` tries a package that a folder may bring
+
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:

@@ -57,11 +57,14 @@ def protect_imports() -> None:
 
 
 def _find_importer() -> str:
-    """Returns the top-level package of the code that runs an import statement."""
+    """Returns the top-level package that an import is for.
+
+    The standard library imports for its caller: `copy` and `pickle` look for a package `org`.
+    """
     frame: FrameType | None = sys._getframe(2)
     while frame is not None:
         name = str(frame.f_globals.get("__name__", "")).partition(".")[0]
-        if name not in ("importlib", "_frozen_importlib", "_frozen_importlib_external"):
+        if name not in sys.stdlib_module_names or name == "__main__":
             return name
         frame = frame.f_back
     return ""

@@ -65,3 +65,17 @@ def test_the_persons_own_imports_are_as_before(tmp_path: Path) -> None:
         [sys.executable, "-P", "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=60
     )
     assert done.stdout.split() == ["mine", "mine"], done.stderr
+
+
+@pytest.mark.req("D-52")
+def test_what_the_standard_library_tries_to_import_for_us_does_not_run(tmp_path: Path) -> None:
+    (tmp_path / "org/python").mkdir(parents=True)
+    (tmp_path / "org/python/core.py").write_text("open('org.ran', 'w')\nPyStringMap = dict\n")
+    imports = "import sys; sys.path[:0] = ['', sys.argv[1]]; import axe_nb.cli"
+    imports += "; assert {'copy', 'pickle'} & set(sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", imports, str(Path(__file__).parent.parent)],
+        cwd=tmp_path, capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert list(tmp_path.glob("*.ran")) == []
