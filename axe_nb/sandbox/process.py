@@ -191,14 +191,20 @@ def _end(process: subprocess.Popen[bytes], method: Method, program: Sequence[str
             for child in _list_children(process.pid):
                 with contextlib.suppress(OSError):
                     os.kill(child, signal.SIGKILL)
-            if process.returncode is None:
-                threading.Timer(PATIENCE, process.kill).start()
+            _kill_later(process)
         case "signal":
             process.terminate()
-            if process.returncode is None:  # the command may have stopped it
-                threading.Timer(PATIENCE, process.kill).start()
+            _kill_later(process)  # the command may have stopped it
         case "program" if process.returncode is None:
             threading.Thread(target=_run_quietly, args=(program,), daemon=True).start()
+
+
+def _kill_later(process: subprocess.Popen[bytes]) -> None:
+    """Kills a process that still runs after a while; an exit of Python does not wait for that."""
+    if process.returncode is None:
+        timer = threading.Timer(PATIENCE, process.kill)
+        timer.daemon = True
+        timer.start()
 
 
 def _run_quietly(program: Sequence[str]) -> None:
