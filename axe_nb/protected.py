@@ -85,8 +85,9 @@ def list_protected(workdir: Path) -> Iterator[Path]:
             if _holds_modules(path):
                 yield path
         elif places.has_module(path.name):
-            files = (path / f"__init__{suffix}" for suffix in sorted(_SUFFIXES))
-            yield from (file for file in files if os.path.lexists(file))
+            files = [path / f"__init__{suffix}" for suffix in sorted(_SUFFIXES)]
+            found = [file for file in files if os.path.lexists(file)]
+            yield from [path] if found and path.is_symlink() else found
 
 
 @lru_cache(10_000)

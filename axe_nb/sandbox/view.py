@@ -23,7 +23,10 @@ TOOLCHAINS = (
 )  # fmt: skip
 """Folders below home with programs and no keys: commands may read them."""
 
-GIT_SETTINGS = ("hooks", "config", "config.worktree", "commondir", "modules", "worktrees")
+GIT_SETTINGS = (
+    "hooks", "config", "config.worktree", "commondir", "modules", "worktrees",
+    "rebase-merge", "rebase-apply", "sequencer",
+)  # fmt: skip
 """Names in `.git` that decide what git runs; all else in it is written by a commit."""
 
 
@@ -70,8 +73,9 @@ def make_view(workdir: Path, *, network: bool = False, sources: Iterable[Path] =
         )
     loaded = tuple(p for p in sources if p.is_relative_to(workdir) and p != workdir)
     found = [path for path in _find_protected(workdir, loaded) if not path.is_symlink()]
-    anchored = tuple(path for path in found if path.name == ".git" and path.is_dir())
-    inner = (p / name for p in anchored for name in GIT_SETTINGS)
+    repository = [path for path in found if path.name == ".git" and path.is_dir()]
+    anchored = (*repository, *_list_parents(found, workdir))
+    inner = (p / name for p in repository for name in GIT_SETTINGS)
     settings = [path for path in inner if path.exists() and not path.is_symlink()]
     hidden = tuple(_find_keys(workdir, home))
     return View(
@@ -102,6 +106,12 @@ def _find_protected(workdir: Path, sources: tuple[Path, ...]) -> Iterator[Path]:
     if (prefix := _find_prefix(workdir)) is not None:
         found[prefix] = None
     yield from (path for path in found if not any(parent in found for parent in path.parents))
+
+
+def _list_parents(paths: Iterable[Path], workdir: Path) -> list[Path]:
+    """Returns the folders between the workdir and the paths, from the top down."""
+    below = {p for path in paths for p in path.parents if p != workdir}
+    return sorted(p for p in below if p.is_relative_to(workdir))
 
 
 def _find_prefix(workdir: Path) -> Path | None:

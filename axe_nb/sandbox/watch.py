@@ -12,7 +12,9 @@ import stat
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from weakref import WeakSet
 
+from axe_nb.agents.files import reason
 from axe_nb.protected import list_protected
 from axe_nb.protected_names import AT_START
 from axe_nb.sandbox.view import GIT_SETTINGS, View
@@ -20,6 +22,9 @@ from axe_nb.text import quote
 
 MOST_BYTES, MOST_FILES = 32_000_000, 5_000
 """Most that is kept of protected files, to restore them."""
+
+LONGEST_NAME = 230
+"""Bytes of a name to which a suffix can be added; file systems allow 255."""
 
 Identity = tuple[int, int, int, str]
 """Type, device, number and, for a link, its target."""
@@ -41,6 +46,7 @@ class Watch:
         self._view = view
         self._before = dict(self._look())
         self._kept = Copies(view) if restores else None
+        _ALL.add(self)
 
     def settle(self) -> Iterator[str]:
         """Moves aside what is new, restores what has changed; yields a note on each."""
@@ -51,10 +57,11 @@ class Watch:
         for path, identity in sorted(found.items()):
             if self._is_new(path, identity) and _is_still(path, identity):
                 yield self._move_aside(path)
-        for path, (kind, _, _, target) in self._before.items():
+        for path, (kind, _, _, target) in list(self._before.items()):
             if kind == stat.S_IFLNK and not os.path.lexists(path):
-                path.symlink_to(target)
-                yield f"the link {self._name(path)} is protected; it was restored"
+                with suppress(OSError):
+                    path.symlink_to(target)
+                    yield f"the link {self._name(path)} is protected; it was restored"
 
     def _look(self) -> Iterator[tuple[Path, Identity]]:
         git = self._view.workdir / ".git"
@@ -70,15 +77,22 @@ class Watch:
         return before is None or (before != identity and stat.S_IFLNK in (before[0], identity[0]))
 
     def _move_aside(self, path: Path) -> str:
+        problem = f"{self._name(path)} is a protected name, which other programs may run or obey; "
         place = _find_free(path)
-        path.rename(place)
-        return (
-            f"{self._name(path)} is a protected name, which other programs may run or obey; "
-            f"it was moved to {self._name(place)}"
-        )
+        try:
+            path.rename(place)
+        except OSError as error:
+            return f"{problem}it could not be moved ({reason(error)}): remove it"
+        for watch in _ALL - {self}:  # of commands that go on, and might create it again
+            watch._before.pop(path, None)
+        return f"{problem}it was moved to {self._name(place)}"
 
     def _name(self, path: Path) -> str:
         return quote(path.relative_to(self._view.workdir).as_posix())
+
+
+_ALL: WeakSet[Watch] = WeakSet()
+"""Those of the commands that run now, and some that have ended."""
 
 
 class Copies:
@@ -173,10 +187,11 @@ def _list_startup(prefix: Path) -> Iterator[Path]:
 
 def _find_free(path: Path) -> Path:
     """Returns a name beside a path that no program obeys and nothing has."""
-    place, count = path.with_name(f"{path.name}.moved"), 1
+    name = path.name if len(os.fsencode(path.name)) <= LONGEST_NAME else "protected"
+    place, count = path.with_name(f"{name}.moved"), 1
     while os.path.lexists(place):
         count += 1
-        place = path.with_name(f"{path.name}.moved-{count}")
+        place = path.with_name(f"{name}.moved-{count}")
     return place
 
 

@@ -70,9 +70,12 @@ class Cage:
         network: bool = False,
         seconds: float = 60,
         workdir: Path | None = None,
+        sources: Sequence[Path] = (),
     ) -> Ended:
         """Runs a command to its end."""
-        kernel = self.begin(command, network=network, seconds=seconds, workdir=workdir)
+        kernel = self.begin(
+            command, network=network, seconds=seconds, workdir=workdir, sources=sources
+        )
         out, err = kernel.communicate(timeout=seconds + 60)
         assert kernel.returncode == 0, err
         told = json.loads(out)
@@ -86,6 +89,7 @@ class Cage:
         network: bool = False,
         seconds: float = 60,
         workdir: Path | None = None,
+        sources: Sequence[Path] = (),
     ) -> subprocess.Popen[str]:
         """Starts a process like a kernel that runs a command."""
         job = {
@@ -95,6 +99,7 @@ class Cage:
             "command": command,
             "network": network,
             "seconds": seconds,
+            "sources": [str(path) for path in sources],
         }
         environ = {
             "PATH": "/usr/local/bin:/usr/bin:/bin",

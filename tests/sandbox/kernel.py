@@ -51,7 +51,8 @@ def weakened(method: Method, without: Sequence[Sequence[str]]) -> Method:
 
 
 def run(job: dict[str, Any]) -> dict[str, Any]:
-    view = make_view(Path(job["workdir"]), network=job["network"])
+    sources = [Path(path) for path in job.get("sources", ())]
+    view = make_view(Path(job["workdir"]), network=job["network"], sources=sources)
     found = {method.name.partition(" ")[0]: method for method in reversed([*list_methods(), PLAIN])}
     method = weakened(found[job["method"]], job["without"])
     readable, writable = os.pipe()

@@ -10,6 +10,7 @@ import pytest
 
 from axe_nb.errors import ConfigError
 from axe_nb.sandbox.view import make_view
+from axe_nb.sandbox.watch import Watch
 from tests.sandbox.cages import FULL, SECRET, Cage
 
 pytestmark = pytest.mark.req("D-52", "D-55")
@@ -207,3 +208,45 @@ def test_at_level_files_changed_files_with_keys_are_restored(cage: Cage) -> None
         assert (cage.work / name).read_text() == SECRET
         assert f'"{name}" is protected; its change was undone' in ended.notes
     assert (cage.work / ".envrc.moved").read_text() == "evil\n"
+
+
+def test_a_link_to_a_package_is_moved_not_what_lies_behind_it(cage: Cage) -> None:
+    package = cage.base / "other" / "email"
+    package.mkdir()
+    (package / "__init__.py").write_text("precious")
+    cage.run(f"ln -s {package} json")
+    assert (package / "__init__.py").read_text() == "precious"
+    assert (cage.work / "json.moved").readlink() == package
+    assert not os.path.lexists(cage.work / "json")
+
+
+def test_a_name_too_long_to_be_moved_keeps_nothing_else_in_place(cage: Cage) -> None:
+    ended = cage.run("touch conftest.py .envrc evil.pth .env$(printf %0250d 0)")
+    assert [path.name for path in cage.work.iterdir() if not path.name.endswith(".moved")] == [
+        ".git"
+    ]
+    assert len(ended.notes) == 4
+
+
+def test_a_folder_that_holds_a_source_cannot_be_exchanged(cage: Cage) -> None:
+    skill = cage.work / "docs" / "skills" / "s.md"
+    skill.parent.mkdir(parents=True)
+    skill.write_text("good")
+    for path in (skill, skill.parent, skill.parent.parent):
+        os.chown(path, cage.uid, cage.uid)
+    cage.run(
+        "mv docs d2; mkdir -p docs/skills; echo evil > docs/skills/s.md; "
+        "mv docs/skills d3; mkdir -p docs/skills; echo evil > docs/skills/s.md",
+        sources=[skill],
+    )
+    assert skill.read_text() == "good"
+
+
+def test_what_a_parallel_command_creates_again_is_moved_too(cage: Cage) -> None:
+    first = Watch(make_view(cage.work))
+    (cage.work / "conftest.py").write_text("evil")
+    second = Watch(make_view(cage.work))
+    assert len(list(first.settle())) == 1
+    (cage.work / "conftest.py").write_text("evil again")
+    assert len(list(second.settle())) == 1
+    assert not (cage.work / "conftest.py").exists()
