@@ -73,7 +73,11 @@ def _find_importer() -> str:
 def _is_here(entry: str) -> bool:
     """True if an entry of `sys.path` is the current folder, unless axe_nb itself lies there."""
     try:
+        here = os.path.realpath(os.curdir)
+    except OSError:  # it was deleted
+        return not os.path.isabs(entry)  # noqa: PTH117 - an import is no place for pathlib
+    try:
         real = os.path.realpath(entry)
-        return real == os.path.realpath(os.curdir) and real != HOME
-    except (OSError, ValueError):  # the current folder was deleted, or it is no path
+    except (OSError, ValueError):  # not a path
         return True
+    return real == here and real != HOME
