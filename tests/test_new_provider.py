@@ -35,7 +35,7 @@ class Parrot:
 
     async def send(self, request: Request, on_delta: object = None) -> Response:
         body = dump({"model": request.model, "prompt": request.last})
-        return Response((await post(self, "/say", body))["text"], stop_reason="stop")
+        return Response((await post(self, "/say", body, request))["text"], stop_reason="stop")
 
 
 PROVIDER = Parrot
