@@ -29,12 +29,15 @@ def tree(project: Path) -> Path:
     return project
 
 
-def axe(*words: str, stdin: bytes = b"", shell: str = "") -> subprocess.CompletedProcess[bytes]:
+def axe(
+    *words: str, stdin: bytes | None = None, shell: str = ""
+) -> subprocess.CompletedProcess[bytes]:
     """Runs a command line to its end; by the shell where it is part of one."""
     command = [sys.executable, "-m", "axe_nb", *words]
     done = subprocess.run(
         ["sh", "-c", f'"$@" {shell}', "sh", *command] if shell else command,
-        input=stdin, capture_output=True, timeout=60, check=False,
+        capture_output=True, timeout=60, check=False,
+        **({"stdin": subprocess.DEVNULL} if stdin is None else {"input": stdin}),
     )  # fmt: skip
     assert b"Traceback" not in done.stderr
     assert b"Exception ignored" not in done.stderr
@@ -58,7 +61,13 @@ def test_a_process_ends_with_the_code_of_what_happened(
 ) -> None:
     done = axe(*words)
     assert done.returncode == code
-    assert (done.stdout == b"hi\n") if code == 0 else b"\nerror: " in b"\n" + done.stderr
+    assert (done.stdout == b"hi\n") if code == 0 else done.stderr.startswith(b"error: ")
+
+
+BLANK = (
+    b"warning: the piped prompt is empty; "
+    b'sending "Execute the task described in your instructions."\n'
+)
 
 
 @pytest.mark.req("B-8")
@@ -77,9 +86,7 @@ def test_what_is_piped_is_the_prompt_and_blank_is_the_fixed_sentence(
 ) -> None:
     done = axe("run", "echo", stdin=stdin)
     assert (done.returncode, done.stdout.replace(b"\r\n", b"\n")) == (0, answer)
-    warning = b"warning: the piped prompt is empty; sending " if not stdin.strip() else b""
-    assert done.stderr.startswith(warning)
-    assert bool(done.stderr) == bool(warning), "an empty pipe is told, nothing else"
+    assert done.stderr == (b"" if stdin.strip() else BLANK)
 
 
 @pytest.mark.req("B-8", "B-11")

@@ -59,6 +59,8 @@ class Fetcher:
     """Maximum number of fetches in any 60 seconds."""
     resolve: Callable[[str, int], Sequence[Address]] = resolve
     """(host, port) -> its addresses. Blocks; raises OSError."""
+    clock: Callable[[], float] = time.monotonic
+    """Seconds, for `per_minute`."""
     _times: deque[float] = field(default_factory=deque, init=False)
 
     async def fetch(self, ctx: ToolContext, url: str) -> str:
@@ -78,7 +80,7 @@ class Fetcher:
             ) from None
 
     def _check_rate(self) -> None:
-        now = time.monotonic()
+        now = self.clock()
         while self._times and self._times[0] <= now - 60:
             self._times.popleft()
         if len(self._times) >= self.per_minute:

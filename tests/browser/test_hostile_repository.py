@@ -32,14 +32,16 @@ def refuse_all(lab: Lab) -> list[str]:
     end = time.monotonic() + 240
     while not lab.page.evaluate(IS_DONE):
         assert time.monotonic() < end, f"not done; asked so far: {asked}"
-        field = lab.page.locator(".jp-Stdin-input")
-        if field.count() == 0:
+        field = lab.page.query_selector(".jp-Stdin-input")
+        if field is None:
             lab.page.wait_for_timeout(100)
             continue
-        asked.append(lab.page.locator(".jp-Stdin-prompt").last.inner_text())
-        field.last.fill("n")
-        field.last.press("Enter")
-        lab.page.wait_for_timeout(200)
+        asked.append(field.evaluate("field => field.parentElement.innerText"))
+        field.fill("n")
+        field.press("Enter")
+        field.wait_for_element_state(
+            "hidden"
+        )  # the answered one goes before the next is looked for
     return asked
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from playwright.sync_api import expect
 
 from tests.browser.lab import Lab
 from tests.browser.live_tree import RESEARCH, row, start
@@ -62,7 +63,7 @@ def test_the_newest_row_is_marked_and_time_goes_on(lab: Lab) -> None:
     lab.page.wait_for_selector(f"{row(lab, 'researcher')}.axe-nb-newest")
     lab.gate("counter")
     lab.page.wait_for_selector(f"{row(lab, 'counter')}.axe-nb-newest")
-    assert newest.count() == 1
+    expect(newest).to_have_count(1)
     cost = lab.page.locator(f"{row(lab, 'critic')} > summary > .axe-nb-cost")
     before = cost.inner_text()
     lab.page.wait_for_function(

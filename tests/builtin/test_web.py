@@ -328,12 +328,16 @@ def test_packed_pages_are_unpacked(site: Site) -> None:
 @pytest.mark.req("X-31", "X-38")
 def test_too_many_fetches_in_a_minute_are_refused(site: Site) -> None:
     site.pages["/"] = PAGE
-    tool = web.tool(site.fetcher(per_minute=2))
+    now = [1000.0]
+    tool = web.tool(site.fetcher(per_minute=2, clock=lambda: now[0]))
     for _ in range(2):
         run(tool, HERE, url=site.url)
     text = failure(tool, HERE, url=site.url)
     assert text.startswith("rate limit: 2 fetches per minute reached. Wait 60s, or continue")
     assert len(site.asked) == 2
+    now[0] += 60
+    run(tool, HERE, url=site.url)
+    assert len(site.asked) == 3
 
 
 @pytest.mark.parametrize(

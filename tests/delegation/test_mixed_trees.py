@@ -184,7 +184,7 @@ def test_when_the_time_is_up_everything_below_is_cancelled(below: str) -> None:
             ended.append(request.agent)
 
     async def begin(ctx: ToolContext) -> str:
-        return (await ctx.delegate("level 1", limits=Limits(seconds=0.1))).status
+        return (await ctx.delegate("level 1", limits=Limits(seconds=1.0))).status
 
     def reply(level: int, request: Request) -> Any:
         if level == 0:

@@ -123,7 +123,7 @@ began = time.monotonic()
 for n in range(3000):
     view.event(TextDelta("0", 1, 1, f"word{n} "))
     view.tick()
-    time.sleep(0.001)
+    time.sleep(max(0, began + n / 900 - time.monotonic()))  # a server waits for no machine
 took = time.monotonic() - began
 answer = "".join(f"word{n} " for n in range(3000))
 view.event(TurnFinished("0", 1, answer, (), "end", Usage(1, 1), True))
@@ -165,8 +165,7 @@ def test_a_fast_stream_is_sent_ten_times_a_second_and_each_word_about_once(cells
     assert written == answer[:20_000]
     texts = [news["text"] for news in told]
     assert sum(len(piece) for at, piece in texts if at) <= len(answer), "each word once"
-    copies = sum(len(piece) for _, piece in texts) / len(answer)
-    assert copies < max(5, 3 + took / 1.5)  # not one in each; a slow machine sees more snapshots
+    assert sum(len(piece) for _, piece in texts) < 5 * len(answer)  # not a copy of all in each
     snapshots = sum(at == 0 for at, _ in texts)  # all of them at first, then one in 1.5 s
     assert snapshots <= 15 + took / 1.5 + 3
 

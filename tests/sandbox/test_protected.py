@@ -159,8 +159,8 @@ def test_a_workdir_that_contains_home_is_refused(
         assert refused.value.hint.startswith("use a project folder")
 
 
-@pytest.mark.parametrize("method", FULL)
-def test_the_running_python_is_protected(cage: Cage) -> None:
+def make_environment(cage: Cage) -> Path:
+    """Makes a virtual environment in the workdir whose Python then runs the cage."""
     environment = cage.work / ".venv"
     made = [cage.python, "-m", "venv", "--without-pip", str(environment)]
     subprocess.run(made, check=True, capture_output=True)
@@ -168,6 +168,12 @@ def test_the_running_python_is_protected(cage: Cage) -> None:
         for name in (".", *folders, *files):
             os.chown(Path(folder, name), cage.uid, cage.uid, follow_symlinks=False)
     cage.python = str(environment / "bin" / "python")
+    return environment
+
+
+@pytest.mark.parametrize("method", FULL)
+def test_the_running_python_is_protected(cage: Cage) -> None:
+    environment = make_environment(cage)
     ended = cage.run(
         "site=$(echo .venv/lib/python3*/site-packages); echo 'import os' > $site/evil.pth; "
         "rm .venv/bin/python; .venv/bin/python -c 'print(42)'"
@@ -178,13 +184,7 @@ def test_the_running_python_is_protected(cage: Cage) -> None:
 
 @pytest.mark.parametrize("method", ["Landlock"])
 def test_at_level_files_the_start_of_the_running_python_is_restored(cage: Cage) -> None:
-    environment = cage.work / ".venv"
-    made = [cage.python, "-m", "venv", "--without-pip", str(environment)]
-    subprocess.run(made, check=True, capture_output=True)
-    for folder, folders, files in os.walk(environment):
-        for name in (".", *folders, *files):
-            os.chown(Path(folder, name), cage.uid, cage.uid, follow_symlinks=False)
-    cage.python = str(environment / "bin" / "python")
+    environment = make_environment(cage)
     config = (environment / "pyvenv.cfg").read_text()
     ended = cage.run(
         "site=$(echo .venv/lib/python3*/site-packages); echo 'import os' > $site/evil.pth; "
