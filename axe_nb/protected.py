@@ -64,7 +64,7 @@ def find_read_protection(path: Path, workdir: Path, config: Path | None = None) 
     if config is not None and path == config / "config.toml":
         return KEYS
     names = [fold_name(name) for name in path.parts]
-    below = [fold_name(name) for name in path.relative_to(workdir).parts]
+    below = names[len(workdir.parts) :]
     held = any(name in KEY_FILES for name in names) or any(n.startswith(".env") for n in below)
     return KEYS if held or _has_key_path(names) else ""
 
@@ -126,6 +126,8 @@ class Places:
         }
         """The folders in the workdir that Python imports from."""
         self.prefix = _resolve(sys.prefix)
+        self.runs_here = self.prefix.is_relative_to(workdir)
+        """True if the Python of this process is in the workdir."""
         self._elsewhere = [p for p in sys.path if p and not imported[p].is_relative_to(workdir)]
 
     def has_module(self, name: str) -> bool:
@@ -163,13 +165,22 @@ def _list_roots(workdir: Path, home: Path, here: Path | None) -> Iterator[tuple[
 def _check_all(path: Path, places: Places, config: Path | None = None) -> str:
     """Returns the reason that the names or the place of a path protect it; empty if none does."""
     for root, is_project in places.roots:
-        if path.is_relative_to(root):
-            names = [fold_name(name) for name in path.relative_to(root).parts]
+        if (found := _find_below(path, root)) is not None:
+            names = [fold_name(name) for name in found]
             reason = _check_names(names if is_project else [n for n in names if n[:1] == "."])
             if reason:
                 return reason
     reason = find_read_protection(path, places.workdir, config)
     return reason or _check_repository(path, places.workdir) or _check_imports(path, places)
+
+
+def _find_below(path: Path, folder: Path) -> tuple[str, ...] | None:
+    """Returns the names of a path below a folder; None if it is not in there.
+
+    As `relative_to`, which takes most of the time if it is asked for every file.
+    """
+    start = folder.parts
+    return path.parts[len(start) :] if path.parts[: len(start)] == start else None
 
 
 def _check_names(names: list[str]) -> str:
@@ -208,11 +219,11 @@ def _check_repository(path: Path, workdir: Path) -> str:
 
 def _check_imports(path: Path, places: Places) -> str:
     """Checks a path against the places that Python imports from."""
-    if places.prefix.is_relative_to(places.workdir) and path.is_relative_to(places.prefix):
+    if places.runs_here and _find_below(path, places.prefix) is not None:
         return "it belongs to the Python that runs here"
     for folder in places.import_folders:
-        if path.is_relative_to(folder):
-            module = _find_module(path.relative_to(folder).parts, folder)
+        if (names := _find_below(path, folder)) is not None:
+            module = _find_module(names, folder)
             if module and any(places.has_module(m) for m in {module, module.casefold()}):
                 return f"`import {module}` would run it instead of the installed module"
     return ""

@@ -20,16 +20,9 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
+from axe_nb.descriptors import BY_DESCRIPTOR, FOLDER, NO_LINK, open_real_folder
 from axe_nb.text import nearest, quote
 from axe_nb.tools.tool import ToolError
-
-BY_DESCRIPTOR = {os.open, os.stat, os.mkdir, os.unlink, os.rename} <= os.supports_dir_fd
-"""True if the system can open and walk folders by descriptor."""
-
-NO_LINK = getattr(os, "O_NOFOLLOW", 0)
-FOLDER = os.O_RDONLY | NO_LINK | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_CLOEXEC", 0)
-PASSED = FOLDER | getattr(os, "O_PATH", getattr(os, "O_SEARCH", 0))
-"""Flags for a folder that need not be readable."""
 
 FILE = NO_LINK | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
 FILE |= getattr(os, "O_BINARY", 0)
@@ -197,7 +190,7 @@ def _is_disguised(name: str) -> bool:
 @contextmanager
 def _walk(root: Path, names: tuple[str, ...], create: bool) -> Iterator[int]:
     """Yields the descriptor of a folder, opened name by name and never through a link."""
-    folder = _open_root(root)
+    folder = open_real_folder(root)
     try:
         for name in names:
             if create:
@@ -208,18 +201,6 @@ def _walk(root: Path, names: tuple[str, ...], create: bool) -> Iterator[int]:
         yield folder
     finally:
         os.close(folder)
-
-
-def _open_root(root: Path) -> int:
-    """Returns the descriptor of the workdir; none of the folders above it is opened as a link."""
-    folder = os.open(root.anchor, PASSED)
-    for rest, name in enumerate(root.parts[1:], 2 - len(root.parts)):
-        try:
-            inner = os.open(name, PASSED if rest else FOLDER, dir_fd=folder)
-        finally:
-            os.close(folder)
-        folder = inner
-    return folder
 
 
 def _make_folder(name: str, folder: int) -> None:

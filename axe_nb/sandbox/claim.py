@@ -1,7 +1,8 @@
 """Use of a folder by commands, or of a protected file by an approved write, but never both.
 
 What a command did to protected files is found by comparing them before and after it, so nothing
-else of ours may change them meanwhile. Commands may run side by side.
+else of ours may change them meanwhile. Commands may run side by side, but for those whose
+protected files are copied and restored.
 Source: D-52, D-55.
 """
 

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from axe_nb.errors import ConfigError
@@ -104,16 +104,16 @@ _lock = threading.Lock()
 def _works(method: Method, view: View) -> bool:
     """Runs a trivial command with the real flags, until it has ended once with them.
 
-    Protected files are left out: they change, and those that cannot be shown fail the command.
+    The view is to be without protected files: they change, and one that cannot be shown fails the
+    command.
     """
-    bare = replace(view, read_only=(), anchored=(), hidden=(), sources=())
-    launch = method.wrap(["/bin/true"], bare)
+    launch = method.wrap(["/bin/true"], view)
     program = Path(launch.words[0])
     key = (program, program.stat().st_mtime_ns, *launch.words)
     with _lock:
         if key in _tried:
             return _tried[key]
-        code = run_trial(method, bare, TRIAL)
+        code = run_trial(method, view, TRIAL)
         if code is not None:  # else the machine may only be busy
             _tried[key] = code == 0
         return code == 0

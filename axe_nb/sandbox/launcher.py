@@ -3,8 +3,8 @@
     launcher.py PLAN WORD...
 
 PLAN is a dict, marshalled, in hexadecimal: `mounts`, a file system to build in the namespaces that
-it was started in; or `read`, `write` and `files`, paths for Landlock, and `parent`; `network`;
-`filter`, system calls to refuse; `workdir`.
+it was started in; or `read`, `write` and `files`, paths for Landlock, `identity` of the workdir
+and `parent`; `network`; `filter`, system calls to refuse; `workdir`.
 It imports the standard library alone, and little of it, as it starts with every command.
 Source: D-55; safety-facts §2, §3, §4.
 """
@@ -82,18 +82,22 @@ def restrict_files(plan: dict[str, Any]) -> None:
         (READ_FILE | WRITE_FILE, plan["files"]),
     ):
         for path in paths:
-            allow(ruleset, path, rights & known)
+            is_workdir = path == plan["workdir"]
+            allow(ruleset, path, rights & known, plan["identity"] if is_workdir else "")
     call("landlock", LIBC.syscall(LANDLOCK_RESTRICT, ruleset, 0))
 
 
-def allow(ruleset: int, path: str, rights: int) -> None:
-    """Adds a path to a ruleset, if it exists."""
+def allow(ruleset: int, path: str, rights: int, identity: str = "") -> None:
+    """Adds a path to a ruleset, if it exists and is what it was."""
     try:
         place = os.open(path, os.O_PATH | os.O_CLOEXEC)
     except OSError:
         return
     if not os.path.isdir(path):  # noqa: PTH112 - pathlib is slow to import
         rights &= ON_FILES
+    found = os.fstat(place)
+    if identity not in ("", f"{found.st_dev}:{found.st_ino}"):
+        raise Refused(f"{path} was replaced while the command started; try again")
     rule = struct.pack("=Qi", rights, place)
     call(f"landlock: {path}", LIBC.syscall(LANDLOCK_ADD, ruleset, 1, rule, 0))
     os.close(place)

@@ -18,7 +18,7 @@ from axe_nb.sandbox.bubblewrap import PROMISES
 from axe_nb.sandbox.launch import Launch, Method
 from axe_nb.sandbox.launcher import find_landlock_version
 from axe_nb.sandbox.mounts import SETTINGS, SYSTEM, list_mounts
-from axe_nb.sandbox.view import View
+from axe_nb.sandbox.view import View, identify
 
 LAUNCHER = Path(__file__).with_name("launcher.py")
 
@@ -98,6 +98,7 @@ def _restrict(words: Sequence[str], view: View) -> Launch:
         "network": view.network,
         "filter": seccomp.make_filter(seccomp.INTERNET if view.network else ()).hex(),
         "workdir": str(view.workdir),
+        "identity": identify(view.workdir),
         "parent": os.getpid(),
     }
     # git takes the system's settings, which are out of sight, for broken

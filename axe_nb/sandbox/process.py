@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import signal
 import subprocess
 import threading
@@ -16,14 +17,16 @@ from pathlib import Path
 from axe_nb.errors import ConfigError
 from axe_nb.sandbox.claim import Claim
 from axe_nb.sandbox.launch import Launch, Method
-from axe_nb.sandbox.view import View, renew_view
+from axe_nb.sandbox.view import View, fill_view, identify
 from axe_nb.sandbox.watch import Watch
+
+REPLACED = "axe-nb: a protected file was replaced while the command started; try again"
 
 PATIENCE = 2.0
 """Seconds that the first process of a sandbox has to end the others."""
 
-NO_CORE = ("/bin/sh", "-c", 'ulimit -c 0; exec "$@"', "sh")
-"""Words before a command that keep it from writing core files."""
+STAT = ("/usr/bin/stat", "/bin/stat", "/run/current-system/sw/bin/stat")
+"""Its possible paths; `PATH` is not searched, as it may lead into a workdir."""
 
 
 class Process:
@@ -38,7 +41,7 @@ class Process:
         stdout: int,
         stdin: int = subprocess.DEVNULL,
     ) -> None:
-        """Starts the command, once no protected file there is being written, and returns at once.
+        """Starts the command, once nothing else claims the workdir, and returns at once.
 
         Args:
             method: the way to start it.
@@ -62,7 +65,8 @@ class Process:
         self._lock = threading.Lock()
         self._end: Sequence[str] = ()
         self._is_killed = False
-        self._claim = Claim(view.workdir, is_shared=True)
+        # what is copied and restored must not be exchanged meanwhile by another command
+        self._claim = Claim(view.workdir, is_shared=not method.restores)
         self._begun, self._over = threading.Event(), threading.Event()
         threading.Thread(target=self._keep, name="axe-nb-command", daemon=True).start()
 
@@ -102,14 +106,15 @@ class Process:
 
     def _run(self) -> None:
         """Runs the command to its end and settles what it did to protected files."""
-        view = renew_view(self._view)  # an approved write may have changed files
+        view = fill_view(self._view)  # now, as an approved write may have changed files
         watch = Watch(view, restores=self._method.restores)
-        first = () if os.name == "nt" else NO_CORE
-        self._start(self._method.wrap([*first, *self._words], view))
+        self._start(prepare(self._method, view, self._words))
         if self._popen is None:
             return
+        _wait_exit(self._popen)
+        if self._method.ending == "group":
+            _kill_group(self._popen)
         code = self._popen.wait()
-        _end(self._popen, self._method, self._end)
         self.code = 128 - code if self._is_wrapped and 128 < code <= 192 else code
         self.notes = tuple(watch.settle())
 
@@ -122,14 +127,40 @@ class Process:
         with self._lock:
             if not self._is_killed:
                 self._end = launch.end
-                self._popen = _spawn(launch, self._view, self._environment, *self._files)
+                self._popen = spawn(launch, self._view, self._environment, *self._files)
+
+
+def prepare(method: Method, view: View, words: Sequence[str]) -> Launch:
+    """Returns the program to start for a command.
+
+    Another command may run in the same workdir and put links in the place of what this one is to
+    be shown, which whoever mounts it would follow. So it starts only if it was shown the files and
+    folders that were seen there.
+
+    Raises:
+        OSError: a link is in the place of one already.
+    """
+    if os.name == "nt":
+        return method.wrap(words, view)
+    steps = ["ulimit -c 0"]  # no core files
+    if method.level == "full":
+        steps.append(_make_check([view.workdir, *view.anchored, *view.read_only]))
+    return method.wrap(["/bin/sh", "-c", "; ".join([*steps, 'exec "$@"']), "sh", *words], view)
+
+
+def _make_check(paths: Sequence[Path]) -> str:
+    """Returns a line of the shell that ends it unless the paths are what they are now."""
+    program = next(filter(os.path.exists, STAT), STAT[0])
+    seen = shlex.quote("\n".join(map(identify, paths)))
+    asked = shlex.join([program, "-c", "%d:%i", "--", *map(str, paths)])
+    return f'[ "$({asked})" = {seen} ] || {{ echo {shlex.quote(REPLACED)} >&2; exit 125; }}'
 
 
 def run_trial(method: Method, view: View, timeout: float) -> int | None:
     """Returns the exit code of a trivial command; None if it did not start, or not end in time."""
-    launch = method.wrap(["/bin/true"], view)
+    launch = prepare(method, view, ["/bin/true"])
     try:
-        process = _spawn(launch, view, {}, subprocess.DEVNULL, subprocess.DEVNULL)
+        process = spawn(launch, view, {}, subprocess.DEVNULL, subprocess.DEVNULL)
     except OSError:
         return None
     try:
@@ -140,7 +171,7 @@ def run_trial(method: Method, view: View, timeout: float) -> int | None:
         return None
 
 
-def _spawn(
+def spawn(
     launch: Launch, view: View, environment: Mapping[str, str], stdout: int, stdin: int
 ) -> subprocess.Popen[bytes]:
     with _open_files(launch) as (words, numbers):
@@ -197,6 +228,15 @@ def _end(process: subprocess.Popen[bytes], method: Method, program: Sequence[str
             _kill_later(process)  # the command may have stopped it
         case "program" if process.returncode is None:
             threading.Thread(target=_run_quietly, args=(program,), daemon=True).start()
+
+
+def _wait_exit(process: subprocess.Popen[bytes]) -> None:
+    """Waits for the end of a process, whose number names nothing else until it is waited for."""
+    if hasattr(os, "waitid"):
+        with contextlib.suppress(ChildProcessError):
+            os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+    else:
+        process.wait()
 
 
 def _kill_later(process: subprocess.Popen[bytes]) -> None:

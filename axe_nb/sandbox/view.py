@@ -1,16 +1,20 @@
-"""The part of the machine that a command sees: its workdir, toolchains, and nothing of home.
+"""The part of the machine that a command sees: its workdir, toolchains, and no other home files.
 
 Source: D-52, D-55; safety-facts §1 (protected paths, toolchains).
 """
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 import sys
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from axe_nb.agents.config import config_dir, state_dir
+from axe_nb.descriptors import hold_real_folder
 from axe_nb.errors import ConfigError
 from axe_nb.protected import find_read_protection, list_protected
 from axe_nb.protected_names import KEY_PATHS
@@ -39,31 +43,30 @@ class View:
     home: Path
     """The user's real home folder, of which it sees nothing but `readable`."""
     network: bool = False
+    sources: tuple[Path, ...] = ()
+    """Files in the workdir that the running agents were loaded from."""
     readable: tuple[Path, ...] = ()
     """Folders of toolchains outside the workdir."""
+    protected: tuple[Path, ...] = ()
+    """Protected files, folders and links that are directly in the workdir."""
     read_only: tuple[Path, ...] = ()
     """Protected files and folders in the workdir that exist; none of them is a link."""
     anchored: tuple[Path, ...] = ()
-    """Writable folders in the workdir that may not be renamed, as they hold some of `read_only`."""
+    """Writable folders in the workdir that may not be renamed, as they hold some of the others."""
     hidden: tuple[Path, ...] = ()
     """Files and folders in the workdir that hold keys."""
     prefix: Path | None = None
     """The running Python's environment, if it lies in the workdir; one of `read_only`."""
-    sources: tuple[Path, ...] = ()
-    """Files that the running agents were loaded from."""
 
 
 def make_view(workdir: Path, *, network: bool = False, sources: Iterable[Path] = ()) -> View:
-    """Returns the view of a command in a workdir, a real path, as its files are now.
+    """Returns the view of a command in a workdir, a real path, before its files are looked at.
 
     Raises:
         ConfigError: a link has taken the place of the workdir or a folder above it, or the workdir
             contains the home folder, which could not be hidden.
     """
-    if (real := Path(os.path.realpath(workdir))) != workdir:
-        raise ConfigError(
-            f"the workdir {workdir} was replaced by a link, to {real}", hint="start a new run"
-        )
+    _check_place(workdir)
     home = find_home()
     is_home = workdir == home != Path(home.anchor)
     if home.is_relative_to(workdir) and not is_home:
@@ -72,28 +75,53 @@ def make_view(workdir: Path, *, network: bool = False, sources: Iterable[Path] =
             hint="use a project folder as workdir",
         )
     loaded = tuple(p for p in sources if p.is_relative_to(workdir) and p != workdir)
-    found = [path for path in _find_protected(workdir, loaded) if not path.is_symlink()]
+    readable = tuple(_find_toolchains(workdir, home))
+    return View(workdir=workdir, home=home, network=network, sources=loaded, readable=readable)
+
+
+def fill_view(view: View) -> View:
+    """Returns the view with the files of its workdir as they are now.
+
+    Raises:
+        ConfigError: a link has taken the place of the workdir or a folder above it.
+    """
+    _check_place(view.workdir)
+    workdir, home, protected = view.workdir, view.home, tuple(list_protected(view.workdir))
+    every = _find_outermost([*protected, *view.sources], workdir)
+    found = [path for path in every if not path.is_symlink()]
     repository = [path for path in found if path.name == ".git" and path.is_dir()]
-    anchored = (*repository, *_list_parents(found, workdir))
+    hidden = tuple(_find_keys(workdir, home))
+    anchored = (*repository, *_list_parents([*found, *hidden], workdir))
     inner = (p / name for p in repository for name in GIT_SETTINGS)
     settings = [path for path in inner if path.exists() and not path.is_symlink()]
-    hidden = tuple(_find_keys(workdir, home))
-    return View(
-        workdir=workdir,
-        home=home,
-        network=network,
-        readable=tuple(_find_toolchains(workdir, home)),
+    return replace(
+        view,
+        protected=protected,
         read_only=tuple(p for p in [*found, *settings] if p not in {*anchored, *hidden}),
         anchored=anchored,
         hidden=hidden,
         prefix=_find_prefix(workdir),
-        sources=loaded,
     )
 
 
-def renew_view(view: View) -> View:
-    """Returns the view as the files of its workdir are now."""
-    return make_view(view.workdir, network=view.network, sources=view.sources)
+def identify(path: Path) -> str:
+    """Returns the device and number of what is at a real path, as `stat -c %d:%i` prints them.
+
+    Raises:
+        OSError: a link is in its place, or in that of a folder above it; or nothing is there.
+    """
+    with hold_real_folder(path.parent) as folder:
+        found = os.stat(path.name or ".", dir_fd=folder, follow_symlinks=False)
+    if stat.S_ISLNK(found.st_mode):
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
+    return f"{found.st_dev}:{found.st_ino}"
+
+
+def _check_place(workdir: Path) -> None:
+    if (real := Path(os.path.realpath(workdir))) != workdir:
+        raise ConfigError(
+            f"the workdir {workdir} was replaced by a link, to {real}", hint="start a new run"
+        )
 
 
 def find_home() -> Path:
@@ -101,8 +129,9 @@ def find_home() -> Path:
     return Path(os.path.realpath(os.path.expanduser("~")))  # noqa: PTH111 - never raises
 
 
-def _find_protected(workdir: Path, sources: tuple[Path, ...]) -> Iterator[Path]:
-    found = dict.fromkeys([*list_protected(workdir), *(p for p in sources if p.exists())])
+def _find_outermost(paths: Iterable[Path], workdir: Path) -> Iterator[Path]:
+    """Yields the paths that exist and the Python in the workdir, but nothing inside another."""
+    found = dict.fromkeys(path for path in paths if os.path.lexists(path))
     if (prefix := _find_prefix(workdir)) is not None:
         found[prefix] = None
     yield from (path for path in found if not any(parent in found for parent in path.parents))
@@ -120,7 +149,13 @@ def _find_prefix(workdir: Path) -> Path | None:
 
 
 def _find_keys(workdir: Path, home: Path) -> Iterator[Path]:
-    """Yields what holds keys directly in the workdir, and below it if that is the home folder."""
+    """Yields what holds keys directly in the workdir, and below it if that is the home folder.
+
+    Axe's own folders are among them, wherever in the workdir they are.
+    """
+    for folder in {Path(os.path.realpath(folder)) for folder in (config_dir(), state_dir())}:
+        if folder.is_dir() and folder != workdir and folder.is_relative_to(workdir):
+            yield folder
     for path in sorted(workdir.iterdir()):
         if not path.is_symlink() and find_read_protection(path, workdir):
             yield path

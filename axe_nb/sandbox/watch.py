@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from weakref import WeakSet
 
 from axe_nb.agents.files import reason
+from axe_nb.descriptors import hold_real_folder
 from axe_nb.protected import list_protected
 from axe_nb.protected_names import AT_START
 from axe_nb.sandbox.view import GIT_SETTINGS, View
@@ -44,43 +45,52 @@ class Watch:
             ValueError: they are too large to be restored.
         """
         self._view = view
-        self._before = dict(self._look())
+        self._before = dict(self._look(view.protected))
         self._kept = Copies(view) if restores else None
         _ALL.add(self)
 
     def settle(self) -> Iterator[str]:
         """Moves aside what is new, restores what has changed; yields a note on each."""
-        found = dict(self._look())  # before restoring, which makes names of its own
+        now: Sequence[Path] = ()
+        with suppress(FileNotFoundError):  # the workdir itself is gone
+            now = tuple(list_protected(self._view.workdir))
+        found = dict(self._look(now))  # before restoring, which makes names of its own
         if self._kept is not None:
             for path in self._kept.restore():
                 yield f"{self._name(path)} is protected; its change was undone"
         for path, identity in sorted(found.items()):
-            if self._is_new(path, identity) and _is_still(path, identity):
-                yield self._move_aside(path)
+            if self._is_new(path, identity) and (note := self._move_aside(path, identity)):
+                yield note
         for path, (kind, _, _, target) in list(self._before.items()):
             if kind == stat.S_IFLNK and not os.path.lexists(path):
-                with suppress(OSError):
-                    path.symlink_to(target)
+                with suppress(OSError), hold_real_folder(path.parent) as folder:
+                    os.symlink(target, _name_in(path, folder), dir_fd=folder)
                     yield f"the link {self._name(path)} is protected; it was restored"
 
-    def _look(self) -> Iterator[tuple[Path, Identity]]:
+    def _look(self, protected: Sequence[Path]) -> Iterator[tuple[Path, Identity]]:
         git = self._view.workdir / ".git"
         inner = [git / name for name in GIT_SETTINGS] if not git.is_symlink() else []
-        with suppress(FileNotFoundError):
-            for path in {*list_protected(self._view.workdir), *self._view.sources, *inner}:
-                with suppress(FileNotFoundError, NotADirectoryError):
-                    yield path, _identify(path)
+        for path in {*protected, *self._view.sources, *inner}:
+            with suppress(FileNotFoundError, NotADirectoryError):
+                yield path, _identify(path)
 
     def _is_new(self, path: Path, identity: Identity) -> bool:
         """True if nothing was at a path, or a link has taken its place or has been replaced."""
         before = self._before.get(path)
         return before is None or (before != identity and stat.S_IFLNK in (before[0], identity[0]))
 
-    def _move_aside(self, path: Path) -> str:
+    def _move_aside(self, path: Path, identity: Identity) -> str:
+        """Returns the note on it; empty if it is gone already."""
         problem = f"{self._name(path)} is a protected name, which other programs may run or obey; "
         place = _find_free(path)
         try:
-            path.rename(place)
+            with hold_real_folder(path.parent) as folder:
+                old, new = _name_in(path, folder), _name_in(place, folder)
+                if _identify(old, folder) != identity:
+                    return ""
+                os.rename(old, new, src_dir_fd=folder, dst_dir_fd=folder)
+        except FileNotFoundError:
+            return ""
         except OSError as error:
             return f"{problem}it could not be moved ({reason(error)}): remove it"
         for watch in _ALL - {self}:  # of commands that go on, and might create it again
@@ -195,12 +205,13 @@ def _find_free(path: Path) -> Path:
     return place
 
 
-def _is_still(path: Path, identity: Identity) -> bool:
-    return os.path.lexists(path) and _identify(path) == identity
+def _name_in(path: Path, folder: int | None) -> str:
+    """Returns what to call a path for the descriptor of its folder, or without one."""
+    return str(path) if folder is None else path.name
 
 
-def _identify(path: Path) -> Identity:
-    found = path.lstat()
+def _identify(path: Path | str, folder: int | None = None) -> Identity:
+    found = os.stat(path, dir_fd=folder, follow_symlinks=False)
     kind = stat.S_IFMT(found.st_mode)
-    target = os.readlink(path) if kind == stat.S_IFLNK else ""  # noqa: PTH115 - as written
+    target = os.readlink(path, dir_fd=folder) if kind == stat.S_IFLNK else ""
     return kind, found.st_dev, found.st_ino, target

@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from axe_nb.errors import ConfigError
-from axe_nb.sandbox.view import make_view
+from axe_nb.sandbox.find import list_methods
+from axe_nb.sandbox.process import prepare, spawn
+from axe_nb.sandbox.view import fill_view, make_view
 from axe_nb.sandbox.watch import Watch
 from tests.sandbox.cages import FULL, SECRET, Cage
 
@@ -243,10 +245,60 @@ def test_a_folder_that_holds_a_source_cannot_be_exchanged(cage: Cage) -> None:
 
 
 def test_what_a_parallel_command_creates_again_is_moved_too(cage: Cage) -> None:
-    first = Watch(make_view(cage.work))
+    first = Watch(fill_view(make_view(cage.work)))
     (cage.work / "conftest.py").write_text("evil")
-    second = Watch(make_view(cage.work))
+    second = Watch(fill_view(make_view(cage.work)))
     assert len(list(first.settle())) == 1
     (cage.work / "conftest.py").write_text("evil again")
     assert len(list(second.settle())) == 1
     assert not (cage.work / "conftest.py").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "place"),
+    [(name, place) for name in FULL for place in (".", ".git", ".vscode")] + [("Landlock", ".")],
+)
+@pytest.mark.parametrize("is_replaced", [False, True], ids=["as it was", "replaced"])
+def test_a_command_that_would_be_shown_another_place_does_not_start(
+    name: str, place: str, is_replaced: bool, tmp_path: Path
+) -> None:
+    """Another command can replace one between the look at the workdir and the mounts."""
+    work, above = tmp_path / "work", tmp_path
+    for folder in (work, above):  # which look alike
+        (folder / ".git").mkdir(parents=True)
+        (folder / ".vscode").mkdir()
+    (above / "secret").write_text(SECRET)
+    method = next(m for m in list_methods() if m.name.startswith(name))
+    view = fill_view(make_view(work))
+    find = f"cat secret {above}/secret {place}/secret; touch {place}/made {above}/made; true"
+    launch = prepare(method, view, ["/bin/sh", "-c", find])
+    if is_replaced:
+        (work / place).rename(above / "old")
+        (work / place).symlink_to(above if place == "." else "..")
+    readable, writable = os.pipe()
+    with os.fdopen(readable, "rb") as output, os.fdopen(writable, "wb") as to:
+        process = spawn(launch, view, {}, to.fileno(), subprocess.DEVNULL)
+        to.close()
+        said = output.read().decode()
+    assert process.wait() == (125 if is_replaced else 0), said
+    assert SECRET not in said
+    assert ("replaced while the command started" in said) == is_replaced
+    assert not (above / "made").exists()
+
+
+@pytest.mark.parametrize("variable", ["XDG_CONFIG_HOME", "XDG_STATE_HOME"])
+def test_axes_own_folders_in_the_workdir_are_as_they_were(cage: Cage, variable: str) -> None:
+    own = cage.work / "deep" / "settings"
+    (own / "axe").mkdir(parents=True)
+    (own / "axe" / "kept.toml").write_text(SECRET)
+    for path in (own.parent, own, own / "axe", own / "axe" / "kept.toml"):
+        os.chown(path, cage.uid, cage.uid)
+    cage.environ[variable] = str(own)
+    ended = cage.run(
+        "cat deep/settings/axe/*; echo evil > deep/settings/axe/kept.toml; "
+        "echo evil > deep/settings/axe/trust; rm -rf deep; mv deep d2; true"
+    )
+    assert [path.name for path in (own / "axe").iterdir()] == ["kept.toml"]
+    assert (own / "axe" / "kept.toml").read_text() == SECRET
+    if cage.method in FULL:
+        assert SECRET not in ended.output

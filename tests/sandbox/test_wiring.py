@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 import time
 from dataclasses import replace
@@ -18,8 +19,8 @@ from axe_nb.engine.permissions import Decision
 from axe_nb.errors import ConfigError
 from axe_nb.sandbox import docker, find, namespaces, seatbelt
 from axe_nb.sandbox.claim import Claim
-from axe_nb.sandbox.find import find_sandbox
-from axe_nb.sandbox.view import View, make_view
+from axe_nb.sandbox.find import Sandbox, find_sandbox
+from axe_nb.sandbox.view import View, fill_view, make_view
 from axe_nb.tools.tool import CallSite, Guard, ToolContext, ToolError
 from axe_nb.views.transcript import as_text
 from tests.calls import context
@@ -183,7 +184,7 @@ def test_docker_that_does_not_answer_is_an_error_that_says_what_to_do(workdir: P
 def test_a_container_sees_the_workdir_and_no_network(workdir: Path) -> None:
     (workdir / ".env").write_text("KEY=1")
     (workdir / "axe").mkdir()
-    launch = docker.wrap("docker", "debian:12", ["sh", "-c", "true"], make_view(workdir))
+    launch = docker.wrap("docker", "debian:12", ["sh", "-c", "true"], fill_view(make_view(workdir)))
     words = list(launch.words)
     assert words[-4:] == ["debian:12", "sh", "-c", "true"]
     for flags in (["--cap-drop", "ALL"], ["--network", "none"], ["--pull", "never"]):
@@ -384,3 +385,24 @@ def test_without_a_rule_for_signals_no_end_is_promised(monkeypatch: pytest.Monke
         monkeypatch.setattr(namespaces, "find_landlock_version", lambda version=version: version)
         [method] = [m for m in namespaces.list_methods() if m.level == "files"]
         assert ("leaves no process behind" in method.promises) is expected
+
+
+@pytest.mark.parametrize(
+    ("name", "at_once"), [("bubblewrap", True), ("namespaces", True), ("Landlock", False)]
+)
+def test_commands_run_side_by_side_where_their_files_are_not_restored(
+    name: str, at_once: bool, workdir: Path
+) -> None:
+    method = next(m for m in find.list_methods() if m.name.startswith(name))
+    sandbox = Sandbox(method, make_view(workdir))
+    mine, theirs = "touch one; sleep 2; ls two; rm one", "touch two; sleep 2; ls one; rm two"
+    readable, writable = os.pipe()
+    both = [
+        sandbox.start(["/bin/sh", "-c", line], {"PATH": "/usr/bin:/bin"}, os.dup(writable))
+        for line in (mine, theirs)
+    ]
+    os.close(writable)
+    assert all(one.wait(60) for one in both)
+    with os.fdopen(readable) as output:
+        seen = [line for line in output if line in ("one\n", "two\n")]
+    assert bool(seen) == at_once

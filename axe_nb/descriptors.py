@@ -1,0 +1,56 @@
+"""Folders opened name by name, each by the descriptor of its parent and never through a link.
+
+What is then done by the descriptor of a folder is done there, whatever takes its place meanwhile.
+Source: X-32, X-33; D-53.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+BY_DESCRIPTOR = {os.open, os.stat, os.mkdir, os.unlink, os.rename} <= os.supports_dir_fd
+"""True if the system can open and walk folders by descriptor; Windows cannot."""
+
+NO_LINK = getattr(os, "O_NOFOLLOW", 0)
+FOLDER = os.O_RDONLY | NO_LINK | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_CLOEXEC", 0)
+PASSED = FOLDER | getattr(os, "O_PATH", getattr(os, "O_SEARCH", 0))
+"""Flags for a folder that need not be readable."""
+
+
+def open_real_folder(path: Path, flags: int = FOLDER) -> int:
+    """Returns the descriptor of a folder, an absolute path without links.
+
+    Args:
+        flags: for the folder itself; those above it need not be readable.
+
+    Raises:
+        OSError: a link is in its place, or in that of a folder above it; or it cannot be opened.
+    """
+    folder = os.open(path.anchor, PASSED)
+    for rest, name in enumerate(path.parts[1:], 2 - len(path.parts)):
+        try:
+            inner = os.open(name, PASSED if rest else flags, dir_fd=folder)
+        finally:
+            os.close(folder)
+        folder = inner
+    return folder
+
+
+@contextmanager
+def hold_real_folder(path: Path) -> Iterator[int | None]:
+    """Yields the descriptor of a folder; None if the system has no such calls.
+
+    Raises:
+        OSError: as for `open_real_folder`.
+    """
+    if not BY_DESCRIPTOR:
+        yield None
+        return
+    folder = open_real_folder(path, PASSED)
+    try:
+        yield folder
+    finally:
+        os.close(folder)
