@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.tables import DEFAULT_LIMITS
-from axe_nb.providers.http import most_in_flight
+from axe_nb.providers.connections import most_in_flight
 from axe_nb.toml_tables.table import toml_fields
 
 

@@ -54,7 +54,7 @@ async def models(server: Server) -> tuple[str, ...]:
 
 def address(server: Server) -> str:
     """Returns the server's base URL for display, without user name and password."""
-    from axe_nb.providers.http import without_login
+    from axe_nb.providers.connections import without_login
 
     return without_login(server.base_url)
 

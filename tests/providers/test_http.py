@@ -20,7 +20,8 @@ from axe_nb.agents.config import Config
 from axe_nb.errors import ConfigError, ProviderError
 from axe_nb.make_provider import make
 from axe_nb.messages import Message
-from axe_nb.providers.http import MAX_REPLY, _make_connection_error
+from axe_nb.providers.connections import make_connection_error
+from axe_nb.providers.http import MAX_REPLY
 from axe_nb.providers.openai import OpenAI
 from tests.providers.dialects import BY_NAME, KEY, ask
 from tests.wire.replay import Replay
@@ -186,9 +187,9 @@ def test_cancelling_closes_the_connection_at_once(server: Replay) -> None:
 @pytest.mark.req("D-8")
 def test_cancelling_one_request_leaves_the_others_alone(server: Replay) -> None:
     async def both() -> str:
-        provider = OpenAI(server.root + "/silence", KEY)
-        waiting = asyncio.create_task(provider.send(ask()))
-        await asyncio.sleep(0.1)
+        waiting = asyncio.create_task(OpenAI(server.url("silence"), KEY).send(ask()))
+        while not server.log("silence"):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
         waiting.cancel()
         answers = await asyncio.gather(
             *(OpenAI(server.url("hello"), KEY).send(ask()) for _ in range(5)),
@@ -282,7 +283,7 @@ def test_a_server_that_does_not_run_is_a_server_error_with_its_address() -> None
 @pytest.mark.req("B-5")
 def test_a_server_that_takes_no_connection_is_a_timeout() -> None:
     """Told from the error itself: to see one come about takes ten seconds."""
-    error = _make_connection_error(OpenAI("http://10.0.0.1", KEY), httpx.ConnectTimeout(""))
+    error = make_connection_error(OpenAI("http://10.0.0.1", KEY), httpx.ConnectTimeout(""))
     assert str(error) == "timeout: no connection to http://10.0.0.1 within 10s"
     assert (error.exit_code, error.retryable) == (3, True)
 

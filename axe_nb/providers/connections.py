@@ -1,0 +1,207 @@
+"""Connections to models' servers, shared by all runs of an event loop.
+
+Source: D-8, D-23, D-25; goals.md "HTTP clients and SSL contexts".
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+from axe_nb.errors import ProviderError
+from axe_nb.limits import Slots
+from axe_nb.providers.protocol import Server
+from axe_nb.providers.reply_errors import masked_line
+from axe_nb.text import format_seconds
+
+if TYPE_CHECKING:
+    import httpx
+
+CONNECT_SECONDS = 10.0
+"""Connect timeout; the time for an answer is limited by the run."""
+
+IDLE_CONNECTIONS = 20
+"""Kept open per base URL. httpx scans all of them on every request: without a limit, 1000
+concurrent requests take four times as long."""
+
+IDLE_SECONDS = 60.0
+
+MOST_IN_FLIGHT = 4096
+"""Upper limit of concurrent requests per event loop, whatever the limit of open files."""
+
+
+@asynccontextmanager
+async def open_reply(
+    server: Server, method: str, path: str, body: bytes
+) -> AsyncIterator[httpx.Response]:
+    """Sends a request and yields the reply once its headers are there, to read its body from.
+
+    Leaving early, or cancelling, closes the connection.
+
+    Raises:
+        ProviderError: the connection cannot be set up.
+        Exception: whatever httpx and its backends raise; see `make_connection_error`.
+    """
+    import httpx
+
+    clients = await _get_loop_clients()
+    client = clients.client(server.base_url)
+    headers = {"content-type": "application/json"} if body else {}
+    headers |= server.info.headers_with(server.key)
+    timeout = httpx.Timeout(None, connect=CONNECT_SECONDS, read=server.info.read_timeout)
+    async with (
+        clients.slots,
+        client.stream(
+            method, path, headers=headers, content=body or None, timeout=timeout
+        ) as response,
+    ):
+        yield response
+
+
+@dataclass
+class _Clients:
+    """The clients of one event loop, closed when the loop ends."""
+
+    by_url: dict[str, httpx.AsyncClient] = field(default_factory=dict)
+    slots: Slots = field(default_factory=lambda: Slots(most_in_flight()))
+    """One slot per request in flight; further requests wait."""
+    until_the_end: AsyncGenerator[None, None] | None = None
+    """A generator that closes the clients when the loop closes it: no run knows that it is the
+    last of its loop."""
+
+    def client(self, base_url: str) -> httpx.AsyncClient:
+        """Returns the loop's client for a base URL, created on first use (D-25)."""
+        if base_url not in self.by_url:
+            self.by_url[base_url] = _make_client(base_url)
+        return self.by_url[base_url]
+
+
+_of_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, _Clients] = WeakKeyDictionary()
+
+
+def most_in_flight() -> int:
+    """Returns the limit of concurrent requests: half of the files that the process may open.
+
+    The other half is for kernels, tools and idle connections (D-51).
+    """
+    try:
+        import resource
+    except ImportError:  # Windows has no such limit
+        return MOST_IN_FLIGHT
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if files == resource.RLIM_INFINITY:
+        return MOST_IN_FLIGHT
+    return max(1, min(files // 2, MOST_IN_FLIGHT))
+
+
+async def _get_loop_clients() -> _Clients:
+    """Returns the clients of the running loop."""
+    loop = asyncio.get_running_loop()
+    clients = _of_loop.get(loop)
+    if clients is None:
+        _forget_closed_loops()
+        clients = _of_loop[loop] = _Clients()
+        clients.until_the_end = _close_with_loop(clients)
+        await anext(clients.until_the_end)
+    return clients
+
+
+async def _close_with_loop(clients: _Clients) -> AsyncGenerator[None, None]:
+    """Closes the clients at the end of the loop, when `asyncio.run` closes its generators."""
+    try:
+        yield
+    finally:
+        _of_loop.pop(asyncio.get_running_loop(), None)
+        for client in clients.by_url.values():
+            await client.aclose()
+
+
+def _forget_closed_loops() -> None:
+    """Drops clients whose loop was closed without its generators; they keep it alive."""
+    for reference in _of_loop.keyrefs():
+        loop = reference()
+        if loop is not None and loop.is_closed():
+            _of_loop.pop(loop, None)
+
+
+def _make_client(base_url: str) -> httpx.AsyncClient:
+    import httpx
+
+    try:
+        url = httpx.URL(base_url)
+        # an SSL context costs 20 ms: none for plain http, and one shared by all proxies
+        verify: Any = httpx.create_ssl_context() if url.scheme == "https" else None
+        return httpx.AsyncClient(
+            base_url=url.copy_with(userinfo=b""),  # httpx writes URLs to the log
+            auth=(url.username, url.password) if url.userinfo else None,
+            verify=verify,
+            limits=httpx.Limits(
+                max_connections=None,
+                max_keepalive_connections=IDLE_CONNECTIONS,
+                keepalive_expiry=IDLE_SECONDS,
+            ),
+            headers={"user-agent": "axe-nb"},
+        )
+    except (httpx.InvalidURL, ImportError, OSError, ValueError) as error:
+        raise ProviderError(
+            "server",
+            f"cannot set up a connection to {without_login(base_url)}: {masked_line(str(error))}",
+            hint="check base_url, and HTTPS_PROXY, ALL_PROXY and SSL_CERT_FILE in the environment",
+        ) from None
+
+
+def make_connection_error(server: Server, error: Exception) -> ProviderError:
+    """Describes why no complete reply arrived, with the next step."""
+    import httpx
+
+    where = without_login(server.base_url)
+    causes = list(_list_causes(error))
+    table = f"[providers.{server.info.name}] in config.toml"
+    at_base_url = f"check base_url under {table}"
+
+    def is_due_to(kind: type[BaseException]) -> bool:
+        return any(isinstance(cause, kind) for cause in causes)
+
+    if isinstance(error, httpx.ReadTimeout):
+        message = f"no data from {where} within {format_seconds(server.info.read_timeout or 0)}s"
+        return ProviderError("timeout", message, hint=f"raise read_timeout under {table}")
+    if isinstance(error, httpx.TimeoutException):
+        message = f"no connection to {where} within {format_seconds(CONNECT_SECONDS)}s"
+        return ProviderError("timeout", message, hint=at_base_url)
+    if is_due_to(ConnectionRefusedError):
+        message = f"connection refused: is {server.info.software} running? (expected at {where})"
+        return ProviderError("server", message, hint=f"start it, or {at_base_url}")
+    if is_due_to(socket.gaierror):
+        message = f"no such host: {where}"
+        return ProviderError("server", message, hint=f"{at_base_url}, and the network")
+    reason = masked_line(str(error), server.key) or type(error).__name__
+    if is_due_to(ssl.SSLError):
+        return ProviderError("server", f"no secure connection to {where}: {reason}")
+    return ProviderError(
+        "server",
+        f"the connection to {where} failed: {reason}",
+        hint="try again, or set max_retries under [retry] of the agent",
+    )
+
+
+def _list_causes(error: BaseException | None) -> Iterator[BaseException]:
+    """Yields the error, its causes, and the members of exception groups."""
+    while error is not None:
+        yield error
+        if isinstance(error, BaseExceptionGroup):
+            for part in error.exceptions:
+                yield from _list_causes(part)
+        error = error.__cause__ or error.__context__
+
+
+def without_login(base_url: str) -> str:
+    """Returns the base URL without user name and password."""
+    scheme, _, rest = base_url.partition("://")
+    host, slash, path = rest.partition("/")
+    return f"{scheme}://{host.rpartition('@')[2]}{slash}{path}"
