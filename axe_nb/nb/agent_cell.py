@@ -24,7 +24,7 @@ from axe_nb.agents.names import check_name
 from axe_nb.agents.prompt import all_warnings
 from axe_nb.commands.parser import parse, parser
 from axe_nb.commands.table import AGENT_CELL
-from axe_nb.doctor.checks import Problem, problems
+from axe_nb.doctor.agent_problems import Problem, problems
 from axe_nb.errors import ConfigError
 from axe_nb.interpolation import NBVAL
 from axe_nb.nb.cell_source import find_cell_source
