@@ -21,8 +21,8 @@ from axe_nb.agents.config import Config, config_path, format_path
 from axe_nb.agents.files import expand_home
 from axe_nb.agents.prompt import all_warnings
 from axe_nb.agents.trust import VARIABLE, check_trust, list_unusual, trusts_all
-from axe_nb.doctor.caps import describe_caps, find_lifted_caps
 from axe_nb.doctor.agent_problems import Problem, problems
+from axe_nb.doctor.caps import describe_caps, find_lifted_caps
 from axe_nb.doctor.reach import describe_protected, find_open_hosts
 from axe_nb.errors import AxeError, ConfigError, ProviderError
 from axe_nb.make_provider import server
