@@ -49,6 +49,7 @@ def run(
         agents_dir: folder to search for agents first.
         tools: tools to use instead: names, or functions.
         mode: permission for tools that write: plan, ask or auto.
+        stream: if False, whole replies, also where someone watches.
 
     Raises:
         ConfigError: invalid configuration, before anything is sent; `hint` has the next step,

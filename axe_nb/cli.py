@@ -95,11 +95,12 @@ def _run_and_show(options: Options) -> RunResult | None:
     if not prompt and (options.prompt == STDIN or (is_read and _is_pipe())):
         _print_note(f"warning: the piped prompt is empty; sending {quote(NO_PROMPT)}")
     request = request_of(options, prompt)
+    status = StatusLine(None if options.quiet else sys.stderr)
     if options.dry_run:
-        show_dry_run(request, _write, _print_note, as_json=options.json)
+        streams = status.streams and not options.verbose
+        show_dry_run(request, _write, _print_note, as_json=options.json, streams=streams)
         return None
     handle = session.start(request)
-    status = StatusLine(None if options.quiet else sys.stderr)
     view = TextView(handle, options, _write, _print_note, piped=bool(piped), status=status)
     return drive(handle, view, _make_approver(status.clear))
 

@@ -40,7 +40,9 @@ def request_of(options: Options, prompt: str) -> RunRequest:
     )
 
 
-def show_dry_run(request: RunRequest, write: Write, note: Write, *, as_json: bool) -> None:
+def show_dry_run(
+    request: RunRequest, write: Write, note: Write, *, as_json: bool, streams: bool
+) -> None:
     """Writes the request that would be sent, and its warnings to `note`.
 
     Args:
@@ -48,11 +50,12 @@ def show_dry_run(request: RunRequest, write: Write, note: Write, *, as_json: boo
         write: receives the request.
         note: receives the warnings.
         as_json: True if JSON was requested, which a dry run does not have.
+        streams: True if the run would be shown as its replies arrive.
 
     Raises:
         ConfigError: invalid configuration.
     """
-    plan = run_and_wait(session.plan(request))
+    plan = run_and_wait(session.plan(request, streams=streams))
     write(axe_text.dry_run(plan))
     if as_json:
         note("warning: --json has no effect with --dry-run")
@@ -90,6 +93,7 @@ class TextView:
         self._piped = piped
         self._status = status
         self._verbose = axe_text.VerboseLines(note) if options.verbose else None
+        self.streams = status.streams and not options.verbose
         self._has_begun = False
 
     def event(self, event: Event) -> None:
@@ -126,6 +130,7 @@ class StatusLine:
 
     def __init__(self, stream: TextIO | None) -> None:
         self._stream = stream if stream is not None and stream.isatty() else None
+        self.streams = self._stream is not None
         self._transcript = Transcript()
         self._started = self._drawn = time.monotonic()
         self._width = 0

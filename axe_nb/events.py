@@ -234,16 +234,18 @@ class TurnStarted:
 
 @dataclass(frozen=True, slots=True)
 class TextDelta:
-    """A piece of the reply has arrived, if the provider streams."""
+    """A piece of a streamed reply has arrived: of its text, its reasoning or a call's arguments."""
 
     run: str
     turn: int
     attempt: int
-    """From 1; a later attempt restarts the turn's text (D-23)."""
+    """From 1; a later attempt restarts the whole reply (D-23)."""
     text: str
     kind: DeltaKind = "text"
     call: int = 0
     """For `arguments`: position of their call in the reply, from 0."""
+    name: str = ""
+    """For `arguments`: name of the tool, at least with the first piece; empty = as before."""
 
 
 @dataclass(frozen=True, slots=True)

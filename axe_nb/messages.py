@@ -215,6 +215,8 @@ class Delta:
     kind: DeltaKind = "text"
     call: int = 0
     """For `arguments`: position of their call in the reply, from 0."""
+    name: str = ""
+    """For `arguments`: name of the tool, at least with the first piece; empty = as before."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -244,7 +244,9 @@ def _flags(option: Option) -> str:
 def _given(option: Option, face: Face) -> str:
     if face not in option.faces:
         return option.instead.get(face, "")
-    return f"`{option.keyword}=`" if face == "python" else "yes"
+    if face != "python":
+        return "yes"
+    return f"`{option.keyword}={'' if option.metavar or option.value else option.value}`"
 
 
 def ends() -> Iterator[str]:

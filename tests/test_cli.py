@@ -206,11 +206,11 @@ def test_another_folder_of_agents_has_its_scripts_beside_it(tree: Path, axe) -> 
 def test_show_tells_what_a_run_would_warn_of(tree: Path, axe) -> None:
     put(
         "axe/agents/old.toml",
-        'name = "old"\nmodel = "script/echo"\nstream = true\nfiles = ["*.nothing"]\n'
+        'name = "old"\nmodel = "script/echo"\nmemory = true\nfiles = ["*.nothing"]\n'
         "[params]\nstream = true\n",
     )
     told = (
-        "warning: ignored by axe_nb: stream\n"
+        "warning: ignored by axe_nb: memory\n"
         "warning: ignored by axe_nb: params.stream\n"
         'warning: no file matches "*.nothing" in files\n'
     )
@@ -222,11 +222,11 @@ def test_show_tells_what_a_run_would_warn_of(tree: Path, axe) -> None:
 
 @pytest.mark.req("D-26", "D-27")
 def test_warnings_go_to_stderr_after_the_run(tree: Path, axe) -> None:
-    put("axe/agents/old.toml", 'name = "new"\nmodel = "script/echo"\nstream = true\n')
+    put("axe/agents/old.toml", 'name = "new"\nmodel = "script/echo"\nmemory = true\n')
     ran = axe("run", "old", "-p", "x")
     assert (ran.code, ran.out) == (0, "x\n")
     assert ran.err == (
-        "warning: ignored by axe_nb: stream\n"
+        "warning: ignored by axe_nb: memory\n"
         'warning: file "old.toml" contains the agent name "new"\n'
     )
 

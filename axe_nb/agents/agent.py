@@ -48,7 +48,7 @@ from axe_nb.toml_tables.table import (
     toml_fields,
 )
 
-OF_THE_COMMAND_LINE = frozenset({"memory", "mcp_servers", "artifacts", "stream", "timeout"})
+OF_THE_COMMAND_LINE = frozenset({"memory", "mcp_servers", "artifacts", "timeout"})
 """Keys of the Axe command line that are accepted and ignored (D-27)."""
 
 OF_ITS_RETRY = frozenset({"backoff", "initial_delay_ms", "max_delay_ms"})
@@ -89,6 +89,8 @@ class Agent:
     """Hosts that fetch reaches without asking: `python.org`, `*.python.org` (all below it), `*`."""
     sandbox: str = "auto"
     """Sandbox of commands: auto (the strongest that works here), off, or docker:IMAGE."""
+    stream: bool = True
+    """If true, replies are streamed if someone watches the run; if false, they arrive whole."""
     params: Mapping[str, Any] = field(default_factory=dict, metadata={"keys": COMMON_PARAMS})
     """`[params]` for the model: temperature, max_tokens; other keys are passed unchanged."""
     permissions: Mapping[str, str] = field(default_factory=dict)

@@ -51,6 +51,8 @@ class Option:
     """If true, it may be repeated and takes several KEY=VALUE at once; its value is a dict."""
     required: bool = True
     """For positional arguments: if true, it cannot be omitted."""
+    value: bool = True
+    """For a flag: the value that it stands for."""
     offers: Offer = ""
     instead: Mapping[Face, str] = field(default_factory=dict)
     """Interface without this option → its equivalent there, or the reason for none; Markdown."""
@@ -138,6 +140,7 @@ OPTIONS: tuple[Option, ...] = (
         offers="tools",
     ),
     Option(("--mode",), "mode", "permission for tools that write", "MODE", choices=MODES),
+    Option(("--no-stream",), "stream", "show whole replies, not text as it arrives", value=False),
     Option(
         ("-p", "--prompt"), "prompt", "the prompt; piped input is appended to it", "TEXT",
         ("line", "command"), instead={"cell": "the body", "python": "`prompt`"},

@@ -43,6 +43,7 @@ class RunOptions(TypedDict, total=False):
     agents_dir: str | os.PathLike[str] | None
     tools: Sequence[Tools] | None
     mode: Mode | None
+    stream: bool | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +63,8 @@ class Overrides:
     tools: tuple[str | Tool, ...] | None = None
     """Names or Tool objects that replace the agent's."""
     mode: Mode | None = None
+    stream: bool | None = None
+    """If False, replies arrive whole, also those of children."""
 
     def __post_init__(self) -> None:
         for name, (wanted, fits) in _CHECKS.items():
@@ -136,6 +139,7 @@ def _is_tuple_of(kinds: type | tuple[type, ...]) -> Callable[[Any], bool]:
 
 _KINDS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
     "str | None": ("a string", lambda v: v is None or isinstance(v, str)),
+    "bool | None": ("True or False", lambda v: v is None or isinstance(v, bool)),
     "float | None": ("seconds, as in 120 or 0.5", is_timeout),
     "Mode | None": (", ".join(MODES), lambda v: v in (None, *MODES)),
     "Mapping[str, Any]": (

@@ -120,7 +120,10 @@ def _add_option(made: Parser, option: Option) -> None:
             option.keyword, metavar=option.metavar, help=about, nargs=nargs, type=_read_data
         )
     elif not option.metavar:
-        made.add_argument(*option.flags, dest=option.keyword, action="store_true", help=about)
+        made.add_argument(
+            *option.flags, dest=option.keyword, action="store_const", const=option.value,
+            default=not option.value, help=about,
+        )  # fmt: skip
     else:
         made.add_argument(
             *option.flags, dest=option.keyword, metavar=option.metavar, help=about,
@@ -154,9 +157,10 @@ def _format_unavailable(command: Command, face: Face) -> str | None:
 
 
 def parse(command: Command, face: Face, line: str | Sequence[str]) -> argparse.Namespace:
-    """Parses an option line, or its words; omitted keywords are None or False.
+    """Parses an option line, or its words.
 
-    A word that begins with `DATA` is never an option, nor `--`.
+    Omitted options are None; omitted flags are the opposite of their value. A word that begins with
+    `DATA` is never an option, nor `--`.
 
     Raises:
         UsageError: invalid options; the hint is the usage line.
@@ -205,7 +209,8 @@ def parse_run(
         UsageError: invalid options; the hint is the usage line.
     """
     found = vars(parse(RUN, face, line))
-    given = {k: v for k, v in found.items() if v is not None and v is not False}
+    unset = {o.keyword: not o.value for o in RUN.options_of(face) if o.flags and not o.metavar}
+    given = {k: v for k, v in found.items() if v is not None and v is not unset.get(k)}
     if BARE_PROMPT.keyword in given:
         if "prompt" in given:
             parser(RUN, face).error("the prompt is given twice: with -p and as an argument")

@@ -29,7 +29,7 @@ class Conversation:
     def __init__(self, plan: Plan) -> None:
         """Continues the job's history, if it has one."""
         self._scope = plan.scope
-        self._model = ModelClient(plan.scope, plan.provider)
+        self._model = ModelClient(plan.scope, plan.provider, streams=plan.streams)
         self._plan = plan
         # copies without cached bytes: a message that the caller changed must be serialised anew
         self.messages = [replace(message) for message in close_open_calls(plan.job.history)]

@@ -28,9 +28,10 @@ MAX_RETRY_WAIT = 30.0
 class ModelClient:
     """Sends the requests of one run."""
 
-    def __init__(self, scope: RunScope, provider: Provider) -> None:
+    def __init__(self, scope: RunScope, provider: Provider, *, streams: bool = False) -> None:
         self._scope = scope
         self._provider = provider
+        self._streams = streams
         self._pieces: list[str] = []
 
     @property
@@ -104,14 +105,16 @@ class ModelClient:
             if delta.kind == "text":
                 self._pieces.append(delta.text)
             scope.env.emit(
-                TextDelta(scope.id, turn, request.attempt, delta.text, delta.kind, delta.call)
+                TextDelta(
+                    scope.id, turn, request.attempt, delta.text, delta.kind, delta.call, delta.name
+                )
             )
 
         task = asyncio.current_task()
         assert task is not None
         before = task.cancelling()
         try:
-            return await self._provider.send(request, show)
+            return await self._provider.send(request, show if self._streams else None)
         finally:
             if task.cancelling() > before:  # even if the provider swallowed the cancellation
                 raise asyncio.CancelledError

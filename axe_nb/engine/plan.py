@@ -53,6 +53,11 @@ class Plan:
         return self.scope.agent
 
     @property
+    def streams(self) -> bool:
+        """True if the model's replies are streamed; children stream as their root does."""
+        return self.scope.env.streams and self.agent.stream
+
+    @property
     def prompt(self) -> str:
         """The complete prompt that the agent will receive (B-8)."""
         return self.job.prompt if self.job.prompt.strip() else NO_PROMPT

@@ -73,6 +73,8 @@ class Env:
     """Name → agent of the session when the root started, whatever source a nested run has."""
     hosts: dict[str, None] = field(default_factory=dict)
     """Hosts that the person allowed in this session; answers add to it (D-50)."""
+    streams: bool = False
+    """True if replies are streamed: someone watches the tree, and its root does not forbid it."""
     halt: Halt = field(default_factory=Halt)
     """Stops the tree's requests."""
     sources: set[Path] = field(default_factory=set)

@@ -96,6 +96,8 @@ def can_ask() -> bool:
 class AnswerOnly:
     """A view that shows the answer, at the end."""
 
+    streams = False
+
     def event(self, event: Event) -> None: ...
 
     def tick(self) -> None: ...
@@ -107,6 +109,8 @@ class AnswerOnly:
 
 class Unseen:
     """A view that shows nothing; a cell that returns the result still shows its answer."""
+
+    streams = False
 
     def event(self, event: Event) -> None: ...
 
@@ -122,6 +126,7 @@ class ShownOnce:
 
     def __init__(self, inner: View) -> None:
         self._inner = inner
+        self.streams = inner.streams
         self.event = inner.event
         self.tick = inner.tick
 

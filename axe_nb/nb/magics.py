@@ -19,14 +19,14 @@ from IPython.core.magic import (
     needs_local_scope,
     no_var_expand,
 )
-from traitlets import Enum, Float, Unicode, observe
+from traitlets import Bool, Enum, Float, Unicode, observe
 
 if TYPE_CHECKING:
     from axe_nb.events import RunResult
     from axe_nb.nb.help import Topic
     from axe_nb.session.runs import RunHandle
 
-OPTIONS = ("model", "model_all", "timeout", "mode", "agents_dir")
+OPTIONS = ("model", "model_all", "timeout", "mode", "agents_dir", "stream")
 """Settings that are options of a run."""
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -78,6 +78,9 @@ class AxeMagics(Magics):
         ("", "plan", "ask", "auto"), "", help="Mode for all runs; empty = each agent's own."
     ).tag(config=True)
     agents_dir = Unicode("", help="Folder to search for agents first.").tag(config=True)
+    stream = Bool(
+        True, help="If False, live runs show whole replies, not their text as it arrives."
+    ).tag(config=True)
     display = Enum(
         ("", "live", "static", "off"),
         "",

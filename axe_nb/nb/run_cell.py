@@ -17,7 +17,7 @@ from axe_nb.errors import AxeError
 from axe_nb.events import RunResult
 from axe_nb.front_end import find_approver
 from axe_nb.nb.background import run_in_background
-from axe_nb.nb.display import ShownOnce, install, notebook_view
+from axe_nb.nb.display import ShownOnce, display_mode, install, notebook_view
 from axe_nb.session.drive import drive
 from axe_nb.session.runs import RunHandle, RunRequest
 from axe_nb.session.session import session
@@ -49,7 +49,9 @@ def run_cell(
     install(shell)
     try:
         if options.dry_run:
-            show_dry_run(request_of(options, prompt()), write, write, as_json=options.json)
+            streams = _is_streamed(shell, options)
+            request = request_of(options, prompt())
+            show_dry_run(request, write, write, as_json=options.json, streams=streams)
             return None
         request = request_of(options, prompt())
         if options.background:
@@ -83,6 +85,15 @@ def _run(
     finally:
         if options.out and handle.finished:
             shell.user_ns[options.out] = handle.finished
+
+
+def _is_streamed(shell: InteractiveShell, options: Options) -> bool:
+    """True if a run with these options would be shown as its replies arrive."""
+    from axe_nb.nb.view import is_live
+
+    mode = display_mode(shell)
+    shows_tree = mode != "off" and not (options.json or options.verbose or options.quiet)
+    return shows_tree and is_live(mode)
 
 
 def _start_in_background(

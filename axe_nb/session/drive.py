@@ -39,7 +39,7 @@ def drive(handle: RunHandle, view: View, approver: Approver | None = None) -> Ru
 
     try:
         return pump(
-            lambda emit: handle.execute(emit, ask_person), view.event, tick,
+            lambda emit: handle.execute(emit, ask_person, streams=view.streams), view.event, tick,
             handle.overdue, handle.close, handle.halt,
         )  # fmt: skip
     except Unresponsive:
@@ -72,7 +72,7 @@ async def drive_here(handle: RunHandle, view: View, approver: Approver | None = 
     try:
         async with asyncio.TaskGroup() as group:  # a view that fails stops the run
             ticker = group.create_task(_tick(view))
-            result = await handle.execute(view.event, ask_person)
+            result = await handle.execute(view.event, ask_person, streams=view.streams)
             ticker.cancel()
         return result
     except BaseExceptionGroup as failures:

@@ -53,8 +53,8 @@ class RunRequest:
                 raise ConfigError(f"{name} takes {wanted}, not {shown_value(value)}")
 
 
-MakePlan: TypeAlias = Callable[[RunRequest, Emit, AskPerson | None], Awaitable[Plan]]
-"""(request, emit, ask_person) → the plan. Raises ConfigError."""
+MakePlan: TypeAlias = Callable[[RunRequest, Emit, AskPerson | None, bool], Awaitable[Plan]]
+"""(request, emit, ask_person, streams) → the plan. Raises ConfigError."""
 
 
 class AlreadyStarted(RuntimeError):
@@ -206,7 +206,7 @@ class RunHandle:
 
         async def run() -> None:
             try:
-                await self.execute(queue.put_nowait)
+                await self.execute(queue.put_nowait, streams=True)
             finally:
                 queue.put_nowait(None)
 
@@ -219,12 +219,15 @@ class RunHandle:
             task.cancel()
             await asyncio.wait([task])
 
-    async def execute(self, emit: Emit, ask_person: AskPerson | None = None) -> RunResult:
+    async def execute(
+        self, emit: Emit, ask_person: AskPerson | None = None, *, streams: bool = False
+    ) -> RunResult:
         """Runs on the caller's event loop and returns the result, whatever its status.
 
         Args:
             emit: receives the events, up to the end of the root.
             ask_person: asks the user; None = no one can be prompted.
+            streams: True if `emit` shows replies as they arrive.
 
         Raises:
             ConfigError: invalid configuration, before anything is sent.
@@ -242,7 +245,8 @@ class RunHandle:
             self._task = asyncio.get_running_loop(), task
             self._gate = _Gate(emit)
         try:
-            self._run = Run(await self._make_plan(self.request, self._gate, ask_person))
+            plan = await self._make_plan(self.request, self._gate, ask_person, streams)
+            self._run = Run(plan)
             result = await self._run.execute()
         except BaseException as error:
             is_cancelled = isinstance(error, asyncio.CancelledError)

@@ -150,7 +150,11 @@ class Session:
         return RunHandle(request, self.plan, self.remember)
 
     async def plan(
-        self, request: RunRequest, emit: Emit = discard, ask_person: AskPerson | None = None
+        self,
+        request: RunRequest,
+        emit: Emit = discard,
+        ask_person: AskPerson | None = None,
+        streams: bool = False,
     ) -> Plan:
         """Resolves a run without sending anything; a dry run prints the plan.
 
@@ -158,6 +162,7 @@ class Session:
             request: the requested run.
             emit: receives the events.
             ask_person: asks the user; None = no one can be prompted.
+            streams: True if replies are shown as they arrive.
 
         Raises:
             ConfigError: invalid configuration.
@@ -176,7 +181,7 @@ class Session:
         )
         env = _adapt(env, request.overrides)
         agent, job = _make_job(request, env)
-        env = replace(env, workdir=real_workdir(agent))
+        env = replace(env, workdir=real_workdir(agent), streams=streams and agent.stream)
         scope = RunScope.root(agent, job.limits, env, clock, has_mode=job.mode is not None)
         await snapshot.take(scope)
         return await make_plan(scope, job)

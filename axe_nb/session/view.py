@@ -13,6 +13,10 @@ from axe_nb.events import Event, RunResult
 class View(Protocol):
     """Shows a run in a notebook display, on a terminal line, or not at all."""
 
+    @property
+    def streams(self) -> bool:
+        """True if it shows replies as they arrive."""
+
     def event(self, event: Event) -> None:
         """Receives each event, in order; neither blocks nor raises."""
 
@@ -25,6 +29,8 @@ class View(Protocol):
 
 class NullView:
     """A view that shows nothing."""
+
+    streams = False
 
     def event(self, event: Event) -> None: ...
 

@@ -51,7 +51,7 @@ def dry_run(plan: Plan) -> str:
     """The request that would be sent, and its recipient (B-10, A-8.5)."""
     files = "\n".join(path for path, _ in plan.briefing.files)
     blocks = [
-        f"=== Dry Run ===\n\n{_format_setup(plan, model=True)}",
+        f"=== Dry Run ===\n\n{_format_setup(plan, model=True)}{_format_streaming(plan)}",
         _format_block("System Prompt", plan.agent.system_prompt),
         _format_block("Skill", plan.briefing.skill),
         _format_block(f"Files ({len(plan.briefing.files)})", files),
@@ -112,6 +112,13 @@ def _format_setup(plan: Plan, *, model: bool) -> str:
         f"Params:   {_format_params(plan.agent.params)}",
     ]
     return "\n".join(lines)
+
+
+def _format_streaming(plan: Plan) -> str:
+    """A line on streaming; empty for whole replies that no one asked for."""
+    if plan.streams:
+        return "\nStream:   yes"
+    return "" if plan.agent.stream else "\nStream:   no"
 
 
 def _format_limit(seconds: float | None) -> str:

@@ -50,7 +50,9 @@ def test_the_page_has_every_option_of_every_face_and_no_other() -> None:
         } - {"--help"}
         assert {flag for flag, given in said.items() if given[face] == "yes"} == known
     keywords = {
-        match[1] for given in said.values() if (match := re.match(r"`(\w+)=`$", given["python"]))
+        match[1]
+        for given in said.values()
+        if (match := re.match(r"`(\w+)=(?:False)?`$", given["python"]))
     }
     for run in (axe_nb.run, axe_nb.arun):
         assert set(inspect.signature(run).parameters) - OF_PYTHON_ALONE == keywords - {
@@ -78,6 +80,7 @@ SAMPLES: Mapping[str, tuple[str, Any]] = {
     "--agents-dir": ("more/agents", "more/agents"),
     "--tools": ("read_file,grep", ("read_file", "grep")),
     "--mode": ("plan", "plan"),
+    "--no-stream": ("", False),
 }
 """Option of all faces → (on a line, in Python)."""
 
@@ -112,7 +115,7 @@ def test_samples_cover_all_options_that_every_face_has() -> None:
     assert set(SAMPLES) == {option.flag for option in OPTIONS if set(FACES) <= set(option.faces)}
 
 
-@pytest.mark.parametrize("flag", [flag for flag in SAMPLES if flag != "--timeout"])
+@pytest.mark.parametrize("flag", sorted(SAMPLES.keys() - {"--timeout", "--no-stream"}))
 def test_an_option_means_the_same_in_every_face(seen: list[Request], flag: str) -> None:
     text, value = SAMPLES[flag]
     [option] = [option for option in OPTIONS if option.flag == flag]

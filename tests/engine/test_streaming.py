@@ -1,53 +1,145 @@
 """Whether a model streams changes what is seen on the way, not what a run comes to (D-24)."""
 
 import asyncio
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import axe_nb
+from axe_nb.commands.overrides import Overrides
+from axe_nb.commands.parser import parse_run
 from axe_nb.events import Event, RunFinished, TextDelta
+from axe_nb.session.runs import RunRequest
+from axe_nb.session.session import Session
+from axe_nb.views.axe_text import dry_run
+from tests.engine.in_process import ask_session
 
 SCRIPT = """
-stream = {streams}
+stream = true
 [[rule]]
-when = {{ turn = 1 }}
+when = { turn = 1 }
 text = "I shall ask the child."
-calls = [{{ tool = "call_agent", arguments = {{ agent = "child", task = "look" }} }}]
+calls = [{ tool = "call_agent", arguments = { agent = "child", task = "look" } }]
 [[rule]]
 text = "The child said what it saw."
 """
 
 
-def events(project: Path, streams: str) -> list[Event]:
-    for name, extra in (("lead", 'sub_agents = ["child"]'), ("child", "")):
-        agent = f'name = "{name}"\nmodel = "script/{name}"\n{extra}\n'
-        (project / "axe" / "agents" / f"{name}.toml").write_text(agent)
+@pytest.fixture
+def tree(project: Path) -> Path:
+    """A lead that asks a child; both models stream if they are asked to."""
+    write_agents(project)
     scripts = project / "axe" / "scripts"
-    scripts.mkdir(exist_ok=True)
-    (scripts / "lead.toml").write_text(SCRIPT.format(streams=streams))
-    (scripts / "child.toml").write_text(f'stream = {streams}\n[[rule]]\ntext = "A bird, two."\n')
+    scripts.mkdir()
+    (scripts / "lead.toml").write_text(SCRIPT)
+    (scripts / "child.toml").write_text('stream = true\n[[rule]]\ntext = "A bird, two."\n')
+    return project
 
-    async def collect() -> list[Event]:
-        return [event async for event in axe_nb.stream("lead", "go")]
 
-    return asyncio.run(collect())
+def write_agents(project: Path, lead: str = "", child: str = "") -> None:
+    for name, keys in (("lead", f'sub_agents = ["child"]\n{lead}'), ("child", child)):
+        text = f'name = "{name}"\nmodel = "script/{name}"\n{keys}\n'
+        (project / "axe" / "agents" / f"{name}.toml").write_text(text)
+
+
+def events(overrides: Overrides | None = None, *, streams: bool = True) -> list[Event]:
+    """The events of a run that someone watches, unless `streams` is false."""
+    seen: list[Event] = []
+    asyncio.run(ask_session(Session(), "lead", "go", overrides, seen.append, streams=streams))
+    return seen
+
+
+def streaming(seen: list[Event]) -> set[str]:
+    """The runs whose replies arrived in pieces."""
+    return {event.run for event in seen if isinstance(event, TextDelta)}
+
+
+def record(seen: list[Event]) -> Mapping[str, Any]:
+    end = seen[-1]
+    assert isinstance(end, RunFinished)
+    full = end.result.to_dict()
+    for run in (full, *full["children"]):
+        del run["duration_ms"]
+    return full
 
 
 @pytest.mark.req("D-24", "A-C2")
-def test_a_run_that_streams_has_the_record_of_one_that_does_not(project: Path) -> None:
-    whole, streamed = events(project, "false"), events(project, "true")
+def test_a_run_that_streams_has_the_record_of_one_that_does_not(tree: Path) -> None:
+    whole, streamed = events(streams=False), events()
     pieces = [event for event in streamed if isinstance(event, TextDelta)]
     assert "".join(piece.text for piece in pieces if piece.run == "0.1") == "A bird, two."
     assert len(pieces) > 10
     kept = [type(event) for event in streamed if not isinstance(event, TextDelta)]
     assert [type(event) for event in whole] == kept
+    assert record(whole)["text"] == "The child said what it saw."
+    assert record(whole) == record(streamed)
 
-    ends = [run[-1] for run in (whole, streamed)]
-    records = [end.result.to_dict() for end in ends if isinstance(end, RunFinished)]
-    for record in records:
-        assert record["text"] == "The child said what it saw."
-        for run in (record, *record["children"]):
-            del run["duration_ms"]
-    one, other = records
-    assert one == other
+
+@pytest.mark.req("D-24")
+def test_replies_arrive_whole_where_no_one_watches(tree: Path) -> None:
+    assert streaming(events(streams=False)) == set()
+    assert streaming(events()) == {"0", "0.1"}
+
+
+def test_the_events_of_axe_nb_stream_are_streamed_and_those_of_run_are_not(tree: Path) -> None:
+    async def collect(**options: Any) -> list[Event]:
+        return [event async for event in axe_nb.stream("lead", "go", **options)]
+
+    assert streaming(asyncio.run(collect())) == {"0", "0.1"}
+    assert streaming(asyncio.run(collect(stream=False))) == set()
+
+
+@pytest.mark.parametrize(
+    ("lead", "child", "option", "expected"),
+    [
+        ("", "", None, {"0", "0.1"}),
+        ("stream = true", "stream = true", None, {"0", "0.1"}),
+        ("stream = false", "stream = true", None, set()),
+        ("", "stream = false", None, {"0"}),
+        ("", "", False, set()),
+        ("stream = false", "", True, {"0", "0.1"}),
+    ],
+)
+def test_children_stream_as_their_root_unless_their_own_file_forbids_it(
+    tree: Path, lead: str, child: str, option: bool | None, expected: set[str]
+) -> None:
+    write_agents(tree, lead, child)
+    seen = events(Overrides(stream=option))
+    assert streaming(seen) == expected
+    assert record(seen)["warnings"] == []
+
+
+@pytest.mark.parametrize("face", ["cell", "line", "command"])
+def test_no_stream_is_an_option_of_every_line(tree: Path, face: Any) -> None:
+    asked = parse_run("lead --no-stream", face, {"stream": True})
+    assert streaming(events(asked.overrides)) == set()
+    assert streaming(events(parse_run("lead", face).overrides)) == {"0", "0.1"}
+    assert parse_run("lead", face, {"stream": False}).overrides.stream is False
+
+
+@pytest.mark.parametrize(
+    ("key", "streams", "line"),
+    [("", True, "yes"), ("", False, ""), ("stream = false", True, "no")],
+)
+def test_the_dry_run_says_if_replies_are_streamed(
+    tree: Path, key: str, streams: bool, line: str
+) -> None:
+    write_agents(tree, key)
+
+    async def plan() -> str:
+        request = RunRequest(agent="lead", prompt="go")
+        return dry_run(await Session().plan(request, streams=streams))
+
+    head = asyncio.run(plan()).partition("--- System Prompt ---")[0]
+    assert head.rstrip().splitlines()[-1] == (
+        f"Stream:   {line}" if line else "Params:   temperature=0, max_tokens=0"
+    )
+
+
+def test_a_value_that_is_no_switch_is_refused() -> None:
+    with pytest.raises(axe_nb.ConfigError, match="stream takes True or False, not 'no'"):
+        Overrides(stream="no")  # type: ignore[arg-type]
+    with pytest.raises(axe_nb.ConfigError, match="stream"):
+        axe_nb.Agent.from_toml('name = "a"\nmodel = "script/a"\nstream = "no"\n')

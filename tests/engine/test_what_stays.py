@@ -263,6 +263,7 @@ def with_provider(provider: Any, timeout: float | None = None, **fields: Any) ->
         env = Env(
             agents=AgentSource(load=lambda _: one, provider_for=lambda *_: provider),
             emit=events.append,
+            streams=True,
         )
         scope = RunScope.root(one, Limits(seconds=timeout), env, Clock(timeout))
         run = Run(await make_plan(scope, Job(one, "go", "go")))
