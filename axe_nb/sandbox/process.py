@@ -225,7 +225,8 @@ def _end(process: subprocess.Popen[bytes], method: Method, program: Sequence[str
             _kill_later(process)
         case "signal":
             process.terminate()
-            _kill_later(process)  # the command may have stopped it
+            process.send_signal(signal.SIGCONT)  # the command may have stopped it
+            _kill_later(process)
         case "program" if process.returncode is None:
             threading.Thread(target=_run_quietly, args=(program,), daemon=True).start()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import sys
 import time
 from dataclasses import replace
@@ -28,6 +29,7 @@ from tests.delegation.approvals import Person
 from tests.delegation.copies import said, told, tool
 from tests.doctor.test_doctor import found, of
 from tests.engine.in_process import agent, ask_session, stage
+from tests.sandbox.cages import ends, unique
 
 pytestmark = pytest.mark.req("D-55")
 
@@ -406,3 +408,29 @@ def test_commands_run_side_by_side_where_their_files_are_not_restored(
     with os.fdopen(readable) as output:
         seen = [line for line in output if line in ("one\n", "two\n")]
     assert bool(seen) == at_once
+
+
+@pytest.mark.parametrize("name", ["bubblewrap", "namespaces", "Landlock"])
+def test_a_sandbox_whose_first_process_is_stopped_ends_all_the_same(
+    name: str, workdir: Path
+) -> None:
+    method = next(m for m in find.list_methods() if m.name.startswith(name))
+    before, length = list_children(), unique()
+    command = ["/bin/sh", "-c", f"touch began; sleep {length}"]
+    sandbox, nowhere = Sandbox(method, make_view(workdir)), os.open(os.devnull, os.O_WRONLY)
+    process = sandbox.start(command, {"PATH": "/usr/bin:/bin"}, nowhere)
+    until = time.monotonic() + 60
+    while not (workdir / "began").exists() and time.monotonic() < until:
+        time.sleep(0.01)
+    [first] = list_children() - before
+    os.kill(first, signal.SIGSTOP)
+    process.kill()
+    assert process.wait(30)
+    assert process.code is not None
+    assert process.code < 0 or process.code > 128
+    assert ends(length)
+
+
+def list_children() -> set[int]:
+    found = Path("/proc/self/task").glob("*/children")
+    return {int(pid) for path in found for pid in path.read_text().split()}
