@@ -13,7 +13,9 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-Category = Literal["auth", "bad_request", "rate_limit", "overloaded", "server", "timeout"]
+Category = Literal[
+    "auth", "bad_request", "refusal", "rate_limit", "overloaded", "server", "timeout"
+]
 
 
 class AxeError(Exception):
@@ -84,6 +86,7 @@ class ProviderError(AxeError):
         status: int | None = None,
         retry_after: float | None = None,
         partial_text: str = "",
+        retryable: bool | None = None,
     ) -> None:
         super().__init__(f"{category}: {message}", hint=hint)
         self.category: Category = category
@@ -95,12 +98,10 @@ class ProviderError(AxeError):
         """Seconds to wait as requested by the server; None if not given."""
         self.partial_text = partial_text
         """Text received before a stream broke off."""
+        self.retryable = retryable
+        if retryable is None:
+            self.retryable = category in ("rate_limit", "overloaded", "server", "timeout")
         self.exit_code = 1 if category == "bad_request" else 3
-
-    @property
-    def retryable(self) -> bool:
-        """True if the same request may succeed later."""
-        return self.category in ("rate_limit", "overloaded", "server", "timeout")
 
 
 def words(error: BaseException) -> str:

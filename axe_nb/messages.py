@@ -239,6 +239,11 @@ class Response:
         """True if the token limit truncated the reply (D-31)."""
         return self.stop_reason in ("length", "max_tokens", "model_context_window_exceeded")
 
+    @property
+    def is_paused(self) -> bool:
+        """True if the server waits for the same conversation again, to go on with the reply."""
+        return self.stop_reason == "pause_turn"
+
     def message(self, *, calls: bool = True) -> Message:
         """The response as a message of the conversation, with or without its calls."""
         return Message("assistant", self.content, self.tool_calls if calls else (), echo=self.echo)
@@ -276,7 +281,8 @@ def close_open_calls(messages: Sequence[Message]) -> list[Message]:
     """
     closed: list[Message] = []
     for i, message in enumerate(messages):
-        if message.role == "assistant" and not (message.content.strip() or message.tool_calls):
+        said = message.content.strip() or message.tool_calls or message.echo
+        if message.role == "assistant" and not said:
             continue
         if message.role == "tool":
             continue  # added below, after its calls

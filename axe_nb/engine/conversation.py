@@ -90,7 +90,7 @@ class Conversation:
         self.stop_reason = response.stop_reason
         self._last_text = response.content or self._last_text
         kept = with_calls and not response.is_cut
-        if response.content.strip() or (kept and calls):
+        if response.content.strip() or (kept and calls) or response.is_paused:
             self.messages.append(response.message(calls=kept))
         scope.meter.charge(agent.name, self.context_size(response))
         scope.env.emit(

@@ -137,6 +137,12 @@ class Run:
         talk, limits, toolset = self.conversation, self.scope.limits, self.plan.toolset
         response = await talk.turn(toolset.offered, with_calls=toolset.is_needed)
         calls = response.tool_calls if toolset.is_needed else ()
+        if not calls and response.is_paused:
+            stop = self._check_limits(response)
+            talk.finish_turn(response)
+            if stop:
+                raise stop
+            return True
         if not calls:
             talk.text = response.content
             if response.is_cut:

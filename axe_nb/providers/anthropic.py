@@ -13,12 +13,12 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
-from axe_nb.errors import ProviderError
 from axe_nb.messages import Message, Request, Response, ToolCall, ToolSpec, Usage
 from axe_nb.provider_table import PROVIDERS, ProviderInfo
 from axe_nb.providers import wire
 from axe_nb.providers.http import post
 from axe_nb.providers.protocol import OnDelta
+from axe_nb.providers.reply_errors import missing_part, refusal
 
 PATH = "/v1/messages"
 
@@ -83,7 +83,7 @@ def _encode_call(call: ToolCall) -> dict[str, Any]:
     return {
         "type": "tool_use",
         "id": _encode_id(call.id),
-        "name": call.name,
+        "name": wire.tool_name(call.name),
         "input": dict(call.arguments),
     }
 
@@ -130,14 +130,16 @@ def parse(data: Mapping[str, Any]) -> Response:
     """Parses the answer in a reply.
 
     Raises:
-        ProviderError: missing or malformed content.
+        ProviderError: missing or malformed content, or a refusal.
     """
     stop_reason = wire.text(data.get("stop_reason"))
     blocks = wire.tables(data.get("content"), "content")
+    content = "".join(wire.text(b.get("text")) for b in blocks if b.get("type") == "text")
+    if stop_reason == "refusal":
+        blocks = _check_refusal(content, blocks, wire.table(data.get("stop_details")))
     if not blocks and (stop_reason != "end_turn" or not isinstance(data.get("content"), list)):
         why = f" (stop_reason {stop_reason})" if stop_reason else ""
-        raise ProviderError("server", f"response contains no content{why}")
-    texts = (wire.text(block.get("text")) for block in blocks if block.get("type") == "text")
+        raise missing_part(f"content{why}", data)
     uses = (block for block in blocks if block.get("type") == "tool_use")
     calls = (
         wire.call("anthropic", index, use.get("id"), use.get("name"), use.get("input"))
@@ -145,13 +147,9 @@ def parse(data: Mapping[str, Any]) -> Response:
     )
     usage = wire.table(data.get("usage"))
     cached = (usage.get(f"cache_{way}_input_tokens") for way in ("creation", "read"))
-    kept = (
-        list(_select_blocks_to_echo(blocks))
-        if any(b.get("type") in THINKING for b in blocks)
-        else []
-    )
+    kept = list(_select_blocks_to_echo(blocks)) if any(map(_is_special, blocks)) else []
     return Response(
-        "".join(texts),
+        content,
         tuple(calls),
         stop_reason,
         Usage(
@@ -163,15 +161,44 @@ def parse(data: Mapping[str, Any]) -> Response:
 
 
 def _select_blocks_to_echo(blocks: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
-    """Yields the blocks to send back for a reply with thinking; calls are placeholders."""
+    """Yields the blocks to send back for a reply with special ones; calls are placeholders."""
     for block in blocks:
         match block.get("type"):
             case "tool_use":
                 yield {"type": "tool_use"}
-            case "text":
+            case "text" if not _is_special(block):
                 yield from _encode_text(wire.text(block.get("text")))
-            case kind if kind in THINKING:
+            case str():
                 yield block
+
+
+def _is_special(block: Mapping[str, Any]) -> bool:
+    """True if only the block itself, sent back unchanged, keeps what it says.
+
+    These are thinking, tools that the server runs, and whatever the API adds; a text is one if it
+    cites their results.
+    """
+    match block.get("type"):
+        case "text":
+            return bool(block.get("citations")) and bool(wire.text(block.get("text")).strip())
+        case "tool_use":
+            return False
+        case kind:
+            return isinstance(kind, str)
+
+
+def _check_refusal(
+    content: str, blocks: Sequence[Mapping[str, Any]], details: Mapping[str, Any]
+) -> list[dict[str, Any]]:
+    """Returns the text blocks of an answer that the model broke off; its calls are not whole.
+
+    Raises:
+        ProviderError: there is no text at all.
+    """
+    if not content.strip():
+        parts = (wire.text(details.get(key)) for key in ("category", "explanation"))
+        raise refusal(": ".join(filter(None, parts)))
+    return [dict(block) for block in blocks if block.get("type") == "text"]
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from axe_nb.provider_table import PROVIDERS, ProviderInfo
 from axe_nb.providers import wire
 from axe_nb.providers.http import post
 from axe_nb.providers.protocol import OnDelta
+from axe_nb.providers.reply_errors import missing_part
 
 PATH = "/api/chat"
 
@@ -44,7 +45,7 @@ def encode(message: Message) -> list[dict[str, Any]]:
 
 
 def _encode_call(call: ToolCall) -> dict[str, Any]:
-    function = {"name": call.name, "arguments": dict(call.arguments)}
+    function = {"name": wire.tool_name(call.name), "arguments": dict(call.arguments)}
     return {**_encode_id("id", call.id), "function": function}
 
 
@@ -52,7 +53,7 @@ def _encode_result(result: ToolResult) -> dict[str, Any]:
     return {
         "role": "tool",
         "content": result.content,
-        **({"tool_name": result.name} if result.name else {}),
+        **({"tool_name": wire.tool_name(result.name)} if result.name else {}),
         **_encode_id("tool_call_id", result.call_id),
     }
 
@@ -85,11 +86,13 @@ def parse(data: Mapping[str, Any]) -> Response:
     """Parses the answer in a reply.
 
     Raises:
-        ProviderError: the reply has no message.
+        ProviderError: the reply has no message, or is not complete.
     """
     message = data.get("message")
     if not isinstance(message, dict):
-        raise ProviderError("server", "response contains no message")
+        raise missing_part("message", data)
+    if data.get("done") is False:
+        raise ProviderError("server", "the reply is not complete (done is false)")
     calls = wire.function_calls("ollama", message.get("tool_calls"))
     reason = wire.text(data.get("done_reason"))
     thinking = wire.text(message.get("thinking"))

@@ -5,22 +5,28 @@ Source: seed 000 §3.3 (A-3.*), B-4; D-11, D-28, D-32, D-49.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from axe_nb.errors import ProviderError
-from axe_nb.messages import Message, Request, Response, Usage, dump
+from axe_nb.messages import Message, Request, Response, ToolCall, Usage, dump
 from axe_nb.provider_table import PROVIDERS, ProviderInfo
 from axe_nb.providers import wire
 from axe_nb.providers.http import post
 from axe_nb.providers.protocol import OnDelta
-from axe_nb.providers.reply_errors import error_in_reply
+from axe_nb.providers.reply_errors import error_in_reply, missing_part, refusal
 
 PATH = "/v1/chat/completions"
 
-REASONING = ("reasoning_content", "reasoning_details")
+REASONING = ("reasoning_content", "reasoning", "reasoning_details")
 """Keys of a message with reasoning that servers expect to be sent back."""
+
+FILTERED = "content_filter"
+"""Beginning of the finish reason of an answer that a content filter cut or removed."""
+
+MALFORMED = "function_call_filter"
+"""Beginning of Gemini's finish reason for a call that it could not read."""
 
 SIGNED = "extra_content"
 """Key with Gemini's signature of a call; the server rejects the call without it."""
@@ -54,7 +60,10 @@ def _encode_calls(message: Message, signed: Any) -> list[dict[str, Any]]:
         {
             "id": call.id,
             "type": "function",
-            "function": {"name": call.name, "arguments": dump(dict(call.arguments)).decode()},
+            "function": {
+                "name": wire.tool_name(call.name),
+                "arguments": dump(dict(call.arguments)).decode(),
+            },
             **({SIGNED: signature} if signature else {}),
         }
         for call, signature in zip(message.tool_calls, signatures, strict=False)
@@ -74,25 +83,44 @@ def parse(data: Mapping[str, Any]) -> Response:
     """Parses the answer in a reply: its first choice.
 
     Raises:
-        ProviderError: no choice, a malformed one, or one that reports an error.
+        ProviderError: no choice, a malformed one, one that reports an error, or a refusal.
     """
     choices = wire.tables(data.get("choices"), "choices")
     if not choices:
-        raise ProviderError("server", "response contains no choices")
+        raise missing_part("choices", data)
     choice = choices[0]
     if choice.get("error"):
         raise error_in_reply(choice)
     message = choice.get("message")
     if not isinstance(message, dict):
-        raise ProviderError("server", "response contains no message")
+        raise missing_part("message", choice)
+    content = _join_text(message.get("content"))
+    calls = wire.function_calls("openai", message.get("tool_calls"))
+    stop_reason = wire.text(choice.get("finish_reason"))
     usage = wire.table(data.get("usage"))
+    if not content.strip():
+        _check_refusal(stop_reason, message, calls)
     return Response(
-        _join_text(message.get("content")) or wire.text(message.get("refusal")),
-        wire.function_calls("openai", message.get("tool_calls")),
-        wire.text(choice.get("finish_reason")),
+        content,
+        () if stop_reason.startswith(FILTERED) else calls,
+        stop_reason,
         Usage(wire.tokens(usage.get("prompt_tokens")), wire.tokens(usage.get("completion_tokens"))),
         _select_parts_to_echo(message),
     )
+
+
+def _check_refusal(stop_reason: str, message: Mapping[str, Any], calls: Sequence[ToolCall]) -> None:
+    """Rejects a reply without text in which the model declines or a filter has left nothing.
+
+    Raises:
+        ProviderError: a refusal, or a call that the server could not read.
+    """
+    if stop_reason.startswith(FILTERED):
+        raise refusal(f"a content filter has removed the answer ({stop_reason})")
+    if not calls and (reason := wire.text(message.get("refusal")).strip()):
+        raise refusal(reason)
+    if not calls and (stop_reason == "error" or stop_reason.startswith(MALFORMED)):
+        raise ProviderError("server", f"response contains no answer (finish_reason {stop_reason})")
 
 
 def _join_text(content: object) -> str:

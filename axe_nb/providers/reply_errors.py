@@ -15,8 +15,15 @@ from collections.abc import Mapping
 from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
-from axe_nb.errors import Category, ProviderError
+from axe_nb.errors import ProviderError
 from axe_nb.provider_table import ProviderInfo
+from axe_nb.providers.error_bodies import (
+    classify,
+    find_message,
+    find_wait,
+    is_failed_call,
+    is_quota,
+)
 from axe_nb.providers.wire import loads
 from axe_nb.text import one_line, quote
 
@@ -35,45 +42,21 @@ SHORTEST_KEY = 6
 SURELY_A_KEY = 16
 """Characters; shorter keys are not removed from answers, as they may be words (`lm-studio`)."""
 
-_KINDS: Mapping[object, Category] = {
-    "overloaded_error": "overloaded",
-    "rate_limit_error": "rate_limit",
-    "authentication_error": "auth",
-    "permission_error": "auth",
-    "invalid_request_error": "bad_request",
-    "not_found_error": "bad_request",
-    "timeout_error": "timeout",
-}
-"""Type of an error → category, if there is no status."""
-
 _TOO_LONG = re.compile(
     r"context[ _](length|window|size)|prompt is too long|too many (input )?tokens", re.IGNORECASE
 )
 _HALF_MASKED = re.compile(r"(?<!\S)[^\s*]*\*{3,}\S*")
 """A word with asterisks, as in keys that servers repeat."""
 
+_PAGE = re.compile(r"\s*<(!doctype|html|head|body)\b", re.IGNORECASE)
+
+_REPHRASE = "rephrase the prompt in a new conversation, or use another model"
+
 _NO_TOOLS = re.compile(
     r"support\w*\W+(\w+\W+){0,2}(tool|function)|(tool|function)\w*\W+(\w+\W+){0,3}not\W+support"
     r"|enable-auto-tool-choice",
     re.IGNORECASE,
 )
-
-
-def category(status: int) -> Category:
-    """Returns the category of an HTTP error status (B-5, D-37)."""
-    match status:
-        case 401 | 403:
-            return "auth"
-        case 408:
-            return "timeout"
-        case 429:
-            return "rate_limit"
-        case 529:
-            return "overloaded"
-        case _ if 400 <= status < 500:
-            return "bad_request"
-        case _:
-            return "server"
 
 
 def read_reply(
@@ -97,7 +80,7 @@ def read_reply(
     if not 200 <= status < 300:
         raise _make_status_error(provider, status, headers, data, content, key)
     if not isinstance(data, dict):
-        raise ProviderError("server", _describe_non_json(headers, content, key), status=status)
+        raise _make_non_json_error(provider, status, headers, content, key)
     if data.get("error"):
         raise error_in_reply(data, key)
     return data
@@ -105,15 +88,26 @@ def read_reply(
 
 def error_in_reply(data: Mapping[str, Any], key: str = "") -> ProviderError:
     """Returns the error that a reply with a success status reports in its body."""
-    error = data.get("error")
-    kind = error.get("type") if isinstance(error, dict) else None
-    code = error.get("code") if isinstance(error, dict) else None
-    if isinstance(code, int) and 400 <= code < 600:
-        found = category(code)
-    else:
-        found = _KINDS.get(kind, "server") if isinstance(kind, str) else "server"
+    category, is_retryable = classify(None, data)
     return ProviderError(
-        found, masked_line(_find_message(data), key) or "the reply reports an error"
+        category,
+        masked_line(find_message(data), key) or "the reply reports an error",
+        hint=_find_hint_in(data),
+        retry_after=find_wait(data),
+        retryable=is_retryable,
+    )
+
+
+def missing_part(what: str, data: Mapping[str, Any]) -> ProviderError:
+    """Returns the error for a reply that lacks what it is for, with the server's reason if any."""
+    reason = masked_line(find_message(data))
+    return ProviderError("server", f"response contains no {what}" + (reason and f": {reason}"))
+
+
+def refusal(explanation: str) -> ProviderError:
+    """Returns the error for an answer that the model or the provider withholds."""
+    return ProviderError(
+        "refusal", masked_line(explanation) or "the model gave no reason", hint=_REPHRASE
     )
 
 
@@ -148,7 +142,7 @@ def _make_status_error(
         phrase = f"{status} {http.HTTPStatus(status).phrase}"
     except ValueError:
         phrase = str(status)
-    message = masked_line(_find_message(data), key)
+    message = masked_line(find_message(data), key)
     if 300 <= status < 400:
         where = masked_line(_format_location(headers.get("location", "")), key)
         message = f"the server redirects to {where}, and redirects are not followed ({phrase})"
@@ -158,18 +152,38 @@ def _make_status_error(
         )
         first = masked_line(content, key, 100) if plain else ""
         message = f"{phrase}: {first}" if first else phrase
+    category, is_retryable = classify(status, data)
+    verdict = headers.get("x-should-retry", "").strip().lower()
+    wait = _parse_wait(headers)
     return ProviderError(
-        category(status),
+        category,
         message,
-        hint=_find_hint(provider, status, message),
+        hint=_find_hint_in(data) or _find_hint(provider, status, message),
         status=status,
-        retry_after=_parse_retry_after(headers.get("retry-after", "")),
+        retry_after=find_wait(data) if wait is None else wait,
+        retryable={"true": True, "false": False}.get(verdict, is_retryable),
     )
+
+
+def _find_hint_in(data: Any) -> str:
+    """Returns the next step after a failure that the body alone tells; empty if it does not."""
+    category, _ = classify(None, data)
+    if category == "refusal":
+        return _REPHRASE
+    if is_failed_call(data):
+        return "try again, set max_retries under [retry] of the agent, or use another model"
+    if is_quota(data):
+        return "check plan and billing of the account, or use another provider"
+    return ""
+
+
+def _format_table(provider: ProviderInfo) -> str:
+    return f"[providers.{provider.name}] in config.toml"
 
 
 def _find_hint(provider: ProviderInfo, status: int, message: str) -> str:
     """Returns the next step; empty if the message says it or there is none."""
-    table = f"[providers.{provider.name}] in config.toml"
+    table = _format_table(provider)
     match status:
         case 401 | 403 if provider.has_server:
             return f"check {provider.key_variable}, or api_key under {table}"
@@ -187,25 +201,22 @@ def _find_hint(provider: ProviderInfo, status: int, message: str) -> str:
             return ""
 
 
-def _find_message(data: Any) -> str:
-    """Finds the API's own message, in any of the known formats; empty if there is none."""
-    if isinstance(data, str):
-        return data.strip()
-    if isinstance(data, list):
-        return next(filter(None, map(_find_message, data[:3])), "")
-    if not isinstance(data, dict):
-        return ""
-    keys = ("error", "message", "detail", "msg")
-    return next(filter(None, (_find_message(data.get(key)) for key in keys)), "")
-
-
-def _describe_non_json(headers: Headers, content: str, key: str) -> str:
-    """Describes a reply that is not a JSON object."""
+def _make_non_json_error(
+    provider: ProviderInfo, status: int, headers: Headers, content: str, key: str
+) -> ProviderError:
+    """Makes the error for a reply that is not a JSON object; a web page does not pass."""
     if not content.strip():
-        return "the reply is empty"
+        return ProviderError("server", "the reply is empty", status=status)
     words = masked_line(re.sub(r"<[^<>]*>", " ", _mask_key(key, content)[:2000]), limit=60)
     kind = masked_line(_find_content_type(headers), key) or "text"
-    return f"the reply is not a JSON object but {kind}" + (f": {words}" if words else "")
+    is_page = "html" in kind or bool(_PAGE.match(content))
+    return ProviderError(
+        "server",
+        f"the reply is not a JSON object but {kind}" + (f": {words}" if words else ""),
+        hint=f"check base_url under {_format_table(provider)}" if is_page else "",
+        status=status,
+        retryable=False if is_page else None,
+    )
 
 
 def _find_content_type(headers: Headers) -> str:
@@ -220,6 +231,14 @@ def _format_location(location: str) -> str:
         return "another URL"
     host = parts.netloc.rpartition("@")[2]
     return f"{parts.scheme}://{host}{parts.path}" if host else parts.path or "another URL"
+
+
+def _parse_wait(headers: Headers) -> float | None:
+    """Parses the seconds to wait that the headers give; None if they give none."""
+    if milliseconds := headers.get("retry-after-ms", ""):
+        wait = _parse_retry_after(milliseconds)
+        return wait if wait is None else wait / 1000
+    return _parse_retry_after(headers.get("retry-after", ""))
 
 
 def _parse_retry_after(value: str) -> float | None:

@@ -28,6 +28,10 @@ T = TypeVar("T", Message, ToolSpec)
 Encode: TypeAlias = Callable[[T], Iterable[Mapping[str, Any]]]
 """A message or a tool -> its objects on the wire."""
 
+MAX_NAME = 64
+"""Characters of a tool's name that APIs accept."""
+
+_NO_NAME = re.compile(r"[^a-zA-Z0-9_-]")
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
 
@@ -110,7 +114,13 @@ def call(provider: str, index: int, id: object, name: object, arguments: object)
     """Makes a tool call from its parts; a missing id becomes `<provider>_<index>`."""
     own = str(id) if isinstance(id, (str, int)) else ""
     parsed, raw = _parse_arguments(arguments)
-    return ToolCall(own if own.strip() else f"{provider}_{index}", text(name), parsed, raw)
+    own = own if own.strip() else f"{provider}_{index}"
+    return ToolCall(own, text(name).strip(), parsed, raw)
+
+
+def tool_name(name: str) -> str:
+    """Returns the name of a tool as every API takes it back, whatever a model has called."""
+    return _NO_NAME.sub("_", name)[:MAX_NAME] or "unnamed"
 
 
 def _parse_arguments(value: object) -> tuple[Mapping[str, Any], str]:

@@ -41,6 +41,7 @@ CLOSING = 5.0
 STATUS: Mapping[Category, int] = {
     "auth": 401,
     "bad_request": 400,
+    "refusal": 400,
     "rate_limit": 429,
     "overloaded": 529,
     "server": 500,

@@ -231,6 +231,33 @@ def test_a_text_that_was_cut_is_an_answer_with_a_warning() -> None:
     assert "params.max_tokens" in warning
 
 
+def paused(turns: int) -> Any:
+    """A model whose server pauses the reply so often, each time with a search and no text."""
+    search = {"anthropic": [{"type": "server_tool_use", "id": "s", "name": "web_search"}]}
+
+    def model(turn: int) -> Any:
+        return Response("", (), "pause_turn", echo=search) if turn <= turns else "found it"
+
+    return model
+
+
+@pytest.mark.req("D-32")
+def test_a_paused_reply_is_gone_on_with_in_the_same_conversation() -> None:
+    sent, one = recording(paused(2))
+    result = play(one)
+    assert (result.status, result.text, result.turns) == ("completed", "found it", 3)
+    assert [m.role for m in sent[-1].messages] == ["user", "assistant", "assistant"]
+    assert all(m.echo for m in sent[-1].messages[1:])
+    assert [turn.stop_reason for turn in result.log[:2]] == ["pause_turn"] * 2
+
+
+@pytest.mark.req("D-15")
+def test_a_reply_that_is_paused_for_ever_ends_at_the_limit_of_turns() -> None:
+    sent, one = recording(paused(99))
+    result = play(one)
+    assert (result.status, len(sent)) == ("max_turns", 50)
+
+
 def failing_first(times: int, error: ProviderError) -> tuple[list[Request], Any]:
     sent: list[Request] = []
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from typing import Any
 
-from pydantic import TypeAdapter
+from pydantic import BaseModel, TypeAdapter
 
 
 def takes(protocol: str, body: Mapping[str, Any]) -> None:
@@ -34,6 +34,8 @@ def _as_typed(adapter: TypeAdapter[Any], body: Mapping[str, Any]) -> None:
 
 def _consumed(value: Any) -> Any:
     """The value whole: pydantic checks the parts of an Iterable only when they are asked for."""
+    if isinstance(value, BaseModel):  # of a reply; the types take those back too
+        return value.model_dump(exclude_unset=True)
     if isinstance(value, Mapping):
         return {key: _consumed(entry) for key, entry in value.items()}
     if isinstance(value, Iterable) and not isinstance(value, str):

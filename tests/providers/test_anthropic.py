@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -70,11 +71,11 @@ def test_the_content_is_all_text_blocks_together() -> None:
 @pytest.mark.req("D-16")
 def test_an_empty_content_is_an_answer_only_at_the_end_of_a_turn() -> None:
     assert parse(reply(stop="end_turn")) == Response("", (), "end_turn", Usage(5, 7))
-    for stop in ("tool_use", "refusal", "max_tokens", "", None, 7):
+    for stop in ("tool_use", "pause_turn", "max_tokens", "", None, 7):
         with pytest.raises(ProviderError, match="server: response contains no content"):
             parse(reply(stop=stop))
-    with pytest.raises(ProviderError, match=r"no content \(stop_reason refusal\)"):
-        parse(reply(stop="refusal"))
+    with pytest.raises(ProviderError, match=r"no content \(stop_reason tool_use\)"):
+        parse(reply(stop="tool_use"))
     with pytest.raises(ProviderError, match="no content"):
         parse({"stop_reason": "end_turn"})
 
@@ -135,6 +136,67 @@ def test_blocks_that_servers_refuse_are_not_echoed() -> None:
 @pytest.mark.req("D-32")
 def test_a_reply_without_thinking_needs_no_echo() -> None:
     assert parse(reply(text("hi"), use("a"))).echo == {}
+
+
+@pytest.mark.parametrize(
+    ("details", "told"),
+    [
+        (None, "refusal: the model gave no reason"),
+        ({"type": "refusal", "category": None, "explanation": None},
+         "refusal: the model gave no reason"),
+        ({"type": "refusal", "category": "cyber", "explanation": "It may\ncause harm."},
+         "refusal: cyber: It may cause harm."),
+    ],
+)  # fmt: skip
+def test_a_refusal_without_text_is_an_error_of_its_own(details: Any, told: str) -> None:
+    for content in ((), (text(" "),), (THOUGHT, use("a"))):
+        with pytest.raises(ProviderError) as raised:
+            parse({**reply(*content, stop="refusal"), "stop_details": details})
+        assert (str(raised.value), raised.value.retryable) == (told, False)
+        assert "another model" in raised.value.hint
+
+
+@pytest.mark.req("D-31")
+def test_a_refusal_after_some_text_keeps_the_text_and_drops_the_calls() -> None:
+    response = parse(reply(THOUGHT, text("First, "), use("a"), stop="refusal"))
+    assert (response.content, response.tool_calls) == ("First, ", ())
+    assert response.stop_reason == "refusal"
+
+
+SEARCH = {"type": "server_tool_use", "id": "srv_1", "name": "web_search", "input": {"query": "x"}}
+FOUND = {
+    "type": "web_search_tool_result",
+    "tool_use_id": "srv_1",
+    "content": [{"type": "web_search_result", "url": "http://a", "title": "A",
+                 "encrypted_content": "b64"}],
+}  # fmt: skip
+CITED = text("It is A.", citations=[
+    {"type": "web_search_result_location", "url": "http://a", "title": "A",
+     "encrypted_index": "b64", "cited_text": "A"},
+])  # fmt: skip
+
+
+@pytest.mark.req("D-32")
+@pytest.mark.parametrize(
+    "content",
+    [
+        (text("Let me look."), SEARCH, FOUND, CITED),
+        (SEARCH, FOUND, use("a")),
+        ({"type": "new_block", "of": ["2027"]}, text("hi")),
+    ],
+)
+def test_blocks_that_are_unknown_here_go_back_unchanged(content: Sequence[dict[str, Any]]) -> None:
+    response = parse(reply(*content))
+    assert messages(response.message()) == [{"role": "assistant", "content": list(content)}]
+    if content[0]["type"] != "new_block":
+        sdk.takes("anthropic", json.loads(body(ask(Message("user", "hi"), response.message()))))
+
+
+@pytest.mark.req("D-32")
+@pytest.mark.parametrize("name", ["", "a.b", "say hello!", "f" * 200, "ünï"])
+def test_a_called_name_that_the_api_refuses_is_cleaned_in_history(name: str) -> None:
+    (sent,) = messages(Message("assistant", "", (ToolCall("a", name),)))
+    assert re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", sent["content"][0]["name"])
 
 
 @pytest.mark.req("D-32", "A-2.6")

@@ -163,3 +163,12 @@ def test_errors_are_text_beside_error(status: int, expected: str) -> None:
     with Replay({"x": reply}) as server, pytest.raises(ProviderError) as raised:
         OLLAMA.send(server.url("x"))
     assert str(raised.value) == expected
+
+
+@pytest.mark.req("D-31")
+def test_a_reply_that_is_not_done_is_an_error() -> None:
+    with pytest.raises(ProviderError) as raised:
+        parse({**reply(content="Half an"), "done": False})
+    assert str(raised.value) == "server: the reply is not complete (done is false)"
+    assert raised.value.retryable
+    assert parse({"message": {"content": "hi"}}).content == "hi"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -18,6 +19,12 @@ OPENAI = BY_NAME["openai"]
 
 def reply(**message: Any) -> dict[str, Any]:
     return {"choices": [{"message": {"role": "assistant", **message}, "finish_reason": "stop"}]}
+
+
+def reply_with(finish_reason: str, **message: Any) -> dict[str, Any]:
+    data = reply(**message)
+    data["choices"][0]["finish_reason"] = finish_reason
+    return data
 
 
 def call(**more: Any) -> dict[str, Any]:
@@ -129,8 +136,46 @@ def test_parts_of_another_shape_are_a_server_error(broken: dict[str, Any]) -> No
         parse(reply(**broken))
 
 
-def test_a_refusal_is_the_answer() -> None:
-    assert parse(reply(content=None, refusal="I cannot.")).content == "I cannot."
+def test_a_refusal_without_text_is_an_error_of_its_own() -> None:
+    with pytest.raises(ProviderError) as raised:
+        parse(reply(content=None, refusal="I cannot."))
+    assert (str(raised.value), raised.value.retryable) == ("refusal: I cannot.", False)
+    assert parse(reply(content="Part.", refusal="I cannot.")).content == "Part."
+
+
+@pytest.mark.parametrize("reason", ["content_filter", "content_filter: SAFETY"])
+def test_an_answer_that_a_filter_removed_is_a_refusal(reason: str) -> None:
+    for content, calls in ((None, []), ("", [call()]), (" ", None)):
+        with pytest.raises(ProviderError) as raised:
+            parse(reply_with(reason, content=content, tool_calls=calls))
+        assert raised.value.category == "refusal"
+        assert reason in str(raised.value)
+    cut = parse(reply_with(reason, content="So far", tool_calls=[call()]))
+    assert (cut.content, cut.tool_calls) == ("So far", ())
+
+
+@pytest.mark.parametrize("reason", ["error", "function_call_filter: MALFORMED_FUNCTION_CALL"])
+def test_a_reply_that_ends_in_a_failure_without_saying_more_is_an_error(reason: str) -> None:
+    with pytest.raises(ProviderError) as raised:
+        parse(reply_with(reason, content=None))
+    assert str(raised.value) == f"server: response contains no answer (finish_reason {reason})"
+    assert raised.value.retryable
+
+
+def test_a_reply_without_choices_gives_the_servers_reason() -> None:
+    with pytest.raises(ProviderError) as raised:
+        parse({"choices": None, "message": "the model is not loaded"})
+    assert str(raised.value) == "server: response contains no choices: the model is not loaded"
+
+
+@pytest.mark.req("D-32")
+@pytest.mark.parametrize("name", ["", "functions.f", "say hello!", "f" * 200, " f\n"])
+def test_a_called_name_that_the_api_refuses_is_cleaned_in_history(name: str) -> None:
+    function = {"name": name, "arguments": "{}"}
+    response = parse(reply(tool_calls=[call(function=function)]))
+    assert response.tool_calls[0].name == name.strip()
+    (sent,) = messages(response.message())
+    assert re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", sent["tool_calls"][0]["function"]["name"])
 
 
 @pytest.mark.req("D-16")
@@ -143,6 +188,7 @@ def test_an_empty_answer_is_an_answer() -> None:
     "reasoning",
     [
         {"reasoning_content": "hm"},
+        {"reasoning": "hm"},
         {"reasoning_details": [{"type": "reasoning.encrypted", "data": "b64", "index": 0}]},
         {"reasoning_content": "hm", "reasoning_details": [{"type": "reasoning.text"}]},
     ],

@@ -11,7 +11,8 @@ import pytest
 
 from axe_nb.errors import ProviderError
 from axe_nb.provider_table import PROVIDERS
-from axe_nb.providers.reply_errors import category, read_reply
+from axe_nb.providers.error_bodies import category
+from axe_nb.providers.reply_errors import read_reply
 
 KEY = "sk-canary-0123456789abcdef"
 JSON = {"content-type": "application/json"}
@@ -34,17 +35,22 @@ def failure(
         (401, "auth", 3, False),
         (403, "auth", 3, False),
         (404, "bad_request", 1, False),
+        (402, "bad_request", 1, False),
         (408, "timeout", 3, True),
+        (409, "bad_request", 1, True),
         (413, "bad_request", 1, False),
         (422, "bad_request", 1, False),
+        (425, "bad_request", 1, True),
         (429, "rate_limit", 3, True),
+        (498, "rate_limit", 3, True),
         (500, "server", 3, True),
+        (501, "server", 3, False),
         (502, "server", 3, True),
         (503, "server", 3, True),
         (504, "server", 3, True),
         (529, "overloaded", 3, True),
         (599, "server", 3, True),
-        (302, "server", 3, True),
+        (302, "server", 3, False),
     ],
 )
 def test_a_status_has_its_category_and_exit_code(
@@ -66,7 +72,6 @@ def test_a_status_has_its_category_and_exit_code(
         {"message": "no such model"},
         {"object": "error", "message": "no such model", "code": 400},
         {"detail": "no such model"},
-        {"detail": [{"loc": ["body", "model"], "msg": "no such model", "type": "value_error"}]},
         [{"error": {"code": 400, "message": "no such model", "status": "INVALID_ARGUMENT"}}],
         {"error": {"message": {"text": 1, "message": " no such\n\tmodel "}}},
         {"error": True, "message": "no such model"},
@@ -75,6 +80,137 @@ def test_a_status_has_its_category_and_exit_code(
 )
 def test_the_message_is_the_servers_own_in_whatever_shape(body: Any) -> None:
     assert str(failure(400, body)) == "bad_request: no such model"
+
+
+@pytest.mark.req("B-5")
+def test_the_places_of_a_list_of_problems_are_named() -> None:
+    """FastAPI's: vLLM, LiteLLM, many gateways."""
+    problems = [
+        {"loc": ["body", "messages", 0, "role"], "msg": "field required", "type": "missing"},
+        {"loc": ["body", "model"], "msg": "no such model", "type": "value_error"},
+    ]
+    assert str(failure(422, {"detail": problems})) == (
+        "bad_request: body.messages.0.role: field required; body.model: no such model"
+    )
+
+
+@pytest.mark.req("B-5")
+@pytest.mark.parametrize("raw", ['{"error": {"message": "slow down"}}', "slow down"])
+@pytest.mark.parametrize("status", [200, 429])
+def test_the_error_of_the_server_behind_a_router_is_told(raw: str, status: int) -> None:
+    upstream = {"raw": raw, "provider_name": "Groq"}
+    error = {"message": "Provider returned error", "code": 429, "metadata": upstream}
+    told = failure(status, {"error": error, "choices": None, "user_id": "u"})
+    assert str(told) == "rate_limit: Provider returned error: Groq: slow down"
+    assert told.retryable
+
+
+def gemini_quota(id: str) -> dict[str, Any]:
+    """What Gemini answers where a quota is used up, of a minute or of a day."""
+    return {
+        "error": {
+            "code": 429,
+            "message": "You exceeded your current quota, please check your plan and billing",
+            "status": "RESOURCE_EXHAUSTED",
+            "details": [
+                {"@type": "type.googleapis.com/google.rpc.QuotaFailure",
+                 "violations": [{"quotaId": id}]},
+                {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "34.5s"},
+            ],
+        }
+    }  # fmt: skip
+
+
+@pytest.mark.req("D-23")
+@pytest.mark.parametrize(
+    ("status", "body", "is_rate"),
+    [
+        (429, {"error": {"message": "no", "type": "rate_limit_error"}}, True),
+        (429, {"error": {"message": "no", "code": "rate_limit_exceeded"}}, True),
+        (429, {"error": {"message": "no", "code": "insufficient_quota"}}, False),
+        (429, {"error": {"message": "no", "type": "insufficient_quota", "code": None}}, False),
+        (429, {"error": {"message": "no", "type": "exceeded_current_quota_error"}}, False),
+        (429, {"error": "You exceeded your current quota, please check your plan."}, False),
+        (429, {"error": "Insufficient balance or no resource package."}, False),
+        (429, [gemini_quota("GenerateRequestsPerMinutePerProjectPerModel-FreeTier")], True),
+        (429, [gemini_quota("GenerateRequestsPerDayPerProjectPerModel-FreeTier")], False),
+        (200, {"error": {"message": "no", "code": "insufficient_quota"}}, False),
+    ],
+)
+def test_a_used_up_quota_is_no_rate_limit_that_passes(
+    status: int, body: Any, is_rate: bool
+) -> None:
+    error = failure(status, body)
+    assert (error.category, error.retryable) == ("rate_limit", is_rate)
+    assert ("check plan and billing" in error.hint) != is_rate
+
+
+@pytest.mark.req("D-23")
+def test_the_wait_may_stand_in_the_body() -> None:
+    assert failure(429, gemini_quota("PerMinute")).retry_after == 34.5
+    assert failure(429, gemini_quota("PerMinute"), {"retry-after": "7"}).retry_after == 7
+
+
+@pytest.mark.parametrize(
+    ("status", "said"),
+    [
+        (400, "Your credit balance is too low to access the Anthropic API."),
+        (402, "Insufficient credits. Add more using https://openrouter.ai/credits"),
+        (402, "Insufficient Balance"),
+    ],
+)
+def test_an_account_without_credit_is_told_to_look_there(status: int, said: str) -> None:
+    error = failure(status, {"error": {"message": said, "code": status}})
+    assert (error.category, error.retryable) == ("bad_request", False)
+    assert "check plan and billing" in error.hint
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        {"message": "filtered", "code": "content_filter", "param": "prompt"},
+        {"message": "filtered", "innererror": {"code": "ResponsibleAIPolicyViolation"}},
+        {"message": "filtered", "type": "content_policy_violation"},
+        {"message": "filtered", "code": 403, "metadata": {"reasons": [], "flagged_input": "x"}},
+    ],
+)
+@pytest.mark.parametrize("status", [200, 400, 403])
+def test_a_prompt_that_the_provider_rejects_is_a_refusal(error: Any, status: int) -> None:
+    told = failure(status, {"error": error})
+    assert (str(told), told.retryable, told.exit_code) == ("refusal: filtered", False, 3)
+    assert told.hint == "rephrase the prompt in a new conversation, or use another model"
+
+
+def test_a_call_that_the_server_cannot_read_may_be_tried_again_and_is_shown() -> None:
+    error = failure(
+        400,
+        {"error": {"message": "Failed to call a function. Please adjust your prompt.",
+                   "type": "invalid_request_error", "code": "tool_use_failed",
+                   "failed_generation": "<function=grep{\n}"}},
+    )  # fmt: skip
+    assert str(error) == (
+        "bad_request: Failed to call a function. Please adjust your prompt. "
+        "The model wrote: <function=grep{ }"
+    )
+    assert error.retryable
+    assert error.hint.startswith("try again, set max_retries under [retry]")
+
+
+@pytest.mark.req("D-23")
+@pytest.mark.parametrize(
+    ("status", "said", "retryable"),
+    [(400, "true", True), (429, "false", False), (500, "FALSE", False), (500, "maybe", True)],
+)
+def test_a_server_that_says_if_to_retry_is_believed(
+    status: int, said: str, retryable: bool
+) -> None:
+    assert failure(status, {"error": "no"}, {"x-should-retry": said}).retryable == retryable
+
+
+@pytest.mark.req("D-23")
+def test_the_wait_may_be_in_milliseconds() -> None:
+    assert failure(429, b"", {"retry-after-ms": "250", "retry-after": "1"}).retry_after == 0.25
+    assert failure(429, b"", {"retry-after-ms": "soon", "retry-after": "1"}).retry_after is None
 
 
 @pytest.mark.req("B-5")
@@ -132,7 +268,9 @@ def test_what_is_no_json_object_is_a_server_error_that_says_what_came(
 ) -> None:
     error = failure(200, body, {"content-type": kind})
     assert error.category == "server"
-    assert error.retryable
+    is_page = kind.startswith("text/html")
+    assert error.retryable != is_page
+    assert ("check base_url under [providers.openai]" in error.hint) == is_page
     assert len(str(error)) < 160
     assert "\n" not in str(error)
     if expected:

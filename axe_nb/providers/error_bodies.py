@@ -1,0 +1,214 @@
+"""Facts in the error bodies of servers: the message, the kind of error, the time to wait. Pure.
+
+Source: B-5, D-23, D-45.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from typing import Any
+
+from axe_nb.errors import Category
+from axe_nb.providers.wire import loads, table
+
+_KINDS: Mapping[str, Category] = {
+    "overloaded_error": "overloaded",
+    "rate_limit_error": "rate_limit",
+    "rate_limit_exceeded": "rate_limit",
+    "resource_exhausted": "rate_limit",
+    "insufficient_quota": "rate_limit",
+    "authentication_error": "auth",
+    "invalid_api_key": "auth",
+    "permission_error": "auth",
+    "permission_denied": "auth",
+    "unauthenticated": "auth",
+    "billing_error": "bad_request",
+    "invalid_request_error": "bad_request",
+    "invalid_argument": "bad_request",
+    "not_found_error": "bad_request",
+    "request_too_large": "bad_request",
+    "timeout_error": "timeout",
+    "deadline_exceeded": "timeout",
+}
+"""Type, code or status in an error body → category, if there is no HTTP status."""
+
+_QUOTA_CODES = frozenset(
+    {
+        "insufficient_quota", "insufficient_user_quota", "exceeded_current_quota_error",
+        "insufficient_balance", "billing_error", "billing_hard_limit_reached",
+        "billing_not_active", "credit_balance_too_low", "spend_limit_reached",
+    }
+)  # fmt: skip
+"""Codes of an account that has used up its quota or credit."""
+
+_QUOTA = re.compile(
+    r"exceeded your (current|monthly|daily) quota|insufficient (quota|balance|credit|fund)"
+    r"|credit balance is too low|out of credits?\b|(requires|add) more credits"
+    r"|not enough credits?|no (remaining )?credits|spend(ing)? limit|billing (hard )?limit"
+    r"|account (is )?(not active|in arrears|overdue)",
+    re.IGNORECASE,
+)
+_PER_DAY = re.compile(r"per[_ ]?day", re.IGNORECASE)
+
+_REFUSAL_CODES = frozenset(
+    {
+        "content_filter", "content_policy_violation", "responsibleaipolicyviolation",
+        "data_inspection_failed", "moderation_blocked",
+    }
+)  # fmt: skip
+"""Codes of requests whose content the provider rejects."""
+
+_FAILED_CALLS = frozenset({"tool_use_failed", "json_validate_failed"})
+"""Groq's codes of a model that wrote an invalid call or invalid JSON; another try may succeed."""
+
+RETRYABLE_STATUSES = frozenset({409, 425})
+"""Statuses of bad requests that may succeed later: a lock, a repeated early request."""
+
+FINAL_STATUSES = frozenset({501, 505, 510, 511})
+"""Statuses of server errors that do not pass."""
+
+MAX_PROBLEMS = 3
+"""Problems of a list that a message names."""
+
+
+def category(status: int) -> Category:
+    """Returns the category of an HTTP error status (B-5, D-37)."""
+    match status:
+        case 401 | 403:
+            return "auth"
+        case 408:
+            return "timeout"
+        case 429 | 498:  # 498: no capacity left in Groq's flex tier
+            return "rate_limit"
+        case 529:
+            return "overloaded"
+        case _ if 400 <= status < 500:
+            return "bad_request"
+        case _:
+            return "server"
+
+
+def classify(status: int | None, data: Any) -> tuple[Category, bool | None]:
+    """Returns the category of an error, and if retrying may help; None = as its category says.
+
+    Args:
+        status: HTTP status of the reply; None if it reports success.
+        data: the body, if it is JSON.
+    """
+    codes = set(find_codes(data))
+    status = status or next((int(c) for c in codes if re.fullmatch("[45][0-9]{2}", c)), None)
+    kinds = [_KINDS[code] for code in sorted(codes) if code in _KINDS]
+    found: Category = category(status) if status else next(iter(kinds), "server")
+    if codes & _REFUSAL_CODES or _is_flagged(data):
+        return "refusal", False
+    if codes & _FAILED_CALLS:
+        return found, True
+    if found in ("rate_limit", "bad_request") and is_quota(data):
+        return found, False
+    if status in RETRYABLE_STATUSES:
+        return found, True
+    if status in FINAL_STATUSES or (status and 300 <= status < 400):
+        return found, False
+    return found, None
+
+
+def is_quota(data: Any) -> bool:
+    """True if an account's quota or credit is used up, which no wait of ours changes."""
+    if _QUOTA_CODES.intersection(find_codes(data)):
+        return True
+    if quotas := [str(entry.get("quotaId", "")) for entry in _list_details(data, "violations")]:
+        return any(map(_PER_DAY.search, quotas))
+    return find_wait(data) is None and bool(_QUOTA.search(find_message(data)))
+
+
+def is_failed_call(data: Any) -> bool:
+    """True if the server rejects what the model itself has written."""
+    return bool(_FAILED_CALLS.intersection(find_codes(data)))
+
+
+def find_codes(data: Any) -> Iterator[str]:
+    """Yields the types and codes of an error body, in lower case, outermost first."""
+    for error in _list_errors(data):
+        for part in (error, table(error.get("innererror"))):
+            values = (part.get(key) for key in ("type", "code", "status"))
+            yield from (str(v).lower() for v in values if isinstance(v, (str, int)))
+
+
+def find_wait(data: Any) -> float | None:
+    """Returns the seconds to wait that Google's servers write into the body; None if absent."""
+    for detail in _list_details(data, "retryDelay"):
+        if found := re.fullmatch(r"(\d{1,9}(\.\d+)?)s", str(detail["retryDelay"])):
+            return float(found[1])
+    return None
+
+
+def find_message(data: Any) -> str:
+    """Finds the API's own message, in any of the known formats; empty if there is none."""
+    if isinstance(data, str):
+        return data.strip()
+    if isinstance(data, list):
+        return _join_problems(data)
+    if not isinstance(data, dict):
+        return ""
+    keys = ("error", "message", "detail", "msg")
+    message = next(filter(None, (find_message(data.get(key)) for key in keys)), "")
+    if where := _format_location(data.get("loc")):
+        message = f"{where}: {message}"
+    if inner := _find_upstream(table(data.get("metadata"))):
+        return f"{message}: {inner}" if message else inner
+    written = data.get("failed_generation")
+    if message and isinstance(written, str) and written.strip():
+        return f"{message} The model wrote: {written.strip()}"
+    return message
+
+
+def _join_problems(problems: list[Any]) -> str:
+    return "; ".join(filter(None, map(find_message, problems[:MAX_PROBLEMS])))
+
+
+def _format_location(location: Any) -> str:
+    """Formats the place that FastAPI names, such as body.messages.0.role."""
+    if not isinstance(location, list):
+        return ""
+    return ".".join(str(part) for part in location[:10] if isinstance(part, (str, int)))
+
+
+def _find_upstream(metadata: Mapping[str, Any]) -> str:
+    """Finds the message of the server behind OpenRouter, with the server's name."""
+    raw = metadata.get("raw")
+    if isinstance(raw, str):
+        with suppress(ValueError):
+            raw = find_message(loads(raw)) or raw
+    message = find_message(raw)
+    name = metadata.get("provider_name")
+    return f"{name}: {message}" if message and isinstance(name, str) and name else message
+
+
+def _is_flagged(data: Any) -> bool:
+    """True if OpenRouter's moderation has flagged the input."""
+    metadata = (table(error.get("metadata")) for error in _list_errors(data))
+    return any("flagged_input" in entry for entry in metadata)
+
+
+def _list_errors(data: Any) -> Iterator[dict[str, Any]]:
+    """Yields the objects of an error body that may have a type or code, outermost first."""
+    if isinstance(data, list):
+        data = data[0] if data else None
+    for _ in range(2):
+        if isinstance(data, dict):
+            yield data
+            data = data.get("error")
+
+
+def _list_details(data: Any, key: str) -> Iterator[dict[str, Any]]:
+    """Yields the entries of `details` with the key; for `violations`, the entries of its lists."""
+    for error in _list_errors(data):
+        details = error.get("details")
+        for detail in details if isinstance(details, list) else ():
+            found = table(detail).get(key)
+            if key == "violations" and isinstance(found, list):
+                yield from map(table, found)
+            elif key != "violations" and found is not None:
+                yield detail
