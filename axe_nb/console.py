@@ -18,9 +18,13 @@ from axe_nb.events import (
 from axe_nb.session.portal import run_and_wait
 from axe_nb.session.runs import RunHandle, RunRequest
 from axe_nb.session.session import session
-from axe_nb.text import list_some, one_line, plural
+from axe_nb.text import count_columns, cut_to_columns, list_some, one_line, plural
 from axe_nb.views import axe_text
+from axe_nb.views.row import draft_line
 from axe_nb.views.transcript import Transcript
+
+LEAST_ROOM = 20
+"""Columns of a terminal below which the status line shows nothing of what is written."""
 
 Write: TypeAlias = Callable[[str], object]
 """Receives one or more lines of text, without the last newline."""
@@ -126,7 +130,7 @@ class TextView:
 
 
 class StatusLine:
-    """A line on a terminal, rewritten in place, with the running agents and the elapsed time."""
+    """A line on a terminal, rewritten in place: agents at work, counts, time, the last words."""
 
     def __init__(self, stream: TextIO | None) -> None:
         self._stream = stream if stream is not None and stream.isatty() else None
@@ -153,10 +157,16 @@ class StatusLine:
         at_work = " › ".join(filter(None, ("".join(names[:1]), list_some(names[1:], 5))))
         seconds = int(now - self._started)
         counts = f"{plural(len(turns), 'turn')} · {plural(calls, 'call')}"
-        line = one_line(f"{at_work} · {counts} · {seconds}s", _count_columns(self._stream) - 1)
-        self._stream.write("\r" + line.ljust(self._width))
+        columns = _count_columns(self._stream) - 1
+        line = one_line(f"{at_work} · {counts} · {seconds}s", columns)
+        room = columns - count_columns(line) - len(" · ")
+        drafts = [run.draft for run in runs if run.draft]
+        if drafts and room >= LEAST_ROOM:
+            line += f" · {cut_to_columns(draft_line(drafts[-1], size=room), room)}"
+        width = count_columns(line)
+        self._stream.write("\r" + line + " " * max(0, self._width - width))
         self._stream.flush()
-        self._width = len(line)
+        self._width = width
 
     def finish(self, result: RunResult | None) -> None:
         """Clears the line."""

@@ -96,6 +96,28 @@ def one_line(text: str, limit: int) -> str:
     return line[: limit - 1].rstrip() + "…"
 
 
+def count_columns(text: str) -> int:
+    """Columns that one line takes on a terminal."""
+    if text.isascii():
+        return len(text)
+    return sum(_width(character) for character in text)
+
+
+def cut_to_columns(text: str, columns: int) -> str:
+    """The end of one line that fits into the columns."""
+    for at in range(len(text) - 1, -1, -1):
+        columns -= _width(text[at])
+        if columns < 0:
+            return text[at + 1 :]
+    return text
+
+
+def _width(character: str) -> int:
+    if unicodedata.combining(character):
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
+
+
 def cut_chars(text: str, limit: int, note: str = "...") -> str:
     """The text, or the first `limit` characters of a longer one with the note.
 

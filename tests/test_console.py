@@ -18,6 +18,7 @@ from axe_nb.events import (
     TurnStarted,
 )
 from axe_nb.messages import ToolCall, Usage
+from axe_nb.text import count_columns
 
 
 class Terminal(io.StringIO):
@@ -81,6 +82,39 @@ def test_the_line_is_drawn_at_most_four_times_a_second() -> None:
     drawn = terminal.getvalue()
     status.tick()
     assert terminal.getvalue() == drawn
+
+
+def drawn_while(*pieces: TextDelta) -> str:
+    """The line, while a reply is being written."""
+    terminal = Terminal()
+    status = StatusLine(terminal)
+    assert status.streams
+    status.event(started("0", "lead"))
+    status.event(TurnStarted("0", 1, 1, 0))
+    for piece in pieces:
+        status.event(piece)
+    time.sleep(0.26)
+    status.tick()
+    return untimed(terminal)
+
+
+@pytest.mark.parametrize(
+    ("piece", "words"),
+    [
+        (TextDelta("0", 1, 1, "Twenty\nseven keys."), "Twenty seven keys."),
+        (TextDelta("0", 1, 1, "Why?", "reasoning"), "thinks: Why?"),
+        (TextDelta("0", 1, 1, '{"path"', "arguments", 0, "grep"), 'calls grep {"path"'),
+        (TextDelta("0", 1, 1, "\x1b]0;evil\x07"), "�]0;evil�"),
+    ],
+)
+def test_the_line_ends_in_the_last_words_of_the_model(piece: TextDelta, words: str) -> None:
+    assert drawn_while(piece) == f"\rlead · 1 turn · 0 calls · 0s · {words}"
+
+
+def test_the_last_words_never_wrap_the_line() -> None:
+    for letter in ("words and ", "漢字", "👩\u200d🔬 "):
+        drawn = drawn_while(TextDelta("0", 1, 1, letter * 200))
+        assert 60 < count_columns(drawn[1:]) < 80
 
 
 def test_a_child_that_has_ended_is_gone_and_its_rest_is_wiped() -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
+from axe_nb.engine.pieces import Pieces
 from axe_nb.engine.scope import RunScope
 from axe_nb.errors import ProviderError
 from axe_nb.events import TextDelta
@@ -99,22 +100,22 @@ class ModelClient:
 
     async def _send_once(self, request: Request, turn: int) -> Response:
         scope = self._scope
-        self._pieces.clear()
 
         def show(delta: Delta) -> None:
-            if delta.kind == "text":
-                self._pieces.append(delta.text)
             scope.env.emit(
                 TextDelta(
                     scope.id, turn, request.attempt, delta.text, delta.kind, delta.call, delta.name
                 )
             )
 
+        pieces = Pieces(show)
+        self._pieces = pieces.texts
         task = asyncio.current_task()
         assert task is not None
         before = task.cancelling()
         try:
-            return await self._provider.send(request, show if self._streams else None)
+            return await self._provider.send(request, pieces.add if self._streams else None)
         finally:
+            pieces.flush()
             if task.cancelling() > before:  # even if the provider swallowed the cancellation
                 raise asyncio.CancelledError

@@ -17,9 +17,9 @@ from IPython.display import display
 from axe_nb.messages import dump
 from axe_nb.views import excerpts, html
 from axe_nb.views.appearance import css_rules
-from axe_nb.views.outline import ANSWER, Outline
+from axe_nb.views.outline import Outline
 from axe_nb.views.row import make_row
-from axe_nb.views.tree import CallNode, Node, Times, TreeNode, parent_row, rows_of
+from axe_nb.views.tree import CallNode, Node, Times, TreeNode, TurnNode, parent_row, rows_of
 
 STATIC = Path(__file__).parent / "static"
 
@@ -34,6 +34,9 @@ RATE = 60_000
 
 MAX_CHARS = 300
 """Characters of one text in the live tree."""
+
+WINDOW = 8000
+"""Characters of the answer that are shown at least while it is being written, if it has them."""
 
 
 class Feed:
@@ -52,8 +55,8 @@ class Feed:
             now: seconds since the first run of the display began.
             place: the display to show it in; None = a new one.
         """
-        self.sent = now
-        """Time of the last update; like all times here, in seconds since the run began."""
+        self.next_at = now + EVERY
+        """Time of the next update; like all times here, in seconds since the run began."""
         self._root = root
         self._outline = Outline(root, max_chars=MAX_CHARS)
         self._rows: dict[str, dict[str, Any]] = {}
@@ -85,7 +88,7 @@ class Feed:
         before = self._text
         rows = self._update_rows(changed)
         at = len(before) if self._text.startswith(before) else 0
-        self.sent = now
+        self.next_at = max(now, self.next_at) + EVERY
         self._is_stale = True
         with contextlib.suppress(Exception):  # errors of a front end must not affect the run
             if not newest or now < AGAIN or self.is_due(now):
@@ -119,9 +122,7 @@ class Feed:
         news = {key: self._format_row(key, thing) for key, thing in changed.items()}
         self._rows.update(news)
         turn = self._root.turns[-1] if self._root.turns else None
-        self._text = (
-            excerpts.mask_seconds(turn.streamed[:ANSWER]) if turn and not turn.calls else ""
-        )
+        self._text = _read_text(turn) if turn and not turn.calls else ""
         return list(news.values())
 
     def _format_row(self, key: str, thing: TreeNode) -> dict[str, Any]:
@@ -137,6 +138,19 @@ class Feed:
             "before": [[b.label, b.text, b.rest] for b in before],
             "after": [[b.label, b.text, b.rest] for b in after],
         }
+
+
+def _read_text(turn: TurnNode) -> str:
+    """The end of a reply's text: from WINDOW to twice as many characters.
+
+    Its beginning moves rarely, so that most updates only append.
+    """
+    size = turn.draft.text.size if turn.draft else len(turn.text)
+    left_out = max(0, size // WINDOW - 1) * WINDOW
+    shown = size - left_out
+    end = turn.draft.text.end(shown) if turn.draft else turn.text[left_out:]
+    before = f"… {left_out:,} characters\n" if left_out else ""
+    return before + excerpts.mask_seconds(end)
 
 
 def _find_times(thing: TreeNode) -> Times:

@@ -18,11 +18,11 @@ from IPython.core.displaypub import CapturingDisplayPublisher
 from IPython.core.getipython import get_ipython
 from IPython.display import display
 
-from axe_nb.events import Event, RunResult
+from axe_nb.events import Event, RunResult, TextDelta
 from axe_nb.nb.feed import EVERY, Feed
 from axe_nb.views import html
 from axe_nb.views.transcript import Transcript
-from axe_nb.views.tree import Node, TreeNode, add_run, new_group, row_of
+from axe_nb.views.tree import Node, TreeNode, TurnNode, add_run, new_group, row_of
 
 
 def is_live(wanted: str = "") -> bool:
@@ -57,6 +57,8 @@ class LiveTree:
         """Key of a row → its node, for the rows that have changed since the last update."""
         self._newest = ""
         """Key of the row of the last event."""
+        self._begins = False
+        """True if a reply has begun to arrive since the last update."""
         self._feed: Feed | None = None
         self._replaced: Feed | None = None
         """The feed of the only run, until the group takes its place."""
@@ -74,8 +76,12 @@ class LiveTree:
 
     def apply(self, transcript: Transcript, event: Event) -> None:
         """Notes an event; the first one displays the tree, that of a second run a group."""
-        self.note(transcript.apply(event, self.now))
-        if transcript not in self._transcripts and transcript.root:
+        changed = transcript.apply(event, self.now)
+        self.note(changed)
+        if isinstance(event, TextDelta):
+            self._begins |= any(_begins_to_write(thing) for thing in changed)
+            return
+        if not any(transcript is known for known in self._transcripts) and transcript.root:
             self._add(transcript)
         if self._feed is None and self.root:
             self._feed = Feed(self.root, self.now, self._place)
@@ -112,9 +118,14 @@ class LiveTree:
     def tick(self) -> None:
         """Sends the changes, if the last update is long enough ago."""
         now, feed = self.now, self._feed
-        if feed and (self._changed or feed.is_due(now)) and now - feed.sent >= EVERY:
+        if feed is None or not (self._changed or feed.is_due(now)):
+            return
+        # what begins to be written is shown at once, and the next update comes the later for it
+        early = EVERY if self._begins else 0.0
+        if now >= feed.next_at - early:
             feed.update(self._changed, self._newest, now)
             self._changed.clear()
+            self._begins = False
 
     def close(self, bundle: dict[str, str]) -> None:
         """Puts the bundle in the tree's place, and closes the widget."""
@@ -126,6 +137,11 @@ class LiveTree:
             self._place.update(bundle, raw=True)  # type: ignore[no-untyped-call]  # IPython's own gap
         if feed is not None:
             feed.close()
+
+
+def _begins_to_write(thing: TreeNode) -> bool:
+    """True for a turn whose last piece is the first one of its part."""
+    return isinstance(thing, TurnNode) and thing.draft is not None and thing.draft.begins
 
 
 class CellDisplay:

@@ -56,6 +56,25 @@ def cut_beginning(text: str, max_chars: int) -> tuple[str, int]:
     return mask_seconds(text[:end]), len(text) - end
 
 
+def cut_end(text: str, max_chars: int) -> str:
+    """The end of a text that is still being written.
+
+    Args:
+        text: output of a model; of a long one, its end is enough.
+        max_chars: characters; what is left out is marked.
+    """
+    if len(text) <= max_chars:
+        return mask_seconds(text).strip("\n")
+    end = text[-max_chars:]
+    words = re.split(r"\s", end, maxsplit=1)  # not from the middle of a word, unless it is huge
+    return "… " + mask_seconds(words[-1] if len(words[-1]) > max_chars // 2 else end).strip("\n")
+
+
+def last_words(text: str, size: int) -> str:
+    """The end of a text that is still being written, in one line."""
+    return one_line(cut_end(text, max(size - 2, 0)), max(size, 0))
+
+
 def format_arguments(call: ToolCall) -> str:
     """The arguments as the model wrote them (D-11)."""
     return call.raw or json.dumps(call.arguments, ensure_ascii=False)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from axe_nb.text import plural
 from axe_nb.views import excerpts
+from axe_nb.views.draft import Growing
 from axe_nb.views.row import Row, asked_of, doing_of, make_row
 from axe_nb.views.tree import CallNode, Node, TreeNode, TurnNode, lay_out, nodes_below
 
@@ -152,7 +153,8 @@ class Outline:
             [self._make_block("was told", node.prompt, f"{node.path}.prompt")] if node.depth else []
         )
         if result is None:
-            return before, []
+            turn = node.turns[-1] if node.turns else None
+            return before, self._collect_draft(turn) if turn and turn.is_hidden else []
         before += self.warnings(node) if node.depth else []
         answered = call.result.content if call and call.result else node.text
         after = self._collect_answers(node, call, answered) if node.depth else []
@@ -190,11 +192,33 @@ class Outline:
 
     def _collect_turn(self, turn: TurnNode) -> tuple[list[Block], list[Block]]:
         """The turn's text, except for a last turn, which is its run's answer."""
-        said = self._make_block("said", "" if turn.is_last else turn.streamed, f"{turn.path}.text")
+        if turn.draft and turn.state == "running":
+            return [], self._collect_draft(turn)
+        said = self._make_block(
+            "said", "" if turn.is_last else turn.text_so_far, f"{turn.path}.text"
+        )
         if not turn.only_call:
             return [said], []
         before, after = self._collect_call(turn.only_call, doing_of(turn))
         return [said, *before], after
+
+    def _collect_draft(self, turn: TurnNode) -> list[Block]:
+        """The end of each part of a reply that is being written; a root's text is shown elsewhere.
+
+        No expression points to the whole text yet.
+        """
+        draft = turn.draft
+        if draft is None:
+            return []
+        parts = (
+            ("thinks", draft.reasoning),
+            ("writes", draft.text if turn.run.depth else Growing()),
+            (f"calls {excerpts.line(draft.tool, excerpts.WHO)}".rstrip(), draft.arguments),
+        )
+        return [
+            Block(label, excerpts.cut_end(text.end(self.max_chars + 1), self.max_chars))
+            for label, text in parts
+        ]
 
     def _collect_call(self, call: CallNode, asked: str) -> tuple[list[Block], list[Block]]:
         written = excerpts.format_arguments(call.call)

@@ -16,6 +16,7 @@ from typing import Any, Literal
 from axe_nb.text import plural
 from axe_nb.views import excerpts
 from axe_nb.views.appearance import LOOKS, Look
+from axe_nb.views.draft import Draft
 from axe_nb.views.tree import CallNode, Node, Span, State, TreeNode, TurnNode
 
 
@@ -75,7 +76,9 @@ def _make_run_row(node: Node) -> Row:
     needs_look = node.state not in ("completed", "running") or bool(_list_denied(node))
     # the root's row sums up the whole tree
     asked, cost = (
-        (excerpts.line(node.task), cost_of_run(node)) if node.depth else (summary(node), "")
+        (draft_line(node.draft) or excerpts.line(node.task), cost_of_run(node))
+        if node.depth
+        else (summary(node), "")
     )
     who = excerpts.line(node.agent, excerpts.WHO)
     return Row("run", node.state, who, asked, cost, node.span, needs_look)
@@ -126,7 +129,8 @@ def doing_of(turn: TurnNode) -> str:
     """The activity of a turn, in a few words."""
     if not turn.calls:
         if turn.state == "running":
-            return _format_writing(turn) or "waits for the model"
+            is_shown = turn.run.depth == 0  # the text of a root, in full elsewhere
+            return draft_line(turn.draft, is_shown=is_shown) or "waits for the model"
         if turn.state != "completed":
             return "no answer"
         return "answers" if turn.text.strip() else "answers without text"
@@ -143,11 +147,28 @@ def doing_of(turn: TurnNode) -> str:
     return ", ".join(parts) + together
 
 
-def _format_writing(turn: TurnNode) -> str:
-    """The text being written: the end of a child's; a root's is shown in full elsewhere."""
-    if turn.run.depth == 0:
-        return "writes" if turn.streamed else ""
-    return excerpts.line(turn.streamed[-excerpts.LINE :])
+def draft_line(draft: Draft | None, *, is_shown: bool = False, size: int = excerpts.LINE) -> str:
+    """The last words of a reply that is being written; empty if there are none yet.
+
+    Args:
+        draft: the reply; None = there is none.
+        is_shown: True if its text is shown elsewhere.
+        size: maximum characters.
+    """
+    match draft:
+        case Draft(latest="reasoning"):
+            start, text = "thinks: ", draft.reasoning
+        case Draft(latest="arguments"):
+            tool = excerpts.line(draft.tool, excerpts.WHO) or "a tool"
+            start, text = f"calls {tool} ", draft.arguments
+        case Draft(latest="text"):
+            start, text = "", draft.text
+        case _:
+            return ""
+    if is_shown and not start:
+        return "writes"
+    size -= len(start)
+    return start + excerpts.last_words(text.end(size + 1), size)
 
 
 def _format_names(names: list[str], noun: str) -> str:

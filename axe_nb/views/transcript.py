@@ -21,6 +21,7 @@ from axe_nb.events import (
     TurnStarted,
 )
 from axe_nb.messages import ToolResult
+from axe_nb.views.draft import Draft
 from axe_nb.views.outline import Outline, as_lines
 from axe_nb.views.tree import CallNode, Node, Times, TreeNode, TurnNode, add_run, new_group
 
@@ -65,14 +66,7 @@ class Transcript:
                 )  # fmt: skip
                 return node, *node.turns[-2:]
             case TextDelta():
-                if not node.turns or event.kind != "text":
-                    return ()
-                turn = node.turns[-1]
-                if event.attempt != turn.attempt:
-                    turn.attempt = event.attempt
-                    turn.pieces.clear()
-                turn.pieces.append(event.text)
-                return (turn,)
+                return self._take_piece(node, event)
             case TurnFinished():
                 return self._finish_turn(node, event, now)
             case ToolStarted() | ToolFinished():
@@ -120,11 +114,20 @@ class Transcript:
         call.children.append(node)
         return call.turn, call, node
 
+    def _take_piece(self, node: Node, event: TextDelta) -> tuple[TreeNode, ...]:
+        if not node.turns or node.turns[-1].times.ended is not None:
+            return ()
+        turn = node.turns[-1]
+        if turn.draft is None or turn.draft.attempt != event.attempt:
+            turn.draft = Draft(event.attempt)  # a retry begins the reply anew (D-23)
+        turn.draft.take(event)
+        return (node, turn) if node.depth else (turn,)
+
     def _finish_turn(self, node: Node, event: TurnFinished, now: float) -> tuple[TreeNode, ...]:
         turn = node.turns[-1]
         turn.text, turn.usage, turn.parallel = event.text, event.usage, event.parallel
         turn.stop_reason, turn.closing = event.stop_reason, event.closing
-        turn.pieces.clear()
+        turn.draft = None
         turn.times.ended = now
         calls = () if event.closing else event.calls  # those of a closing turn are dropped (D-17)
         turn.calls = [CallNode(turn, i, c) for i, c in enumerate(calls)]

@@ -11,6 +11,7 @@ from typing import Literal, TypeAlias
 
 from axe_nb.events import RunResult, Status
 from axe_nb.messages import CallTraits, ToolCall, ToolResult, Usage
+from axe_nb.views.draft import Draft
 
 State: TypeAlias = Status | Literal["running", "not run"]
 """Of a run, a turn or a call; a failed call is `error`, one that was stopped `not run`."""
@@ -92,10 +93,8 @@ class TurnNode:
     """True if it is the summary at a subagent's end."""
     state: State = "running"
     text: str = ""
-    attempt: int = 1
-    """The attempt that the pieces belong to."""
-    pieces: list[str] = field(default_factory=list)
-    """The pieces of the text so far, if the provider streams."""
+    draft: Draft | None = None
+    """The reply so far, if it is streamed and has not ended."""
     calls: list[CallNode] = field(default_factory=list)
     waiting: int = 0
     """Calls that have no result yet."""
@@ -125,9 +124,9 @@ class TurnNode:
         return is_only and not self.calls and self.run.depth > 0
 
     @property
-    def streamed(self) -> str:
-        """The text so far, also while it arrives."""
-        return self.text or "".join(self.pieces)
+    def text_so_far(self) -> str:
+        """Its text, also while it arrives; in time proportional to its size."""
+        return str(self.draft.text) if self.draft else self.text
 
     @property
     def only_call(self) -> CallNode | None:
@@ -182,7 +181,13 @@ class Node:
         """Its answer, or the text so far."""
         if self.result:
             return self.result.text
-        return next((t.streamed for t in reversed(self.turns) if t.streamed), "")
+        texts = (turn.text_so_far for turn in reversed(self.turns))
+        return next(filter(None, texts), "")
+
+    @property
+    def draft(self) -> Draft | None:
+        """The reply that it is receiving, if that is streamed."""
+        return self.turns[-1].draft if self.turns and self.state == "running" else None
 
     @property
     def metadata(self) -> Mapping[str, str]:

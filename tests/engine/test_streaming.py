@@ -70,7 +70,6 @@ def test_a_run_that_streams_has_the_record_of_one_that_does_not(tree: Path) -> N
     whole, streamed = events(streams=False), events()
     pieces = [event for event in streamed if isinstance(event, TextDelta)]
     assert "".join(piece.text for piece in pieces if piece.run == "0.1") == "A bird, two."
-    assert len(pieces) > 10
     kept = [type(event) for event in streamed if not isinstance(event, TextDelta)]
     assert [type(event) for event in whole] == kept
     assert record(whole)["text"] == "The child said what it saw."

@@ -150,6 +150,14 @@ def contents(outputs: list[Output]) -> list[Any]:
     return told
 
 
+def live_texts(outputs: list[Output]) -> list[str]:
+    """The texts that the browser was told while the run went on."""
+    told = contents(
+        [o for o in outputs if "snapshot" in json.dumps(o) or "custom" in json.dumps(o)]
+    )
+    return [news["text"][1] for news in told if news["text"][1]]
+
+
 def test_a_fast_stream_is_sent_ten_times_a_second_and_each_word_about_once(cells: Kernel) -> None:
     outputs = cells.run(STREAM, live=True)
     told = contents(
@@ -162,12 +170,61 @@ def test_a_fast_stream_is_sent_ten_times_a_second_and_each_word_about_once(cells
         at, piece = news["text"]
         written = written[:at] + piece
     answer = "".join(f"word{n} " for n in range(3000))
-    assert written == answer[:20_000]
+    left_out = (len(answer) // 8000 - 1) * 8000
+    assert written == f"… {left_out:,} characters\n{answer[left_out:]}"
     texts = [news["text"] for news in told]
     assert sum(len(piece) for at, piece in texts if at) <= len(answer), "each word once"
     assert sum(len(piece) for _, piece in texts) < 5 * len(answer)  # not a copy of all in each
     snapshots = sum(at == 0 for at, _ in texts)  # all of them at first, then one in 1.5 s
-    assert snapshots <= 15 + took / 1.5 + 3
+    moved = 2  # times that the beginning of what is shown has moved on
+    assert snapshots <= 15 + took / 1.5 + 3 + moved
+
+
+def test_the_first_words_of_a_reply_do_not_wait_for_the_next_update(cells: Kernel) -> None:
+    begins = STREAM.replace("range(3000)", "range(3)")
+    quick = begins.replace(
+        "began =",
+        "view.tick()\nview.event(TextDelta('0', 1, 1, 'At once. '))\nview.tick()\nbegan =",
+    ).replace("view.tick()\n    time", "time")
+    told = contents([o for o in cells.run(quick, live=True) if "snapshot" in json.dumps(o)])
+    assert [news["text"][1] for news in told][:2] == ["", "At once. "]
+
+
+STREAMING = """
+import axe_nb.scripting.lookup
+from pathlib import Path
+Path("axe/scripts").mkdir(exist_ok=True)
+Path("axe/scripts/talks.toml").write_text('''
+stream = true
+[[rule]]
+text = "Once upon a time there was a stream."
+delay = 1.5
+''')
+talks = axe_nb.define(Agent("talks", "script/talks"))
+"""
+
+
+@pytest.mark.req("D-24")
+def test_a_live_run_shows_its_text_as_it_comes_unless_that_is_turned_off(cells: Kernel) -> None:
+    cells.run(STREAMING)
+    cells.run("%load_ext axe_nb")
+    run = "r = axe_nb.run('talks', 'Go.'{})"
+    whole = "Once upon a time there was a stream."
+    live = cells.run(run.format(""), live=True)
+    assert live_texts(live)[0] != whole
+    dry = "%%axe talks --dry-run\nGo."
+    assert "\nStream:   yes\n" in text(cells.run(dry, live=True))
+    assert "Stream:" not in text(cells.run(dry))
+    cells.run("%config AxeMagics.stream = False")
+    assert "\nStream:   no\n" in text(cells.run(dry, live=True))
+    outputs = cells.run(run.format(""), live=True)
+    assert set(live_texts(outputs)) <= {whole}
+    outputs = cells.run(run.format(", stream=True"), live=True)
+    assert set(live_texts(outputs)) - {whole}
+    cells.run("%config AxeMagics.stream = True")
+    outputs = cells.run("%%axe talks --no-stream\nGo.", live=True)
+    assert set(live_texts(outputs)) <= {whole}
+    assert shown(outputs)[-1] == shown(live)[-1]
 
 
 def test_all_rows_come_again_as_a_snapshot(cells: Kernel) -> None:

@@ -1,0 +1,78 @@
+"""A reply while it is being written: its text, its reasoning and the arguments of its calls. Pure.
+
+A piece costs the same however much has arrived: views read the end, at most once for each frame.
+Source: D-23, D-24; goals.md "streaming".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from axe_nb.events import TextDelta
+
+
+@dataclass(slots=True)
+class Growing:
+    """A text that arrives in pieces."""
+
+    size: int = 0
+    """Characters so far."""
+    _pieces: list[str] = field(default_factory=list)
+
+    def add(self, piece: str) -> None:
+        """Appends a piece, in constant time."""
+        self._pieces.append(piece)
+        self.size += len(piece)
+
+    def end(self, size: int) -> str:
+        """The last `size` characters, in time proportional to `size`."""
+        found: list[str] = []
+        missing = size
+        for piece in reversed(self._pieces):
+            if missing <= 0:
+                break
+            found.append(piece)
+            missing -= len(piece)
+        return "".join(reversed(found))[-missing if missing < 0 else 0 :]
+
+    def __str__(self) -> str:
+        return "".join(self._pieces)
+
+
+@dataclass(slots=True)
+class Draft:
+    """The pieces of one attempt at a reply."""
+
+    attempt: int = 1
+    """From 1."""
+    text: Growing = field(default_factory=Growing)
+    reasoning: Growing = field(default_factory=Growing)
+    arguments: Growing = field(default_factory=Growing)
+    """Those of the latest call."""
+    tool: str = ""
+    """Name of the latest call's tool; empty if it is not known."""
+    call: int = -1
+    """Position of the latest call in the reply; -1 = none yet."""
+    latest: Literal["", "text", "reasoning", "arguments"] = ""
+    """Kind of the last piece; empty = none yet."""
+
+    begins: bool = False
+    """True if the last piece is the first one of its part."""
+
+    def take(self, event: TextDelta) -> None:
+        """Adds a piece of this draft's attempt."""
+        self.begins = event.kind != self.latest
+        self.latest = event.kind
+        if event.kind == "arguments":
+            self._take_arguments(event)
+        elif event.kind == "reasoning":
+            self.reasoning.add(event.text)
+        else:
+            self.text.add(event.text)
+
+    def _take_arguments(self, event: TextDelta) -> None:
+        if event.call != self.call:
+            self.call, self.tool, self.arguments = event.call, "", Growing()
+        self.tool = event.name or self.tool
+        self.arguments.add(event.text)

@@ -1,0 +1,170 @@
+"""A reply while it is being written."""
+
+from __future__ import annotations
+
+import random
+import time
+from typing import Any
+
+import pytest
+
+from axe_nb.events import (
+    RunFinished,
+    RunStarted,
+    TextDelta,
+    TurnFinished,
+    TurnStarted,
+)
+from axe_nb.messages import ToolCall, Usage
+from axe_nb.views.draft import Draft, Growing
+from axe_nb.views.outline import Outline
+from axe_nb.views.row import draft_line, make_row
+from axe_nb.views.transcript import Transcript, as_text
+from axe_nb.views.tree import Node, row_of
+from tests.views.runs import ONE_CHILD, done, turn
+
+TALE = "Once upon a time " * 20
+
+
+def delta(text: str, run: str = "0", **fields: Any) -> TextDelta:
+    return TextDelta(run, fields.pop("turn", 1), fields.pop("attempt", 1), text, **fields)
+
+
+def begun(*events: Any) -> Transcript:
+    """A root in its first turn, and what then happened."""
+    transcript = Transcript()
+    start = RunStarted("0", "", "", "lead", "p/m", 0, "task", "prompt")
+    for event in (start, TurnStarted("0", 1, 1, 0), *events):
+        transcript.apply(event, 0.0)
+    return transcript
+
+
+def below(*events: Any) -> Node:
+    """A child in its first turn, and what then happened in it."""
+    ask = ToolCall("c", "call_agent", {"agent": "scout", "task": "look"}, traits=ONE_CHILD)
+    transcript = begun(
+        TurnFinished("0", 1, "", (ask,), "tool_use", Usage(), True),
+        RunStarted("0.1", "0", "c", "scout", "p/m", 1, "look", "Task: look"),
+        TurnStarted("0.1", 1, 1, 0),
+        *events,
+    )
+    assert transcript.root
+    [child] = transcript.root.below()
+    return child
+
+
+def row(transcript: Transcript) -> str:
+    assert transcript.root
+    return make_row(transcript.root.turns[-1]).asked
+
+
+def test_the_end_of_a_growing_text_is_that_of_the_joined_one() -> None:
+    chance = random.Random(1)
+    text = Growing()
+    whole = ""
+    for _ in range(200):
+        piece = "x" * chance.randrange(4) + str(chance.random())[: chance.randrange(9)]
+        text.add(piece)
+        whole += piece
+        size = chance.randrange(60)
+        assert text.end(size) == whole[max(0, len(whole) - size) :]
+    assert (str(text), text.size) == (whole, len(whole))
+
+
+def test_a_piece_costs_the_same_however_much_has_arrived() -> None:
+    def frame(text: Growing) -> float:
+        took = []
+        for _ in range(20):
+            began = time.perf_counter()
+            for _ in range(50):
+                text.add("word ")
+            text.end(300)
+            took.append(time.perf_counter() - began)
+        return min(took)
+
+    short, long = Growing(), Growing()
+    for _ in range(400_000):
+        long.add("word ")
+    assert frame(long) < 20 * frame(short)
+
+
+def test_a_turn_says_that_it_thinks_then_writes_then_calls() -> None:
+    transcript = begun()
+    assert row(transcript) == "waits for the model"
+    transcript.apply(delta("Let me see. The user wants", kind="reasoning"), 0.0)
+    assert row(transcript) == "thinks: Let me see. The user wants"
+    transcript.apply(delta("I shall "), 0.0)
+    assert row(transcript) == "writes"
+    transcript.apply(delta('{"path": "a.', kind="arguments", name="write_file"), 0.0)
+    transcript.apply(delta('md", ', kind="arguments"), 0.0)
+    assert row(transcript) == 'calls write_file {"path": "a.md",'
+    transcript.apply(delta("{", kind="arguments", call=1), 0.0)
+    assert row(transcript) == "calls a tool {"
+    assert transcript.root
+    assert transcript.root.text == "I shall "
+
+
+def test_the_row_of_a_child_shows_the_last_words_that_it_writes() -> None:
+    child = below()
+    assert make_row(row_of(child)).asked == "look"
+    child = below(delta(TALE, "0.1"))
+    asked = make_row(row_of(child)).asked
+    assert asked.startswith("… ")
+    assert asked.endswith("upon a time")
+    assert len(asked) <= 72
+
+
+def test_the_texts_of_a_turn_show_the_end_of_each_part() -> None:
+    transcript = begun(
+        delta(TALE, kind="reasoning"),
+        delta("The answer. "),
+        delta('{"a": 1', kind="arguments", name="write_file"),
+    )
+    assert transcript.root
+    _, after = Outline(transcript.root, max_chars=30).blocks(transcript.root.turns[0])
+    assert [(block.label, block.text, block.rest) for block in after] == [
+        ("thinks", "… upon a time Once upon a time ", ""),
+        ("calls write_file", '{"a": 1', ""),
+    ]
+    child = below(delta("hm", "0.1", kind="reasoning"), delta("So.", "0.1"))
+    before, after = Outline(child).blocks(row_of(child))
+    assert [block.label for block in before] == ["was told"]
+    assert [(block.label, block.text) for block in after] == [("thinks", "hm"), ("writes", "So.")]
+
+
+@pytest.mark.req("D-23")
+def test_a_retry_after_half_a_reply_shows_its_text_once() -> None:
+    transcript = begun(
+        delta("hm", kind="reasoning"), delta("One tw"), delta("{", kind="arguments", name="x"),
+        delta("One ", attempt=2),
+    )  # fmt: skip
+    assert transcript.root
+    assert transcript.root.text == "One "
+    transcript.apply(delta("two.", attempt=2), 0.0)
+    assert transcript.root.text == "One two."
+    _, after = Outline(transcript.root).blocks(transcript.root.turns[0])
+    assert after == ()
+
+
+def test_nothing_of_a_draft_is_in_the_twin() -> None:
+    transcript = begun(delta("secret thoughts", kind="reasoning"), delta("Done."))
+    answered = TurnFinished("0", 1, "Done.", (), "stop", Usage(), True)
+    transcript.apply(answered, 0.0)
+    transcript.apply(delta("late"), 0.0)
+    result = done(text="Done.", log=(turn(1, text="Done."),))
+    transcript.apply(RunFinished("0", result), 0.0)
+    assert transcript.root
+    assert transcript.root.turns[0].draft is None
+    assert transcript.root.text == "Done."
+    assert "secret" not in as_text(result)
+
+
+@pytest.mark.parametrize("size", [20, 40, 72])
+def test_the_line_of_a_draft_is_bounded_and_cannot_command_a_terminal(size: int) -> None:
+    draft = Draft()
+    draft.take(delta("\x1b[2J\n" * 40 + "very" * 99, kind="reasoning"))
+    line = draft_line(draft, size=size)
+    assert line.startswith("thinks: ")
+    assert len(line) <= size
+    assert "\x1b" not in line
+    assert "\n" not in line
