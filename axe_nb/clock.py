@@ -111,6 +111,13 @@ class Clock:
             return True
         return not self.deadline.is_paused and self.now() >= self.deadline.at
 
+    @property
+    def left(self) -> float | None:
+        """Seconds until the deadline; None if there is none, or it is paused."""
+        if self.deadline is None or self.deadline.is_paused:
+            return None
+        return max(0.0, self.deadline.at - self.now())
+
     def overdue(self, now: float) -> float:
         """Seconds past the deadline, 0.0 if it has not passed; may be called from any thread.
 

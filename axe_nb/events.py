@@ -73,6 +73,8 @@ class RunResult:
     """Answered requests of this agent, without those of its children."""
     tool_calls: int = 0
     """Executed calls of this agent, without those of its children."""
+    retries: int = 0
+    """Requests of this agent that were sent again after a failure (D-23)."""
     children: tuple[RunResult, ...] = ()
     """The runs of its delegations, in call order."""
     usage: Usage = Usage()
@@ -171,6 +173,7 @@ class RunResult:
             "stop_reason": self.stop_reason,
             "turns": self.turns,
             "tool_calls": self.tool_calls,
+            "retries": self.retries,
             "usage": _format_tokens(self.usage),
             "total_usage": _format_tokens(self.total_usage),
             "duration_ms": self.duration_ms,
@@ -249,6 +252,23 @@ class TextDelta:
 
 
 @dataclass(frozen=True, slots=True)
+class RetryScheduled:
+    """A turn's request has failed and is sent again after a wait, as `[retry]` says (D-23)."""
+
+    run: str
+    turn: int
+    """From 1."""
+    attempt: int
+    """The attempt to come, from 2; the turn's text starts anew."""
+    seconds: float
+    """The wait."""
+    reason: str
+    """HTTP status of the failure, else its category."""
+    error: str
+    """The failure, in one line."""
+
+
+@dataclass(frozen=True, slots=True)
 class TurnFinished:
     """A response has arrived; its calls, if any, run next."""
 
@@ -289,7 +309,14 @@ class RunFinished:
 
 
 Event: TypeAlias = (
-    RunStarted | TurnStarted | TextDelta | TurnFinished | ToolStarted | ToolFinished | RunFinished
+    RunStarted
+    | TurnStarted
+    | TextDelta
+    | RetryScheduled
+    | TurnFinished
+    | ToolStarted
+    | ToolFinished
+    | RunFinished
 )
 
 Emit: TypeAlias = Callable[[Event], None]

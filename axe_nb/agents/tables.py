@@ -117,7 +117,7 @@ class Retry:
     """`[retry]`: retries of a request to a provider, never of a child run (D-23)."""
 
     max_retries: int = 0
-    """Retries after a transient failure (429, 529, 5xx, no connection)."""
+    """Retries after a failure that may pass (408, 409, 425, 429, 5xx, no connection)."""
 
 
 def check_delegation(config: SubAgentsConfig) -> None:

@@ -51,6 +51,11 @@ class Conversation:
     def text(self, text: str) -> None:
         self._last_text = text
 
+    @property
+    def retries(self) -> int:
+        """Number of requests sent again."""
+        return self._model.retries
+
     def say(self, prompt: str) -> None:
         """Adds a user message, after marking calls without a result as interrupted."""
         if self.messages and self.messages[-1].role != "user":

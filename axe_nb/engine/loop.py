@@ -212,8 +212,8 @@ class Run:
         scope, talk, did = self.scope, self.conversation, self.dispatch
         result = RunResult(
             status=status, text=talk.text, agent=scope.agent.name, model=scope.agent.model,
-            error=error, turns=talk.turns, tool_calls=did.calls, children=children,
-            usage=talk.usage, stop_reason=talk.stop_reason,
+            error=error, turns=talk.turns, tool_calls=did.calls, retries=talk.retries,
+            children=children, usage=talk.usage, stop_reason=talk.stop_reason,
             duration_ms=round(scope.clock.elapsed * 1000), messages=tuple(talk.messages),
             files_read=tuple(did.file_log.files_read),
             files_modified=tuple(did.file_log.files_modified), warnings=tuple(self.warnings),

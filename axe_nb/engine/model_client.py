@@ -9,21 +9,28 @@ Source: D-23, D-24; second form §2; product.md `[retry]`.
 from __future__ import annotations
 
 import asyncio
+import random
+from copy import copy
 from dataclasses import replace
 
 from axe_nb.engine.pieces import Pieces
 from axe_nb.engine.scope import RunScope
 from axe_nb.errors import ProviderError
-from axe_nb.events import TextDelta
+from axe_nb.events import RetryScheduled, TextDelta
 from axe_nb.limits import RunStopped
 from axe_nb.messages import Delta, Request, Response
 from axe_nb.providers.protocol import Provider
+from axe_nb.text import format_seconds
 
 RETRY_WAIT = 0.5
 """Seconds before the first retry if the server gives no `Retry-After`; doubles each time."""
 
 MAX_RETRY_WAIT = 30.0
-"""Longest wait before a retry in seconds, even if the server asks for more."""
+"""Longest wait before a retry in seconds, unless the server asks for more."""
+
+JITTER = 0.25
+"""Random part that is added to a wait, so that requests that failed together do not all return
+together."""
 
 
 class ModelClient:
@@ -34,6 +41,9 @@ class ModelClient:
         self._provider = provider
         self._streams = streams
         self._pieces: list[str] = []
+
+        self.retries = 0
+        """Requests sent again so far."""
 
     @property
     def arrived(self) -> str:
@@ -65,15 +75,31 @@ class ModelClient:
 
     async def _send_with_retries(self, request: Request, turn: int) -> Response:
         most = self._scope.agent.retry.max_retries
-        for retry in range(most):
+        for attempt in range(1, most + 1):
             try:
-                return await self._send_metered(request, turn, retry + 1)
+                return await self._send_metered(request, turn, attempt)
             except ProviderError as error:
                 if not error.retryable:
                     raise
-                wait = error.retry_after or RETRY_WAIT * 2 ** min(retry, 10)
-                await asyncio.sleep(min(wait, MAX_RETRY_WAIT))
+                await self._wait_to_retry(error, turn, attempt + 1)
         return await self._send_metered(request, turn, most + 1)
+
+    async def _wait_to_retry(self, error: ProviderError, turn: int, attempt: int) -> None:
+        """Waits before an attempt, at least as long as the server asks for.
+
+        Raises:
+            ProviderError: the time that is left does not suffice.
+        """
+        scope = self._scope
+        seconds = error.retry_after or min(RETRY_WAIT * 2 ** min(attempt - 2, 10), MAX_RETRY_WAIT)
+        left = scope.clock.left
+        if left is not None and seconds >= left:
+            raise _make_late_error(error)
+        seconds *= 1 + JITTER * random.random()
+        reason = str(error.status or error.category)
+        scope.env.emit(RetryScheduled(scope.id, turn, attempt, seconds, reason, error.message))
+        await asyncio.sleep(seconds)
+        self.retries += 1
 
     async def _send_metered(self, request: Request, turn: int, attempt: int) -> Response:
         scope = self._scope
@@ -119,3 +145,14 @@ class ModelClient:
             pieces.flush()
             if task.cancelling() > before:  # even if the provider swallowed the cancellation
                 raise asyncio.CancelledError
+
+
+def _make_late_error(error: ProviderError) -> ProviderError:
+    """Returns the error of a request that could be sent again only after the run's time is up."""
+    asked = error.retry_after
+    wait = f"the server asks to wait {format_seconds(asked)}s" if asked else "a retry would wait"
+    late = copy(error)
+    late.message = f"{error.message}; {wait}, longer than the run has left"
+    late.args = (late.message,)
+    late.hint = "give the run more time with --timeout"
+    return late

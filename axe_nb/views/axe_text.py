@@ -15,6 +15,7 @@ from axe_nb.agents.tables import DEFAULT_LIMITS
 from axe_nb.engine.plan import Plan
 from axe_nb.events import (
     Event,
+    RetryScheduled,
     RunFinished,
     RunResult,
     RunStarted,
@@ -215,6 +216,8 @@ def _format_lines(event: Event, about: TreeNode) -> Iterator[str]:
                 f"[turn {about.number}] Sending request "
                 f"({about.messages} messages, {about.pending} tool calls pending)"
             )
+        case RetryScheduled(), TurnNode() if not about.run.depth:
+            yield f"[turn {about.number}] {event.error}; {about.waits}"
         case TurnFinished(), TurnNode() | CallNode():
             turn = about if isinstance(about, TurnNode) else about.turn
             if not turn.run.depth:

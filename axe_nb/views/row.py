@@ -130,7 +130,8 @@ def doing_of(turn: TurnNode) -> str:
     if not turn.calls:
         if turn.state == "running":
             is_shown = turn.run.depth == 0  # the text of a root, in full elsewhere
-            return draft_line(turn.draft, is_shown=is_shown) or "waits for the model"
+            draft = draft_line(turn.draft, is_shown=is_shown)
+            return draft or turn.waits or "waits for the model"
         if turn.state != "completed":
             return "no answer"
         return "answers" if turn.text.strip() else "answers without text"
@@ -210,7 +211,13 @@ def _outcome_of_only_call(call: CallNode | None) -> str:
 
 def cost_of_run(node: Node) -> str:
     """The ending of a run, unless it completed, with its turns and tokens."""
-    return " · ".join(filter(None, (ending_of(node), *_format_counts(node))))
+    return " · ".join(filter(None, (ending_of(node), _find_wait(node), *_format_counts(node))))
+
+
+def _find_wait(node: Node) -> str:
+    """The wait of a run before a retry; empty once its reply arrives."""
+    turn = node.turns[-1] if node.turns and node.state == "running" else None
+    return turn.waits if turn else ""
 
 
 def _format_counts(node: Node) -> list[str]:
@@ -244,12 +251,19 @@ def summary(node: Node) -> str:
         plural(len(below), "sub-agent") + (f" ({troubles})" if troubles else "") if below else "",
         f"{plural(denied, 'call')} denied" if denied else "",
         f"{plural(failed, 'call')} failed" if failed else "",
+        _format_retries(node),
         plural(node.total.total, "token") if node.total.total else "",
         plural(len(node.result.warnings), "warning")
         if node.result and node.result.warnings
         else "",
     ]
     return " · ".join(filter(None, facts))
+
+
+def _format_retries(node: Node) -> str:
+    """The number of requests sent again, in the whole tree."""
+    count = sum(result.retries for result in node.result.walk()) if node.result else 0
+    return "" if not count else "1 retry" if count == 1 else f"{count:,} retries"
 
 
 def _list_calls(node: Node) -> Iterator[CallNode]:

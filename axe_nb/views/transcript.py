@@ -5,12 +5,14 @@ Source: product.md "Notebook"; house style §4, §8; D-24; goals.md "live view".
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import assert_never
 
 from axe_nb.events import (
     Event,
+    RetryScheduled,
     RunFinished,
     RunResult,
     RunStarted,
@@ -21,6 +23,7 @@ from axe_nb.events import (
     TurnStarted,
 )
 from axe_nb.messages import ToolResult
+from axe_nb.text import format_seconds
 from axe_nb.views.draft import Draft
 from axe_nb.views.outline import Outline, as_lines
 from axe_nb.views.tree import CallNode, Node, Times, TreeNode, TurnNode, add_run, new_group
@@ -67,6 +70,8 @@ class Transcript:
                 return node, *node.turns[-2:]
             case TextDelta():
                 return self._take_piece(node, event)
+            case RetryScheduled():
+                return self._wait(node, event)
             case TurnFinished():
                 return self._finish_turn(node, event, now)
             case ToolStarted() | ToolFinished():
@@ -120,14 +125,26 @@ class Transcript:
         turn = node.turns[-1]
         if turn.draft is None or turn.draft.attempt != event.attempt:
             turn.draft = Draft(event.attempt)  # a retry begins the reply anew (D-23)
+            turn.waits = ""
         turn.draft.take(event)
         return (node, turn) if node.depth else (turn,)
+
+    def _wait(self, node: Node, event: RetryScheduled) -> tuple[TreeNode, ...]:
+        """Drops the reply of the failed attempt (D-23)."""
+        if not node.turns:
+            return ()
+        turn = node.turns[-1]
+        turn.draft = None
+        seconds = format_seconds(math.ceil(event.seconds * 10) / 10)
+        turn.waits = f"retries in {seconds} s ({event.reason})"
+        return node, turn
 
     def _finish_turn(self, node: Node, event: TurnFinished, now: float) -> tuple[TreeNode, ...]:
         turn = node.turns[-1]
         turn.text, turn.usage, turn.parallel = event.text, event.usage, event.parallel
         turn.stop_reason, turn.closing = event.stop_reason, event.closing
         turn.draft = None
+        turn.waits = ""
         turn.times.ended = now
         calls = () if event.closing else event.calls  # those of a closing turn are dropped (D-17)
         turn.calls = [CallNode(turn, i, c) for i, c in enumerate(calls)]

@@ -95,6 +95,8 @@ class TurnNode:
     text: str = ""
     draft: Draft | None = None
     """The reply so far, if it is streamed and has not ended."""
+    waits: str = ""
+    """The wait before the next attempt, in a few words; empty once its reply arrives."""
     calls: list[CallNode] = field(default_factory=list)
     waiting: int = 0
     """Calls that have no result yet."""

@@ -1,0 +1,196 @@
+"""Requests that are sent again, as the agent's `[retry]` says."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from axe_nb import Agent, ProviderError, Request, RunResult
+from axe_nb.agents.tables import Retry
+from axe_nb.events import Event, RetryScheduled, RunFinished, TextDelta, TurnFinished, TurnStarted
+from axe_nb.views.axe_text import VerboseLines
+from axe_nb.views.row import make_row, summary
+from axe_nb.views.transcript import Transcript
+from axe_nb.views.tree import Node
+from tests.engine.in_process import Stage, agent, ask, lead, stage
+
+SLOW_DOWN = ProviderError("rate_limit", "slow down", status=429, retry_after=0.01)
+
+
+def failing(times: int, error: ProviderError, *, retries: int = 9, name: str = "failing") -> Agent:
+    """An agent whose model fails so often."""
+    asked: list[Request] = []
+
+    def model(request: Request) -> str:
+        asked.append(request)
+        if len(asked) <= times:
+            raise error
+        return "at last"
+
+    return agent(name, model, retry=Retry(retries))
+
+
+def waits(played: Stage) -> list[RetryScheduled]:
+    return [event for event in played.events if isinstance(event, RetryScheduled)]
+
+
+@pytest.mark.req("D-23")
+def test_each_wait_is_an_event_and_the_result_counts_them() -> None:
+    played = stage(failing(2, SLOW_DOWN))
+    result = played.play()
+    assert (result.text, result.turns, result.retries) == ("at last", 1, 2)
+    assert result.to_dict()["retries"] == 2
+    assert [(w.run, w.turn, w.attempt, w.reason) for w in waits(played)] == [
+        ("0", 1, 2, "429"), ("0", 1, 3, "429"),
+    ]  # fmt: skip
+    assert waits(played)[0].error == "rate_limit: slow down"
+
+
+@pytest.mark.req("D-23")
+def test_the_retries_of_a_run_that_fails_all_the_same_are_counted() -> None:
+    result = stage(failing(9, SLOW_DOWN, retries=2)).play()
+    assert (result.status, result.error, result.retries) == ("error", "rate_limit: slow down", 2)
+
+
+@pytest.mark.req("D-23")
+def test_a_failure_without_a_status_is_told_by_its_kind() -> None:
+    played = stage(failing(1, ProviderError("timeout", "no data", retry_after=0.01)))
+    played.play()
+    [wait] = waits(played)
+    assert wait.reason == "timeout"
+
+
+@pytest.mark.req("D-23")
+def test_waits_grow_and_differ() -> None:
+    error = ProviderError("server", "broken")
+    played = [stage(failing(2, error, name=name)) for name in "abcd"]
+
+    async def together() -> None:
+        await asyncio.gather(*(one.ask() for one in played))
+
+    asyncio.run(together())
+    seconds = [[wait.seconds for wait in waits(one)] for one in played]
+    assert all(0.5 <= first <= 0.625 and 1 <= second <= 1.25 for first, second in seconds)
+    assert len({tuple(pair) for pair in seconds}) == 4
+
+
+@pytest.mark.req("D-23")
+@pytest.mark.parametrize("asked", [1.5, 40.0, 3600.0])
+def test_the_servers_wait_is_never_undercut(asked: float) -> None:
+    error = ProviderError("rate_limit", "slow down", retry_after=asked)
+
+    async def until_it_waits() -> Event:
+        heard: asyncio.Queue[Event] = asyncio.Queue()
+        played = stage(failing(1, error))
+        played.emit = heard.put_nowait
+        run = asyncio.create_task(played.ask(timeout=0))
+        while not isinstance(event := await heard.get(), RetryScheduled):
+            assert not isinstance(event, RunFinished)
+        run.cancel()
+        return event
+
+    event = asyncio.run(until_it_waits())
+    assert isinstance(event, RetryScheduled)
+    assert asked <= event.seconds <= 1.25 * asked
+
+
+@pytest.mark.req("D-23")
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        (900.0, "the server asks to wait 900s, longer than the run has left"),
+        (None, "a retry would wait, longer than the run has left"),
+    ],
+)
+def test_a_wait_beyond_the_runs_time_ends_it_at_once(asked: float | None, told: str) -> None:
+    error = ProviderError("rate_limit", "slow down", retry_after=asked)
+    played = stage(failing(1, error))
+    result = played.play(timeout=600 if asked else 0.4)
+    assert (result.status, result.retries) == ("error", 0)
+    assert result.error == f"rate_limit: slow down; {told}"
+    assert result.exit_code == 3
+    assert waits(played) == []
+    with pytest.raises(ProviderError) as raised:
+        result.raise_for_status()
+    assert raised.value.hint == "give the run more time with --timeout"
+    assert error.message == "rate_limit: slow down"
+
+
+@pytest.mark.req("D-23")
+def test_the_error_itself_says_if_another_try_may_help() -> None:
+    again = ProviderError("bad_request", "locked", status=409, retry_after=0.01, retryable=True)
+    assert stage(failing(1, again)).play().text == "at last"
+    never = ProviderError("rate_limit", "quota used up", retryable=False)
+    assert stage(failing(1, never)).play().status == "error"
+    refused = ProviderError("refusal", "no")
+    assert stage(failing(1, refused)).play().status == "error"
+
+
+def played_root(transcript: Transcript) -> Node:
+    assert transcript.root
+    return transcript.root
+
+
+def shown(*more: Event) -> tuple[Transcript, Node]:
+    """The tree of a run whose first attempt failed after some text."""
+    transcript = Transcript()
+    played = stage(failing(0, SLOW_DOWN))
+    played.play()
+    started = played.events[0]
+    retry = RetryScheduled("0", 1, 2, 2.93, "429", "rate_limit: slow down")
+    for event in (started, TurnStarted("0", 1, 1, 0), TextDelta("0", 1, 1, "Hel"), retry, *more):
+        transcript.apply(event, 0.0)
+    assert transcript.root
+    return transcript, transcript.root
+
+
+@pytest.mark.req("D-23")
+def test_the_live_tree_shows_the_wait_in_place_of_the_text_of_the_failed_attempt() -> None:
+    _, root = shown()
+    assert make_row(root.turns[0]).asked == "retries in 3 s (429)"
+    assert root.text == ""
+    _, root = shown(TextDelta("0", 1, 2, "Hello"))
+    assert make_row(root.turns[0]).asked == "writes"
+    assert root.text == "Hello"
+
+
+@pytest.mark.req("D-23")
+def test_the_row_of_a_child_shows_its_wait() -> None:
+    played = stage(lead(ask("failing")), failing(1, SLOW_DOWN))
+    result = played.play()
+    transcript = Transcript()
+    for event in played.events:
+        transcript.apply(event, 0.0)
+        if isinstance(event, RetryScheduled):
+            assert transcript.root
+            [call] = transcript.root.turns[0].calls
+            assert make_row(call).cost.startswith("retries in 0.1 s (429)")
+    assert [child.retries for child in result.children] == [1]
+    assert "1 retry" in summary(played_root(transcript))
+
+
+@pytest.mark.req("D-23", "B-11")
+def test_the_verbose_lines_tell_the_failure_and_the_wait() -> None:
+    lines: list[str] = []
+    verbose = VerboseLines(lines.append)
+    played = stage(failing(1, SLOW_DOWN))
+    played.play()
+    for event in played.events:
+        verbose.show(event)
+    assert lines[1] == "[turn 1] rate_limit: slow down; retries in 0.1 s (429)"
+
+
+def test_a_result_without_retries_does_not_mention_them() -> None:
+    played = stage(failing(0, SLOW_DOWN))
+    result: RunResult = played.play()
+    assert result.retries == 0
+    assert "retr" not in summary(played_root(Transcript.of(result)))
+
+
+def test_the_end_of_a_turn_follows_its_retries() -> None:
+    played = stage(failing(1, SLOW_DOWN))
+    played.play()
+    kinds: list[Any] = [type(event) for event in played.events[1:]]
+    assert kinds == [TurnStarted, RetryScheduled, TurnFinished, RunFinished]
