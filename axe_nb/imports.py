@@ -15,8 +15,8 @@ from pathlib import Path
 from types import FrameType, ModuleType
 
 IMPORTERS = {
-    "axe_nb", "anyio", "anywidget", "certifi", "h11", "h2", "httpcore", "httpx", "idna",
-    "ipywidgets", "justhtml", "markdown_it", "mdurl", "mypy_extensions", "psygnal", "regex",
+    "axe_nb", "anyio", "anywidget", "certifi", "h11", "h2", "httpcore", "httptools", "httpx",
+    "idna", "ipywidgets", "justhtml", "markdown_it", "mdurl", "mypy_extensions", "psygnal", "regex",
     "sniffio", "socksio", "tomli_w",
 }  # fmt: skip
 """Packages whose imports never come from the current folder."""

@@ -18,6 +18,9 @@ from axe_nb.toml_tables.table import Source, WrongValue, check_types, read
 NOT_PARAMS = frozenset({"model", "messages", "tools", "stream", "system"})
 """Keys of a request that axe_nb sets itself, overriding `[params]`."""
 
+READ_SECONDS = 120.0
+"""Default for the seconds that a server may be silent, before a reply and within one."""
+
 BEARER = MappingProxyType({"authorization": "Bearer {key}"})
 
 
@@ -38,7 +41,7 @@ class ProviderInfo:
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Headers of every request; `{key}` stands for the key. A header whose key is missing is
     omitted."""
-    read_timeout: float | None = None
+    read_timeout: float | None = READ_SECONDS
     """Seconds that the server may be silent; None = as long as the run may take."""
     models_path: str = ""
     """Path under which its server lists the models."""
@@ -128,7 +131,7 @@ class ProviderTable:
     """Environment variable that holds the key; by default `NAME_API_KEY`."""
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Headers added to every request; `{key}` in a value stands for the key."""
-    read_timeout: float = 0
+    read_timeout: float = READ_SECONDS
     """Seconds that the server may be silent; 0 = as long as the run may take."""
 
 
@@ -152,7 +155,7 @@ def describe_provider(name: str, table: Mapping[str, Any]) -> ProviderInfo | Non
         needs_key=base.needs_key if is_built_in else bool({"api_key", "api_key_env"} & set(table)),
         key_variable=table.get("api_key_env", "").strip() or own_variable,
         headers={**base.headers, **headers},
-        read_timeout=table.get("read_timeout", 0) or None,
+        read_timeout=table.get("read_timeout", base.read_timeout) or None,
         first_model=base.first_model if is_built_in else "",
     )
 

@@ -24,8 +24,8 @@ SECRET = "canary-3f9c"
 """Part of every text that must not leave its file."""
 
 MODULES = (
-    "regex", "httpx", "anyio", "certifi", "idna", "h11", "justhtml", "markdown_it", "anywidget",
-    "tomli_w", "sitecustomize", "usercustomize", "conftest", "trio", "h2", "brotli",
+    "regex", "httptools", "httpx", "anyio", "certifi", "idna", "h11", "justhtml", "markdown_it",
+    "anywidget", "tomli_w", "sitecustomize", "usercustomize", "conftest", "trio", "h2", "brotli",
 )  # fmt: skip
 
 CELLS = r"""

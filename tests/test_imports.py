@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 PLANTED = [
-    "anyio", "anywidget", "brotli", "brotlicffi", "certifi", "h11", "h2", "httpcore", "httpx",
-    "idna", "ipywidgets", "justhtml", "markdown_it", "mypy_extensions", "psygnal", "regex",
+    "anyio", "anywidget", "brotli", "brotlicffi", "certifi", "h11", "h2", "httpcore", "httptools",
+    "httpx", "idna", "ipywidgets", "justhtml", "markdown_it", "mypy_extensions", "psygnal", "regex",
     "sniffio", "socksio", "tomli_w", "trio", "zstandard",
 ]  # fmt: skip
 

@@ -36,7 +36,7 @@ NAME = re.compile(r"`(\w+)/?`")
 JUPYTER = {"IPython", "anywidget", "ipywidgets", "traitlets"}
 """What only `nb/` imports."""
 
-LATE = JUPYTER | {"httpx", "justhtml", "markdown_it", "regex", "tomli_w"}
+LATE = JUPYTER | {"httptools", "httpx", "justhtml", "markdown_it", "regex", "tomli_w"}
 """What is imported on first use."""
 
 TREES = {

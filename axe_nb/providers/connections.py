@@ -6,12 +6,13 @@ Source: D-8, D-23, D-25; goals.md "HTTP clients and SSL contexts".
 from __future__ import annotations
 
 import asyncio
+import errno
 import socket
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from axe_nb.errors import ProviderError
@@ -26,11 +27,10 @@ if TYPE_CHECKING:
 CONNECT_SECONDS = 10.0
 """Connect timeout; the time for an answer is limited by the run."""
 
-IDLE_CONNECTIONS = 20
-"""Kept open per base URL. httpx scans all of them on every request: without a limit, 1000
-concurrent requests take four times as long."""
+REFUSED = f"[Errno {errno.ECONNREFUSED}]"
+"""In asyncio's text about a host whose addresses all failed."""
 
-IDLE_SECONDS = 60.0
+AT_PROXY = "check HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY in the environment"
 
 MOST_IN_FLIGHT = 4096
 """Upper limit of concurrent requests per event loop, whatever the limit of open files."""
@@ -133,61 +133,81 @@ def _forget_closed_loops() -> None:
 def _make_client(base_url: str) -> httpx.AsyncClient:
     import httpx
 
+    from axe_nb.providers.transport import Transport
+
     try:
         url = httpx.URL(base_url)
-        # an SSL context costs 20 ms: none for plain http, and one shared by all proxies
-        verify: Any = httpx.create_ssl_context() if url.scheme == "https" else None
-        return httpx.AsyncClient(
-            base_url=url.copy_with(userinfo=b""),  # httpx writes URLs to the log
-            auth=(url.username, url.password) if url.userinfo else None,
-            verify=verify,
-            limits=httpx.Limits(
-                max_connections=None,
-                max_keepalive_connections=IDLE_CONNECTIONS,
-                keepalive_expiry=IDLE_SECONDS,
-            ),
-            headers={"user-agent": "axe-nb"},
-        )
-    except (httpx.InvalidURL, ImportError, OSError, ValueError) as error:
-        raise ProviderError(
-            "server",
-            f"cannot set up a connection to {without_login(base_url)}: {masked_line(str(error))}",
-            hint="check base_url, and HTTPS_PROXY, ALL_PROXY and SSL_CERT_FILE in the environment",
-        ) from None
+    except (httpx.InvalidURL, ValueError) as error:
+        raise _make_setup_error(base_url, error) from None
+    return httpx.AsyncClient(
+        base_url=url.copy_with(userinfo=b""),  # httpx writes URLs to the log
+        auth=(url.username, url.password) if url.userinfo else None,
+        transport=Transport(max_idle=most_in_flight() // 2),
+        headers={"user-agent": "axe-nb", "accept-encoding": "identity"},
+    )
+
+
+def _make_setup_error(base_url: str, error: Exception) -> ProviderError:
+    return ProviderError(
+        "server",
+        f"cannot set up a connection to {without_login(base_url)}: {masked_line(str(error))}",
+        hint="check base_url, and HTTPS_PROXY, ALL_PROXY and SSL_CERT_FILE in the environment",
+    )
 
 
 def make_connection_error(server: Server, error: Exception) -> ProviderError:
     """Describes why no complete reply arrived, with the next step."""
     import httpx
 
+    from axe_nb.providers.routes import RouteError
+
+    if isinstance(error, RouteError):
+        return _make_setup_error(server.base_url, error)
+    proxy = _name_proxy(server.base_url)
     where = without_login(server.base_url)
-    causes = list(_list_causes(error))
+    via = f" through the proxy {proxy}" if proxy else ""
+    reason = masked_line(str(error), server.key) or type(error).__name__
     table = f"[providers.{server.info.name}] in config.toml"
     at_base_url = f"check base_url under {table}"
-
-    def is_due_to(kind: type[BaseException]) -> bool:
-        return any(isinstance(cause, kind) for cause in causes)
-
     if isinstance(error, httpx.ReadTimeout):
-        message = f"no data from {where} within {format_seconds(server.info.read_timeout or 0)}s"
+        silence = format_seconds(server.info.read_timeout or 0)
+        message = f"no data from {where}{via} within {silence}s"
         return ProviderError("timeout", message, hint=f"raise read_timeout under {table}")
     if isinstance(error, httpx.TimeoutException):
-        message = f"no connection to {where} within {format_seconds(CONNECT_SECONDS)}s"
+        message = f"no connection to {where}{via} within {format_seconds(CONNECT_SECONDS)}s"
         return ProviderError("timeout", message, hint=at_base_url)
-    if is_due_to(ConnectionRefusedError):
+    if isinstance(error, httpx.ProxyError):
+        message = f"no connection to {where}{via}: {reason}"
+        return ProviderError("server", message, hint=AT_PROXY)
+    if _is_due_to(error, ConnectionRefusedError) or REFUSED in str(error):
         message = f"connection refused: is {server.info.software} running? (expected at {where})"
         return ProviderError("server", message, hint=f"start it, or {at_base_url}")
-    if is_due_to(socket.gaierror):
+    if _is_due_to(error, socket.gaierror, UnicodeError):
         message = f"no such host: {where}"
         return ProviderError("server", message, hint=f"{at_base_url}, and the network")
-    reason = masked_line(str(error), server.key) or type(error).__name__
-    if is_due_to(ssl.SSLError):
-        return ProviderError("server", f"no secure connection to {where}: {reason}")
+    if _is_due_to(error, ssl.SSLError):
+        return ProviderError("server", f"no secure connection to {where}{via}: {reason}")
     return ProviderError(
         "server",
-        f"the connection to {where} failed: {reason}",
+        f"the connection to {where}{via} failed: {reason}",
         hint="try again, or set max_retries under [retry] of the agent",
     )
+
+
+def _name_proxy(base_url: str) -> str:
+    """Returns the proxy on the way to a server, without its login; empty if there is none."""
+    import httpx
+
+    from axe_nb.providers.routes import find_route
+
+    try:
+        return find_route(httpx.URL(base_url)).proxy_name
+    except (httpx.InvalidURL, httpx.TransportError, KeyError, ValueError):
+        return ""
+
+
+def _is_due_to(error: Exception, *kinds: type[BaseException]) -> bool:
+    return any(isinstance(cause, kinds) for cause in _list_causes(error))
 
 
 def _list_causes(error: BaseException | None) -> Iterator[BaseException]:

@@ -117,7 +117,7 @@ def with_httpx(client: httpx.AsyncClient, dialect: Dialect) -> Send:
     """The same requests by httpx and json alone; writing the messages as dicts is not counted."""
     written: dict[int, tuple[Request, Any]] = {}
     provider = dialect.make(str(client.base_url), "k")
-    headers = {"content-type": "application/json", **provider.headers()}  # type: ignore[attr-defined]
+    headers = {"content-type": "application/json", **provider.info.headers_with("k")}
 
     async def send(request: Request) -> object:
         key = len(request.messages)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import pickle
+import time
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -155,14 +156,17 @@ def test_a_server_that_sends_byte_by_byte_does_not_stall_the_loop() -> None:
 
 
 def test_a_reply_in_too_many_tiny_pieces_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http, "MAX_SMALL_PIECES", 500)
+    monkeypatch.setattr(http, "MAX_SMALL_PIECES", 5)
 
     def drip(handler: BaseHTTPRequestHandler) -> None:
         handler.protocol_version = "HTTP/1.1"
         handler.send_response(200)
         handler.send_header("transfer-encoding", "chunked")
         handler.end_headers()
-        handler.wfile.write(b"1\r\nx\r\n" * 2000 + b"0\r\n\r\n")
+        for _ in range(400):
+            handler.wfile.write(b"1\r\nx\r\n")
+            time.sleep(0.002)  # what arrives at once is one piece
+        handler.wfile.write(b"0\r\n\r\n")
         handler.close_connection = True
 
     with server(drip) as url:
