@@ -75,7 +75,7 @@ VARIABLES: Mapping[str, str] = {
     "`~/.local/state`, on Windows the folder of `LOCALAPPDATA`.",
     "AXE_NB_TRUST": "`1`: trusts the agents of every project, for CI; see `axe-nb trust`.",
     "VISUAL, EDITOR": "Editor of `axe-nb agents edit`.",
-    "HTTPS_PROXY, ALL_PROXY, NO_PROXY, SSL_CERT_FILE": "As usual; what they say now, not at the start of the process.",
+    "HTTPS_PROXY, ALL_PROXY, NO_PROXY, SSL_CERT_FILE": "As usual; changes take effect at once.",
 }
 """Names of variables → what they do; an empty one counts as unset."""
 
