@@ -6,7 +6,6 @@ Source: D-8, D-23, D-25; goals.md "HTTP clients and SSL contexts".
 from __future__ import annotations
 
 import asyncio
-import errno
 import socket
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
@@ -26,9 +25,6 @@ if TYPE_CHECKING:
 
 CONNECT_SECONDS = 10.0
 """Connect timeout; the time for an answer is limited by the run."""
-
-REFUSED = f"[Errno {errno.ECONNREFUSED}]"
-"""In asyncio's text about a host whose addresses all failed."""
 
 AT_PROXY = "check HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY in the environment"
 
@@ -131,6 +127,8 @@ def _forget_closed_loops() -> None:
 
 
 def _make_client(base_url: str) -> httpx.AsyncClient:
+    from http.cookiejar import CookieJar, DefaultCookiePolicy
+
     import httpx
 
     from axe_nb.providers.transport import Transport
@@ -139,10 +137,12 @@ def _make_client(base_url: str) -> httpx.AsyncClient:
         url = httpx.URL(base_url)
     except (httpx.InvalidURL, ValueError) as error:
         raise _make_setup_error(base_url, error) from None
+    cookies = DefaultCookiePolicy(allowed_domains=())
     return httpx.AsyncClient(
         base_url=url.copy_with(userinfo=b""),  # httpx writes URLs to the log
         auth=(url.username, url.password) if url.userinfo else None,
         transport=Transport(max_idle=most_in_flight() // 2),
+        cookies=CookieJar(cookies),
         headers={"user-agent": "axe-nb", "accept-encoding": "identity"},
     )
 
@@ -179,7 +179,7 @@ def make_connection_error(server: Server, error: Exception) -> ProviderError:
     if isinstance(error, httpx.ProxyError):
         message = f"no connection to {where}{via}: {reason}"
         return ProviderError("server", message, hint=AT_PROXY)
-    if _is_due_to(error, ConnectionRefusedError) or REFUSED in str(error):
+    if _is_due_to(error, ConnectionRefusedError):
         message = f"connection refused: is {server.info.software} running? (expected at {where})"
         return ProviderError("server", message, hint=f"start it, or {at_base_url}")
     if _is_due_to(error, socket.gaierror, UnicodeError):

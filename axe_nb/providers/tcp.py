@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING
 
 import httpx
 
-from axe_nb.providers.http1 import Reply, format_request
-from axe_nb.providers.routes import PORTS, Route
+from axe_nb.providers.http1 import Reply
 
 if TYPE_CHECKING:
     import ssl
@@ -26,10 +25,6 @@ MAX_UNREAD = 256 * 1024
 KEEP_ALIVE = {"TCP_KEEPIDLE": 60, "TCP_KEEPALIVE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4}
 """Seconds before the first probe of a silent connection and between two, and their number: a
 router on the way would forget a connection that is silent while the model thinks."""
-
-
-NEXT_ADDRESS_SECONDS = 0.25
-"""Delay before the next address of a host is tried beside the one before it (RFC 8305)."""
 
 
 class ClosedBeforeReply(httpx.RemoteProtocolError):
@@ -211,63 +206,3 @@ class Connection(asyncio.Protocol):
     def _wake(self, has_news: bool) -> None:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(has_news)
-
-
-async def connect(route: Route, seconds: float | None) -> Connection:
-    """Returns a new connection, ready for requests.
-
-    Args:
-        route: the way to the server.
-        seconds: time limit; None = none.
-
-    Raises:
-        httpx.TransportError: there is no connection; the proxy's errors are `httpx.ProxyError`.
-    """
-    try:
-        async with asyncio.timeout(seconds):
-            connection = await _connect_to_first_hop(route)
-            try:
-                if route.proxy is not None and route.context is not None:
-                    await _open_tunnel(connection, route, route.context)
-            except BaseException:
-                connection.abort()
-                raise
-            return connection
-    except TimeoutError as error:
-        raise httpx.ConnectTimeout("no connection in time") from error
-    except (OSError, UnicodeError) as error:  # the second: a name that cannot be looked up
-        raise httpx.ConnectError(str(error)) from error
-
-
-async def _connect_to_first_hop(route: Route) -> Connection:
-    """Connects to the server or, if there is one, to its proxy."""
-    loop = asyncio.get_running_loop()
-    host, port, context = route.host, route.port, route.context
-    if route.proxy is not None:
-        url = route.proxy.url
-        host, port = url.raw_host.decode(), url.port or PORTS[url.scheme]
-        context = route.proxy_context
-    try:
-        _, connection = await loop.create_connection(
-            Connection, host, port, ssl=context, happy_eyeballs_delay=NEXT_ADDRESS_SECONDS
-        )
-    except (OSError, UnicodeError) as error:
-        if route.proxy is None or isinstance(error, TimeoutError):
-            raise
-        raise httpx.ProxyError(str(error)) from error
-    return connection
-
-
-async def _open_tunnel(connection: Connection, route: Route, context: ssl.SSLContext) -> None:
-    """Has the proxy connect to the server, and starts TLS with the server."""
-    address = route.address.encode()
-    headers = [(b"host", address), *route.proxy_login]
-    try:
-        connection.send(format_request(b"CONNECT %b HTTP/1.1" % address, headers, b""))
-        reply = await connection.read_head(None)
-    except httpx.TransportError as error:
-        raise httpx.ProxyError(str(error)) from error
-    if not 200 <= reply.status < 300:
-        reason = reply.reason.decode("ascii", "replace")
-        raise httpx.ProxyError(f"it answers {reply.status} {reason}")
-    await connection.start_tls(context, route.host)

@@ -15,9 +15,10 @@ from collections.abc import Mapping
 
 import httpx
 
+from axe_nb.providers.connect import connect
 from axe_nb.providers.http1 import Decompressor, format_request
 from axe_nb.providers.routes import Route, find_route
-from axe_nb.providers.tcp import ClosedBeforeReply, Connection, connect
+from axe_nb.providers.tcp import ClosedBeforeReply, Connection
 
 IDLE_SECONDS = 60.0
 
