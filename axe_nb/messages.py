@@ -179,6 +179,9 @@ class Request:
     """System prompt; empty = not sent."""
     tools: Sequence[ToolSpec] = ()
     """Tools offered; empty = not sent."""
+    past_tools: Sequence[ToolSpec] = field(default=(), kw_only=True)
+    """Tools of earlier turns, if none is offered any more; sent, but not to be called, where a
+    server rejects the calls in history without them (D-17)."""
     params: Mapping[str, Any] = field(default_factory=dict)
     """`[params]` of the agent: temperature, max_tokens, and provider-specific parameters."""
     agent: str = ""

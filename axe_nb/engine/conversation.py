@@ -85,6 +85,7 @@ class Conversation:
         request = Request(
             self._plan.model, tuple(self.messages), self._plan.briefing.system, tools,
             agent.params, agent.name, f"{scope.id}/{number}",
+            past_tools=() if tools else self._plan.toolset.offered,
         )  # fmt: skip
         response = await self._model.send(request, number)
         calls = self._ids.settle(self._plan.provider.name, response.tool_calls)

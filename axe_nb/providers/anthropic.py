@@ -97,14 +97,24 @@ def _encode_id(id: str) -> str:
 
 def body(request: Request) -> bytes:
     """Encodes the request as JSON."""
+    past = [] if request.tools else _list_past_tools(request)
     fields = {
         "model": request.model,
         "max_tokens": MAX_TOKENS,
-        **wire.without_ours(request.params),
+        **wire.own_params(request),
+        **({"tool_choice": {"type": "none"}} if past else {}),
         **({"system": request.system} if request.system.strip() else {}),
     }
-    tools = wire.serialize(request.tools, "anthropic", _encode_tool)
+    tools = wire.serialize(request.tools or past, "anthropic", _encode_tool)
     return wire.envelope(fields, tools, _encode_turns(request.messages))
+
+
+def _list_past_tools(request: Request) -> Sequence[ToolSpec]:
+    """Lists tools for calls in history, which the API rejects without any (D-17)."""
+    names = {wire.tool_name(call.name): 0 for m in request.messages for call in m.tool_calls}
+    if not names:
+        return ()
+    return request.past_tools or [ToolSpec(name, "No longer available", {}) for name in names]
 
 
 def _encode_tool(spec: ToolSpec) -> list[dict[str, Any]]:

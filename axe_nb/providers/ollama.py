@@ -65,7 +65,7 @@ def _encode_id(key: str, id: str) -> dict[str, str]:
 
 def body(request: Request) -> bytes:
     """Encodes the request as JSON; the system prompt is its first message."""
-    params = wire.without_ours(request.params)
+    params = wire.own_params(request)
     beside = {key: params.pop(key) for key in TOP_LEVEL & params.keys()}
     options = wire.table(params.pop("options", None)) | params
     if "max_tokens" in options:

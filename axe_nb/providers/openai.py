@@ -72,7 +72,7 @@ def _encode_calls(message: Message, signed: Any) -> list[dict[str, Any]]:
 
 def body(request: Request) -> bytes:
     """Encodes the request as JSON; the system prompt is its first message."""
-    fields = {"model": request.model, **wire.without_ours(request.params)}
+    fields = {"model": request.model, **wire.own_params(request)}
     system = {"role": "system", "content": request.system}
     head = dump(system) if request.system.strip() else b""
     messages = wire.serialize(request.messages, "openai", encode)

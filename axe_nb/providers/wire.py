@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias, TypeVar
 
 from axe_nb.errors import ProviderError
-from axe_nb.messages import Message, ToolCall, ToolSpec, dump
+from axe_nb.messages import Message, Request, ToolCall, ToolSpec, dump
 from axe_nb.provider_table import NOT_PARAMS
 
 MAX_NESTING = 100
@@ -27,6 +27,9 @@ T = TypeVar("T", Message, ToolSpec)
 
 Encode: TypeAlias = Callable[[T], Iterable[Mapping[str, Any]]]
 """A message or a tool -> its objects on the wire."""
+
+ABOUT_TOOLS = frozenset({"tool_choice", "parallel_tool_calls"})
+"""Params that say how tools are used."""
 
 MAX_NAME = 64
 """Characters of a tool's name that APIs accept."""
@@ -163,9 +166,13 @@ def _encode_function(spec: ToolSpec) -> list[dict[str, Any]]:
     return [{"type": "function", "function": function}]
 
 
-def without_ours(params: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the params that are set, without those that axe_nb sets itself."""
-    return {key: v for key, v in params.items() if key not in NOT_PARAMS and v is not None}
+def own_params(request: Request) -> dict[str, Any]:
+    """Returns the params that are set, without those that axe_nb sets itself.
+
+    Those about tools are left out if there are none, as servers reject them then.
+    """
+    left_out = NOT_PARAMS if request.tools else NOT_PARAMS | ABOUT_TOOLS
+    return {key: v for key, v in request.params.items() if key not in left_out and v is not None}
 
 
 def serialize(things: Iterable[T], protocol: str, encode: Encode[T]) -> list[bytes]:

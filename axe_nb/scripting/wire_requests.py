@@ -48,6 +48,7 @@ def read_anthropic(body: Json) -> Request:
     tools = [
         _read_tool(entry.get("name"), entry.get("description"), entry.get("input_schema"))
         for entry in _as_dicts(body.get("tools"))
+        if _as_dict(body.get("tool_choice")).get("type") != "none"
     ]
     return _make_request(body, messages, _join_text(body.get("system")), tools)
 

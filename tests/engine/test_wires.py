@@ -34,6 +34,7 @@ from tests.engine.in_process import (
     texts,
     tool,
 )
+from tests.providers import sdk
 
 PROTOCOLS: tuple[Protocol, ...] = ("anthropic", "openai", "ollama")
 
@@ -376,6 +377,49 @@ def test_a_model_that_ignores_its_tools_answers(protocol: Protocol) -> None:
         result = play(one)
     assert (result.status, result.text, result.turns) == ("completed", "just text", 1)
     assert "tools" in server.requests[0]
+
+
+@every_protocol
+@pytest.mark.req("D-17", "A-2.3")
+def test_the_summary_of_a_subagent_offers_no_tool(protocol: Protocol) -> None:
+    """Only Anthropic's API wants the tools of the calls in history, and is told to use none."""
+
+    def model(request: Request) -> Any:
+        if "Summarize" in request.last:
+            return Response("" if request.tools else "summary", (call("look"),))
+        if request.turn == 1 and request.last == "go":
+            return call("subagent", label="scout", task_prompt="look around")
+        return call("look") if request.turn == 1 else f"heard {request.last}"
+
+    with script_server(protocol) as server:
+        one = over(protocol, agent("caller", model, tools=("subagent",)))
+        result = play(one, tools=(LOOK, "subagent"))
+    assert result.text == "heard summary"
+    first, *_, closing, _ = server.requests
+    assert "Summarize" in json.dumps(closing["messages"][-1])
+    if protocol == "anthropic":
+        assert closing["tools"] == first["tools"]
+        assert closing["tool_choice"] == {"type": "none"}
+    else:
+        assert not {"tools", "tool_choice"} & closing.keys()
+    for body in server.requests:
+        sdk.takes(protocol, json.loads(json.dumps(body)))
+
+
+@every_protocol
+@pytest.mark.req("D-17")
+def test_a_conversation_goes_on_after_its_tools_were_removed(protocol: Protocol) -> None:
+    def model(request: Request) -> Any:
+        return call("look") if request.tools and request.turn == 1 else "done"
+
+    with script_server(protocol) as server:
+        with_tools = stage(over(protocol, agent("one", model, tools=("look",))))
+        first = with_tools.play(tools=(LOOK,))
+        without = stage(over(protocol, agent("one", model)))
+        assert without.play("and then?", continue_from=first).text == "done"
+    last = server.requests[-1]
+    sdk.takes(protocol, json.loads(json.dumps(last)))
+    assert last.get("tool_choice") == ({"type": "none"} if protocol == "anthropic" else None)
 
 
 @every_protocol

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from typing import Any
 
 from pydantic import BaseModel, TypeAdapter
+
+SCHEMA = ("type", "items", "description", "enum")
+"""Keywords of a parameter's schema that Ollama knows."""
 
 
 def takes(protocol: str, body: Mapping[str, Any]) -> None:
@@ -46,6 +50,11 @@ def _consumed(value: Any) -> Any:
 def _ollama(body: Mapping[str, Any]) -> None:
     from ollama._types import ChatRequest, Message
 
+    body = copy.deepcopy(dict(body))
+    for entry in body.get("tools", ()):
+        properties = entry["function"]["parameters"]["properties"]
+        for name, schema in properties.items():  # a server leaves other keywords out itself
+            properties[name] = {key: schema[key] for key in SCHEMA if key in schema}
     request = ChatRequest.model_validate(body)
     assert request.model_dump(exclude_none=True, exclude={"messages"}) == {
         key: value for key, value in body.items() if key != "messages"

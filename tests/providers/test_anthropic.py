@@ -13,7 +13,7 @@ from axe_nb.errors import ProviderError
 from axe_nb.messages import Message, Response, ToolCall, ToolResult, Usage
 from axe_nb.providers.anthropic import Anthropic, body, parse
 from tests.providers import sdk
-from tests.providers.dialects import BY_NAME, KEY, ask
+from tests.providers.dialects import BY_NAME, CALL_AGENT, KEY, ask
 from tests.wire.replay import Replay
 
 THOUGHT = {"type": "thinking", "thinking": "hm", "signature": "sig-1"}
@@ -245,3 +245,42 @@ def test_an_error_without_words_gets_one() -> None:
 
 def test_the_key_is_not_in_the_repr() -> None:
     assert repr(Anthropic("http://x", KEY)) == "Anthropic(base_url='http://x')"
+
+
+def asked_again(**more: Any) -> dict[str, Any]:
+    """The body of a request without tools after a call."""
+    call = ToolCall("a", "look.up", {"n": 1})
+    answer = ToolResult("a", "1", name="look.up")
+    said = (
+        Message("user", "hi"), Message("assistant", "", (call,)),
+        Message("tool", tool_results=(answer,)), Message("user", "Summarize"),
+    )  # fmt: skip
+    sent: dict[str, Any] = json.loads(body(ask(*said, **more)))
+    sdk.takes("anthropic", json.loads(json.dumps(sent)))
+    return sent
+
+
+@pytest.mark.req("D-17")
+def test_calls_in_history_have_their_tools_even_if_none_may_be_called() -> None:
+    sent = asked_again(past_tools=(CALL_AGENT,), params={"tool_choice": {"type": "any"}})
+    assert [tool["name"] for tool in sent["tools"]] == ["call_agent"]
+    assert sent["tool_choice"] == {"type": "none"}
+    sent = asked_again(tools=(CALL_AGENT,))
+    assert "tool_choice" not in sent
+
+
+@pytest.mark.req("D-17")
+def test_tools_that_are_gone_are_named_for_the_calls_in_history() -> None:
+    sent = asked_again()
+    assert sent["tools"] == [
+        {"name": "look_up", "description": "No longer available",
+         "input_schema": {"type": "object", "properties": {}, "required": []}},
+    ]  # fmt: skip
+    assert sent["tool_choice"] == {"type": "none"}
+
+
+@pytest.mark.req("D-17", "A-2.3")
+def test_without_calls_in_history_no_tools_are_sent() -> None:
+    choice = {"tool_choice": {"type": "auto"}}
+    sent = json.loads(body(ask(past_tools=(CALL_AGENT,), params=choice)))
+    assert not {"tools", "tool_choice"} & sent.keys()
