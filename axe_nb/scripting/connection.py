@@ -8,7 +8,8 @@ Source: product.md "Providers"; D-8.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import AsyncGenerator, Coroutine
+from contextlib import aclosing
 from dataclasses import dataclass
 from http.client import responses
 from typing import Any, TypeVar
@@ -56,6 +57,20 @@ class HttpReply:
     """Its content type."""
     retry_after: float | None = None
     """Seconds; None = the header is not sent."""
+
+
+@dataclass(frozen=True, slots=True)
+class HttpStream:
+    """A reply with status 200 that is sent in chunks as they are made."""
+
+    chunks: AsyncGenerator[bytes, None]
+    """Its body; may raise BrokenOff."""
+    kind: str
+    """Its content type."""
+
+
+class BrokenOff(Exception):
+    """The server is to close the connection in the middle of a chunk."""
 
 
 class HttpConnection:
@@ -129,6 +144,33 @@ class HttpConnection:
         )
         self._writer.write(b"".join(self._http.send(event) or b"" for event in events))
         await self._writer.drain()
+        return self._begin_next_cycle()
+
+    async def send_stream(self, reply: HttpStream) -> bool:
+        """Sends chunk after chunk; returns True if another request may follow."""
+        headers = [
+            ("content-type", reply.kind),
+            ("cache-control", "no-cache"),
+            ("transfer-encoding", "chunked"),
+        ]
+        await self._write(h11.Response(status_code=200, headers=headers, reason=b"OK"))
+        try:
+            async with aclosing(reply.chunks) as chunks:
+                async for chunk in chunks:
+                    await self._write(h11.Data(data=chunk))
+        except BrokenOff:
+            self._writer.write(b"400\r\ndata: {")
+            await self._writer.drain()
+            return False
+        await self._write(h11.EndOfMessage())
+        return self._begin_next_cycle()
+
+    async def _write(self, event: h11.Response | h11.Data | h11.EndOfMessage) -> None:
+        self._writer.write(self._http.send(event) or b"")
+        await self._writer.drain()
+
+    def _begin_next_cycle(self) -> bool:
+        """Prepares for another request; returns False if none may follow."""
         if self._http.our_state is not h11.DONE or self._http.their_state is not h11.DONE:
             return False
         self._http.start_next_cycle()

@@ -21,7 +21,10 @@ from axe_nb.scripting.rules import Script
 from axe_nb.text import nearest, quote
 
 ScriptFunction: TypeAlias = Callable[[Request], Any]
-"""(request) -> text, a tool call, several of them, or a Response; awaitable or not."""
+"""(request) -> text, a tool call, several of them, a Response or a Fault; awaitable or not.
+
+Or a generator of texts, tool calls, Deltas and, at the end, a Fault.
+"""
 
 F = TypeVar("F", bound=ScriptFunction)
 
@@ -36,7 +39,8 @@ def script(name: str) -> Callable[[F], F]:
     """Makes the decorated function the model `script/NAME`; the last one of a name wins.
 
     The function takes the `Request` and returns text, a tool call or several (`axe_nb.call`), or a
-    whole `Response`; it may be async. One that raises `ProviderError` fails with just that.
+    whole `Response`; it may be async. One that yields them instead streams its reply, piece by
+    piece. One that raises `ProviderError` fails with just that.
 
     Raises:
         ConfigError: the name is not a plain one.

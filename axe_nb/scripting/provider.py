@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import re
 import traceback
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Generator, Iterator
+from contextlib import aclosing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +21,21 @@ from axe_nb.provider_table import PROVIDERS
 from axe_nb.providers.protocol import OnDelta
 from axe_nb.providers.reply_errors import read_reply
 from axe_nb.scripting.lookup import ScriptFunction, Scripts, describe_search
-from axe_nb.scripting.rules import Fault, Reply, Script, estimate_usage, stop_reason
+from axe_nb.scripting.playback import Playback
+from axe_nb.scripting.rules import (
+    FAULTS,
+    Fault,
+    Part,
+    Reply,
+    Script,
+    estimate_usage,
+    stop_reason,
+)
 from axe_nb.text import one_line, quote
 from axe_nb.threads import in_thread
+
+_END = object()
+"""Stands for the end of what a function yields."""
 
 NONSENSE = b"<!DOCTYPE html><html><body><h1>It works!</h1></body></html>"
 """Reply of `error = "nonsense"`: not JSON, with status 200."""
@@ -51,7 +62,7 @@ async def answer(request: Request, scripts: Scripts) -> Reply:
         )
     if isinstance(found, Script):
         return found.answer(name, request)
-    return Reply(await _call_function(name, found, request))
+    return await _call_function(name, found, request)
 
 
 class ScriptProvider:
@@ -67,37 +78,44 @@ class ScriptProvider:
         self.scripts = Scripts(dirs)
 
     async def send(self, request: Request, on_delta: OnDelta | None = None) -> Response:
-        """Returns the script's answer after its delay.
+        """Returns the script's answer after its delay; streams it if the script streams.
 
         Raises:
             ProviderError: as the script says, or as in `answer`.
         """
         reply = await answer(request, self.scripts)
-        if on_delta and reply.stream and not reply.fault:
-            await _stream_text(reply, on_delta)
-        else:
-            await asyncio.sleep(reply.delay)
-        if reply.fault:
-            raise _make_error(request.model, reply.fault)
-        return reply.response
+        playback = Playback(request, reply)
+        has_begun = False
+        async with aclosing(playback.deltas()) as deltas:
+            async for delta in deltas:
+                if on_delta and (reply.stream or reply.fault):
+                    has_begun = True
+                    on_delta(delta)
+        if playback.fault:
+            raise _make_error(request.model, playback.fault, has_begun=has_begun)
+        return playback.response
 
 
-async def _stream_text(reply: Reply, on_delta: OnDelta) -> None:
-    """Streams the text word by word, spread over the delay."""
-    pieces = re.findall(r"\S+\s*|\s+", reply.response.content)
-    for piece in pieces:
-        await asyncio.sleep(reply.delay / len(pieces))
-        on_delta(Delta(piece))
+def _make_error(name: str, fault: Fault, *, has_begun: bool) -> ProviderError:
+    """Makes the error that a real provider raises for this failure.
 
-
-def _make_error(name: str, fault: Fault) -> ProviderError:
-    """Makes the error that a real provider raises for this failure."""
+    Args:
+        name: the script.
+        fault: the failure.
+        has_begun: True if a part of the reply had arrived.
+    """
     headers, body = {}, dump({"error": {"message": fault.message}}) if fault.message else b""
     if not fault.status:
         match fault.message:
             case "timeout":
                 return ProviderError("timeout", f"no answer from script/{name} in time")
-            case "refused":
+            case "cut" if has_begun:
+                message = "the stream ended before the answer was complete"
+                return ProviderError("server", message)
+            case "refused" | "cut" if has_begun:
+                message = f"the connection to script/{name} was closed in the middle of its answer"
+                return ProviderError("server", message)
+            case "refused" | "cut":
                 message = f"connection refused: script/{name} behaves as if no server were running"
                 return ProviderError("server", message)
         headers, body = {"content-type": "text/html"}, NONSENSE
@@ -108,7 +126,7 @@ def _make_error(name: str, fault: Fault) -> ProviderError:
     raise AssertionError(f"{fault} was parsed as an answer")
 
 
-async def _call_function(name: str, function: ScriptFunction, request: Request) -> Response:
+async def _call_function(name: str, function: ScriptFunction, request: Request) -> Reply:
     if inspect.iscoroutinefunction(function):
         returned = function(request)
     else:
@@ -116,7 +134,67 @@ async def _call_function(name: str, function: ScriptFunction, request: Request) 
     if inspect.isawaitable(returned):
         with _name_script(name, function):
             returned = await returned
-    return _make_response(name, request, returned)
+    if isinstance(returned, Generator | AsyncGenerator):
+        return Reply(parts=_read_parts(name, function, returned), stream=True)
+    if isinstance(returned, Fault):
+        return Reply(fault=_check_fault(name, returned))
+    return Reply(_make_response(name, request, returned))
+
+
+async def _read_parts(
+    name: str, function: ScriptFunction, pieces: Generator[Any, Any, Any] | AsyncGenerator[Any, Any]
+) -> AsyncGenerator[Part, None]:
+    """Yields what a function yields, checked; what runs in a thread goes on in threads."""
+    try:
+        while (piece := await _next_piece(name, function, pieces)) is not _END:
+            yield _check_part(name, piece)
+    finally:
+        if isinstance(pieces, AsyncGenerator):
+            await pieces.aclose()
+
+
+async def _next_piece(
+    name: str, function: ScriptFunction, pieces: Generator[Any, Any, Any] | AsyncGenerator[Any, Any]
+) -> Any:
+    with _name_script(name, function):
+        if isinstance(pieces, AsyncGenerator):
+            return await anext(pieces, _END)
+        return await in_thread(next, pieces, _END)
+
+
+def _check_part(name: str, piece: Any) -> Part:
+    """Converts what a function yields to a part of a reply.
+
+    Raises:
+        ProviderError: it is none.
+    """
+    match piece:
+        case str():
+            return Delta(piece)
+        case ToolCall() | Delta(kind="text" | "reasoning"):
+            return piece
+        case Fault():
+            return _check_fault(name, piece)
+        case _:
+            raise ProviderError(
+                "server",
+                f"script {quote(name)} yielded {type(piece).__name__}, not text, a tool call, "
+                "a Fault, or a Delta of text or reasoning",
+            )
+
+
+def _check_fault(name: str, fault: Fault) -> Fault:
+    """Returns the fault.
+
+    Raises:
+        ProviderError: a server cannot fail like that.
+    """
+    if fault.status or fault.message in FAULTS:
+        return fault
+    known = ", ".join(FAULTS)
+    raise ProviderError(
+        "server", f"script {quote(name)}: a Fault without a status takes one of {known}"
+    )
 
 
 def _call_in_thread(name: str, function: ScriptFunction, request: Request) -> Any:

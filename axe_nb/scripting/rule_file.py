@@ -84,6 +84,7 @@ _TOP: _Shape = {
 }
 _RULE: _Shape = {
     "when": ("a regex, or a table of last, turn and agent", lambda v: isinstance(v, (str, dict))),
+    "reasoning": _TEXT,
     "text": _TEXT,
     "calls": ("a list of { tool = …, arguments = … }", _is_tables),
     "stop_reason": _TEXT,
@@ -185,6 +186,7 @@ def _make_rule(table: Mapping[str, Any], place: _Place) -> Rule:
         last=_compile_regex(when["last"], place) if "last" in when else None,
         turn=when.get("turn", 0),
         agent=when.get("agent", ""),
+        reasoning=values.get("reasoning", ""),
         text=values.get("text", ""),
         calls=calls,
         stop_reason=values.get("stop_reason", ""),
@@ -196,12 +198,12 @@ def _make_rule(table: Mapping[str, Any], place: _Place) -> Rule:
 
 
 def _check_purpose(values: Mapping[str, Any], place: _Place) -> None:
-    """Rejects a rule that neither answers nor fails, or does both.
+    """Rejects a rule that neither answers nor fails, or whose answer is complete and fails.
 
     Raises:
         ConfigError: names the keys.
     """
-    answers = [key for key in ("text", "calls", "stop_reason", "usage") if key in values]
+    answers = [key for key in ("stop_reason", "usage") if key in values]
     fails = [key for key in ("status", "error") if key in values]
     if answers and fails:
         raise place.error(f"{answers[0]} and {fails[0]} cannot be combined", fails[0])

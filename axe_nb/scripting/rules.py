@@ -8,12 +8,12 @@ Source: product.md "Providers"; D-27, D-36.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from axe_nb.errors import ProviderError
-from axe_nb.messages import Request, Response, ToolCall, Usage, dump
+from axe_nb.messages import Delta, Request, Response, ToolCall, Usage, dump
 from axe_nb.text import format_seconds, one_line, quote
 
 if TYPE_CHECKING:
@@ -25,8 +25,12 @@ MAX_SEEN = 100_000
 MAX_SECONDS = 1.0
 """Time limit of one regex search in seconds."""
 
-FAULTS = ("timeout", "refused", "nonsense")
-"""Values of `error` without a status: no HTTP reply at all, or one that is not JSON."""
+FAULTS = ("timeout", "refused", "nonsense", "cut")
+"""Values of `error` without a status: no HTTP reply at all, or one that is not JSON.
+
+After the text of a streamed reply: nothing more comes, the connection is closed in the middle of a
+chunk, something that is not JSON comes, or the stream ends without its last event.
+"""
 
 _PLACE = re.compile(r"\{(\w+)\}")
 OWN_PLACES = frozenset({"last", "turn", "agent", "results"})
@@ -35,12 +39,16 @@ OWN_PLACES = frozenset({"last", "turn", "agent", "results"})
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """How a model fails instead of answering."""
+    """How a model fails instead of answering, or after the beginning of a streamed answer."""
 
     message: str
     """The server's own message; one of FAULTS if there is no status."""
     status: int = 0
     """HTTP status, 400 to 599; 0 = the failure is not an HTTP error."""
+
+
+Part: TypeAlias = Delta | ToolCall | Fault
+"""A piece of a reply as a function yields it; a text is a delta."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +57,15 @@ class Reply:
 
     response: Response = Response()
     fault: Fault | None = None
-    """If set, the script fails and there is no response."""
+    """If set, the script fails; if it streams, after the response."""
+    reasoning: str = ""
+    """The reasoning before the answer."""
+    parts: AsyncIterator[Part] | None = None
+    """Pieces of a function that yields them; None = the response is known."""
     delay: float = 0.0
     """Seconds to wait first; 0 on the virtual clock, which uses `response.seconds`."""
     stream: bool = False
-    """If true, the text is streamed word by word."""
+    """If true, the reply is streamed word by word."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +78,7 @@ class Rule:
     """Number of the request in the conversation, from 1; 0 = any."""
     agent: str = ""
     """Name of the agent that asks; empty = any."""
+    reasoning: str = ""
     text: str = ""
     calls: tuple[ToolCall, ...] = ()
     stop_reason: str = ""
@@ -128,8 +141,6 @@ class Script:
 
     def _make_reply(self, rule: Rule, request: Request, groups: Mapping[str, str]) -> Reply:
         delay, seconds = (0.0, rule.delay) if self.virtual else (rule.delay, 0.0)
-        if rule.fault:
-            return Reply(fault=rule.fault, delay=delay)
         words = {
             "last": request.last,
             "turn": str(request.turn),
@@ -147,7 +158,8 @@ class Script:
         response = Response(
             text, calls, rule.stop_reason or stop_reason(calls), Usage(**usage), seconds=seconds
         )
-        return Reply(response, delay=delay, stream=rule.stream)
+        reasoning = fill_in(rule.reasoning, words)
+        return Reply(response, rule.fault, reasoning, delay=delay, stream=rule.stream)
 
 
 def fill_in(value: Any, words: Mapping[str, str]) -> Any:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from axe_nb.errors import Category, ConfigError, ProviderError
+from axe_nb.errors import ConfigError, ProviderError
 from axe_nb.messages import Request, dump
 from axe_nb.provider_table import PROVIDERS
 from axe_nb.scripting.connection import (
@@ -26,27 +26,21 @@ from axe_nb.scripting.connection import (
     HttpConnection,
     HttpReply,
     HttpRequest,
+    HttpStream,
     Unreadable,
 )
 from axe_nb.scripting.lookup import Scripts, known
+from axe_nb.scripting.playback import Playback, play_whole
 from axe_nb.scripting.provider import NONSENSE, answer
-from axe_nb.scripting.rules import Fault
+from axe_nb.scripting.rules import Fault, Reply
+from axe_nb.scripting.stream import encode, make_fault
 from axe_nb.scripting.wire import WIRES, Protocol
-from axe_nb.scripting.wire_requests import Malformed
+from axe_nb.scripting.wire_requests import Json, Malformed
+from axe_nb.scripting.wire_streams import STREAMS, StreamedReply
 from axe_nb.text import quote
 
 CLOSING = 5.0
 """Seconds to wait for the server's thread at the end; a script that blocks it is left behind."""
-
-STATUS: Mapping[Category, int] = {
-    "auth": 401,
-    "bad_request": 400,
-    "refusal": 400,
-    "rate_limit": 429,
-    "overloaded": 529,
-    "server": 500,
-}
-"""Status of a function's ProviderError without one of its own; `timeout` sends no reply."""
 
 
 @contextmanager
@@ -56,7 +50,7 @@ def script_server(
     """Serves all scripts over loopback as `anthropic`, `openai` or `ollama` would.
 
     While it is open, the model `PROTOCOL/NAME` is the script NAME: the environment names the
-    server's URL, and a key where there was none. Streaming is refused with status 400.
+    server's URL, and a key where there was none.
 
     Args:
         dirs: folders to look in before `./axe/scripts` and the config folder's `scripts`.
@@ -168,15 +162,19 @@ class ScriptServer:
             self.open_requests += 1
             try:
                 reply = await connection.unless_gone(self._make_reply(request))
+                if isinstance(reply, HttpStream):
+                    goes_on = await connection.unless_gone(connection.send_stream(reply))
+                else:
+                    goes_on = reply is not None and await connection.send(reply)
             except ClientGone:
                 self.aborted += 1
                 return
             finally:
                 self.open_requests -= 1
-            if reply is None or not await connection.send(reply):
+            if not goes_on:
                 return
 
-    async def _make_reply(self, request: HttpRequest) -> HttpReply | None:
+    async def _make_reply(self, request: HttpRequest) -> HttpReply | HttpStream | None:
         """Makes the reply; None closes the connection without one."""
         wire = self._wire
         methods = {wire.path: "POST", wire.listing: "GET"}
@@ -189,15 +187,16 @@ class ScriptServer:
         if method == "GET":
             return HttpReply(200, dump(wire.models(known(self.dirs))))
         try:
-            return await self._run_script(self._parse_request(request.body))
+            body = self._parse_body(request.body)
+            return await self._run_script(self._wire.request(body), body)
         except Malformed as error:
             return self._make_error(400, str(error))
 
-    def _parse_request(self, body: bytes) -> Request:
+    def _parse_body(self, body: bytes) -> Json:
         """Parses the client's request.
 
         Raises:
-            Malformed: the real server would reject it, or a script cannot serve it.
+            Malformed: the real server would reject it.
         """
         try:
             decoded = json.loads(body)
@@ -206,21 +205,44 @@ class ScriptServer:
         if not isinstance(decoded, dict):
             raise Malformed("the body must be a JSON object")
         self.requests.append(decoded)
-        if decoded.get("stream", self._wire.streams):
-            raise Malformed('a script server does not stream; send "stream": false')
-        return self._wire.request(decoded)
+        return decoded
 
-    async def _run_script(self, request: Request) -> HttpReply | None:
+    async def _run_script(self, request: Request, body: Json) -> HttpReply | HttpStream | None:
         if request.model.endswith(".toml"):
             return self._make_error(404, "a script server serves scripts by name, not by path")
         try:
             reply = await answer(request, Scripts(self.dirs))
+            if body.get("stream", self._wire.streams):
+                return await self._begin_stream(request, body, reply)
+            playback = await play_whole(request, reply)
         except ProviderError as error:
             return await self._reply_to_error(error)
-        await asyncio.sleep(reply.delay)
-        if reply.fault:
-            return await self._simulate_fault(reply.fault)
-        return HttpReply(200, dump(self._wire.response(request, reply.response)))
+        if playback.fault:
+            return await self._simulate_fault(playback.fault)
+        whole = self._wire.response(request, playback.response, playback.reasoning)
+        return HttpReply(200, dump(whole))
+
+    async def _begin_stream(
+        self, request: Request, body: Json, reply: Reply
+    ) -> HttpReply | HttpStream | None:
+        """Plays the reply up to its first piece; if it fails before, that is an HTTP error.
+
+        Raises:
+            ProviderError: the script fails before its first piece.
+        """
+        playback = Playback(request, reply)
+        deltas = playback.deltas()
+        first = await anext(deltas, None)
+        if first is None and playback.fault:
+            return await self._simulate_fault(playback.fault)
+        options = body.get("stream_options")
+        streamed = StreamedReply(
+            request=request, calls=playback.calls, input_tokens=playback.input_tokens,
+            wants_usage=isinstance(options, dict) and bool(options.get("include_usage")),
+        )  # fmt: skip
+        stream = STREAMS[self.protocol](streamed)
+        chunks = encode(stream, playback, [first] if first else [], deltas)
+        return HttpStream(chunks, stream.kind)
 
     async def _simulate_fault(self, fault: Fault) -> HttpReply | None:
         if fault.status:
@@ -234,10 +256,10 @@ class ScriptServer:
 
     async def _reply_to_error(self, error: ProviderError) -> HttpReply | None:
         """Makes the reply to a function's own failure, as the server would send it."""
-        if error.category == "timeout":
-            return await self._simulate_fault(Fault("timeout"))
-        status = error.status or STATUS[error.category]
-        return replace(self._make_error(status, error.detail), retry_after=error.retry_after)
+        fault = make_fault(error)
+        if not fault.status:
+            return await self._simulate_fault(fault)
+        return replace(self._make_error(fault.status, fault.message), retry_after=error.retry_after)
 
     def _make_error(self, status: int, message: str) -> HttpReply:
         """Makes an error reply of the protocol; without a body if the message is empty."""

@@ -15,6 +15,9 @@ from axe_nb.scripting.wire_requests import Json, read_anthropic, read_chat
 
 Protocol = Literal["anthropic", "openai", "ollama"]
 
+SIGNATURE = "c2NyaXB0"
+"""Of a thinking block of Anthropic's protocol."""
+
 
 @dataclass(frozen=True, slots=True)
 class Wire:
@@ -28,15 +31,17 @@ class Wire:
     """Default of `stream` if a request does not set it."""
     request: Callable[[Json], Request]
     """(body) -> the request. Raises Malformed."""
-    response: Callable[[Request, Response], Json]
-    """(request, response) -> body of status 200."""
+    response: Callable[[Request, Response, str], Json]
+    """(request, response, reasoning) -> body of status 200."""
     error: Callable[[int, str], Json]
     """(status, message) -> body of any other status."""
     models: Callable[[Sequence[str]], Json]
     """(names) -> body of the listing."""
 
 
-def _make_anthropic_response(request: Request, response: Response) -> Json:
+def make_anthropic_response(request: Request, response: Response, reasoning: str = "") -> Json:
+    """Returns the body of a whole reply."""
+    thinking = {"type": "thinking", "thinking": reasoning, "signature": SIGNATURE}
     text = [{"type": "text", "text": response.content}] if response.content else []
     calls = [
         {"type": "tool_use", "id": id_, "name": call.name, "input": dict(call.arguments)}
@@ -48,7 +53,7 @@ def _make_anthropic_response(request: Request, response: Response) -> Json:
         "type": "message",
         "role": "assistant",
         "model": request.model,
-        "content": [*text, *calls],
+        "content": [*([thinking] if reasoning else []), *text, *calls],
         "stop_reason": words.get(response.stop_reason, response.stop_reason),
         "stop_sequence": None,
         "usage": {
@@ -58,8 +63,11 @@ def _make_anthropic_response(request: Request, response: Response) -> Json:
     }
 
 
-def _make_openai_response(request: Request, response: Response) -> Json:
+def make_openai_response(request: Request, response: Response, reasoning: str = "") -> Json:
+    """Returns the body of a whole reply."""
     message: Json = {"role": "assistant", "content": response.content, "refusal": None}
+    if reasoning:
+        message["reasoning_content"] = reasoning
     calls = [
         {
             "id": id_,
@@ -87,15 +95,12 @@ def _make_openai_response(request: Request, response: Response) -> Json:
     }
 
 
-def _make_ollama_response(request: Request, response: Response) -> Json:
+def make_ollama_response(request: Request, response: Response, reasoning: str = "") -> Json:
+    """Returns the body of a whole reply."""
     message: Json = {"role": "assistant", "content": response.content}
-    calls = [
-        {
-            **({"id": call.id} if call.id.strip() else {}),  # only newer servers send one
-            "function": {"index": index, "name": call.name, "arguments": dict(call.arguments)},
-        }
-        for index, call in enumerate(response.tool_calls)
-    ]
+    if reasoning:
+        message["thinking"] = reasoning
+    calls = [make_ollama_call(index, call) for index, call in enumerate(response.tool_calls)]
     if calls:
         message["tool_calls"] = calls
     words = {"end_turn": "stop", "tool_use": "stop", "tool_calls": "stop", "max_tokens": "length"}
@@ -114,6 +119,14 @@ def _make_ollama_response(request: Request, response: Response) -> Json:
     }
 
 
+def make_ollama_call(index: int, call: ToolCall) -> Json:
+    """Returns one call of a reply."""
+    return {
+        **({"id": call.id} if call.id.strip() else {}),  # only newer servers send one
+        "function": {"index": index, "name": call.name, "arguments": dict(call.arguments)},
+    }
+
+
 def _assign_ids(
     prefix: str, request: Request, response: Response
 ) -> Iterator[tuple[str, ToolCall]]:
@@ -126,7 +139,8 @@ def _encode_arguments(call: ToolCall) -> str:
     return dump(dict(call.arguments)).decode()
 
 
-def _make_anthropic_error(status: int, message: str) -> Json:
+def make_anthropic_error(status: int, message: str) -> Json:
+    """Returns the body of an error."""
     kinds = {
         401: "authentication_error", 403: "permission_error", 404: "not_found_error",
         413: "request_too_large", 429: "rate_limit_error", 529: "overloaded_error",
@@ -135,14 +149,16 @@ def _make_anthropic_error(status: int, message: str) -> Json:
     return {"type": "error", "error": {"type": kind, "message": message}}
 
 
-def _make_openai_error(status: int, message: str) -> Json:
+def make_openai_error(status: int, message: str) -> Json:
+    """Returns the body of an error."""
     kinds = {429: "rate_limit_error", 403: "permission_error"}
     codes = {401: "invalid_api_key", 404: "model_not_found", 429: "rate_limit_exceeded"}
     kind = kinds.get(status, "invalid_request_error" if status < 500 else "server_error")
     return {"error": {"message": message, "type": kind, "param": None, "code": codes.get(status)}}
 
 
-def _make_ollama_error(_: int, message: str) -> Json:
+def make_ollama_error(_: int, message: str) -> Json:
+    """Returns the body of an error."""
     return {"error": message}
 
 
@@ -167,14 +183,14 @@ def _list_ollama_models(names: Sequence[str]) -> Json:
 WIRES: Mapping[Protocol, Wire] = {
     "anthropic": Wire(
         "/v1/messages", "/v1/models", False,
-        read_anthropic, _make_anthropic_response, _make_anthropic_error, _list_anthropic_models,
+        read_anthropic, make_anthropic_response, make_anthropic_error, _list_anthropic_models,
     ),
     "openai": Wire(
         "/v1/chat/completions", "/v1/models", False,
-        read_chat, _make_openai_response, _make_openai_error, _list_openai_models,
+        read_chat, make_openai_response, make_openai_error, _list_openai_models,
     ),
     "ollama": Wire(
         "/api/chat", "/api/tags", True,
-        read_chat, _make_ollama_response, _make_ollama_error, _list_ollama_models,
+        read_chat, make_ollama_response, make_ollama_error, _list_ollama_models,
     ),
 }  # fmt: skip

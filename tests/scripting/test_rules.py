@@ -286,13 +286,13 @@ MISTAKES = [
     ),
     (
         '[[rule]]\nerror = "slow down"',
-        "axe/scripts/lead.toml, line 2: rule 1: error must be one of timeout, refused, nonsense, "
+        "axe/scripts/lead.toml, line 2: rule 1: error must be one of timeout, refused, nonsense, cut, "
         "unless `status` is set",
         "",
     ),
     (
-        '[[rule]]\ntext = "a"\nstatus = 429',
-        "axe/scripts/lead.toml, line 3: rule 1: text and status cannot be combined",
+        '[[rule]]\nstop_reason = "stop"\nstatus = 429',
+        "axe/scripts/lead.toml, line 3: rule 1: stop_reason and status cannot be combined",
         "",
     ),
     (
