@@ -286,7 +286,8 @@ MISTAKES = [
     ),
     (
         '[[rule]]\nerror = "slow down"',
-        "axe/scripts/lead.toml, line 2: rule 1: error must be one of timeout, refused, nonsense, cut, "
+        "axe/scripts/lead.toml, line 2: rule 1: "
+        "error must be one of timeout, refused, nonsense, cut, "
         "unless `status` is set",
         "",
     ),
