@@ -87,11 +87,15 @@ def fill_view(view: View) -> View:
     """
     _check_place(view.workdir)
     workdir, home, protected = view.workdir, view.home, tuple(list_protected(view.workdir))
-    every = _find_outermost([*protected, *view.sources], workdir)
+    every = _find_outermost(
+        [*protected, *_find_targets(protected, workdir), *view.sources], workdir
+    )
     found = [path for path in every if not path.is_symlink()]
     repository = [path for path in found if path.name == ".git" and path.is_dir()]
-    hidden = tuple(_find_keys(workdir, home))
-    anchored = (*repository, *_list_parents([*found, *hidden], workdir))
+    hidden = tuple(dict.fromkeys(_find_keys(workdir, home)))
+    whole = set(found) - set(repository)
+    parents = _list_parents([*found, *hidden], workdir)
+    anchored = (*repository, *(p for p in parents if not whole & {p, *p.parents}))
     inner = (p / name for p in repository for name in GIT_SETTINGS)
     settings = [path for path in inner if path.exists() and not path.is_symlink()]
     return replace(
@@ -137,6 +141,13 @@ def _find_outermost(paths: Iterable[Path], workdir: Path) -> Iterator[Path]:
     yield from (path for path in found if not any(parent in found for parent in path.parents))
 
 
+def _find_targets(paths: Iterable[Path], workdir: Path) -> Iterator[Path]:
+    """Yields the files and folders in the workdir that the links among the paths lead to."""
+    for real in (Path(os.path.realpath(path)) for path in paths if path.is_symlink()):
+        if real != workdir and real.is_relative_to(workdir) and real.exists():
+            yield real
+
+
 def _list_parents(paths: Iterable[Path], workdir: Path) -> list[Path]:
     """Returns the folders between the workdir and the paths, from the top down."""
     below = {p for path in paths for p in path.parents if p != workdir}
@@ -156,9 +167,9 @@ def _find_keys(workdir: Path, home: Path) -> Iterator[Path]:
     for folder in {Path(os.path.realpath(folder)) for folder in (config_dir(), state_dir())}:
         if folder.is_dir() and folder != workdir and folder.is_relative_to(workdir):
             yield folder
-    for path in sorted(workdir.iterdir()):
-        if not path.is_symlink() and find_read_protection(path, workdir):
-            yield path
+    keys = [path for path in sorted(workdir.iterdir()) if find_read_protection(path, workdir)]
+    yield from (path for path in keys if not path.is_symlink())
+    yield from _find_targets(keys, workdir)
     if workdir == home:
         below = (workdir.joinpath(*names) for names in KEY_PATHS if len(names) > 1)
         yield from (path for path in below if path.exists() and not path.is_symlink())

@@ -115,6 +115,36 @@ def test_a_protected_link_is_restored(cage: Cage) -> None:
     assert [path.name for path in target.iterdir()] == ["secret.txt"]
 
 
+def test_what_a_protected_link_leads_to_is_as_it_was(cage: Cage) -> None:
+    for folder in ("shared", "editor"):
+        (cage.work / folder).mkdir()
+        os.chown(cage.work / folder, cage.uid, cage.uid)
+    for name, link, target in (
+        ("shared/fixtures.py", "conftest.py", "shared/fixtures.py"),
+        ("editor/tasks.json", ".vscode", "editor"),
+    ):
+        (cage.work / name).write_text("mine")
+        os.chown(cage.work / name, cage.uid, cage.uid)
+        (cage.work / link).symlink_to(target)
+    cage.run(
+        "echo evil > conftest.py; echo evil > shared/fixtures.py; echo evil > .vscode/tasks.json; "
+        "echo evil > .vscode/settings.json; mv shared s2; mkdir shared; "
+        "echo evil > shared/fixtures.py"
+    )
+    assert (cage.work / "conftest.py").read_text() == "mine"
+    assert (cage.work / ".vscode" / "tasks.json").read_text() == "mine"
+    assert not (cage.work / "editor" / "settings.json").exists()
+
+
+@pytest.mark.parametrize("method", FULL)
+def test_keys_that_a_link_leads_to_are_hidden(cage: Cage) -> None:
+    (cage.work / "envs").mkdir()
+    (cage.work / "envs" / "dev").write_text(SECRET)
+    (cage.work / ".env").symlink_to("envs/dev")
+    assert SECRET not in cage.run("cat .env envs/dev; mv envs e; cat e/dev").output
+    assert (cage.work / ".env").read_text() == SECRET
+
+
 def test_git_keeps_working_and_runs_nothing_new(cage: Cage) -> None:
     ended = cage.run(
         "echo x > x && git add x && git commit -qm two && git checkout -qb b && git stash && "
@@ -141,12 +171,16 @@ def test_keys_are_hidden_where_the_workdir_is_home(cage: Cage) -> None:
     gh = cage.home / ".config" / "gh"
     gh.mkdir(parents=True)
     (gh / "hosts.yml").write_text(SECRET)
+    for folder in (gh, gh.parent):
+        os.chown(folder, cage.uid, cage.uid)
     ended = cage.run(
-        "cat .ssh/id_rsa .config/gh/hosts.yml; ls; echo x >> .bashrc", workdir=cage.home
+        "cat .ssh/id_rsa .config/gh/hosts.yml; ls; echo x >> .bashrc; echo x > .config/x",
+        workdir=cage.home,
     )
     assert SECRET not in ended.output
     assert "work" in ended.output
     assert not (cage.home / ".bashrc").exists()
+    assert not (cage.home / ".config" / "x").exists()
 
 
 def test_a_workdir_that_contains_home_is_refused(
