@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 from copy import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
 from axe_nb.errors import AxeError, RunError
@@ -199,7 +199,7 @@ class RunResult:
 
 
 def _format_tokens(usage: Usage) -> dict[str, int]:
-    return {"input_tokens": usage.input_tokens, "output_tokens": usage.output_tokens}
+    return asdict(usage)
 
 
 @dataclass(frozen=True, slots=True)

@@ -156,10 +156,20 @@ class Usage:
 
     input_tokens: int = 0
     output_tokens: int = 0
+    cached_tokens: int = field(default=0, kw_only=True)
+    """Those of the input that were read from the provider's prompt cache, at a lower price."""
+    cache_write_tokens: int = field(default=0, kw_only=True)
+    """Those of the input that were written to it, which some providers charge more for."""
+    reasoning_tokens: int = field(default=0, kw_only=True)
+    """Those of the output that are reasoning."""
 
     def __add__(self, other: Usage) -> Usage:
         return Usage(
-            self.input_tokens + other.input_tokens, self.output_tokens + other.output_tokens
+            self.input_tokens + other.input_tokens,
+            self.output_tokens + other.output_tokens,
+            cached_tokens=self.cached_tokens + other.cached_tokens,
+            cache_write_tokens=self.cache_write_tokens + other.cache_write_tokens,
+            reasoning_tokens=self.reasoning_tokens + other.reasoning_tokens,
         )
 
     @property
@@ -241,6 +251,16 @@ class Response:
     def is_cut(self) -> bool:
         """True if the token limit truncated the reply (D-31)."""
         return self.stop_reason in ("length", "max_tokens", "model_context_window_exceeded")
+
+    @property
+    def is_full(self) -> bool:
+        """True if the model's context left no room for the rest of the reply."""
+        return self.stop_reason == "model_context_window_exceeded"
+
+    @property
+    def is_withheld(self) -> bool:
+        """True if the model or a content filter broke the reply off."""
+        return self.stop_reason == "refusal" or self.stop_reason.startswith("content_filter")
 
     @property
     def is_paused(self) -> bool:

@@ -21,6 +21,9 @@ NOT_PARAMS = frozenset({"model", "messages", "tools", "stream", "system"})
 READ_SECONDS = 120.0
 """Default for the seconds that a server may be silent, before a reply and within one."""
 
+PROMPT_CACHE = "prompt_cache"
+"""Key of `[params]` that is not sent: false turns the marks for a prompt cache off."""
+
 BEARER = MappingProxyType({"authorization": "Bearer {key}"})
 
 

@@ -92,7 +92,8 @@ class Agent:
     stream: bool = True
     """If true, replies are streamed if someone watches the run; if false, they arrive whole."""
     params: Mapping[str, Any] = field(default_factory=dict, metadata={"keys": COMMON_PARAMS})
-    """`[params]` for the model: temperature, max_tokens; other keys are passed unchanged."""
+    """`[params]` for the model: temperature, max_tokens; other keys are passed unchanged, but for
+    `prompt_cache`: false = Anthropic caches no beginnings of requests."""
     permissions: Mapping[str, str] = field(default_factory=dict)
     """`[permissions]`: tool → allow, ask or deny; takes precedence over the mode."""
     limits: TreeLimits = DEFAULT_LIMITS

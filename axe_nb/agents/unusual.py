@@ -38,8 +38,8 @@ HARMLESS = {
 
 USUAL_PARAMS = {
     *COMMON_PARAMS, "frequency_penalty", "max_completion_tokens", "min_p", "num_ctx",
-    "num_predict", "presence_penalty", "reasoning_effort", "repeat_penalty", "stop_sequences",
-    "stream", "thinking", "verbosity",
+    "num_predict", "presence_penalty", "prompt_cache", "reasoning_effort", "repeat_penalty",
+    "stop_sequences", "stream", "thinking", "verbosity",
 }  # fmt: skip
 """Keys of `[params]` that only shape one answer."""
 

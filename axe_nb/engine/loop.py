@@ -146,7 +146,9 @@ class Run:
         if not calls:
             talk.text = response.content
             if response.is_cut:
-                self.warnings.append(f"{_format_cut(response)}; raise params.max_tokens")
+                self.warnings.append(_format_cut(response))
+            if response.is_withheld:
+                self.warnings.append(_format_withheld(response))
             if response.tool_calls:
                 names = ", ".join(sorted({call.name for call in response.tool_calls}))
                 self.warnings.append(f"the model called {names}, but the agent has no tools")
@@ -170,8 +172,9 @@ class Run:
         """The reason not to run the calls of a response; None = run them."""
         limits = self.scope.limits
         if response.is_cut:
-            cut = f"{_format_cut(response)} before its tool calls were complete"
-            return RunStopped("max_tokens", f"{cut}; raise params.max_tokens")
+            return RunStopped(
+                "max_tokens", _format_cut(response, " before its tool calls were complete")
+            )
         if self.conversation.turns >= limits.turns:
             turns = f"agent exceeded maximum conversation turns ({limits.turns})"
             return RunStopped("max_turns", turns)
@@ -226,8 +229,18 @@ class Run:
         return result
 
 
-def _format_cut(response: Response) -> str:
-    return f"the token limit cut the reply ({response.stop_reason})"
+def _format_cut(response: Response, when: str = "") -> str:
+    """The reason why a reply is not whole, and the next step."""
+    reason = response.stop_reason
+    if response.is_full:
+        step = "start a new conversation, or shorten the prompt, files and results of tools"
+        return f"the model's context is full, which cut the reply{when} ({reason}); {step}"
+    return f"the token limit cut the reply ({reason}){when}; raise params.max_tokens"
+
+
+def _format_withheld(response: Response) -> str:
+    who = "the model" if response.stop_reason == "refusal" else "a content filter"
+    return f"{who} broke the reply off ({response.stop_reason}); rephrase the prompt"
 
 
 def _format_fault(fault: BaseException) -> str:

@@ -17,6 +17,7 @@ from axe_nb.messages import Message, Request, Response, ToolCall, ToolSpec, Usag
 from axe_nb.provider_table import PROVIDERS, ProviderInfo
 from axe_nb.providers import wire
 from axe_nb.providers.http import post
+from axe_nb.providers.prompt_cache import Prefix, mark_prefix
 from axe_nb.providers.protocol import OnDelta
 from axe_nb.providers.reply_errors import missing_part, refusal
 
@@ -97,16 +98,18 @@ def _encode_id(id: str) -> str:
 
 def body(request: Request) -> bytes:
     """Encodes the request as JSON."""
-    past = [] if request.tools else _list_past_tools(request)
+    past = () if request.tools else _list_past_tools(request)
+    tools = wire.serialize(request.tools or past, "anthropic", _encode_tool)
+    system = request.system if request.system.strip() else ""
+    prefix = mark_prefix(request, Prefix(tools, system, _encode_turns(request.messages)))
     fields = {
         "model": request.model,
         "max_tokens": MAX_TOKENS,
         **wire.own_params(request),
         **({"tool_choice": {"type": "none"}} if past else {}),
-        **({"system": request.system} if request.system.strip() else {}),
+        **({"system": prefix.system} if prefix.system else {}),
     }
-    tools = wire.serialize(request.tools or past, "anthropic", _encode_tool)
-    return wire.envelope(fields, tools, _encode_turns(request.messages))
+    return wire.envelope(fields, prefix.tools, prefix.turns)
 
 
 def _list_past_tools(request: Request) -> Sequence[ToolSpec]:
@@ -155,18 +158,27 @@ def parse(data: Mapping[str, Any]) -> Response:
         wire.call("anthropic", index, use.get("id"), use.get("name"), use.get("input"))
         for index, use in enumerate(uses)
     )
-    usage = wire.table(data.get("usage"))
-    cached = (usage.get(f"cache_{way}_input_tokens") for way in ("creation", "read"))
     kept = list(_select_blocks_to_echo(blocks)) if any(map(_is_special, blocks)) else []
     return Response(
         content,
         tuple(calls),
         stop_reason,
-        Usage(
-            wire.tokens(usage.get("input_tokens"), *cached),
-            wire.tokens(usage.get("output_tokens")),
-        ),
+        _parse_usage(wire.table(data.get("usage"))),
         {"anthropic": kept} if kept else {},
+    )
+
+
+def _parse_usage(usage: Mapping[str, Any]) -> Usage:
+    """Parses the counts; the API's `input_tokens` are those that no cache has to do with."""
+    details = wire.table(usage.get("output_tokens_details"))
+    cached = wire.tokens(usage.get("cache_read_input_tokens"))
+    written = wire.tokens(usage.get("cache_creation_input_tokens"))
+    return Usage(
+        wire.tokens(usage.get("input_tokens")) + cached + written,
+        wire.tokens(usage.get("output_tokens")),
+        cached_tokens=cached,
+        cache_write_tokens=written,
+        reasoning_tokens=wire.tokens(details.get("thinking_tokens")),
     )
 
 

@@ -50,6 +50,20 @@ _QUOTA = re.compile(
     r"|account (is )?(not active|in arrears|overdue)",
     re.IGNORECASE,
 )
+_TOO_LONG = re.compile(
+    r"context[ _](length|window|size|limit)|prompt is too long|too many (input |total )?tokens"
+    r"|input token count .{0,40}exceeds the maximum"  # Gemini
+    r"|reduce (the length of the messages|your message size)"  # Groq
+    r"|maximum prompt length is"  # xAI
+    r"|input is too long for (the )?requested model"  # Bedrock
+    r"|exceeds? the maximum number of tokens"
+    r"|(longer|greater) than (the )?maximum model length|max[_ ]model[_ ]len"  # vLLM
+    r"|exceeds the model'?s? (maximum )?(context|token)|exceeded model token limit"
+    r"|exceed_context_size|exceeds? (the )?(max(imum)? )?(input |prompt )?length"  # llama.cpp
+    r"|tokens to keep from the initial prompt|context the overflows"  # LM Studio
+    r"|range of input length should be|tokens. \+ .max_new_tokens. must be",
+    re.IGNORECASE,
+)
 _PER_DAY = re.compile(r"per[_ ]?day", re.IGNORECASE)
 
 _REFUSAL_CODES = frozenset(
@@ -68,6 +82,9 @@ RETRYABLE_STATUSES = frozenset({409, 425})
 
 FINAL_STATUSES = frozenset({501, 505, 510, 511})
 """Statuses of server errors that do not pass."""
+
+MAX_SEARCHED = 2000
+"""Characters of a message in which its kind is looked for."""
 
 MAX_PROBLEMS = 3
 """Problems of a list that a message names."""
@@ -105,6 +122,8 @@ def classify(status: int | None, data: Any) -> tuple[Category, bool | None]:
         return "refusal", False
     if codes & _FAILED_CALLS:
         return found, True
+    if found in ("server", "bad_request") and is_too_long(find_message(data)):
+        return found if status else "bad_request", False
     if found in ("rate_limit", "bad_request") and is_quota(data):
         return found, False
     if status in RETRYABLE_STATUSES:
@@ -120,7 +139,12 @@ def is_quota(data: Any) -> bool:
         return True
     if quotas := [str(entry.get("quotaId", "")) for entry in _list_details(data, "violations")]:
         return any(map(_PER_DAY.search, quotas))
-    return find_wait(data) is None and bool(_QUOTA.search(find_message(data)))
+    return find_wait(data) is None and bool(_QUOTA.search(find_message(data)[:MAX_SEARCHED]))
+
+
+def is_too_long(message: str) -> bool:
+    """True if the message says that the conversation exceeds the model's context (D-45)."""
+    return bool(_TOO_LONG.search(message[:MAX_SEARCHED]))
 
 
 def is_failed_call(data: Any) -> bool:

@@ -97,15 +97,38 @@ def parse(data: Mapping[str, Any]) -> Response:
     content = _join_text(message.get("content"))
     calls = wire.function_calls("openai", message.get("tool_calls"))
     stop_reason = wire.text(choice.get("finish_reason"))
-    usage = wire.table(data.get("usage"))
     if not content.strip():
         _check_refusal(stop_reason, message, calls)
+    elif wire.text(message.get("refusal")).strip():
+        stop_reason, calls = "refusal", ()
     return Response(
         content,
         () if stop_reason.startswith(FILTERED) else calls,
         stop_reason,
-        Usage(wire.tokens(usage.get("prompt_tokens")), wire.tokens(usage.get("completion_tokens"))),
+        _parse_usage(wire.table(data.get("usage"))),
         _select_parts_to_echo(message),
+    )
+
+
+def _parse_usage(usage: Mapping[str, Any]) -> Usage:
+    """Parses the counts; servers put those of caches into different places."""
+    prompt = wire.table(usage.get("prompt_tokens_details"))
+    completion = wire.table(usage.get("completion_tokens_details"))
+    cached = (prompt.get("cached_tokens"), usage.get("prompt_cache_hit_tokens"),
+              usage.get("cached_tokens"), usage.get("cache_read_input_tokens"))  # fmt: skip
+    written = (prompt.get("cache_write_tokens"), prompt.get("cache_creation_tokens"),
+               usage.get("cache_creation_input_tokens"))  # fmt: skip
+    asked = wire.tokens(usage.get("prompt_tokens"))
+    said = wire.tokens(usage.get("completion_tokens"))
+    reasoning = wire.tokens(completion.get("reasoning_tokens"))
+    if reasoning and asked + said + reasoning == wire.tokens(usage.get("total_tokens")):
+        said += reasoning  # as xAI and Gemini count
+    return Usage(
+        asked,
+        said,
+        cached_tokens=max(map(wire.tokens, cached)),
+        cache_write_tokens=max(map(wire.tokens, written)),
+        reasoning_tokens=reasoning,
     )
 
 

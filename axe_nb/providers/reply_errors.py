@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
-from axe_nb.errors import ProviderError
+from axe_nb.errors import Category, ProviderError
 from axe_nb.provider_table import ProviderInfo
 from axe_nb.providers.error_bodies import (
     classify,
@@ -23,6 +23,7 @@ from axe_nb.providers.error_bodies import (
     find_wait,
     is_failed_call,
     is_quota,
+    is_too_long,
 )
 from axe_nb.providers.wire import loads
 from axe_nb.text import one_line, quote
@@ -42,9 +43,6 @@ SHORTEST_KEY = 6
 SURELY_A_KEY = 16
 """Characters; shorter keys are not removed from answers, as they may be words (`lm-studio`)."""
 
-_TOO_LONG = re.compile(
-    r"context[ _](length|window|size)|prompt is too long|too many (input )?tokens", re.IGNORECASE
-)
 _HALF_MASKED = re.compile(r"(?<!\S)[^\s*]*\*{3,}\S*")
 """A word with asterisks, as in keys that servers repeat."""
 
@@ -92,7 +90,7 @@ def error_in_reply(data: Mapping[str, Any], key: str = "") -> ProviderError:
     return ProviderError(
         category,
         masked_line(find_message(data), key) or "the reply reports an error",
-        hint=_find_hint_in(data),
+        hint=_find_hint_in(category, data),
         retry_after=find_wait(data),
         retryable=is_retryable,
     )
@@ -158,18 +156,19 @@ def _make_status_error(
     return ProviderError(
         category,
         message,
-        hint=_find_hint_in(data) or _find_hint(provider, status, message),
+        hint=_find_hint_in(category, data) or _find_hint(provider, status, message),
         status=status,
         retry_after=find_wait(data) if wait is None else wait,
         retryable={"true": True, "false": False}.get(verdict, is_retryable),
     )
 
 
-def _find_hint_in(data: Any) -> str:
+def _find_hint_in(category: Category, data: Any) -> str:
     """Returns the next step after a failure that the body alone tells; empty if it does not."""
-    category, _ = classify(None, data)
     if category == "refusal":
         return _REPHRASE
+    if category != "rate_limit" and is_too_long(find_message(data)):
+        return "the conversation exceeds the model's context: start a new one, or shorten it"
     if is_failed_call(data):
         return "try again, set max_retries under [retry] of the agent, or use another model"
     if is_quota(data):
@@ -195,8 +194,6 @@ def _find_hint(provider: ProviderInfo, status: int, message: str) -> str:
             return f"set base_url under {table} to the final URL"
         case _ if status >= 500:
             return "try again later, or set max_retries under [retry] of the agent"
-        case _ if _TOO_LONG.search(message):
-            return "the conversation exceeds the model's context: start a new one, or shorten it"
         case _:
             return ""
 

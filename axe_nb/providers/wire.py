@@ -15,7 +15,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from axe_nb.errors import ProviderError
 from axe_nb.messages import Message, Request, ToolCall, ToolSpec, dump
-from axe_nb.provider_table import NOT_PARAMS
+from axe_nb.provider_table import NOT_PARAMS, PROMPT_CACHE
 
 MAX_NESTING = 100
 """Maximum nesting depth of lists and objects; far more than any API sends."""
@@ -171,7 +171,7 @@ def own_params(request: Request) -> dict[str, Any]:
 
     Those about tools are left out if there are none, as servers reject them then.
     """
-    left_out = NOT_PARAMS if request.tools else NOT_PARAMS | ABOUT_TOOLS
+    left_out = NOT_PARAMS | {PROMPT_CACHE} | (frozenset() if request.tools else ABOUT_TOOLS)
     return {key: v for key, v in request.params.items() if key not in left_out and v is not None}
 
 

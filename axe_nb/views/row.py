@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from axe_nb.messages import Usage
 from axe_nb.text import plural
 from axe_nb.views import excerpts
 from axe_nb.views.appearance import LOOKS, Look
@@ -63,7 +64,7 @@ def _make_group_row(group: Node) -> Row:
     """The row that counts the runs of a cell by state; it is always open."""
     states = [call.child.state if call.child else call.state for call in group.turns[0].calls]
     counts = ", ".join(f"{n} {state}" for state, n in Counter(sorted(states)).items())
-    tokens = plural(group.total.total, "token") if group.total.total else ""
+    tokens = _format_tokens(group.total)
     failed = (state for state in states if state not in ("completed", "running"))
     state: State = "running" if "running" in states else next(failed, "completed")
     asked = " · ".join(filter(None, (counts, tokens)))
@@ -197,8 +198,16 @@ def cost_of_call(call: CallNode) -> str:
 
 def cost_of_turn(turn: TurnNode) -> str:
     """The tokens of a turn, and of its only call the failure or the note."""
-    tokens = plural(turn.usage.total, "token") if turn.usage.total else ""
+    tokens = _format_tokens(turn.usage)
     return " · ".join(filter(None, (_outcome_of_only_call(turn.only_call), tokens)))
+
+
+def _format_tokens(usage: Usage) -> str:
+    """The number of tokens, and how many came from a cache; empty if none are known."""
+    if not usage.total:
+        return ""
+    cached = f" ({usage.cached_tokens:,} cached)" if usage.cached_tokens else ""
+    return plural(usage.total, "token") + cached
 
 
 def _outcome_of_only_call(call: CallNode | None) -> str:
@@ -222,8 +231,8 @@ def _find_wait(node: Node) -> str:
 
 def _format_counts(node: Node) -> list[str]:
     """Turns and tokens, if there are any."""
-    counts = ((len(node.turns), "turn"), (node.total.total, "token"))
-    return [plural(count, noun) for count, noun in counts if count]
+    turns = plural(len(node.turns), "turn") if node.turns else ""
+    return list(filter(None, (turns, _format_tokens(node.total))))
 
 
 def ending_of(node: Node) -> str:
@@ -252,7 +261,7 @@ def summary(node: Node) -> str:
         f"{plural(denied, 'call')} denied" if denied else "",
         f"{plural(failed, 'call')} failed" if failed else "",
         _format_retries(node),
-        plural(node.total.total, "token") if node.total.total else "",
+        _format_tokens(node.total),
         plural(len(node.result.warnings), "warning")
         if node.result and node.result.warnings
         else "",

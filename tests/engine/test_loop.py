@@ -11,6 +11,7 @@ from axe_nb import Agent, ConfigError, ProviderError, Request, Response, RunErro
 from axe_nb.agents.tables import Retry, SubAgentsConfig
 from axe_nb.messages import ToolCall
 from axe_nb.tools.tool import ToolContext
+from axe_nb.views.transcript import as_text
 from tests.engine.in_process import (
     agent,
     check_events,
@@ -229,6 +230,48 @@ def test_a_text_that_was_cut_is_an_answer_with_a_warning() -> None:
     [warning] = result.warnings
     assert "cut" in warning
     assert "params.max_tokens" in warning
+
+
+@pytest.mark.req("D-31")
+@pytest.mark.parametrize("calls", [(), (call("echo"),)])
+def test_a_full_context_is_not_answered_with_a_higher_limit(calls: Any) -> None:
+    reply = Response("half a sen", calls, "model_context_window_exceeded")
+    _, one = recording(lambda _: reply)
+    result = play(one, tools=(ECHO,))
+    told = result.error or result.warnings[0]
+    assert told.startswith("the model's context is full")
+    assert "start a new conversation" in told
+    assert "params.max_tokens" not in told
+
+
+@pytest.mark.parametrize(
+    ("reason", "told"),
+    [
+        ("refusal", "the model broke the reply off (refusal); rephrase the prompt"),
+        ("content_filter", "a content filter broke the reply off (content_filter); rephrase the"),
+        ("content_filter: SAFETY", "a content filter broke the reply off (content_filter: SAFETY)"),
+    ],
+)
+def test_a_reply_that_was_broken_off_is_an_answer_with_a_warning(reason: str, told: str) -> None:
+    _, one = recording(lambda _: Response("First, you", (), reason))
+    result = play(one)
+    assert (result.status, result.text) == ("completed", "First, you")
+    [warning] = result.warnings
+    assert warning.startswith(told)
+
+
+@pytest.mark.req("A-8.8")
+def test_cached_and_reasoning_tokens_are_counted_apart() -> None:
+    usage = Usage(10, 5, cached_tokens=8, cache_write_tokens=1, reasoning_tokens=3)
+    _, one = recording(lambda turn: Response("x", (call("echo"),) if turn < 2 else (), "", usage))
+    result = play(one, tools=(ECHO,))
+    twice = Usage(20, 10, cached_tokens=16, cache_write_tokens=2, reasoning_tokens=6)
+    assert result.usage == result.total_usage == twice
+    assert result.to_dict()["total_usage"] == {
+        "input_tokens": 20, "output_tokens": 10, "cached_tokens": 16, "cache_write_tokens": 2,
+        "reasoning_tokens": 6,
+    }  # fmt: skip
+    assert "30 tokens (16 cached)" in as_text(result)
 
 
 def paused(turns: int) -> Any:

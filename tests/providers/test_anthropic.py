@@ -90,7 +90,9 @@ def test_content_of_another_shape_is_a_server_error(content: Any) -> None:
 def test_tokens_from_the_cache_are_input_too() -> None:
     data = reply(text("hi"))
     data["usage"] |= {"cache_read_input_tokens": 100, "cache_creation_input_tokens": 10}
-    assert parse(data).usage == Usage(115, 7)
+    assert parse(data).usage == Usage(115, 7, cached_tokens=100, cache_write_tokens=10)
+    data["usage"] |= {"output_tokens_details": {"thinking_tokens": 3}}
+    assert parse(data).usage.reasoning_tokens == 3
 
 
 @pytest.mark.req("D-32")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from axe_nb.errors import ProviderError
-from axe_nb.messages import Message, Response, ToolCall, ToolResult
+from axe_nb.messages import Message, Response, ToolCall, ToolResult, Usage
 from axe_nb.providers.openai import body, parse
 from tests.providers.dialects import BY_NAME, KEY, ask
 from tests.wire.replay import Replay
@@ -214,3 +214,40 @@ def test_a_choice_that_reports_an_error_is_one() -> None:
     error = {"code": 502, "message": "upstream went away"}
     with pytest.raises(ProviderError, match="server: upstream went away"):
         parse({"choices": [{"error": error, "message": {"content": "par"}}]})
+
+
+@pytest.mark.req("A-8.8")
+@pytest.mark.parametrize(
+    ("usage", "expected"),
+    [
+        (
+            {"prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 120,
+             "prompt_tokens_details": {"cached_tokens": 80, "cache_write_tokens": 5},
+             "completion_tokens_details": {"reasoning_tokens": 12}},
+            Usage(100, 20, cached_tokens=80, cache_write_tokens=5, reasoning_tokens=12),
+        ),
+        (  # DeepSeek
+            {"prompt_tokens": 100, "completion_tokens": 20, "prompt_cache_hit_tokens": 64},
+            Usage(100, 20, cached_tokens=64),
+        ),
+        (  # xAI: reasoning beside the completion
+            {"prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 150,
+             "completion_tokens_details": {"reasoning_tokens": 30}},
+            Usage(100, 50, reasoning_tokens=30),
+        ),
+        (
+            {"prompt_tokens": 1, "completion_tokens": 2, "prompt_tokens_details": None,
+             "completion_tokens_details": "?"},
+            Usage(1, 2),
+        ),
+    ],
+)  # fmt: skip
+def test_cached_and_reasoning_tokens_are_counted_apart(usage: Any, expected: Usage) -> None:
+    assert parse({**reply(content="hi"), "usage": usage}).usage == expected
+
+
+@pytest.mark.req("D-31")
+def test_a_refusal_after_some_text_is_told_by_the_stop_reason() -> None:
+    response = parse(reply(content="Part.", refusal="I cannot.", tool_calls=[call()]))
+    assert (response.stop_reason, response.tool_calls) == ("refusal", ())
+    assert response.is_withheld
