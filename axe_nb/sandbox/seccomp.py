@@ -70,7 +70,7 @@ WITHOUT_NAMESPACES: Rules = {
     "setpriority": ((0,), (0,)),
     "ioprio_set": ((1,), (0,)),
 }
-"""What a command without namespaces of its own must not do, as it would reach other programs."""
+"""Rules for a command without namespaces of its own: these calls would reach other programs."""
 
 X32 = 0x40000000
 """Set in the system calls of a second table of x86-64."""
