@@ -213,7 +213,7 @@ class Outline:
         parts = (
             ("thinks", draft.reasoning),
             ("writes", draft.text if turn.run.depth else Growing()),
-            (f"calls {excerpts.line(draft.tool, excerpts.WHO)}".rstrip(), draft.arguments),
+            ("arguments", draft.arguments),
         )
         return [
             Block(label, excerpts.cut_end(text.end(self.max_chars + 1), self.max_chars))

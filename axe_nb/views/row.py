@@ -20,6 +20,9 @@ from axe_nb.views.appearance import LOOKS, Look
 from axe_nb.views.draft import Draft
 from axe_nb.views.tree import CallNode, Node, Span, State, TreeNode, TurnNode
 
+LAST_WORDS = 48
+"""Characters of the last words in a row; its end must not be cut off where there is little room."""
+
 
 @dataclass(frozen=True, slots=True)
 class Row:
@@ -130,9 +133,7 @@ def doing_of(turn: TurnNode) -> str:
     """The activity of a turn, in a few words."""
     if not turn.calls:
         if turn.state == "running":
-            is_shown = turn.run.depth == 0  # the text of a root, in full elsewhere
-            draft = draft_line(turn.draft, is_shown=is_shown)
-            return draft or turn.waits or "waits for the model"
+            return _format_drafting(turn.draft) or turn.waits or "waits for the model"
         if turn.state != "completed":
             return "no answer"
         return "answers" if turn.text.strip() else "answers without text"
@@ -149,28 +150,32 @@ def doing_of(turn: TurnNode) -> str:
     return ", ".join(parts) + together
 
 
-def draft_line(draft: Draft | None, *, is_shown: bool = False, size: int = excerpts.LINE) -> str:
-    """The last words of a reply that is being written; empty if there are none yet.
-
-    Args:
-        draft: the reply; None = there is none.
-        is_shown: True if its text is shown elsewhere.
-        size: maximum characters.
-    """
+def draft_line(draft: Draft | None, *, size: int = LAST_WORDS) -> str:
+    """The last words of a reply that is being written, in at most `size` characters."""
     match draft:
         case Draft(latest="reasoning"):
             start, text = "thinks: ", draft.reasoning
         case Draft(latest="arguments"):
-            tool = excerpts.line(draft.tool, excerpts.WHO) or "a tool"
-            start, text = f"calls {tool} ", draft.arguments
+            start, text = f"{_format_drafting(draft)} ", draft.arguments
         case Draft(latest="text"):
             start, text = "", draft.text
         case _:
             return ""
-    if is_shown and not start:
-        return "writes"
     size -= len(start)
     return start + excerpts.last_words(text.end(size + 1), size)
+
+
+def _format_drafting(draft: Draft | None) -> str:
+    """The part of a reply that is being written; its words are shown below."""
+    match draft:
+        case Draft(latest="reasoning"):
+            return "thinks"
+        case Draft(latest="arguments"):
+            return f"calls {excerpts.line(draft.tool, excerpts.WHO) or 'a tool'}"
+        case Draft(latest="text"):
+            return "writes"
+        case _:
+            return ""
 
 
 def _format_names(names: list[str], noun: str) -> str:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import axe_nb
 from axe_nb import Agent, Request, Response, Usage, call
 from axe_nb.agents.tables import SubAgentsConfig
+from axe_nb.messages import Delta
 
 ANSWER = "The loader accepts **27 keys**; 3 are required. It costs $5 or $6."
 TASKS = {
@@ -80,3 +82,19 @@ def chain(turns: int, pause: float = 0) -> Agent:
     axe_nb.script("child")(lambda request: f"did {request.last}")
     axe_nb.define(Agent("child", "script/child"))
     return Agent("lead", "script/lead", sub_agents=("child",))
+
+
+def writer() -> Agent:
+    """An agent that thinks up to gate `text`, writes a part of its answer, and ends at `end`."""
+
+    async def writes(_: Request) -> AsyncIterator[str | Delta]:
+        yield Delta("Keys and defaults, then. ", "reasoning")
+        yield Delta("<b>Who</b> reads them?", "reasoning")
+        await gate("text")
+        yield "The loader accepts "
+        yield "<i>27</i> keys, "
+        await gate("end")
+        yield "3 of them required."
+
+    axe_nb.script("writer")(writes)
+    return Agent("writer", "script/writer")

@@ -36,6 +36,31 @@ def test_the_tree_grows_and_at_the_end_its_twin_stands_there_alone(lab: Lab) -> 
     assert "widgets" not in saved.metadata
 
 
+@pytest.mark.req("D-24")
+def test_a_reply_is_shown_while_it_is_written_and_its_thoughts_are_gone_at_the_end(
+    lab: Lab,
+) -> None:
+    start(
+        lab,
+        "import axe_nb; from tests.browser.browser_runs import *; r = axe_nb.run(writer(), 'Go.')",
+    )
+    turn = lab.page.locator(row(lab, "turn 1"))
+    expect(turn.locator("> summary > .axe-nb-asked")).to_have_text("thinks")
+    thoughts = turn.locator(".axe-nb-text")
+    expect(thoughts).to_have_text("thinksKeys and defaults, then. <b>Who</b> reads them?")
+    lab.gate("text")
+    writing = lab.page.locator(".axe-nb-writing")
+    expect(writing).to_have_text("The loader accepts <i>27</i> keys, ", use_inner_text=True)
+    expect(turn.locator("> summary > .axe-nb-asked")).to_have_text("writes")
+    lab.gate("end")
+    lab.finished()
+    lab.page.wait_for_selector(".jp-OutputArea summary >> text=completed")
+    shown = lab.page.locator(".jp-OutputArea").first.inner_text()
+    assert "27</i> keys, 3 of them required." in shown
+    assert "Keys and defaults" not in shown
+    assert "Keys and defaults" not in str(lab.save().cells[0].outputs)
+
+
 def test_rows_stay_as_the_reader_left_them_while_updates_arrive(lab: Lab) -> None:
     start(lab, RESEARCH)
     researcher = lab.page.locator(row(lab, "researcher"))
