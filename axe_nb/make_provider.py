@@ -68,7 +68,8 @@ def provider_for(config: Config, scripts: tuple[Path, ...] = ()) -> Callable[[st
 
 def _load_provider(info: ProviderInfo, config: Config) -> Any:
     provider = import_module(info.module).PROVIDER
-    return provider(_check_base_url(info, config), config.api_key(info.name), info)
+    base_url, info = info.locate(_check_base_url(info, config))
+    return provider(base_url, config.api_key(info.name), info)
 
 
 def _check_base_url(info: ProviderInfo, config: Config) -> str:

@@ -46,6 +46,14 @@ class ProviderInfo:
     omitted."""
     read_timeout: float | None = READ_SECONDS
     """Seconds that the server may be silent; None = as long as the run may take."""
+    api_path: str = ""
+    """Beginning of its paths that is left out if the base URL includes the API's root (D-33)."""
+    chat_path: str = ""
+    """End of a complete URL for requests to its models, which a base URL may be (D-33)."""
+    left_out: str = ""
+    """The `api_path` that the base URL includes, or has another path instead of."""
+    prefix_is_root: bool = False
+    """True if a path in a base URL is the API's root; else it stands before `api_path`."""
     models_path: str = ""
     """Path under which its server lists the models."""
     models_keys: tuple[str, str] = ("data", "id")
@@ -66,6 +74,25 @@ class ProviderInfo:
     def url_variable(self) -> str:
         """Environment variable that holds its base URL."""
         return f"AXE_{in_capitals(self.name)}_BASE_URL"
+
+    def locate(self, url: str) -> tuple[str, ProviderInfo]:
+        """Returns the base URL without its known end, and the provider with the paths below (D-33).
+
+        Args:
+            url: a server's root, its API's root, or the complete URL for requests to its models.
+        """
+        given = url.rstrip("/")
+        base = given.removesuffix(self.chat_path)
+        root = base.removesuffix("/v1")
+        has_prefix = base.count("/") > len("//")
+        is_root = (self.prefix_is_root and has_prefix) or (base != given and bool(self.api_path))
+        if is_root and root == base:
+            return base, replace(self, api_path="", left_out=self.api_path)
+        return root, self
+
+    def path_of(self, path: str) -> str:
+        """Returns a path below the base URL."""
+        return path.removeprefix(self.left_out)
 
     def headers_with(self, key: str) -> dict[str, str]:
         """Returns the headers of a request, with the key filled in."""
@@ -88,6 +115,8 @@ PROVIDERS = _make_table(
         needs_key=True,
         key_variable="ANTHROPIC_API_KEY",
         headers={"x-api-key": "{key}", "anthropic-version": "2023-06-01"},
+        api_path="/v1",
+        chat_path="/messages",
         models_path="/v1/models?limit=1000",
         first_model="anthropic/claude-sonnet-4-5",
     ),
@@ -98,6 +127,9 @@ PROVIDERS = _make_table(
         needs_key=True,
         key_variable="OPENAI_API_KEY",
         headers=BEARER,
+        api_path="/v1",
+        chat_path="/chat/completions",
+        prefix_is_root=True,
         models_path="/v1/models",
         first_model="openai/gpt-5",
     ),
@@ -107,6 +139,7 @@ PROVIDERS = _make_table(
         base_url="http://localhost:11434",
         key_variable="OLLAMA_API_KEY",
         headers=BEARER,
+        chat_path="/api/chat",
         models_path="/api/tags",
         models_keys=("models", "name"),
         software="Ollama",

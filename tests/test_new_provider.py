@@ -56,7 +56,7 @@ ENTRIES = """
     ProviderInfo(
         name="groq",
         module="axe_nb.providers.openai",
-        base_url="https://api.groq.com/openai",
+        base_url="https://api.groq.com/openai/v1",
         needs_key=True,
         key_variable="GROQ_API_KEY",
         headers=BEARER,

@@ -234,7 +234,7 @@ class Config:
         )
 
     def base_url(self, provider: str) -> str:
-        """Returns the root URL of the provider's server, without a trailing slash or `/v1` (D-33).
+        """Returns the URL of the provider's server as it is set, without a trailing slash.
 
         Raises:
             ConfigError: it is not an http URL; the message omits it, as it may be a key.
@@ -247,7 +247,7 @@ class Config:
                 f'base URL of provider "{provider}" must start with http:// or https://',
                 hint=f"set {info.url_variable} or base_url in {format_path(config_path())}",
             )
-        return url.removesuffix("/v1")
+        return url
 
     def first_model(self) -> str:
         """Returns the model for a new agent file: the only provider with a key, else Anthropic."""

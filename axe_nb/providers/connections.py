@@ -50,6 +50,7 @@ async def open_reply(
     client = clients.client(server.base_url)
     headers = {"content-type": "application/json"} if body else {}
     headers |= server.info.headers_with(server.key)
+    path = server.info.path_of(path)
     timeout = httpx.Timeout(None, connect=CONNECT_SECONDS, read=server.info.read_timeout)
     async with (
         clients.slots,

@@ -53,10 +53,10 @@ async def models(server: Server) -> tuple[str, ...]:
 
 
 def address(server: Server) -> str:
-    """Returns the server's base URL for display, without user name and password."""
+    """Returns the root of the server's API for display, without user name and password."""
     from axe_nb.providers.connections import without_login
 
-    return without_login(server.base_url)
+    return without_login(server.base_url) + server.info.api_path
 
 
 def has(model: str, names: Sequence[str]) -> bool:

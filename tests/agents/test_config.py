@@ -99,23 +99,12 @@ def test_a_base_url_comes_from_the_environment_then_the_file_then_is_the_provide
 
 
 @pytest.mark.req("D-33")
-@pytest.mark.parametrize(
-    ("given", "root"),
-    [
-        ("http://h:1", "http://h:1"),
-        ("http://h:1/", "http://h:1"),
-        ("http://h:1/v1", "http://h:1"),
-        ("http://h:1/v1/", "http://h:1"),
-        (" https://h/openai/v1\n", "https://h/openai"),
-        ("https://h/v10", "https://h/v10"),
-        ("https://h/v1beta", "https://h/v1beta"),
-    ],
-)
-def test_a_base_url_is_the_servers_root_with_or_without_v1(
-    given: str, root: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("given", ["http://h:1", "http://h:1/", " http://h:1\n", "http://h:1//"])
+def test_a_base_url_is_returned_without_blanks_and_slashes_at_the_end(
+    given: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AXE_OPENAI_BASE_URL", given)
-    assert Config.load().base_url("openai") == root
+    assert Config.load().base_url("openai") == "http://h:1"
 
 
 @pytest.mark.parametrize("url", ["localhost:11434", "ftp://h", SECRET, "/v1", "v1"])

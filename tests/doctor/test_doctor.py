@@ -106,7 +106,7 @@ def test_a_server_that_is_up_is_told_with_its_address_without_the_login(
     server = serve("openai", body={"data": [{"id": "gpt-5"}, {"id": "gpt-5-mini"}]})
     findings = found(using("openai/gpt-5"))
     assert of("openai server", findings) == [("right", f"up at {server.url('x')}, 2 models", "")]
-    assert [request.path for request in server.log("x")] == ["/v1/models"]
+    assert [request.path for request in server.log("x")] == ["/models"]
 
 
 def test_a_model_that_the_server_lacks_is_told_with_the_nearest(
@@ -139,7 +139,7 @@ def test_a_server_that_refuses_the_key_is_told(
     server = serve("anthropic", status=401, body={"error": {"message": f"invalid key {KEY}"}})
     assert of("anthropic server", found()) == [
         (
-            "wrong", f"up at {server.url('x')}, but it rejects the key",
+            "wrong", f"up at {server.url('x')}/v1, but it rejects the key",
             "check ANTHROPIC_API_KEY, or api_key under [providers.anthropic] in config.toml",
         )
     ]  # fmt: skip
@@ -188,7 +188,7 @@ def test_servers_that_say_nothing_are_waited_for_side_by_side(
     for provider in ("anthropic", "openai", "ollama"):
         [(state, told, _)] = of(f"{provider} server", findings)
         assert state == "wrong"
-        assert re.match(r"no answer from http://127\.0\.0\.1:\d+/x within 3s", told)
+        assert re.match(r"no answer from http://127\.0\.0\.1:\d+/x(/v1)? within 3s", told)
 
 
 def test_agents_are_looked_through(project: Path) -> None:

@@ -19,7 +19,6 @@ import pytest
 from axe_nb.agents.config import Config
 from axe_nb.errors import ConfigError, ProviderError
 from axe_nb.make_provider import make
-from axe_nb.messages import Message
 from axe_nb.providers.connections import make_connection_error
 from axe_nb.providers.http import MAX_REPLY
 from axe_nb.providers.openai import OpenAI
@@ -455,18 +454,6 @@ def test_an_unknown_provider_is_refused_with_the_known_ones(name: str, hint: str
     )
     assert raised.value.exit_code == 1
     assert raised.value.hint == hint
-
-
-@pytest.mark.req("B-3", "D-33")
-@pytest.mark.parametrize("ending", ["", "/", "/v1", "/v1/"])
-def test_a_base_url_means_the_same_with_and_without_v1(
-    server: Replay, monkeypatch: pytest.MonkeyPatch, ending: str
-) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    monkeypatch.setenv("AXE_OPENAI_BASE_URL", server.url("hello") + ending)
-    answer = asyncio.run(make("openai", Config()).send(ask(Message("user", "hi"))))
-    assert answer.content == "hello"
-    assert [asked.path for asked in server.log("hello")] == ["/v1/chat/completions"]
 
 
 @pytest.mark.req("D-22", "A-X3")

@@ -69,7 +69,7 @@ def test_the_names_are_those_that_the_server_lists(project: Path, protocol: Prot
     ("provider", "path", "header"),
     [
         ("anthropic", "/v1/models?limit=1000", ("x-api-key", KEY)),
-        ("openai", "/v1/models", ("authorization", f"Bearer {KEY}")),
+        ("openai", "/models", ("authorization", f"Bearer {KEY}")),
         ("ollama", "/api/tags", ("authorization", f"Bearer {KEY}")),
     ],
 )
