@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 from axe_nb.agents.agent_files import find_file, hidden_file
 from axe_nb.agents.config import agent_dirs, format_path
-from axe_nb.agents.files import read_text, reason, write_whole
+from axe_nb.agents.files import read_real_text, reason, write_whole
 from axe_nb.agents.hosts import host_problem
 from axe_nb.agents.names import check_name
 from axe_nb.agents.own_tools import names_of, own_tools
@@ -136,9 +136,8 @@ class Agent:
             ConfigError: not found or invalid; the message says where.
         """
         path = find_file(name, agents_dir, also=DEFINED)
-        check_link(path)
         try:
-            text = read_text(path)
+            text = read_real_text(check_link(path))
         except OSError as error:
             raise _make_file_error(
                 f"failed to read agent config {quote(name)}: {reason(error)}", path

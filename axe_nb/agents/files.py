@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from axe_nb.descriptors import open_real_file
 from axe_nb.errors import ConfigError
 
 if sys.platform == "win32":
@@ -51,12 +52,22 @@ def read_text(path: Path) -> str:
         OSError: missing, not a regular file, too large or not UTF-8; `reason` says which.
     """
     try:
-        if path.exists() and not path.is_file():
-            raise OSError(errno.EINVAL, "not a file")
-        with path.open("rb") as file:
-            data = file.read(MAX_TEXT + 1)
-    except ValueError:  # a NUL in the path
+        return read_real_text(Path(os.path.realpath(path)))
+    except ValueError:  # a NUL
         raise OSError(errno.EINVAL, "not a path") from None
+
+
+def read_real_text(path: Path) -> str:
+    """Reads a text file as `read_text` does, but through no link.
+
+    Args:
+        path: absolute, without links.
+
+    Raises:
+        OSError: as for `read_text`; or a link has taken its place, or that of a folder above it.
+    """
+    with os.fdopen(open_real_file(path), "rb") as file:
+        data = file.read(MAX_TEXT + 1)
     if len(data) > MAX_TEXT:
         raise OSError(errno.EFBIG, f"larger than {MAX_TEXT} bytes")
     try:

@@ -113,17 +113,21 @@ def may_leave(path: str, text: str) -> bool:
     return bool(path and text) and (is_own(Path(path)) or is_trusted(Path(path), text))
 
 
-def check_link(path: Path) -> None:
+def check_link(path: Path) -> Path:
     """Rejects, before it is read, an agent file that a link of the project leads out of it to.
+
+    Returns its real path.
 
     Raises:
         ConfigError: the person has trusted no agent there.
     """
-    if find_unread_link(path):
+    real = Path(os.path.realpath(path))
+    if find_unread_link(path, real):
         raise _make_error(str(path), path.stem, "its file is reached through a link")
+    return real
 
 
-def find_unread_link(path: Path) -> str:
+def find_unread_link(path: Path, real: Path | None = None) -> str:
     """Returns the place outside the project that a link leads an agent file to.
 
     Empty if there is none, or if the person has trusted an agent there.
@@ -131,7 +135,7 @@ def find_unread_link(path: Path) -> str:
     Raises:
         ConfigError: the list of trusted agents cannot be read.
     """
-    outside = "" if is_own(path) or trusts_all() else find_outside(path, path)
+    outside = "" if is_own(path) or trusts_all() else find_outside(path, real or path)
     return outside if outside and _identify(path) not in load_trusted().values() else ""
 
 

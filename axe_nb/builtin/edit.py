@@ -26,7 +26,8 @@ from axe_nb.builtin.file_guard import (
     may_read,
 )
 from axe_nb.builtin.files import MAX_FILE, contents, is_text
-from axe_nb.builtin.paths import FILE, Spot, hold_place, kind, locate, missing, open_file
+from axe_nb.builtin.paths import Spot, hold_place, kind, locate, missing, open_file
+from axe_nb.descriptors import FILE
 from axe_nb.text import cut_bytes
 from axe_nb.tools.python_tool import make_tool
 from axe_nb.tools.signature import check, signature
@@ -163,9 +164,9 @@ def preview(name: str, arguments: Mapping[str, Any], workdir: Path) -> str:
     try:
         values = check(arguments, PARAMETERS[name])
         path = values.pop("path")
-        root, real = locate(workdir, path)
-        if name == "write_file" and not real.exists():
-            return Change(real.relative_to(root).as_posix(), None, values["content"]).diff
+        root, names = locate(workdir, path)
+        if name == "write_file" and not names.real.exists():
+            return Change(names.real.relative_to(root).as_posix(), None, values["content"]).diff
         with hold_place(workdir, path) as spot:
             return CHANGES[name](spot, **values).diff
     except ToolError as error:

@@ -20,12 +20,10 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from axe_nb.descriptors import BY_DESCRIPTOR, FOLDER, NO_LINK, open_real_folder
+from axe_nb.descriptors import BY_DESCRIPTOR, FILE, FOLDER, open_real_folder
+from axe_nb.links import Names, find_names
 from axe_nb.text import nearest, quote
 from axe_nb.tools.tool import ToolError
-
-FILE = NO_LINK | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
-FILE |= getattr(os, "O_BINARY", 0)
 
 STAY = "Use a relative path inside the workdir"
 
@@ -51,21 +49,18 @@ class Spot:
     """Descriptor of its folder; None if the system has no such calls."""
     root: Path
     """The real workdir."""
-
-    @property
-    def real(self) -> Path:
-        """The real absolute path."""
-        return self.root / self.path
+    names: Names
+    """The names that it is reached by; each can protect it."""
 
     def child(self, name: str, folder: int | None) -> Spot:
         """Returns the place of a name in this folder, which `folder` holds open."""
         path = name if self.path == "." else f"{self.path}/{name}"
         inner = name if folder is not None else str(Path(self.name, name))
-        return Spot(path, inner, folder, self.root)
+        return Spot(path, inner, folder, self.root, self.names.child(name))
 
 
-def locate(workdir: Path, path: str) -> tuple[Path, Path]:
-    """Returns (real workdir, real path below it); the path need not exist.
+def locate(workdir: Path, path: str) -> tuple[Path, Names]:
+    """Returns (real workdir, names of the path below it); the path need not exist.
 
     Args:
         workdir: its real path, as the run began; another folder may have taken its place.
@@ -82,12 +77,12 @@ def locate(workdir: Path, path: str) -> tuple[Path, Path]:
         raise ToolError(
             f"Working directory not found: {workdir}. Create it, or set another workdir"
         )
-    names = words(path, root)
+    given = root.joinpath(*words(path, root))
     with errors_for_model(path):
-        real = Path(os.path.realpath(root.joinpath(*names)))
-    if not real.is_relative_to(root):
+        names = find_names(root, given)
+    if not names.real.is_relative_to(root):
         raise ToolError(f"Path leads out of the workdir through a link: {path}. {STAY}")
-    return root, real
+    return root, names
 
 
 @contextmanager
@@ -101,17 +96,18 @@ def hold_place(workdir: Path, path: str, *, create: bool = False) -> Iterator[Sp
     Raises:
         ToolError: the path is not valid, leads out of the workdir, or a parent folder is missing.
     """
-    root, real = locate(workdir, path)
+    root, names = locate(workdir, path)
+    real = names.real
     parts = real.relative_to(root).parts
     shown = "/".join(parts) or "."
     with errors_for_model(path):
         if BY_DESCRIPTOR:
             with _walk(root, parts[:-1], create) as folder:
-                yield Spot(shown, parts[-1] if parts else ".", folder, root)
+                yield Spot(shown, parts[-1] if parts else ".", folder, root, names)
         else:
             if create:
                 real.parent.mkdir(parents=True, exist_ok=True)
-            yield Spot(shown, str(real), None, root)
+            yield Spot(shown, str(real), None, root, names)
 
 
 def words(path: str, root: Path) -> tuple[str, ...]:

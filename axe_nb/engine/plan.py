@@ -12,9 +12,10 @@ from itertools import islice
 from pathlib import Path
 
 from axe_nb.agents.agent import Agent
+from axe_nb.agents.context import Context
 from axe_nb.agents.names import parse_model
 from axe_nb.agents.place import find_place
-from axe_nb.agents.prompt import NO_PROMPT, Briefing, Context, brief
+from axe_nb.agents.prompt import NO_PROMPT, Briefing, brief
 from axe_nb.engine.confine import check_rights
 from axe_nb.engine.permissions import PermissionPolicy
 from axe_nb.engine.scope import RunScope

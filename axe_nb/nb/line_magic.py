@@ -14,7 +14,7 @@ from axe_nb import actions
 from axe_nb.agents import agent_files
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.config import format_path_or_name
-from axe_nb.agents.files import read_text, reason
+from axe_nb.agents.files import read_real_text, reason
 from axe_nb.agents.prompt import all_warnings
 from axe_nb.agents.trust import check_link
 from axe_nb.commands.parser import UsageError, parse, parse_run
@@ -136,9 +136,9 @@ def _read_toml(name: str, agents_dir: str | None) -> str:
     if name in session.agents:
         return (session.texts.get(name) or session.agents[name].to_toml()).removesuffix("\n")
     path = agent_files.find_file(name, agents_dir)
-    check_link(path)
+    real = check_link(path)
     try:
-        return read_text(path).replace("\r\n", "\n").removesuffix("\n")
+        return read_real_text(real).replace("\r\n", "\n").removesuffix("\n")
     except OSError as error:
         raise ConfigError(f"cannot read {format_path_or_name(path)}: {reason(error)}") from None
 

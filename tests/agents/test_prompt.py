@@ -8,6 +8,7 @@ import pytest
 
 import axe_nb
 from axe_nb.agents.agent import Agent
+from axe_nb.agents.context import read_context
 from axe_nb.agents.prompt import brief
 from axe_nb.agents.workdir import Workdir
 from axe_nb.errors import ConfigError
@@ -363,3 +364,73 @@ def test_a_link_does_not_send_what_may_hold_keys(project: Path) -> None:
     with pytest.raises(ConfigError, match="is not read: it may hold keys or passwords"):
         brief(replace(AGENT, skill="skills/s.md"))
     assert brief(replace(AGENT, files=("*.md",))).files == ()
+
+
+@pytest.mark.req("D-53")
+@pytest.mark.parametrize("exchanged", ["docs/a.md", "docs"])
+def test_a_link_that_takes_the_place_of_a_context_file_is_not_followed(
+    project: Path, tmp_path: Path, exchanged: str
+) -> None:
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "a.md").write_text("secret")
+    (project / "docs").mkdir()
+    (project / "docs" / "a.md").write_text("fine")
+    agent = Agent(name="a", model="script/x", files=("docs/*.md",))
+    calls = 0
+
+    def count() -> None:
+        nonlocal calls
+        calls += 1
+
+    assert read_context(agent, count).files == (("docs/a.md", "fine"),)
+    last, calls = calls, 0
+
+    def exchange() -> None:
+        count()
+        if calls == last:
+            target = tmp_path / "other" / exchanged.removeprefix("docs").removeprefix("/")
+            (project / exchanged).rename(project / "old")
+            (project / exchanged).symlink_to(target)
+
+    found = read_context(agent, exchange)
+    assert found.files == ()
+    assert found.warnings[0].startswith("context file docs/a.md skipped: ")
+
+
+@pytest.mark.req("B-6", "D-53")
+def test_links_inside_the_workdir_lead_to_context_files(project: Path) -> None:
+    (project / "real").mkdir()
+    (project / "real" / "a.md").write_text("text")
+    (project / "docs").symlink_to("real")
+    (project / "b.md").symlink_to("docs/a.md")
+    found = read_context(Agent(name="a", model="script/x", files=("docs/*.md", "b.md")))
+    assert found.files == (("b.md", "text"), ("docs/a.md", "text"))
+    assert found.sources == (project / "real" / "a.md",) * 2
+
+
+@pytest.mark.req("D-52")
+def test_what_a_link_named_as_a_key_file_leads_to_is_not_sent(project: Path) -> None:
+    (project / "envs").mkdir()
+    (project / "envs" / "dev").write_text("KEY=secret")
+    (project / ".env").symlink_to("envs/dev")
+    found = read_context(Agent(name="a", model="script/x", files=(".env", "envs/*")))
+    assert found.files == ()
+    assert found.warnings == ("files that may hold keys skipped: .env, envs/dev",)
+
+
+@pytest.mark.req("D-53", "D-54")
+def test_a_skill_that_is_exchanged_for_a_link_out_of_the_project_is_not_read(
+    project: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "other.md").write_text("secret")
+    skill = project / "axe" / "skills" / "a.md"
+    skill.parent.mkdir(parents=True)
+    skill.write_text("fine")
+    text = 'model = "script/x"\nskill = "skills/a.md"\n'
+    (project / "axe" / "agents" / "a.toml").write_text(text)
+    agent = Agent.load("a")
+    assert read_context(agent).skill == "fine"
+    skill.unlink()
+    skill.symlink_to(tmp_path / "other.md")
+    with pytest.raises(ConfigError, match="was replaced by a link out of the project"):
+        read_context(agent)

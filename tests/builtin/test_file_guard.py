@@ -98,6 +98,63 @@ def test_a_link_does_not_hide_a_protected_file(project: Path) -> None:
     assert (project / ".git" / "config").read_text() == "old"
 
 
+def add_links(project: Path) -> None:
+    """Makes links with names that are protected or hold keys, to files with ordinary ones."""
+    for name in ("envs/dev", "shared/fixtures.py", "editor/tasks.json", "fine.txt"):
+        (project / name).parent.mkdir(exist_ok=True)
+        (project / name).write_text("secret old\n")
+    (project / ".env").symlink_to("envs/dev")
+    (project / "conftest.py").symlink_to("shared/fixtures.py")
+    (project / ".vscode").symlink_to("editor")
+    (project / "a").symlink_to("b")
+    (project / "b").symlink_to(".vscode")
+    (project / "sub").mkdir()
+    (project / "sub" / "conftest.py").symlink_to("../fine.txt")
+
+
+@pytest.mark.req("D-52")
+def test_the_names_of_links_protect_what_they_lead_to(project: Path) -> None:
+    add_links(project)
+    paths = {
+        "conftest.py": "shared/fixtures.py is protected: pytest runs it (as conftest.py)",
+        "shared/fixtures.py": "shared/fixtures.py is protected: pytest runs it (as conftest.py)",
+        "a/tasks.json": "editor/tasks.json is protected: editors run what is set here (as ",
+        "editor/new.json": "editor/new.json is protected: editors run what is set here (as ",
+        "sub/conftest.py": "fine.txt is protected: pytest runs it (as sub/conftest.py)",
+        "envs/dev": "envs/dev is protected: it may hold keys or passwords (as .env)",
+    }
+    results = attempt(*map(write, paths), write("fine.txt"), write("shared/x.txt"))
+    for result, told in zip(results, paths.values(), strict=False):
+        assert told in result
+    assert [result.partition(" ")[0] for result in results[-2:]] == ["Replaced", "Wrote"]
+    assert (project / "shared" / "fixtures.py").read_text() == "secret old\n"
+    assert not (project / "editor" / "new.json").exists()
+
+
+@pytest.mark.req("D-52")
+def test_the_names_of_links_hide_what_they_lead_to(project: Path) -> None:
+    add_links(project)
+    *refused, found = attempt(
+        call("read_file", path=".env"),
+        call("read_file", path="envs/dev"),
+        call("grep", pattern="secret", path="envs/dev"),
+        edit(".env"),
+        call("grep", pattern="secret"),
+        person=Person(),
+    )
+    assert all("envs/dev is not read by tools" in result for result in refused)
+    assert "envs" not in found
+    assert "(1 file that may hold keys not searched)" in found
+
+
+@pytest.mark.req("D-52")
+def test_a_file_that_very_many_links_lead_to_is_protected(project: Path) -> None:
+    (project / "sub").mkdir()
+    for number in range(200):
+        (project / f"link{number}").symlink_to("sub")
+    assert "too many links lead to it" in attempt(write("sub/x.txt"))[0]
+
+
 @pytest.mark.req("D-52")
 def test_a_link_made_after_the_question_does_not_either(project: Path) -> None:
     """The tool looks at the file that it has opened, not at the path that was asked about."""
