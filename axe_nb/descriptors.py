@@ -67,7 +67,7 @@ def open_real_file(path: Path) -> int:
 
     Raises:
         OSError: a link is in its place, or in that of a folder above it; or it cannot be opened, or
-            is no regular file.
+            is not a regular file.
     """
     if "\0" in str(path):
         raise OSError(errno.EINVAL, "not a path")

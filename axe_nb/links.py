@@ -39,7 +39,7 @@ class Names:
         return self.all[-1]
 
     def child(self, name: str) -> Names:
-        """Returns the names of an entry of this folder that is no link."""
+        """Returns the names of an entry of this folder, which must not be a link."""
         real = self.real / name
         linked = self.links.get(_fold(real), ()) if self.links else ()
         return Names((*linked, *(path / name for path in self.all)), self.links)

@@ -426,7 +426,7 @@ def test_a_skill_that_is_exchanged_for_a_link_out_of_the_project_is_not_read(
     skill = project / "axe" / "skills" / "a.md"
     skill.parent.mkdir(parents=True)
     skill.write_text("fine")
-    text = 'model = "script/x"\nskill = "skills/a.md"\n'
+    text = 'name = "a"\nmodel = "script/x"\nskill = "skills/a.md"\n'
     (project / "axe" / "agents" / "a.toml").write_text(text)
     agent = Agent.load("a")
     assert read_context(agent).skill == "fine"
