@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import Any
 
 from axe_nb.errors import Category
+from axe_nb.provider_table import NOT_PARAMS
 from axe_nb.providers.wire import loads, table
 
 _KINDS: Mapping[str, Category] = {
@@ -64,6 +65,16 @@ _TOO_LONG = re.compile(
     r"|range of input length should be|tokens. \+ .max_new_tokens. must be",
     re.IGNORECASE,
 )
+_PARAMETER = re.compile(
+    r"unknown name \W?(\w+)|property \W(\w+)\W is unsupported|unrecognized request arguments?"
+    r" supplied: (\w+)|un(?:supported|known) (?:parameter|argument|value): \W?(\w+)"
+    r"|^(?:body\.)?(?-i:([a-z_]+)[a-z_.]*): (?:extra|input should|range|must|\d)",
+    re.IGNORECASE,
+)
+"""Words of a server that refuses a parameter."""
+
+_INSTEAD = re.compile(r"\buse \W?([a-z_]+)\W? instead", re.IGNORECASE)
+
 _PER_DAY = re.compile(r"per[_ ]?day", re.IGNORECASE)
 
 _REFUSAL_CODES = frozenset(
@@ -145,6 +156,18 @@ def is_quota(data: Any) -> bool:
 def is_too_long(message: str) -> bool:
     """True if the message says that the conversation exceeds the model's context (D-45)."""
     return bool(_TOO_LONG.search(message[:MAX_SEARCHED]))
+
+
+def find_parameter(data: Any) -> tuple[str, str]:
+    """Returns the parameter that a server refuses and the one to use instead; "" if unknown."""
+    message = find_message(data)[:MAX_SEARCHED]
+    named = (error.get("param") for error in _list_errors(data))
+    found = next((name for name in named if isinstance(name, str)), "")
+    if not found and (match := _PARAMETER.search(message)):
+        found = next(filter(None, match.groups()))
+    is_ours = re.fullmatch("[a-z][a-z0-9_]{0,39}", found) and found not in NOT_PARAMS
+    instead = _INSTEAD.search(message)
+    return (found, instead[1] if instead else "") if is_ours else ("", "")
 
 
 def is_failed_call(data: Any) -> bool:

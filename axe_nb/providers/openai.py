@@ -5,6 +5,7 @@ Source: seed 000 §3.3 (A-3.*), B-4; D-11, D-28, D-32, D-49.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,6 +22,9 @@ PATH = "/v1/chat/completions"
 
 REASONING = ("reasoning_content", "reasoning", "reasoning_details")
 """Keys of a message with reasoning that servers expect to be sent back."""
+
+_REASONS = re.compile(r"(^|/)(o[1-9]|gpt-([5-9]|[1-9]\d))(?![a-z0-9])")
+"""OpenAI's models that refuse `max_tokens`."""
 
 FILTERED = "content_filter"
 """Beginning of the finish reason of an answer that a content filter cut or removed."""
@@ -72,11 +76,19 @@ def _encode_calls(message: Message, signed: Any) -> list[dict[str, Any]]:
 
 def body(request: Request) -> bytes:
     """Encodes the request as JSON; the system prompt is its first message."""
-    fields = {"model": request.model, **wire.own_params(request)}
+    fields = {"model": request.model, **_make_params(request)}
     system = {"role": "system", "content": request.system}
     head = dump(system) if request.system.strip() else b""
     messages = wire.serialize(request.messages, "openai", encode)
     return wire.envelope(fields, wire.function_tools(request.tools), [head, *messages])
+
+
+def _make_params(request: Request) -> dict[str, Any]:
+    """Returns the params, with the limit of tokens under the name that the model takes."""
+    params = wire.own_params(request)
+    if "max_tokens" in params and _REASONS.search(request.model):
+        params.setdefault("max_completion_tokens", params.pop("max_tokens"))
+    return params
 
 
 def parse(data: Mapping[str, Any]) -> Response:

@@ -20,6 +20,7 @@ from axe_nb.provider_table import ProviderInfo
 from axe_nb.providers.error_bodies import (
     classify,
     find_message,
+    find_parameter,
     find_wait,
     is_failed_call,
     is_quota,
@@ -171,6 +172,11 @@ def _find_hint_in(category: Category, data: Any) -> str:
         return "the conversation exceeds the model's context: start a new one, or shorten it"
     if is_failed_call(data):
         return "try again, set max_retries under [retry] of the agent, or use another model"
+    parameter, instead = find_parameter(data)
+    if category == "bad_request" and parameter:
+        if instead:
+            return f"set params.{instead} of the agent instead of params.{parameter}"
+        return f"change or remove params.{parameter} of the agent"
     if is_quota(data):
         return "check plan and billing of the account, or use another provider"
     return ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -251,3 +252,22 @@ def test_a_refusal_after_some_text_is_told_by_the_stop_reason() -> None:
     response = parse(reply(content="Part.", refusal="I cannot.", tool_calls=[call()]))
     assert (response.stop_reason, response.tool_calls) == ("refusal", ())
     assert response.is_withheld
+
+
+@pytest.mark.parametrize(
+    ("model", "key"),
+    [
+        ("gpt-5", "max_completion_tokens"), ("gpt-5-mini", "max_completion_tokens"),
+        ("gpt-5.1", "max_completion_tokens"), ("o1", "max_completion_tokens"),
+        ("o3-mini-2025-01-31", "max_completion_tokens"),
+        ("openai/o4-mini", "max_completion_tokens"),
+        ("gpt-4o", "max_tokens"), ("gpt-4.1", "max_tokens"), ("o1x", "max_tokens"),
+        ("llama-3", "max_tokens"), ("olmo-2", "max_tokens"), ("my-gpt-5x", "max_tokens"),
+    ],
+)  # fmt: skip
+def test_the_limit_of_tokens_has_the_name_that_the_model_takes(model: str, key: str) -> None:
+    sent = json.loads(body(replace(ask(params={"max_tokens": 9}), model=model)))
+    assert sent.keys() - {"model", "messages"} == {key}
+    assert sent[key] == 9
+    both = ask(params={"max_tokens": 9, "max_completion_tokens": 7})
+    assert json.loads(body(replace(both, model=model)))["max_completion_tokens"] == 7

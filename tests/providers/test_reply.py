@@ -457,3 +457,34 @@ def test_a_rate_limit_in_tokens_is_no_conversation_that_is_too_long() -> None:
     error = failure(429, {"error": {"message": "too many tokens per minute"}})
     assert error.retryable
     assert "max_retries" in error.hint
+
+
+@pytest.mark.parametrize(
+    ("error", "hint"),
+    [
+        (
+            {"message": "Unsupported parameter: 'max_tokens' is not supported with this model. "
+             "Use 'max_completion_tokens' instead.", "param": "max_tokens"},
+            "set params.max_completion_tokens of the agent instead of params.max_tokens",
+        ),
+        (
+            {"message": "Unsupported value: 'temperature' does not support 0.2 with this model.",
+             "param": "temperature", "code": "unsupported_value"},
+            "change or remove params.temperature of the agent",
+        ),
+        ("top_k: Extra inputs are not permitted", "change or remove params.top_k of the agent"),
+        ("max_tokens: 100000 > 64000, which is the maximum allowed number of output tokens",
+         "change or remove params.max_tokens of the agent"),
+        ('Invalid JSON payload received. Unknown name "top_k": Cannot find field.',
+         "change or remove params.top_k of the agent"),
+        ("property 'seed' is unsupported", "change or remove params.seed of the agent"),
+        ("Unrecognized request argument supplied: min_p",
+         "change or remove params.min_p of the agent"),
+        ("messages.0.content: Input should be a valid string", ""),
+        ({"message": "no such model", "param": "model"}, ""),
+        ({"message": "bad", "param": "messages.[1].role"}, ""),
+        ("litellm.BadRequestError: not today", ""),
+    ],
+)  # fmt: skip
+def test_a_refused_parameter_is_named_with_its_key(error: Any, hint: str) -> None:
+    assert failure(400, {"error": error}).hint == hint
