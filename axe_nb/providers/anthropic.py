@@ -16,7 +16,8 @@ from typing import Any
 from axe_nb.messages import Message, Request, Response, ToolCall, ToolSpec, Usage
 from axe_nb.provider_table import PROVIDERS, ProviderInfo
 from axe_nb.providers import wire
-from axe_nb.providers.http import post
+from axe_nb.providers.anthropic_stream import STREAMING
+from axe_nb.providers.exchange import exchange
 from axe_nb.providers.prompt_cache import Prefix, mark_prefix
 from axe_nb.providers.protocol import OnDelta
 from axe_nb.providers.reply_errors import missing_part, refusal
@@ -96,8 +97,8 @@ def _encode_id(id: str) -> str:
     return f"toolu_{hashlib.sha256(id.encode('utf-8', 'replace')).hexdigest()[:24]}"
 
 
-def body(request: Request) -> bytes:
-    """Encodes the request as JSON."""
+def body(request: Request, streaming: Mapping[str, Any] = wire.WHOLE) -> bytes:
+    """Encodes the request as JSON, with the fields that ask for a stream, if any."""
     past = () if request.tools else _list_past_tools(request)
     tools = wire.serialize(request.tools or past, "anthropic", _encode_tool)
     system = request.system if request.system.strip() else ""
@@ -106,6 +107,7 @@ def body(request: Request) -> bytes:
         "model": request.model,
         "max_tokens": MAX_TOKENS,
         **wire.own_params(request),
+        **streaming,
         **({"tool_choice": {"type": "none"}} if past else {}),
         **({"system": prefix.system} if prefix.system else {}),
     }
@@ -233,8 +235,8 @@ class Anthropic:
     info: ProviderInfo = field(default=PROVIDERS["anthropic"], repr=False)
 
     async def send(self, request: Request, on_delta: OnDelta | None = None) -> Response:
-        """See `Provider.send`; the answer comes whole."""
-        return parse(await post(self, PATH, body(request), request))
+        """See `Provider.send`."""
+        return parse(await exchange(self, PATH, body, request, STREAMING, on_delta))
 
 
 PROVIDER = Anthropic

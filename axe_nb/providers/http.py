@@ -6,24 +6,31 @@ Source: B-4, B-5, D-8, D-30.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from axe_nb.errors import ProviderError
 from axe_nb.messages import Request
 from axe_nb.providers.connections import make_connection_error, open_reply
-from axe_nb.providers.protocol import Server
+from axe_nb.providers.protocol import OnDelta, Server
 from axe_nb.providers.reply_errors import (
     SHORTEST_KEY,
+    SURELY_A_KEY,
     Headers,
     read_reply,
     refuses_tools,
     without_tools,
 )
+from axe_nb.providers.streamed_reply import StreamedReply, Streaming
 
 MAX_REPLY = 32 * 1024 * 1024
 """Bytes of a reply's body."""
 
+
+MAX_STREAM = 4 * MAX_REPLY
+"""Bytes of a streamed reply, most of which are the envelopes of its pieces."""
 
 BREATH = 50
 """Pieces of a reply between two that let other tasks run; each takes some 50 µs."""
@@ -48,7 +55,31 @@ async def post(server: Server, path: str, body: bytes, request: Request) -> dict
     Raises:
         ProviderError: the server is unreachable, refuses, fails or sends an invalid reply.
     """
-    return await _send(server, "POST", path, body, request.model if request.tools else "")
+    return await _send(server, "POST", path, body, _name_if_tools(request))
+
+
+async def post_stream(
+    server: Server,
+    path: str,
+    body: bytes,
+    request: Request,
+    streaming: Streaming,
+    on_delta: OnDelta,
+) -> dict[str, Any]:
+    """Sends a POST that asks for a stream; returns the same object as `post`.
+
+    The server may answer with a whole reply all the same.
+
+    Raises:
+        ProviderError: as in `post`; or the stream is cut or reports an error. It has the text so
+            far.
+    """
+    stream = StreamedReply(streaming, on_delta, server.key, _list_secrets(server))
+    try:
+        return await _send(server, "POST", path, body, _name_if_tools(request), stream)
+    except ProviderError as error:
+        error.partial_text = stream.partial_text
+        raise error.with_traceback(None) from None
 
 
 async def get(server: Server, path: str) -> dict[str, Any]:
@@ -60,11 +91,20 @@ async def get(server: Server, path: str) -> dict[str, Any]:
     return await _send(server, "GET", path, b"", "")
 
 
+def _name_if_tools(request: Request) -> str:
+    return request.model if request.tools else ""
+
+
 async def _send(
-    server: Server, method: str, path: str, body: bytes, tools_of: str
+    server: Server,
+    method: str,
+    path: str,
+    body: bytes,
+    tools_of: str,
+    stream: StreamedReply | None = None,
 ) -> dict[str, Any]:
     try:
-        return await _send_and_read(server, method, path, body, tools_of)
+        return await _send_and_read(server, method, path, body, tools_of, stream)
     except ProviderError as error:
         # its frames and the errors of httpx hold the key, and URLs with passwords
         error.__cause__ = error.__context__ = None
@@ -72,10 +112,15 @@ async def _send(
 
 
 async def _send_and_read(
-    server: Server, method: str, path: str, body: bytes, tools_of: str
+    server: Server,
+    method: str,
+    path: str,
+    body: bytes,
+    tools_of: str,
+    stream: StreamedReply | None,
 ) -> dict[str, Any]:
     try:
-        status, headers, reply = await _exchange(server, method, path, body)
+        status, headers, reply = await _exchange(server, method, path, body, stream)
     except ProviderError:
         raise
     except Exception as error:  # httpx and its backends raise more than httpx.HTTPError
@@ -90,26 +135,56 @@ async def _send_and_read(
 
 
 async def _exchange(
-    server: Server, method: str, path: str, body: bytes
+    server: Server, method: str, path: str, body: bytes, stream: StreamedReply | None
 ) -> tuple[int, Headers, bytes]:
     """Sends one request; returns (status, headers, body) of the reply."""
-    parts: list[bytes] = []
+    async with (
+        open_reply(server, method, path, body) as response,
+        aclosing(_bound(response.aiter_bytes(), MAX_STREAM if stream else MAX_REPLY)) as pieces,
+    ):
+        if stream and response.is_success:
+            reply = await stream.read(pieces)
+        else:
+            reply = b"".join([piece async for piece in pieces])
+    if len(reply) > MAX_REPLY:
+        raise _too_large(MAX_REPLY)
+    return response.status_code, response.headers, reply
+
+
+async def _bound(pieces: AsyncIterator[bytes], limit: int) -> AsyncGenerator[bytes, None]:
+    """Yields the pieces of a reply, of at most so many bytes; other tasks run between them."""
     size = 0
-    async with open_reply(server, method, path, body) as response:
-        async for part in response.aiter_bytes():
-            size += len(part)
-            if size > MAX_REPLY:
-                raise ProviderError("server", f"the reply exceeds {MAX_REPLY >> 20} MiB")
-            parts.append(part)
-            if len(parts) % BREATH == 0:
-                # pieces that have already arrived are read without ever suspending
-                await asyncio.sleep(0)
-                if size < len(parts) * SMALL_PIECE and len(parts) > MAX_SMALL_PIECES:
-                    raise ProviderError("server", "the reply arrives in too many tiny pieces")
-    return response.status_code, response.headers, b"".join(parts)
+    number = 0
+    async for piece in pieces:
+        size += len(piece)
+        number += 1
+        if size > limit:
+            raise _too_large(limit)
+        yield piece
+        if number % BREATH == 0:
+            # pieces that have already arrived are read without ever suspending
+            await asyncio.sleep(0)
+            if size < number * SMALL_PIECE and number > MAX_SMALL_PIECES:
+                raise ProviderError("server", "the reply arrives in too many tiny pieces")
+
+
+def _too_large(limit: int) -> ProviderError:
+    return ProviderError("server", f"the reply exceeds {limit >> 20} MiB")
+
+
+def _find_password(base_url: str) -> str:
+    """Returns the password in a base URL, unless it is too short to be told from words."""
+    password = unquote(urlsplit(base_url).password or "")
+    return password if len(password) >= SHORTEST_KEY else ""
 
 
 def _without_password(base_url: str, reply: bytes) -> bytes:
     """Returns a reply without the password of the base URL, which the server may repeat."""
-    password = unquote(urlsplit(base_url).password or "").encode()
-    return reply.replace(password, b"***") if len(password) >= SHORTEST_KEY else reply
+    password = _find_password(base_url).encode()
+    return reply.replace(password, b"***") if password else reply
+
+
+def _list_secrets(server: Server) -> list[str]:
+    """Returns the secrets that are removed from streamed replies: the same as from whole ones."""
+    key = server.key if len(server.key) >= SURELY_A_KEY else ""
+    return [secret for secret in (_find_password(server.base_url), key) if secret]

@@ -14,7 +14,8 @@ from axe_nb.errors import ProviderError
 from axe_nb.messages import Message, Request, Response, ToolCall, ToolResult, Usage, dump
 from axe_nb.provider_table import PROVIDERS, ProviderInfo
 from axe_nb.providers import wire
-from axe_nb.providers.http import post
+from axe_nb.providers.exchange import exchange
+from axe_nb.providers.ollama_stream import STREAMING
 from axe_nb.providers.protocol import OnDelta
 from axe_nb.providers.reply_errors import missing_part
 
@@ -63,8 +64,13 @@ def _encode_id(key: str, id: str) -> dict[str, str]:
     return {} if _MADE_UP.fullmatch(id) else {key: id}
 
 
-def body(request: Request) -> bytes:
-    """Encodes the request as JSON; the system prompt is its first message."""
+def body(request: Request, streaming: Mapping[str, Any] = wire.WHOLE) -> bytes:
+    """Encodes the request as JSON; the system prompt is its first message.
+
+    Args:
+        request: the request.
+        streaming: the fields that ask for a stream; none = a whole reply.
+    """
     params = wire.own_params(request)
     beside = {key: params.pop(key) for key in TOP_LEVEL & params.keys()}
     options = wire.table(params.pop("options", None)) | params
@@ -73,6 +79,7 @@ def body(request: Request) -> bytes:
     fields = {
         "model": request.model,
         "stream": False,
+        **streaming,
         **beside,
         **({"options": options} if options else {}),
     }
@@ -128,8 +135,8 @@ class Ollama:
     info: ProviderInfo = field(default=PROVIDERS["ollama"], repr=False)
 
     async def send(self, request: Request, on_delta: OnDelta | None = None) -> Response:
-        """See `Provider.send`; the answer comes whole."""
-        response = parse(await post(self, PATH, body(request), request))
+        """See `Provider.send`."""
+        response = parse(await exchange(self, PATH, body, request, STREAMING, on_delta))
         check(request, response)
         return response
 

@@ -14,7 +14,8 @@ from axe_nb.errors import ProviderError
 from axe_nb.messages import Message, Request, Response, ToolCall, Usage, dump
 from axe_nb.provider_table import PROVIDERS, ProviderInfo
 from axe_nb.providers import wire
-from axe_nb.providers.http import post
+from axe_nb.providers.exchange import exchange
+from axe_nb.providers.openai_stream import STREAMING
 from axe_nb.providers.protocol import OnDelta
 from axe_nb.providers.reply_errors import error_in_reply, missing_part, refusal
 
@@ -74,9 +75,18 @@ def _encode_calls(message: Message, signed: Any) -> list[dict[str, Any]]:
     ]
 
 
-def body(request: Request) -> bytes:
-    """Encodes the request as JSON; the system prompt is its first message."""
-    fields = {"model": request.model, **_make_params(request)}
+def body(request: Request, streaming: Mapping[str, Any] = wire.WHOLE) -> bytes:
+    """Encodes the request as JSON; the system prompt is its first message.
+
+    Args:
+        request: the request.
+        streaming: the fields that ask for a stream; none = a whole reply.
+    """
+    params = _make_params(request)
+    own = params.pop("stream_options", None)  # refused in requests for whole replies
+    fields = {"model": request.model, **params, **streaming}
+    if "stream_options" in streaming:
+        fields["stream_options"] = {**streaming["stream_options"], **wire.table(own)}
     system = {"role": "system", "content": request.system}
     head = dump(system) if request.system.strip() else b""
     messages = wire.serialize(request.messages, "openai", encode)
@@ -183,8 +193,8 @@ class OpenAI:
     info: ProviderInfo = field(default=PROVIDERS["openai"], repr=False)
 
     async def send(self, request: Request, on_delta: OnDelta | None = None) -> Response:
-        """See `Provider.send`; the answer comes whole."""
-        return parse(await post(self, PATH, body(request), request))
+        """See `Provider.send`."""
+        return parse(await exchange(self, PATH, body, request, STREAMING, on_delta))
 
 
 PROVIDER = OpenAI

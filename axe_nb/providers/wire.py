@@ -11,6 +11,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 from typing import Any, TypeAlias, TypeVar
 
 from axe_nb.errors import ProviderError
@@ -22,6 +23,9 @@ MAX_NESTING = 100
 
 MAX_TOKENS = 2**53
 """Upper bound of a plausible token count."""
+
+WHOLE: Mapping[str, Any] = MappingProxyType({})
+"""Fields of a request for a whole reply, in place of those that ask for a stream."""
 
 T = TypeVar("T", Message, ToolSpec)
 
@@ -66,6 +70,21 @@ def loads(text: str, *, strict: bool = False) -> Any:
         raise ValueError("nested too deeply") from None
     is_plain = "\\u" not in text and text.count("{") + text.count("[") <= MAX_NESTING
     return value if is_plain else _sanitize(value, MAX_NESTING)
+
+
+def loads_part(text: str) -> Any:
+    """Decodes JSON text that is a part of a reply: surrogates stay, to be joined with others.
+
+    Raises:
+        ValueError: invalid JSON, or nested deeper than `MAX_NESTING`.
+    """
+    try:
+        value = _LENIENT.decode(text)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    if len(text) > MAX_NESTING and text.count("{") + text.count("[") > MAX_NESTING:
+        _sanitize(value, MAX_NESTING)
+    return value
 
 
 def _sanitize(value: Any, room: int) -> Any:

@@ -20,16 +20,16 @@ def takes(protocol: str, body: Mapping[str, Any]) -> None:
 
 @cache
 def _anthropic() -> TypeAdapter[Any]:
-    from anthropic.types.message_create_params import MessageCreateParamsNonStreaming
+    from anthropic.types.message_create_params import MessageCreateParams
 
-    return TypeAdapter(MessageCreateParamsNonStreaming)
+    return TypeAdapter(MessageCreateParams)
 
 
 @cache
 def _openai() -> TypeAdapter[Any]:
-    from openai.types.chat.completion_create_params import CompletionCreateParamsNonStreaming
+    from openai.types.chat.completion_create_params import CompletionCreateParams
 
-    return TypeAdapter(CompletionCreateParamsNonStreaming)
+    return TypeAdapter(CompletionCreateParams)
 
 
 def _as_typed(adapter: TypeAdapter[Any], body: Mapping[str, Any]) -> None:

@@ -9,12 +9,18 @@ from typing import Any
 import pytest
 
 from axe_nb.errors import ProviderError
-from axe_nb.messages import CallIds, Message, Response, ToolCall, ToolResult
+from axe_nb.messages import CallIds, Delta, Message, Response, ToolCall, ToolResult
 from tests.providers import sdk
 from tests.providers.dialects import BY_NAME, CALL_AGENT, KEY, ask
 from tests.wire.replay import FIXTURES, Replay
 
-JSON = [name for name, fixture in FIXTURES.items() if fixture["mode"] == "json"]
+CASES = [
+    pytest.param(name, is_streamed, id=f"{name}-{'streamed' if is_streamed else 'plain'}")
+    for name, fixture in FIXTURES.items()
+    for is_streamed in (True, *([False] if fixture["mode"] == "json" else []))
+]
+"""(name, whether a stream is asked for): any reply may come where a stream was asked for."""
+
 CATEGORIES = {"not_found": "bad_request", "truncated": "server"}
 """Kind of an error in the fixtures → ours, where they differ."""
 
@@ -25,25 +31,35 @@ def server() -> Iterator[Replay]:
         yield replay
 
 
-@pytest.mark.parametrize("name", JSON)
-def test_a_real_reply_is_understood(server: Replay, name: str) -> None:
+@pytest.mark.parametrize(("name", "is_streamed"), CASES)
+@pytest.mark.req("D-24", "D-31")
+def test_a_real_reply_is_understood(server: Replay, name: str, is_streamed: bool) -> None:
     fixture = FIXTURES[name]
     dialect, expected = BY_NAME[fixture["protocol"]], fixture["expect"]
     provider = dialect.make(server.url(name), KEY)
     request = ask(Message("user", "Run the tests."), tools=(CALL_AGENT,))
+    deltas: list[Delta] = []
+    on_delta = deltas.append if is_streamed else None
     if expected["outcome"] == "error":
         with pytest.raises(ProviderError) as raised:
-            asyncio.run(provider.send(request))
+            asyncio.run(provider.send(request, on_delta))
         check_error(expected["error"], raised.value)
+        assert raised.value.partial_text == expected.get("partial_text", "")
+        assert text_of(deltas) == expected.get("partial_text", "")
         return
-    response = asyncio.run(provider.send(request))
+    response = asyncio.run(provider.send(request, on_delta))
     check_response(expected, response)
+    if fixture["mode"] == "stream":
+        assert text_of(deltas) == response.content
     calls = CallIds(request.messages).settle(provider.name, response.tool_calls)
     check_ids(expected, calls)
-    if "next_request" in expected:
-        messages = [*request.messages, *said(response, calls), Message("user", "Go on.")]
-        asyncio.run(provider.send(ask(*messages, tools=(CALL_AGENT,))))
-        sdk.takes(dialect.name, server.log(name)[-1].body)
+    messages = [*request.messages, *said(response, calls), Message("user", "Go on.")]
+    asyncio.run(provider.send(ask(*messages, tools=(CALL_AGENT,)), on_delta))
+    sdk.takes(dialect.name, server.log(name)[-1].body)
+
+
+def text_of(deltas: Sequence[Delta]) -> str:
+    return "".join(delta.text for delta in deltas if delta.kind == "text")
 
 
 def said(response: Response, calls: Sequence[ToolCall]) -> Iterator[Message]:

@@ -1,0 +1,83 @@
+"""One request and its reply: streamed if someone takes the pieces and the server streams.
+
+Source: D-24.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from axe_nb.errors import ProviderError
+from axe_nb.messages import Request
+from axe_nb.providers import wire
+from axe_nb.providers.http import post, post_stream
+from axe_nb.providers.protocol import OnDelta, Server
+from axe_nb.providers.streamed_reply import Streaming
+
+REFUSALS = (400, 404, 405, 422, 501)
+"""Statuses of a server that does not take a field."""
+
+_FIELDS = {
+    "stream_options": re.compile("stream_options|include_usage", re.IGNORECASE),
+    "stream": re.compile(r"\bstream(ing|ed|s)?\b", re.IGNORECASE),
+}
+"""Field of a request → words of a server that refuses it."""
+
+_refused: dict[tuple[str, str, str], frozenset[str]] = {}
+"""(provider, base URL, model) → fields that its server is known to refuse."""
+
+
+async def exchange(
+    server: Server,
+    path: str,
+    encode: Callable[[Request, Mapping[str, Any]], bytes],
+    request: Request,
+    streaming: Streaming,
+    on_delta: OnDelta | None,
+) -> dict[str, Any]:
+    """Sends a request and returns the object of a whole reply, however it came.
+
+    A server that refuses to stream is asked again for a whole reply, and not for a stream any more.
+
+    Args:
+        server: the server.
+        path: below its base URL.
+        encode: (request, fields that ask for a stream) -> body.
+        request: the request.
+        streaming: how the protocol streams.
+        on_delta: takes the pieces; None = a whole reply is asked for.
+
+    Raises:
+        ProviderError: the server is unreachable, refuses, fails or sends an invalid reply.
+    """
+    if on_delta is None:
+        return await post(server, path, encode(request, wire.WHOLE), request)
+    place = (server.info.name, server.base_url, request.model)
+    known = _refused.get(place, frozenset())
+    refused = set(known)
+    while True:
+        fields = next((some for some in streaming.fields if not refused & some.keys()), wire.WHOLE)
+        body = encode(request, fields)
+        try:
+            if fields:
+                reply = await post_stream(server, path, body, request, streaming, on_delta)
+            else:
+                reply = await post(server, path, body, request)
+        except ProviderError as error:
+            field = _find_refused(error)
+            if field not in fields:
+                raise
+            refused.add(field)
+        else:
+            if refused != known:
+                _refused[place] = frozenset(refused)
+            return reply
+
+
+def _find_refused(error: ProviderError) -> str:
+    """Returns the field that a server refuses by this error; empty if none."""
+    if error.status not in REFUSALS:
+        return ""
+    return next((field for field, words in _FIELDS.items() if words.search(error.detail)), "")

@@ -1,0 +1,161 @@
+"""A streamed reply, read to its end.
+
+Source: D-24, D-31.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from axe_nb.errors import ProviderError
+from axe_nb.messages import dump
+from axe_nb.providers import wire
+from axe_nb.providers.assembly import Assembly, Deltas, settle
+from axe_nb.providers.decoders import BOM, Decoder, Event
+from axe_nb.providers.protocol import OnDelta
+from axe_nb.providers.reply_errors import error_in_reply, masked_line
+
+DONE_MARK = "[DONE]"
+
+BREATH = 200
+"""Events between two that let other tasks run; each takes some 5 µs."""
+
+LAST_SECONDS = 0.5
+"""Time for a reply to end after its last event; if it does not, its connection is closed."""
+
+STREAM_STARTS = (b":", b"data", b"event", b"id", b"retry")
+"""Beginnings of a stream of server-sent events."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Streaming:
+    """How a protocol streams."""
+
+    fields: Sequence[Mapping[str, Any]]
+    """Fields that ask for a stream; later ones have less, for servers that refuse some."""
+    decoder: Callable[[], Decoder]
+    assembly: Callable[[Deltas], Assembly]
+
+
+class StreamedReply:
+    """One reply while it arrives, which may turn out to be a whole one."""
+
+    def __init__(
+        self, streaming: Streaming, on_delta: OnDelta, key: str = "", secrets: Sequence[str] = ()
+    ) -> None:
+        """Secrets are replaced wherever the server repeats them; the key in errors only."""
+        self._key = key
+        self._secrets = secrets
+        self._deltas = Deltas(on_delta, secrets)
+        self._decoder = streaming.decoder()
+        self._assembly = streaming.assembly(self._deltas)
+        self._raw: list[bytes] | None = []
+        """All that has arrived, until it is known to be a stream."""
+        self._is_whole = False
+
+    @property
+    def partial_text(self) -> str:
+        """The text so far."""
+        self._deltas.flush()
+        return self._deltas.text
+
+    async def read(self, pieces: AsyncIterator[bytes]) -> bytes:
+        """Reads the reply; returns its body, or the body that a whole reply would have.
+
+        Raises:
+            ProviderError: it is cut or malformed, or reports an error.
+            Exception: whatever `pieces` raises.
+        """
+        async for piece in self._receive(pieces):
+            if self._raw is not None:
+                self._raw.append(piece)
+            if not self._is_whole:
+                await self._feed(piece)
+            if self._assembly.has_ended:
+                with suppress(Exception):
+                    async with asyncio.timeout(LAST_SECONDS):
+                        async for _ in pieces:
+                            pass
+                break
+        return self._finish()
+
+    async def _receive(self, pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        """Yields the pieces; what happens to the connection after the answer does not matter."""
+        try:
+            async for piece in pieces:
+                yield piece
+        except Exception:
+            if not self._assembly.is_complete:
+                raise
+
+    async def _feed(self, piece: bytes) -> None:
+        for number, event in enumerate(self._decoder.feed(piece), 1):
+            self._add(event)
+            if self._assembly.has_ended or self._is_whole:
+                return
+            if number % BREATH == 0:
+                await asyncio.sleep(0)
+
+    def _add(self, event: Event) -> None:
+        name, data = event
+        if not data or name == "ping" or data.isspace():
+            return
+        if data == DONE_MARK:
+            self._raw = None
+            self._assembly.end()
+            return
+        for secret in self._secrets:
+            data = data.replace(secret, "***")
+        try:
+            value = wire.loads_part(data)
+        except ValueError:
+            value = None
+        if isinstance(value, dict):
+            self._raw = None
+            self._add_object(name, value)
+        elif name == "error":
+            raise ProviderError("server", masked_line(data, self._key))
+        elif self._raw is not None:
+            self._is_whole = True
+        else:
+            words = masked_line(data, self._key, 60)
+            raise ProviderError("server", f"an event of the stream is not a JSON object: {words}")
+
+    def _add_object(self, name: str, data: dict[str, Any]) -> None:
+        if data.get("error"):
+            raise error_in_reply(data, self._key)
+        if name == "error" or "error" in (data.get("type"), data.get("object")):
+            raise error_in_reply({"error": data}, self._key)
+        self._assembly.add(name, data)
+
+    def _finish(self) -> bytes:
+        if self._raw is not None:
+            body = b"".join(self._raw)
+            if self._is_whole or not body.lstrip(b" \r\n\t" + BOM).startswith(STREAM_STARTS):
+                return body
+        if not self._assembly.has_ended:
+            self._add_rest()
+        self._deltas.flush()
+        if not self._assembly.is_complete:
+            raise ProviderError(
+                "server",
+                "the stream ended before the answer was complete",
+                hint="try again, or set max_retries under [retry] of the agent",
+            )
+        try:
+            return dump(settle(self._assembly.reply()))
+        except (ValueError, RecursionError) as error:
+            raise ProviderError("server", f"the reply is malformed: {error}") from None
+
+    def _add_rest(self) -> None:
+        """Adds a last event without its line end, which is not cut if it is a JSON object."""
+        event = self._decoder.rest()
+        if event is None:
+            return
+        with suppress(ValueError):
+            if event[1] == DONE_MARK or isinstance(wire.loads_part(event[1]), dict):
+                self._add(event)

@@ -1,0 +1,256 @@
+"""`python -m tests.providers.fuzz [COUNT]`: mutated replies of every protocol, whole and streamed.
+
+Each gives an answer or a provider error, in bounded time. The seeds are fixed: a number names a
+reply. Without sockets, so that 10,000 replies of each kind take a minute or two.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import random
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+from typing import Any, get_args
+
+from axe_nb.errors import Category
+from axe_nb.messages import CallIds, Message, ToolResult
+from tests.providers.dialects import MODULES, ask
+from tests.providers.streams import FORMS, Answer, Outcome, cut, read_stream, read_whole
+from tests.wire.replay import FIXTURES
+
+FULL = 10_000
+"""Replies of each protocol and form."""
+
+SECONDS = 5.0
+"""CPU time within which a reply of some kilobytes is surely read."""
+
+ANSWERS = (
+    Answer(text=["Hello ", "é😀", "\u2028"], stop="end_turn"),
+    Answer(
+        text=["On ", "it."],
+        reasoning=["let ", "me \ud83d", "\ude00 think"],
+        calls=[("c1", "look", ['{"a": [1, ', '{"b": "c"}]}']), ("c2", "stop", [])],
+        stop="tool_calls",
+    ),
+    Answer(calls=[("", "f", ['{"x": 1}'])] * 3, stop="length"),
+)
+
+VALUES: Sequence[Any] = (
+    None, True, False, 0, -1, 1.5, 2**70, "", " ", "x", "\ud83d", "[DONE]", "error", "text",
+    "tool_use", "stop", [], {}, [[]], [None], [1], ["x"], [{}], {"": {}}, {"error": "x"},
+    {"type": "text", "text": "x"}, {"type": "error"}, [{"index": 0}], {"index": "x"},
+    {"function": None}, {"text": ["x"]}, json.loads("[" * 90 + "]" * 90), "x" * 2000,
+)  # fmt: skip
+"""Values that take the place of others."""
+
+PIECES: Sequence[bytes] = (
+    b"", b"\n", b"\n\n", b"\r", b"\r\n\r\n", b"\xef\xbb\xbf", b"\xff", b"\x00", b"\xf0\x9f",
+    b": ping\n\n", b"data: [DONE]\n\n", b"data:\n\n", b"data: {}\n\n", b"data: null\n\n", b"{}\n",
+    b"event: error\n", b"event: message_stop\ndata: {}\n\n", b'data: {"error": {"code": 429}}\n\n',
+    b'{"error": "x"}\n', b'{"done": true}\n', b"data: {", b"null", b"NaN", b"1e999", b"[" * 300,
+    b'{"a":' * 1500, b'"\\ud83d"', b"9" * 5000, b"<html>", b"\xe2\x80\xa8", b"}", b"]", b'"',
+    b'data: {"type":"content_block_start","index":0,"content_block":{"type":"tool_use"}}\n\n',
+    b'data: {"choices":[{"delta":{"tool_calls":[{"function":{"arguments":"{"}}]}}]}\n\n',
+)  # fmt: skip
+"""Bytes that are put between others."""
+
+
+@cache
+def bodies(protocol: str) -> list[bytes]:
+    """Whole replies to begin with."""
+    made = [json.dumps(FORMS[protocol][1](answer)).encode() for answer in ANSWERS]
+    return made + [
+        json.dumps(fixture["body"], ensure_ascii=False).encode()
+        for fixture in FIXTURES.values()
+        if fixture["protocol"] == protocol and fixture["mode"] == "json"
+    ]
+
+
+@cache
+def streams(protocol: str) -> list[bytes]:
+    """Streams to begin with."""
+    made = [FORMS[protocol][0](answer) for answer in ANSWERS]
+    for fixture in FIXTURES.values():
+        if fixture["protocol"] == protocol and fixture["mode"] == "stream":
+            parts = fixture["stream"]
+            raw = (bytes.fromhex(p["hex"]) if isinstance(p, dict) else p.encode() for p in parts)
+            made.append(b"".join(raw))
+    return made
+
+
+def mutate_body(body: bytes, dice: random.Random) -> bytes:
+    for _ in range(dice.randint(1, 3)):
+        body = mutate_json(body, dice) if dice.random() < 0.7 else mutate_bytes(body, dice)
+    return body
+
+
+def mutate_stream(stream: bytes, dice: random.Random) -> bytes:
+    for _ in range(dice.randint(1, 3)):
+        match dice.randrange(4):
+            case 0:
+                stream = mutate_bytes(stream, dice)
+            case 1:
+                stream = mutate_events(stream, dice)
+            case _:
+                stream = mutate_event(stream, dice)
+    if dice.random() < 0.2:
+        stream = stream.replace(b"\n", dice.choice([b"\r\n", b"\r", b"\n\n"]))
+    return stream
+
+
+def mutate_bytes(raw: bytes, dice: random.Random) -> bytes:
+    at = dice.randint(0, len(raw))
+    to = min(len(raw), at + dice.randint(0, 20))
+    match dice.randrange(5):
+        case 0:
+            return raw[:at]
+        case 1:
+            return raw[:at] + raw[to:]
+        case 2:
+            return raw[:to] + raw[at:]
+        case 3:
+            return raw[:at] + dice.randbytes(dice.randint(1, 4)) + raw[to:]
+        case _:
+            return raw[:at] + dice.choice(PIECES) + raw[at:]
+
+
+def mutate_events(stream: bytes, dice: random.Random) -> bytes:
+    """Drops, repeats, swaps or adds whole events."""
+    end = b"\n\n" if b"data:" in stream else b"\n"
+    events = stream.split(end)
+    at, other = dice.randrange(len(events)), dice.randrange(len(events))
+    match dice.randrange(4):
+        case 0:
+            del events[at]
+        case 1:
+            events.insert(at, events[other])
+        case 2:
+            events[at], events[other] = events[other], events[at]
+        case _:
+            events.insert(at, dice.choice(PIECES))
+    return end.join(events)
+
+
+def mutate_event(stream: bytes, dice: random.Random) -> bytes:
+    """Changes the JSON of one event."""
+    lines = stream.split(b"\n")
+    at = dice.randrange(len(lines))
+    head, brace, data = lines[at].partition(b"{")
+    if brace:
+        lines[at] = head + mutate_json(brace + data, dice)
+    return b"\n".join(lines)
+
+
+def mutate_json(raw: bytes, dice: random.Random) -> bytes:
+    """Puts another value in some place of a JSON text, or nothing."""
+    try:
+        body = json.loads(raw)
+    except (ValueError, RecursionError):
+        return mutate_bytes(raw, dice)
+    *parents, key = dice.choice(list(places(body)))
+    if key is None:
+        return raw
+    body = copy.deepcopy(body)
+    parent = body
+    for step in parents:
+        parent = parent[step]
+    match dice.randrange(4):
+        case 0:
+            del parent[key]
+        case 1 if isinstance(parent, dict):
+            parent[dice.choice(["index", "error", "type", "text", "id", "done"])] = parent.pop(key)
+        case _:
+            parent[key] = copy.deepcopy(dice.choice(VALUES))
+    ascii_only = dice.random() < 0.5
+    return json.dumps(body, ensure_ascii=ascii_only).encode("utf-8", "surrogatepass")
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The paths to all values within; (None,) if there is none."""
+    if not path:
+        yield (None,)
+    entries = (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, list)
+        else ()
+    )
+    for key, entry in entries:
+        yield (*path, key)
+        yield from places(entry, (*path, key))
+
+
+def read_mutated_body(protocol: str, number: int) -> Outcome:
+    dice = random.Random(f"{protocol} body {number}")
+    return read_whole(protocol, mutate_body(dice.choice(bodies(protocol)), dice))
+
+
+def read_mutated_stream(protocol: str, number: int) -> Outcome:
+    dice = random.Random(f"{protocol} stream {number}")
+    stream = mutate_stream(dice.choice(streams(protocol)), dice)
+    pieces = cut(stream, number, dice.choice([1, 7, 100, 10_000]))
+    return read_stream(protocol, pieces)
+
+
+KINDS: dict[str, Callable[[str, int], Outcome]] = {
+    "body": read_mutated_body,
+    "stream": read_mutated_stream,
+}
+
+
+def check(protocol: str, outcome: Outcome) -> None:
+    """That it is an answer that can be sent back, or an error with a category."""
+    for delta in outcome.deltas:
+        delta.text.encode()
+        delta.name.encode()
+    if outcome.error:
+        assert outcome.error.category in get_args(Category)
+        assert len(outcome.error.message.splitlines()) == 1
+        outcome.error.message.encode()
+        outcome.error.partial_text.encode()
+        return
+    assert outcome.response
+    response = outcome.response
+    response.content.encode()
+    calls = CallIds().settle(protocol, response.tool_calls)
+    said = Message("assistant", response.content, calls, echo=response.echo)
+    results = tuple(ToolResult(call.id, "ok", name=call.name) for call in calls)
+    json.loads(
+        MODULES[protocol].body(ask(Message("user", "hi"), said, Message("tool", "", (), results)))
+    )
+
+
+def run(protocol: str, kind: str, count: int) -> tuple[int, float]:
+    """Reads so many replies; returns how many were answers, and the longest CPU time of one."""
+    answers, longest = 0, 0.0
+    for number in range(count):
+        started = time.thread_time()
+        try:
+            outcome = KINDS[kind](protocol, number)
+            check(protocol, outcome)
+        except BaseException as error:
+            error.add_note(f"{protocol} {kind} {number}")
+            raise
+        longest = max(longest, time.thread_time() - started)
+        answers += outcome.response is not None
+    assert longest < SECONDS
+    return answers, longest
+
+
+def main(arguments: Sequence[str]) -> None:
+    count = int(arguments[0]) if arguments else FULL
+    for protocol in FORMS:
+        for kind in KINDS:
+            answers, longest = run(protocol, kind, count)
+            print(
+                f"{protocol} {kind}: {count} replies, {answers} answers, "
+                f"{count - answers} errors, {longest * 1000:.1f} ms at most"
+            )
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,254 @@
+"""Requests for streams over loopback: what is asked, refusals, broken and cancelled streams."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+
+from axe_nb.errors import ProviderError
+from axe_nb.messages import Delta, Response
+from tests.providers import sdk
+from tests.providers.dialects import BY_NAME, CALL_AGENT, DIALECTS, KEY, Dialect, ask
+from tests.providers.streams import FORMS, Answer
+from tests.wire.replay import Replay
+
+each = pytest.mark.parametrize("dialect", DIALECTS, ids=str)
+
+ANSWER = Answer(text=["one ", "two"])
+
+
+@pytest.fixture
+def server() -> Iterator[Replay]:
+    with Replay({}) as replay:
+        yield replay
+
+
+def streamed(dialect: Dialect, answer: Answer = ANSWER, **more: Any) -> dict[str, Any]:
+    parts = FORMS[dialect.name][0](answer).decode().splitlines(keepends=True)
+    return {"status": 200, "stream": parts, **more}
+
+
+def whole(dialect: Dialect) -> dict[str, Any]:
+    return {"status": 200, "body": FORMS[dialect.name][1](ANSWER)}
+
+
+def refusing(message: object, status: int = 400) -> dict[str, Any]:
+    return {"status": status, "body": {"error": {"message": message}}}
+
+
+def send(
+    server: Replay, dialect: Dialect, replies: Any, times: int = 1, **more: Any
+) -> tuple[Response, list[Delta]]:
+    """Sends requests for streams to a server of these replies; returns the last answer."""
+    server.replies = {"x": {"sequence": replies} if isinstance(replies, list) else replies}
+    deltas: list[Delta] = []
+    provider = dialect.make(server.url("x"), KEY)
+
+    async def turns() -> Response:
+        for _ in range(times):
+            deltas.clear()
+            response = await provider.send(ask(**more), deltas.append)
+        return response
+
+    return asyncio.run(turns()), deltas
+
+
+def forms(server: Replay) -> list[tuple[object, object]]:
+    bodies = [asked.body for asked in server.log("x")]
+    return [(body.get("stream"), body.get("stream_options")) for body in bodies]
+
+
+USAGE = {"include_usage": True}
+WHOLE: Mapping[str, object] = {"anthropic": None, "openai": None, "ollama": False}
+
+
+@each
+@pytest.mark.req("D-24")
+def test_a_stream_is_asked_for_as_the_sdk_does(server: Replay, dialect: Dialect) -> None:
+    response, deltas = send(server, dialect, streamed(dialect), tools=(CALL_AGENT,))
+    assert response.content == "one two"
+    assert [delta.text for delta in deltas] == ["one ", "two"]
+    (asked,) = server.log("x")
+    assert asked.path == dialect.path
+    assert forms(server) == [(True, USAGE if dialect.name == "openai" else None)]
+    sdk.takes(dialect.name, asked.body)
+
+
+@each
+def test_without_a_taker_a_whole_reply_is_asked_for(server: Replay, dialect: Dialect) -> None:
+    server.replies = {"x": whole(dialect)}
+    assert dialect.send(server.url("x")).content == "one two"
+    assert forms(server) == [(WHOLE[dialect.name], None)]
+
+
+def test_own_stream_options_are_sent_with_streams_only(server: Replay) -> None:
+    dialect = BY_NAME["openai"]
+    params = {"stream_options": {"x": 1}, "stream": False}
+    send(server, dialect, streamed(dialect), params=params)
+    server.replies = {"x": whole(dialect)}
+    dialect.send(server.url("x"), ask(params=params))
+    assert forms(server) == [(True, USAGE | {"x": 1}), (None, None)]
+
+
+@each
+@pytest.mark.parametrize(
+    ("message", "status"),
+    [
+        ("Streaming is not supported for this model.", 400),
+        ("stream: must be false", 422),
+        ("no streams here", 404),
+        ("`stream` is not implemented", 501),
+        ("Unsupported value: 'stream' does not support true with this model.", 400),
+    ],
+)
+@pytest.mark.req("D-24")
+def test_a_server_that_does_not_stream_is_found_out_once(
+    server: Replay, dialect: Dialect, message: str, status: int
+) -> None:
+    replies = [refusing(message, status), whole(dialect)]
+    response, deltas = send(server, dialect, replies, 3)
+    assert response.content == "one two"
+    assert deltas == []
+    assert [stream for stream, _ in forms(server)] == [True, *[WHOLE[dialect.name]] * 3]
+    # another model is asked anew
+    server.replies = {"x": streamed(dialect)}
+    provider = dialect.make(server.url("x"), KEY)
+    request = ask()
+    asyncio.run(provider.send(request.__class__("other", request.messages), deltas.append))
+    assert [delta.text for delta in deltas] == ["one ", "two"]
+
+
+def test_a_server_that_does_not_count_is_found_out_once(server: Replay) -> None:
+    dialect = BY_NAME["openai"]
+    message = [{"loc": ["body", "stream_options"], "msg": "Extra inputs are not permitted"}]
+    replies = [refusing(message, 422), streamed(dialect)]
+    response, deltas = send(server, dialect, replies, 2)
+    assert response.content == "one two"
+    assert len(deltas) == 2
+    assert forms(server) == [(True, USAGE), (True, None), (True, None)]
+
+
+def test_a_server_may_refuse_one_after_the_other(server: Replay) -> None:
+    dialect = BY_NAME["openai"]
+    replies = [refusing("stream_options?"), refusing("no streaming"), whole(dialect)]
+    assert send(server, dialect, replies, 2)[0].content == "one two"
+    assert forms(server) == [(True, USAGE), (True, None), (None, None), (None, None)]
+
+
+@each
+@pytest.mark.parametrize(
+    "reply",
+    [
+        refusing("the upstream is down"),
+        refusing("streaming is overloaded", 503),
+        refusing("no such key for streams", 401),
+    ],
+)
+def test_other_refusals_are_not_asked_again(
+    server: Replay, dialect: Dialect, reply: dict[str, Any]
+) -> None:
+    with pytest.raises(ProviderError):
+        send(server, dialect, reply)
+    assert len(server.log("x")) == 1
+
+
+@each
+def test_a_refusal_is_not_remembered_if_the_whole_reply_fails_too(
+    server: Replay, dialect: Dialect
+) -> None:
+    replies = [refusing("bad stream of messages"), refusing("bad stream"), streamed(dialect)]
+    with pytest.raises(ProviderError, match="bad stream"):
+        send(server, dialect, replies)
+    provider = dialect.make(server.url("x"), KEY)
+    assert asyncio.run(provider.send(ask(), lambda _: None)).content == "one two"
+    assert [stream for stream, _ in forms(server)] == [True, WHOLE[dialect.name], True]
+
+
+@each
+@pytest.mark.req("D-31")
+def test_a_broken_connection_keeps_the_text(server: Replay, dialect: Dialect) -> None:
+    reply = streamed(dialect, network="cut_chunked")
+    at = next(i for i, part in enumerate(reply["stream"]) if "two" in part)
+    reply["stream"] = reply["stream"][:at]
+    with pytest.raises(ProviderError) as raised:
+        send(server, dialect, reply)
+    assert raised.value.partial_text == "one "
+    assert raised.value.retryable
+    assert "failed" in raised.value.message
+
+
+@each
+def test_a_connection_that_breaks_after_the_answer_does_not_matter(
+    server: Replay, dialect: Dialect
+) -> None:
+    response, _ = send(server, dialect, streamed(dialect, network="cut_chunked"))
+    assert response.content == "one two"
+
+
+@each
+@pytest.mark.req("D-25")
+def test_the_connection_of_a_stream_is_used_again(server: Replay, dialect: Dialect) -> None:
+    send(server, dialect, streamed(dialect), 3)
+    assert {asked.connection for asked in server.log("x")} == {0}
+
+
+@each
+@pytest.mark.req("D-8")
+def test_cancelling_a_stream_closes_its_connection_at_once(
+    server: Replay, dialect: Dialect
+) -> None:
+    endless = streamed(dialect, Answer(text=["word "] * 5000))
+    server.replies = {"x": endless}
+
+    async def cancel() -> None:
+        arrived = asyncio.Event()
+        provider = dialect.make(server.url("x"), KEY)
+        sent = asyncio.create_task(provider.send(ask(), lambda _: arrived.set()))
+        await arrived.wait()
+        sent.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await sent
+        assert await asyncio.to_thread(server.closed.acquire, timeout=20)
+
+    asyncio.run(cancel())
+
+
+def test_a_server_that_never_ends_its_reply_does_not_hold_up_the_answer(server: Replay) -> None:
+    dialect = BY_NAME["anthropic"]
+    reply = streamed(dialect)
+    reply["stream"] += [": still here\n\n"] * 5000
+    started = time.monotonic()
+    assert send(server, dialect, reply)[0].content == "one two"
+    assert time.monotonic() - started < 25  # sent whole, it takes 50 s at least
+
+
+@each
+def test_a_password_in_the_base_url_is_removed_from_streams(
+    server: Replay, dialect: Dialect
+) -> None:
+    said = Answer(text=["it is pa55", "w0rd-5ecre7!"])
+    server.replies = {"x": streamed(dialect, said)}
+    url = server.url("x").replace("://", "://user:pa55w0rd-5ecre7@")
+    deltas: list[Delta] = []
+    response = asyncio.run(dialect.make(url, KEY).send(ask(), deltas.append))
+    assert response.content == "".join(delta.text for delta in deltas) == "it is ***!"
+
+
+@each
+def test_a_page_in_place_of_a_stream_is_an_error(server: Replay, dialect: Dialect) -> None:
+    page = {"status": 200, "headers": {"content-type": "text/html"}, "body": "<html>Log in</html>"}
+    with pytest.raises(ProviderError, match="not a JSON object but text/html: Log in") as raised:
+        send(server, dialect, page)
+    assert not raised.value.retryable
+
+
+@each
+@pytest.mark.req("D-30")
+def test_a_model_without_tools_is_named(server: Replay, dialect: Dialect) -> None:
+    with pytest.raises(ProviderError, match='model "m" cannot use tools'):
+        send(server, dialect, refusing("m does not support tools"), tools=(CALL_AGENT,))
+    assert len(server.log("x")) == 1

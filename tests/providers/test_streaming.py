@@ -1,0 +1,491 @@
+"""A streamed reply gives the same answer as a whole one, and its pieces on the way."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from axe_nb.messages import Delta, ToolCall, Usage
+from tests.providers.dialects import DIALECTS, KEY, Dialect
+from tests.providers.streams import (
+    FORMS,
+    Answer,
+    Outcome,
+    chunk,
+    cut,
+    read_stream,
+    read_whole,
+    single_bytes,
+    sse,
+)
+from tests.wire.replay import FIXTURES
+
+each = pytest.mark.parametrize("dialect", DIALECTS, ids=str)
+
+ANSWER = Answer(
+    text=("Grüße ", "😀", "\u2028", " and so on."),
+    reasoning=("Let me ", "think."),
+    calls=(("call_1", "look", ('{"pa', 'th": "a b', '"}')), ("call_2", "stop", ())),
+)
+
+
+def bytes_of(name: str) -> bytes:
+    parts = FIXTURES[name]["stream"]
+    return b"".join(bytes.fromhex(p["hex"]) if isinstance(p, dict) else p.encode() for p in parts)
+
+
+@pytest.mark.parametrize("name", [n for n, fixture in FIXTURES.items() if "stream" in fixture])
+def test_the_cuts_between_pieces_do_not_matter(name: str) -> None:
+    stream, protocol = bytes_of(name), FIXTURES[name]["protocol"]
+    whole = read_stream(protocol, [stream])
+    for pieces in (single_bytes(stream), *(cut(stream, seed) for seed in range(20))):
+        assert same(read_stream(protocol, pieces), whole)
+    for at in range(len(stream)):
+        assert same(read_stream(protocol, [stream[:at], stream[at:]]), whole)
+
+
+def same(one: Outcome, other: Outcome) -> bool:
+    if one.error and other.error:
+        details = [(e.category, e.message, e.partial_text) for e in (one.error, other.error)]
+        return details[0] == details[1] and one.deltas == other.deltas
+    return one == other and one.deltas == other.deltas
+
+
+@each
+@pytest.mark.req("D-24")
+def test_a_stream_gives_the_answer_of_a_whole_reply(dialect: Dialect) -> None:
+    stream, whole = FORMS[dialect.name]
+    outcome = read_stream(dialect.name, [stream(ANSWER)])
+    assert outcome.response
+    assert outcome == read_whole(dialect.name, json.dumps(whole(ANSWER)).encode())
+    assert outcome.response.content == outcome.joined("text") == "Grüße 😀\u2028 and so on."
+    assert outcome.joined("reasoning") == "Let me think."
+    assert json.loads(outcome.joined("arguments", 0)) == {"path": "a b"}
+    assert outcome.joined("arguments", 1) == ""
+    assert outcome.response.usage == Usage(5, 7)
+    names = [(d.call, d.name) for d in outcome.deltas if d.name]
+    assert names == [(0, "look"), (1, "stop")]
+
+
+@each
+def test_the_pieces_arrive_with_the_bytes(dialect: Dialect) -> None:
+    """Not held back until the end: each is there once its event is."""
+    shown: list[Delta] = []
+    at_piece: list[int] = []
+    stream = FORMS[dialect.name][0](Answer(text=["one ", "two ", "three "], reasoning=["hm"]))
+
+    def pieces() -> Any:
+        for line in stream.splitlines(keepends=True):
+            yield line
+            at_piece.append(len(shown))
+
+    read_stream(dialect.name, pieces(), shown.append)
+    assert [delta.text for delta in shown] == ["hm", "one ", "two ", "three "]
+    assert {1, 2, 3, 4} <= set(at_piece)
+
+
+TEXTS = st.lists(st.text(max_size=12), max_size=6)
+JSON = st.dictionaries(
+    st.text(max_size=5),
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(max_size=8),
+        lambda inner: (
+            st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3)
+        ),
+        max_leaves=6,
+    ),
+    max_size=4,
+)
+
+
+@st.composite
+def answers(draw: st.DrawFn) -> Answer:
+    dice = random.Random(draw(st.integers(0, 1000)))
+
+    def in_pieces(text: str) -> list[str]:
+        cuts = sorted(dice.randint(0, len(text)) for _ in range(3))
+        return [text[a:b] for a, b in zip([0, *cuts], [*cuts, len(text)], strict=True)]
+
+    calls = [
+        (f"call_{number}", f"tool_{number}", in_pieces(json.dumps(arguments, ensure_ascii=False)))
+        for number, arguments in enumerate(draw(st.lists(JSON, max_size=3)))
+    ]
+    return Answer(
+        text=["x", *draw(TEXTS)],
+        reasoning=draw(TEXTS),
+        calls=calls,
+        stop=draw(st.sampled_from(["stop", "end_turn", "length", "tool_calls"])),
+    )
+
+
+@each
+@pytest.mark.req("D-24", "D-11")
+@settings(max_examples=60, deadline=None)
+@given(answer=answers(), seed=st.integers(0, 100))
+def test_any_stream_gives_the_answer_of_a_whole_reply(
+    dialect: Dialect, answer: Answer, seed: int
+) -> None:
+    stream, whole = FORMS[dialect.name]
+    outcome = read_stream(dialect.name, cut(stream(answer), seed))
+    assert outcome == read_whole(dialect.name, json.dumps(whole(answer)).encode())
+    assert outcome.response
+    assert outcome.joined("text") == outcome.response.content
+    for number, call in enumerate(outcome.response.tool_calls):
+        assert json.loads(outcome.joined("arguments", number) or "{}") == call.arguments
+
+
+@each
+def test_surrogates_are_joined_before_they_are_repaired(dialect: Dialect) -> None:
+    halves = Answer(
+        text=["a\ud83d", "\ude00b", "\ud83d", "c\ude00"],
+        calls=[("1", "f", ['{"a": "\ud83d', '\ude00"}'])],
+    )
+    outcome = read_stream(dialect.name, [FORMS[dialect.name][0](halves)])
+    assert outcome.response
+    assert outcome.response.content == outcome.joined("text") == "a😀b\ufffdc\ufffd"
+    assert outcome.response.tool_calls == (ToolCall("1", "f", {"a": "😀"}),)
+    assert json.loads(outcome.joined("arguments")) == {"a": "😀"}
+    for delta in outcome.deltas:
+        delta.text.encode()
+
+
+@each
+@pytest.mark.req("D-31")
+def test_a_stream_that_is_cut_is_an_error_with_its_text(dialect: Dialect) -> None:
+    stream = FORMS[dialect.name][0](Answer(text=["one ", "two "] * 5, stop="stop"))
+    ends = {"anthropic": b"event: message_delta", "openai": b'"stop"', "ollama": b'"done": true'}
+    last = stream.index(ends[dialect.name])
+    seen = set()
+    for at in range(len(stream)):
+        outcome = read_stream(dialect.name, [stream[:at]])
+        if outcome.response:
+            assert at > last
+            assert outcome.response.content == "one two " * 5
+            continue
+        assert outcome.error
+        assert outcome.error.category == "server"
+        assert outcome.error.retryable
+        assert outcome.error.partial_text == outcome.joined("text")
+        seen.add(outcome.error.partial_text)
+    assert seen == {"one two " * n for n in range(6)} | {"one two " * n + "one " for n in range(5)}
+
+
+@each
+@pytest.mark.req("D-31")
+def test_an_error_in_a_stream_keeps_the_text_before_it(dialect: Dialect) -> None:
+    stream = FORMS[dialect.name][0](Answer(text=["one ", "two "]))
+    end = b"\n" if dialect.name == "ollama" else b"\n\n"
+    head = stream[: stream.index(b"two")].rpartition(end)[0] + end
+    failures: Mapping[str, list[tuple[bytes, str, str]]] = {
+        "anthropic": [
+            (b'event: error\ndata: {"type": "error", "error": {"type": "rate_limit_error", '
+             b'"message": "slow down"}}\n\n', "rate_limit", "slow down"),
+            (b'event: error\ndata: {"message": "broken"}\n\n', "server", "broken"),
+            (b"event: error\ndata: upstream died\n\n", "server", "upstream died"),
+        ],
+        "openai": [
+            (b'data: {"error": {"message": "broken", "code": 429}}\n\n', "rate_limit", "broken"),
+            (b'data: {"error": {"message": "broken"}}', "server", "broken"),
+            (b'data: {"object": "error", "message": "broken"}\n\n', "server", "broken"),
+            (b'data: {"choices": [{"error": {"message": "gone", "code": 502}}]}\n\n',
+             "server", "gone"),
+            (b"data: nonsense\n\n", "server", "nonsense"),
+            (b"data: [1]\n\n", "server", "not a JSON object"),
+            (b'data: {"choices": 1}\n\n', "server", "choices"),
+        ],
+        "ollama": [
+            (b'{"error": "out of memory"}\n', "server", "out of memory"),
+            (b'{"error": "out of memory"}', "server", "out of memory"),
+            (b"<html>\n", "server", "not a JSON object"),
+        ],
+    }  # fmt: skip
+    for event, category, words in failures[dialect.name]:
+        outcome = read_stream(dialect.name, single_bytes(head + event))
+        assert outcome.error, event
+        assert (outcome.error.category, outcome.error.partial_text) == (category, "one "), event
+        assert words in outcome.error.message, event
+
+
+@each
+def test_a_whole_reply_to_a_request_for_a_stream_is_an_answer(dialect: Dialect) -> None:
+    body = FORMS[dialect.name][1](ANSWER)
+    for indent in (None, 2):
+        for end in ("", "\n"):
+            reply = f"{end}{json.dumps(body, indent=indent)}{end}".encode()
+            outcome = read_stream(dialect.name, cut(reply, 1))
+            assert outcome.response, reply
+            assert outcome == read_whole(dialect.name, reply)
+
+
+@each
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"<!doctype html>\n<title>data: none</title>", b"", b"{", b"[]", b"null", b"upstream gone",
+        b'{"error": {"message": "broken"}}', b": ping\n\n", b"data: [DONE]\n\n", b"event: a\n\n",
+    ],
+)  # fmt: skip
+def test_what_is_no_answer_at_all_is_an_error(dialect: Dialect, body: bytes) -> None:
+    outcome = read_stream(dialect.name, single_bytes(body))
+    assert outcome.error
+    assert outcome.error.category == "server"
+    assert outcome.deltas == []
+
+
+@each
+def test_secrets_are_removed_from_a_stream_wherever_it_is_cut(dialect: Dialect) -> None:
+    for at in range(len(KEY) + 1):
+        pieces = ["your key is ", KEY[:at], KEY[at:], ", s", "k-", "canary or so, sk-c"]
+        calls = [("1", "f", ['{"key": "', KEY[:at], f'{KEY[at:]}"}}'])]
+        outcome = read_stream(
+            dialect.name, [FORMS[dialect.name][0](Answer(text=pieces, calls=calls))]
+        )
+        assert outcome.response
+        said = "your key is ***, sk-canary or so, sk-c"
+        assert outcome.response.content == outcome.joined("text") == said
+        assert json.loads(outcome.joined("arguments")) == {"key": "***"}
+        assert outcome.response.tool_calls[0].arguments == {"key": "***"}
+
+
+@each
+def test_a_stream_of_too_many_parts_is_an_error(dialect: Dialect) -> None:
+    calls = [(f"c{number}", "f", ()) for number in range(10_001)]
+    outcome = read_stream(dialect.name, [FORMS[dialect.name][0](Answer(calls=calls))])
+    assert outcome.error
+    assert "more than 10000 parts" in outcome.error.message
+
+
+@pytest.mark.parametrize(
+    ("deltas", "arguments"),
+    [
+        # whole, all in one chunk
+        ([[call := {"index": 0, "id": "a", "function": {"name": "f", "arguments": '{"x": 1}'}},
+           {"index": 1, "id": "b", "function": {"name": "f", "arguments": '{"x": 2}'}}]],
+         [("a", "f", 1), ("b", "f", 2)]),
+        # every call is number 0, told apart by the id
+        ([[call], [{"index": 0, "id": "b", "function": {"name": "g", "arguments": '{"x": 2}'}}]],
+         [("a", "f", 1), ("b", "g", 2)]),
+        # every call is number 0 and has no id
+        ([[{"index": 0, "id": "", "function": {"name": "f", "arguments": '{"x": 1}'}}],
+          [{"index": 0, "id": "", "function": {"name": "f", "arguments": '{"x": 2}'}}]],
+         [("openai_0", "f", 1), ("openai_1", "f", 2)]),
+        # no index at all, with ids
+        ([[{"id": "a", "function": {"name": "f", "arguments": '{"x"'}}],
+          [{"function": {"arguments": ": 1}"}}],
+          [{"id": "b", "function": {"name": "g", "arguments": '{"x": 2}'}}]],
+         [("a", "f", 1), ("b", "g", 2)]),
+        # neither index nor ids
+        ([[{"function": {"name": "f", "arguments": '{"x": 1}'}},
+           {"function": {"name": "f", "arguments": '{"x": 2}'}}]],
+         [("openai_0", "f", 1), ("openai_1", "f", 2)]),
+        # id and name repeated with every piece
+        ([[{"index": 0, "id": "a", "function": {"name": "f", "arguments": '{"x"'}}],
+          [{"index": 0, "id": "a", "function": {"name": "f", "arguments": ": 1}"}}]],
+         [("a", "f", 1)]),
+        # another id with every piece
+        ([[{"index": 0, "id": "a", "function": {"name": "f", "arguments": '{"x"'}}],
+          [{"index": 0, "id": "q", "function": {"name": None, "arguments": ": 1}"}}]],
+         [("a", "f", 1)]),
+        # the name in pieces, the id late
+        ([[{"index": 0, "function": {"name": "f"}}], [{"index": 0, "function": {"name": "oo"}}],
+          [{"index": 0, "id": "a", "function": {"arguments": '{"x": 1}'}}]],
+         [("a", "foo", 1)]),
+        # arguments as an object
+        ([[{"index": 0, "id": "a", "function": {"name": "f", "arguments": {"x": 1}}}]],
+         [("a", "f", 1)]),
+        # indices from 1, out of order
+        ([[{"index": 2, "id": "a", "function": {"name": "f", "arguments": '{"x"'}}],
+          [{"index": 1, "id": "b", "function": {"name": "g", "arguments": '{"x": 2}'}}],
+          [{"index": 2, "function": {"arguments": ": 1}"}}]],
+         [("a", "f", 1), ("b", "g", 2)]),
+    ],
+)  # fmt: skip
+def test_openai_calls_are_told_apart(
+    deltas: list[list[dict[str, Any]]], arguments: list[tuple[str, str, int]]
+) -> None:
+    chunks = [chunk({"tool_calls": calls}) for calls in deltas]
+    outcome = read_stream("openai", [sse(*chunks, chunk(finish_reason="tool_calls"), "[DONE]")])
+    assert outcome.response
+    assert [(c.id, c.name, c.arguments) for c in outcome.response.tool_calls] == [
+        (id, name, {"x": value}) for id, name, value in arguments
+    ]
+    for number, (_, name, value) in enumerate(arguments):
+        assert json.loads(outcome.joined("arguments", number)) == {"x": value}
+        assert [d.name for d in outcome.deltas if d.name and d.call == number][-1] == name
+
+
+@pytest.mark.parametrize(
+    ("chunks", "usage"),
+    [
+        ([chunk(finish_reason="stop"), {"choices": [], "usage": {"prompt_tokens": 3}}], 3),
+        ([chunk(finish_reason="stop"), {"usage": {"prompt_tokens": 3}}], 3),
+        ([chunk(finish_reason="stop", usage={"prompt_tokens": 3})], 3),
+        ([chunk(finish_reason="stop") | {"x_groq": {"usage": {"prompt_tokens": 3}}}], 3),
+        ([{"usage": {"prompt_tokens": 1}, "choices": []}, {"usage": {"prompt_tokens": 3}},
+          chunk(finish_reason="stop") | {"usage": None}], 3),
+        ([chunk(finish_reason="stop")], 0),
+    ],
+)  # fmt: skip
+def test_openai_usage_is_found_wherever_it_is(chunks: list[Any], usage: int) -> None:
+    outcome = read_stream("openai", [sse(chunk({"content": "hi"}), *chunks, "[DONE]")])
+    assert outcome.response
+    assert outcome.response.usage.input_tokens == usage
+
+
+@pytest.mark.parametrize(
+    ("deltas", "shown", "echoed"),
+    [
+        ([{"reasoning_content": "a"}, {"reasoning_content": "b"}], "ab",
+         {"reasoning_content": "ab"}),
+        ([{"reasoning_content": "a", "reasoning": "a"},
+          {"reasoning_content": "b", "reasoning": "b"}], "ab", {"reasoning_content": "ab"}),
+        ([{"reasoning": "a", "reasoning_details": [{"type": "reasoning.text", "text": "a"}]},
+          {"reasoning": "b", "reasoning_details": [{"type": "reasoning.text", "text": "b"}]},
+          {"reasoning_details": [{"type": "reasoning.text", "signature": "s"}]},
+          {"reasoning_details": [{"type": "reasoning.encrypted", "data": "d"}]}],
+         "ab",
+         {"reasoning_details": [{"type": "reasoning.text", "text": "ab", "signature": "s"},
+                                {"type": "reasoning.encrypted", "data": "d"}]}),
+        ([{"reasoning_details": [{"type": "reasoning.summary", "summary": "a"}]},
+          {"reasoning_details": [{"type": "reasoning.summary", "summary": "b"}]}],
+         "ab", {"reasoning_details": [{"type": "reasoning.summary", "summary": "ab"}]}),
+    ],
+)  # fmt: skip
+def test_openai_reasoning_is_shown_once_and_echoed(
+    deltas: list[Any], shown: str, echoed: dict[str, Any]
+) -> None:
+    chunks = [*map(chunk, deltas), chunk({"content": "hi"}), chunk(finish_reason="stop")]
+    outcome = read_stream("openai", [sse(*chunks, "[DONE]")])
+    assert outcome.response
+    assert outcome.joined("reasoning") == shown
+    assert outcome.response.echo["openai"].items() >= echoed.items()
+
+
+def test_gemini_signatures_of_calls_are_kept() -> None:
+    signed = {"extra_content": {"google": {"thought_signature": "s"}}}
+    call = {"index": 0, "id": "a", "function": {"name": "f", "arguments": "{}"}, **signed}
+    outcome = read_stream("openai", [sse(chunk({"tool_calls": [call]}, finish_reason="stop"))])
+    assert outcome.response
+    assert outcome.response.echo == {"openai": {"extra_content": [signed["extra_content"]]}}
+
+
+def test_openai_text_may_come_in_parts() -> None:
+    thought = {"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}
+    contents = [[thought], [thought], "a", [{"type": "text", "text": "b"}], "c"]
+    chunks = [chunk({"content": content}) for content in contents]
+    outcome = read_stream("openai", [sse(*chunks, chunk(finish_reason="stop"))])
+    assert outcome.response
+    assert outcome.response.content == outcome.joined("text") == "abc"
+    assert outcome.joined("reasoning") == "hmhm"
+
+
+def test_only_the_first_choice_is_read() -> None:
+    chunks = [chunk({"content": "a"}), chunk({"content": "b"}, index=1), chunk({"content": "c"})]
+    outcome = read_stream("openai", [sse(*chunks, chunk(finish_reason="stop"), "[DONE]")])
+    assert outcome.response
+    assert outcome.response.content == outcome.joined("text") == "ac"
+
+
+@pytest.mark.parametrize("event", ["", " ", '{"choices": []}', '{"choices": null}', "{}"])
+def test_openai_keep_alives_are_ignored(event: str) -> None:
+    chunks = [event, chunk({"content": "a"}), event, chunk(finish_reason="stop"), event, "[DONE]"]
+    outcome = read_stream("openai", [b"event: ping\ndata: now\n\n", sse(*chunks)])
+    assert outcome.response
+    assert outcome.response.content == "a"
+
+
+def anthropic(*events: Mapping[str, Any], stop: str = "end_turn") -> Outcome:
+    start = {"type": "message_start", "message": {"id": "m", "content": [], "usage": {}}}
+    end = {"type": "message_delta", "delta": {"stop_reason": stop}, "usage": {"output_tokens": 7}}
+    return read_stream(
+        "anthropic", [sse(start, *events, end, {"type": "message_stop"}, named=True)]
+    )
+
+
+def begin(index: int, **block: Any) -> dict[str, Any]:
+    return {"type": "content_block_start", "index": index, "content_block": block}
+
+
+def more(index: int, kind: str, **fields: Any) -> dict[str, Any]:
+    delta = {"type": f"{kind}_delta", **fields}
+    return {"type": "content_block_delta", "index": index, "delta": delta}
+
+
+def test_anthropic_blocks_go_back_as_they_came() -> None:
+    outcome = anthropic(
+        begin(0, type="thinking", thinking="", signature=""),
+        more(0, "thinking", thinking="let "),
+        more(0, "thinking", thinking="me"),
+        more(0, "signature", signature="sig"),
+        begin(1, type="redacted_thinking", data="xyz"),
+        begin(2, type="text", text="a"),
+        more(2, "text", text="b"),
+        begin(3, type="tool_use", id="t1", name="f", input={}),
+        more(3, "input_json", partial_json=""),
+        more(3, "input_json", partial_json='{"a": '),
+        more(3, "input_json", partial_json="1}"),
+        begin(4, type="tool_use", id="t2", name="g", input={"b": 2}),
+        begin(5, type="tool_use", id="t3", name="h", input={}),
+    )
+    assert outcome.response
+    assert outcome.response.content == "ab"
+    assert [(c.id, c.arguments) for c in outcome.response.tool_calls] == [
+        ("t1", {"a": 1}), ("t2", {"b": 2}), ("t3", {}),
+    ]  # fmt: skip
+    assert outcome.response.echo["anthropic"][:3] == [
+        {"type": "thinking", "thinking": "let me", "signature": "sig"},
+        {"type": "redacted_thinking", "data": "xyz"},
+        {"type": "text", "text": "ab"},
+    ]
+    assert [json.loads(outcome.joined("arguments", n) or "{}") for n in range(3)] == [
+        {"a": 1}, {"b": 2}, {},
+    ]  # fmt: skip
+
+
+def test_anthropic_arguments_that_are_cut_stay_for_display() -> None:
+    outcome = anthropic(
+        begin(0, type="tool_use", id="t", name="f", input={}),
+        more(0, "input_json", partial_json='{"a": "b'),
+        stop="max_tokens",
+    )
+    assert outcome.response
+    assert outcome.response.tool_calls == (ToolCall("t", "f", {}, '{"a": "b'),)
+    assert outcome.response.is_cut
+
+
+def test_anthropic_events_may_be_incomplete() -> None:
+    """No start of the message or the block, no index, types by name only; unknown events."""
+    stream = (
+        b'event: what\ndata: {"type": "what"}\n\n'
+        b'event: content_block_delta\ndata: {"delta": {"type": "text_delta", "text": "a"}}\n\n'
+        b'event: content_block_delta\ndata: {"delta": {"type": "text_delta", "text": "b"}}\n\n'
+        b'event: message_delta\ndata: {"delta": {"stop_reason": "end_turn"}}\n\n'
+    )
+    outcome = read_stream("anthropic", [stream])
+    assert outcome.response
+    assert outcome.response.content == outcome.joined("text") == "ab"
+
+
+def test_ollama_calls_may_come_in_any_line() -> None:
+    def call(x: int) -> dict[str, Any]:
+        return {"function": {"name": "f", "arguments": {"x": x}}}
+
+    lines: list[dict[str, Any]] = [
+        {"message": {"thinking": "hm"}},
+        {"message": {"tool_calls": [call(1)]}},
+        {"message": {"content": "a", "tool_calls": [call(2), call(3)]}},
+        {"message": {"content": "b"}},
+        {"done": True, "done_reason": "stop"},
+    ]
+    outcome = read_stream("ollama", [b"\n".join(json.dumps(line).encode() for line in lines)])
+    assert outcome.response
+    assert outcome.response.content == "ab"
+    assert [c.arguments["x"] for c in outcome.response.tool_calls] == [1, 2, 3]
+    assert outcome.response.echo == {"ollama": "hm"}
+    assert [outcome.joined("arguments", n) for n in range(3)] == ['{"x":1}', '{"x":2}', '{"x":3}']
