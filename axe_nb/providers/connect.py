@@ -11,6 +11,7 @@ import ipaddress
 import socket
 import ssl
 from collections.abc import Iterable
+from contextlib import suppress
 
 import httpx
 
@@ -20,6 +21,9 @@ from axe_nb.providers.tcp import Connection
 
 NEXT_ADDRESS_SECONDS = 0.25
 """Delay before the next address of a host is tried beside the one before it (RFC 8305)."""
+
+TURNS = 5
+"""Turns of the loop in which it notices what happened while it was blocked, by a long cell."""
 
 
 async def connect(route: Route, seconds: float | None) -> Connection:
@@ -32,8 +36,11 @@ async def connect(route: Route, seconds: float | None) -> Connection:
     Raises:
         httpx.TransportError: there is no connection; the proxy's errors are `httpx.ProxyError`.
     """
+    timer: asyncio.TimerHandle | None = None
     try:
-        async with asyncio.timeout(seconds):
+        async with asyncio.timeout(None) as limit:
+            if seconds is not None:
+                timer = asyncio.get_running_loop().call_later(seconds, _expire, limit)
             connection = await _connect_to_first_hop(route)
             try:
                 if route.proxy is not None and route.context is not None:
@@ -46,6 +53,19 @@ async def connect(route: Route, seconds: float | None) -> Connection:
         raise httpx.ConnectTimeout("no connection in time") from error
     except (OSError, UnicodeError) as error:  # the second: a name that cannot be looked up
         raise httpx.ConnectError(str(error)) from error
+    finally:
+        if timer is not None:
+            timer.cancel()
+
+
+def _expire(limit: asyncio.Timeout, turns: int = TURNS) -> None:
+    """Ends the time for a connection, unless it turns out to have been made long ago."""
+    loop = asyncio.get_running_loop()
+    if turns:
+        loop.call_soon(_expire, limit, turns - 1)
+        return
+    with suppress(RuntimeError):  # it is over
+        limit.reschedule(loop.time())
 
 
 async def _connect_to_first_hop(route: Route) -> Connection:

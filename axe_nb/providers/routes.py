@@ -95,6 +95,8 @@ def _find_proxy(scheme: str, host: str, port: int) -> httpx.Proxy | None:
         proxy = httpx.Proxy(given if "://" in given else f"http://{given}")
     except (httpx.InvalidURL, ValueError):
         raise RouteError("the proxy in the environment is not a valid http or https URL") from None
+    if not proxy.url.host:
+        raise RouteError("the proxy in the environment has no host")
     if proxy.url.scheme not in PORTS:
         raise RouteError(f"a proxy of the kind {proxy.url.scheme} is not supported")
     return proxy

@@ -78,6 +78,6 @@ def _wrap(start: Sequence[str], words: Sequence[str], view: View) -> Launch:
     data = {}
     if seccomp.is_supported():
         found += ["--seccomp", "{filter}"]
-        data["{filter}"] = seccomp.make_filter(seccomp.INTERNET)
+        data["{filter}"] = seccomp.make_filter(seccomp.INTERNET, has_namespaces=True)
     found += ["--chdir", str(view.workdir), "--", *words]
     return Launch(words=found, data=data, environment={"TMPDIR": "/tmp"})

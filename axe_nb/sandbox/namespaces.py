@@ -75,7 +75,7 @@ def _unshare(words: Sequence[str], view: View) -> Launch:
     plan = {
         "mounts": [tuple(mount) for mount in list_mounts(view)],
         "network": view.network,
-        "filter": seccomp.make_filter(seccomp.INTERNET).hex(),
+        "filter": seccomp.make_filter(seccomp.INTERNET, has_namespaces=True).hex(),
         "workdir": str(view.workdir),
     }
     network = () if view.network else ("--net",)
@@ -91,12 +91,13 @@ def _unshare(words: Sequence[str], view: View) -> Launch:
 
 def _restrict(words: Sequence[str], view: View) -> Launch:
     system = [*SYSTEM, *(f"/etc/{name}" for name in SETTINGS)]
+    families = seccomp.INTERNET if view.network else ()
     plan = {
         "read": [*system, *_list_system_facts(), *map(str, view.readable)],
         "write": [str(view.workdir)],
         "files": DEVICES,
         "network": view.network,
-        "filter": seccomp.make_filter(seccomp.INTERNET if view.network else ()).hex(),
+        "filter": seccomp.make_filter(families, has_namespaces=False).hex(),
         "workdir": str(view.workdir),
         "identity": identify(view.workdir),
         "parent": os.getpid(),

@@ -101,6 +101,8 @@ class RawServer:
     listening: socket.socket
     context: ssl.SSLContext | None = None
     requests: list[Request] = field(default_factory=list)
+    heads: list[str] = field(default_factory=list)
+    """What came to a proxy."""
     asked: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
     """Released once for each request."""
     closed: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))

@@ -20,7 +20,7 @@ import pytest
 
 from axe_nb.errors import ProviderError
 from axe_nb.provider_table import PROVIDERS, READ_SECONDS, describe_provider
-from axe_nb.providers import transport
+from axe_nb.providers import connections, transport
 from axe_nb.providers.connect import connect
 from axe_nb.providers.openai import OpenAI
 from axe_nb.providers.routes import find_route
@@ -140,6 +140,22 @@ def test_a_connection_that_was_closed_while_the_loop_was_blocked_is_not_used() -
 
         assert send_in_turn(server.url, 3, block) == ["hello"] * 3
         assert [asked.connection for asked in server.requests] == [0, 1, 2]
+
+
+def test_a_connection_that_was_made_while_the_loop_was_blocked_is_in_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(connections, "CONNECT_SECONDS", 0.1)
+
+    async def block(url: str) -> str:
+        sending = asyncio.create_task(send(url))
+        while not server.connections:
+            await asyncio.sleep(0)
+            time.sleep(0.3)  # noqa: ASYNC251 - as a cell may
+        return await sending
+
+    with raw_server(always(reply())) as server:
+        assert asyncio.run(block(server.url)) == "hello"
 
 
 UNUSABLE = {

@@ -1,0 +1,269 @@
+"""The filter of system calls: nothing that reaches keys, memory or processes of other programs."""
+
+from __future__ import annotations
+
+import ctypes
+import platform
+import re
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from axe_nb.sandbox import seccomp
+from tests.conftest import not_run
+from tests.sandbox.cages import FULL, Cage
+from tests.sandbox.test_attacks import OF_LAUNCHER, PYTHON, control
+
+pytestmark = pytest.mark.req("D-55")
+
+START = """
+import ctypes, os, sys
+libc = ctypes.CDLL(None, use_errno=True)
+libc.shmat.restype = ctypes.c_void_p
+def call(name, *arguments):
+    numbers = {numbers}
+    ctypes.set_errno(0)
+    result = libc.syscall(numbers[name], *map(ctypes.c_long, arguments))
+    print(name, result if result >= 0 else -ctypes.get_errno())
+    return result
+"""
+
+KEYS = """
+name, secret = (ctypes.create_string_buffer(text) for text in (b"user", b"changed"))
+kind, text = map(ctypes.addressof, (name, secret))
+call("add_key", kind, kind, text, 7, -3)
+call("request_key", kind, kind, 0, -3)
+call("keyctl", 0, -3, 1)
+call("keyctl", 10, -3, kind, kind, 0)
+"""
+
+OTHERS = """
+pid = int(sys.argv[1])
+room = ctypes.create_string_buffer(128)
+limits = ctypes.addressof(room)
+call("prlimit64", pid, 7, 0, limits)
+call("prlimit64", pid | 1 << 32, 7, 0, limits)
+for kind in range(3):
+    call("setpriority", kind, pid, 19)
+call("setpriority", 1, 0, 19)
+call("setpriority", 2, 0, 19)
+call("sched_setparam", pid, limits)
+call("sched_setscheduler", pid, 0, limits)
+room[0] = 1
+call("sched_setaffinity", pid, 8, limits)
+call("sched_setattr", pid, limits, 0)
+call("ioprio_set", 1, pid, 0)
+call("ioprio_set", 2, 0, 0)
+call("kcmp", pid, pid, 1, 0, 0)
+call("pidfd_getfd", os.pidfd_open(pid), 0, 0)
+call("process_madvise", os.pidfd_open(pid), limits, 0, 20, 0)
+call("process_mrelease", os.pidfd_open(pid), 0)
+"""
+
+SHARED = """
+call("shmget", 0, 4096, 0o1600)
+call("shmat", int(sys.argv[1]), 0, 0)
+"""
+
+IPC = """
+call("shmctl", int(sys.argv[1]), 2, 0)
+call("semget", 0, 1, 0o1600)
+call("semop", 0, 0, 0)
+call("semtimedop", 0, 0, 0, 0)
+call("semctl", 0, 0, 0, 0)
+call("msgget", 0, 0o1600)
+call("msgsnd", 0, 0, 0, 0)
+call("msgrcv", 0, 0, 0, 0, 0)
+call("msgctl", 0, 0, 0)
+name = ctypes.create_string_buffer(b"axe-nb")
+call("mq_open", ctypes.addressof(name), 0o102, 0o600, 0)
+call("mq_unlink", ctypes.addressof(name))
+"""
+
+ORDINARY = """
+import resource
+resource.setrlimit(resource.RLIMIT_NOFILE, resource.getrlimit(resource.RLIMIT_NOFILE))
+os.setpriority(os.PRIO_PROCESS, 0, 5)
+os.sched_setaffinity(0, os.sched_getaffinity(0))
+os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
+print(os.getpriority(os.PRIO_PROCESS, 0), os.sched_getscheduler(0) == os.SCHED_BATCH)
+"""
+
+
+def run_script(cage: Cage, script: str, argument: str = "") -> list[tuple[str, int]]:
+    """Runs Python code in a cage; returns each system call and its result or negative error."""
+    column = seccomp.MACHINES[platform.machine()][1]
+    numbers = {name: both[column] for name, both in seccomp.SYSTEM_CALLS.items()}
+    (cage.work / "script.py").write_text(START.format(numbers=numbers) + script)
+    output = cage.run(f"/usr/bin/python3 script.py {argument}").output
+    found = re.findall(r"^(\w+) (-?\d+)$", output, re.MULTILINE)
+    assert len(found) == len(output.splitlines()), output
+    return [(name, int(result)) for name, result in found]
+
+
+def refused(results: list[tuple[str, int]]) -> list[tuple[str, int]]:
+    return [(name, -13) for name, _ in results]
+
+
+def test_no_keyring_is_reached(cage: Cage) -> None:
+    results = run_script(cage, KEYS)
+    assert len(results) == 4
+    assert results == refused(results)
+
+
+@pytest.mark.parametrize("method", ["namespaces", "Landlock"])
+def test_without_the_filter_a_keyring_is_reached(cage: Cage) -> None:
+    results = run_script(control(cage, OF_LAUNCHER["filter"]), KEYS)
+    assert results != refused(results)
+
+
+@pytest.mark.parametrize("method", ["Landlock"])
+def test_limits_and_priorities_of_other_processes_are_neither_read_nor_changed(cage: Cage) -> None:
+    results = run_script(cage, OTHERS, "$PPID")
+    assert len(results) == 17
+    assert results == refused(results)
+
+
+@pytest.mark.parametrize("method", ["Landlock"])
+def test_without_the_filter_limits_of_other_processes_are_read(cage: Cage) -> None:
+    results = run_script(control(cage, OF_LAUNCHER["filter"]), OTHERS, "$PPID")
+    assert ("prlimit64", 0) in results
+
+
+@pytest.mark.parametrize("method", ["Landlock"])
+def test_memory_of_other_processes_is_not_reached(cage: Cage) -> None:
+    script = (
+        "import ctypes, sys; libc = ctypes.CDLL(None); pid = int(sys.argv[1]); "
+        "room = (ctypes.c_long * 2)(ctypes.addressof(ctypes.create_string_buffer(8)), 8); "
+        "print(libc.ptrace(16, pid, 0, 0), libc.process_vm_readv(pid, room, 1, room, 1, 0))"
+    )
+    assert cage.run(f'{PYTHON} "{script}" $PPID').output == "-1 -1\n"
+
+
+def test_memory_that_programs_share_is_not_reached(cage: Cage, shared: int) -> None:
+    results = dict(run_script(cage, SHARED, str(shared)))
+    if cage.method in FULL:
+        assert results["shmat"] == -22
+        assert results["shmget"] >= 0, "what it makes is its own"
+    else:
+        assert results == {"shmget": -13, "shmat": -13}
+
+
+@pytest.mark.parametrize("method", ["Landlock"])
+def test_without_the_filter_shared_memory_is_reached(cage: Cage, shared: int) -> None:
+    results = run_script(control(cage, OF_LAUNCHER["filter"]), SHARED, str(shared))
+    assert dict(results)["shmat"] >= 0
+
+
+@pytest.mark.parametrize("method", ["Landlock"])
+def test_semaphores_and_queues_of_the_system_are_not_reached(cage: Cage, shared: int) -> None:
+    results = run_script(cage, IPC, str(shared))
+    assert len(results) == 11
+    assert results == refused(results)
+
+
+@pytest.fixture
+def shared() -> Iterator[int]:
+    """The number of a piece of memory that everybody may attach."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    number = libc.shmget(0, 4096, 0o1666)
+    assert number >= 0
+    try:
+        yield number
+    finally:
+        libc.shmctl(number, 0, None)
+
+
+def test_a_command_sets_its_own_limits_and_priorities(cage: Cage) -> None:
+    (cage.work / "script.py").write_text(START.format(numbers={}) + ORDINARY)
+    ended = cage.run(
+        "/usr/bin/python3 script.py; nice -n 3 nice; ulimit -n 64 && ulimit -n; "
+        "taskset 1 echo pinned; ionice -c 3 ionice; chrt --idle 0 echo idle"
+    )
+    assert ended.output == "5 True\n3\n64\npinned\nidle\nidle\n"
+
+
+# The filter as data, for machines other than this one too.
+
+HEADERS = {
+    "x86_64": "/usr/include/x86_64-linux-gnu/asm/unistd_64.h",
+    "aarch64": "/usr/include/asm-generic/unistd.h",
+}
+
+
+@pytest.fixture(params=list(seccomp.MACHINES))
+def machine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setattr(platform, "machine", lambda: request.param)
+    return str(request.param)
+
+
+def test_the_numbers_are_those_of_the_system(machine: str) -> None:
+    header = Path(HEADERS[machine])
+    if not header.is_file():
+        not_run("there are no headers of this system (Debian: sudo apt-get install linux-libc-dev)")
+    numbers = dict(re.findall(r"^#define __NR_(\w+)\s+(\d+)$", header.read_text(), re.MULTILINE))
+    column = seccomp.MACHINES[machine][1]
+    expected = {name: int(numbers[name]) for name in seccomp.SYSTEM_CALLS}
+    assert {name: both[column] for name, both in seccomp.SYSTEM_CALLS.items()} == expected
+
+
+def decide(filter_: bytes, machine: int, number: int, *arguments: int) -> int:
+    """The decision of a filter about a system call, as the kernel comes to it."""
+    data = struct.pack("=IIQ6Q", number, machine, 0, *(*arguments, 0, 0, 0, 0, 0, 0)[:6])
+    steps = [*struct.iter_unpack("=HBBI", filter_)]
+    value, at = 0, 0
+    while True:
+        code, if_true, if_not, operand = steps[at]
+        at += 1
+        if code == seccomp.RETURN:
+            return int(operand)
+        if code == seccomp.LOAD:
+            (value,) = struct.unpack_from("=I", data, operand)
+        else:
+            is_true = value == operand if code == seccomp.EQUAL else value >= operand
+            at += if_true if is_true else if_not
+
+
+@pytest.mark.parametrize("has_namespaces", [True, False])
+@pytest.mark.parametrize("families", [(), seccomp.INTERNET])
+def test_other_calls_are_allowed(
+    machine: str, families: tuple[int, ...], has_namespaces: bool
+) -> None:
+    filter_ = seccomp.make_filter(families, has_namespaces=has_namespaces)
+    audit, column = seccomp.MACHINES[machine]
+    known = {both[column] for both in seccomp.SYSTEM_CALLS.values()}
+    for number in set(range(600)) - known:
+        assert decide(filter_, audit, number, 1, 2, 3) == seccomp.ALLOW
+    for family in range(64):
+        decision = seccomp.ALLOW if family in families else seccomp.REFUSE
+        socket = seccomp.SYSTEM_CALLS["socket"][column]
+        assert decide(filter_, audit, socket, family) == decision
+
+
+@pytest.mark.parametrize("has_namespaces", [True, False])
+def test_other_tables_of_calls_are_refused_as_a_whole(machine: str, has_namespaces: bool) -> None:
+    filter_ = seccomp.make_filter(has_namespaces=has_namespaces)
+    audit, _ = seccomp.MACHINES[machine]
+    for number in range(600):
+        assert decide(filter_, 0x40000003, number) == seccomp.KILL  # 32 bits
+        assert decide(filter_, audit, seccomp.X32 + number) == seccomp.REFUSE
+
+
+def test_only_a_process_itself_is_an_allowed_target(machine: str) -> None:
+    filter_ = seccomp.make_filter(has_namespaces=False)
+    audit, column = seccomp.MACHINES[machine]
+
+    def of(name: str, *arguments: int) -> bool:
+        number = seccomp.SYSTEM_CALLS[name][column]
+        return decide(filter_, audit, number, *arguments) == seccomp.ALLOW
+
+    assert of("prlimit64", 0, 7)
+    assert not of("prlimit64", 1234, 7)
+    assert of("setpriority", 0, 0, 5)
+    assert [of("setpriority", kind, who) for kind, who in [(0, 9), (1, 0), (2, 0)]] == [False] * 3
+    assert of("ioprio_set", 1, 0)
+    assert [of("ioprio_set", kind, who) for kind, who in [(1, 9), (2, 0), (3, 0)]] == [False] * 3
+    assert of("sched_setaffinity", 0)
+    assert not of("sched_setaffinity", 1)
