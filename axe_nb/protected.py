@@ -23,10 +23,14 @@ from axe_nb.protected_names import (
     CONFIG,
     FILES,
     FOLDERS,
+    KEY_ENDS,
     KEY_FILES,
     KEY_PATHS,
     KEYS,
+    NEEDED_IN,
+    NEEDED_KEYS,
     OPTIONAL,
+    PATTERNS,
     PLUGINS,
     REPOSITORY,
 )
@@ -54,19 +58,34 @@ def find_write_protection(
 
 
 def find_read_protection(path: Path, workdir: Path, config: Path | None = None) -> str:
-    """Returns the reason that a path may not be read; empty if it may.
+    """Returns the reason that tools may not read a path; empty if they may.
 
     Args:
         path: a real path (absolute, links resolved).
         workdir: the real workdir that it lies in.
         config: the real folder of the user's settings.
     """
-    if config is not None and path == config / "config.toml":
+    if is_hidden(path, workdir, config):
         return KEYS
     names = [fold_name(name) for name in path.parts]
+    is_needed = names[-1] in NEEDED_KEYS or any(
+        names[-1] in files and folder in names for folder, files in NEEDED_IN.items()
+    )
+    return KEYS if is_needed else ""
+
+
+def is_hidden(path: Path, workdir: Path, config: Path | None = None) -> bool:
+    """True if commands may not read a path either: it holds keys that they do without.
+
+    Args: as for `find_read_protection`.
+    """
+    if config is not None and path == config / "config.toml":
+        return True
+    names = [fold_name(name) for name in path.parts]
     below = names[len(workdir.parts) :]
-    held = any(name in KEY_FILES for name in names) or any(n.startswith(".env") for n in below)
-    return KEYS if held or _has_key_path(names) else ""
+    if any(name in KEY_FILES for name in names) or any(n.startswith(".env") for n in below):
+        return True
+    return bool(below and KEY_ENDS.fullmatch(below[-1])) or _has_key_path(names)
 
 
 def list_protected(workdir: Path) -> Iterator[Path]:
@@ -184,21 +203,28 @@ def _find_below(path: Path, folder: Path) -> tuple[str, ...] | None:
 
 
 def _check_names(names: list[str]) -> str:
-    for name in names:
-        if reason := FOLDERS.get(name):
-            return reason
-        if name in AT_START:
-            return "Python runs it when it starts"
-        if CONFIG.fullmatch(name):
-            return "Jupyter runs it when it starts here"
-        if name.endswith(PLUGINS):
-            return "Python finds plugins by it, which pytest and others load"
-        if name.startswith(".env"):
-            return KEYS
-    return _check_file(names[-1]) if names else ""
+    reasons = (reason for name in names if (reason := _check_name(name)))
+    return next(reasons, "") or (_check_file(names[-1]) if names else "")
+
+
+@lru_cache(10_000)
+def _check_name(name: str) -> str:
+    """Checks the name of a file or folder."""
+    if reason := FOLDERS.get(name):
+        return reason
+    if name in AT_START:
+        return "Python runs it when it starts"
+    if CONFIG.fullmatch(name):
+        return "Jupyter runs it when it starts here"
+    if name.endswith(PLUGINS):
+        return "Python finds plugins by it, which pytest and others load"
+    if name.startswith(".env"):
+        return KEYS
+    return next((reason for pattern, reason in PATTERNS if pattern.fullmatch(name)), "")
 
 
 def _check_file(name: str) -> str:
+    """Checks the name of a file."""
     if name.endswith(".pth"):
         return "Python runs it when it starts"
     module = _module_of(name)

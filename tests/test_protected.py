@@ -35,6 +35,17 @@ sitecustomize/__init__.py sub/usercustomize/x.py
 evil-1.0.dist-info/entry_points.txt sub/evil.egg-info/entry_points.txt
 astroid.py colorama.py ctags.py click.py msgpack.py argcomplete.py thread.py
 org/python/core.py java/lang.py astroid/node_classes.py Colorama/init.py
+.pre-commit-config.yaml lefthook.yml .lefthook.toml lefthook-local.yaml .devcontainer.json
+proj.code-workspace x.sublime-project .zed/settings.json .helix/languages.toml .windsurf/mcp.json
+.gemini/settings.json .codex/config.toml .roo/mcp.json .kiro/settings/mcp.json .amazonq/mcp.json
+.continue/config.yaml bitbucket-pipelines.yml .cirrus.yml appveyor.yml .appveyor.yml .drone.yml
+azure-pipelines.yml .woodpecker.yaml .woodpecker/build.yml .gitlab/ci/x.yml .readthedocs.yaml
+.Renviron .RData .octaverc startup.m .pnp.cjs .pnp.loader.mjs .pnpmfile.cjs bunfig.toml
+.cargo/config.toml .pylintrc .mvn/extensions.xml .yarnrc .tool-versions mise.toml .mise.toml
+mise.local.toml .mise/config.toml .vimrc .gvimrc .vim/plugin/x.vim .tmux.conf .bash_completion
+.inputrc .screenrc .emacs .emacs.d/init.el .emacs.el .dir-locals.el .lldbinit .Xresources .psqlrc
+.ocamlinit .bundle/config .rspec .hgrc sub/AGENTS.md CLAUDE.md opencode.json .aider.conf.yml
+.lintstagedrc .lintstagedrc.json linkify_it.py keys/server.key id_rsa terraform.tfstate
 git~1/config .git./config regex.cpython-311-x86_64-linux-gnu.so sub/HEAD
 """
 
@@ -43,17 +54,28 @@ README.md src/app.py notes.txt axes.md axe.md sub/regex.py sub/json.py json.txt 
 src/json/__init__.py envelope.txt my.env git.md github/x.md .gitignore pth.txt app.pth.txt
 org/notes.md sub/org/python/core.py config hooks/x sub/config my_config.py
 report_of_today.py tests/test_app.py regex/notes.md json/data.csv pandas.csv header.html
+emacs.md .emacsish mise.md demise.toml lefthook.md startup.py agents.md.txt ca.pem cargo/config.toml
+pip.conf.md id_rsa.pub workspace.json codex/config.toml monkey.pem package.json Makefile
 """
 
 READING = """
 .env .envrc sub/.env.local .ENV .ssh/id_rsa sub/.ssh/config .aws/credentials .netrc .npmrc .pypirc
 .git-credentials .config/axe/config.toml .config/gh/hosts.yml .docker/config.json .kube/config
 .gnupg/secring.gpg .pgpass Library/Keychains/login.keychain .local/share/keyrings/x .SSH/id_rsa
+.git/config .git/modules/sub/config .GIT/Config .hg/hgrc .kaggle/kaggle.json kaggle.json
+.streamlit/secrets.toml .claude/.credentials.json .codex/auth.json .gemini/oauth_creds.json id_rsa
+keys/id_ed25519 id_ecdsa id_dsa server.key cert.p12 cert.pfx privkey.pem my-key.pem key.pem
+pip.conf .my.cnf .vault-token .config/gcloud/x .azure/x .terraform.d/credentials.tfrc.json
+.cargo/credentials .cargo/credentials.toml .gem/credentials .m2/settings.xml .databrickscfg
+.huggingface/token .cache/huggingface/token .wandb/settings .yarnrc .yarnrc.yml .Renviron
+terraform.tfstate .bash_history .ipython/profile_default/history.sqlite .condarc .claude.json
 """
 
 READABLE = """
-README.md axe/agents/lead.toml .git/config conftest.py .github/workflows/ci.yml environment.yml
+README.md axe/agents/lead.toml .git/HEAD conftest.py .github/workflows/ci.yml environment.yml
 config.toml docker/config.json .config/fish/config.fish .vscode/tasks.json ssh/notes.md
+ca.pem fullchain.pem monkey.pem keys.md key.py id_rsa.pub .cargo/config.toml .m2/notes.md config
+.claude/settings.json credentials.json secrets.toml .git/hooks/pre-commit tokens.json
 """
 
 

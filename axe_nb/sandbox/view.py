@@ -16,7 +16,7 @@ from pathlib import Path
 from axe_nb.agents.config import config_dir, state_dir
 from axe_nb.descriptors import hold_real_folder
 from axe_nb.errors import ConfigError
-from axe_nb.protected import find_read_protection, list_protected
+from axe_nb.protected import is_hidden, list_protected
 from axe_nb.protected_names import KEY_PATHS
 
 TOOLCHAINS = (
@@ -167,7 +167,7 @@ def _find_keys(workdir: Path, home: Path) -> Iterator[Path]:
     for folder in {Path(os.path.realpath(folder)) for folder in (config_dir(), state_dir())}:
         if folder.is_dir() and folder != workdir and folder.is_relative_to(workdir):
             yield folder
-    keys = [path for path in sorted(workdir.iterdir()) if find_read_protection(path, workdir)]
+    keys = [path for path in sorted(workdir.iterdir()) if is_hidden(path, workdir)]
     yield from (path for path in keys if not path.is_symlink())
     yield from _find_targets(keys, workdir)
     if workdir == home:
