@@ -93,8 +93,9 @@ def test_a_link_does_not_hide_a_protected_file(project: Path) -> None:
     (project / ".git" / "config").write_text("old")
     (project / "harmless").symlink_to(".git")
     (project / "notes.txt").symlink_to(".git/config")
-    results = attempt(write("harmless/config"), write("notes.txt"), edit("notes.txt"))
-    assert all(".git/config is protected" in result for result in results)
+    *written, edited = attempt(write("harmless/config"), write("notes.txt"), edit("notes.txt"))
+    assert all(".git/config is protected" in result for result in written)
+    assert ".git/config is not read by tools" in edited
     assert (project / ".git" / "config").read_text() == "old"
 
 
