@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 import sys
 import unicodedata
 from collections.abc import Collection, Iterator, Sequence
@@ -147,7 +148,11 @@ class Places:
         self.prefix = _resolve(sys.prefix)
         self.runs_here = self.prefix.is_relative_to(workdir)
         """True if the Python of this process is in the workdir."""
-        self._elsewhere = [p for p in sys.path if p and not imported[p].is_relative_to(workdir)]
+        elsewhere = [p for p in sys.path if p and not imported[p].is_relative_to(workdir)]
+        found = [(path, _find_time(path)) for path in elsewhere]
+        self._modules = set().union(*(_list_modules(path, time) for path, time in found if time))
+        """Names of the modules in folders elsewhere, listed once: a workdir may hold any number."""
+        self._archives = [path for path, time in found if not time and Path(path).exists()]
 
     def has_module(self, name: str) -> bool:
         """True if `import name` finds a module outside the workdir; nothing is imported."""
@@ -155,11 +160,13 @@ class Places:
             return True
         if not name.isidentifier():
             return False
-        loaded = vars(sys.modules[name]).get("__file__") if name in sys.modules else None
+        if name in self._modules:
+            return True
+        loaded = getattr(sys.modules.get(name), "__file__", None)
         if isinstance(loaded, str) and not _resolve(loaded).is_relative_to(self.workdir):
             return True
         try:
-            return PathFinder.find_spec(name, self._elsewhere) is not None
+            return bool(self._archives and PathFinder.find_spec(name, self._archives))
         except (ImportError, OSError, ValueError):
             return False
 
@@ -273,14 +280,44 @@ def _brings_package(folder: Path, name: str) -> bool:
 
 def _holds_modules(folder: Path) -> bool:
     """True if a folder holds files that can be imported, or too many to tell."""
-    walk = enumerate(os.walk(folder))
-    return any(seen == MOST_FOLDERS or any(map(_module_of, files)) for seen, (_, _, files) in walk)
+    left = [str(folder)]
+    for _ in range(MOST_FOLDERS):
+        if not left:
+            return False
+        try:
+            with os.scandir(left.pop()) as entries:
+                for entry in entries:
+                    if entry.is_dir(follow_symlinks=False):
+                        left.append(entry.path)
+                    elif _module_of(entry.name):
+                        return True
+        except OSError:
+            return True
+    return bool(left)
 
 
 def _module_of(name: str) -> str:
     """Returns the name of the module in a file; empty if it cannot be imported."""
     module, dot, suffix = name.partition(".")
     return module if dot and dot + suffix.casefold() in _SUFFIXES else ""
+
+
+def _find_time(path: str) -> int:
+    """Returns when entries of a folder were last added or removed; 0 if it is no folder."""
+    with suppress(OSError, ValueError):
+        found = Path(path).stat()
+        return found.st_mtime_ns if stat.S_ISDIR(found.st_mode) else 0
+    return 0
+
+
+@lru_cache(64)
+def _list_modules(folder: str, time: int) -> frozenset[str]:
+    """Returns the names that can be imported from a folder, as it was then."""
+    found = set()
+    with suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            found.add(entry.name if entry.is_dir() else _module_of(entry.name))
+    return frozenset(found - {""})
 
 
 _SUFFIXES = frozenset(suffix.casefold() for suffix in (*all_suffixes(), ".pyc", ".pyd", ".so"))

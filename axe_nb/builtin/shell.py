@@ -68,6 +68,11 @@ NO_NETWORK = re.compile(
 )
 """Messages of programs that find no network."""
 
+STILL_CHECKED = (
+    "the command was stopped. Protected files in the workdir are still being checked; the next "
+    "command will report what was found"
+)
+
 MEANINGS = {
     126: ": permission to run it was denied",
     127: ": command not found; check its spelling and that it is installed",
@@ -128,8 +133,10 @@ async def run_command(ctx: ToolContext, command: str, timeout: float = SECONDS) 
     if sandbox.level == "none" and not sandbox.is_off and not is_approved:
         raise ToolError("the sandbox does not work any more; call it again for approval without")
     process, output, in_time = await _run(sandbox, command, seconds)
+    if process.leave():
+        raise ToolError(STILL_CHECKED, sandbox.label)
     if process.failure:
-        raise ToolError(process.failure, sandbox.label)
+        raise ToolError("\n".join([process.failure, *process.notes]), sandbox.label)
     text = str(output)
     notes = [*process.notes, *_note_network(sandbox, text)]
     content = "\n".join([text.rstrip("\n"), *notes]).strip("\n") if notes else text

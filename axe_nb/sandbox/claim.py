@@ -11,6 +11,12 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
+
+def overlap(one: Path, other: Path) -> bool:
+    """True if one of two paths is the other, or in it."""
+    return one.is_relative_to(other) or other.is_relative_to(one)
+
+
 _claims: list[Claim] = []
 """Claims that are held or waited for, in order; held are those that no earlier one excludes."""
 
@@ -56,5 +62,4 @@ class Claim:
         return False
 
     def _excludes(self, other: Claim) -> bool:
-        overlaps = self._path.is_relative_to(other._path) or other._path.is_relative_to(self._path)
-        return overlaps and not (self._is_shared and other._is_shared)
+        return overlap(self._path, other._path) and not (self._is_shared and other._is_shared)

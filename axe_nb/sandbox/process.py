@@ -5,28 +5,25 @@ Source: D-55; safety-facts §4 (a sandbox dies with the thread that started it).
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
-import shlex
 import signal
 import subprocess
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from axe_nb.errors import ConfigError
 from axe_nb.sandbox.claim import Claim
 from axe_nb.sandbox.launch import Launch, Method
-from axe_nb.sandbox.view import View, fill_view, identify
+from axe_nb.sandbox.pending import PENDING
+from axe_nb.sandbox.prepare import prepare
+from axe_nb.sandbox.view import View, fill_view
 from axe_nb.sandbox.watch import Watch
-
-REPLACED = "axe-nb: a protected file was replaced while the command started; try again"
 
 PATIENCE = 2.0
 """Seconds that the first process of a sandbox has to end the others."""
-
-STAT = ("/usr/bin/stat", "/bin/stat", "/run/current-system/sw/bin/stat")
-"""Its possible paths; `PATH` is not searched, as it may lead into a workdir."""
 
 
 class Process:
@@ -57,6 +54,8 @@ class Process:
         """The reason that it could not be started, or its protected files not be checked."""
         self.notes: tuple[str, ...] = ()
         """Protected files that it created or changed, and what was done about them."""
+        self.owner = os.getpid()
+        """The process that started it; forks of it inherit the object, not the command."""
         self._method = method
         self._view = view
         self._words, self._environment = words, environment
@@ -65,9 +64,11 @@ class Process:
         self._lock = threading.Lock()
         self._end: Sequence[str] = ()
         self._is_killed = False
+        self._is_left = False
         # what is copied and restored must not be exchanged meanwhile by another command
         self._claim = Claim(view.workdir, is_shared=not method.restores)
         self._begun, self._over = threading.Event(), threading.Event()
+        _running.add(self)
         threading.Thread(target=self._keep, name="axe-nb-command", daemon=True).start()
 
     def wait_start(self, timeout: float | None = None) -> bool:
@@ -77,6 +78,12 @@ class Process:
     def wait(self, timeout: float | None = None) -> bool:
         """Returns true once the command and everything that it started have ended."""
         return self._over.wait(timeout)
+
+    def leave(self) -> bool:
+        """Returns false if it is over; else the next command in its workdir reports its notes."""
+        with self._lock:
+            self._is_left = not self._over.is_set()
+            return self._is_left
 
     def kill(self) -> None:
         """Kills the command and everything that it started; one that has not begun never does."""
@@ -92,9 +99,10 @@ class Process:
             if self._claim.wait():
                 self._begun.set()
                 self._run()
-        except (ConfigError, OSError, ValueError) as error:
+        except Exception as error:  # whatever a command may have made to make the check fail
             what = "start the command" if self._popen is None else "check protected files after it"
-            self.failure = f"cannot {what}: {getattr(error, 'strerror', '') or error}"
+            reason = getattr(error, "strerror", "") or str(error) or type(error).__name__
+            self.failure = f"cannot {what}: {reason}"
         finally:
             if self._popen is None and not self._is_killed:
                 self.failure = self.failure or "cannot start the command"
@@ -102,10 +110,15 @@ class Process:
                 _close(number)
             self._claim.drop()
             self._begun.set()
-            self._over.set()
+            with self._lock:
+                self._over.set()
+                if self._is_left:
+                    PENDING.keep_notes(self._view.workdir, self.notes)
+            _running.discard(self)
 
     def _run(self) -> None:
         """Runs the command to its end and settles what it did to protected files."""
+        earlier = PENDING.settle(self._view.workdir)
         view = fill_view(self._view)  # now, as an approved write may have changed files
         watch = Watch(view, restores=self._method.restores)
         self._start(prepare(self._method, view, self._words))
@@ -116,7 +129,14 @@ class Process:
             _kill_group(self._popen)
         code = self._popen.wait()
         self.code = 128 - code if self._is_wrapped and 128 < code <= 192 else code
-        self.notes = tuple(watch.settle())
+        try:
+            watch.settle()
+        finally:
+            self.notes = (*earlier, *watch.take_notes())
+            if not watch.is_settled:
+                PENDING.add(watch)
+        with contextlib.suppress(OSError, ValueError):  # it may have removed what was in the way
+            self.notes += tuple(PENDING.settle(view.workdir))
 
     @property
     def _is_wrapped(self) -> bool:
@@ -130,30 +150,20 @@ class Process:
                 self._popen = spawn(launch, self._view, self._environment, *self._files)
 
 
-def prepare(method: Method, view: View, words: Sequence[str]) -> Launch:
-    """Returns the program to start for a command.
-
-    Another command may run in the same workdir and put links in the place of what this one is to
-    be shown, which whoever mounts it would follow. So it starts only if it was shown the files and
-    folders that were seen there.
-
-    Raises:
-        OSError: a link is in the place of one already.
-    """
-    if os.name == "nt":
-        return method.wrap(words, view)
-    steps = ["ulimit -c 0"]  # no core files
-    if method.level == "full":
-        steps.append(_make_check([view.workdir, *view.anchored, *view.read_only]))
-    return method.wrap(["/bin/sh", "-c", "; ".join([*steps, 'exec "$@"']), "sh", *words], view)
+_running: set[Process] = set()
 
 
-def _make_check(paths: Sequence[Path]) -> str:
-    """Returns a line of the shell that ends it unless the paths are what they are now."""
-    program = next(filter(os.path.exists, STAT), STAT[0])
-    seen = shlex.quote("\n".join(map(identify, paths)))
-    asked = shlex.join([program, "-c", "%d:%i", "--", *map(str, paths)])
-    return f'[ "$({asked})" = {seen} ] || {{ echo {shlex.quote(REPLACED)} >&2; exit 125; }}'
+def end_all(patience: float = 60.0) -> None:
+    """Kills the commands that run and waits until their workdirs have been checked."""
+    until = time.monotonic() + patience
+    running = [process for process in list(_running) if process.owner == os.getpid()]
+    for process in running:
+        process.kill()
+    for process in running:
+        process.wait(max(0.0, until - time.monotonic()))
+
+
+atexit.register(end_all)  # their threads would end with the interpreter
 
 
 def run_trial(method: Method, view: View, timeout: float) -> int | None:

@@ -29,7 +29,7 @@ TOOLCHAINS = (
 
 GIT_SETTINGS = (
     "hooks", "config", "config.worktree", "commondir", "modules", "worktrees",
-    "rebase-merge", "rebase-apply", "sequencer",
+    "rebase-merge", "rebase-apply", "sequencer", "remotes", "branches",
 )  # fmt: skip
 """Names in `.git` that decide what git runs; all else in it is written by a commit."""
 

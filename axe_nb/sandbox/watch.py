@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import os
 import stat
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from weakref import WeakSet
 
 from axe_nb.agents.files import reason
-from axe_nb.descriptors import hold_real_folder
+from axe_nb.descriptors import hold_real_folder, open_up
 from axe_nb.protected import list_protected
 from axe_nb.protected_names import AT_START
+from axe_nb.sandbox.leftovers import list_leftovers
 from axe_nb.sandbox.view import GIT_SETTINGS, View
 from axe_nb.text import quote
 
@@ -44,33 +46,71 @@ class Watch:
         Raises:
             ValueError: they are too large to be restored.
         """
-        self._view = view
+        self.is_settled = False
+        """True once all of it is as it should be."""
+        self.view = view
+        self._notes: list[str] = []
+        self._since = time.time_ns()
         self._before = dict(self._look(view.protected))
         self._kept = Copies(view) if restores else None
         _ALL.add(self)
 
-    def settle(self) -> Iterator[str]:
-        """Moves aside what is new, restores what has changed; yields a note on each."""
-        now: Sequence[Path] = ()
-        with suppress(FileNotFoundError):  # the workdir itself is gone
-            now = tuple(list_protected(self._view.workdir))
-        found = dict(self._look(now))  # before restoring, which makes names of its own
+    def take_notes(self) -> tuple[str, ...]:
+        """Returns a note on each thing that was moved or restored since this was last called."""
+        notes, self._notes = tuple(self._notes), []
+        return notes
+
+    def settle(self) -> None:
+        """Moves aside what is new, restores what has changed.
+
+        It may be repeated if it fails, or leaves something in its place.
+
+        Raises:
+            OSError: a folder cannot be looked through, or a file not be restored.
+        """
+        if not self.view.workdir.exists():
+            self.is_settled = True
+            return
+        for folder in (self.view.workdir, *self.view.anchored):
+            if folder.is_dir():
+                open_up(folder, self.view.workdir)
+        found = dict(self._look(list(list_protected(self.view.workdir))))
+        for path in self._undo():  # not before, as it makes names of its own
+            self._notes.append(f"{self._name(path)} is protected; its change was undone")
+        what = "is a protected name, which other programs may obey"
+        new = ((path, its) for path, its in sorted(found.items()) if self._is_new(path, its))
+        are_gone = [self._move_aside(path, identity, what) for path, identity in new]
+        are_gone += self._clear_leftovers()
+        self._restore_links()
+        self.is_settled = all(are_gone)
+
+    def _undo(self) -> Iterator[Path]:
         if self._kept is not None:
-            for path in self._kept.restore():
-                yield f"{self._name(path)} is protected; its change was undone"
-        for path, identity in sorted(found.items()):
-            if self._is_new(path, identity) and (note := self._move_aside(path, identity)):
-                yield note
+            yield from self._kept.restore()
+
+    def _clear_leftovers(self) -> Iterator[bool]:
+        """Moves links aside and removes compiled files; yields true for each that is gone."""
+        for path in sorted(list_leftovers(self.view, self._since)):
+            if path.suffix == ".pyc" and not path.is_symlink():
+                with hold_real_folder(path.parent) as folder:
+                    os.unlink(_name_in(path, folder), dir_fd=folder)
+            elif path not in self._before:
+                with suppress(FileNotFoundError):
+                    what = "is a link that leads out of the workdir or to a protected file"
+                    yield self._move_aside(path, _identify(path), what)
+
+    def _restore_links(self) -> None:
         for path, (kind, _, _, target) in list(self._before.items()):
             if kind == stat.S_IFLNK and not os.path.lexists(path):
                 with suppress(OSError), hold_real_folder(path.parent) as folder:
                     os.symlink(target, _name_in(path, folder), dir_fd=folder)
-                    yield f"the link {self._name(path)} is protected; it was restored"
+                    note = f"the link {self._name(path)} is protected; it was restored"
+                    self._notes.append(note)
 
     def _look(self, protected: Sequence[Path]) -> Iterator[tuple[Path, Identity]]:
-        git = self._view.workdir / ".git"
+        git = self.view.workdir / ".git"
         inner = [git / name for name in GIT_SETTINGS] if not git.is_symlink() else []
-        for path in {*protected, *self._view.sources, *inner}:
+        for path in {*protected, *self.view.sources, *inner}:
             with suppress(FileNotFoundError, NotADirectoryError):
                 yield path, _identify(path)
 
@@ -79,26 +119,29 @@ class Watch:
         before = self._before.get(path)
         return before is None or (before != identity and stat.S_IFLNK in (before[0], identity[0]))
 
-    def _move_aside(self, path: Path, identity: Identity) -> str:
-        """Returns the note on it; empty if it is gone already."""
-        problem = f"{self._name(path)} is a protected name, which other programs may run or obey; "
+    def _move_aside(self, path: Path, identity: Identity, what: str) -> bool:
+        """Returns true if it is not there any more."""
+        problem = f"{self._name(path)} {what}; "
         place = _find_free(path)
         try:
+            open_up(path.parent, self.view.workdir)
             with hold_real_folder(path.parent) as folder:
                 old, new = _name_in(path, folder), _name_in(place, folder)
                 if _identify(old, folder) != identity:
-                    return ""
+                    return True
                 os.rename(old, new, src_dir_fd=folder, dst_dir_fd=folder)
         except FileNotFoundError:
-            return ""
+            return True
         except OSError as error:
-            return f"{problem}it could not be moved ({reason(error)}): remove it"
+            self._notes.append(f"{problem}it could not be moved ({reason(error)}): remove it")
+            return False
         for watch in _ALL - {self}:  # of commands that go on, and might create it again
             watch._before.pop(path, None)
-        return f"{problem}it was moved to {self._name(place)}"
+        self._notes.append(f"{problem}it was moved to {self._name(place)}")
+        return True
 
     def _name(self, path: Path) -> str:
-        return quote(path.relative_to(self._view.workdir).as_posix())
+        return quote(path.relative_to(self.view.workdir).as_posix())
 
 
 _ALL: WeakSet[Watch] = WeakSet()
@@ -111,17 +154,23 @@ class Copies:
     def __init__(self, view: View) -> None:
         self._view = view
         self._files: dict[Path, tuple[bytes, int]] = {}
+        self._links: dict[Path, str] = {}
         self._folders: dict[Path, int] = {}
         size = 0
         for path in self._list_paths():
             mode = stat.S_IMODE(path.lstat().st_mode)
-            if path.is_dir():
+            if path.is_symlink():
+                self._links[path] = os.readlink(path)  # noqa: PTH115 - as written
+            elif path.is_dir():
                 self._folders[path] = mode
             else:
                 self._files[path] = path.read_bytes(), mode
                 size += len(self._files[path][0])
-            if size > MOST_BYTES or len(self._files) + len(self._folders) > MOST_FILES:
+            if size > MOST_BYTES or len(self) > MOST_FILES:
                 raise ValueError("protected files in the workdir are too large to keep a copy")
+
+    def __len__(self) -> int:
+        return len(self._files) + len(self._folders) + len(self._links)
 
     def restore(self) -> Iterator[Path]:
         """Puts everything back as it was; yields each path that had changed."""
@@ -138,6 +187,11 @@ class Copies:
                 path.write_bytes(content)
                 path.chmod(mode)
                 yield path
+        for path, target in self._links.items():
+            if not _leads_to(path, target):
+                self._clear(path)
+                path.symlink_to(target)
+                yield path
         for path in self._list_new():
             self._move_out(path)
             yield path
@@ -151,7 +205,10 @@ class Copies:
         found = [path for folder in self._folders for path in sorted(folder.iterdir())]
         if self._view.prefix is not None:
             found += _list_startup(self._view.prefix)
-        return [path for path in found if path not in self._files and path not in self._folders]
+        return [path for path in found if not self._has(path)]
+
+    def _has(self, path: Path) -> bool:
+        return path in self._files or path in self._folders or path in self._links
 
     def _clear(self, path: Path) -> None:
         """Moves away what lies at a path, which need not exist, or at a folder of it."""
@@ -165,6 +222,12 @@ class Copies:
         path.rename(_find_free(self._view.workdir / path.name))
 
 
+def _leads_to(path: Path, target: str) -> bool:
+    with suppress(OSError):
+        return os.readlink(path) == target  # noqa: PTH115 - as written
+    return False
+
+
 def _holds(path: Path, content: bytes, mode: int) -> bool:
     """True if a regular file holds exactly that."""
     try:
@@ -176,13 +239,15 @@ def _holds(path: Path, content: bytes, mode: int) -> bool:
 
 
 def _walk(path: Path) -> Iterator[Path]:
-    """Yields a path and, of a folder, what is below it, but neither links nor special files."""
-    if path.is_symlink() or not (path.is_dir() or path.is_file()):
-        return
-    yield path
-    if path.is_dir():
-        for below in sorted(path.iterdir()):
-            yield from _walk(below)
+    """Yields a path and, of a folder, what is below it, but no special files; follows no link."""
+    left = [path]
+    while left:
+        path = left.pop()
+        if path.is_symlink() or path.is_file():
+            yield path
+        elif path.is_dir():
+            yield path
+            left += sorted(path.iterdir(), reverse=True)
 
 
 def _list_startup(prefix: Path) -> Iterator[Path]:
@@ -191,7 +256,7 @@ def _list_startup(prefix: Path) -> Iterator[Path]:
         for path in sorted(prefix.glob(pattern)):
             is_hook = path.suffix == ".pth" or path.stem in AT_START
             is_startup = is_hook or "site-packages" not in pattern
-            if is_startup and path.is_file() and not path.is_symlink():
+            if is_startup and (path.is_symlink() or path.is_file()):
                 yield path
 
 

@@ -10,7 +10,8 @@ import pytest
 
 from axe_nb.errors import ConfigError
 from axe_nb.sandbox.find import list_methods
-from axe_nb.sandbox.process import prepare, spawn
+from axe_nb.sandbox.prepare import prepare
+from axe_nb.sandbox.process import spawn
 from axe_nb.sandbox.view import fill_view, make_view
 from axe_nb.sandbox.watch import Watch
 from tests.sandbox.cages import FULL, SECRET, Cage
@@ -282,9 +283,11 @@ def test_what_a_parallel_command_creates_again_is_moved_too(cage: Cage) -> None:
     first = Watch(fill_view(make_view(cage.work)))
     (cage.work / "conftest.py").write_text("evil")
     second = Watch(fill_view(make_view(cage.work)))
-    assert len(list(first.settle())) == 1
+    first.settle()
+    assert len(first.take_notes()) == 1
     (cage.work / "conftest.py").write_text("evil again")
-    assert len(list(second.settle())) == 1
+    second.settle()
+    assert len(second.take_notes()) == 1
     assert not (cage.work / "conftest.py").exists()
 
 
