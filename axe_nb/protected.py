@@ -303,7 +303,7 @@ def _module_of(name: str) -> str:
 
 
 def _find_time(path: str) -> int:
-    """Returns when entries of a folder were last added or removed; 0 if it is no folder."""
+    """Returns when entries of a folder were last added or removed; 0 for anything else."""
     with suppress(OSError, ValueError):
         found = Path(path).stat()
         return found.st_mtime_ns if stat.S_ISDIR(found.st_mode) else 0

@@ -1,8 +1,8 @@
 """Links and compiled files that a command left anywhere in the workdir.
 
 A program of the person that writes a file follows a link in its place: git its own
-`.git/COMMIT_EDITMSG`, Jupyter a notebook. And Python runs a compiled copy of a module, which nobody
-reads, in place of the module.
+`.git/COMMIT_EDITMSG`, Jupyter a notebook. And Python runs a compiled copy of a module, which people
+do not read, in place of the module.
 Source: D-52, D-55; issue 9.
 """
 

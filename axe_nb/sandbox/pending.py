@@ -1,4 +1,4 @@
-"""What commands left in their workdirs that could not be checked or cleared away.
+"""Workdirs in which the files that a command left could not be checked or cleared away.
 
 A command may make files that keep the check after it from ending. Then no other command starts
 there until the check has succeeded: to it, those files would be as they should be.

@@ -50,6 +50,8 @@ class Watch:
         """True once all of it is as it should be."""
         self.view = view
         self._notes: list[str] = []
+        self._moved: set[Path] = set()
+        """The places that things were moved to."""
         self._since = time.time_ns()
         self._before = dict(self._look(view.protected))
         self._kept = Copies(view) if restores else None
@@ -77,7 +79,7 @@ class Watch:
         found = dict(self._look(list(list_protected(self.view.workdir))))
         for path in self._undo():  # not before, as it makes names of its own
             self._notes.append(f"{self._name(path)} is protected; its change was undone")
-        what = "is a protected name, which other programs may obey"
+        what = "is a protected name, which other programs may run or obey"
         new = ((path, its) for path, its in sorted(found.items()) if self._is_new(path, its))
         are_gone = [self._move_aside(path, identity, what) for path, identity in new]
         are_gone += self._clear_leftovers()
@@ -94,7 +96,7 @@ class Watch:
             if path.suffix == ".pyc" and not path.is_symlink():
                 with hold_real_folder(path.parent) as folder:
                     os.unlink(_name_in(path, folder), dir_fd=folder)
-            elif path not in self._before:
+            elif path not in self._before and path not in self._moved:
                 with suppress(FileNotFoundError):
                     what = "is a link that leads out of the workdir or to a protected file"
                     yield self._move_aside(path, _identify(path), what)
@@ -135,8 +137,10 @@ class Watch:
         except OSError as error:
             self._notes.append(f"{problem}it could not be moved ({reason(error)}): remove it")
             return False
+        self._moved.add(place)
         for watch in _ALL - {self}:  # of commands that go on, and might create it again
             watch._before.pop(path, None)
+            watch._moved.add(place)
         self._notes.append(f"{problem}it was moved to {self._name(place)}")
         return True
 
