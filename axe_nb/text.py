@@ -159,8 +159,13 @@ def _fold_line(line: str, width: int, indent: str) -> str:
             at = space if line[start:space].strip() else end
             parts.append(line[start:at])
             start, room = at, width - len(indent)
-            column = sum(map(_width_of, line[at : end + 1]))
+            column = count_most_columns(line[at : end + 1])
     return f"\n{indent}".join((*parts, line[start:]))
+
+
+def count_most_columns(line: str) -> int:
+    """Columns of one line in a fixed-width font, at most."""
+    return sum(map(_width_of, line))
 
 
 def _width_of(character: str) -> int:

@@ -103,7 +103,7 @@ def prompt_person(request: ApprovalRequest) -> Decision:
         if answer is None:
             prompt = "Please answer with one of these letters, or the whole word."
         elif answer.needs_word and word != answer.choice:
-            prompt = "Part of the call is hidden: type the whole word."
+            prompt = f"Type the whole word, as {question.caution}."
         elif reason and not answer.takes_reason:  # "yes, but not in sub" is no yes
             prompt = "Only a no may be followed by more text, its reason. Nothing has been run."
         elif answer.choice != "edit":

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 from axe_nb.engine.permissions import ApprovalRequest, Choice
-from axe_nb.text import cut_middle, fold, one_line, printable, reveal
+from axe_nb.text import count_most_columns, cut_middle, fold, one_line, printable, reveal
 
 MAX_SHOWN = 4000
 """Characters shown of the arguments and of a preview; of longer ones, their start and end."""
@@ -25,8 +26,17 @@ MAX_WHOLE = 100_000
 MAX_NAME = 100
 """Characters shown of an agent's name."""
 
-GAP = re.compile(r"[ \t]{40,}")
-"""Blanks that could push the rest of a line out of sight."""
+BLANKS = re.compile(r"[ \t\u3000]{5,}")
+"""Blanks that may be a gap; five tabs are."""
+
+GAP = 40
+"""Columns of blanks that could push the rest of a line out of sight."""
+
+BLANK_LINES = 3
+"""Blank lines that are replaced by their number."""
+
+MAX_LINES = 40
+"""Lines that most windows show; of a longer call, the start may be out of sight."""
 
 BAR = "  | "
 """Begins each line of an argument that is shown with its line breaks."""
@@ -64,6 +74,8 @@ class Question:
     answers: tuple[Answer, ...]
     hidden: int
     """Number of characters of the call that are left out."""
+    caution: str
+    """The reason that only a whole word is a yes; empty if its letter is enough."""
 
     @property
     def choices(self) -> str:
@@ -86,26 +98,33 @@ def format_question(request: ApprovalRequest) -> Question:
         detail, more = _show_most(request.detail, MAX_SHOWN)
         parts.append(detail)
         hidden += more
-    answers = _list_answers(show(request.always), show(request.host), hidden)
     text = fold("\n".join(parts), WIDTH, GOES_ON)
-    return Question(text=text, answers=tuple(answers), hidden=hidden)
+    caution = _find_caution(hidden, text.count("\n") + 1)
+    answers = _list_answers(show(request.always), show(request.host), caution)
+    return Question(text=text, answers=tuple(answers), hidden=hidden, caution=caution)
 
 
-def _list_answers(always: str, host: str, hidden: int) -> Iterator[Answer]:
+def _find_caution(hidden: int, lines: int) -> str:
+    if hidden:
+        return f"{hidden:,} characters are hidden"
+    return f"there are {lines:,} lines above" if lines > MAX_LINES else ""
+
+
+def _list_answers(always: str, host: str, caution: str) -> Iterator[Answer]:
     """Yields the possible answers, in order.
 
     Args:
         always: the later calls that `always` covers; empty = it cannot be chosen.
         host: the host that a yes allows for the session; empty = none.
-        hidden: number of characters of the call that are left out.
+        caution: the reason that only a whole word is a yes; empty if there is none.
     """
     about = f", {host} until the session ends" if host else ""
-    if hidden:
-        about = f" (the whole word: {hidden:,} characters are hidden)"
-    yield Answer(choice="yes", about=about, needs_word=bool(hidden))
+    if caution:
+        about += f" (the whole word: {caution})"
+    yield Answer(choice="yes", about=about, needs_word=bool(caution))
     yield Answer(choice="no", takes_reason=True)
     if always:
-        yield Answer(choice="always", about=f" for {always}", needs_word=bool(hidden))
+        yield Answer(choice="always", about=f" for {always}", needs_word=bool(caution))
     yield Answer(choice="edit", about=" the arguments")
     yield Answer(choice="stop", takes_reason=True)
 
@@ -130,8 +149,22 @@ def format_answer_mark(request: ApprovalRequest) -> str:
 
 
 def show(text: str) -> str:
-    """The text with every character visible, and long gaps replaced by their size."""
-    return GAP.sub(lambda gap: f" ⟨{len(gap[0])} blanks⟩ ", reveal(text))
+    """The text with every character visible, and gaps and blank lines replaced by their number."""
+    return "\n".join(_collapse(BLANKS.sub(_show_gap, reveal(text)).split("\n")))
+
+
+def _show_gap(gap: re.Match[str]) -> str:
+    return f" ⟨{len(gap[0])} blanks⟩ " if count_most_columns(gap[0]) >= GAP else gap[0]
+
+
+def _collapse(lines: Iterable[str]) -> Iterator[str]:
+    """Replaces blank lines by their number where many follow one another."""
+    for is_text, run in groupby(lines, lambda line: bool(line.strip())):
+        found = list(run)
+        if is_text or len(found) < BLANK_LINES:
+            yield from found
+        else:
+            yield f"⟨{len(found)} blank lines⟩"
 
 
 def _show_most(text: str, limit: int) -> tuple[str, int]:

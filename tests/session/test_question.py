@@ -35,7 +35,7 @@ def test_a_command_is_shown_whole_with_its_real_line_breaks() -> None:
     assert asked.text.startswith("lead wants to call run_command():\n  | echo 0\n  | echo 1\n")
     assert asked.text.endswith("  | echo 1999\n  | rm -r src")
     assert asked.hidden == 0
-    assert asked.choices.startswith("[y]es  [n]o")
+    assert asked.choices.startswith("yes (the whole word: there are 2,002 lines above)  [n]o")
 
 
 @pytest.mark.req("D-48")
@@ -80,7 +80,38 @@ def test_where_something_is_hidden_only_the_whole_word_counts(
     prompts = say(monkeypatch, short, word)
     decision = prompt_person(request(arguments={"content": "x" * 9000}))
     assert decision.choice == word.lower()
-    assert prompts[1].startswith("Part of the call is hidden: type the whole word.")
+    assert prompts[1].startswith("Type the whole word, as 5,")
+    assert "characters are hidden." in prompts[1]
+
+
+@pytest.mark.req("D-48")
+def test_of_a_call_that_fills_the_window_only_the_whole_word_counts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert format_question(command("\n".join("x" * 39))).choices.startswith("[y]es")
+    long = command("\n".join("x" * 40), always="the program x")
+    assert "yes (the whole word: there are 41 lines above)" in format_question(long).choices
+    prompts = say(monkeypatch, "y", "a", "always")
+    assert prompt_person(long).choice == "always"
+    assert prompts[1].startswith("Type the whole word, as there are 41 lines above.")
+
+
+@pytest.mark.req("D-48")
+@pytest.mark.parametrize("blank", ["", " ", "\t\u3000 "])
+def test_blank_lines_push_nothing_out_of_sight(blank: str) -> None:
+    asked = format_question(command("rm -r src\n" + f"{blank}\n" * 300 + "ls\n\n\nls"))
+    shown = "  | rm -r src\n  | ⟨300 blank lines⟩\n  | ls\n  | \n  | \n  | ls"
+    assert asked.text.endswith(shown)
+    assert asked.hidden == 0
+
+
+@pytest.mark.req("D-48")
+@pytest.mark.parametrize(
+    ("gap", "count"),
+    [("\u3000" * 2000, 2000), ((" " * 39 + "\u3000") * 50, 2000), ("\t" * 9, 9), (" " * 40, 40)],
+)
+def test_blanks_of_every_kind_are_counted_in_a_gap(gap: str, count: int) -> None:
+    assert f"ls ⟨{count} blanks⟩ ; rm" in format_question(command(f"ls{gap}; rm -r src")).text
 
 
 @pytest.mark.req("D-48", "D-52")
