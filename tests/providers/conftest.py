@@ -1,13 +1,22 @@
-"""Certificates of an authority that nobody but these tests trusts."""
+"""Bodies that the SDKs take, and certificates of an authority that only these tests trust."""
 
 from __future__ import annotations
 
 import ssl
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 import trustme
+
+from tests.providers import sdk
+
+
+@pytest.fixture(autouse=True)
+def every_body_is_one_that_the_sdks_take() -> Iterator[None]:
+    with sdk.watching():
+        yield
 
 
 @dataclass(frozen=True)

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Mapping
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
+import pytest
 from pydantic import BaseModel, TypeAdapter
+
+from axe_nb.messages import Request
+from axe_nb.providers import openai
+from tests.providers.dialects import MODULES
 
 SCHEMA = ("type", "items", "description", "enum")
 """Keywords of a parameter's schema that Ollama knows."""
@@ -16,6 +23,39 @@ SCHEMA = ("type", "items", "description", "enum")
 def takes(protocol: str, body: Mapping[str, Any]) -> None:
     """Fails where the SDK's types have no room for a part of the body, or another type for it."""
     CHECKS[protocol](body)
+
+
+@contextmanager
+def watching() -> Iterator[None]:
+    """Holds every body that is encoded meanwhile against the SDKs' types, but for the params.
+
+    These are the user's, and passed on whatever they are.
+    """
+    seen: dict[bytes, tuple[str, Request]] = {}
+    with pytest.MonkeyPatch.context() as patch:
+        for name, module in MODULES.items():
+            patch.setattr(module, "body", _listen(name, module.body, seen))
+        yield
+    for body, (name, request) in seen.items():
+        takes(name, _without_params(json.loads(body), request))
+
+
+def _listen(
+    name: str, encode: Callable[..., bytes], seen: dict[bytes, tuple[str, Request]]
+) -> Callable[..., bytes]:
+    def listening(request: Request, *more: Any) -> bytes:
+        body = encode(request, *more)
+        seen[body] = name, request
+        return body
+
+    return listening
+
+
+def _without_params(body: dict[str, Any], request: Request) -> dict[str, Any]:
+    """The body without what the user has set, but with what every body has."""
+    given = {*request.params, "max_completion_tokens", "options"} if request.params else set()
+    kept = {key: value for key, value in body.items() if key not in given}
+    return {"max_tokens": 1, **kept} if "max_tokens" in body else kept
 
 
 @cache
@@ -30,6 +70,17 @@ def _openai() -> TypeAdapter[Any]:
     from openai.types.chat.completion_create_params import CompletionCreateParams
 
     return TypeAdapter(CompletionCreateParams)
+
+
+def _without_extensions(body: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The body without what other servers of the protocol have added to it, and want back."""
+    body = copy.deepcopy(dict(body))
+    for message in body["messages"]:
+        for key in openai.REASONING:
+            message.pop(key, None)
+        for call in message.get("tool_calls", ()):
+            call.pop(openai.SIGNED, None)
+    return body
 
 
 def _as_typed(adapter: TypeAdapter[Any], body: Mapping[str, Any]) -> None:
@@ -70,6 +121,6 @@ def _ollama(body: Mapping[str, Any]) -> None:
 
 CHECKS: Mapping[str, Callable[[Mapping[str, Any]], None]] = {
     "anthropic": lambda body: _as_typed(_anthropic(), body),
-    "openai": lambda body: _as_typed(_openai(), body),
+    "openai": lambda body: _as_typed(_openai(), _without_extensions(body)),
     "ollama": _ollama,
 }
