@@ -34,7 +34,8 @@ _HALF = re.compile("[\ud800-\udfff]")
 class Deltas:
     """Passes the pieces of one reply on: whole characters, without secrets.
 
-    What may be the beginning of either is held back until the next piece.
+    Pieces that arrive together are passed on together. What may be the beginning of a character or
+    of a secret is kept until the next piece.
     """
 
     def __init__(self, on_delta: OnDelta, secrets: Sequence[str] = ()) -> None:
@@ -42,9 +43,10 @@ class Deltas:
         self._on_delta = on_delta
         self._secrets = secrets
         self._text = StringIO()
-        self._held = ""
-        self._held_kind: DeltaKind = "text"
-        self._held_call = 0
+        self._pieces: list[str] = []
+        """Not passed on yet; all of one kind and call."""
+        self._kind: DeltaKind = "text"
+        self._call = 0
 
     @property
     def text(self) -> str:
@@ -52,15 +54,11 @@ class Deltas:
         return self._text.getvalue()
 
     def add(self, piece: str, kind: DeltaKind = "text", call: int = 0) -> None:
-        """Passes a piece on; `call` is the position of its call if it is of arguments."""
-        if self._held:
-            if kind != self._held_kind or call != self._held_call:
-                self.flush()
-            piece, self._held = self._held + piece, ""
-        if self._secrets or not piece.isascii():
-            piece = self._hold_back(piece, kind, call)
-        if piece:
-            self._pass_on(piece, kind, call)
+        """Adds a piece; `call` is the position of its call if it is of arguments."""
+        if kind != self._kind or call != self._call:
+            self.flush()
+            self._kind, self._call = kind, call
+        self._pieces.append(piece)
 
     def begin_call(self, call: int, name: object) -> None:
         """Passes the name of a call's tool on, before its arguments."""
@@ -69,26 +67,27 @@ class Deltas:
             self._on_delta(Delta("", "arguments", call, join_halves(name)))
 
     def flush(self) -> None:
-        """Passes on what is held back: nothing continues it."""
-        if self._held:
-            held, self._held = self._held, ""
-            self._pass_on(join_halves(held), self._held_kind, self._held_call)
+        """Passes on all that has been added: nothing continues it."""
+        self.pass_on(is_last=True)
 
-    def _pass_on(self, piece: str, kind: DeltaKind, call: int) -> None:
-        if kind == "text":
-            self._text.write(piece)
-        self._on_delta(Delta(piece, kind, call))
-
-    def _hold_back(self, piece: str, kind: DeltaKind, call: int) -> str:
-        """Returns what can be shown of a piece now, and keeps the rest."""
+    def pass_on(self, *, is_last: bool = False) -> None:
+        """Passes on what has been added, but for a beginning at its end, unless it is the last."""
+        piece = "".join(self._pieces)
+        self._pieces.clear()
         for secret in self._secrets:
             piece = piece.replace(secret, "***")
-        end = min([len(piece), *(_find_beginning(piece, secret) for secret in self._secrets)])
-        if "\ud800" <= piece[:end][-1:] <= "\udbff":
-            end -= 1
-        if end < len(piece):
-            self._held, self._held_kind, self._held_call = piece[end:], kind, call
-        return join_halves(piece[:end])
+        if not is_last:
+            end = min([len(piece), *(_find_beginning(piece, secret) for secret in self._secrets)])
+            if "\ud800" <= piece[:end][-1:] <= "\udbff":
+                end -= 1
+            if end < len(piece):
+                self._pieces.append(piece[end:])
+                piece = piece[:end]
+        if piece:
+            piece = join_halves(piece)
+            if self._kind == "text":
+                self._text.write(piece)
+            self._on_delta(Delta(piece, self._kind, self._call))
 
 
 def _find_beginning(piece: str, secret: str) -> int:

@@ -87,7 +87,8 @@ class OpenAIAssembly:
     def add(self, name: str, data: dict[str, Any]) -> None:
         """Adds a chunk."""
         self._top.update(data)
-        self._add_usage(data)
+        if "usage" in data or "x_groq" in data:
+            self._add_usage(data)
         for choice in wire.tables(data.get("choices"), "choices"):
             index, first = choice.get("index"), self._choice.get("index")
             if index == first or index is None or first is None:
@@ -102,7 +103,8 @@ class OpenAIAssembly:
         if choice.get("error"):
             raise error_in_reply(choice)
         self._choice.update(choice)
-        self._add_usage(choice)
+        if "usage" in choice:
+            self._add_usage(choice)
         delta = choice.get("delta") or (not self._message and choice.get("message"))
         if isinstance(delta, dict):
             for key, value in delta.items():

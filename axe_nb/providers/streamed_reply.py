@@ -96,9 +96,11 @@ class StreamedReply:
         for number, event in enumerate(self._decoder.feed(piece), 1):
             self._add(event)
             if self._assembly.has_ended or self._is_whole:
-                return
+                break
             if number % BREATH == 0:
+                self._deltas.pass_on()
                 await asyncio.sleep(0)
+        self._deltas.pass_on()
 
     def _add(self, event: Event) -> None:
         name, data = event
@@ -109,7 +111,8 @@ class StreamedReply:
             self._assembly.end()
             return
         for secret in self._secrets:
-            data = data.replace(secret, "***")
+            if secret in data:
+                data = data.replace(secret, "***")
         try:
             value = wire.loads_part(data)
         except ValueError:

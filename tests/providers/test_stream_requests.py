@@ -71,7 +71,7 @@ WHOLE: Mapping[str, object] = {"anthropic": None, "openai": None, "ollama": Fals
 def test_a_stream_is_asked_for_as_the_sdk_does(server: Replay, dialect: Dialect) -> None:
     response, deltas = send(server, dialect, streamed(dialect), tools=(CALL_AGENT,))
     assert response.content == "one two"
-    assert [delta.text for delta in deltas] == ["one ", "two"]
+    assert "".join(delta.text for delta in deltas) == "one two"
     (asked,) = server.log("x")
     assert asked.path == dialect.path
     assert forms(server) == [(True, USAGE if dialect.name == "openai" else None)]
@@ -119,7 +119,7 @@ def test_a_server_that_does_not_stream_is_found_out_once(
     provider = dialect.make(server.url("x"), KEY)
     request = ask()
     asyncio.run(provider.send(request.__class__("other", request.messages), deltas.append))
-    assert [delta.text for delta in deltas] == ["one ", "two"]
+    assert "".join(delta.text for delta in deltas) == "one two"
 
 
 def test_a_server_that_does_not_count_is_found_out_once(server: Replay) -> None:
@@ -128,7 +128,7 @@ def test_a_server_that_does_not_count_is_found_out_once(server: Replay) -> None:
     replies = [refusing(message, 422), streamed(dialect)]
     response, deltas = send(server, dialect, replies, 2)
     assert response.content == "one two"
-    assert len(deltas) == 2
+    assert deltas
     assert forms(server) == [(True, USAGE), (True, None), (True, None)]
 
 
