@@ -8,6 +8,7 @@ Source: D-10, D-13, D-27; X-27.
 from __future__ import annotations
 
 import difflib
+import heapq
 import json
 import re
 import unicodedata
@@ -40,6 +41,9 @@ _REPLACEMENT = "\ufffd"
 
 LONGEST_WORD = 100
 """Maximum characters of a word compared for suggestions, which takes quadratic time."""
+
+MOST_COMPARED = 10
+"""Maximum number of words compared for suggestions: those with the most letters in common."""
 
 LONGEST_MOVED = 20
 """Maximum characters of a word that is moved to the next line whole."""
@@ -217,7 +221,8 @@ def nearest(word: str, known: Iterable[str], likeness: float = LIKENESS) -> str:
     """
     names = list(known)
     letters = sorted(word[:LONGEST_WORD].casefold())
-    swapped = (name for name in names if sorted(name.casefold()) == letters)
+    short = (name for name in names if len(name) <= LONGEST_WORD)
+    swapped = (name for name in short if sorted(name.casefold()) == letters)
     return next(swapped, "") or next(iter(_find_similar(word, names, 1, likeness)), "")
 
 
@@ -233,4 +238,11 @@ def _find_similar(word: str, known: Iterable[str], limit: int, likeness: float) 
     for name in known:
         by_folded.setdefault(name.casefold(), name)
     folded = word[:LONGEST_WORD].casefold()
-    return [by_folded[n] for n in difflib.get_close_matches(folded, by_folded, limit, likeness)]
+    letters = difflib.SequenceMatcher(b=folded)
+
+    def share_letters(name: str) -> float:
+        letters.set_seq1(name)
+        return letters.quick_ratio() if letters.real_quick_ratio() >= likeness else 0
+
+    likely = heapq.nlargest(MOST_COMPARED, by_folded, key=share_letters)
+    return [by_folded[n] for n in difflib.get_close_matches(folded, likely, limit, likeness)]

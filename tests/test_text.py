@@ -1,6 +1,8 @@
 """Text for people and models: quoting, cleaning, cutting, counting, suggesting."""
 
 import json
+import random
+import time
 import unicodedata
 
 import pytest
@@ -211,6 +213,20 @@ def test_seconds_have_no_trailing_zeros(seconds: float, written: str) -> None:
 )
 def test_nothing_that_is_far_away_is_suggested(word: str, known: list[str]) -> None:
     assert (nearest(word, known), suggestion(word, known)) == ("", "")
+
+
+def test_one_of_many_words_is_near() -> None:
+    known = [f"{word}{number}" for number in range(300) for word in ("alpha", "beta", "gamma")]
+    assert nearest("gama_12", known) == "gamma12"
+    assert nearest("b" * 40 + "c", [*known, "b" * 41]) == "b" * 41
+
+
+def test_a_suggestion_among_many_long_words_is_found_fast() -> None:
+    letters = random.Random(1)
+    known = ["".join(letters.choices("ab", k=150)) for _ in range(1000)]
+    begun = time.process_time()
+    nearest("".join(letters.choices("ab", k=100)), known)
+    assert time.process_time() - begun < 1
 
 
 def test_upper_and_lower_case_are_near() -> None:

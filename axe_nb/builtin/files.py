@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Iterator
+from heapq import nsmallest
+from itertools import islice
 
 from axe_nb.builtin.file_guard import check_read
 from axe_nb.builtin.paths import Spot, hold_place, kind, open_file, open_folder
@@ -29,6 +32,9 @@ MAX_LINE = 2000
 
 MAX_ENTRIES = 500
 """Maximum number of names in a listing."""
+
+MAX_SCANNED = 10_000
+"""Maximum number of names in a folder that are looked at; a listing shows the first of these."""
 
 NOTE_SIZE = 200
 """Bytes reserved for the note about omitted lines."""
@@ -127,24 +133,36 @@ def list_dir(ctx: ToolContext, path: str = ".") -> str:
             open_folder(spot) as folder,
             os.scandir(spot.name if folder is None else folder) as found,
         ):
-            entries = sorted(map(_format_entry, found))
-    shown = [text for _, _, text in entries[:MAX_ENTRIES]]
-    if len(entries) > MAX_ENTRIES:
-        shown.append(f"(the first {MAX_ENTRIES} of {len(entries)}; find_files finds by name)")
+            shown = _format_entries(found)
     return cut_bytes("\n".join(shown), MAX_OUTPUT) or "(empty folder)"
 
 
-def _format_entry(entry: os.DirEntry[str]) -> tuple[bool, str, str]:
-    """Returns (is not a folder, name, line) for an entry; links are shown, not followed."""
+def _format_entries(found: Iterator[os.DirEntry[str]]) -> list[str]:
+    """Formats the first entries, folders before files, and a note if there are more."""
+    entries = list(islice(found, MAX_SCANNED))
+    first = nsmallest(MAX_ENTRIES, entries, key=_place_folders_first)
+    shown = [_format_entry(entry) for entry in first]
+    if len(entries) > MAX_ENTRIES:
+        count = f"more than {MAX_SCANNED}" if next(found, None) else f"{len(entries)}"
+        shown.append(f"(the first {MAX_ENTRIES} of {count}; find_files finds by name)")
+    return shown
+
+
+def _place_folders_first(entry: os.DirEntry[str]) -> tuple[bool, str]:
+    return not entry.is_dir(follow_symlinks=False), entry.name
+
+
+def _format_entry(entry: os.DirEntry[str]) -> str:
+    """Returns the line for an entry; links are shown, not followed."""
     name = printable(entry.name)
     if entry.is_symlink():
-        return True, entry.name, f"{name} (link)"
+        return f"{name} (link)"
     if entry.is_dir(follow_symlinks=False):
-        return False, entry.name, f"{name}/"
+        return f"{name}/"
     try:
-        return True, entry.name, f"{name} ({entry.stat(follow_symlinks=False).st_size} bytes)"
+        return f"{name} ({entry.stat(follow_symlinks=False).st_size} bytes)"
     except OSError:  # removed since it was listed
-        return True, entry.name, name
+        return name
 
 
 TOOLS = {tool.name: tool for tool in (make_tool(read_file, "read"), make_tool(list_dir, "read"))}

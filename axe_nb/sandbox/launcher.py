@@ -3,8 +3,8 @@
     launcher.py PLAN WORD...
 
 PLAN is a dict, marshalled, in hexadecimal: `mounts`, a file system to build in the namespaces that
-it was started in; or `read`, `write` and `files`, paths for Landlock, `identity` of the workdir
-and `parent`; `network`; `filter`, system calls to refuse; `workdir`.
+it was started in; or `read`, `write` and `files`, paths for Landlock, `identity` of the workdir,
+`parent` and `remover`, a program; `network`; `filter`, system calls to refuse; `workdir`.
 It imports the standard library alone, and little of it, as it starts with every command.
 Source: D-55; safety-facts §2, §3, §4.
 """
@@ -40,6 +40,7 @@ ON_FILES = 0b1100000000000111
 """Landlock: rights that a file can have."""
 ALL, ALL_BEFORE_5 = 0xFFFF, 0x7FFF
 MAKE_DEVICES = 1 << 6 | 1 << 11
+SCOPED_SIGNALS, OLDEST_SCOPED = 0b10, 6
 
 
 class Refused(Exception):
@@ -232,43 +233,71 @@ def make_folder(plan: dict[str, Any]) -> str:
     return folder
 
 
-def remove(folder: str) -> None:
-    """Removes a folder without following links."""
-    for _, folders, files, place in os.fwalk(folder, topdown=False):
-        for name in (*folders, *files):
-            try:
-                os.unlink(name, dir_fd=place)
-            except OSError:
-                try:
-                    os.rmdir(name, dir_fd=place)
-                except OSError:
-                    continue
-    os.rmdir(folder)  # noqa: PTH106
+def remove(folder: str, program: str, code: int) -> None:
+    """Removes an empty folder; else becomes the program that removes it and exits with the code."""
+    try:
+        os.rmdir(folder)  # noqa: PTH106
+    except OSError:
+        os.execv(sys.executable, [sys.executable, "-I", "-S", program, folder, str(code)])
 
 
-def end_all() -> None:
-    """Kills all processes that came from the command, those that left its group included."""
+def confine_signals(outside: int) -> bool:
+    """Lets signals reach only what this process starts; returns true if `outside` is out of reach.
+
+    Older kernels cannot do it.
+    """
+    if find_landlock_version() < OLDEST_SCOPED:
+        return False
+    call("no_new_privs", prctl(PR_NO_NEW_PRIVS, 1))
+    handled = struct.pack("=QQQ", 0, 0, SCOPED_SIGNALS)
+    ruleset = LIBC.syscall(LANDLOCK_CREATE, handled, ctypes.c_size_t(len(handled)), 0)
+    call("landlock", LIBC.syscall(LANDLOCK_RESTRICT, call("landlock", ruleset), 0))
+    return bool(LIBC.kill(outside, 0)) and ctypes.get_errno() == 1
+
+
+def end_all(*, is_confined: bool) -> None:
+    """Kills all processes that came from the command, those that left its group included.
+
+    If signals are confined, -1 means exactly these, all at one moment.
+    """
     while True:
-        for pid in list_descendants(os.getpid()):
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except OSError:
-                continue
         try:
+            for pid in [-1] if is_confined else list_descendants(os.getpid()):
+                kill(pid)
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass
         except ChildProcessError:
             return
+        except Exception:
+            pass  # what is left would change protected files after they are restored
         signal.sigtimedwait({signal.SIGCHLD}, 0.002)
 
 
-def list_descendants(pid: int) -> list[int]:
+def kill(pid: int) -> None:
     try:
-        with open(f"/proc/{pid}/task/{pid}/children") as listed:  # noqa: PTH123
-            children = [int(word) for word in listed.read().split()]
+        os.kill(pid, signal.SIGKILL)
     except OSError:
-        return []
-    return [found for child in children for found in (child, *list_descendants(child))]
+        return
+
+
+def list_descendants(pid: int) -> list[int]:
+    """Returns the processes below one, however deep."""
+    found = [pid]
+    for parent in found:  # which grows meanwhile
+        found += list_children(parent)
+    return found[1:]
+
+
+def list_children(pid: int) -> list[int]:
+    """Returns the processes that the threads of one started."""
+    found: list[int] = []
+    try:
+        for thread in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208
+            with open(f"/proc/{pid}/task/{thread}/children") as listed:  # noqa: PTH123
+                found += map(int, listed.read().split())
+    except OSError:
+        pass  # it has ended
+    return found
 
 
 def main() -> None:
@@ -276,7 +305,7 @@ def main() -> None:
     plan, words = marshal.loads(bytes.fromhex(sys.argv[1])), sys.argv[2:]
     is_alone = "mounts" in plan  # in namespaces, everything ends with this process
     prctl(PR_PDEATHSIG, signal.SIGKILL if is_alone else signal.SIGTERM)
-    folder = ""
+    folder, is_confined = "", False
     if is_alone:
         if not plan["network"]:
             start_loopback()
@@ -286,13 +315,16 @@ def main() -> None:
     else:
         folder = make_folder(plan)
         call("subreaper", prctl(PR_SUBREAPER, 1))
+        is_confined = confine_signals(plan["parent"])
 
     def stop(code: int) -> NoReturn:
-        if not is_alone:
-            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGCHLD})
-            end_all()
-            remove(folder)
-        os._exit(code)
+        try:
+            if not is_alone:
+                signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGCHLD})
+                end_all(is_confined=is_confined)
+                remove(folder, plan["remover"], code)
+        finally:
+            os._exit(code)
 
     if not is_alone:
         signal.signal(signal.SIGTERM, lambda *_: stop(128 + signal.SIGTERM))

@@ -21,6 +21,7 @@ from axe_nb.sandbox.mounts import SETTINGS, SYSTEM, list_mounts
 from axe_nb.sandbox.view import View, identify
 
 LAUNCHER = Path(__file__).with_name("launcher.py")
+REMOVER = Path(__file__).with_name("remover.py")
 
 NAMESPACES = (
     "/usr/bin/setpriv", "--pdeathsig", "KILL",
@@ -101,6 +102,7 @@ def _restrict(words: Sequence[str], view: View) -> Launch:
         "workdir": str(view.workdir),
         "identity": identify(view.workdir),
         "parent": os.getpid(),
+        "remover": str(REMOVER),
     }
     # git takes the system's settings, which are out of sight, for broken
     return Launch(

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from axe_nb.sandbox.claim import Claim
 from axe_nb.sandbox.launch import Launch, Method
+from axe_nb.sandbox.launcher import list_children, list_descendants
 from axe_nb.sandbox.pending import PENDING
 from axe_nb.sandbox.prepare import prepare
 from axe_nb.sandbox.view import View, fill_view
@@ -24,6 +25,9 @@ from axe_nb.sandbox.watch import Watch
 
 PATIENCE = 2.0
 """Seconds that the first process of a sandbox has to end the others."""
+
+INTERVAL = 0.02
+"""Seconds between two attempts to end them, if it does not."""
 
 
 class Process:
@@ -229,14 +233,14 @@ def _end(process: subprocess.Popen[bytes], method: Method, program: Sequence[str
             _kill_group(process)
         case "child":
             # killing the outer process would end the inner ones too, but some time after it
-            for child in _list_children(process.pid):
+            for child in list_children(process.pid):
                 with contextlib.suppress(OSError):
                     os.kill(child, signal.SIGKILL)
             _kill_later(process)
         case "signal":
             process.terminate()
             process.send_signal(signal.SIGCONT)  # the command may have stopped it
-            _kill_later(process)
+            threading.Thread(target=_end_launcher, args=(process,), daemon=True).start()
         case "program" if process.returncode is None:
             threading.Thread(target=_run_quietly, args=(program,), daemon=True).start()
 
@@ -258,6 +262,30 @@ def _kill_later(process: subprocess.Popen[bytes]) -> None:
         timer.start()
 
 
+def _end_launcher(process: subprocess.Popen[bytes]) -> None:
+    """Ends a launcher that still runs after a while, but what it started first.
+
+    That would outlive it, and go on when protected files have been restored.
+    """
+    time.sleep(PATIENCE)
+    while process.poll() is None:
+        pids = list_descendants(process.pid)
+        for pid in pids:
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+        if all(map(_has_ended, pids)):
+            process.kill()
+        process.send_signal(signal.SIGCONT)
+        time.sleep(INTERVAL)
+
+
+def _has_ended(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] in b"ZX"
+    except (OSError, IndexError):
+        return True
+
+
 def _run_quietly(program: Sequence[str]) -> None:
     with contextlib.suppress(OSError):
         subprocess.run(program, stdin=subprocess.DEVNULL, capture_output=True, check=False)
@@ -271,10 +299,3 @@ def _kill_group(process: subprocess.Popen[bytes]) -> None:
         return
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
-
-
-def _list_children(pid: int) -> list[int]:
-    try:
-        return [int(n) for n in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-    except (OSError, ValueError):
-        return []

@@ -135,6 +135,21 @@ def test_a_long_listing_is_cut(tmp_path: Path) -> None:
     assert lines[499:] == ["0499 (0 bytes)", "(the first 500 of 520; find_files finds by name)"]
 
 
+def test_a_huge_folder_is_listed_in_part(tmp_path: Path) -> None:
+    for n in range(10_002):
+        (tmp_path / f"{n:05}").touch()
+    lines = run(LIST, tmp_path).splitlines()
+    assert lines[500:] == ["(the first 500 of more than 10000; find_files finds by name)"]
+    assert lines[:500] == sorted(lines[:500])
+
+
+def test_folders_come_first_in_a_long_listing(tmp_path: Path) -> None:
+    for n in range(600):
+        (tmp_path / f"{n:04}").touch()
+    (tmp_path / "z").mkdir()
+    assert run(LIST, tmp_path).startswith("z/\n0000 (0 bytes)\n")
+
+
 def test_a_name_that_is_too_long_is_told(tmp_path: Path) -> None:
     assert failure(READ, tmp_path, path="x" * 300).startswith("Path is too long: x")
     assert failure(READ, tmp_path, path="x/" * 3000).startswith("Path is too long: ")

@@ -56,6 +56,67 @@ def test_nothing_is_left_when_its_time_is_up(cage: Cage) -> None:
     assert survivors({**seconds, "the command": own}) == []
 
 
+NOT_CONFINED = ('is_confined = confine_signals(plan["parent"])', "pass")
+"""A line of the launcher, and what stands there on Linux before 6.12."""
+
+CHAIN = """
+import os, sys
+for _ in range(700):
+    if os.fork():
+        break
+else:
+    open("ready", "w").close()
+os.execvp("sleep", ["sleep", sys.argv[1]])
+"""
+
+
+@pytest.mark.parametrize("method", ["Landlock"])
+@pytest.mark.parametrize("without", [[], [NOT_CONFINED]], ids=["confined", "not confined"])
+def test_nothing_is_left_of_a_long_chain_of_processes(
+    cage: Cage, without: Sequence[Sequence[str]]
+) -> None:
+    seconds = unique()
+    (cage.work / "chain.py").write_text(CHAIN)
+    ended = dataclasses.replace(cage, without=without).run(
+        f"/usr/bin/python3 chain.py {seconds} & while [ ! -e ready ]; do sleep 0.1; done"
+    )
+    assert (ended.code, ended.output) == (0, "")
+    assert not is_running(seconds)
+
+
+RELAY = """
+import os, time
+os.setsid()
+until = time.monotonic() + 120
+while time.monotonic() < until:
+    if os.fork():
+        os._exit(0)
+    with open("beats", "a") as file:
+        file.write("x")
+"""
+
+
+def test_nothing_is_left_of_processes_that_replace_one_another(cage: Cage) -> None:
+    (cage.work / "relay.py").write_text(RELAY)
+    cage.run("for i in 1 2 3; do (/usr/bin/python3 relay.py &) ; done; sleep 1")
+    beats = cage.work / "beats"
+    assert beats.stat().st_size
+    size = beats.stat().st_size
+    time.sleep(0.5)
+    assert beats.stat().st_size == size
+
+
+@pytest.mark.parametrize("method", ["Landlock"])
+def test_nothing_outlives_a_launcher_that_does_not_end_it(cage: Cage) -> None:
+    hangs = ("end_all(is_confined=is_confined)", "signal.sigtimedwait({signal.SIGUSR1}, 60)")
+    seconds, first = unique(), unique()
+    weak = dataclasses.replace(cage, without=[hangs])
+    ended = weak.run(f"setsid sleep {seconds} & sleep {first}", seconds=1)
+    assert not ended.in_time
+    assert ended.code is not None, "it is over"
+    assert survivors({"setsid": seconds, "the command": first}) == []
+
+
 @pytest.mark.parametrize("target", ["$PPID", "-1", "1"])
 def test_a_command_that_stops_its_parents_ends_at_its_time_limit(cage: Cage, target: str) -> None:
     seconds = unique()
