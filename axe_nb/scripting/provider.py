@@ -110,8 +110,11 @@ def _make_error(name: str, fault: Fault, *, has_begun: bool) -> ProviderError:
             case "timeout":
                 return ProviderError("timeout", f"no answer from script/{name} in time")
             case "cut" if has_begun:
-                message = "the stream ended before the answer was complete"
-                return ProviderError("server", message)
+                return ProviderError(
+                    "server",
+                    "the stream ended before the answer was complete",
+                    hint="try again, or set max_retries under [retry] of the agent",
+                )
             case "refused" | "cut" if has_begun:
                 message = f"the connection to script/{name} was closed in the middle of its answer"
                 return ProviderError("server", message)

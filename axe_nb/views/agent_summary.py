@@ -34,7 +34,7 @@ def rows(agent: Agent) -> Iterator[tuple[str, str]]:
         ("Name", agent.name), ("Description", agent.description), ("Model", agent.model),
         ("Skill", agent.skill), ("Files", ", ".join(agent.files)), ("Workdir", agent.workdir),
         ("Tools", ", ".join(agent.tools)), ("Mode", agent.mode),
-        ("Hosts", ", ".join(agent.allowed_hosts)),
+        ("Hosts", ", ".join(agent.allowed_hosts)), ("Stream", "" if agent.stream else "no"),
         ("Params", ", ".join(f"{k}={text_of(v)}" for k, v in agent.params.items())),
         ("System Prompt", agent.system_prompt.strip()),
     ]  # fmt: skip

@@ -13,6 +13,7 @@ from axe_nb.commands.parser import parse_run
 from axe_nb.events import Event, RunFinished, TextDelta
 from axe_nb.session.runs import RunRequest
 from axe_nb.session.session import Session
+from axe_nb.views.agent_summary import rows
 from axe_nb.views.axe_text import dry_run
 from tests.engine.in_process import ask_session
 
@@ -135,6 +136,13 @@ def test_the_dry_run_says_if_replies_are_streamed(
     assert head.rstrip().splitlines()[-1] == (
         f"Stream:   {line}" if line else "Params:   temperature=0, max_tokens=0"
     )
+
+
+def test_what_an_agent_turns_off_is_in_its_summary() -> None:
+    loud = axe_nb.Agent("a", "script/a")
+    assert "Stream" not in dict(rows(loud))
+    assert dict(rows(loud.but(stream=False)))["Stream"] == "no"
+    assert "stream = false" in loud.but(stream=False).to_toml()
 
 
 def test_a_value_that_is_no_switch_is_refused() -> None:
