@@ -6,9 +6,11 @@ Source: D-8, D-23, D-25; goals.md "HTTP clients and SSL contexts".
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 import ssl
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from base64 import b64encode
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -22,6 +24,13 @@ from axe_nb.text import format_seconds
 
 if TYPE_CHECKING:
     import httpx
+
+    from axe_nb.providers.transport import Transport
+
+logger = logging.getLogger(__name__)
+
+OF_EVERY_REQUEST = {"accept": "*/*", "accept-encoding": "identity", "user-agent": "axe-nb"}
+"""Headers; what is not compressed can neither be held back nor be a bomb."""
 
 CONNECT_SECONDS = 10.0
 """Connect timeout; the time for an answer is limited by the run."""
@@ -42,37 +51,62 @@ async def open_reply(
 
     Raises:
         ProviderError: the connection cannot be set up.
-        Exception: whatever httpx and its backends raise; see `make_connection_error`.
+        Exception: whatever the transport raises; see `make_connection_error`.
     """
     import httpx
 
     clients = await _get_loop_clients()
     client = clients.client(server.base_url)
-    headers = {"content-type": "application/json"} if body else {}
-    headers |= server.info.headers_with(server.key)
-    path = server.info.path_of(path)
-    timeout = httpx.Timeout(None, connect=CONNECT_SECONDS, read=server.info.read_timeout)
-    async with (
-        clients.slots,
-        client.stream(
-            method, path, headers=headers, content=body or None, timeout=timeout
-        ) as response,
-    ):
-        yield response
+    headers = OF_EVERY_REQUEST | ({"content-type": "application/json"} if body else {})
+    headers |= {**server.info.headers_with(server.key), **client.login}
+    url = client.url(server.info.path_of(path))
+    seconds = {"connect": CONNECT_SECONDS, "read": server.info.read_timeout}
+    request = httpx.Request(
+        method, url, headers=headers, content=body or None, extensions={"timeout": seconds}
+    )
+    async with clients.slots:
+        # httpx.AsyncClient would double the time of a request, for cookies and redirects
+        response = await client.transport.handle_async_request(request)
+        try:
+            response.request = request
+            logger.info("%s %s: %d", method, url, response.status_code)
+            yield response
+        finally:
+            await response.aclose()
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Client:
+    """The connections to one base URL, and what all requests to it have in common."""
+
+    base_url: httpx.URL
+    """Without the login."""
+    login: Mapping[str, str]
+    """The header with the login; empty if the URL has none."""
+    transport: Transport
+    urls: dict[str, httpx.URL] = field(default_factory=dict)
+    """Path → URL; to put one together takes longer than to send a request."""
+
+    def url(self, path: str) -> httpx.URL:
+        """Returns the URL of a path below the base URL."""
+        if path not in self.urls:
+            whole = self.base_url.raw_path.rstrip(b"/") + path.encode()
+            self.urls[path] = self.base_url.copy_with(raw_path=whole)
+        return self.urls[path]
 
 
 @dataclass
 class _Clients:
     """The clients of one event loop, closed when the loop ends."""
 
-    by_url: dict[str, httpx.AsyncClient] = field(default_factory=dict)
+    by_url: dict[str, _Client] = field(default_factory=dict)
     slots: Slots = field(default_factory=lambda: Slots(most_in_flight()))
     """One slot per request in flight; further requests wait."""
     until_the_end: AsyncGenerator[None, None] | None = None
     """A generator that closes the clients when the loop closes it: no run knows that it is the
     last of its loop."""
 
-    def client(self, base_url: str) -> httpx.AsyncClient:
+    def client(self, base_url: str) -> _Client:
         """Returns the loop's client for a base URL, created on first use (D-25)."""
         if base_url not in self.by_url:
             self.by_url[base_url] = _make_client(base_url)
@@ -116,7 +150,7 @@ async def _close_with_loop(clients: _Clients) -> AsyncGenerator[None, None]:
     finally:
         _of_loop.pop(asyncio.get_running_loop(), None)
         for client in clients.by_url.values():
-            await client.aclose()
+            await client.transport.aclose()
 
 
 def _forget_closed_loops() -> None:
@@ -127,9 +161,7 @@ def _forget_closed_loops() -> None:
             _of_loop.pop(loop, None)
 
 
-def _make_client(base_url: str) -> httpx.AsyncClient:
-    from http.cookiejar import CookieJar, DefaultCookiePolicy
-
+def _make_client(base_url: str) -> _Client:
     import httpx
 
     from axe_nb.providers.transport import Transport
@@ -138,13 +170,11 @@ def _make_client(base_url: str) -> httpx.AsyncClient:
         url = httpx.URL(base_url)
     except (httpx.InvalidURL, ValueError) as error:
         raise _make_setup_error(base_url, error) from None
-    cookies = DefaultCookiePolicy(allowed_domains=())
-    return httpx.AsyncClient(
-        base_url=url.copy_with(userinfo=b""),  # httpx writes URLs to the log
-        auth=(url.username, url.password) if url.userinfo else None,
+    login = f"{url.username}:{url.password}".encode()
+    return _Client(
+        base_url=url.copy_with(userinfo=b""),
+        login={"authorization": f"Basic {b64encode(login).decode()}"} if url.userinfo else {},
         transport=Transport(max_idle=most_in_flight() // 2),
-        cookies=CookieJar(cookies),
-        headers={"user-agent": "axe-nb", "accept-encoding": "identity"},
     )
 
 
