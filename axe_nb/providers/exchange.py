@@ -53,7 +53,7 @@ async def exchange(
         ProviderError: the server is unreachable, refuses, fails or sends an invalid reply.
     """
     if on_delta is None:
-        return await post(server, path, encode(request, wire.WHOLE), request)
+        return await post(server, path, encode(request, wire.WHOLE), request, streaming)
     place = (server.info.name, server.base_url, request.model)
     known = _refused.get(place, frozenset())
     refused = set(known)
@@ -64,7 +64,7 @@ async def exchange(
             if fields:
                 reply = await post_stream(server, path, body, request, streaming, on_delta)
             else:
-                reply = await post(server, path, body, request)
+                reply = await post(server, path, body, request, streaming)
         except ProviderError as error:
             field = _find_refused(error)
             if field not in fields:

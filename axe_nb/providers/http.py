@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from axe_nb.errors import ProviderError
-from axe_nb.messages import Request
+from axe_nb.messages import Delta, Request
 from axe_nb.providers.connections import make_connection_error, open_reply
 from axe_nb.providers.protocol import OnDelta, Server
 from axe_nb.providers.reply_errors import (
@@ -23,7 +23,7 @@ from axe_nb.providers.reply_errors import (
     refuses_tools,
     without_tools,
 )
-from axe_nb.providers.streamed_reply import StreamedReply, Streaming
+from axe_nb.providers.streamed_reply import StreamedReply, Streaming, is_stream
 
 MAX_REPLY = 32 * 1024 * 1024
 """Bytes of a reply's body."""
@@ -42,7 +42,13 @@ MAX_SMALL_PIECES = 100_000
 """Pieces of a reply that may be smaller on average: 5 s of the processor."""
 
 
-async def post(server: Server, path: str, body: bytes, request: Request) -> dict[str, Any]:
+async def post(
+    server: Server,
+    path: str,
+    body: bytes,
+    request: Request,
+    streaming: Streaming | None = None,
+) -> dict[str, Any]:
     """Sends a POST and returns the JSON object of the reply; cancelling closes the connection.
 
     Args:
@@ -51,11 +57,21 @@ async def post(server: Server, path: str, body: bytes, request: Request) -> dict
         body: the request as the server takes it.
         request: the same in no provider's format, for the error if its model does not support
             tools (D-30).
+        streaming: how the protocol streams, for a server that does so although it is not asked to.
 
     Raises:
         ProviderError: the server is unreachable, refuses, fails or sends an invalid reply.
     """
-    return await _send(server, "POST", path, body, _name_if_tools(request))
+    stream = None
+    if streaming:
+        stream = StreamedReply(
+            streaming, _ignore, server.key, _list_secrets(server), is_asked_for=False
+        )
+    return await _send(server, "POST", path, body, _name_if_tools(request), stream)
+
+
+def _ignore(_: Delta) -> None:
+    """Takes the pieces of a stream that no one watches."""
 
 
 async def post_stream(
@@ -138,17 +154,26 @@ async def _exchange(
     server: Server, method: str, path: str, body: bytes, stream: StreamedReply | None
 ) -> tuple[int, Headers, bytes]:
     """Sends one request; returns (status, headers, body) of the reply."""
+    is_asked_for = stream is not None and stream.is_asked_for
     async with (
         open_reply(server, method, path, body) as response,
-        aclosing(_bound(response.aiter_bytes(), MAX_STREAM if stream else MAX_REPLY)) as pieces,
+        aclosing(
+            _bound(response.aiter_bytes(), MAX_STREAM if is_asked_for else MAX_REPLY)
+        ) as pieces,
     ):
-        if stream and response.is_success:
+        if stream and is_asked_for and response.is_success:
             reply = await stream.read(pieces)
         else:
             reply = b"".join([piece async for piece in pieces])
+    if stream and not is_asked_for and response.is_success and is_stream(reply):
+        reply = await stream.read(_once(reply))
     if len(reply) > MAX_REPLY:
         raise _too_large(MAX_REPLY)
     return response.status_code, response.headers, reply
+
+
+async def _once(reply: bytes) -> AsyncGenerator[bytes, None]:
+    yield reply
 
 
 async def _bound(pieces: AsyncIterator[bytes], limit: int) -> AsyncGenerator[bytes, None]:

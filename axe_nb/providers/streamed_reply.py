@@ -31,6 +31,11 @@ STREAM_STARTS = (b":", b"data", b"event", b"id", b"retry")
 """Beginnings of a stream of server-sent events."""
 
 
+def is_stream(body: bytes) -> bool:
+    """True if the body of a reply is a stream: server-sent events, or several lines of JSON."""
+    return b"}\n{" in body or body.lstrip(b" \r\n\t" + BOM).startswith(STREAM_STARTS)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Streaming:
     """How a protocol streams."""
@@ -45,9 +50,17 @@ class StreamedReply:
     """One reply while it arrives, which may turn out to be a whole one."""
 
     def __init__(
-        self, streaming: Streaming, on_delta: OnDelta, key: str = "", secrets: Sequence[str] = ()
+        self,
+        streaming: Streaming,
+        on_delta: OnDelta,
+        key: str = "",
+        secrets: Sequence[str] = (),
+        *,
+        is_asked_for: bool = True,
     ) -> None:
         """Secrets are replaced wherever the server repeats them; the key in errors only."""
+        self.is_asked_for = is_asked_for
+        """False if a whole reply was asked for."""
         self._key = key
         self._secrets = secrets
         self._deltas = Deltas(on_delta, secrets)
