@@ -15,7 +15,7 @@ from contextlib import suppress
 
 import httpx
 
-from axe_nb.providers.http1 import format_request
+from axe_nb.providers.http1 import format_head
 from axe_nb.providers.routes import PORTS, Route
 from axe_nb.providers.tcp import Connection
 
@@ -154,7 +154,7 @@ async def _open_tunnel(connection: Connection, route: Route, context: ssl.SSLCon
     address = route.address.encode()
     headers = [(b"host", address), *route.proxy_login]
     try:
-        connection.send(format_request(b"CONNECT %b HTTP/1.1" % address, headers, b""))
+        connection.send(format_head(b"CONNECT %b HTTP/1.1" % address, headers))
         reply = await connection.read_head(None)
     except httpx.TransportError as error:
         raise httpx.ProxyError(str(error)) from error

@@ -22,19 +22,17 @@ FRAMED = frozenset({b"content-length", b"transfer-encoding"})
 """Headers of a reply whose end is known without the end of the connection."""
 
 
-def format_request(start: bytes, headers: Iterable[tuple[bytes, bytes]], body: bytes) -> bytes:
-    """Returns a request as it is sent.
+def format_head(start: bytes, headers: Iterable[tuple[bytes, bytes]]) -> bytes:
+    """Returns a request as it is sent, up to its body.
 
     Raises:
         httpx.LocalProtocolError: the first line or a header has a line break in it.
     """
-    lines = [start, *(b"%b: %b" % header for header in headers), b"", body]
-    breaks = len(lines) - 1
-    request = b"\r\n".join(lines)
-    head = len(request) - len(body)
-    if request.count(b"\n", 0, head) != breaks or request.count(b"\r", 0, head) != breaks:
+    lines = [start, *(b"%b: %b" % header for header in headers), b"", b""]
+    head = b"\r\n".join(lines)
+    if head.count(b"\n") != len(lines) - 1 or head.count(b"\r") != len(lines) - 1:
         raise httpx.LocalProtocolError("a line break in a header of the request")
-    return request
+    return head
 
 
 class Reply:

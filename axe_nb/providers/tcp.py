@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 MAX_UNREAD = 256 * 1024
 """Bytes of a body that wait to be read; beyond that the server has to wait."""
 
+LONG_BODY = 64 * 1024
+"""Bytes from which a body is not copied; a shorter one leaves in one packet with its headers."""
+
 KEEP_ALIVE = {"TCP_KEEPIDLE": 60, "TCP_KEEPALIVE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4}
 """Seconds before the first probe of a silent connection and between two, and their number: a
 router on the way would forget a connection that is silent while the model thinks."""
@@ -139,7 +142,7 @@ class Connection(asyncio.Protocol):
             raise ConnectionResetError("the connection was closed")
         self._transport = transport
 
-    def send(self, request: bytes) -> None:
+    def send(self, head: bytes, body: bytes = b"") -> None:
         """Sends a request, and with it begins an exchange.
 
         Raises:
@@ -148,7 +151,11 @@ class Connection(asyncio.Protocol):
         if not self.is_open or self._transport is None:
             raise ClosedBeforeReply("the connection is closed")
         self._reply, self._is_silent = Reply(), True
-        self._transport.write(request)
+        if len(body) < LONG_BODY:
+            self._transport.write(head + body)
+        else:
+            self._transport.write(head)
+            self._transport.write(memoryview(body))
 
     async def read_head(self, seconds: float | None) -> Reply:
         """Returns the reply once its headers are there.

@@ -16,11 +16,14 @@ from collections.abc import Mapping
 import httpx
 
 from axe_nb.providers.connect import connect
-from axe_nb.providers.http1 import Decompressor, format_request
+from axe_nb.providers.http1 import Decompressor, format_head
 from axe_nb.providers.routes import Route, find_route
 from axe_nb.providers.tcp import ClosedBeforeReply, Connection
 
 IDLE_SECONDS = 60.0
+
+Message = tuple[bytes, bytes]
+"""A request up to its body, and the body."""
 
 Timeouts = Mapping[str, float | None]
 """httpx's `connect` and `read`: seconds of silence; None = no limit."""
@@ -49,7 +52,7 @@ class Transport(httpx.AsyncBaseTransport):
             httpx.TransportError: there is no reply.
         """
         route = find_route(request.url)
-        message = _format(request, route, await request.aread())
+        message = _format_head(request, route), await request.aread()
         timeouts: Timeouts = request.extensions.get("timeout", {})
         used = self._take_idle(route)
         if used is not None:
@@ -61,12 +64,12 @@ class Transport(httpx.AsyncBaseTransport):
         return await self._exchange(fresh, route, message, timeouts)
 
     async def _exchange(
-        self, connection: Connection, route: Route, message: bytes, timeouts: Timeouts
+        self, connection: Connection, route: Route, message: Message, timeouts: Timeouts
     ) -> httpx.Response:
         self._open.add(connection)
         seconds = timeouts.get("read")
         try:
-            connection.send(message)
+            connection.send(*message)
             reply = await connection.read_head(seconds)
             decompressor = Decompressor.of(reply)
         except BaseException:
@@ -157,12 +160,12 @@ class _Body(httpx.AsyncByteStream):
             self._transport.release(self._connection, self._route)
 
 
-def _format(request: httpx.Request, route: Route, body: bytes) -> bytes:
-    """Returns a request as it is sent; a proxy for plain http gets the whole URL."""
+def _format_head(request: httpx.Request, route: Route) -> bytes:
+    """Returns a request up to its body; a proxy for plain http gets the whole URL."""
     headers, target = request.headers.raw, request.url.raw_path
     if "transfer-encoding" in request.headers:
         raise httpx.LocalProtocolError("a request is sent whole, not in parts")
     if route.proxy is not None and route.context is None:
         target = b"http://" + request.url.netloc + target
         headers = [*headers, *route.proxy_login]
-    return format_request(b"%b %b HTTP/1.1" % (request.method.encode(), target), headers, body)
+    return format_head(b"%b %b HTTP/1.1" % (request.method.encode(), target), headers)
