@@ -230,7 +230,7 @@ class Anthropic:
     """The API at one URL, with one key."""
 
     name = "anthropic"
-    base_url: str
+    base_url: str = field(repr=False)
     key: str = field(repr=False)
     info: ProviderInfo = field(default=PROVIDERS["anthropic"], repr=False)
 

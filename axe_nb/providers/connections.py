@@ -99,7 +99,8 @@ class _Client:
 class _Clients:
     """The clients of one event loop, closed when the loop ends."""
 
-    by_url: dict[str, _Client] = field(default_factory=dict)
+    by_url: dict[str, _Client] = field(default_factory=dict, repr=False)
+    """Base URL, which may hold a password, → its client."""
     slots: Slots = field(default_factory=lambda: Slots(most_in_flight()))
     """One slot per request in flight; further requests wait."""
     until_the_end: AsyncGenerator[None, None] | None = None

@@ -130,7 +130,7 @@ class Ollama:
     """The server at one URL; only a proxy before it needs a key."""
 
     name = "ollama"
-    base_url: str
+    base_url: str = field(repr=False)
     key: str = field(default="", repr=False)
     info: ProviderInfo = field(default=PROVIDERS["ollama"], repr=False)
 

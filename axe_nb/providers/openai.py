@@ -188,7 +188,7 @@ class OpenAI:
     """The API at one URL, with one key."""
 
     name = "openai"
-    base_url: str
+    base_url: str = field(repr=False)
     key: str = field(repr=False)
     info: ProviderInfo = field(default=PROVIDERS["openai"], repr=False)
 

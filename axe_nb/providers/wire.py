@@ -90,6 +90,21 @@ def loads_part(text: str) -> Any:
     return value
 
 
+def check_nesting(value: object, room: int = MAX_NESTING) -> None:
+    """Checks that a value is nested no deeper than one that a server may send.
+
+    Raises:
+        ValueError: it is nested deeper.
+    """
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    if isinstance(value, (list, tuple)):
+        if not room:
+            raise ValueError("nested too deeply")
+        for entry in value:
+            check_nesting(entry, room - 1)
+
+
 def _sanitize(value: Any, room: int) -> Any:
     """Returns the value without anything that could not be encoded again."""
     if isinstance(value, str):

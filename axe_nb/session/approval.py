@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from axe_nb.engine.permissions import ApprovalRequest, Decision
+from axe_nb.providers.wire import check_nesting
 from axe_nb.session.question import format_answer_mark, format_model_question, format_question
 
 PAUSE = 0.2
@@ -118,6 +119,7 @@ def _read_arguments() -> Mapping[str, Any] | None:
     """Reads the arguments to run instead; None if the input is not a JSON object."""
     try:
         arguments = json.loads(input("arguments, as JSON: "))
+        check_nesting(arguments)
     except (ValueError, RecursionError):
         return None
     return arguments if isinstance(arguments, dict) else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import pickle
 import time
 import traceback
@@ -171,3 +172,17 @@ def test_a_reply_in_too_many_tiny_pieces_is_refused(monkeypatch: pytest.MonkeyPa
 
     with server(drip) as url:
         assert "too many tiny pieces" in str(send(url))
+
+
+def test_no_object_of_a_connection_shows_a_password() -> None:
+    async def look(url: str) -> list[str]:
+        provider = OpenAI(url, KEY, PROVIDERS["openai"])
+        with pytest.raises(ProviderError):
+            await provider.send(Request("m", (Message("user", "x"),)))
+        mine = (o for o in gc.get_objects() if str(type(o).__module__).startswith("axe_nb."))
+        return [
+            shown for shown in map(repr, [*mine, provider]) if KEY in shown or PASSWORD in shown
+        ]
+
+    with server(answer(400, "{}")) as url:
+        assert asyncio.run(look(url)) == []

@@ -79,9 +79,11 @@ def test_the_reason_of_a_no_is_passed_on_as_it_was_typed(monkeypatch: pytest.Mon
 def test_arguments_that_are_not_an_object_are_told_and_asked_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    prompts = say(monkeypatch, "e", "[1]", "e", '{"path": "b"}')
+    deep = f'{{"path": {"[" * 200}{"]" * 200}}}'
+    prompts = say(monkeypatch, "e", "[1]", "e", deep, "e", '{"path": "b"}')
     decision = prompt_person(ASKED)
     assert (decision.choice, decision.arguments) == ("edit", {"path": "b"})
+    assert prompts[4].startswith("The arguments must be a JSON object")
     assert prompts[2].startswith("The arguments must be a JSON object")
 
 
