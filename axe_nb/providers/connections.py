@@ -81,7 +81,7 @@ class _Client:
 
     base_url: httpx.URL
     """Without the login."""
-    login: Mapping[str, str]
+    login: Mapping[str, str] = field(repr=False)
     """The header with the login; empty if the URL has none."""
     transport: Transport
     urls: dict[str, httpx.URL] = field(default_factory=dict)
