@@ -164,13 +164,13 @@ class ScriptServer:
                 reply = await connection.unless_gone(self._make_reply(request))
                 if isinstance(reply, HttpStream):
                     goes_on = await connection.unless_gone(connection.send_stream(reply))
-                else:
-                    goes_on = reply is not None and await connection.send(reply)
             except ClientGone:
                 self.aborted += 1
                 return
             finally:
-                self.open_requests -= 1
+                self.open_requests -= 1  # before the client has a whole reply
+            if not isinstance(reply, HttpStream):
+                goes_on = reply is not None and await connection.send(reply)
             if not goes_on:
                 return
 
