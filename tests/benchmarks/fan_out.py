@@ -316,16 +316,16 @@ def main() -> None:
         took = min((apart("1000") for _ in range(3)), key=lambda found: found["axe_nb"])
         (seconds, cpu), (theirs, their_cpu) = took["axe_nb"], took["httpx"]
         shown = f"{seconds:.2f} s, httpx {theirs:.2f} s (CPU {cpu / their_cpu:.2f} x httpx)"
-        row("fan-out of 1000, cold", shown, seconds, 1.5, 0.6, " s")
-        row("memory growth at 1000", f"{took['grown']:.0f} MB", took["grown"], 60, 30, " MB")
+        row("fan-out of 1000, cold", shown, seconds, 1.0, 0.5, " s")
+        row("memory growth at 1000", f"{took['grown']:.0f} MB", took["grown"], 40, 24, " MB")
         took = apart("turn")
         ratio = took["axe_nb"] / took["httpx"]
         shown = f"{took['axe_nb'] * 1e6:.0f} µs, httpx {took['httpx'] * 1e6:.0f} µs: {ratio:.2f} x"
-        row("one turn with a tool call", shown, ratio, 1.3, 0.4, " x httpx")
+        row("one turn with a tool call", shown, ratio, 0.6, 0.35, " x httpx")
     own = took["own"] * 1e6
     row("our own share of it, CPU", f"{own:.0f} µs", own, 150, 50, " µs")
     seconds, size = one_agent()
-    row("one agent with one tool", f"{seconds * 1e6:.1f} µs", seconds * 1e6, 25, 5, " µs")
+    row("one agent with one tool", f"{seconds * 1e6:.1f} µs", seconds * 1e6, 15, 5, " µs")
     row("its memory", f"{size / 1000:.1f} kB", size / 1000, 4, 2, " kB")
 
 
