@@ -138,12 +138,20 @@ def build_nested(value: Any, at: tuple[str, ...] = ()) -> None:
     Raises:
         ConfigError: a dict has an unknown key.
     """
-    for field in toml_fields(type(value)):
-        nested, own = nested_table(field), getattr(value, field.name)
-        if nested and isinstance(own, Mapping):
+    cls: Any = type(value)
+    for name, nested in _list_nested(cls):
+        own = getattr(value, name)
+        if type(own) is not nested and isinstance(own, Mapping):
             table = {str(key): one for key, one in own.items()}
-            made = nested(**read(nested, table, Source(""), (*at, field.name)))
-            object.__setattr__(value, field.name, made)
+            made = nested(**read(nested, table, Source(""), (*at, name)))
+            object.__setattr__(value, name, made)
+
+
+@cache
+def _list_nested(cls: type) -> tuple[tuple[str, type[Any]], ...]:
+    """Returns the fields that are nested tables, with their dataclasses."""
+    found = ((field.name, nested_table(field)) for field in toml_fields(cls))
+    return tuple((name, nested) for name, nested in found if nested)
 
 
 def read(
