@@ -102,7 +102,7 @@ class Traps:
     def opened(self) -> list[str]:
         """The secret files that the kernel has opened."""
         text = self.log.read_text("utf-8") if self.log.exists() else ""
-        assert "axe/agents" in text, "the log works"
+        assert ".toml" in text, "the log works"
         return [line for line in text.splitlines() if SECRET in line]
 
     def ran(self) -> list[str]:

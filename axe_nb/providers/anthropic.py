@@ -17,6 +17,7 @@ from axe_nb.messages import Message, Request, Response, ToolCall, ToolSpec, Usag
 from axe_nb.provider_table import PROVIDERS, ProviderInfo
 from axe_nb.providers import wire
 from axe_nb.providers.anthropic_stream import STREAMING
+from axe_nb.providers.connections import show_server
 from axe_nb.providers.exchange import exchange
 from axe_nb.providers.prompt_cache import Prefix, mark_prefix
 from axe_nb.providers.protocol import OnDelta
@@ -230,9 +231,10 @@ class Anthropic:
     """The API at one URL, with one key."""
 
     name = "anthropic"
-    base_url: str = field(repr=False)
+    base_url: str
     key: str = field(repr=False)
     info: ProviderInfo = field(default=PROVIDERS["anthropic"], repr=False)
+    __repr__ = show_server
 
     async def send(self, request: Request, on_delta: OnDelta | None = None) -> Response:
         """See `Provider.send`."""

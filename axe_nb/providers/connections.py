@@ -257,3 +257,8 @@ def without_login(base_url: str) -> str:
     scheme, _, rest = base_url.partition("://")
     host, slash, path = rest.partition("/")
     return f"{scheme}://{host.rpartition('@')[2]}{slash}{path}"
+
+
+def show_server(server: Server) -> str:
+    """Returns the `repr` of a server: its base URL, without a login."""
+    return f"{type(server).__name__}(base_url={without_login(server.base_url)!r})"

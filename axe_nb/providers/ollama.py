@@ -14,6 +14,7 @@ from axe_nb.errors import ProviderError
 from axe_nb.messages import Message, Request, Response, ToolCall, ToolResult, Usage, dump
 from axe_nb.provider_table import PROVIDERS, ProviderInfo
 from axe_nb.providers import wire
+from axe_nb.providers.connections import show_server
 from axe_nb.providers.exchange import exchange
 from axe_nb.providers.ollama_stream import STREAMING
 from axe_nb.providers.protocol import OnDelta
@@ -130,9 +131,10 @@ class Ollama:
     """The server at one URL; only a proxy before it needs a key."""
 
     name = "ollama"
-    base_url: str = field(repr=False)
+    base_url: str
     key: str = field(default="", repr=False)
     info: ProviderInfo = field(default=PROVIDERS["ollama"], repr=False)
+    __repr__ = show_server
 
     async def send(self, request: Request, on_delta: OnDelta | None = None) -> Response:
         """See `Provider.send`."""

@@ -20,7 +20,6 @@ from axe_nb.messages import Delta, Request, Response, ToolCall, Usage, dump
 from axe_nb.provider_table import PROVIDERS
 from axe_nb.providers.protocol import OnDelta
 from axe_nb.providers.reply_errors import read_reply
-from axe_nb.providers.wire import check_nesting
 from axe_nb.scripting.lookup import ScriptFunction, Scripts, describe_search
 from axe_nb.scripting.playback import Playback
 from axe_nb.scripting.rules import (
@@ -247,8 +246,6 @@ def _make_response(name: str, request: Request, returned: Any) -> Response:
                 f"script {quote(name)} returned {kind}, not text, tool calls or a Response",
             )
     try:
-        for call in calls:
-            check_nesting(call.arguments)
         usage = Usage(**estimate_usage(request, text, calls))
     except (TypeError, ValueError, RecursionError) as error:
         raise ProviderError(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import copy
 import subprocess
 import sys
 import threading
@@ -300,24 +299,6 @@ def test_arguments_that_are_no_json_are_a_server_error(project: Path) -> None:
         match='server: script "lead": the arguments of a call cannot be written as JSON',
     ):
         ask("lead")
-
-
-@pytest.mark.parametrize("kind", [list, tuple, dict])
-def test_arguments_are_nested_no_deeper_than_those_of_a_server(project: Path, kind: Any) -> None:
-    """A result with very deep ones could not be copied or pickled."""
-
-    def nest(levels: int) -> Any:
-        value: Any = 1
-        for _ in range(levels):
-            value = {"a": value} if kind is dict else kind([value])
-        return axe_nb.call("look", at=value)
-
-    axe_nb.script("lead")(lambda request: nest(99))
-    copy.deepcopy(ask("lead"))
-    for call in (nest(100), [axe_nb.call("look"), nest(450)], nest(2000)):
-        axe_nb.script("lead")(lambda request, call=call: call)
-        with pytest.raises(ProviderError, match="of a call cannot be written as JSON: nested too"):
-            ask("lead")
 
 
 @pytest.mark.req("D-36")
