@@ -102,7 +102,7 @@ class Traps:
     def opened(self) -> list[str]:
         """The secret files that the kernel has opened."""
         text = self.log.read_text("utf-8") if self.log.exists() else ""
-        assert ".toml" in text, "the log works"
+        assert "axe/agents" in text, "the log works"
         return [line for line in text.splitlines() if SECRET in line]
 
     def ran(self) -> list[str]:
@@ -143,9 +143,19 @@ def set_traps(folder: Path) -> Iterator[Traps]:
 
 WATCH = """
 import os, sys
+def _list_folders():
+    for number in os.listdir("/proc/self/fd"):
+        try:
+            place = os.readlink("/proc/self/fd/" + number)
+        except OSError:
+            continue
+        if os.path.isdir(place):
+            yield place
 def _watch(event, arguments, log=os.open({log!r}, os.O_WRONLY | os.O_CREAT | os.O_APPEND)):
     if event == "open" and isinstance(arguments[0], (str, bytes)):
-        os.write(log, os.fsencode(os.path.realpath(arguments[0])) + b"\\n")
+        name = os.fsdecode(arguments[0])  # in any folder that is open, if it is no whole path
+        for folder in ["", *(() if os.path.isabs(name) else _list_folders())]:
+            os.write(log, os.fsencode(os.path.realpath(os.path.join(folder, name))) + b"\\n")
 sys.addaudithook(_watch)
 """
 
