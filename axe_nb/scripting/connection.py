@@ -8,8 +8,8 @@ Source: product.md "Providers"; D-8.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncGenerator, Coroutine
-from contextlib import aclosing
 from dataclasses import dataclass
 from http.client import responses
 from typing import Any, TypeVar
@@ -147,7 +147,11 @@ class HttpConnection:
         return self._begin_next_cycle()
 
     async def send_stream(self, reply: HttpStream) -> bool:
-        """Sends chunk after chunk; returns True if another request may follow."""
+        """Sends chunk after chunk; returns True if another request may follow.
+
+        Raises:
+            ClientGone: the client disconnected, and a write was the first to notice.
+        """
         headers = [
             ("content-type", reply.kind),
             ("cache-control", "no-cache"),
@@ -155,19 +159,24 @@ class HttpConnection:
         ]
         await self._write(h11.Response(status_code=200, headers=headers, reason=b"OK"))
         try:
-            async with aclosing(reply.chunks) as chunks:
+            async with contextlib.aclosing(reply.chunks) as chunks:
                 async for chunk in chunks:
                     await self._write(h11.Data(data=chunk))
         except BrokenOff:
-            self._writer.write(b"400\r\ndata: {")
-            await self._writer.drain()
+            await self._write_bytes(b"400\r\ndata: {")
             return False
         await self._write(h11.EndOfMessage())
         return self._begin_next_cycle()
 
     async def _write(self, event: h11.Response | h11.Data | h11.EndOfMessage) -> None:
-        self._writer.write(self._http.send(event) or b"")
-        await self._writer.drain()
+        await self._write_bytes(self._http.send(event) or b"")
+
+    async def _write_bytes(self, data: bytes) -> None:
+        try:
+            self._writer.write(data)
+            await self._writer.drain()
+        except ConnectionError:
+            raise ClientGone from None
 
     def _begin_next_cycle(self) -> bool:
         """Prepares for another request; returns False if none may follow."""
@@ -185,6 +194,7 @@ class HttpConnection:
     async def _wait_for_disconnect(self) -> None:
         """Returns when the client closes the connection; what it sends meanwhile is received."""
         received = 0
-        while (data := await self._reader.read(CHUNK)) and received <= MAX_BODY:
-            received += len(data)
-            self._http.receive_data(data)
+        with contextlib.suppress(ConnectionError):
+            while (data := await self._reader.read(CHUNK)) and received <= MAX_BODY:
+                received += len(data)
+                self._http.receive_data(data)
