@@ -10,7 +10,9 @@ import sys
 from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
+from axe_nb.agents.config import format_path_or_name
 from axe_nb.agents.tables import TreeLimits
 from axe_nb.errors import ConfigError
 from axe_nb.events import Status
@@ -78,8 +80,8 @@ class UsageMeter:
     limits: TreeLimits
     above: UsageMeter | None = None
     """The parent's meter, which includes the usage of its children."""
-    file: str = ""
-    """The agent's file, for messages; empty if it has none."""
+    path: str = ""
+    """Path of the agent's file; empty if it has none."""
     is_expected: bool = False
     """True for a child that has not sent its first request yet."""
     expected: int = 0
@@ -98,7 +100,7 @@ class UsageMeter:
         for meter in self._walk_up():
             meter._check()
 
-    def child(self, agent: str, limits: TreeLimits, file: str = "") -> UsageMeter:
+    def child(self, agent: str, limits: TreeLimits, path: str = "") -> UsageMeter:
         """The meter of a child, which will send at least one request.
 
         Raises:
@@ -108,7 +110,7 @@ class UsageMeter:
             meter._check(meter.expected)
         for meter in self._walk_up():
             meter.expected += 1
-        return UsageMeter(agent, limits, self, file, is_expected=True)
+        return UsageMeter(agent, limits, self, path, is_expected=True)
 
     def settle(self) -> None:
         """Counts the run no longer as one whose first request is to come."""
@@ -171,7 +173,7 @@ class UsageMeter:
         return f"limits.{key} ({most}) of {self.agent} reached"
 
     def _format_file(self) -> str:
-        return f"; change it in {self.file}" if self.file else ""
+        return f"; change it in {format_path_or_name(Path(self.path))}" if self.path else ""
 
 
 class Slots:

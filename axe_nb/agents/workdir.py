@@ -35,7 +35,9 @@ def find_workdir(agent: Agent) -> Workdir:
         ConfigError: it does not exist, or a link leads it out of the current folder.
     """
     try:
-        given = expand_home(agent.workdir.strip() or ".").absolute()
+        if not agent.workdir.strip():
+            return Workdir(Path.cwd(), Path(os.path.realpath(os.curdir)))
+        given = expand_home(agent.workdir.strip()).absolute()
         is_there = given.is_dir()
     except OSError:  # the current folder was deleted, or the path is too long
         is_there = False

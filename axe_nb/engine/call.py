@@ -17,10 +17,11 @@ from axe_nb.engine.scope import Env
 from axe_nb.events import RunResult
 from axe_nb.limits import Slots
 from axe_nb.messages import ToolCall
+from axe_nb.text import quote
 from axe_nb.tools.tool import Job, ToolContext, ToolError
 
 TASK = "axe_nb "
-"""Prefix of the name of a tool's task."""
+"""Prefix of the name of a tool's task, before the names of tool and agent."""
 
 GRACE = 0.1
 """Seconds that a cancelled tool has to finish on its own."""
@@ -127,7 +128,10 @@ def blocking_call(loop: asyncio.AbstractEventLoop) -> str:
     """The tool call that blocks an event loop, for display; empty if it is not a tool call."""
     task = asyncio.current_task(loop)
     name = task.get_name() if task is not None else ""
-    return name.removeprefix(TASK) if name.startswith(TASK) else ""
+    if not name.startswith(TASK):
+        return ""
+    tool, _, agent = name.removeprefix(TASK).partition("\n")
+    return f"tool {quote(tool)} of agent {quote(agent)}"
 
 
 async def run_call(
@@ -135,7 +139,6 @@ async def run_call(
     context: ToolContext,
     children: CallChildren,
     env: Env,
-    name: str,
 ) -> object:
     """Runs a tool's function and returns its answer.
 
@@ -144,14 +147,14 @@ async def run_call(
         context: its only argument.
         children: the children started through the context.
         env: dependencies of the call's run.
-        name: name of the call, for display.
 
     Raises:
         asyncio.CancelledError: the call was cancelled; a tool that ignores this is abandoned.
         BaseException: any other exception raised by the tool.
     """
     caller = Caller(context=context, env=env, start=children.start, loop=asyncio.get_running_loop())
-    task = asyncio.create_task(_run_function(work, caller), name=TASK + name)
+    name = f"{TASK}{context.call.name}\n{context.agent.name}"
+    task = asyncio.create_task(_run_function(work, caller), name=name)
     try:
         await asyncio.wait({task})
     except asyncio.CancelledError:

@@ -88,9 +88,10 @@ class Conversation:
             past_tools=() if tools else self._plan.toolset.offered,
         )  # fmt: skip
         response = await self._model.send(request, number)
-        calls = self._ids.settle(self._plan.provider.name, response.tool_calls)
-        calls = tuple(map(self._plan.toolset.describe, calls))
-        response = replace(response, tool_calls=calls)
+        if calls := response.tool_calls:
+            calls = self._ids.settle(self._plan.provider.name, calls)
+            calls = tuple(map(self._plan.toolset.describe, calls))
+            response = replace(response, tool_calls=calls)
         self.turns = number
         self.usage += response.usage
         self.stop_reason = response.stop_reason

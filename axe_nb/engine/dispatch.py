@@ -162,7 +162,6 @@ class Dispatch:
             self._make_context(tool, call, children, permit.guard),
             children,
             self._scope.env,
-            f"tool {quote(tool.name)} of agent {quote(self._scope.agent.name)}",
         )
 
     def _make_context(

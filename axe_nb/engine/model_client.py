@@ -125,6 +125,18 @@ class ModelClient:
         return response
 
     async def _send_once(self, request: Request, turn: int) -> Response:
+        task = asyncio.current_task()
+        assert task is not None
+        before = task.cancelling()
+        try:
+            if not self._streams:
+                return await self._provider.send(request)
+            return await self._send_streaming(request, turn)
+        finally:
+            if task.cancelling() > before:  # even if the provider swallowed the cancellation
+                raise asyncio.CancelledError
+
+    async def _send_streaming(self, request: Request, turn: int) -> Response:
         scope = self._scope
 
         def show(delta: Delta) -> None:
@@ -136,15 +148,10 @@ class ModelClient:
 
         pieces = Pieces(show)
         self._pieces = pieces.texts
-        task = asyncio.current_task()
-        assert task is not None
-        before = task.cancelling()
         try:
-            return await self._provider.send(request, pieces.add if self._streams else None)
+            return await self._provider.send(request, pieces.add)
         finally:
             pieces.flush()
-            if task.cancelling() > before:  # even if the provider swallowed the cancellation
-                raise asyncio.CancelledError
 
 
 def _make_late_error(error: ProviderError) -> ProviderError:

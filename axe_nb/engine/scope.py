@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from axe_nb.agents.agent import Agent
-from axe_nb.agents.config import format_path_or_name
 from axe_nb.agents.prompt import Briefing, brief
 from axe_nb.clock import Clock
 from axe_nb.engine.permissions import AskPerson, PermissionPolicy
@@ -120,7 +119,7 @@ class RunScope:
             agent=agent,
             limits=limits,
             policy=PermissionPolicy(agent, agent.mode, by_option=has_mode),
-            meter=UsageMeter(agent.name, agent.limits, file=_file_of(agent)),
+            meter=UsageMeter(agent.name, agent.limits, path=agent.path),
             in_flight=InFlight.of(agent.limits.max_in_flight),
             depth_limit=DepthLimit(root=agent.sub_agents_config.max_depth),
             clock=clock,
@@ -149,7 +148,7 @@ class RunScope:
             agent=agent,
             limits=limits,
             policy=PermissionPolicy.below(self.policy, agent, job.mode, is_copy=job.is_copy),
-            meter=self.meter.child(agent.name, agent.limits, _file_of(agent)),
+            meter=self.meter.child(agent.name, agent.limits, agent.path),
             in_flight=self.in_flight.below(agent.limits.max_in_flight),
             depth_limit=self.depth_limit.lowered(agent),
             clock=Clock(limits.seconds, self.clock.deadline, ahead),
@@ -158,8 +157,3 @@ class RunScope:
             call_id=call_id,
             depth=self.depth + 1,
         )
-
-
-def _file_of(agent: Agent) -> str:
-    """The agent's file for messages; empty if it has none."""
-    return format_path_or_name(Path(agent.path)) if agent.path else ""

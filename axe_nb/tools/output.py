@@ -27,13 +27,15 @@ def output_of(answer: object) -> ToolOutput:
 
 def as_text(result: object) -> str:
     """Converts a result to text: strings unchanged, None to nothing, all else to JSON."""
+    if isinstance(result, str):
+        return result
     if result is None:
         return ""
     if inspect.iscoroutine(result):
         result.close()  # else Python warns that it was never awaited
     if kind := _unfinished(result):
         raise ToolError(f"the tool returned {kind}")
-    return result if isinstance(result, str) else json.dumps(jsonable(result), ensure_ascii=False)
+    return json.dumps(jsonable(result), ensure_ascii=False)
 
 
 def _unfinished(result: object) -> str:
@@ -49,7 +51,8 @@ def limit_output(tool: Tool, output: ToolOutput) -> ToolOutput:
     """Cuts an output that is too long; reports of children have limits of their own (D-6)."""
     if tool.effect == "delegate":
         return output
-    return replace(output, content=cut_output(output.content))
+    content = cut_output(output.content)
+    return output if content is output.content else replace(output, content=content)
 
 
 def cut_output(text: str) -> str:
