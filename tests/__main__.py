@@ -18,7 +18,15 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[0] = str(ROOT)  # `python3 tests` puts the folder `tests` there, hence the E402 below
 
-from tests.bootstrap import CHROMIUM, OLDER_KERNEL, environment, say, without_settings  # noqa: E402
+from tests.bootstrap import (  # noqa: E402
+    AIMOCK,
+    CHROMIUM,
+    OLDER_KERNEL,
+    environment,
+    fetch_aimock,
+    say,
+    without_settings,
+)
 
 CHECKS = {
     "format": ["-m", "ruff", "format", "--check", "."],
@@ -47,6 +55,8 @@ def main(arguments: list[str]) -> int:
         find_programs()
     python = str(newest.result())
     older.result()
+    if problem := fetch_aimock(ROOT / ".venv" / AIMOCK):
+        say(f"no model server by others: its tests are NOT RUN ({problem})")
     if arguments:
         return subprocess.call([python, "-m", "pytest", *arguments], cwd=ROOT)
     with tempfile.TemporaryDirectory() as home, ThreadPoolExecutor(1) as beside:

@@ -5,11 +5,15 @@ Runs before anything is installed, so it imports the standard library alone.
 
 from __future__ import annotations
 
+import base64
 import hashlib
+import io
 import os
 import subprocess
 import sys
+import tarfile
 import time
+import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -20,6 +24,18 @@ OLDER_KERNEL = ".venv-ipykernel6"
 
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
 """Names of the browser for the browser tests; the first one found is used."""
+
+AIMOCK = "aimock-1.43.0"
+"""Folder in `.venv` of a model server by others, an npm package without dependencies; the Node.js
+that Playwright has runs it."""
+
+AIMOCK_URL = f"https://registry.npmjs.org/@copilotkit/aimock/-/{AIMOCK}.tgz"
+AIMOCK_SHA512 = (
+    "V8D8cjSMtAR4rHaD2ulp3DR/ZguXQjDNOqwKDNvjb/OJL/KR1I0SDf5xpRCd+TYKjhmf9fM8Xpg3QBKPmV9Kmw=="
+)
+
+ATTEMPTS = 3
+"""Times that a download is tried."""
 
 TALK_EVERY = 4.0
 """Seconds; how often a long installation says what it is at."""
@@ -78,6 +94,28 @@ def environment(name: str, *packages: str, root: Path = ROOT) -> Path:
         _install(python, packages, root)
         stamp.write_text("\n".join([*lines, asked]) + "\n", "utf-8")
     return python
+
+
+def fetch_aimock(folder: Path, url: str = AIMOCK_URL) -> str:
+    """Puts the model server into the folder, unless it is there; returns the problem, if any."""
+    if folder.exists():
+        return ""
+    problem = ""
+    for _ in range(ATTEMPTS):
+        try:
+            with urllib.request.urlopen(url, timeout=60) as reply:
+                data = reply.read()
+        except OSError as error:
+            problem = f"{url}: {error}"
+            continue
+        if base64.b64encode(hashlib.sha512(data).digest()).decode() == AIMOCK_SHA512:
+            half = folder.with_suffix(".half")
+            with tarfile.open(fileobj=io.BytesIO(data)) as package:
+                package.extractall(half)
+            half.rename(folder)
+            return ""
+        problem = f"{url}: not the package that was reviewed"
+    return problem
 
 
 def without_settings(environ: Mapping[str, str], home: Path) -> dict[str, str]:

@@ -57,18 +57,19 @@ async def open_reply(
 
     clients = await _get_loop_clients()
     client = clients.client(server.base_url)
-    headers = OF_EVERY_REQUEST | ({"content-type": "application/json"} if body else {})
-    headers |= {**server.info.headers_with(server.key), **client.login}
     url = client.url(server.info.path_of(path))
+    headers = {"host": client.host} | OF_EVERY_REQUEST
+    if body:
+        headers |= {"content-length": str(len(body)), "content-type": "application/json"}
+    headers |= {**server.info.headers_with(server.key), **client.login}
     seconds = {"connect": CONNECT_SECONDS, "read": server.info.read_timeout}
     request = httpx.Request(
-        method, url, headers=headers, content=body or None, extensions={"timeout": seconds}
+        method, url, headers=headers, stream=httpx.ByteStream(body), extensions={"timeout": seconds}
     )
     async with clients.slots:
         # httpx.AsyncClient would double the time of a request, for cookies and redirects
         response = await client.transport.handle_async_request(request)
         try:
-            response.request = request
             logger.info("%s %s: %d", method, url, response.status_code)
             yield response
         finally:
@@ -83,6 +84,8 @@ class _Client:
     """Without the login."""
     login: Mapping[str, str] = field(repr=False)
     """The header with the login; empty if the URL has none."""
+    host: str
+    """The header `Host`."""
     transport: Transport
     urls: dict[str, httpx.URL] = field(default_factory=dict)
     """Path → URL; to put one together takes longer than to send a request."""
@@ -174,6 +177,7 @@ def _make_client(base_url: str) -> _Client:
     login = f"{url.username}:{url.password}".encode()
     return _Client(
         base_url=url.copy_with(userinfo=b""),
+        host=url.netloc.decode(),
         login={"authorization": f"Basic {b64encode(login).decode()}"} if url.userinfo else {},
         transport=Transport(max_idle=most_in_flight() // 2),
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from axe_nb.errors import ProviderError
@@ -24,6 +24,9 @@ from axe_nb.providers.reply_errors import (
     without_tools,
 )
 from axe_nb.providers.streamed_reply import StreamedReply, Streaming, is_stream
+
+if TYPE_CHECKING:
+    import httpx
 
 MAX_REPLY = 32 * 1024 * 1024
 """Bytes of a reply's body."""
@@ -157,9 +160,7 @@ async def _exchange(
     is_asked_for = stream is not None and stream.is_asked_for
     async with (
         open_reply(server, method, path, body) as response,
-        aclosing(
-            _bound(response.aiter_bytes(), MAX_STREAM if is_asked_for else MAX_REPLY)
-        ) as pieces,
+        aclosing(_bound(_get_body(response), MAX_STREAM if is_asked_for else MAX_REPLY)) as pieces,
     ):
         if stream and is_asked_for and response.is_success:
             reply = await stream.read(pieces)
@@ -170,6 +171,15 @@ async def _exchange(
     if len(reply) > MAX_REPLY:
         raise _too_large(MAX_REPLY)
     return response.status_code, response.headers, reply
+
+
+def _get_body(response: httpx.Response) -> AsyncIterator[bytes]:
+    """Returns the pieces of a body, which the transport has decompressed.
+
+    `aiter_bytes` would add two generators, which a turn would notice.
+    """
+    stream: Any = response.stream
+    return aiter(stream)
 
 
 async def _once(reply: bytes) -> AsyncGenerator[bytes, None]:
