@@ -298,12 +298,12 @@ def _check_values(agent: Agent) -> None:
         raise WrongValue(("sandbox",), "must be auto, off or docker:IMAGE")
     if agent.sub_agents_config is not NO_CONFIG:
         check_delegation(agent.sub_agents_config)
-    for table, key, value in (
-        *(("limits", key.name, getattr(agent.limits, key.name)) for key in _LIMITS),
-        ("retry", "max_retries", agent.retry.max_retries),
-    ):
-        if value < 0:
-            raise WrongValue((table, key), "must be non-negative")
+    if agent.limits is not DEFAULT_LIMITS:
+        for limit in _LIMITS:
+            if getattr(agent.limits, limit.name) < 0:
+                raise WrongValue(("limits", limit.name), "must be non-negative")
+    if agent.retry.max_retries < 0:
+        raise WrongValue(("retry", "max_retries"), "must be non-negative")
     for tool, permission in agent.permissions.items():
         if permission not in ("allow", "ask", "deny"):
             raise WrongValue(("permissions", tool), "must be allow, ask or deny")

@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from axe_nb.errors import ConfigError
 from axe_nb.text import quote, suggestion
@@ -205,13 +205,13 @@ def check_types(value: Any, at: tuple[str, ...] = ()) -> None:
         WrongValue: names the full key.
     """
     cls: Any = type(value)
-    for name, default, called, fits in _list_checks(cls):
+    for name, default, called, fits, is_nested in _list_checks(cls):
         own = getattr(value, name)
         if own is default:
             continue
         if not fits(own):
             raise WrongValue((*at, name), f"must be {called}", hint=advise_value(name, called, own))
-        if dataclasses.is_dataclass(own):
+        if is_nested:
             check_types(own, (*at, name))
 
 
@@ -263,25 +263,37 @@ _KINDS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
     ),
     "Mapping[str, Any]": (
         "a table",
-        lambda v: isinstance(v, Mapping) and all(isinstance(e, str) for e in v),
+        lambda v: isinstance(v, (dict, Mapping)) and all(isinstance(e, str) for e in v),
     ),
     "Mapping[str, str]": (
         "a table of strings",
-        lambda v: isinstance(v, Mapping) and all(isinstance(e, str) for p in v.items() for e in p),
+        lambda v: (
+            isinstance(v, (dict, Mapping)) and all(isinstance(e, str) for p in v.items() for e in p)
+        ),
     ),
 }
 """Annotation of a field → name of its type for messages, and the check of a value."""
 
 
+class _Check(NamedTuple):
+    """The check of one field."""
+
+    name: str
+    default: Any
+    called: str
+    """Name of its type for messages."""
+    fits: Callable[[Any], bool]
+    is_nested: bool
+
+
 @cache
-def _list_checks(cls: Any) -> tuple[tuple[str, Any, str, Callable[[Any], bool]], ...]:
-    """Returns (field, default, name of its type, check of a value) for each field."""
+def _list_checks(cls: Any) -> tuple[_Check, ...]:
     return tuple(_make_check(field) for field in toml_fields(cls))
 
 
-def _make_check(field: dataclasses.Field[Any]) -> tuple[str, Any, str, Callable[[Any], bool]]:
+def _make_check(field: dataclasses.Field[Any]) -> _Check:
     nested = nested_table(field)
     if nested is None:
-        return field.name, field.default, *_KINDS[str(field.type)]
+        return _Check(field.name, field.default, *_KINDS[str(field.type)], is_nested=False)
     called = f"a dict or an axe_nb.{nested.__name__}"
-    return field.name, field.default, called, lambda v: isinstance(v, nested)
+    return _Check(field.name, field.default, called, lambda v: isinstance(v, nested), True)
