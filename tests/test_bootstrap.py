@@ -64,3 +64,15 @@ def test_the_first_notebook_is_started_with_the_standard_library_only() -> None:
     code = "import sys; sys.path.insert(0, ''); sys.argv = ['x']; import runpy; "
     code += "runpy.run_path('notebooks/__main__.py', run_name='x')"
     subprocess.run([sys.executable, "-S", "-c", code], cwd=ROOT, check=True)
+
+
+def test_only_the_reviewed_model_server_is_unpacked(tmp_path: Path) -> None:
+    folder, other = tmp_path / "aimock", tmp_path / "other.tgz"
+    other.write_bytes(b"something else")
+    problem = bootstrap.fetch_aimock(folder, other.as_uri())
+    assert problem == f"{other.as_uri()}: not the package that was reviewed"
+    missing = (tmp_path / "missing.tgz").as_uri()
+    assert bootstrap.fetch_aimock(folder, missing).startswith(f"{missing}: ")
+    assert not folder.exists()
+    folder.mkdir()
+    assert not bootstrap.fetch_aimock(folder, missing), "it is there already"

@@ -1,0 +1,116 @@
+"""Conversations with a model server by others, over each protocol, whole and streamed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from axe_nb import Agent, Request
+from axe_nb.agents.tables import Retry
+from axe_nb.errors import ProviderError
+from axe_nb.events import Event, RetryScheduled, TextDelta
+from axe_nb.messages import Delta, Message, Response
+from axe_nb.provider_table import PROVIDERS
+from axe_nb.session.session import session
+from tests.engine.in_process import ask_session
+from tests.providers.aimock import Aimock, aimock
+from tests.providers.dialects import BY_NAME, CALL_AGENT, DIALECTS, Dialect
+
+MODEL = {"anthropic": "claude-sonnet-4-5", "openai": "gpt-4o-mini", "ollama": "llama3.2"}
+TEXTS = ("plan the trip", "look north", "look süd", "think first", "tool before text")
+
+each_protocol = pytest.mark.parametrize("dialect", DIALECTS, ids=str)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Aimock]:
+    with aimock("--chunk-size", "7") as running:
+        yield running
+
+
+@pytest.fixture
+def addressed(server: Aimock, monkeypatch: pytest.MonkeyPatch) -> Aimock:
+    """The server, as the address of all three protocols."""
+    for info in PROVIDERS.values():
+        if info.name in BY_NAME:
+            monkeypatch.setenv(f"AXE_{info.name.upper()}_BASE_URL", server.url)
+            monkeypatch.setenv(f"{info.name.upper()}_API_KEY", "sk-none")
+    return server
+
+
+def send(server: Aimock, dialect: Dialect, text: str) -> tuple[Response, Response, list[Delta]]:
+    """The whole reply, the streamed one, and its pieces."""
+    pieces: list[Delta] = []
+    request = Request(MODEL[dialect.name], (Message("user", text),), tools=(CALL_AGENT,))
+
+    async def both() -> tuple[Response, Response]:
+        provider = dialect.make(server.url, "sk-none")
+        return await provider.send(request), await provider.send(request, pieces.append)
+
+    return *asyncio.run(both()), pieces
+
+
+@pytest.mark.req("D-24")
+@each_protocol
+@pytest.mark.parametrize("text", TEXTS)
+def test_a_streamed_reply_says_the_same_as_a_whole_one(
+    server: Aimock, dialect: Dialect, text: str
+) -> None:
+    whole, streamed, pieces = send(server, dialect, text)
+    assert (whole.content, whole.stop_reason) == (streamed.content, streamed.stop_reason)
+    calls = [[(c.name, c.arguments) for c in one.tool_calls] for one in (whole, streamed)]
+    assert calls[0] == calls[1], "the ids are made anew for each reply"
+    assert (whole.usage, whole.content != "") == (streamed.usage, True)
+    said = "".join(piece.text for piece in pieces if piece.kind == "text")
+    assert said == streamed.content
+
+
+@pytest.mark.req("D-8")
+@each_protocol
+def test_an_agent_delegates_in_parallel_and_goes_on(addressed: Aimock, dialect: Dialect) -> None:
+    model = f"{dialect.name}/{MODEL[dialect.name]}"
+    session.define(Agent("guide", model))
+    events: list[Event] = []
+    lead = Agent("lead", model, sub_agents=("guide",))
+    result = asyncio.run(ask_session(session, lead, "plan the trip", emit=events.append))
+    assert result.ok, result.error
+    assert result.text == "North has fjords, the south has vineyards: take the train."
+    assert [child.text for child in result.children] == [
+        "Fjords, and rain 🌧 all week.",
+        "Vineyards; a view «like a painting».",
+    ]
+    assert {event.run for event in events if isinstance(event, TextDelta)} == {"0", "0.1", "0.2"}
+    statuses = [
+        entry["response"]["status"]
+        for entry in addressed.journal()
+        if entry["body"].get("model") == MODEL[dialect.name]
+    ]
+    assert statuses
+    assert set(statuses) <= {200, 429}
+
+
+@pytest.mark.req("D-31")
+@each_protocol
+def test_a_stream_that_breaks_off_is_an_error_with_the_text_so_far(
+    server: Aimock, dialect: Dialect
+) -> None:
+    request = Request(MODEL[dialect.name], (Message("user", "say a lot"),))
+    pieces: list[Delta] = []
+    with pytest.raises(ProviderError) as caught:
+        asyncio.run(dialect.make(server.url, "sk-none").send(request, pieces.append))
+    assert (caught.value.category, caught.value.retryable) == ("server", True)
+    assert "one two three four five six".startswith(caught.value.partial_text)
+    assert caught.value.partial_text == "".join(piece.text for piece in pieces) != ""
+
+
+@pytest.mark.req("D-23")
+@each_protocol
+def test_a_rate_limit_is_retried_as_the_agent_says(addressed: Aimock, dialect: Dialect) -> None:
+    agent = Agent("one", f"{dialect.name}/{MODEL[dialect.name]}", retry=Retry(max_retries=1))
+    events: list[Event] = []
+    result = asyncio.run(ask_session(session, agent, "too many", emit=events.append))
+    assert (result.status, result.retries) == ("error", 1)
+    assert "Rate limited" in str(result.error)
+    assert [e.reason for e in events if isinstance(e, RetryScheduled)] == ["429"]
