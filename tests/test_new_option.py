@@ -127,7 +127,8 @@ def test_the_command_its_help_and_the_reference_have_it_too(copy: Path, project:
 def test_the_type_checker_knows_the_keyword(copy: Path, tmp_path: Path) -> None:
     use = tmp_path / "use.py"
     use.write_text('import axe_nb\naxe_nb.run("a", "x", system_prompt="Be brief.")\n')
-    words = ("-m", "mypy", "--follow-imports=silent", "--no-incremental", str(use))
+    cache = f"--cache-dir={tmp_path / 'cache'}"  # of the first run, for the second
+    words = ("-m", "mypy", "--follow-imports=silent", cache, str(use))
     assert "Success" in python(copy, copy, *words)
     add(copy / "axe_nb" / "commands" / "overrides.py", KEYWORD, "    # ", after="class RunOptions")
     with pytest.raises(AssertionError):

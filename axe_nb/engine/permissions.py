@@ -228,9 +228,11 @@ class PermissionPolicy:
     def _find_rule(self, tool: Tool) -> tuple[str, Verdict | None]:
         """The applicable key and value of `[permissions]`: by exact name, else the strictest."""
         rules: Mapping[str, Any] = self.agent.permissions
+        if tool.name in rules:
+            return tool.name, rules[tool.name]
         keys = [key for key in rules if tool.name in REGISTRY.expand(key)]
-        if tool.name in rules or not keys:
-            return tool.name, rules.get(tool.name)
+        if not keys:
+            return tool.name, None
         key = min(keys, key=lambda key: VERDICTS.index(rules[key]))
         return key, rules[key]
 

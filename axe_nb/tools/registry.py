@@ -106,9 +106,13 @@ class Registry:
 
     def expand(self, name: str) -> tuple[str, ...]:
         """Expands a toolset or alias to its tools; any other name stands for itself."""
-        if any(name in source.names for source in self.sources):
-            return (name,)
-        return next((s.sets[name] for s in self.sources if name in s.sets), (name,))
+        for source in self.sources:
+            if name in source.names:
+                return (name,)
+        for source in self.sources:
+            if name in source.sets:
+                return source.sets[name]
+        return (name,)
 
     def find(self, name: str) -> Tool | None:
         """Returns the tool with this name or alias."""
