@@ -16,7 +16,7 @@ from axe_nb.providers.http import post, post_stream
 from axe_nb.providers.protocol import OnDelta, Server
 from axe_nb.providers.streamed_reply import Streaming
 
-REFUSALS = (400, 404, 405, 422, 501)
+REFUSALS = (400, 404, 405, 406, 415, 422, 501)
 """Statuses of a server that does not take a field."""
 
 _FIELDS = {
@@ -24,6 +24,11 @@ _FIELDS = {
     "stream": re.compile(r"\bstream(ing|ed|s)?\b", re.IGNORECASE),
 }
 """Field of a request → words of a server that refuses it."""
+
+_NO_STREAM = re.compile(
+    r"\bverified to stream|\bstream\w*( is| are)? not (yet )?(implemented|supported)", re.IGNORECASE
+)
+"""Words of a server that refuses to stream, whatever its status."""
 
 _refused: dict[tuple[str, str, str], frozenset[str]] = {}
 """(provider, base URL, model) → fields that its server is known to refuse."""
@@ -79,5 +84,5 @@ async def exchange(
 def _find_refused(error: ProviderError) -> str:
     """Returns the field that a server refuses by this error; empty if none."""
     if error.status not in REFUSALS:
-        return ""
+        return "stream" if _NO_STREAM.search(error.detail) else ""
     return next((field for field, words in _FIELDS.items() if words.search(error.detail)), "")

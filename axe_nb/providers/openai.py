@@ -25,8 +25,8 @@ PATH = "/v1/chat/completions"
 REASONING = ("reasoning_content", "reasoning", "reasoning_details")
 """Keys of a message with reasoning that servers expect to be sent back."""
 
-_REASONS = re.compile(r"(^|/)(o[1-9]|gpt-([5-9]|[1-9]\d))(?![a-z0-9])")
-"""OpenAI's models that refuse `max_tokens`."""
+_REASONS = re.compile(r"(^|/)(ft:)?(o[1-9]|gpt-([5-9]|[1-9]\d))(?![a-z0-9])")
+"""OpenAI's models that refuse `max_tokens`, and those that are fine-tuned from them."""
 
 FILTERED = "content_filter"
 """Beginning of the finish reason of an answer that a content filter cut or removed."""

@@ -47,7 +47,7 @@ SURELY_A_KEY = 16
 _HALF_MASKED = re.compile(r"(?<!\S)[^\s*]*\*{3,}\S*")
 """A word with asterisks, as in keys that servers repeat."""
 
-_PAGE = re.compile(r"\s*<(!doctype|html|head|body)\b", re.IGNORECASE)
+_PAGE = re.compile(r"\s*<(!--|(!doctype|html|head|body)\b)", re.IGNORECASE)
 
 _REPHRASE = "rephrase the prompt in a new conversation, or use another model"
 

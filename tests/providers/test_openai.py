@@ -261,6 +261,8 @@ def test_a_refusal_after_some_text_is_told_by_the_stop_reason() -> None:
         ("gpt-5.1", "max_completion_tokens"), ("o1", "max_completion_tokens"),
         ("o3-mini-2025-01-31", "max_completion_tokens"),
         ("openai/o4-mini", "max_completion_tokens"),
+        ("ft:o4-mini-2025-04-16:org::id", "max_completion_tokens"),
+        ("ft:gpt-5-mini:org", "max_completion_tokens"), ("ft:gpt-4o:org", "max_tokens"),
         ("gpt-4o", "max_tokens"), ("gpt-4.1", "max_tokens"), ("o1x", "max_tokens"),
         ("llama-3", "max_tokens"), ("olmo-2", "max_tokens"), ("my-gpt-5x", "max_tokens"),
     ],

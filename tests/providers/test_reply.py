@@ -277,6 +277,17 @@ def test_what_is_no_json_object_is_a_server_error_that_says_what_came(
         assert str(error) == expected
 
 
+@pytest.mark.parametrize(
+    "body",
+    [b"<!-- x --><html>login", b"\n<!--\n<x>\n-->\n<p>login", b"\xef\xbb\xbf<!DOCTYPE html>login"],
+)
+def test_a_page_is_known_whatever_type_the_server_gives_it(body: bytes) -> None:
+    error = failure(200, body)
+    assert str(error).startswith("server: the reply is not a JSON object but application/json: ")
+    assert not error.retryable
+    assert error.hint == "check base_url under [providers.openai] in config.toml"
+
+
 def test_odd_json_is_read_all_the_same() -> None:
     body = (
         b'\xef\xbb\xbf\n{"a": NaN, "b": [-Infinity, 1e999], '

@@ -103,6 +103,11 @@ def test_own_stream_options_are_sent_with_streams_only(server: Replay) -> None:
         ("no streams here", 404),
         ("`stream` is not implemented", 501),
         ("Unsupported value: 'stream' does not support true with this model.", 400),
+        ("Not acceptable: text/event-stream", 406),
+        ("the stream parameter is of no known type", 415),
+        ("Your organization must be verified to stream this model.", 403),
+        ("streaming not implemented", 500),
+        ("Streaming is not yet supported", 503),
     ],
 )
 @pytest.mark.req("D-24")
