@@ -1,13 +1,14 @@
-"""Libraries of axe_nb never come from the current folder, where a notebook's Python looks first.
+"""Libraries of axe_nb never come from a place that a tool or a repository can write to.
 
 They are imported on first use: a `regex.py` that a tool wrote, or a repository brought, would run
-instead. Your own code goes on to import from the current folder.
+instead. Your own code goes on to import from wherever `sys.path` leads.
 Source: issue 9; D-52; safety-facts §7.
 """
 
 from __future__ import annotations
 
 import os
+import site
 import sys
 from collections.abc import Sequence
 from importlib.machinery import ModuleSpec, PathFinder
@@ -19,14 +20,24 @@ IMPORTERS = {
     "idna", "ipywidgets", "justhtml", "markdown_it", "mdurl", "mypy_extensions", "psygnal", "regex",
     "sniffio", "socksio", "tomli_w",
 }  # fmt: skip
-"""Packages whose imports never come from the current folder."""
+"""Packages whose imports never come from such a place."""
 
 HOME = str(Path(__file__).resolve().parent.parent)
 """Folder that axe_nb itself was imported from."""
 
+INSTALLED = [
+    os.path.realpath(folder)
+    for folder in (Path(os.__file__).parent, *site.getsitepackages(), site.USER_SITE)
+    if folder
+]
+"""Folders of the standard library and of installed packages."""
+
+_worked_in: set[str] = set()
+"""Real folders that were the current one when axe_nb was imported or a run began, and workdirs."""
+
 
 class InstalledFinder:
-    """Finds what the packages above import, also what is not installed, outside the folder."""
+    """Finds what the packages above import, also what is not installed, in trusted places."""
 
     @staticmethod
     def find_spec(
@@ -35,21 +46,28 @@ class InstalledFinder:
         """Finds a top-level module; None if another package imports it.
 
         Raises:
-            ModuleNotFoundError: there is no such module outside the current folder.
+            ModuleNotFoundError: there is no such module in a trusted place.
         """
         if path is not None or _find_importer() not in IMPORTERS:
             return None
-        found = PathFinder.find_spec(name, [entry for entry in sys.path if not _is_here(entry)])
+        found = PathFinder.find_spec(name, _list_trusted())
+        if found is not None and found.loader is None:
+            found = None  # a folder without `__init__.py` would take its parts from all of sys.path
         for finder in sys.meta_path:
             if found is None and finder not in (InstalledFinder, PathFinder):
                 found = finder.find_spec(name, None, target)
         if found is None:
-            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+            place = "outside the folders that tools can write to"
+            raise ModuleNotFoundError(f"No module named {name!r} {place}", name=name)
         return found
 
 
-def protect_imports() -> None:
-    """Keeps the current folder out of the imports of axe_nb's libraries; twice is harmless."""
+def protect_imports(*workdirs: Path) -> None:
+    """Keeps these folders and the current one out of the imports of axe_nb's libraries.
+
+    Calling it again is harmless.
+    """
+    _worked_in.update(_find_here(), map(os.path.realpath, workdirs))
     finders = sys.meta_path
     if InstalledFinder not in finders:
         place = finders.index(PathFinder) if PathFinder in finders else len(finders)
@@ -70,14 +88,33 @@ def _find_importer() -> str:
     return ""
 
 
-def _is_here(entry: str) -> bool:
-    """True if an entry of `sys.path` is the current folder, unless axe_nb itself lies there."""
+def _list_trusted() -> list[str]:
+    """Returns the trusted entries of `sys.path`, those that only an installation writes first."""
+    avoided = {*_worked_in, *_find_here()}
+    installed, own, others = [], [], []
+    for entry in sys.path:
+        try:
+            real = os.path.realpath(entry)
+        except (OSError, ValueError, TypeError):  # not a path
+            continue
+        if any(_lies_in(real, folder) for folder in INSTALLED):
+            installed.append(entry)
+        elif real == HOME:
+            own.append(entry)
+        elif not any(_lies_in(real, at) or _lies_in(at, real) for at in avoided):
+            others.append(real)  # a link may change meanwhile
+    return [*installed, *own, *others]
+
+
+def _find_here() -> Sequence[str]:
+    """Returns the real current folder; nothing if it was deleted."""
     try:
-        here = os.path.realpath(os.curdir)
-    except OSError:  # it was deleted
-        return not os.path.isabs(entry)  # noqa: PTH117 - an import is no place for pathlib
-    try:
-        real = os.path.realpath(entry)
-    except (OSError, ValueError):  # not a path
-        return True
-    return real == here and real != HOME
+        return [os.path.realpath(os.curdir)]
+    except OSError:
+        return []
+
+
+def _lies_in(path: str, folder: str) -> bool:
+    """True if a real path is the folder or below it; letter case does not count."""
+    below = f"{path.rstrip(os.sep)}{os.sep}".casefold()
+    return below.startswith(f"{folder.rstrip(os.sep)}{os.sep}".casefold())

@@ -21,6 +21,7 @@ from axe_nb.engine.permissions import PermissionPolicy
 from axe_nb.engine.scope import RunScope
 from axe_nb.engine.toolset import Toolset, assemble
 from axe_nb.errors import ConfigError
+from axe_nb.imports import protect_imports
 from axe_nb.providers.protocol import Provider
 from axe_nb.scripting.lookup import ScriptNotFound
 from axe_nb.text import quote
@@ -79,6 +80,7 @@ async def make_plan(scope: RunScope, job: Job) -> Plan:
     provider, model = _make_provider(scope)
     briefing = await _brief(scope)
     scope.env.sources.update(_list_sources(agent, briefing))
+    protect_imports(briefing.workdir.real)
     toolset = assemble(agent, scope.depth, scope.depth_limit, scope.policy, scope.env.tools)
     return Plan(
         scope=scope, job=job, provider=provider, model=model, briefing=briefing, toolset=toolset,
