@@ -12,6 +12,12 @@ from typing import Any
 
 from axe_nb.errors import Category
 from axe_nb.provider_table import NOT_PARAMS
+from axe_nb.providers.error_words import (
+    MAX_SEARCHED,
+    find_refused_parameter,
+    is_too_long,
+    is_used_up,
+)
 from axe_nb.providers.wire import loads, table
 
 _KINDS: Mapping[str, Category] = {
@@ -44,36 +50,10 @@ _QUOTA_CODES = frozenset(
 )  # fmt: skip
 """Codes of an account that has used up its quota or credit."""
 
-_QUOTA = re.compile(
-    r"exceeded your (current|monthly|daily) quota|insufficient (quota|balance|credit|fund)"
-    r"|credit balance is too low|out of credits?\b|(requires|add) more credits"
-    r"|not enough credits?|no (remaining )?credits|spend(ing)? limit|billing (hard )?limit"
-    r"|account (is )?(not active|in arrears|overdue)",
-    re.IGNORECASE,
-)
-_TOO_LONG = re.compile(
-    r"context[ _](length|window|size|limit)|prompt is too long|too many (input |total )?tokens"
-    r"|input token count .{0,40}exceeds the maximum"  # Gemini
-    r"|reduce (the length of the messages|your message size)"  # Groq
-    r"|maximum prompt length is"  # xAI
-    r"|input is too long for (the )?requested model"  # Bedrock
-    r"|exceeds? the maximum number of tokens"
-    r"|(longer|greater) than (the )?maximum model length|max[_ ]model[_ ]len"  # vLLM
-    r"|exceeds the model'?s? (maximum )?(context|token)|exceeded model token limit"
-    r"|exceed_context_size|exceeds? (the )?(max(imum)? )?(input |prompt )?length"  # llama.cpp
-    r"|tokens to keep from the initial prompt|context the overflows"  # LM Studio
-    r"|range of input length should be|tokens. \+ .max_new_tokens. must be",
-    re.IGNORECASE,
-)
-_PARAMETER = re.compile(
-    r"unknown name \W?(\w+)|property \W(\w+)\W is unsupported|unrecognized request arguments?"
-    r" supplied: (\w+)|un(?:supported|known) (?:parameter|argument|value): \W?(\w+)"
-    r"|^(?:body\.)?(?-i:([a-z_]+)[a-z_.]*): (?:extra|input should|range|must|\d)",
-    re.IGNORECASE,
-)
-"""Words of a server that refuses a parameter."""
-
 _INSTEAD = re.compile(r"\buse \W?([a-z_]+)\W? instead", re.IGNORECASE)
+
+_CAPITAL = re.compile("(?<=[a-z])[A-Z]")
+"""A capital inside a name; xAI writes `topP` for `top_p`."""
 
 _PER_DAY = re.compile(r"per[_ ]?day", re.IGNORECASE)
 
@@ -93,9 +73,6 @@ RETRYABLE_STATUSES = frozenset({409, 425})
 
 FINAL_STATUSES = frozenset({501, 505, 510, 511})
 """Statuses of server errors that do not pass."""
-
-MAX_SEARCHED = 2000
-"""Characters of a message in which its kind is looked for."""
 
 MAX_PROBLEMS = 3
 """Problems of a list that a message names."""
@@ -150,12 +127,7 @@ def is_quota(data: Any) -> bool:
         return True
     if quotas := [str(entry.get("quotaId", "")) for entry in _list_details(data, "violations")]:
         return any(map(_PER_DAY.search, quotas))
-    return find_wait(data) is None and bool(_QUOTA.search(find_message(data)[:MAX_SEARCHED]))
-
-
-def is_too_long(message: str) -> bool:
-    """True if the message says that the conversation exceeds the model's context (D-45)."""
-    return bool(_TOO_LONG.search(message[:MAX_SEARCHED]))
+    return find_wait(data) is None and is_used_up(find_message(data))
 
 
 def find_parameter(data: Any) -> tuple[str, str]:
@@ -163,8 +135,7 @@ def find_parameter(data: Any) -> tuple[str, str]:
     message = find_message(data)[:MAX_SEARCHED]
     named = (error.get("param") for error in _list_errors(data))
     found = next((name for name in named if isinstance(name, str)), "")
-    if not found and (match := _PARAMETER.search(message)):
-        found = next(filter(None, match.groups()))
+    found = _CAPITAL.sub(lambda m: f"_{m[0].lower()}", found or find_refused_parameter(message))
     is_ours = re.fullmatch("[a-z][a-z0-9_]{0,39}", found) and found not in NOT_PARAMS
     instead = _INSTEAD.search(message)
     return (found, instead[1] if instead else "") if is_ours else ("", "")

@@ -15,17 +15,18 @@ from collections.abc import Mapping
 from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
-from axe_nb.errors import Category, ProviderError
+from axe_nb.errors import ProviderError
 from axe_nb.provider_table import ProviderInfo
 from axe_nb.providers.error_bodies import (
+    FINAL_STATUSES,
     classify,
     find_message,
     find_parameter,
     find_wait,
     is_failed_call,
     is_quota,
-    is_too_long,
 )
+from axe_nb.providers.error_words import counts_answer, is_too_long
 from axe_nb.providers.wire import loads
 from axe_nb.text import one_line, quote
 
@@ -50,6 +51,17 @@ _HALF_MASKED = re.compile(r"(?<!\S)[^\s*]*\*{3,}\S*")
 _PAGE = re.compile(r"\s*<(!--|(!doctype|html|head|body)\b)", re.IGNORECASE)
 
 _REPHRASE = "rephrase the prompt in a new conversation, or use another model"
+
+_SHORTEN = "the conversation exceeds the model's context: start a new one, or shorten it"
+
+_SHORTEN_BOTH = (
+    "the conversation plus params.max_tokens exceeds the model's context: set a lower "
+    "params.max_tokens of the agent, or shorten the conversation"
+)
+
+_RETRIES = "set max_retries under [retry] of the agent"
+
+_BILLING = "check plan and billing of the account, or use another provider"
 
 _NO_TOOLS = re.compile(
     r"support\w*\W+(\w+\W+){0,2}(tool|function)|(tool|function)\w*\W+(\w+\W+){0,3}not\W+support"
@@ -88,13 +100,14 @@ def read_reply(
 def error_in_reply(data: Mapping[str, Any], key: str = "") -> ProviderError:
     """Returns the error that a reply with a success status reports in its body."""
     category, is_retryable = classify(None, data)
-    return ProviderError(
+    error = ProviderError(
         category,
         masked_line(find_message(data), key) or "the reply reports an error",
-        hint=_find_hint_in(category, data),
         retry_after=find_wait(data),
         retryable=is_retryable,
     )
+    error.hint = _find_hint_in(error, data)
+    return error
 
 
 def missing_part(what: str, data: Mapping[str, Any]) -> ProviderError:
@@ -154,31 +167,33 @@ def _make_status_error(
     category, is_retryable = classify(status, data)
     verdict = headers.get("x-should-retry", "").strip().lower()
     wait = _parse_wait(headers)
-    return ProviderError(
+    error = ProviderError(
         category,
         message,
-        hint=_find_hint_in(category, data) or _find_hint(provider, status, message),
         status=status,
         retry_after=find_wait(data) if wait is None else wait,
         retryable={"true": True, "false": False}.get(verdict, is_retryable),
     )
+    error.hint = _find_hint_in(error, data) or _find_hint(provider, error)
+    return error
 
 
-def _find_hint_in(category: Category, data: Any) -> str:
+def _find_hint_in(error: ProviderError, data: Any) -> str:
     """Returns the next step after a failure that the body alone tells; empty if it does not."""
-    if category == "refusal":
+    if error.category == "refusal":
         return _REPHRASE
-    if category != "rate_limit" and is_too_long(find_message(data)):
-        return "the conversation exceeds the model's context: start a new one, or shorten it"
+    message = find_message(data)
+    if error.category != "rate_limit" and is_too_long(message):
+        return _SHORTEN_BOTH if counts_answer(message) else _SHORTEN
     if is_failed_call(data):
-        return "try again, set max_retries under [retry] of the agent, or use another model"
+        return f"try again, {_RETRIES}, or use another model"
     parameter, instead = find_parameter(data)
-    if category == "bad_request" and parameter:
+    if error.category == "bad_request" and parameter:
         if instead:
             return f"set params.{instead} of the agent instead of params.{parameter}"
         return f"change or remove params.{parameter} of the agent"
     if is_quota(data):
-        return "check plan and billing of the account, or use another provider"
+        return _BILLING
     return ""
 
 
@@ -186,20 +201,24 @@ def _format_table(provider: ProviderInfo) -> str:
     return f"[providers.{provider.name}] in config.toml"
 
 
-def _find_hint(provider: ProviderInfo, status: int, message: str) -> str:
+def _find_hint(provider: ProviderInfo, error: ProviderError) -> str:
     """Returns the next step; empty if the message says it or there is none."""
     table = _format_table(provider)
+    status = error.status or 0
+    or_retries = f", or {_RETRIES}" if error.retryable else ""
     match status:
         case 401 | 403 if provider.has_server:
             return f"check {provider.key_variable}, or api_key under {table}"
-        case 404 if provider.has_server:
+        case 402:
+            return _BILLING
+        case _ if provider.has_server and status in (404, *FINAL_STATUSES):
             return f"check the model name, and base_url under {table}"
         case 429:
-            return "wait a moment, or set max_retries under [retry] of the agent"
+            return f"wait a moment{or_retries}"
         case _ if 300 <= status < 400:
             return f"set base_url under {table} to the final URL"
         case _ if status >= 500:
-            return "try again later, or set max_retries under [retry] of the agent"
+            return f"try again later{or_retries}"
         case _:
             return ""
 

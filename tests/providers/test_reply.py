@@ -157,6 +157,7 @@ def test_the_wait_may_stand_in_the_body() -> None:
         (400, "Your credit balance is too low to access the Anthropic API."),
         (402, "Insufficient credits. Add more using https://openrouter.ai/credits"),
         (402, "Insufficient Balance"),
+        (402, "You have exceeded your monthly included credits for Inference Providers."),
     ],
 )
 def test_an_account_without_credit_is_told_to_look_there(status: int, said: str) -> None:
@@ -415,6 +416,22 @@ def test_retry_after_may_be_a_date() -> None:
     assert 25 < wait <= 30
 
 
+@pytest.mark.req("D-23")
+@pytest.mark.parametrize(
+    ("status", "headers", "hint"),
+    [
+        (501, {}, "check the model name, and base_url under [providers.openai] in config.toml"),
+        (500, {"x-should-retry": "false"}, "try again later"),
+        (429, {"x-should-retry": "false"}, "wait a moment"),
+    ],
+)
+def test_what_is_not_retried_is_not_told_to_be(
+    status: int, headers: dict[str, str], hint: str
+) -> None:
+    error = failure(status, {"error": "no"}, headers)
+    assert (error.hint, error.retryable) == (hint, False)
+
+
 @pytest.mark.parametrize(
     ("status", "provider", "expected"),
     [
@@ -491,6 +508,7 @@ def test_a_rate_limit_in_tokens_is_no_conversation_that_is_too_long() -> None:
         ("property 'seed' is unsupported", "change or remove params.seed of the agent"),
         ("Unrecognized request argument supplied: min_p",
          "change or remove params.min_p of the agent"),
+        ("[{'type': 'missing', 'loc': ('body', 'messages', 0, 'role')}]", ""),
         ("messages.0.content: Input should be a valid string", ""),
         ({"message": "no such model", "param": "model"}, ""),
         ({"message": "bad", "param": "messages.[1].role"}, ""),

@@ -1,0 +1,99 @@
+"""Words of servers' error messages, for what no code or type of theirs tells. Pure.
+
+Each table maps words, regular expressions in any case, to the servers that use them.
+Source: B-5, D-23, D-45.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+MAX_SEARCHED = 2000
+"""Characters of a message in which words are looked for."""
+
+TOO_LONG: Mapping[str, str] = {
+    r"context[ _](length|window|size|limit)": "OpenAI, Anthropic, Mistral, vLLM, llama.cpp, Ollama",
+    r"prompt is too long": "Anthropic",
+    r"too many (input |total )?tokens": "Cohere",
+    r"input token count .{0,40}exceeds the maximum": "Gemini",
+    r"exceeds? the maximum number of tokens": "Vertex AI",
+    r"reduce (the length of the messages|your message size)": "Groq",
+    r"maximum prompt length is": "xAI",
+    r"\binput is too long(\.?$| for (the )?requested model)": "Bedrock",
+    r"prompt token count of \d+ exceeds": "Copilot",
+    r"(longer|greater) than (the )?maximum model length|max[_ ]model[_ ]len": "vLLM",
+    r"exceeds? (the )?(max(imum)? )?(allowed )?(input |prompt )?length": "SGLang, Zhipu",
+    r"exceeds the model'?s? (maximum )?(context|token)": "SGLang",
+    r"exceeded model token limit": "Moonshot",
+    r"context shift is disabled|exceed_context_size": "llama.cpp",
+    r"tokens to keep from the initial prompt|context the overflows": "LM Studio",
+    r"range of input length should be": "Alibaba",
+    r"tokens.? \+ .max_new_tokens. must be": "TGI",
+}
+"""A conversation that exceeds the model's context."""
+
+COUNTS_ANSWER: Mapping[str, str] = {
+    r"max_tokens\W.{0,40}is too large": "vLLM",
+    r"input length and .max_tokens. exceed": "Anthropic, Bedrock",
+    r"(in|for) the (completion|output)\b": "OpenAI, OpenRouter, SGLang",
+    r"length of the messages or completion": "Groq, vLLM",
+    r"\+ .max_new_tokens. must be": "TGI",
+}
+"""One that does so together with the tokens asked for the answer."""
+
+USED_UP: Mapping[str, str] = {
+    r"exceeded your (current|monthly|daily) quota": "OpenAI, Gemini",
+    r"insufficient (quota|balance|credit|fund)": "DeepSeek, Moonshot, OpenRouter, Zhipu",
+    r"credit balance is too low": "Anthropic",
+    r"(requires|add) more credits": "OpenRouter",
+    r"(not enough|no|no remaining|out of) credits?\b": "gateways",
+    r"spend(ing)? limit": "xAI, Groq",
+    r"billing (hard )?limit|account (is )?(not active|in arrears|overdue)": "OpenAI, Alibaba",
+}
+"""An account that has used up its quota or credit."""
+
+REFUSED_PARAMETER: Mapping[str, str] = {
+    r"unknown name \W?(\w+)": "Gemini",
+    r"property \W(\w+)\W is unsupported": "Groq",
+    r"unrecognized request arguments? supplied: (\w+)": "OpenAI",
+    r"un(?:supported|known) (?:parameter|argument|value): \W?(\w+)": "OpenAI",
+    r"^(?:body\.)?(?-i:([a-z_]+)[a-z_.]*): (?:extra|input should|range|must|\d)": "Anthropic",
+    r"`(\w+)` (?:and `\w+` cannot both be specified|is deprecated)": "Anthropic",
+    r"'loc': \('body', '(\w+)'": "vLLM",
+    r"does not support parameters: \W*(\w+)": "LiteLLM",
+    r"argument not supported on this model: (\w+)": "xAI",
+    r"invalid (\w+) value, the valid range": "DeepSeek",
+}
+"""A parameter that is refused, which the group names."""
+
+
+def _any_of(words: Mapping[str, str]) -> re.Pattern[str]:
+    return re.compile("|".join(words), re.IGNORECASE)
+
+
+_TOO_LONG = _any_of(TOO_LONG)
+_COUNTS_ANSWER = _any_of(COUNTS_ANSWER)
+_USED_UP = _any_of(USED_UP)
+_REFUSED_PARAMETER = _any_of(REFUSED_PARAMETER)
+
+
+def is_too_long(message: str) -> bool:
+    """True if the message says that the conversation exceeds the model's context (D-45)."""
+    return bool(_TOO_LONG.search(message[:MAX_SEARCHED]))
+
+
+def counts_answer(message: str) -> bool:
+    """True if what exceeds the context includes the tokens asked for the answer."""
+    return bool(_COUNTS_ANSWER.search(message[:MAX_SEARCHED]))
+
+
+def is_used_up(message: str) -> bool:
+    """True if the message says that an account's quota or credit is used up."""
+    return bool(_USED_UP.search(message[:MAX_SEARCHED]))
+
+
+def find_refused_parameter(message: str) -> str:
+    """Returns the parameter that the message refuses; empty if it names none."""
+    match = _REFUSED_PARAMETER.search(message[:MAX_SEARCHED])
+    return next(filter(None, match.groups())) if match else ""
