@@ -17,6 +17,9 @@ BOM = b"\xef\xbb\xbf"
 MAX_EVENT = 32 * 1024 * 1024
 """Bytes of one event, or of one line."""
 
+FIELDS = (b"", b"data", b"event", b"id", b"retry")
+"""Fields of server-sent events; a comment has none."""
+
 Event: TypeAlias = tuple[str, str]
 """(name, data); the name is empty if the server gives none."""
 
@@ -70,13 +73,16 @@ class _Lines:
 class SSEDecoder:
     r"""Decodes server-sent events; lines end with \n, \r\n or \r.
 
-    Deviates from the standard in nothing but `rest`: it drops an event that no blank line ends.
+    Deviates from the standard in two things: `rest` returns an event that no blank line ends, and
+    a JSON object that begins a line within a stream is an event, as some servers report errors so.
     """
 
     def __init__(self) -> None:
         self._lines = _Lines()
         self._is_first = True
         self._after_return = False
+        self._is_stream = False
+        self._is_object = False
         self._name = b""
         self._data: list[bytes] = []
         self._size = 0
@@ -107,16 +113,24 @@ class SSEDecoder:
             self._is_first = False
         field, _, value = line.partition(b":")
         if field == b"data":
-            self._data.append(value.removeprefix(b" "))
-            self._size += len(line)
-            _check_size(self._size)
+            self._keep(value.removeprefix(b" "))
         elif field == b"event":
             self._name = value.removeprefix(b" ")
+        elif self._is_object or (self._is_stream and line.startswith(b"{") and not self._data):
+            self._is_object = True
+            self._keep(line)
+        self._is_stream = self._is_stream or field in FIELDS
+
+    def _keep(self, data: bytes) -> None:
+        self._data.append(data)
+        self._size += len(data) + 8  # of its place in the list
+        _check_size(self._size)
 
     def _finish(self) -> Event | None:
         self._is_first = False
         name, data = self._name, self._data
         self._name, self._data, self._size = b"", [], 0
+        self._is_object = False
         if not data:
             return None
         joined = data[0] if len(data) == 1 else b"\n".join(data)

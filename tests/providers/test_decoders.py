@@ -28,6 +28,11 @@ SSE: dict[str, tuple[bytes, list[Event]]] = {
     "a name without data": (b"event: ping\n\ndata: a\n\n", [("", "a")]),
     "other fields": (b"id: 1\nretry: 10\nwhat: ever\nDATA: no\ndata: a\n\n", [("", "a")]),
     "blank lines": (b"\n\n\ndata: a\n\n\n\n", [("", "a")]),
+    "an object that is no field": (
+        b': ping\n\n{"a":\n{"b": 1},\n"data": 2\n}\n\ndata: c\n{"d"\n\n',
+        [("", '{"a":\n{"b": 1},\n"data": 2\n}'), ("", "c")],
+    ),
+    "an object in place of a stream": (b'\n{"a":\n{"b": 1},\n{}}\n\n{}\n\n', []),
     "line separators in data": (
         "data: a\u2028b\u2029c\u0085d\x0be\x0cf\x1cg\n\n".encode(),
         [("", "a\u2028b\u2029c\u0085d\x0be\x0cf\x1cg")],
