@@ -128,7 +128,8 @@ def test_the_type_checker_knows_the_keyword(copy: Path, tmp_path: Path) -> None:
     use = tmp_path / "use.py"
     use.write_text('import axe_nb\naxe_nb.run("a", "x", system_prompt="Be brief.")\n')
     cache = f"--cache-dir={tmp_path / 'cache'}"  # of the first run, for the second
-    words = ("-m", "mypy", "--follow-imports=silent", cache, str(use))
+    ours = ("--follow-imports=silent", "--no-site-packages", "--ignore-missing-imports")
+    words = ("-m", "mypy", *ours, cache, str(use))
     assert "Success" in python(copy, copy, *words)
     add(copy / "axe_nb" / "commands" / "overrides.py", KEYWORD, "    # ", after="class RunOptions")
     with pytest.raises(AssertionError):
