@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING
 from axe_nb.builtin.file_guard import may_read
 from axe_nb.builtin.files import contents, decode_text, is_text, lines_of
 from axe_nb.builtin.paths import Spot, hold_place, kind, missing, open_folder
-from axe_nb.builtin.pattern import compile_pattern
 from axe_nb.errors import ConfigError
 from axe_nb.globs import matches, parse_glob
-from axe_nb.text import cut_chars, plural, printable
+from axe_nb.patterns import compile_pattern
+from axe_nb.text import cut_chars, plural, printable, quote
 from axe_nb.tools.python_tool import make_tool
 from axe_nb.tools.tool import ToolContext, ToolError
 
@@ -47,6 +47,9 @@ MAX_MATCHES = 200
 
 MAX_CONTEXT = 20
 """Maximum number of lines that grep shows before and after a match."""
+
+MAX_QUOTED = 100
+"""Characters that the error message shows of a bad expression."""
 
 MAX_LINE = 300
 """Characters that grep shows of a line."""
@@ -170,7 +173,20 @@ def grep(ctx: ToolContext, pattern: str, path: str = ".", glob: str = "", contex
         context: how many lines to show before and after each match
     """
     parts = _parse_pattern(glob) if glob.strip() else ("**",)
-    return search_file(ctx, compile_pattern(pattern), parts, path, context, Search())
+    return search_file(ctx, _compile(pattern), parts, path, context, Search())
+
+
+def _compile(pattern: str) -> regex.Pattern[str]:
+    try:
+        if not pattern:
+            raise ConfigError("it is empty", hint="name what to search for")
+        return compile_pattern(pattern, re.MULTILINE)
+    except ConfigError as error:
+        step = error.hint or "escape characters such as ( [ * that are meant literally"
+        shown = quote(cut_chars(pattern, MAX_QUOTED))
+        raise ToolError(
+            f"invalid regular expression {shown}: {error}. {step[0].upper()}{step[1:]}"
+        ) from None
 
 
 def search_file(

@@ -15,12 +15,16 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from axe_nb.errors import ConfigError
 from axe_nb.messages import ToolCall
+from axe_nb.patterns import compile_pattern
 from axe_nb.scripting.rules import FAULTS, OWN_PLACES, Fault, Rule, Script
-from axe_nb.text import nearest, quote
+from axe_nb.text import cut_chars, nearest, quote
 from axe_nb.toml_tables.lines import line_of, toml_hint
 
 if TYPE_CHECKING:
     import regex
+
+MAX_QUOTED = 100
+"""Characters that an error message shows of a bad regex."""
 
 
 def parse(text: str, file: str) -> Script:
@@ -219,15 +223,15 @@ def _make_call(table: Mapping[str, Any], place: _Place) -> ToolCall:
 
 
 def _compile_regex(pattern: str, place: _Place) -> regex.Pattern[str]:
-    import regex
-
     try:
-        compiled = regex.compile(pattern)
-    except (regex.error, OverflowError, RecursionError) as error:
-        raise place.error(f"bad regex {quote(pattern)}: {error}", "when") from None
+        compiled = compile_pattern(pattern)
+    except ConfigError as error:
+        shown = quote(cut_chars(pattern, MAX_QUOTED))
+        message = f"bad regex {shown}: {error}"
+        raise place.error(message, "when", "last", hint=error.hint) from None
     taken = sorted(OWN_PLACES & compiled.groupindex.keys())
     if taken:
-        raise place.error(f"a group cannot be named {quote(taken[0])}", "when")
+        raise place.error(f"a group cannot be named {quote(taken[0])}", "when", "last")
     return compiled
 
 

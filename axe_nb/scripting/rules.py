@@ -8,6 +8,7 @@ Source: product.md "Providers"; D-27, D-36.
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -23,7 +24,7 @@ MAX_SEEN = 100_000
 """Maximum number of characters of the last message that a regex searches."""
 
 MAX_SECONDS = 1.0
-"""Time limit of one regex search in seconds."""
+"""Time limit of all regex searches for one reply, in seconds of CPU time."""
 
 FAULTS = ("timeout", "refused", "nonsense", "cut")
 """Values of `error` without a status: no HTTP reply at all, or one that is not JSON.
@@ -90,8 +91,12 @@ class Rule:
     stream: bool = False
     fault: Fault | None = None
 
-    def match(self, request: Request) -> dict[str, str] | None:
+    def match(self, request: Request, seconds: float) -> dict[str, str] | None:
         """Returns the named groups of its regex if the rule matches, else None.
+
+        Args:
+            request: the request to answer.
+            seconds: time limit of the search.
 
         Raises:
             TimeoutError: the regex cannot be done with.
@@ -102,7 +107,9 @@ class Rule:
             return None
         if self.last is None:
             return {}
-        found = self.last.search(request.last[:MAX_SEEN], timeout=MAX_SECONDS)
+        if seconds <= 0:
+            raise TimeoutError
+        found = self.last.search(request.last[:MAX_SEEN], timeout=seconds)
         return dict(found.groupdict("")) if found else None
 
 
@@ -118,18 +125,14 @@ class Script:
         """Returns the reply of the first rule that matches.
 
         Raises:
-            ProviderError: none matches, or a regex takes too long (bad_request).
+            ProviderError: none matches, or the regexes take too long (bad_request).
         """
+        ends = time.thread_time() + MAX_SECONDS
         for number, rule in enumerate(self.rules, 1):
             try:
-                groups = rule.match(request)
+                groups = rule.match(request, ends - time.thread_time())
             except TimeoutError:
-                raise ProviderError(
-                    "bad_request",
-                    f"the regex of rule {number} of script {quote(name)} takes longer than "
-                    f"{format_seconds(MAX_SECONDS)}s",
-                    hint="use a simpler regex without nested repeats",
-                ) from None
+                raise _make_overtime(name, number) from None
             if groups is not None:
                 return self._make_reply(rule, request, groups)
         start = quote(one_line(request.last, 60))
@@ -160,6 +163,17 @@ class Script:
         )
         reasoning = fill_in(rule.reasoning, words)
         return Reply(response, rule.fault, reasoning, delay=delay, stream=rule.stream)
+
+
+def _make_overtime(name: str, number: int) -> ProviderError:
+    """Makes the error for regexes that take too long, up to that of the rule with this number."""
+    which, take = (f"es of rules 1 to {number}", "take") if number > 1 else (" of rule 1", "takes")
+    return ProviderError(
+        "bad_request",
+        f"the regex{which} of script {quote(name)} {take} longer than "
+        f"{format_seconds(MAX_SECONDS)}s",
+        hint="use a simpler regex without nested repeats",
+    )
 
 
 def fill_in(value: Any, words: Mapping[str, str]) -> Any:

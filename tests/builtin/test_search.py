@@ -14,8 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from axe_nb.builtin import table as builtin
-from axe_nb.builtin.search import Search, compile_pattern, may_match, search_file
+from axe_nb.builtin.search import Search, may_match, search_file
+from axe_nb.errors import ConfigError
 from axe_nb.globs import matches, parse_glob
+from axe_nb.patterns import compile_pattern
 from axe_nb.threads import in_thread
 from axe_nb.tools.tool import FileLog, Tool, ToolError
 from tests.calls import context, failure, run
@@ -189,8 +191,8 @@ def test_a_line_is_matched_as_if_it_stood_alone(tmp_path: Path, pattern: str) ->
 @given(st.lists(st.text("ab \n", max_size=6), max_size=5), st.text("ab ^$.*+?|()[]\\s", max_size=7))
 def test_the_first_look_at_a_file_never_hides_a_line(lines: list[str], pattern: str) -> None:
     try:
-        expression = compile_pattern(pattern)
-    except ToolError:
+        expression = compile_pattern(pattern, re.MULTILINE)
+    except ConfigError:
         return
     lines = "\n".join(lines).split("\n")
     if any(regex.search(pattern, line) for line in lines):
@@ -204,13 +206,12 @@ def test_a_hostile_expression_stops_nothing_but_itself(tmp_path: Path, pattern: 
     hostile = "a" * 60 + ",!\n" + "1," * 60 + "\n" + "ab" * 3000 + "c\n"
     (tmp_path / "a.txt").write_text(hostile * 3)
     ctx, parts = context(tmp_path), parse_glob("*")
+    expression = compile_pattern(pattern, re.MULTILINE)
 
     async def beside() -> tuple[Any, float]:
         gaps, last = [0.0], time.monotonic()
         search = Search(ends=last + 0.5)
-        task = asyncio.create_task(
-            in_thread(search_file, ctx, compile_pattern(pattern), parts, ".", 0, search)
-        )
+        task = asyncio.create_task(in_thread(search_file, ctx, expression, parts, ".", 0, search))
         while not task.done():
             await asyncio.sleep(0.01)
             gaps.append(time.monotonic() - last)
@@ -227,9 +228,8 @@ def test_a_hostile_expression_stops_nothing_but_itself(tmp_path: Path, pattern: 
 def test_what_was_found_before_the_time_was_up_is_shown(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("ac\n" + "a" * 60 + "b\n")
     search = Search(ends=time.monotonic() + 1)
-    text = search_file(
-        context(tmp_path), compile_pattern("(a|aa)+c|^(a|aa)+$"), ("**",), ".", 0, search
-    )
+    expression = compile_pattern("(a|aa)+c|^(a|aa)+$", re.MULTILINE)
+    text = search_file(context(tmp_path), expression, ("**",), ".", 0, search)
     assert text.splitlines() == [
         "a.txt:1:ac",
         "(stopped after 10 s; choose a smaller folder to see the rest)",

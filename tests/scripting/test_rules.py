@@ -133,6 +133,12 @@ def test_a_regex_without_end_is_stopped(project: Path) -> None:
     )
 
 
+def test_the_regexes_of_all_rules_have_one_second_together(project: Path) -> None:
+    rules(project, '[[rule]]\nwhen = "(a|aa)+$"\ntext = "x"\n' * 200)
+    with pytest.raises(ProviderError, match=r"the regexes of rules 1 to .* take longer than 1s"):
+        ask(user("a" * 23 + "b"))
+
+
 def test_tokens_are_estimated_as_a_quarter_of_the_characters(project: Path) -> None:
     rules(project, '[[rule]]\ntext = "abcdefgh"')
     assert ask(user("x" * 40), system="y" * 20).usage == Usage(15, 2)
@@ -242,6 +248,17 @@ MISTAKES = [
     (
         '[[rule]]\nwhen = "a(b"\ntext = "c"',
         'axe/scripts/lead.toml, line 2: rule 1: bad regex "a(b": missing ) at position 3',
+        "",
+    ),
+    (
+        '[[rule]]\ntext = "c"\n[[rule]]\ntext = "d"\n[rule.when]\nlast = "((a{1000}){1000}){1000}"',
+        'axe/scripts/lead.toml, line 6: rule 2: bad regex "((a{1000}){1000}){1000}": '
+        "its repeat counts multiply to too large a size",
+        "use * instead of large counts and of nested + or {n}",
+    ),
+    (
+        f'[[rule]]\nwhen = "{"x" * 1001}"\ntext = "c"',
+        f'axe/scripts/lead.toml, line 2: rule 1: bad regex "{"x" * 100}...": over 1000 characters',
         "",
     ),
     (

@@ -1,4 +1,4 @@
-r"""Regular expressions from a model, compiled only if the result is small.
+r"""Regular expressions of models and scripts, compiled only if the result is small.
 
 `regex` copies repeated parts when it compiles: `((a{1000}){1000}){1000}` would need gigabytes, and
 nothing can interrupt it. The size is therefore estimated before compiling.
@@ -10,8 +10,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from axe_nb.text import cut_chars, quote
-from axe_nb.tools.tool import ToolError
+from axe_nb.errors import ConfigError
 
 if TYPE_CHECKING:
     import regex
@@ -21,9 +20,6 @@ MAX_PATTERN = 1000
 
 MAX_SIZE = 50_000
 """Characters of a pattern times the copies of its most repeated part: a few megabytes."""
-
-SHOWN = 100
-"""Characters of a rejected pattern in the error message."""
 
 _SPACE = r"(?:\s|\#[^\n]*\n|\(\?\#[^)]*\))*"
 
@@ -52,39 +48,37 @@ _PLAIN = re.compile(
 """One element of a pattern without unusual syntax, which has the same meaning in any context."""
 
 
-def compile_pattern(pattern: str) -> regex.Pattern[str]:
+def compile_pattern(pattern: str, flags: int = 0) -> regex.Pattern[str]:
     """Compiles a pattern, within a few milliseconds and megabytes.
 
     Raises:
-        ToolError: it is invalid, too long, or repeats too much.
+        ConfigError: it is invalid, too long, or repeats too much; does not name the pattern.
     """
     import regex
 
-    if not pattern or len(pattern) > MAX_PATTERN:
-        raise ToolError(f"invalid regular expression: empty or over {MAX_PATTERN} characters")
-    if problem := _find_problem(pattern):
-        shown = quote(cut_chars(pattern, SHOWN))
-        raise ToolError(f"invalid regular expression {shown}: {problem}")
+    _check_size(pattern)
     try:
-        return regex.compile(pattern, regex.MULTILINE)
+        return regex.compile(pattern, flags)
     except (regex.error, RecursionError, OverflowError, ValueError) as error:
-        raise ToolError(
-            f"invalid regular expression {quote(pattern)}: {error}. Escape characters such as "
-            "( [ * that are meant literally"
-        ) from None
+        raise ConfigError(str(error)) from None
 
 
-def _find_problem(pattern: str) -> str:
-    """The reason why a pattern would be too costly to compile; empty if it is not."""
+def _check_size(pattern: str) -> None:
+    """Checks that a pattern is not too costly to compile.
+
+    Raises:
+        ConfigError: it is.
+    """
+    if len(pattern) > MAX_PATTERN:
+        raise ConfigError(f"over {MAX_PATTERN} characters")
     copies = count_copies(pattern)
     if len(pattern) * copies > MAX_SIZE:
-        return (
-            "its repeat counts multiply to too large a size. Use * instead of large counts and of "
-            "nested + or {n}"
+        raise ConfigError(
+            "its repeat counts multiply to too large a size",
+            hint="use * instead of large counts and of nested + or {n}",
         )
     if copies > 1 and _has_empty_group(pattern):
-        return "it repeats, and has an empty group. Remove the group"
-    return ""
+        raise ConfigError("it repeats, and has an empty group", hint="remove the group")
 
 
 def _has_empty_group(pattern: str) -> bool:

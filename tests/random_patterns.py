@@ -1,4 +1,4 @@
-"""`python -m tests.builtin.random_patterns SEED COUNT`: what compiling hostile patterns costs.
+"""`python -m tests.random_patterns SEED COUNT`: what compiling hostile patterns costs.
 
 Prints the most seconds of CPU for one pattern, the number of valid patterns, and the peak memory of
 the process in units of `ru_maxrss`.
@@ -12,8 +12,8 @@ import time
 
 import regex
 
-from axe_nb.builtin.pattern import compile_pattern
-from axe_nb.tools.tool import ToolError
+from axe_nb.errors import ConfigError
+from axe_nb.patterns import compile_pattern
 
 ATOMS = (
     "a", "b", ".", r"\w", r"\p{L}", r"\p{Lu}", "[a-z]", "[^x]", "[[:alpha:]]", r"[\p{L}\d]", "é",
@@ -70,7 +70,7 @@ def main(seed: int, count: int) -> None:
         try:
             compile_pattern(pattern)
             compiled += 1
-        except ToolError:
+        except ConfigError:
             pass
         longest = max(longest, time.process_time() - began)
         regex.purge()

@@ -1,4 +1,4 @@
-"""Regular expressions of a model: what they may cost before they match anything."""
+"""Regular expressions of models and scripts: what they may cost before they match anything."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from axe_nb.builtin.pattern import compile_pattern, count_copies
-from axe_nb.tools.tool import ToolError
+from axe_nb.errors import ConfigError
+from axe_nb.patterns import compile_pattern, count_copies
 
 HUGE = [
     "((a{1000}){1000}){1000}",
@@ -52,14 +52,14 @@ EMPTY = [
 @pytest.mark.parametrize("pattern", HUGE)
 @pytest.mark.req("D-20")
 def test_a_pattern_with_a_huge_size_is_refused_before_it_is_compiled(pattern: str) -> None:
-    with pytest.raises(ToolError, match="repeat counts multiply") as refused:
+    with pytest.raises(ConfigError, match="repeat counts multiply") as refused:
         compile_pattern(pattern)
     assert len(str(refused.value)) < 400
 
 
 @pytest.mark.parametrize("pattern", EMPTY)
 def test_a_repeated_empty_group_is_refused_as_it_takes_quadratic_time(pattern: str) -> None:
-    with pytest.raises(ToolError, match="has an empty group"):
+    with pytest.raises(ConfigError, match="has an empty group"):
         compile_pattern(pattern)
 
 
@@ -103,7 +103,7 @@ def test_repeats_multiply_if_they_are_nested_or_may_be(pattern: str, times: int)
 
 @pytest.mark.skipif(sys.platform == "win32", reason="it measures with the resource module")
 def test_no_random_pattern_takes_long_or_much_memory_to_compile() -> None:
-    words = [sys.executable, "-m", "tests.builtin.random_patterns"]
+    words = [sys.executable, "-m", "tests.random_patterns"]
     idle, busy = (
         subprocess.run([*words, "7", count], capture_output=True, text=True, check=True).stdout
         for count in ("0", "6000")
