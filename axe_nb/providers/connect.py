@@ -22,8 +22,8 @@ from axe_nb.providers.tcp import Connection
 NEXT_ADDRESS_SECONDS = 0.25
 """Delay before the next address of a host is tried beside the one before it (RFC 8305)."""
 
-TURNS = 5
-"""Turns of the loop in which it notices what happened while it was blocked, by a long cell."""
+LATE_SECONDS = 0.01
+"""Lateness of a timer from which the loop counts as blocked, by a long cell."""
 
 
 async def connect(route: Route, seconds: float | None) -> Connection:
@@ -40,7 +40,8 @@ async def connect(route: Route, seconds: float | None) -> Connection:
     try:
         async with asyncio.timeout(None) as limit:
             if seconds is not None:
-                timer = asyncio.get_running_loop().call_later(seconds, _expire, limit)
+                loop = asyncio.get_running_loop()
+                timer = loop.call_later(seconds, _expire, limit, loop.time() + seconds)
             connection = await _connect_to_first_hop(route)
             try:
                 if route.proxy is not None and route.context is not None:
@@ -58,11 +59,12 @@ async def connect(route: Route, seconds: float | None) -> Connection:
             timer.cancel()
 
 
-def _expire(limit: asyncio.Timeout, turns: int = TURNS) -> None:
-    """Ends the time for a connection, unless it turns out to have been made long ago."""
+def _expire(limit: asyncio.Timeout, due: float) -> None:
+    """Ends the time for a connection, which is longer by the time that the loop was blocked."""
     loop = asyncio.get_running_loop()
-    if turns:
-        loop.call_soon(_expire, limit, turns - 1)
+    late = loop.time() - due
+    if late > LATE_SECONDS:
+        loop.call_later(late, _expire, limit, loop.time() + late)
         return
     with suppress(RuntimeError):  # it is over
         limit.reschedule(loop.time())
@@ -92,7 +94,7 @@ async def _connect_to(host: str, port: int, context: ssl.SSLContext | None) -> C
     if len(waiting) == 1:
         return await _connect_to_address(waiting[0], host, port, context)
     tasks: list[asyncio.Task[Connection]] = []
-    winner = None
+    winner: asyncio.Task[Connection] | None = None
     try:
         while winner is None:
             if waiting:
@@ -104,9 +106,11 @@ async def _connect_to(host: str, port: int, context: ssl.SSLContext | None) -> C
             delay = NEXT_ADDRESS_SECONDS if waiting else None
             await asyncio.wait(pending, timeout=delay, return_when=asyncio.FIRST_COMPLETED)
             winner = next((t for t in tasks if t.done() and t.exception() is None), None)
-        return winner.result()
-    finally:
         await _drop(task for task in tasks if task is not winner)
+        return winner.result()
+    except BaseException:
+        await _drop(tasks)
+        raise
 
 
 async def _connect_to_address(
@@ -130,12 +134,15 @@ async def _drop(tasks: Iterable[asyncio.Task[Connection]]) -> None:
     """Ends attempts to connect, also those that have just succeeded."""
     losers = list(tasks)
     for task in losers:
+        task.add_done_callback(_abort_result)
         task.cancel()
     if losers:
         await asyncio.wait(losers)
-    for task in losers:
-        if not task.cancelled() and task.exception() is None:
-            task.result().abort()
+
+
+def _abort_result(task: asyncio.Task[Connection]) -> None:
+    if not task.cancelled() and task.exception() is None:
+        task.result().abort()
 
 
 async def _find_addresses(host: str, port: int) -> list[str]:

@@ -6,6 +6,7 @@ Source: D-8, D-23, D-70.
 
 from __future__ import annotations
 
+import re
 import zlib
 from collections.abc import Iterable
 
@@ -13,13 +14,16 @@ import httptools
 import httpx
 
 MAX_HEAD = 256 * 1024
-"""Bytes of a reply before its body, interim replies included."""
+"""Bytes of a reply before its body, interim replies included; and of what follows the body."""
 
 MAX_PIECE = 1024 * 1024
 """Bytes of a body that are decompressed at once: what is sent as 300 kB may be 300 MB."""
 
 FRAMED = frozenset({b"content-length", b"transfer-encoding"})
 """Headers of a reply whose end is known without the end of the connection."""
+
+_END_OF_HEAD = re.compile(rb"\n\r?\n")
+_LENGTH = re.compile(rb"^content-length:([^\r\n]*)\r?\n", re.IGNORECASE | re.MULTILINE)
 
 
 def format_head(start: bytes, headers: Iterable[tuple[bytes, bytes]]) -> bytes:
@@ -49,12 +53,21 @@ class Reply:
         self.unread = 0
         """Bytes of the body that wait to be taken."""
         self._pieces: list[bytes] = []
-        self._size_of_head = 0
-        self._parser = httptools.HttpResponseParser(self)
-        # servers of models are often small programs, which httpx and the vendors' SDKs understand
-        self._parser.set_dangerous_leniencies(
-            lenient_optional_cr_before_lf=True, lenient_spaces_after_chunk_size=True
+        self._head: bytes | None = b""
+        """All that has arrived, as long as it may have to be read again."""
+        self._overhead = 0
+        """Bytes since the last one of the body."""
+        self._is_odd = False
+        """True if the headers are not quite HTTP/1.1."""
+        self._parser = self._make_parser()
+
+    def _make_parser(self, **leniencies: bool) -> httptools.HttpResponseParser:
+        """Returns a parser; servers of models are often small programs."""
+        parser = httptools.HttpResponseParser(self)
+        parser.set_dangerous_leniencies(
+            lenient_optional_cr_before_lf=True, lenient_spaces_after_chunk_size=True, **leniencies
         )
+        return parser
 
     def receive(self, data: bytes) -> None:
         """Takes bytes from the server.
@@ -62,18 +75,45 @@ class Reply:
         Raises:
             httpx.RemoteProtocolError: they are not HTTP/1.1.
         """
+        unread = self.unread
         try:
-            self._parser.feed_data(data)
+            self._feed(data)
         except httptools.HttpParserUpgrade:
             raise httpx.RemoteProtocolError("the server switched protocols") from None
         except httptools.HttpParserError as error:
             if not self.is_whole:  # else there is more than was asked for, which is ignored
                 raise httpx.RemoteProtocolError(f"invalid HTTP: {error}") from None
             self.keeps_alive = False
-        if not self.has_head:
-            self._size_of_head += len(data)
-            if self._size_of_head > MAX_HEAD:
-                raise httpx.RemoteProtocolError("the headers of the reply are too long")
+        self._overhead = 0 if self.unread > unread else self._overhead + len(data)
+        if self._overhead > MAX_HEAD and not self.is_whole:
+            raise httpx.RemoteProtocolError("the headers of the reply are too long")
+
+    def _feed(self, data: bytes) -> None:
+        if self._head is None:
+            self._parser.feed_data(data)
+            return
+        searched = len(self._head)
+        self._head += data
+        if not self._is_odd:
+            try:
+                self._parser.feed_data(data)
+                return
+            except httptools.HttpParserError:
+                if self._head is None or not self._head.startswith(b"HTTP/"):
+                    raise
+                self._is_odd, searched = True, 0
+        if end := _END_OF_HEAD.search(self._head, max(searched - 2, 0)):
+            self._read_again(self._head[: end.end()], self._head[end.end() :])
+
+    def _read_again(self, head: bytes, rest: bytes) -> None:
+        """Reads odd headers as httpx and the vendors' SDKs do."""
+        self._head = None
+        self.reason = b""
+        self.headers.clear()
+        self._parser = self._make_parser(
+            lenient_headers=True, lenient_version=True, lenient_chunked_length=True
+        )
+        self._parser.feed_data(_unite_lengths(head) + rest)
 
     def end(self) -> None:
         """Takes the end of the connection, which is the end of a body of unknown length.
@@ -93,6 +133,12 @@ class Reply:
         self._pieces.clear()
         self.unread = 0
         return data
+
+    def drop_body(self) -> None:
+        """Makes the reply whole without its body, and its connection useless."""
+        self.take()
+        self.is_whole = True
+        self.keeps_alive = False
 
     def on_message_begin(self) -> None:
         """Notes a second reply, which no request asked for."""
@@ -114,6 +160,8 @@ class Reply:
         if not self.is_whole:
             self.status = self._parser.get_status_code()
             self.has_head = self.status >= 200
+        if self.has_head:
+            self._head = None
 
     def on_body(self, data: bytes) -> None:
         """Receives a piece of the body."""
@@ -124,11 +172,21 @@ class Reply:
     def on_message_complete(self) -> None:
         """Notes the end of the reply, or of an interim one."""
         if self.has_head:
-            self.keeps_alive = not self.is_whole and self._parser.should_keep_alive()
+            is_expected = not self.is_whole and not self._is_odd
+            self.keeps_alive = is_expected and self._parser.should_keep_alive()
             self.is_whole = True
         else:
             self.reason = b""
             self.headers.clear()
+
+
+def _unite_lengths(head: bytes) -> bytes:
+    """Returns the start of a reply with one Content-Length, if it has the same one repeatedly."""
+    found = {value.strip() for field in _LENGTH.findall(head) for value in field.split(b",")}
+    if len(found) != 1:
+        return head
+    start, line_feed, others = _LENGTH.sub(b"", head).partition(b"\n")
+    return b"%b%bcontent-length: %b\r\n%b" % (start, line_feed, found.pop(), others)
 
 
 class Decompressor:
@@ -143,6 +201,8 @@ class Decompressor:
     def of(cls, reply: Reply) -> Decompressor | None:
         """Returns what a body needs, or None; the reply is then as if it were not compressed.
 
+        An error keeps its status even if its body cannot be read.
+
         Raises:
             httpx.DecodingError: it is compressed in a way that is not supported.
         """
@@ -150,12 +210,15 @@ class Decompressor:
         coding = b", ".join(codings).strip().lower()
         if coding in (b"", b"identity"):
             return None
-        if coding not in (b"gzip", b"x-gzip", b"deflate"):
-            shown = coding.decode("ascii", "replace")
-            raise httpx.DecodingError(f"compressed ({shown}), which was not asked for")
         dropped = (b"content-encoding", b"content-length")
         reply.headers = [pair for pair in reply.headers if pair[0].lower() not in dropped]
-        return cls()
+        if coding in (b"gzip", b"x-gzip", b"deflate"):
+            return cls()
+        if reply.status < 300:
+            shown = coding.decode("ascii", "replace")
+            raise httpx.DecodingError(f"compressed ({shown}), which was not asked for")
+        reply.drop_body()
+        return None
 
     def take(self, data: bytes = b"") -> bytes:
         """Returns the next part of the body, empty if more data is needed.

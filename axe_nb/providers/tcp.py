@@ -113,7 +113,7 @@ class Connection(asyncio.Protocol):
         """True if its exchange is over and another one may follow."""
         assert self._transport is not None
         is_sent = not self._transport.get_write_buffer_size()
-        return self.is_open and self._reply.keeps_alive and is_sent
+        return self.is_open and self._reply.keeps_alive and is_sent and not self._is_paused
 
     def is_idle(self) -> bool:
         """True if the server has neither closed the idle connection nor sent anything.

@@ -20,6 +20,7 @@ import pytest
 
 from axe_nb.errors import ProviderError
 from axe_nb.provider_table import PROVIDERS, READ_SECONDS, describe_provider
+from axe_nb.providers import connect as connect_module
 from axe_nb.providers import connections, transport
 from axe_nb.providers.connect import connect
 from axe_nb.providers.openai import OpenAI
@@ -156,6 +157,78 @@ def test_a_connection_that_was_made_while_the_loop_was_blocked_is_in_time(
 
     with raw_server(always(reply())) as server:
         assert asyncio.run(block(server.url)) == "hello"
+
+
+def test_a_handshake_may_end_after_the_loop_was_blocked_for_longer_than_its_time(
+    monkeypatch: pytest.MonkeyPatch, own_ca: OwnCA
+) -> None:
+    monkeypatch.setattr(connections, "CONNECT_SECONDS", 0.2)
+    monkeypatch.setenv("SSL_CERT_FILE", str(own_ca.file))
+
+    def answer(peer: Peer) -> None:
+        peer.sock.recv(1, socket.MSG_PEEK)
+        time.sleep(0.1)  # of a long way
+        with own_ca.server().wrap_socket(peer.sock, server_side=True) as peer.sock:
+            peer.read()
+            peer.send(reply())
+
+    async def block(url: str) -> str:
+        sending = asyncio.create_task(send(url))
+        for _ in range(3):
+            await asyncio.sleep(0)
+        time.sleep(2)  # noqa: ASYNC251 - as a cell may
+        return await sending
+
+    with raw_server(answer) as server:
+        assert asyncio.run(block(server.url.replace("http", "https"))) == "hello"
+
+
+def test_a_connection_whose_body_was_dropped_with_reading_paused_is_not_used_again() -> None:
+    async def turns(url: str) -> None:
+        async with httpx.AsyncClient(transport=Transport(1), timeout=SECONDS) as client:
+            for _ in range(2):
+                async with client.stream("GET", url):
+                    await asyncio.sleep(0.2)  # the reply is there, whole, and unread
+
+    with raw_server(always(reply(b"x" * 400_000))) as server:
+        asyncio.run(turns(server.url))
+        assert [asked.connection for asked in server.requests] == [0, 1]
+
+
+@pytest.mark.req("D-8")
+def test_connecting_to_several_addresses_may_be_cancelled_in_any_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One address answers; at the other, whose queue is full, attempts wait."""
+    monkeypatch.setattr(connect_module, "NEXT_ADDRESS_SECONDS", 0)
+
+    async def cancel(port: int, turns: int) -> None:
+        async def two_addresses(*_: object, **__: object) -> list[tuple[object, ...]]:
+            return [(0, 0, 0, "", (host, port)) for host in ("127.0.0.2", "127.0.0.1")]
+
+        monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", two_addresses)
+        route = find_route(httpx.URL(f"http://example.org:{port}"))
+        connecting = asyncio.create_task(connect(route, None))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        connecting.cancel()
+        await asyncio.wait([connecting])
+        if not connecting.cancelled():
+            connecting.result().abort()
+        await asyncio.sleep(0.02)  # the loop lives on: it is not its end that closes
+        while len(closed) < server.connections:
+            is_closed = await asyncio.to_thread(server.closed.acquire, timeout=SECONDS)
+            closed.append(is_closed)
+
+    closed: list[bool] = []
+    with (
+        raw_server(lambda peer: void(peer.wait_until_closed())) as server,
+        socket.create_server(("127.0.0.2", server.port), backlog=0) as full,
+        socket.create_connection(full.getsockname()),
+    ):
+        for turns in range(25):
+            asyncio.run(cancel(server.port, turns))
+    assert all(closed)
 
 
 UNUSABLE = {
