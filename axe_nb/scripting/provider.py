@@ -244,6 +244,7 @@ def _make_response(name: str, request: Request, returned: Any) -> Response:
             raise ProviderError(
                 "server",
                 f"script {quote(name)} returned {kind}, not text, tool calls or a Response",
+                hint="for text and calls together, return axe_nb.Response(text, (call, …))",
             )
     try:
         usage = Usage(**estimate_usage(request, text, calls))

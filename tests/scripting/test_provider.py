@@ -290,6 +290,9 @@ def test_what_no_model_can_say_is_a_server_error(project: Path, said: Any, kind:
     assert str(raised.value) == (
         f'server: script "lead" returned {kind}, not text, tool calls or a Response'
     )
+    assert raised.value.hint == (
+        "for text and calls together, return axe_nb.Response(text, (call, …))"
+    )
 
 
 def test_arguments_that_are_no_json_are_a_server_error(project: Path) -> None:
