@@ -63,12 +63,13 @@ async def open_reply(
         headers |= {"content-length": str(len(body)), "content-type": "application/json"}
     headers |= {**server.info.headers_with(server.key), **client.login}
     seconds = {"connect": CONNECT_SECONDS, "read": server.info.read_timeout}
+    extensions = {"timeout": seconds, "pool": server.base_url}
     request = httpx.Request(
-        method, url, headers=headers, stream=httpx.ByteStream(body), extensions={"timeout": seconds}
+        method, url, headers=headers, stream=httpx.ByteStream(body), extensions=extensions
     )
     async with clients.slots:
         # httpx.AsyncClient would double the time of a request, for cookies and redirects
-        response = await client.transport.handle_async_request(request)
+        response = await clients.transport.handle_async_request(request)
         try:
             logger.info("%s %s: %d", method, url, response.status_code)
             yield response
@@ -78,7 +79,7 @@ async def open_reply(
 
 @dataclass(frozen=True, kw_only=True)
 class _Client:
-    """The connections to one base URL, and what all requests to it have in common."""
+    """All that the requests to one base URL have in common."""
 
     base_url: httpx.URL
     """Without the login."""
@@ -86,7 +87,6 @@ class _Client:
     """The header with the login; empty if the URL has none."""
     host: str
     """The header `Host`."""
-    transport: Transport
     urls: dict[str, httpx.URL] = field(default_factory=dict)
     """Path → URL; to put one together takes longer than to send a request."""
 
@@ -100,8 +100,9 @@ class _Client:
 
 @dataclass
 class _Clients:
-    """The clients of one event loop, closed when the loop ends."""
+    """The clients of one event loop, and their connections, closed when the loop ends."""
 
+    transport: Transport
     by_url: dict[str, _Client] = field(default_factory=dict, repr=False)
     """Base URL, which may hold a password, → its client."""
     slots: Slots = field(default_factory=lambda: Slots(most_in_flight()))
@@ -123,7 +124,7 @@ _of_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, _Clients] = WeakKeyDictio
 def most_in_flight() -> int:
     """Returns the limit of concurrent requests: half of the files that the process may open.
 
-    The other half is for kernels, tools and idle connections (D-51).
+    It is also that of open connections; the other half is for kernels and tools (D-51).
     """
     try:
         import resource
@@ -137,11 +138,13 @@ def most_in_flight() -> int:
 
 async def _get_loop_clients() -> _Clients:
     """Returns the clients of the running loop."""
+    from axe_nb.providers.transport import Transport
+
     loop = asyncio.get_running_loop()
     clients = _of_loop.get(loop)
     if clients is None:
         _forget_closed_loops()
-        clients = _of_loop[loop] = _Clients()
+        clients = _of_loop[loop] = _Clients(Transport(max_open=most_in_flight()))
         clients.until_the_end = _close_with_loop(clients)
         await anext(clients.until_the_end)
     return clients
@@ -153,8 +156,7 @@ async def _close_with_loop(clients: _Clients) -> AsyncGenerator[None, None]:
         yield
     finally:
         _of_loop.pop(asyncio.get_running_loop(), None)
-        for client in clients.by_url.values():
-            await client.transport.aclose()
+        await clients.transport.aclose()
 
 
 def _forget_closed_loops() -> None:
@@ -168,8 +170,6 @@ def _forget_closed_loops() -> None:
 def _make_client(base_url: str) -> _Client:
     import httpx
 
-    from axe_nb.providers.transport import Transport
-
     try:
         url = httpx.URL(base_url)
     except (httpx.InvalidURL, ValueError) as error:
@@ -179,7 +179,6 @@ def _make_client(base_url: str) -> _Client:
         base_url=url.copy_with(userinfo=b""),
         host=url.netloc.decode(),
         login={"authorization": f"Basic {b64encode(login).decode()}"} if url.userinfo else {},
-        transport=Transport(max_idle=most_in_flight() // 2),
     )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import select
 import socket
+from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -39,8 +40,8 @@ class Connection(asyncio.Protocol):
 
     def __init__(self) -> None:
         self.is_open = False
-        self.expiry: asyncio.TimerHandle | None = None
-        """Closes it once it has been idle for too long."""
+        self.when_lost: Callable[[Connection], None] | None = None
+        """Hears of its end, also if it is idle."""
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._waiter: asyncio.Future[bool] | None = None
@@ -85,6 +86,8 @@ class Connection(asyncio.Protocol):
         self.is_open = False
         if not self._reply.is_whole and self._error is None:
             self._error = self._explain(error)
+        if self.when_lost is not None:
+            self.when_lost(self)
         self._wake(True)
 
     def _explain(self, loss: Exception | None) -> Exception | None:

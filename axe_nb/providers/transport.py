@@ -10,7 +10,6 @@ Source: D-8, D-23, D-25, D-70; goals.md "one tool-call turn", "new process to fi
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
 from collections.abc import Mapping
 
 import httpx
@@ -29,18 +28,26 @@ Timeouts = Mapping[str, float | None]
 """httpx's `connect` and `read`: seconds of silence; None = no limit."""
 
 
-class Transport(httpx.AsyncBaseTransport):
-    """The connections of one event loop to one server. Bodies of requests are sent whole."""
+Place = tuple[object, Route]
+"""All who may share a connection: those of one `pool` in the extensions of their requests."""
 
-    def __init__(self, max_idle: int) -> None:
+
+class Transport(httpx.AsyncBaseTransport):
+    """The connections of one event loop, to all servers. Bodies of requests are sent whole."""
+
+    def __init__(self, max_open: int) -> None:
         """Creates a transport.
 
         Args:
-            max_idle: maximum number of connections kept for later requests.
+            max_open: number of connections above which none is kept for later requests.
         """
-        self._max_idle = max_idle
-        self._idle: dict[Route, list[Connection]] = defaultdict(list)
+        self._max_open = max_open
         self._open: set[Connection] = set()
+        self._connecting = 0
+        self._idle: dict[Place, dict[Connection, asyncio.TimerHandle]] = {}
+        """With the end of their time; those used last are last."""
+        self._by_age: dict[Connection, Place] = {}
+        """The idle connections, the oldest first."""
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Sends a request and returns the reply once its headers are there.
@@ -50,23 +57,38 @@ class Transport(httpx.AsyncBaseTransport):
 
         Raises:
             httpx.TransportError: there is no reply.
+            httpx.DecodingError: its body is compressed in a way that is not supported.
         """
         route = find_route(request.url)
+        place = request.extensions.get("pool"), route
         message = _format_head(request, route), await request.aread()
         timeouts: Timeouts = request.extensions.get("timeout", {})
-        used = self._take_idle(route)
+        used = self._take_idle(place)
         if used is not None:
             try:
-                return await self._exchange(used, route, message, timeouts)
+                return await self._send(used, place, message, timeouts)
             except ClosedBeforeReply:
                 pass
-        fresh = await connect(route, timeouts.get("connect"))
-        return await self._exchange(fresh, route, message, timeouts)
+        fresh = await self._connect(route, timeouts.get("connect"))
+        return await self._send(fresh, place, message, timeouts)
 
-    async def _exchange(
-        self, connection: Connection, route: Route, message: Message, timeouts: Timeouts
-    ) -> httpx.Response:
+    async def _connect(self, route: Route, seconds: float | None) -> Connection:
+        """Returns a new connection; the idle one that is the oldest of all makes room for it."""
+        self._connecting += 1
+        try:
+            if self._by_age and len(self._open) + self._connecting > self._max_open:
+                self._close(next(iter(self._by_age)))
+                await asyncio.sleep(0)  # the loop closes sockets in its next turn
+            connection = await connect(route, seconds)
+        finally:
+            self._connecting -= 1
+        connection.when_lost = self._close
         self._open.add(connection)
+        return connection
+
+    async def _send(
+        self, connection: Connection, place: Place, message: Message, timeouts: Timeouts
+    ) -> httpx.Response:
         seconds = timeouts.get("read")
         try:
             connection.send(*message)
@@ -78,45 +100,47 @@ class Transport(httpx.AsyncBaseTransport):
         return httpx.Response(
             reply.status,
             headers=reply.headers,
-            stream=_Body(self, connection, route, seconds, decompressor),
+            stream=_Body(self, connection, place, seconds, decompressor),
             extensions={"http_version": b"HTTP/1.1", "reason_phrase": reply.reason},
         )
 
-    def release(self, connection: Connection, route: Route) -> None:
+    def release(self, connection: Connection, place: Place) -> None:
         """Keeps a connection for later, unless its reply was not read to the end."""
-        if connection.is_reusable() and sum(map(len, self._idle.values())) < self._max_idle:
-            loop = asyncio.get_running_loop()
-            connection.expiry = loop.call_later(IDLE_SECONDS, self._expire, connection, route)
-            self._idle[route].append(connection)
-        else:
+        if not connection.is_reusable() or len(self._open) + self._connecting > self._max_open:
             self._close(connection)
+            return
+        timer = asyncio.get_running_loop().call_later(IDLE_SECONDS, self._close, connection)
+        self._idle.setdefault(place, {})[connection] = timer
+        self._by_age[connection] = place
 
     async def aclose(self) -> None:
         """Closes all connections."""
         for connection in list(self._open):
             self._close(connection)
-        self._idle.clear()
         await asyncio.sleep(0)  # the loop closes sockets in its next turn
 
-    def _take_idle(self, route: Route) -> Connection | None:
+    def _take_idle(self, place: Place) -> Connection | None:
         """Returns the connection that was used last, if any."""
-        idle = self._idle.get(route)
-        while idle:
-            connection = idle.pop()
+        while idle := self._idle.get(place):
+            connection = next(reversed(idle))
             if connection.is_idle():
-                if connection.expiry is not None:
-                    connection.expiry.cancel()
+                self._withdraw(connection)
                 return connection
             self._close(connection)
         return None
 
-    def _expire(self, connection: Connection, route: Route) -> None:
-        self._idle[route].remove(connection)
-        self._close(connection)
+    def _withdraw(self, connection: Connection) -> None:
+        """Makes sure that a connection is not idle."""
+        place = self._by_age.pop(connection, None)
+        if place is None:
+            return
+        idle = self._idle[place]
+        idle.pop(connection).cancel()
+        if not idle:
+            del self._idle[place]
 
     def _close(self, connection: Connection) -> None:
-        if connection.expiry is not None:
-            connection.expiry.cancel()
+        self._withdraw(connection)
         self._open.discard(connection)
         connection.abort()
 
@@ -128,13 +152,13 @@ class _Body(httpx.AsyncByteStream):
         self,
         transport: Transport,
         connection: Connection,
-        route: Route,
+        place: Place,
         seconds: float | None,
         decompressor: Decompressor | None,
     ) -> None:
         self._transport = transport
         self._connection = connection
-        self._route = route
+        self._place = place
         self._seconds = seconds
         self._decompressor = decompressor
         self._is_closed = False
@@ -157,7 +181,7 @@ class _Body(httpx.AsyncByteStream):
     async def aclose(self) -> None:
         if not self._is_closed:
             self._is_closed = True
-            self._transport.release(self._connection, self._route)
+            self._transport.release(self._connection, self._place)
 
 
 def _format_head(request: httpx.Request, route: Route) -> bytes:

@@ -351,7 +351,7 @@ def test_2000_requests_cancelled_at_random_moments_leave_nothing() -> None:
 
     async def cancel(url: str) -> int:
         chance = random.Random(20)
-        used = Transport(max_idle=20)
+        used = Transport(max_open=20)
         async with httpx.AsyncClient(transport=used, timeout=SECONDS) as client:
             for _ in range(40):
                 sending = [asyncio.create_task(client.post(url, content=b"x")) for _ in range(50)]
@@ -489,6 +489,47 @@ def test_no_more_connections_than_allowed_are_kept() -> None:
     with raw_server(answer) as server:
         asyncio.run(twice(server.url))
         assert server.connections == 17
+
+
+@pytest.mark.req("D-25")
+def test_the_oldest_idle_connection_to_any_server_makes_room_for_a_new_one() -> None:
+    async def turns(*urls: str) -> None:
+        async with httpx.AsyncClient(transport=Transport(2), timeout=SECONDS) as client:
+            for url in urls:
+                await client.post(url, content=b"x")
+
+    with (
+        raw_server(always(reply())) as one,
+        raw_server(always(reply())) as two,
+        raw_server(always(reply())) as three,
+    ):
+        asyncio.run(turns(one.url, two.url, three.url, two.url, one.url, two.url))
+        assert [server.connections for server in (one, two, three)] == [2, 1, 1]
+
+
+def test_connections_that_the_server_closed_take_no_room() -> None:
+    async def turns() -> None:
+        used = Transport(2)
+        async with httpx.AsyncClient(transport=used, timeout=SECONDS) as client:
+            await client.post(closing.url, content=b"x")
+            for _ in range(1000):
+                if not used._open:
+                    break
+                await asyncio.sleep(0.01)
+            for url in (one.url, two.url) * 2:
+                await client.post(url, content=b"x")
+
+    def answer(peer: Peer) -> None:
+        peer.read()
+        peer.send(reply())
+
+    with (
+        raw_server(answer) as closing,
+        raw_server(always(reply())) as one,
+        raw_server(always(reply())) as two,
+    ):
+        asyncio.run(turns())
+        assert [server.connections for server in (closing, one, two)] == [1, 1, 1]
 
 
 def test_a_connection_is_probed_while_the_model_thinks() -> None:
