@@ -14,30 +14,13 @@ import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 
+from axe_nb.invisible import INVISIBLE, REPLACEMENT, replace_invisible
+
 _HARMFUL = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff\ud800-\udfff]"
 )
 """Characters that move the cursor, start a terminal escape, change the writing direction, or cannot
 be encoded as UTF-8."""
-
-_HIDDEN = re.compile(
-    # zero-width, direction, filler, variation and tag characters
-    "[\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200e\u200f\u2060-\u2065\u206a-\u206f\u2800"
-    "\u3164\ufe00-\ufe0d\uffa0\ufff9-\ufffc\U0001d159\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
-    # joiners are part of some scripts and emoji, where they stand between visible characters
-    "|(?<![^\0-\x7f\u200c\u200d])[\u200c\u200d]|[\u200c\u200d](?![^\0-\x7f\u200c\u200d])"
-    # one selector may follow a visible character
-    "|(?<=[\ufe0e\ufe0f\u200c\u200d\\s])[\ufe0e\ufe0f]|^[\ufe0e\ufe0f]"
-)
-"""Characters that a reader cannot see, and a model can."""
-
-_BLANK = re.compile(
-    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\ufffc"
-    "\U0001d159\U000e0100-\U000e01ef]"
-)
-"""Characters without a glyph that Python takes for printable, such as fillers and selectors."""
-
-_REPLACEMENT = "\ufffd"
 
 LONGEST_WORD = 100
 """Maximum characters of a word compared for suggestions, which takes quadratic time."""
@@ -58,15 +41,14 @@ STRONG_LIKENESS = 0.75
 def quote(text: str) -> str:
     """The text in double quotes with JSON escaping, including characters without a glyph (D-13)."""
     quoted = json.dumps(text, ensure_ascii=False)
-    if quoted.isprintable() and not _BLANK.search(quoted):
+    if quoted.isprintable() and not INVISIBLE.search(quoted):
         return quoted
     return "".join(c if _has_glyph(c) else json.dumps(c)[1:-1] for c in quoted)
 
 
 def clean(text: str) -> str:
     r"""The text with `\n` line ends; U+FFFD for what could harm a terminal, or cannot be seen."""
-    text = _HARMFUL.sub(_REPLACEMENT, text.replace("\r\n", "\n"))
-    return text if text.isascii() else _HIDDEN.sub(_REPLACEMENT, text)
+    return replace_invisible(_HARMFUL.sub(REPLACEMENT, text.replace("\r\n", "\n")))
 
 
 def reveal(text: str) -> str:
@@ -75,12 +57,12 @@ def reveal(text: str) -> str:
     Stricter than `clean`: also replaces every blank but spaces, and invisible characters used in
     some scripts and emoji.
     """
-    return "".join(c if _is_visible(c) or c in " \u3000\n\t" else _REPLACEMENT for c in text)
+    return "".join(c if _is_visible(c) or c in " \u3000\n\t" else REPLACEMENT for c in text)
 
 
 def printable(name: str) -> str:
     """The name, quoted only if it has characters that do not print."""
-    return name if name.isprintable() and not _BLANK.search(name) else quote(name)
+    return name if name.isprintable() and not INVISIBLE.search(name) else quote(name)
 
 
 def _has_glyph(character: str) -> bool:
@@ -88,7 +70,7 @@ def _has_glyph(character: str) -> bool:
 
 
 def _is_visible(character: str) -> bool:
-    return character.isprintable() and not _BLANK.match(character)
+    return character.isprintable() and not INVISIBLE.match(character)
 
 
 def one_line(text: str, limit: int) -> str:

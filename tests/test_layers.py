@@ -16,8 +16,8 @@ import pytest
 PACKAGE = Path(__file__).parent.parent / "axe_nb"
 
 ROOMS = (
-    "text", "errors", "globs", "patterns", "descriptors", "links", "protected_names", "protected",
-    "imports", "messages", "toml_tables", "provider_table",
+    "invisible", "text", "errors", "globs", "patterns", "descriptors", "links", "protected_names",
+    "protected", "imports", "messages", "toml_tables", "provider_table",
     "agents", "events", "interpolation",
     "threads", "clock", "limits", "sandbox", "tools", "providers", "scripting", "make_provider",
     "builtin",

@@ -2,13 +2,16 @@
 
 import json
 import random
+import sys
 import time
 import unicodedata
 
 import pytest
+import regex
 from hypothesis import given
 from hypothesis import strategies as st
 
+from axe_nb.invisible import EMOJI, INVISIBLE
 from axe_nb.text import (
     clean,
     cut_bytes,
@@ -243,6 +246,20 @@ def test_upper_and_lower_case_are_near() -> None:
         ("bits\ufe00\ufe01\U000e0100", "bits" + "\ufffd" * 3),
         ("\u2764\ufe0f\ufe0f\ufe0e", "\u2764\ufe0f\ufffd\ufffd"),
         ("a\u200d\u200cb", "a\ufffd\ufffdb"),
+        ("ba\xadnk \U0001bca0\ufff3\ufff0", "ba\ufffdnk " + "\ufffd" * 3),
+        ("a\ufe0fb\ufe0e 1\ufe0f2 \u0436\ufe0f", "a\ufffdb\ufffd 1\ufffd2 \u0436\ufffd"),
+        (
+            "\u0436\u200d\u0436 \u4e2d\u200c\u6587 1\u200d2",
+            "\u0436\ufffd\u0436 \u4e2d\ufffd\u6587 1\ufffd2",
+        ),
+        (
+            "\u0628\u200d\u0628 \u0915\u094d\u200d\u200d",
+            "\u0628\ufffd\u0628 \u0915\u094d\u200d\ufffd",
+        ),
+        (
+            "\u2764\u200d \u200d\u2764 \u0436\ufe0f\u200d\u2764",
+            "\u2764\ufffd \ufffd\u2764 \u0436\ufffd\ufffd\u2764",
+        ),
     ],
 )
 def test_what_a_model_reads_and_a_person_cannot_see_is_shown(text: str, cleaned: str) -> None:
@@ -257,11 +274,33 @@ def test_what_a_model_reads_and_a_person_cannot_see_is_shown(text: str, cleaned:
         "1\ufe0f\u20e3",
         "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645",
         "\u0915\u094d\u200d\u0937",
+        "\u09b0\u200d\u09cd\u09af\u09be\u09ac",
+        "\u0dc1\u0dca\u200d\u0dbb\u0dd3",
+        "\u06a9\u0627\u0631\u200c\u0647\u0627 \u0647\u200d.\u0634",
+        "\U0001f3f3\ufe0f\u200d\U0001f308 \U0001f469\U0001f3fd\u200d\U0001f52c \u261d\U0001f3fb",
+        "\xa9\ufe0f \u2600\ufe0e #\ufe0f\u20e3",
         "na\u00efve \u00a0\u3000\u2014 \u65e5\u672c",
     ],
 )
 def test_emoji_and_scripts_that_need_joiners_stay_as_they_are(text: str) -> None:
     assert clean(text) == text
+
+
+ALL = [chr(code) for code in range(sys.maxunicode + 1)]
+
+
+def test_all_that_unicode_calls_ignorable_is_invisible() -> None:
+    ignorable = {c for c in ALL if regex.match(r"\p{Default_Ignorable_Code_Point}", c)}
+    invisible = {c for c in ALL if INVISIBLE.match(c)}
+    assert invisible - ignorable == set("\u2800\ufff9\ufffa\ufffb\ufffc\U0001d159")
+    assert ignorable - invisible == set()
+
+
+def test_a_selector_may_follow_emoji_alone() -> None:
+    emoji = {c for c in ALL if regex.match(r"\p{Emoji}", c) and not c.isascii()}
+    known = {c for c in ALL if EMOJI.match(c)}
+    assert emoji - known == set()
+    assert {c for c in known - emoji if c < "\U00010000"} == set()
 
 
 def test_long_lines_are_folded_behind_a_space_and_nothing_is_lost() -> None:

@@ -17,6 +17,9 @@ from markdown_it import MarkdownIt
 from markdown_it.rules_core import StateCore
 from markdown_it.token import Token
 
+from axe_nb.invisible import INVISIBLE, REPLACEMENT
+from axe_nb.text import clean
+
 SCHEMES = ("http://", "https://", "mailto:")
 """Allowed beginnings of a link; other links stay plain text."""
 
@@ -37,7 +40,7 @@ HOST = re.compile(
 
 def render(text: str) -> str:
     """HTML of a Markdown text; one that would grow out of proportion stays as it is."""
-    html: str = _make_parser().render(text)
+    html = clean(_make_parser().render(text))  # after `&shy;` and the like have become characters
     if len(html) > SMALL + GROWTH * len(text):
         return f"<pre style=white-space:pre-wrap>{escape(text, quote=False)}</pre>\n"
     return html
@@ -68,6 +71,7 @@ def _with_hosts(tokens: list[Token]) -> Iterator[Token]:
     for token in tokens:
         yield token
         if token.type == "link_open":
+            token.attrs.pop("title", None)  # it could name another address
             token.attrSet("rel", "noopener noreferrer")
             target, shown = _host_of(str(token.attrs.get("href", ""))), ""
         elif token.type == "link_close":
@@ -88,6 +92,7 @@ def _host_of(url: str) -> str:
 
 def _named_hosts(text: str) -> Iterator[str]:
     """Yields the hosts that a text names or seems to name, without ports."""
-    plain = unicodedata.normalize("NFKC", text).replace("\u3002", ".").lower()
+    seen = INVISIBLE.sub("", text).replace(REPLACEMENT, "")
+    plain = unicodedata.normalize("NFKC", seen).replace("\u3002", ".").lower()
     for match in HOST.finditer(plain):
         yield re.sub(r":\d*$", "", match[1] or match[2])

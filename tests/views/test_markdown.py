@@ -31,6 +31,10 @@ def shown(text: str) -> str:
          "bank.example.evil.example (evil.example)"),
         ("<https://b\u0430nk.example>", "https://b\u0430nk.example (xn--bnk-6cd.example)"),
         ("[ceo@bank.example](mailto:x@evil.example)", "ceo@bank.example (evil.example)"),
+        ("[ba\xadnk.c\xadom](https://evil.example)", "ba\ufffdnk.c\ufffdom (evil.example)"),
+        ("[ba&shy;nk.c&#xAD;om](https://evil.example)", "ba\ufffdnk.c\ufffdom (evil.example)"),
+        ("[bank\ufe0f.com\ufe0f](https://evil.example)", "bank\ufffd.com\ufffd (evil.example)"),
+        ("[b\ufffdank.com](https://evil.example)", "b\ufffdank.com (evil.example)"),
         ("[ok](https://a.example)", "ok"),
         ("[see here](https://a.example/b)", "see here"),
         ("<https://a.example/b>", "https://a.example/b"),
@@ -49,6 +53,19 @@ def test_links_open_without_a_way_back_and_only_to_pages_and_mail() -> None:
     for url in ("javascript:alert(1)", "data:text/html,x", "file:///etc/passwd", "//x.example",
                 "vbscript:x", "ftp://x.example", "/lab/tree"):  # fmt: skip
         assert "<a " not in render(f"[x]({url})"), url
+
+
+def test_a_link_has_no_tooltip_as_that_could_name_another_address() -> None:
+    html = render('[a](https://evil.example "https://bank.example")')
+    assert "bank.example" not in html
+
+
+def test_entities_cannot_bring_characters_that_are_not_seen() -> None:
+    html = render("a&#8203;b&#x202e;c&shy;d&#917569;e `&shy;` [f](https://a.example '&#8203;')")
+    assert html == (
+        "<p>a\ufffdb\ufffdc\ufffdd\ufffde <code>&amp;shy;</code> "
+        f'<a href="https://a.example"{REL}>f</a></p>\n'
+    )
 
 
 @pytest.mark.parametrize(
