@@ -89,19 +89,33 @@ def is_hidden(path: Path, workdir: Path, config: Path | None = None) -> bool:
     return bool(below and KEY_ENDS.fullmatch(below[-1])) or _has_key_path(names)
 
 
-def list_protected(workdir: Path) -> Iterator[Path]:
+def list_protected(workdir: Path, folders: Sequence[Path] = ()) -> Iterator[Path]:
     """Yields the protected files and folders that exist directly in a workdir.
 
     Of a package that replaces an installed one, the file that makes it a package; the whole of one
     that is not installed, unless the project brought it.
+
+    Args:
+        workdir: a real folder.
+        folders: real folders in it where names count as directly in it. If a link has taken the
+            place of one, or of a folder above it, that is protected.
     """
-    places = Places(workdir)
-    with os.scandir(workdir) as entries:
+    places = Places(workdir, folders)
+    yield from _list_in(workdir, places)
+    for folder in folders:
+        links = [path for path in (folder, *folder.parents) if path.is_symlink()]
+        yield from links[-1:]
+        if not links and folder.is_dir():
+            yield from _list_in(folder, places)
+
+
+def _list_in(folder: Path, places: Places) -> Iterator[Path]:
+    with os.scandir(folder) as entries:
         names = sorted(entry.name for entry in entries)
-    for path in (workdir / name for name in names):
+    for path in (folder / name for name in names):
         if _check_all(path, places):
             yield path
-        elif path.name.casefold() in OPTIONAL and not _brings_package(workdir, path.name):
+        elif path.name.casefold() in OPTIONAL and not _brings_package(folder, path.name):
             if _holds_modules(path):
                 yield path
         elif places.has_module(path.name):
@@ -131,7 +145,7 @@ def is_importable(name: str, workdir: Path) -> bool:
 class Places:
     """The folders that decide on the paths of a workdir, resolved once for all of them."""
 
-    def __init__(self, workdir: Path) -> None:
+    def __init__(self, workdir: Path, folders: Sequence[Path] = ()) -> None:
         home = _resolve(os.path.expanduser("~"))  # noqa: PTH111 - Path.home() raises without one
         here = None
         with suppress(OSError):  # the current folder was deleted
@@ -141,7 +155,7 @@ class Places:
         self.roots = tuple(_list_roots(workdir, home, here))
         self.import_folders = {
             folder
-            for folder in (workdir, here, *imported.values())
+            for folder in (workdir, here, *folders, *imported.values())
             if folder is not None and folder.is_relative_to(workdir)
         }
         """The folders in the workdir that Python imports from."""

@@ -63,7 +63,8 @@ def make_profile(view: View) -> str:
     """Returns the profile of a view."""
     temporary = os.path.realpath(tempfile.gettempdir())
     git = [view.workdir / ".git" / name for name in GIT_SETTINGS]
-    named = [view.workdir / name for name in (*FOLDERS, *FILES) if name != ".git"]
+    names = [name for name in (*FOLDERS, *FILES) if name != ".git"]
+    named = [folder / name for folder in (view.workdir, *view.folders) for name in names]
     work = [view.workdir, Path(temporary)]
     rules = [
         START,

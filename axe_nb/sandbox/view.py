@@ -16,7 +16,7 @@ from pathlib import Path
 from axe_nb.agents.config import config_dir, state_dir
 from axe_nb.descriptors import hold_real_folder
 from axe_nb.errors import ConfigError
-from axe_nb.protected import is_hidden, list_protected
+from axe_nb.protected import Places, is_hidden, list_protected
 from axe_nb.protected_names import KEY_PATHS
 
 TOOLCHAINS = (
@@ -47,8 +47,10 @@ class View:
     """Files in the workdir that the running agents were loaded from."""
     readable: tuple[Path, ...] = ()
     """Folders of toolchains outside the workdir."""
+    folders: tuple[Path, ...] = ()
+    """Folders below the workdir that Python imports from, where names count as directly in it."""
     protected: tuple[Path, ...] = ()
-    """Protected files, folders and links that are directly in the workdir."""
+    """Protected files, folders and links that are directly in the workdir or one of these."""
     read_only: tuple[Path, ...] = ()
     """Protected files and folders in the workdir that exist; none of them is a link."""
     anchored: tuple[Path, ...] = ()
@@ -86,13 +88,14 @@ def fill_view(view: View) -> View:
         ConfigError: a link has taken the place of the workdir or a folder above it.
     """
     _check_place(view.workdir)
-    workdir, home, protected = view.workdir, view.home, tuple(list_protected(view.workdir))
+    workdir, home, folders = view.workdir, view.home, _find_folders(view.workdir)
+    protected = tuple(list_protected(workdir, folders))
     every = _find_outermost(
         [*protected, *_find_targets(protected, workdir), *view.sources], workdir
     )
     found = [path for path in every if not path.is_symlink()]
     repository = [path for path in found if path.name == ".git" and path.is_dir()]
-    hidden = tuple(dict.fromkeys(_find_keys(workdir, home)))
+    hidden = tuple(dict.fromkeys(_find_keys(workdir, home, protected)))
     whole = set(found) - set(repository)
     parents = _list_parents([*found, *hidden], workdir)
     anchored = (*repository, *(p for p in parents if not whole & {p, *p.parents}))
@@ -100,6 +103,7 @@ def fill_view(view: View) -> View:
     settings = [path for path in inner if path.exists() and not path.is_symlink()]
     return replace(
         view,
+        folders=folders,
         protected=protected,
         read_only=tuple(p for p in [*found, *settings] if p not in {*anchored, *hidden}),
         anchored=anchored,
@@ -133,6 +137,13 @@ def find_home() -> Path:
     return Path(os.path.realpath(os.path.expanduser("~")))  # noqa: PTH111 - never raises
 
 
+def _find_folders(workdir: Path) -> tuple[Path, ...]:
+    """Returns the folders below the workdir that Python imports from, without its environment."""
+    places = Places(workdir)
+    found = (path for path in places.import_folders if not path.is_relative_to(places.prefix))
+    return tuple(sorted(path for path in found if path != workdir))
+
+
 def _find_outermost(paths: Iterable[Path], workdir: Path) -> Iterator[Path]:
     """Yields the paths that exist and the Python in the workdir, but nothing inside another."""
     found = dict.fromkeys(path for path in paths if os.path.lexists(path))
@@ -159,15 +170,15 @@ def _find_prefix(workdir: Path) -> Path | None:
     return prefix if prefix != workdir and prefix.is_relative_to(workdir) else None
 
 
-def _find_keys(workdir: Path, home: Path) -> Iterator[Path]:
-    """Yields what holds keys directly in the workdir, and below it if that is the home folder.
+def _find_keys(workdir: Path, home: Path, protected: Iterable[Path]) -> Iterator[Path]:
+    """Yields what holds keys among protected files, and below the workdir if that is home.
 
     Axe's own folders are among them, wherever in the workdir they are.
     """
     for folder in {Path(os.path.realpath(folder)) for folder in (config_dir(), state_dir())}:
         if folder.is_dir() and folder != workdir and folder.is_relative_to(workdir):
             yield folder
-    keys = [path for path in sorted(workdir.iterdir()) if is_hidden(path, workdir)]
+    keys = [path for path in protected if is_hidden(path, workdir)]
     yield from (path for path in keys if not path.is_symlink())
     yield from _find_targets(keys, workdir)
     if workdir == home:

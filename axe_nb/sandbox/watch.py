@@ -19,7 +19,7 @@ from axe_nb.agents.files import reason
 from axe_nb.descriptors import hold_real_folder, open_up
 from axe_nb.protected import list_protected
 from axe_nb.protected_names import AT_START
-from axe_nb.sandbox.leftovers import list_leftovers
+from axe_nb.sandbox.leftovers import is_compiled, list_leftovers, look_around
 from axe_nb.sandbox.view import GIT_SETTINGS, View
 from axe_nb.text import quote
 
@@ -50,10 +50,10 @@ class Watch:
         """True once all of it is as it should be."""
         self.view = view
         self._notes: list[str] = []
-        self._moved: set[Path] = set()
-        """The places that things were moved to."""
+        self._seen = look_around(view.workdir)
         self._since = time.time_ns()
         self._before = dict(self._look(view.protected))
+        self._folders = {_identify(path) for path in view.folders if path.is_dir()}
         self._kept = Copies(view) if restores else None
         _ALL.add(self)
 
@@ -73,10 +73,11 @@ class Watch:
         if not self.view.workdir.exists():
             self.is_settled = True
             return
-        for folder in (self.view.workdir, *self.view.anchored):
-            if folder.is_dir():
+        folders = (*self.view.folders, *self._find_moved())
+        for folder in (self.view.workdir, *self.view.anchored, *folders):
+            if folder.is_dir() and os.path.realpath(folder) == str(folder):
                 open_up(folder, self.view.workdir)
-        found = dict(self._look(list(list_protected(self.view.workdir))))
+        found = dict(self._look(list(list_protected(self.view.workdir, folders))))
         for path in self._undo():  # not before, as it makes names of its own
             self._notes.append(f"{self._name(path)} is protected; its change was undone")
         what = "is a protected name, which other programs may run or obey"
@@ -86,20 +87,28 @@ class Watch:
         self._restore_links()
         self.is_settled = all(are_gone)
 
+    def _find_moved(self) -> Iterator[Path]:
+        """Yields the current folder if the command moved it; Python goes on to import from it."""
+        with suppress(OSError):  # it was deleted
+            here = Path(os.path.realpath(os.curdir))
+            if here not in self.view.folders and _identify(here) in self._folders:
+                yield here
+
     def _undo(self) -> Iterator[Path]:
         if self._kept is not None:
             yield from self._kept.restore()
 
     def _clear_leftovers(self) -> Iterator[bool]:
         """Moves links aside and removes compiled files; yields true for each that is gone."""
-        for path in sorted(list_leftovers(self.view, self._since)):
-            if path.suffix == ".pyc" and not path.is_symlink():
-                with hold_real_folder(path.parent) as folder:
-                    os.unlink(_name_in(path, folder), dir_fd=folder)
-            elif path not in self._before and path not in self._moved:
-                with suppress(FileNotFoundError):
-                    what = "is a link that leads out of the workdir or to a protected file"
-                    yield self._move_aside(path, _identify(path), what)
+        what = "is a link that leads out of the workdir or to a protected file"
+        for path in sorted(list_leftovers(self.view, self._since, self._seen)):
+            with suppress(FileNotFoundError):
+                identity = _identify(path)
+                if is_compiled(path):
+                    with hold_real_folder(path.parent) as folder:
+                        os.unlink(_name_in(path, folder), dir_fd=folder)
+                elif path not in self._before and _MOVED.get(path) != identity:
+                    yield self._move_aside(path, identity, what)
 
     def _restore_links(self) -> None:
         for path, (kind, _, _, target) in list(self._before.items()):
@@ -137,10 +146,9 @@ class Watch:
         except OSError as error:
             self._notes.append(f"{problem}it could not be moved ({reason(error)}): remove it")
             return False
-        self._moved.add(place)
+        _MOVED[place] = identity
         for watch in _ALL - {self}:  # of commands that go on, and might create it again
             watch._before.pop(path, None)
-            watch._moved.add(place)
         self._notes.append(f"{problem}it was moved to {self._name(place)}")
         return True
 
@@ -150,6 +158,9 @@ class Watch:
 
 _ALL: WeakSet[Watch] = WeakSet()
 """Those of the commands that run now, and some that have ended."""
+
+_MOVED: dict[Path, Identity] = {}
+"""New place → what was moved aside to it."""
 
 
 class Copies:

@@ -71,10 +71,16 @@ class Cage:
         seconds: float = 60,
         workdir: Path | None = None,
         sources: Sequence[Path] = (),
+        folder: Path | None = None,
     ) -> Ended:
         """Runs a command to its end."""
         kernel = self.begin(
-            command, network=network, seconds=seconds, workdir=workdir, sources=sources
+            command,
+            network=network,
+            seconds=seconds,
+            workdir=workdir,
+            sources=sources,
+            folder=folder,
         )
         out, err = kernel.communicate(timeout=seconds + 60)
         assert kernel.returncode == 0, err
@@ -90,8 +96,9 @@ class Cage:
         seconds: float = 60,
         workdir: Path | None = None,
         sources: Sequence[Path] = (),
+        folder: Path | None = None,
     ) -> subprocess.Popen[str]:
-        """Starts a process like a kernel that runs a command."""
+        """Starts a process like a kernel, in a folder, that runs a command."""
         job = {
             "method": self.method,
             "without": self.without,
@@ -113,7 +120,7 @@ class Cage:
         if os.geteuid() != self.uid:
             user = {"user": self.uid, "group": self.uid, "extra_groups": []}
         kernel = subprocess.Popen(
-            [self.python, "-m", "tests.sandbox.kernel"], cwd=self.base, env=environ,
+            [self.python, "-P", "-m", "tests.sandbox.kernel"], cwd=folder or self.base, env=environ,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
             **user,
         )  # fmt: skip

@@ -92,6 +92,80 @@ def test_links_that_were_there_stay(cage: Cage) -> None:
     assert ended.notes == ()
 
 
+STAGE = """
+mkdir -p stage deep/er/dir tree/__pycache__/in out
+printf evil > stage/mod.cpython-311.pyc
+printf evil > tree/__pycache__/in/mod.cpython-311.pyc
+for dir in deep/er/dir out; do ln -s ../../../x $dir/a.ipynb; done
+touch -d 2001-01-01 stage deep/er/dir; touch -h -d 2001-01-01 stage/* deep/er/dir/*
+"""
+MOVE = """
+mv stage pkg/__pycache__
+mv tree/__pycache__ p; mkdir o; mv p/in o/__pycache__
+mv deep/er/dir lifted; mkdir -p far/off/down; mv lifted far/off/down/dir; mv far/off/down near
+touch -d 2001-01-01 pkg/__pycache__ near/dir near
+"""
+
+
+def test_what_a_moved_folder_holds_is_checked_where_it_is_now(cage: Cage) -> None:
+    """Moving a folder changes its own times but none of those of what it holds."""
+    for name in ("pkg", "a/b/c"):
+        (cage.work / name).mkdir(parents=True)
+    (cage.work / "a/b/c/brought.ipynb").symlink_to("../../../x")
+    for path in (cage.work, *cage.work.rglob("*")):
+        os.chown(path, cage.uid, cage.uid, follow_symlinks=False)
+    first = cage.run(STAGE)
+    assert [note.split(" ")[0] for note in first.notes] == ['"out/a.ipynb"']
+    time.sleep(0.2)
+    ended = cage.run(f"{MOVE}mv a/b/c b")
+    assert [path for path in cage.work.rglob("*.pyc") if path.parent.name == "__pycache__"] == []
+    for name in ("near/dir/a.ipynb", "b/brought.ipynb"):
+        assert not os.path.lexists(cage.work / name)
+        assert any(f'"{name}" is a link' in note for note in ended.notes), name
+
+
+def test_links_that_were_there_stay_in_folders_that_change(cage: Cage) -> None:
+    for name in ("docs/data", "docs/deep/data"):
+        (cage.work / name).parent.mkdir()
+        (cage.work / name).symlink_to("../../../other")
+    for path in (cage.work, *cage.work.rglob("*")):
+        os.chown(path, cage.uid, cage.uid, follow_symlinks=False)
+    time.sleep(0.2)
+    ended = cage.run("touch docs/new docs/deep/new new; chmod 755 docs; touch docs/deep")
+    assert (cage.work / "docs/data").is_symlink()
+    assert (cage.work / "docs/deep/data").is_symlink()
+    assert ended.notes == ()
+
+
+@pytest.mark.parametrize("method", [*FULL, "Landlock"])
+def test_a_link_is_moved_aside_once(method: str, tmp_path: Path) -> None:
+    assert len(run_here(method, tmp_path, "mkdir -p a; ln -s ../../x a/link")[1]) == 1
+    time.sleep(0.2)
+    assert run_here(method, tmp_path, "touch a/new")[1] == ()
+    time.sleep(0.2)
+    assert len(run_here(method, tmp_path, "mkdir b; mv a b; mv b/a c")[1]) == 1
+
+
+def test_links_are_no_way_to_compiled_files(cage: Cage) -> None:
+    (cage.work / "pkg").mkdir()
+    os.chown(cage.work / "pkg", cage.uid, cage.uid)
+    cage.run(
+        "mkdir stage other other/__pycache__; printf evil > stage/mod.cpython-311.pyc; "
+        "ln -s ../stage pkg/__pycache__; ln -s ../../stage/mod.cpython-311.pyc other/__pycache__; "
+        "ln stage/mod.cpython-311.pyc other/__pycache__/hard.pyc"
+    )
+    assert not os.path.lexists(cage.work / "pkg/__pycache__")
+    assert list((cage.work / "other/__pycache__").iterdir()) == []
+
+
+def test_a_link_leads_to_the_same_place_after_others_are_made(cage: Cage) -> None:
+    """Where it leads would depend on what `b` is."""
+    ended = cage.run("mkdir -p a/b; ln -s b/../../x a/link; ln -s ./../kept a/fine; touch kept")
+    assert not os.path.lexists(cage.work / "a/link")
+    assert (cage.work / "a/fine").is_symlink()
+    assert len(ended.notes) == 1
+
+
 def test_compiled_files_that_a_command_wrote_are_removed(cage: Cage) -> None:
     cache = cage.work / "pkg" / "__pycache__"
     cache.mkdir(parents=True)
