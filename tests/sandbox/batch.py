@@ -12,12 +12,13 @@ import os
 import shlex
 import shutil
 import socket
+import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.sandbox.cages import SECRET, Cage, canary, server
+from tests.sandbox.cages import FULL, SECRET, Cage, canary, server
 
 RUNNER = (Path(__file__).parent / "runner.py").read_text("utf-8")
 LIMITS = "ulimit -u 4000 -f 20000; exec"
@@ -68,7 +69,7 @@ def is_sleeping(pid: int) -> bool:
 
 
 def look(cage: Cage) -> dict[str, Any]:
-    """All that is beside the workdir."""
+    """All that is beside the workdir, as far as the level keeps it as it is."""
     found: dict[str, Any] = {}
     for folder, folders, files in os.walk(cage.base):
         if cage.work in (Path(folder), *Path(folder).parents):
@@ -76,14 +77,24 @@ def look(cage: Cage) -> dict[str, Any]:
             continue
         for name in files:
             path = Path(folder, name)
-            found[str(path)] = path.read_bytes() if path.is_file() else path.lstat().st_mode
-        found[folder] = sorted((*folders, *files))
+            content = path.read_bytes() if path.is_file() else stat.S_IFMT(path.lstat().st_mode)
+            found[str(path)] = content, status(cage, path)
+        found[folder] = sorted((*folders, *files)), status(cage, Path(folder))
     for place in ("/etc/profile.d", "/etc/cron.d", "/usr/local/bin"):
         if (path := Path(place)).is_dir():
             found[place] = sorted(path.iterdir())
     found["kernel"] = Path("/proc/sys/kernel/core_pattern").read_bytes()
     found["host"] = socket.gethostname()
     return found
+
+
+def status(cage: Cage, path: Path) -> Sequence[int]:
+    """What the level keeps of a file but its content: at `files` its owner and names, else all."""
+    its = path.lstat()
+    kept = (its.st_uid, its.st_nlink)
+    if cage.method not in FULL:
+        return kept
+    return *kept, its.st_mode, its.st_gid, its.st_mtime_ns, its.st_ctime_ns
 
 
 def run_all(
@@ -114,8 +125,12 @@ def run_batch(
     cage: Cage, commands: Sequence[str], seconds: float, parallel: int
 ) -> tuple[list[str], dict[str, str]]:
     """Runs the commands in one cage; returns those that began, and command -> output."""
-    shutil.rmtree(cage.work)
-    cage.work.mkdir()
+    for path in cage.work.iterdir():  # the times of the folder above tell if it was touched
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+    cage.work.chmod(0o755)
     listed = "\0".join(commands).encode("utf-8", "surrogatepass")
     (cage.work / "all.txt").write_bytes(listed)
     for path in (cage.work, cage.work / "all.txt"):

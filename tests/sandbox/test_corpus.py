@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import stat
 import tomllib
 from pathlib import Path
 
 import pytest
 
 from tests.sandbox.batch import run_all, untouched
-from tests.sandbox.cages import Cage, users
+from tests.sandbox.cages import FULL, SECRET, Cage, users
 
 pytestmark = pytest.mark.req("D-55", "D-43")
 
@@ -37,3 +39,37 @@ def test_nothing_is_touched_or_reached(cage: Cage) -> None:
         outputs = run_all(cage, [command for command in commands if "\0" not in command])
     assert len(outputs) > 250
     assert sum(bool(text) for text in outputs.values()) > len(outputs) // 3, "they were run"
+
+
+TOUCHES = {
+    "content": lambda path: path.write_text("x"),
+    "mode": lambda path: path.chmod(0o777),
+    "time": lambda path: os.utime(path, (1, 1)),
+    "attribute": lambda path: os.setxattr(path, "user.x", b"x"),
+    "link": lambda path: path.with_name("link").hardlink_to(path),
+    "folder": lambda path: path.parent.chmod(0o700),
+}
+
+
+@pytest.mark.parametrize("touch", TOUCHES)
+@pytest.mark.parametrize("method", FULL)
+def test_the_canaries_see_every_touch(cage: Cage, touch: str) -> None:
+    with pytest.raises(AssertionError, match="a file outside was touched"), untouched(cage):
+        TOUCHES[touch](cage.base / "other" / "secret.txt")
+
+
+OUTSIDE = """
+cd "$1"; chmod 700 .; touch -d 2001-01-01 secret.txt; chgrp "$(id -g)" secret.txt
+chmod 4755 secret.txt
+chown 1 secret.txt; echo x > secret.txt; truncate -s 0 secret.txt; mv secret.txt s; rm secret.txt
+ln secret.txt "$2/link"; ln secret.txt link; touch new; cat secret.txt
+"""
+
+
+def test_what_each_level_keeps_of_a_file_outside(cage: Cage) -> None:
+    other = cage.base / "other"
+    with untouched(cage):
+        ended = cage.run(f"f() {{ {OUTSIDE} }}; f {other} {cage.work}")
+    assert SECRET not in ended.output
+    mode = (other / "secret.txt").stat().st_mode
+    assert stat.S_IMODE(mode) == (0o644 if cage.method in FULL else 0o4755)
