@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from axe_nb.sandbox.view import fill_view, make_view
+from axe_nb.sandbox.seatbelt import make_profile
+from axe_nb.sandbox.view import View, fill_view, make_view
 from axe_nb.sandbox.watch import Watch
 from tests.sandbox.cages import FULL, SECRET, Cage, Ended
 
@@ -121,3 +122,11 @@ def test_folders_of_the_path_that_do_not_exist_may_be_made(
         (tmp_path / "src" / name).touch()
     watch.settle()
     assert sorted(p.name for p in (tmp_path / "src").iterdir()) == ["app.py", "json.py.moved"]
+
+
+def test_seatbelt_refuses_protected_names_in_them(tmp_path: Path) -> None:
+    folder = tmp_path / "notebooks"
+    profile = make_profile(View(workdir=tmp_path, home=tmp_path, folders=(folder,)))
+    denied = next(line for line in profile.splitlines() if line.startswith("(deny file-write* "))
+    assert f'"{folder}/conftest.py"' in denied
+    assert f'"{tmp_path}/conftest.py"' in denied
