@@ -15,7 +15,7 @@ from contextlib import suppress
 
 import httpx
 
-from axe_nb.providers.http1 import format_head
+from axe_nb.providers.http1 import Reply, format_head
 from axe_nb.providers.routes import PORTS, Route
 from axe_nb.providers.tcp import Connection
 
@@ -24,6 +24,18 @@ NEXT_ADDRESS_SECONDS = 0.25
 
 LATE_SECONDS = 0.01
 """Lateness of a timer from which the loop counts as blocked, by a long cell."""
+
+
+class ProxyRefusal(httpx.ProxyError):
+    """The proxy refuses a request, and would do so again."""
+
+
+def make_proxy_error(reply: Reply) -> httpx.ProxyError:
+    """Makes the error for a reply that is the proxy's own, not the server's."""
+    error = httpx.ProxyError
+    if 400 <= reply.status < 500 and reply.status not in (408, 429):
+        error = ProxyRefusal
+    return error(f"it answers {reply.status} {reply.reason.decode('ascii', 'replace')}")
 
 
 async def connect(route: Route, seconds: float | None) -> Connection:
@@ -166,6 +178,5 @@ async def _open_tunnel(connection: Connection, route: Route, context: ssl.SSLCon
     except httpx.TransportError as error:
         raise httpx.ProxyError(str(error)) from error
     if not 200 <= reply.status < 300:
-        reason = reply.reason.decode("ascii", "replace")
-        raise httpx.ProxyError(f"it answers {reply.status} {reason}")
+        raise make_proxy_error(reply)
     await connection.start_tls(context, route.host)

@@ -7,20 +7,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import socket
-import ssl
 from base64 import b64encode
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
-from axe_nb.errors import ProviderError
 from axe_nb.limits import Slots
+from axe_nb.providers.connection_errors import CONNECT_SECONDS, make_setup_error, without_login
 from axe_nb.providers.protocol import Server
-from axe_nb.providers.reply_errors import masked_line
-from axe_nb.text import format_seconds
 
 if TYPE_CHECKING:
     import httpx
@@ -31,11 +27,6 @@ logger = logging.getLogger(__name__)
 
 OF_EVERY_REQUEST = {"accept": "*/*", "accept-encoding": "identity", "user-agent": "axe-nb"}
 """Headers; what is not compressed can neither be held back nor be a bomb."""
-
-CONNECT_SECONDS = 10.0
-"""Connect timeout; the time for an answer is limited by the run."""
-
-AT_PROXY = "check HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY in the environment"
 
 MOST_IN_FLIGHT = 4096
 """Upper limit of concurrent requests per event loop, whatever the limit of open files."""
@@ -51,7 +42,7 @@ async def open_reply(
 
     Raises:
         ProviderError: the connection cannot be set up.
-        Exception: whatever the transport raises; see `make_connection_error`.
+        Exception: whatever the transport raises; see `connection_errors`.
     """
     import httpx
 
@@ -173,93 +164,13 @@ def _make_client(base_url: str) -> _Client:
     try:
         url = httpx.URL(base_url)
     except (httpx.InvalidURL, ValueError) as error:
-        raise _make_setup_error(base_url, error) from None
+        raise make_setup_error(base_url, error) from None
     login = f"{url.username}:{url.password}".encode()
     return _Client(
         base_url=url.copy_with(userinfo=b""),
         host=url.netloc.decode(),
         login={"authorization": f"Basic {b64encode(login).decode()}"} if url.userinfo else {},
     )
-
-
-def _make_setup_error(base_url: str, error: Exception) -> ProviderError:
-    return ProviderError(
-        "server",
-        f"cannot set up a connection to {without_login(base_url)}: {masked_line(str(error))}",
-        hint="check base_url, and HTTPS_PROXY, ALL_PROXY and SSL_CERT_FILE in the environment",
-    )
-
-
-def make_connection_error(server: Server, error: Exception) -> ProviderError:
-    """Describes why no complete reply arrived, with the next step."""
-    import httpx
-
-    from axe_nb.providers.routes import RouteError
-
-    if isinstance(error, RouteError):
-        return _make_setup_error(server.base_url, error)
-    proxy = _name_proxy(server.base_url)
-    where = without_login(server.base_url)
-    via = f" through the proxy {proxy}" if proxy else ""
-    reason = masked_line(str(error), server.key) or type(error).__name__
-    table = f"[providers.{server.info.name}] in config.toml"
-    at_base_url = f"check base_url under {table}"
-    if isinstance(error, httpx.ReadTimeout):
-        silence = format_seconds(server.info.read_timeout or 0)
-        message = f"no data from {where}{via} within {silence}s"
-        return ProviderError("timeout", message, hint=f"raise read_timeout under {table}")
-    if isinstance(error, httpx.TimeoutException):
-        message = f"no connection to {where}{via} within {format_seconds(CONNECT_SECONDS)}s"
-        return ProviderError("timeout", message, hint=at_base_url)
-    if isinstance(error, httpx.ProxyError):
-        message = f"no connection to {where}{via}: {reason}"
-        return ProviderError("server", message, hint=AT_PROXY)
-    if _is_due_to(error, ConnectionRefusedError):
-        message = f"connection refused: is {server.info.software} running? (expected at {where})"
-        return ProviderError("server", message, hint=f"start it, or {at_base_url}")
-    if _is_due_to(error, socket.gaierror, UnicodeError):
-        message = f"no such host: {where}"
-        return ProviderError("server", message, hint=f"{at_base_url}, and the network")
-    if _is_due_to(error, ssl.SSLError):
-        return ProviderError("server", f"no secure connection to {where}{via}: {reason}")
-    return ProviderError(
-        "server",
-        f"the connection to {where}{via} failed: {reason}",
-        hint="try again, or set max_retries under [retry] of the agent",
-    )
-
-
-def _name_proxy(base_url: str) -> str:
-    """Returns the proxy on the way to a server, without its login; empty if there is none."""
-    import httpx
-
-    from axe_nb.providers.routes import find_route
-
-    try:
-        return find_route(httpx.URL(base_url)).proxy_name
-    except (httpx.InvalidURL, httpx.TransportError, KeyError, ValueError):
-        return ""
-
-
-def _is_due_to(error: Exception, *kinds: type[BaseException]) -> bool:
-    return any(isinstance(cause, kinds) for cause in _list_causes(error))
-
-
-def _list_causes(error: BaseException | None) -> Iterator[BaseException]:
-    """Yields the error, its causes, and the members of exception groups."""
-    while error is not None:
-        yield error
-        if isinstance(error, BaseExceptionGroup):
-            for part in error.exceptions:
-                yield from _list_causes(part)
-        error = error.__cause__ or error.__context__
-
-
-def without_login(base_url: str) -> str:
-    """Returns the base URL without user name and password."""
-    scheme, _, rest = base_url.partition("://")
-    host, slash, path = rest.partition("/")
-    return f"{scheme}://{host.rpartition('@')[2]}{slash}{path}"
 
 
 def show_server(server: Server) -> str:

@@ -13,7 +13,8 @@ from urllib.parse import unquote, urlsplit
 
 from axe_nb.errors import ProviderError
 from axe_nb.messages import Delta, Request
-from axe_nb.providers.connections import make_connection_error, open_reply
+from axe_nb.providers.connection_errors import make_connection_error
+from axe_nb.providers.connections import open_reply
 from axe_nb.providers.protocol import OnDelta, Server
 from axe_nb.providers.reply_errors import (
     SHORTEST_KEY,

@@ -54,7 +54,7 @@ async def models(server: Server) -> tuple[str, ...]:
 
 def address(server: Server) -> str:
     """Returns the root of the server's API for display, without user name and password."""
-    from axe_nb.providers.connections import without_login
+    from axe_nb.providers.connection_errors import without_login
 
     return without_login(server.base_url) + server.info.api_path
 

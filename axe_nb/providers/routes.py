@@ -60,7 +60,9 @@ class Route:
 
 
 def find_route(url: httpx.URL) -> Route:
-    """Returns the way to the server of a URL; the same object while the environment is the same.
+    """Returns the way to the server of a URL, as the environment has it now.
+
+    Where it names no proxy, the system's settings of the first time count (macOS, Windows).
 
     Raises:
         RouteError: the environment names a proxy or certificates that cannot be used.

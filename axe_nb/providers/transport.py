@@ -14,12 +14,15 @@ from collections.abc import Mapping
 
 import httpx
 
-from axe_nb.providers.connect import connect
+from axe_nb.providers.connect import connect, make_proxy_error
 from axe_nb.providers.http1 import Decompressor, format_head
 from axe_nb.providers.routes import Route, find_route
 from axe_nb.providers.tcp import ClosedBeforeReply, Connection
 
 IDLE_SECONDS = 60.0
+
+PROXY_LOGIN = 407
+"""The status of a proxy that wants a login."""
 
 Message = tuple[bytes, bytes]
 """A request up to its body, and the body."""
@@ -93,6 +96,8 @@ class Transport(httpx.AsyncBaseTransport):
         try:
             connection.send(*message)
             reply = await connection.read_head(seconds)
+            if reply.status == PROXY_LOGIN and _is_whole_url_sent(place[1]):
+                raise make_proxy_error(reply)
             decompressor = Decompressor.of(reply)
         except BaseException:
             self._close(connection)
@@ -184,12 +189,17 @@ class _Body(httpx.AsyncByteStream):
             self._transport.release(self._connection, self._place)
 
 
+def _is_whole_url_sent(route: Route) -> bool:
+    """True for plain http through a proxy, which may answer in the server's place."""
+    return route.proxy is not None and route.context is None
+
+
 def _format_head(request: httpx.Request, route: Route) -> bytes:
     """Returns a request up to its body; a proxy for plain http gets the whole URL."""
     headers, target = request.headers.raw, request.url.raw_path
     if "transfer-encoding" in request.headers:
         raise httpx.LocalProtocolError("a request is sent whole, not in parts")
-    if route.proxy is not None and route.context is None:
+    if _is_whole_url_sent(route):
         target = b"http://" + request.url.netloc + target
         headers = [*headers, *route.proxy_login]
     return format_head(b"%b %b HTTP/1.1" % (request.method.encode(), target), headers)

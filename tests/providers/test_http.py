@@ -19,7 +19,7 @@ import pytest
 from axe_nb.agents.config import Config
 from axe_nb.errors import ConfigError, ProviderError
 from axe_nb.make_provider import make
-from axe_nb.providers.connections import make_connection_error
+from axe_nb.providers.connection_errors import make_connection_error
 from axe_nb.providers.http import MAX_REPLY
 from axe_nb.providers.openai import OpenAI
 from tests.providers.dialects import BY_NAME, KEY, ask

@@ -1,0 +1,157 @@
+"""Errors of connections to models' servers, each with its cause, its place and the next step.
+
+Source: B-4, B-5, D-23; issue 10 "Connections".
+"""
+
+from __future__ import annotations
+
+import errno
+import socket
+import ssl
+from collections.abc import Iterator
+
+from axe_nb.errors import ProviderError
+from axe_nb.providers.protocol import Server
+from axe_nb.providers.reply_errors import Headers, masked_line
+from axe_nb.text import format_seconds
+
+CONNECT_SECONDS = 10.0
+"""Connect timeout; the time for an answer is limited by the run."""
+
+NO_FILES = (errno.EMFILE, errno.ENFILE)
+"""Error numbers of a process, or a machine, that may open no more files."""
+
+AT_PROXY = "check HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY in the environment"
+
+NO_TLS = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "UNKNOWN_PROTOCOL")
+"""OpenSSL's reasons where the other side does not speak TLS."""
+
+
+def make_setup_error(base_url: str, error: Exception) -> ProviderError:
+    """Describes why a connection cannot even be tried."""
+    return ProviderError(
+        "server",
+        f"cannot set up a connection to {without_login(base_url)}: {masked_line(str(error))}",
+        hint="check base_url, and HTTPS_PROXY, ALL_PROXY and SSL_CERT_FILE in the environment",
+        retryable=False,
+    )
+
+
+def make_connection_error(server: Server, error: Exception) -> ProviderError:
+    """Describes why no complete reply arrived, with the next step."""
+    from axe_nb.providers.routes import RouteError
+
+    if isinstance(error, RouteError):
+        return make_setup_error(server.base_url, error)
+    made = _describe(server, error)
+    if any(map(_is_final, _list_causes(error))):
+        made.retryable = False
+    return made
+
+
+def name_proxy(error: ProviderError, server: Server, headers: Headers) -> ProviderError:
+    """Returns the error of a reply, with the proxy that may have answered in the server's place.
+
+    Only one for plain http can, and it does not answer in JSON.
+    """
+    is_plain = server.base_url.lower().startswith("http:")
+    proxy = _find_proxy(server.base_url) if is_plain and error.status is not None else ""
+    if not proxy or "json" in headers.get("content-type", "").lower():
+        return error
+    return ProviderError(
+        error.category,
+        f"{error.detail} (through the proxy {proxy})",
+        hint=AT_PROXY,
+        status=error.status,
+        retry_after=error.retry_after,
+        retryable=error.retryable,
+    )
+
+
+def without_login(base_url: str) -> str:
+    """Returns the base URL without user name and password."""
+    scheme, _, rest = base_url.partition("://")
+    host, slash, path = rest.partition("/")
+    return f"{scheme}://{host.rpartition('@')[2]}{slash}{path}"
+
+
+def _describe(server: Server, error: Exception) -> ProviderError:
+    import httpx
+
+    proxy = _find_proxy(server.base_url)
+    where = without_login(server.base_url) + (f" through the proxy {proxy}" if proxy else "")
+    table = f"[providers.{server.info.name}] in config.toml"
+    at_base_url = f"check base_url under {table}"
+    if isinstance(error, httpx.ReadTimeout):
+        silence = format_seconds(server.info.read_timeout or 0)
+        message = f"no data from {where} within {silence}s"
+        return ProviderError("timeout", message, hint=f"raise read_timeout under {table}")
+    if isinstance(error, httpx.TimeoutException):
+        message = f"no connection to {where} within {format_seconds(CONNECT_SECONDS)}s"
+        return ProviderError("timeout", message, hint=at_base_url)
+    message, hint = _describe_failure(server, error, where, at_base_url)
+    return ProviderError("server", message, hint=hint)
+
+
+def _describe_failure(
+    server: Server, error: Exception, where: str, at_base_url: str
+) -> tuple[str, str]:
+    """Returns the message and the next step."""
+    import httpx
+
+    reason = masked_line(str(error), server.key) or type(error).__name__
+    base_url = without_login(server.base_url)
+    if any(getattr(cause, "errno", 0) in NO_FILES for cause in _list_causes(error)):
+        limits = "lower max_in_flight under [limits] of the agent"
+        return f"too many open files: no connection to {where}", f"raise `ulimit -n`, or {limits}"
+    if isinstance(error, httpx.ProxyError):
+        return f"no connection to {where}: {reason}", AT_PROXY
+    if _is_due_to(error, ConnectionRefusedError):
+        question = f"is {server.info.software} running? (expected at {base_url})"
+        return f"connection refused: {question}", f"start it, or {at_base_url}"
+    if _is_due_to(error, socket.gaierror, UnicodeError):
+        return f"no such host: {base_url}", f"{at_base_url}, and the network"
+    if _is_due_to(error, ssl.SSLCertVerificationError):
+        trust = "set SSL_CERT_FILE in the environment to the certificates to trust"
+        return f"no secure connection to {where}: {reason}", f"{at_base_url}, or {trust}"
+    if _is_due_to(error, ssl.SSLError):
+        return f"no secure connection to {where}: {reason}", f"{at_base_url}: it may need http://"
+    again = "try again, or set max_retries under [retry] of the agent"
+    return f"the connection to {where} failed: {reason}", again
+
+
+def _is_final(cause: BaseException) -> bool:
+    """True if another try would fail likewise."""
+    import httpx
+
+    from axe_nb.providers.connect import ProxyRefusal
+
+    if isinstance(cause, socket.gaierror):
+        return cause.errno != socket.EAI_AGAIN
+    if isinstance(cause, ssl.SSLError) and cause.reason in NO_TLS:
+        return True
+    kinds = (ProxyRefusal, ssl.SSLCertVerificationError, UnicodeError, httpx.LocalProtocolError)
+    return isinstance(cause, kinds)
+
+
+def _find_proxy(base_url: str) -> str:
+    """Returns the proxy on the way to a server, without its login; empty if there is none."""
+    import httpx
+
+    from axe_nb.providers.routes import find_route
+
+    try:
+        return find_route(httpx.URL(base_url)).proxy_name
+    except (httpx.InvalidURL, httpx.TransportError, KeyError, ValueError):
+        return ""
+
+
+def _is_due_to(error: Exception, *kinds: type[BaseException]) -> bool:
+    return any(isinstance(cause, kinds) for cause in _list_causes(error))
+
+
+def _list_causes(error: BaseException | None) -> Iterator[BaseException]:
+    """Yields the error and its causes."""
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__

@@ -1,0 +1,128 @@
+"""Errors of connections: the next step, and if another try may help."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+import httpx
+import pytest
+
+from axe_nb.errors import ProviderError
+from axe_nb.providers.connection_errors import make_connection_error
+from axe_nb.providers.openai import OpenAI
+from tests.providers.conftest import OwnCA
+from tests.providers.dialects import KEY, ask
+from tests.providers.raw_server import Peer, always, raw_server, reply
+
+LOGIN = "me:pa55w0rd-5ecre7"
+
+
+def failure(url: str) -> ProviderError:
+    with pytest.raises(ProviderError) as raised:
+        asyncio.run(OpenAI(url, KEY).send(ask()))
+    return raised.value
+
+
+def caused_by(cause: Exception) -> ProviderError:
+    """The error for a failure that no test can bring about on every machine."""
+    error = httpx.ConnectError(str(cause))
+    error.__cause__ = cause
+    return make_connection_error(OpenAI("http://models.example", KEY), error)
+
+
+@pytest.mark.req("B-5")
+def test_an_unknown_certificate_is_final_and_points_to_the_variable(own_ca: OwnCA) -> None:
+    with raw_server(always(reply()), own_ca.server()) as server:
+        error = failure(server.url)
+    assert "CERTIFICATE_VERIFY_FAILED" in error.detail
+    assert "SSL_CERT_FILE" in error.hint
+    assert not error.retryable
+
+
+@pytest.mark.req("B-5")
+def test_a_server_without_tls_is_final_and_points_to_http() -> None:
+    def answer(peer: Peer) -> None:
+        peer.sock.recv(1)
+        peer.send(reply(status="400 Bad Request"))
+
+    with raw_server(answer) as server:
+        error = failure(server.url.replace("http:", "https:"))
+    assert error.detail.startswith("no secure connection to https://127.0.0.1:")
+    assert error.hint.endswith("it may need http://")
+    assert not error.retryable
+
+
+@pytest.mark.req("B-5")
+@pytest.mark.parametrize("number", [socket.EAI_NONAME, socket.EAI_AGAIN])
+def test_a_name_is_looked_up_again_only_if_the_name_server_says_so(number: int) -> None:
+    error = caused_by(socket.gaierror(number, "no"))
+    assert error.detail == "no such host: http://models.example"
+    assert error.retryable == (number == socket.EAI_AGAIN)
+
+
+@pytest.mark.req("B-5")
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE])
+def test_too_many_open_files_are_named_with_the_limit_to_raise(number: int) -> None:
+    error = caused_by(OSError(number, "Too many open files"))
+    assert error.detail == "too many open files: no connection to http://models.example"
+    assert "`ulimit -n`" in error.hint
+    assert error.retryable
+
+
+@pytest.mark.req("B-5")
+@pytest.mark.parametrize("proxy", ["gopher://{}@h", "socks5://{}@h:1", "http://{}@h:x", "http://"])
+def test_a_proxy_that_cannot_be_used_is_final(monkeypatch: pytest.MonkeyPatch, proxy: str) -> None:
+    monkeypatch.setenv("HTTP_PROXY", proxy.format(LOGIN))
+    assert not failure("http://models.example").retryable
+
+
+@pytest.mark.req("B-5")
+def test_certificates_that_are_not_there_are_final(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "none.pem"))
+    assert not failure("https://127.0.0.1:1").retryable
+
+
+def refuse(status: str) -> Callable[[Peer], None]:
+    def answer(peer: Peer) -> None:
+        peer.read_head()
+        peer.send(reply(b"<html>", "content-type: text/html", status=status))
+
+    return answer
+
+
+@pytest.mark.req("B-3", "B-5")
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_a_proxy_that_wants_a_login_is_final_and_named(
+    monkeypatch: pytest.MonkeyPatch, scheme: str
+) -> None:
+    with raw_server(refuse("407 Proxy Authentication Required")) as proxy:
+        url = proxy.url
+        monkeypatch.setenv("ALL_PROXY", url.replace("//", f"//{LOGIN}@"))
+        error = failure(f"{scheme}://models.example")
+    assert error.detail == (
+        f"no connection to {scheme}://models.example through the proxy {url}: "
+        "it answers 407 Proxy Authentication Required"
+    )
+    assert error.hint.startswith("check HTTPS_PROXY")
+    assert not error.retryable
+
+
+@pytest.mark.req("B-5")
+@pytest.mark.parametrize(
+    ("status", "is_final"),
+    [("403 Forbidden", True), ("429 Too Many Requests", False), ("502 Bad Gateway", False)],
+)
+def test_a_proxy_that_opens_no_tunnel_may_do_so_later(
+    monkeypatch: pytest.MonkeyPatch, status: str, is_final: bool
+) -> None:
+    with raw_server(refuse(status)) as proxy:
+        monkeypatch.setenv("HTTPS_PROXY", proxy.url)
+        error = failure("https://models.example")
+    assert error.detail.endswith(f"it answers {status}")
+    assert error.retryable == (not is_final)
