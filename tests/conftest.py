@@ -10,6 +10,7 @@ import signal
 import socket
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -17,6 +18,7 @@ import pytest
 
 from axe_nb.session.session import session
 from tests import bootstrap, order
+from tests.providers import sdk
 
 CHROMIUM = next(filter(None, map(shutil.which, bootstrap.CHROMIUM)), None)
 KERNELS = {
@@ -100,6 +102,13 @@ def own_session() -> Iterator[None]:
     before = session.snapshot()
     yield
     session.restore(before)
+
+
+@pytest.fixture(autouse=True)
+def every_body_is_one_that_the_sdks_take(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Holds each request that a test sends to a model's server against the SDKs' own types."""
+    with nullcontext() if request.node.get_closest_marker("any_body") else sdk.watching():
+        yield
 
 
 @pytest.fixture

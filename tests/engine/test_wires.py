@@ -8,7 +8,7 @@ import json
 import re
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -46,12 +46,6 @@ sys.addaudithook(
 )
 
 every_protocol = pytest.mark.parametrize("protocol", PROTOCOLS)
-
-
-@pytest.fixture(autouse=True)
-def every_body_is_one_that_the_sdks_take() -> Iterator[None]:
-    with sdk.watching():
-        yield
 
 
 def boss(request: Request) -> Any:

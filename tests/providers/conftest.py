@@ -1,25 +1,13 @@
-"""Bodies that the SDKs take, and certificates of an authority that only these tests trust."""
+"""Certificates of an authority that only these tests trust."""
 
 from __future__ import annotations
 
 import ssl
-from collections.abc import Iterator
-from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 import trustme
-
-from tests.providers import sdk
-
-
-@pytest.fixture(autouse=True)
-def every_body_is_one_that_the_sdks_take(request: pytest.FixtureRequest) -> Iterator[None]:
-    """But not those that send back what a mutated reply holds."""
-    is_fuzz = "mutated" in request.node.name
-    with nullcontext() if is_fuzz else sdk.watching():
-        yield
 
 
 @dataclass(frozen=True)

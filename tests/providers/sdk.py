@@ -16,6 +16,9 @@ from axe_nb.messages import Request
 from axe_nb.providers import openai
 from tests.providers.dialects import MODULES
 
+BODIES = {name: module.body for name, module in MODULES.items()}
+"""Protocol → what encodes its requests."""
+
 SCHEMA = ("type", "items", "description", "enum")
 """Keywords of a parameter's schema that Ollama knows."""
 

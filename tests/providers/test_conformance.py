@@ -456,6 +456,7 @@ def mutated(draw: st.DrawFn, dialect: Dialect) -> bytes:
 
 @each
 @pytest.mark.req("D-11", "D-32", "B-5")
+@pytest.mark.any_body
 @settings(
     max_examples=int(os.environ.get("AXE_FUZZ", "300")),
     deadline=None,
