@@ -8,11 +8,11 @@ Source: X-35, D-43.
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
+from axe_nb.builtin.shell_words import Simple, program_name, split_commands, tokenize
 from axe_nb.text import cut_chars, quote
 
 MAX_COMMAND = 10_000
@@ -35,20 +35,21 @@ REASONS: Mapping[str, str] = {
 
 DANGEROUS = {program: why for programs, why in REASONS.items() for program in programs.split()}
 
-KEYWORDS = frozenset(
-    {"then", "do", "else", "if", "elif", "while", "until", "!", "{", "}", "coproc",
-     "-exec", "-execdir", "-ok", "-okdir"}
-)  # fmt: skip
-"""Words that are followed by a new command."""
-
 WRAPPERS = frozenset(
     {"env", "command", "builtin", "exec", "time", "nice", "ionice", "timeout", "xargs", "stdbuf",
-     "watch", "busybox"}
+     "watch", "busybox", "flock"}
 )  # fmt: skip
 """Programs that run another program named among their arguments."""
 
 SHELLS = frozenset({"sh", "bash", "zsh", "dash", "ksh", "fish", "ash", "csh", "tcsh"})
 INTERPRETERS = SHELLS | {"python", "python3", "perl", "ruby", "node", "php"}
+OPTIONS_WITH_SCRIPT = {
+    "sh": re.compile(r"-[A-Za-z]*c[A-Za-z]*()"),
+    "flock": re.compile(r"(?:-[A-Za-z]*c|--command=?)(.*)", re.DOTALL),
+    "env": re.compile(r"(?:-[A-Za-z]*S|--split-string=?)(.*)", re.DOTALL),
+}
+"""Programs → the option before a command line, which may be part of the same word."""
+
 UNSEEN = frozenset({"curl", "wget", "base64", "xxd", "openssl"})
 """Programs whose piped output no one has reviewed."""
 
@@ -89,29 +90,6 @@ WITHIN = re.compile(r"\$\(([^()]*)\)|`([^`]*)`")
 """A command substitution."""
 
 
-@dataclass(frozen=True, slots=True)
-class Simple:
-    """One command of a command line: a program and its arguments."""
-
-    before: str
-    """The operator before it."""
-    words: Sequence[str]
-    after: str
-    """The operator after it."""
-    text: str = ""
-    """Its input, if that is written behind `<<<`."""
-
-    @property
-    def program(self) -> str:
-        """Program name in lower case, without its folder."""
-        return _program_name(self.words[0]) if self.words else ""
-
-    @property
-    def arguments(self) -> Sequence[str]:
-        """Words after the program name."""
-        return self.words[1:]
-
-
 def refusal(command: str, workdir: Path) -> str:
     """Returns the reason to refuse a command and an alternative; empty if it may run."""
     if not command.strip() or len(command) > MAX_COMMAND:
@@ -125,10 +103,10 @@ def refusal(command: str, workdir: Path) -> str:
     if drive := DRIVE.search(command):
         return _format_outside(drive[1])
     try:
-        tokens = _tokenize(command)
+        tokens = tokenize(command)
     except ValueError:
         return "a quote is not closed, or a backslash ends the command"
-    commands = list(_split_commands(tokens))
+    commands = list(split_commands(tokens))
     for word in tokens:
         if problem := _check_word(word, workdir):
             return problem
@@ -139,49 +117,6 @@ def refusal(command: str, workdir: Path) -> str:
         if problem := _check_simple(simple, previous, workdir):
             return problem
     return ""
-
-
-def _tokenize(command: str) -> list[str]:
-    """Splits a command into unquoted words and runs of operators."""
-    lexer = shlex.shlex(command.replace("\r", "\n"), posix=True, punctuation_chars=";&|()<>\n")
-    lexer.whitespace = " \t"
-    lexer.whitespace_split = True
-    lexer.commenters = ""
-    return list(lexer)
-
-
-def _split_commands(tokens: Sequence[str]) -> Iterator[Simple]:
-    """Yields the simple commands, without their redirections but for the text of `<<<`."""
-    before = text = ""
-    words: list[str] = []
-    redirection = ""
-    for index, token in enumerate(tokens):
-        is_operator = token != "" and not token.strip(";&|()<>\n")
-        redirects = is_operator and token.strip("&|") != "" and set(token) <= set("<>&|")
-        if redirects and "(" not in "".join(tokens[index + 1 : index + 2]):
-            redirection = token
-            if words and words[-1].isdigit():  # the number of a file, as in `2>`
-                words.pop()
-        elif token in KEYWORDS or is_operator:
-            yield Simple(before, _strip_assignments(words), token, text)
-            before, words, redirection, text = token, [], "", ""
-        elif redirection:
-            text = token if redirection == "<<<" else text
-            redirection = ""
-        else:
-            words.append(token)
-    yield Simple(before, _strip_assignments(words), "", text)
-
-
-def _strip_assignments(words: Sequence[str]) -> Sequence[str]:
-    """Returns the words after leading assignments such as `X=1`."""
-    start = next((i for i, word in enumerate(words) if not re.match(r"\w+=", word)), len(words))
-    return words[start:]
-
-
-def _program_name(word: str) -> str:
-    name = word.strip("`").rpartition("/")[2].lower().removesuffix(".exe")
-    return "mkfs" if name.startswith("mkfs.") else name
 
 
 def _check_word(word: str, workdir: Path) -> str:
@@ -213,22 +148,27 @@ def _check_simple(simple: Simple, previous: Simple | None, workdir: Path) -> str
         return f'"{program}" {DANGEROUS[program]}; avoid it, or ask the user to run it'
     if program in WRAPPERS:
         for index, word in enumerate(arguments):
-            if _program_name(word) in CHECKED:
+            if program_name(word) in CHECKED:
                 inner = replace(simple, words=arguments[index:])
                 if problem := _check_simple(inner, previous, workdir):
                     return problem
+    for script in filter(None, _find_scripts(simple)):
+        if problem := _check_script(script, workdir):
+            return problem
+    return _check_unseen(simple, previous) or _check_destruction(program, arguments, workdir)
+
+
+def _find_scripts(simple: Simple) -> Iterator[str]:
+    """Yields the arguments that are commands themselves, and the input of a shell."""
+    program, arguments = simple.program, simple.arguments
     if program in SHELLS:
-        scripts = [simple.text, *_find_scripts(arguments)]
-        for script in filter(None, scripts):
-            if problem := _check_script(script, workdir):
-                return problem
-    return _check_unseen(simple, previous) or _check_destruction(program, arguments)
-
-
-def _find_scripts(arguments: Sequence[str]) -> Iterator[str]:
-    """Yields the script behind `-c`, also where it is one of several letters, as in `-lc`."""
-    for index, word in enumerate(arguments):
-        if re.fullmatch(r"-[A-Za-z]*c[A-Za-z]*", word):
+        yield simple.text
+    if program == "trap":
+        yield next((a for a in arguments if not a.startswith("-")), "")
+    option = OPTIONS_WITH_SCRIPT.get("sh" if program in SHELLS else program)
+    for index, word in enumerate(arguments if option else ()):
+        if option and (found := option.fullmatch(word)):
+            yield found[1]
             yield from (a for a in arguments[index + 1 :] if not re.match(r"[-+][A-Za-z]", a))
             return
 
@@ -250,11 +190,11 @@ def _check_unseen(simple: Simple, previous: Simple | None) -> str:
     return ""
 
 
-def _check_destruction(program: str, arguments: Sequence[str]) -> str:
+def _check_destruction(program: str, arguments: Sequence[str], workdir: Path) -> str:
     options = "".join(a for a in arguments if re.fullmatch(r"-[A-Za-z]+", a))
     recursive = "r" in options.lower() or "--recursive" in arguments
     match program:
-        case "rm" if recursive and EVERYTHING & set(arguments):
+        case "rm" if recursive and EVERYTHING & set(_list_targets(arguments, workdir)):
             return "rm would remove the whole workdir; name what to remove"
         case "find" if "-delete" in arguments and not _has_test(arguments):
             return "find would remove the whole workdir; name what to remove"
@@ -262,19 +202,44 @@ def _check_destruction(program: str, arguments: Sequence[str]) -> str:
             return "chmod would change the permissions of everything; name the files"
         case "kill" if any(KILLS_OTHERS.fullmatch(a) for a in _kill_targets(arguments)):
             return "kill by number may kill processes that it did not start"
-        case "set" if {"-m", "monitor"} & set(arguments):
-            return "set -m starts processes that outlive the command"
+        case _ if program in {"set", *SHELLS} and _turns_on_jobs(arguments):
+            return f"{program} -m starts processes that outlive the command"
         case "cd" if not arguments or arguments[0] in ("-", "--"):
             return "cd would leave the workdir; name a folder in it"
         case _:
             return ""
 
 
+def _list_targets(arguments: Sequence[str], workdir: Path) -> Iterator[str]:
+    """Yields the arguments, with braces expanded and the workdir written as `.`."""
+    here = re.compile(rf"(?:\$PWD|\$\{{PWD\}}|`pwd`|{re.escape(workdir.as_posix())})(?=/|$)")
+    for word in arguments:
+        for part in word[1:-1].split(",") if EXPANSION.fullmatch(word) else [word]:
+            at = here.match(part)
+            yield f".{part[at.end() :]}" if at else part
+
+
+def _turns_on_jobs(arguments: Sequence[str]) -> bool:
+    """True if the options of a shell, or of `set`, turn on job control."""
+    for before, word in zip(["", *arguments], arguments, strict=False):
+        if re.fullmatch(r"-[A-Za-z]*m[A-Za-z]*", word):
+            return True
+        if re.fullmatch(r"[-+][A-Za-z]*o", before):
+            if word == "monitor":
+                return True
+        elif not word.startswith(("-", "+")):
+            return False
+    return False
+
+
 def _has_test(arguments: Sequence[str]) -> bool:
-    """True if find selects only some files."""
+    """True if find selects only some files, not only all others."""
     tests = {"-name", "-iname", "-path", "-regex", "-size", "-mtime", "-newer", "-empty"}
-    pairs = zip(arguments, [*arguments[1:], ""], strict=True)
-    return any(word in tests and value not in EVERYTHING for word, value in pairs)
+    around = zip(["", *arguments], arguments, [*arguments[1:], ""], strict=False)
+    return any(
+        word in tests and value not in EVERYTHING and before not in ("!", "-not")
+        for before, word, value in around
+    )
 
 
 def _kill_targets(arguments: Sequence[str]) -> Sequence[str]:
