@@ -103,7 +103,8 @@ def list_protected(workdir: Path, folders: Sequence[Path] = ()) -> Iterator[Path
     places = Places(workdir, folders)
     yield from _list_in(workdir, places)
     for folder in folders:
-        links = [path for path in (folder, *folder.parents) if path.is_symlink()]
+        below = (path for path in (folder, *folder.parents) if workdir in path.parents)
+        links = [path for path in below if path.is_symlink()]
         yield from links[-1:]
         if not links and folder.is_dir():
             yield from _list_in(folder, places)

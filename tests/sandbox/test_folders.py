@@ -124,6 +124,20 @@ def test_folders_of_the_path_that_do_not_exist_may_be_made(
     assert sorted(p.name for p in (tmp_path / "src").iterdir()) == ["app.py", "json.py.moved"]
 
 
+def test_a_link_above_the_workdir_is_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "project" / "work" / "notebooks"
+    folder.mkdir(parents=True)
+    monkeypatch.syspath_prepend(str(folder))
+    watch = Watch(fill_view(make_view(folder.parent)))
+    (tmp_path / "project").rename(tmp_path / "renamed")
+    (tmp_path / "project").symlink_to("renamed")
+    watch.settle()
+    assert (tmp_path / "project").is_symlink()
+    assert watch.take_notes() == ()
+
+
 def test_seatbelt_refuses_protected_names_in_them(tmp_path: Path) -> None:
     folder = tmp_path / "notebooks"
     profile = make_profile(View(workdir=tmp_path, home=tmp_path, folders=(folder,)))
