@@ -45,7 +45,6 @@ TOUCHES = {
     "content": lambda path: path.write_text("x"),
     "mode": lambda path: path.chmod(0o777),
     "time": lambda path: os.utime(path, (1, 1)),
-    "attribute": lambda path: os.setxattr(path, "user.x", b"x"),
     "link": lambda path: path.with_name("link").hardlink_to(path),
     "folder": lambda path: path.parent.chmod(0o700),
 }
