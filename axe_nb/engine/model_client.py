@@ -29,8 +29,11 @@ MAX_RETRY_WAIT = 30.0
 """Longest wait before a retry in seconds, unless the server asks for more."""
 
 JITTER = 0.25
-"""Random part that is added to a wait, so that requests that failed together do not all return
-together."""
+"""Part of a wait that is added to it at most, at random: requests that failed together do not all
+return together."""
+
+MAX_JITTER = 3.0
+"""Seconds that are added at most."""
 
 
 class ModelClient:
@@ -95,7 +98,8 @@ class ModelClient:
         left = scope.clock.left
         if left is not None and seconds >= left:
             raise _make_late_error(error)
-        seconds *= 1 + JITTER * random.random()
+        slack = JITTER * seconds if left is None else min(JITTER * seconds, (left - seconds) / 2)
+        seconds += min(slack, MAX_JITTER) * random.random()
         reason = str(error.status or error.category)
         scope.env.emit(RetryScheduled(scope.id, turn, attempt, seconds, reason, error.message))
         await asyncio.sleep(seconds)

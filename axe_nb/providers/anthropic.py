@@ -13,6 +13,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
+from axe_nb.errors import ProviderError
 from axe_nb.messages import Message, Request, Response, ToolCall, ToolSpec, Usage
 from axe_nb.provider_table import PROVIDERS, ProviderInfo
 from axe_nb.providers import wire
@@ -21,7 +22,7 @@ from axe_nb.providers.connections import show_server
 from axe_nb.providers.exchange import exchange
 from axe_nb.providers.prompt_cache import Prefix, mark_prefix
 from axe_nb.providers.protocol import OnDelta
-from axe_nb.providers.reply_errors import missing_part, refusal
+from axe_nb.providers.reply_errors import TOO_LONG, missing_part, refusal
 
 PATH = "/v1/messages"
 
@@ -29,6 +30,12 @@ MAX_TOKENS = 4096
 """Sent if the agent sets none, as the API requires a value."""
 
 THINKING = ("thinking", "redacted_thinking")
+
+_AT_LIMIT = {
+    "max_tokens": "raise params.max_tokens of the agent",
+    "model_context_window_exceeded": TOO_LONG,
+}
+"""Stop reason of a limit that left no room for content → next step."""
 
 _ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
@@ -154,8 +161,7 @@ def parse(data: Mapping[str, Any]) -> Response:
     if stop_reason == "refusal":
         blocks = _check_refusal(content, blocks, wire.table(data.get("stop_details")))
     if not blocks and (stop_reason != "end_turn" or not isinstance(data.get("content"), list)):
-        why = f" (stop_reason {stop_reason})" if stop_reason else ""
-        raise missing_part(f"content{why}", data)
+        raise _make_empty_error(stop_reason, data)
     uses = (block for block in blocks if block.get("type") == "tool_use")
     calls = (
         wire.call("anthropic", index, use.get("id"), use.get("name"), use.get("input"))
@@ -169,6 +175,15 @@ def parse(data: Mapping[str, Any]) -> Response:
         _parse_usage(wire.table(data.get("usage"))),
         {"anthropic": kept} if kept else {},
     )
+
+
+def _make_empty_error(stop_reason: str, data: Mapping[str, Any]) -> ProviderError:
+    """Makes the error for a reply without content; one that a limit cut would be cut again."""
+    why = f" (stop_reason {stop_reason})" if stop_reason else ""
+    error = missing_part(f"content{why}", data)
+    if hint := _AT_LIMIT.get(stop_reason):
+        error.hint, error.retryable = hint, False
+    return error
 
 
 def _parse_usage(usage: Mapping[str, Any]) -> Usage:

@@ -69,7 +69,9 @@ class AnthropicAssembly:
             case "message_start":
                 self._begin_message(wire.table(data.get("message")))
             case "message_delta":
-                self._add_changes(wire.table(data.get("delta")), data.get("usage"))
+                changes = wire.table(data.get("delta"))
+                self._add_changes(changes, data.get("usage"))
+                self.is_complete = self.is_complete or bool(changes.get("stop_reason"))
             case "message_stop":
                 self.is_complete = self.has_ended = True
 
@@ -82,7 +84,6 @@ class AnthropicAssembly:
         """Replaces fields of the message; counts of tokens are totals, not additions."""
         self._message.update(_without_nulls(changes))
         self._usage.update(_without_nulls(wire.table(usage)))
-        self.is_complete = bool(self._message.get("stop_reason"))
 
     def _begin_block(self, index: object, entry: dict[str, Any]) -> _Block:
         check_parts(len(self._blocks) + 1)

@@ -7,7 +7,6 @@ Source: D-24, D-31; goals.md "streaming".
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from io import StringIO
 from typing import Any, Protocol
 
@@ -15,6 +14,7 @@ from axe_nb.errors import ProviderError
 from axe_nb.messages import Delta, DeltaKind
 from axe_nb.providers import wire
 from axe_nb.providers.protocol import OnDelta
+from axe_nb.providers.secrets import NO_SECRETS, Secrets
 
 MAX_PARTS = 10_000
 """Blocks or calls of one reply."""
@@ -38,10 +38,9 @@ class Deltas:
     of a secret is kept until the next piece.
     """
 
-    def __init__(self, on_delta: OnDelta, secrets: Sequence[str] = ()) -> None:
-        """Secrets, such as the key, are replaced by asterisks."""
+    def __init__(self, on_delta: OnDelta, secrets: Secrets = NO_SECRETS) -> None:
+        self.secrets = secrets
         self._on_delta = on_delta
-        self._secrets = secrets
         self._text = StringIO()
         self._pieces: list[str] = []
         """Not passed on yet; all of one kind and call."""
@@ -64,7 +63,8 @@ class Deltas:
         """Passes the name of a call's tool on, before its arguments."""
         self.flush()
         if isinstance(name, str) and name:
-            self._on_delta(Delta("", "arguments", call, join_halves(name)))
+            name = self.secrets.mask_text(join_halves(name))
+            self._on_delta(Delta("", "arguments", call, name))
 
     def flush(self) -> None:
         """Passes on all that has been added: nothing continues it."""
@@ -72,12 +72,10 @@ class Deltas:
 
     def pass_on(self, *, is_last: bool = False) -> None:
         """Passes on what has been added, but for a beginning at its end, unless it is the last."""
-        piece = "".join(self._pieces)
+        piece = self.secrets.mask_text("".join(self._pieces))
         self._pieces.clear()
-        for secret in self._secrets:
-            piece = piece.replace(secret, "***")
         if not is_last:
-            end = min([len(piece), *(_find_beginning(piece, secret) for secret in self._secrets)])
+            end = self.secrets.find_beginning(piece)
             if "\ud800" <= piece[:end][-1:] <= "\udbff":
                 end -= 1
             if end < len(piece):
@@ -88,16 +86,6 @@ class Deltas:
             if self._kind == "text":
                 self._text.write(piece)
             self._on_delta(Delta(piece, self._kind, self._call))
-
-
-def _find_beginning(piece: str, secret: str) -> int:
-    """Returns where a secret may begin at the end of the piece; the end if it does not."""
-    at = piece.find(secret[0], max(0, len(piece) - len(secret) + 1))
-    while at >= 0:
-        if secret.startswith(piece[at:]):
-            return at
-        at = piece.find(secret[0], at + 1)
-    return len(piece)
 
 
 def join_halves(text: str) -> str:
@@ -165,7 +153,7 @@ def add_part(parts: list[Any], part: dict[str, Any]) -> None:
         ProviderError: there are more parts than a reply may have.
     """
     last = parts[-1] if parts else {}
-    if part.get("type") not in TEXTUAL or any(
+    if wire.text(part.get("type")) not in TEXTUAL or any(
         part.get(key) not in (None, last.get(key)) for key in ("type", "index", "id")
     ):
         check_parts(len(parts) + 1)

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from axe_nb.errors import ProviderError
 from axe_nb.providers.protocol import Server
 from axe_nb.providers.reply_errors import Headers, masked_line
+from axe_nb.providers.secrets import Secrets
 from axe_nb.text import format_seconds
 
 CONNECT_SECONDS = 10.0
@@ -99,7 +100,7 @@ def _describe_failure(
     """Returns the message and the next step."""
     import httpx
 
-    reason = masked_line(str(error), server.key) or type(error).__name__
+    reason = masked_line(str(error), Secrets.of(server)) or type(error).__name__
     base_url = without_login(server.base_url)
     if any(getattr(cause, "errno", 0) in NO_FILES for cause in _list_causes(error)):
         limits = "lower max_in_flight under [limits] of the agent"

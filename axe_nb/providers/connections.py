@@ -15,7 +15,12 @@ from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from axe_nb.limits import Slots
-from axe_nb.providers.connection_errors import CONNECT_SECONDS, make_setup_error, without_login
+from axe_nb.providers.connection_errors import (
+    CONNECT_SECONDS,
+    make_connection_error,
+    make_setup_error,
+    without_login,
+)
 from axe_nb.providers.protocol import Server
 
 if TYPE_CHECKING:
@@ -41,8 +46,7 @@ async def open_reply(
     Leaving early, or cancelling, closes the connection.
 
     Raises:
-        ProviderError: the connection cannot be set up.
-        Exception: whatever the transport raises; see `connection_errors`.
+        ProviderError: the server is unreachable, or the connection breaks before the reply.
     """
     import httpx
 
@@ -60,7 +64,10 @@ async def open_reply(
     )
     async with clients.slots:
         # httpx.AsyncClient would double the time of a request, for cookies and redirects
-        response = await clients.transport.handle_async_request(request)
+        try:
+            response = await clients.transport.handle_async_request(request)
+        except Exception as error:  # httpx and SSL raise more than httpx.HTTPError
+            raise make_connection_error(server, error) from None
         try:
             logger.info("%s %s: %d", method, url, response.status_code)
             yield response

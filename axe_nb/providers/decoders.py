@@ -73,8 +73,9 @@ class _Lines:
 class SSEDecoder:
     r"""Decodes server-sent events; lines end with \n, \r\n or \r.
 
-    Deviates from the standard in two things: `rest` returns an event that no blank line ends, and
-    a JSON object that begins a line within a stream is an event, as some servers report errors so.
+    Deviates from the standard in three things: `rest` returns an event that no blank line ends;
+    a JSON object that begins a line within a stream is an event, as some servers report errors so;
+    a field `error`, in which llama.cpp reports its errors, is the data of an event of that name.
     """
 
     def __init__(self) -> None:
@@ -116,6 +117,9 @@ class SSEDecoder:
             self._keep(value.removeprefix(b" "))
         elif field == b"event":
             self._name = value.removeprefix(b" ")
+        elif field == b"error":
+            self._read(b"event:error")
+            self._read(b"data:" + value)
         elif self._is_object or (self._is_stream and line.startswith(b"{") and not self._data):
             self._is_object = True
             self._keep(line)

@@ -21,9 +21,9 @@ REFUSALS = (400, 404, 405, 406, 415, 422, 501)
 
 _FIELDS = {
     "stream_options": re.compile("stream_options|include_usage", re.IGNORECASE),
-    "stream": re.compile(r"\bstream(ing|ed|s)?\b", re.IGNORECASE),
+    "stream": re.compile(r"(?<![\w/-])(non-?)?stream(ing|ed|s)?(?![\w/]|[.-]\w)", re.IGNORECASE),
 }
-"""Field of a request → words of a server that refuses it."""
+"""Field of a request → words of a server that refuses it; a model's name is none of them."""
 
 _NO_STREAM = re.compile(
     r"\bverified to stream|\bstream\w*( is| are)? not (yet )?(implemented|supported)", re.IGNORECASE
@@ -45,6 +45,7 @@ async def exchange(
     """Sends a request and returns the object of a whole reply, however it came.
 
     A server that refuses to stream is asked again for a whole reply, and not for a stream any more.
+    The caps of the run count both as one request, as that happens once for a server and model.
 
     Args:
         server: the server.
@@ -61,24 +62,22 @@ async def exchange(
         return await post(server, path, encode(request, wire.WHOLE), request, streaming)
     place = (server.info.name, server.base_url, request.model)
     known = _refused.get(place, frozenset())
-    refused = set(known)
+    refused = known
     while True:
         fields = next((some for some in streaming.fields if not refused & some.keys()), wire.WHOLE)
         body = encode(request, fields)
         try:
             if fields:
-                reply = await post_stream(server, path, body, request, streaming, on_delta)
-            else:
-                reply = await post(server, path, body, request, streaming)
+                return await post_stream(server, path, body, request, streaming, on_delta)
+            return await post(server, path, body, request, streaming)
         except ProviderError as error:
             field = _find_refused(error)
-            if field not in fields:
-                raise
-            refused.add(field)
-        else:
-            if refused != known:
-                _refused[place] = frozenset(refused)
-            return reply
+            if field in fields:
+                _refused[place] = refused = refused | {field}
+                continue
+            if refused != known and error.status in REFUSALS:
+                _refused[place] = known  # the field was perhaps not what was wrong
+            raise
 
 
 def _find_refused(error: ProviderError) -> str:

@@ -9,21 +9,14 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote, urlsplit
 
 from axe_nb.errors import ProviderError
 from axe_nb.messages import Delta, Request
 from axe_nb.providers.connection_errors import make_connection_error
 from axe_nb.providers.connections import open_reply
 from axe_nb.providers.protocol import OnDelta, Server
-from axe_nb.providers.reply_errors import (
-    SHORTEST_KEY,
-    SURELY_A_KEY,
-    Headers,
-    read_reply,
-    refuses_tools,
-    without_tools,
-)
+from axe_nb.providers.reply_errors import Headers, read_reply
+from axe_nb.providers.secrets import Secrets
 from axe_nb.providers.streamed_reply import StreamedReply, Streaming, is_stream
 
 if TYPE_CHECKING:
@@ -68,10 +61,8 @@ async def post(
     """
     stream = None
     if streaming:
-        stream = StreamedReply(
-            streaming, _ignore, server.key, _list_secrets(server), is_asked_for=False
-        )
-    return await _send(server, "POST", path, body, _name_if_tools(request), stream)
+        stream = StreamedReply(streaming, _ignore, Secrets.of(server), is_asked_for=False)
+    return await _send(server, "POST", path, body, request, stream)
 
 
 def _ignore(_: Delta) -> None:
@@ -94,9 +85,9 @@ async def post_stream(
         ProviderError: as in `post`; or the stream is cut or reports an error. It has the text so
             far.
     """
-    stream = StreamedReply(streaming, on_delta, server.key, _list_secrets(server))
+    stream = StreamedReply(streaming, on_delta, Secrets.of(server))
     try:
-        return await _send(server, "POST", path, body, _name_if_tools(request), stream)
+        return await _send(server, "POST", path, body, request, stream)
     except ProviderError as error:
         error.partial_text = stream.partial_text
         raise error.with_traceback(None) from None
@@ -108,11 +99,7 @@ async def get(server: Server, path: str) -> dict[str, Any]:
     Raises:
         ProviderError: the server is unreachable, refuses, fails or sends an invalid reply.
     """
-    return await _send(server, "GET", path, b"", "")
-
-
-def _name_if_tools(request: Request) -> str:
-    return request.model if request.tools else ""
+    return await _send(server, "GET", path, b"")
 
 
 async def _send(
@@ -120,11 +107,11 @@ async def _send(
     method: str,
     path: str,
     body: bytes,
-    tools_of: str,
+    request: Request | None = None,
     stream: StreamedReply | None = None,
 ) -> dict[str, Any]:
     try:
-        return await _send_and_read(server, method, path, body, tools_of, stream)
+        return await _send_and_read(server, method, path, body, request, stream)
     except ProviderError as error:
         # its frames and the errors of httpx hold the key, and URLs with passwords
         error.__cause__ = error.__context__ = None
@@ -136,32 +123,23 @@ async def _send_and_read(
     method: str,
     path: str,
     body: bytes,
-    tools_of: str,
+    request: Request | None,
     stream: StreamedReply | None,
 ) -> dict[str, Any]:
-    try:
-        status, headers, reply = await _exchange(server, method, path, body, stream)
-    except ProviderError:
-        raise
-    except Exception as error:  # httpx and its backends raise more than httpx.HTTPError
-        raise make_connection_error(server, error) from None
-    try:
-        reply = _without_password(server.base_url, reply)
-        return read_reply(server.info, status, headers, reply, server.key)
-    except ProviderError as error:
-        if tools_of and refuses_tools(error):
-            raise without_tools(error, tools_of) from None
-        raise
+    status, headers, reply = await _receive(server, method, path, body, stream)
+    return read_reply(server.info, status, headers, reply, Secrets.of(server), request)
 
 
-async def _exchange(
+async def _receive(
     server: Server, method: str, path: str, body: bytes, stream: StreamedReply | None
 ) -> tuple[int, Headers, bytes]:
     """Sends one request; returns (status, headers, body) of the reply."""
     is_asked_for = stream is not None and stream.is_asked_for
     async with (
         open_reply(server, method, path, body) as response,
-        aclosing(_bound(_get_body(response), MAX_STREAM if is_asked_for else MAX_REPLY)) as pieces,
+        aclosing(
+            _bound(server, _get_body(response), MAX_STREAM if is_asked_for else MAX_REPLY)
+        ) as pieces,
     ):
         if stream and is_asked_for and response.is_success:
             reply = await stream.read(pieces)
@@ -187,11 +165,19 @@ async def _once(reply: bytes) -> AsyncGenerator[bytes, None]:
     yield reply
 
 
-async def _bound(pieces: AsyncIterator[bytes], limit: int) -> AsyncGenerator[bytes, None]:
+async def _bound(
+    server: Server, pieces: AsyncIterator[bytes], limit: int
+) -> AsyncGenerator[bytes, None]:
     """Yields the pieces of a reply, of at most so many bytes; other tasks run between them."""
     size = 0
     number = 0
-    async for piece in pieces:
+    while True:
+        try:
+            piece = await anext(pieces)
+        except StopAsyncIteration:
+            return
+        except Exception as error:  # SSL raises more than httpx.HTTPError
+            raise make_connection_error(server, error) from None
         size += len(piece)
         number += 1
         if size > limit:
@@ -206,21 +192,3 @@ async def _bound(pieces: AsyncIterator[bytes], limit: int) -> AsyncGenerator[byt
 
 def _too_large(limit: int) -> ProviderError:
     return ProviderError("server", f"the reply exceeds {limit >> 20} MiB")
-
-
-def _find_password(base_url: str) -> str:
-    """Returns the password in a base URL, unless it is too short to be told from words."""
-    password = unquote(urlsplit(base_url).password or "")
-    return password if len(password) >= SHORTEST_KEY else ""
-
-
-def _without_password(base_url: str, reply: bytes) -> bytes:
-    """Returns a reply without the password of the base URL, which the server may repeat."""
-    password = _find_password(base_url).encode()
-    return reply.replace(password, b"***") if password else reply
-
-
-def _list_secrets(server: Server) -> list[str]:
-    """Returns the secrets that are removed from streamed replies: the same as from whole ones."""
-    key = server.key if len(server.key) >= SURELY_A_KEY else ""
-    return [secret for secret in (_find_password(server.base_url), key) if secret]

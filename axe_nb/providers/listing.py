@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from axe_nb.errors import ProviderError
 from axe_nb.providers import wire
 from axe_nb.providers.reply_errors import masked_line
+from axe_nb.providers.secrets import Secrets
 from axe_nb.text import format_seconds, list_some, nearest, quote
 
 if TYPE_CHECKING:
@@ -48,7 +49,8 @@ async def models(server: Server) -> tuple[str, ...]:
         raise ProviderError("timeout", message) from None
     field, key = server.info.models_keys
     entries = wire.tables(data.get(field), field)[:MAX_NAMES]
-    found = (masked_line(wire.text(entry.get(key)), server.key, MAX_NAME) for entry in entries)
+    secrets = Secrets.of(server)
+    found = (masked_line(wire.text(entry.get(key)), secrets, MAX_NAME) for entry in entries)
     return tuple(sorted({name for name in found if name}))
 
 

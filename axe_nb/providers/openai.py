@@ -120,6 +120,8 @@ def parse(data: Mapping[str, Any]) -> Response:
     content = _join_text(message.get("content"))
     calls = wire.function_calls("openai", message.get("tool_calls"))
     stop_reason = wire.text(choice.get("finish_reason"))
+    if stop_reason == "error":
+        raise _make_failure(stop_reason, content)
     if not content.strip():
         _check_refusal(stop_reason, message, calls)
     elif wire.text(message.get("refusal")).strip():
@@ -165,8 +167,15 @@ def _check_refusal(stop_reason: str, message: Mapping[str, Any], calls: Sequence
         raise refusal(f"a content filter has removed the answer ({stop_reason})")
     if not calls and (reason := wire.text(message.get("refusal")).strip()):
         raise refusal(reason)
-    if not calls and (stop_reason == "error" or stop_reason.startswith(MALFORMED)):
-        raise ProviderError("server", f"response contains no answer (finish_reason {stop_reason})")
+    if not calls and stop_reason.startswith(MALFORMED):
+        raise _make_failure(stop_reason)
+
+
+def _make_failure(stop_reason: str, said: str = "") -> ProviderError:
+    """Makes the error for a reply that ends in a failure, of which the server says no more."""
+    lacks = "contains only a part of an answer" if said.strip() else "contains no answer"
+    message = f"response {lacks} (finish_reason {stop_reason})"
+    return ProviderError("server", message, partial_text=said)
 
 
 def _join_text(content: object) -> str:

@@ -52,7 +52,8 @@ class _Call:
             self.entry["id"] = own
         name, known = wire.text(function.get("name")), wire.text(self.function.get("name"))
         if name and name != known:
-            self.function["name"] = known + name
+            # in pieces, or each time with what has arrived before
+            self.function["name"] = name if name.startswith(known) else known + name
         return self._add_arguments(function.get("arguments"))
 
     def _add_arguments(self, arguments: object) -> str:
@@ -78,7 +79,8 @@ class OpenAIAssembly:
         self._usage: object = None
         self._stop: object = None
         self._calls: list[_Call] = []
-        self._by_index: dict[int, _Call] = {}
+        self._by_index: dict[int | str, _Call] = {}
+        self._by_id: dict[str, _Call] = {}
 
     def end(self) -> None:
         """Notes the end mark `[DONE]`."""
@@ -101,7 +103,7 @@ class OpenAIAssembly:
 
     def _add_choice(self, choice: dict[str, Any]) -> None:
         if choice.get("error"):
-            raise error_in_reply(choice)
+            raise error_in_reply(choice, self._deltas.secrets)
         self._choice.update(choice)
         if "usage" in choice:
             self._add_usage(choice)
@@ -160,6 +162,8 @@ class OpenAIAssembly:
         for piece in wire.tables(value, "tool_calls"):
             function = wire.table(piece.get("function"))
             call = self._find_call(piece, function)
+            if isinstance(id := piece.get("id"), str):
+                self._by_id[id] = call
             known = call.function.get("name")
             arguments = call.add(piece, function)
             if call.function.get("name") != known:
@@ -168,14 +172,16 @@ class OpenAIAssembly:
                 self._deltas.add(arguments, "arguments", call.number)
 
     def _find_call(self, piece: dict[str, Any], function: dict[str, Any]) -> _Call:
-        """Returns the call that a piece belongs to, by its index; without one, see below."""
+        """Returns the call that a piece belongs to: by its index or id, or else the last one."""
         index, id, name = piece.get("index"), piece.get("id"), wire.text(function.get("name"))
         arguments = function.get("arguments")
-        if isinstance(index, int):
+        if isinstance(index, int) or (isinstance(index, str) and index):
             call = self._by_index.get(index)
             if call is None or call.is_another(id, name, arguments):
                 call = self._by_index[index] = self._begin_call()
             return call
+        if isinstance(id, str) and id in self._by_id and not name:
+            return self._by_id[id]
         same = [call for call in self._calls[-1:] if not id or call.entry.get("id") in (None, id)]
         # a piece without an index continues the last call, unless it names a tool
         return same[0] if same and not (name and same[0].function) else self._begin_call()

@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
 from axe_nb.errors import ProviderError
+from axe_nb.messages import Request
 from axe_nb.provider_table import ProviderInfo
 from axe_nb.providers.error_bodies import (
     FINAL_STATUSES,
@@ -27,6 +28,7 @@ from axe_nb.providers.error_bodies import (
     is_quota,
 )
 from axe_nb.providers.error_words import counts_answer, is_too_long
+from axe_nb.providers.secrets import MASK, NO_SECRETS, Secrets
 from axe_nb.providers.wire import loads
 from axe_nb.text import one_line, quote
 
@@ -39,20 +41,14 @@ MAX_MESSAGE = 300
 MAX_RETRY_AFTER = 86_400.0
 """Seconds; larger values are reduced to this."""
 
-SHORTEST_KEY = 6
-"""Characters; shorter keys are placeholders such as `none`, and would match ordinary words."""
-
-SURELY_A_KEY = 16
-"""Characters; shorter keys are not removed from answers, as they may be words (`lm-studio`)."""
-
 _HALF_MASKED = re.compile(r"(?<!\S)[^\s*]*\*{3,}\S*")
 """A word with asterisks, as in keys that servers repeat."""
 
 _PAGE = re.compile(r"\s*<(!--|(!doctype|html|head|body)\b)", re.IGNORECASE)
 
-_REPHRASE = "rephrase the prompt in a new conversation, or use another model"
+TOO_LONG = "the conversation exceeds the model's context: start a new one, or shorten it"
 
-_SHORTEN = "the conversation exceeds the model's context: start a new one, or shorten it"
+_REPHRASE = "rephrase the prompt in a new conversation, or use another model"
 
 _SHORTEN_BOTH = (
     "the conversation plus params.max_tokens exceeds the model's context: set a lower "
@@ -63,46 +59,57 @@ _RETRIES = "set max_retries under [retry] of the agent"
 
 _BILLING = "check plan and billing of the account, or use another provider"
 
+_TOOLS = r"\b(tool|function)s?(?!_choice)(\b|_|call)"
+
 _NO_TOOLS = re.compile(
-    r"support\w*\W+(\w+\W+){0,2}(tool|function)|(tool|function)\w*\W+(\w+\W+){0,3}not\W+support"
+    rf"support\w*\W+((?!parallel)\w+\W+){{0,2}}{_TOOLS}|{_TOOLS}\w*\W+(\w+\W+){{0,3}}not\W+support"
     r"|enable-auto-tool-choice",
     re.IGNORECASE,
 )
+"""Words of a server about a model that cannot use tools."""
 
 
 def read_reply(
-    provider: ProviderInfo, status: int, headers: Headers, body: bytes, key: str = ""
+    provider: ProviderInfo,
+    status: int,
+    headers: Headers,
+    body: bytes,
+    secrets: Secrets = NO_SECRETS,
+    request: Request | None = None,
 ) -> dict[str, Any]:
     """Returns the JSON object of a reply.
 
     Args:
-        key: removed wherever the server repeats it.
+        secrets: removed wherever the server repeats them.
+        request: the request, if it was for an answer; its model may be unable to use tools (D-30).
 
     Raises:
         ProviderError: an error status, a body that is not a JSON object, or a reported error.
     """
     content = body.decode("utf-8", "replace").removeprefix("\ufeff")
-    if len(key) >= SURELY_A_KEY:
-        content = _mask_key(key, content)
     try:
-        data = loads(content)
+        data = secrets.mask_json(loads(content), content)
     except ValueError:
         data = None
+    if 200 <= status < 300 and isinstance(data, dict) and not data.get("error"):
+        return data
     if not 200 <= status < 300:
-        raise _make_status_error(provider, status, headers, data, content, key)
-    if not isinstance(data, dict):
-        raise _make_non_json_error(provider, status, headers, content, key)
-    if data.get("error"):
-        raise error_in_reply(data, key)
-    return data
+        error = _make_status_error(provider, status, headers, data, content, secrets)
+    elif isinstance(data, dict):
+        error = error_in_reply(data, secrets)
+    else:
+        error = _make_non_json_error(provider, status, headers, content, secrets)
+    if request and request.tools and _refuses_tools(error, data):
+        error = _without_tools(error, request.model)
+    raise error
 
 
-def error_in_reply(data: Mapping[str, Any], key: str = "") -> ProviderError:
+def error_in_reply(data: Mapping[str, Any], secrets: Secrets = NO_SECRETS) -> ProviderError:
     """Returns the error that a reply with a success status reports in its body."""
     category, is_retryable = classify(None, data)
     error = ProviderError(
         category,
-        masked_line(find_message(data), key) or "the reply reports an error",
+        masked_line(find_message(data), secrets) or "the reply reports an error",
         retry_after=find_wait(data),
         retryable=is_retryable,
     )
@@ -123,21 +130,19 @@ def refusal(explanation: str) -> ProviderError:
     )
 
 
-def masked_line(message: str, key: str = "", limit: int = MAX_MESSAGE) -> str:
-    """Returns a server's message as one line of at most `limit` characters, without keys."""
-    return one_line(_HALF_MASKED.sub("***", _mask_key(key, message)[: 10 * limit]), limit)
+def masked_line(message: str, secrets: Secrets = NO_SECRETS, limit: int = MAX_MESSAGE) -> str:
+    """Returns a server's message as one line of at most `limit` characters, without secrets."""
+    return one_line(_HALF_MASKED.sub(MASK, secrets.mask_error(message)[: 10 * limit]), limit)
 
 
-def _mask_key(key: str, message: str) -> str:
-    return message.replace(key, "***") if len(key) >= SHORTEST_KEY else message
+def _refuses_tools(error: ProviderError, data: Any) -> bool:
+    """True if the server says that the model cannot use tools, rather than refuse a parameter."""
+    parameter, _ = find_parameter(data)
+    is_refused = error.category == "bad_request" and not parameter
+    return is_refused and bool(_NO_TOOLS.search(error.detail))
 
 
-def refuses_tools(error: ProviderError) -> bool:
-    """True if the server says that the model cannot use tools (D-30)."""
-    return error.category == "bad_request" and bool(_NO_TOOLS.search(error.detail))
-
-
-def without_tools(error: ProviderError, model: str) -> ProviderError:
+def _without_tools(error: ProviderError, model: str) -> ProviderError:
     """Makes an error that names the model from its rejection of tools (D-30)."""
     return ProviderError(
         "bad_request",
@@ -148,21 +153,26 @@ def without_tools(error: ProviderError, model: str) -> ProviderError:
 
 
 def _make_status_error(
-    provider: ProviderInfo, status: int, headers: Headers, data: Any, content: str, key: str
+    provider: ProviderInfo,
+    status: int,
+    headers: Headers,
+    data: Any,
+    content: str,
+    secrets: Secrets,
 ) -> ProviderError:
     try:
         phrase = f"{status} {http.HTTPStatus(status).phrase}"
     except ValueError:
         phrase = str(status)
-    message = masked_line(find_message(data), key)
+    message = masked_line(find_message(data), secrets)
     if 300 <= status < 400:
-        where = masked_line(_format_location(headers.get("location", "")), key)
+        where = masked_line(_format_location(headers.get("location", "")), secrets)
         message = f"the server redirects to {where}, and redirects are not followed ({phrase})"
     elif not message:
         plain = (
             data is None and "html" not in _find_content_type(headers) and "<" not in content[:200]
         )
-        first = masked_line(content, key, 100) if plain else ""
+        first = masked_line(content, secrets, 100) if plain else ""
         message = f"{phrase}: {first}" if first else phrase
     category, is_retryable = classify(status, data)
     verdict = headers.get("x-should-retry", "").strip().lower()
@@ -184,7 +194,7 @@ def _find_hint_in(error: ProviderError, data: Any) -> str:
         return _REPHRASE
     message = find_message(data)
     if error.category != "rate_limit" and is_too_long(message):
-        return _SHORTEN_BOTH if counts_answer(message) else _SHORTEN
+        return _SHORTEN_BOTH if counts_answer(message) else TOO_LONG
     if is_failed_call(data):
         return f"try again, {_RETRIES}, or use another model"
     parameter, instead = find_parameter(data)
@@ -224,13 +234,13 @@ def _find_hint(provider: ProviderInfo, error: ProviderError) -> str:
 
 
 def _make_non_json_error(
-    provider: ProviderInfo, status: int, headers: Headers, content: str, key: str
+    provider: ProviderInfo, status: int, headers: Headers, content: str, secrets: Secrets
 ) -> ProviderError:
     """Makes the error for a reply that is not a JSON object; a web page does not pass."""
     if not content.strip():
         return ProviderError("server", "the reply is empty", status=status)
-    words = masked_line(re.sub(r"<[^<>]*>", " ", _mask_key(key, content)[:2000]), limit=60)
-    kind = masked_line(_find_content_type(headers), key) or "text"
+    words = masked_line(re.sub(r"<[^<>]*>", " ", secrets.mask_error(content)[:2000]), limit=60)
+    kind = masked_line(_find_content_type(headers), secrets) or "text"
     is_page = "html" in kind or bool(_PAGE.match(content))
     return ProviderError(
         "server",
@@ -257,16 +267,14 @@ def _format_location(location: str) -> str:
 
 def _parse_wait(headers: Headers) -> float | None:
     """Parses the seconds to wait that the headers give; None if they give none."""
-    if milliseconds := headers.get("retry-after-ms", ""):
-        wait = _parse_retry_after(milliseconds)
-        return wait if wait is None else wait / 1000
-    return _parse_retry_after(headers.get("retry-after", ""))
+    wait = _parse_retry_after(headers.get("retry-after-ms", ""), unit=0.001)
+    return _parse_retry_after(headers.get("retry-after", "")) if wait is None else wait
 
 
-def _parse_retry_after(value: str) -> float | None:
-    """Parses seconds or an HTTP date into seconds to wait; None if it is neither."""
+def _parse_retry_after(value: str, unit: float = 1.0) -> float | None:
+    """Parses a number or an HTTP date into seconds to wait; None if it is neither."""
     try:
-        seconds = float(value)
+        seconds = float(value) * unit
     except ValueError:
         try:
             seconds = email.utils.parsedate_to_datetime(value).timestamp() - time.time()

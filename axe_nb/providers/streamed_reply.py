@@ -16,8 +16,10 @@ from axe_nb.messages import dump
 from axe_nb.providers import wire
 from axe_nb.providers.assembly import Assembly, Deltas, settle
 from axe_nb.providers.decoders import BOM, Decoder, Event
+from axe_nb.providers.error_bodies import find_message
 from axe_nb.providers.protocol import OnDelta
 from axe_nb.providers.reply_errors import error_in_reply, masked_line
+from axe_nb.providers.secrets import NO_SECRETS, Secrets
 
 DONE_MARK = "[DONE]"
 
@@ -27,7 +29,7 @@ BREATH = 200
 LAST_SECONDS = 0.5
 """Time for a reply to end after its last event; if it does not, its connection is closed."""
 
-STREAM_STARTS = (b":", b"data", b"event", b"id", b"retry")
+STREAM_STARTS = (b":", b"data", b"event", b"id", b"retry", b"error:")
 """Beginnings of a stream of server-sent events."""
 
 
@@ -53,15 +55,12 @@ class StreamedReply:
         self,
         streaming: Streaming,
         on_delta: OnDelta,
-        key: str = "",
-        secrets: Sequence[str] = (),
+        secrets: Secrets = NO_SECRETS,
         *,
         is_asked_for: bool = True,
     ) -> None:
-        """Secrets are replaced wherever the server repeats them; the key in errors only."""
         self.is_asked_for = is_asked_for
         """False if a whole reply was asked for."""
-        self._key = key
         self._secrets = secrets
         self._deltas = Deltas(on_delta, secrets)
         self._decoder = streaming.decoder()
@@ -69,6 +68,8 @@ class StreamedReply:
         self._raw: list[bytes] | None = []
         """All that has arrived, until it is known to be a stream."""
         self._is_whole = False
+        self._last: dict[str, Any] = {}
+        """The last object that has arrived."""
 
     @property
     def partial_text(self) -> str:
@@ -83,27 +84,24 @@ class StreamedReply:
             ProviderError: it is cut or malformed, or reports an error.
             Exception: whatever `pieces` raises.
         """
-        async for piece in self._receive(pieces):
+        while not self._assembly.has_ended:
+            try:
+                piece = await anext(pieces)
+            except StopAsyncIteration:
+                return self._finish()
+            except Exception:  # what happens to the connection after the answer does not matter
+                if not self._assembly.is_complete:
+                    raise
+                return self._finish()
             if self._raw is not None:
                 self._raw.append(piece)
             if not self._is_whole:
                 await self._feed(piece)
-            if self._assembly.has_ended:
-                with suppress(Exception):
-                    async with asyncio.timeout(LAST_SECONDS):
-                        async for _ in pieces:
-                            pass
-                break
+        with suppress(Exception):
+            async with asyncio.timeout(LAST_SECONDS):
+                async for _ in pieces:
+                    pass
         return self._finish()
-
-    async def _receive(self, pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-        """Yields the pieces; what happens to the connection after the answer does not matter."""
-        try:
-            async for piece in pieces:
-                yield piece
-        except Exception:
-            if not self._assembly.is_complete:
-                raise
 
     async def _feed(self, piece: bytes) -> None:
         for number, event in enumerate(self._decoder.feed(piece), 1):
@@ -119,13 +117,10 @@ class StreamedReply:
         name, data = event
         if not data or name == "ping" or data.isspace():
             return
-        if data == DONE_MARK:
+        if data.startswith(DONE_MARK):
             self._raw = None
             self._assembly.end()
             return
-        for secret in self._secrets:
-            if secret in data:
-                data = data.replace(secret, "***")
         try:
             value = wire.loads_part(data)
         except ValueError:
@@ -134,18 +129,19 @@ class StreamedReply:
             self._raw = None
             self._add_object(name, value)
         elif name == "error":
-            raise ProviderError("server", masked_line(data, self._key))
+            raise ProviderError("server", masked_line(data, self._secrets))
         elif self._raw is not None:
             self._is_whole = True
-        else:
-            words = masked_line(data, self._key, 60)
+        elif not self._assembly.is_complete:
+            words = masked_line(data, self._secrets, 60)
             raise ProviderError("server", f"an event of the stream is not a JSON object: {words}")
 
     def _add_object(self, name: str, data: dict[str, Any]) -> None:
         if data.get("error"):
-            raise error_in_reply(data, self._key)
+            raise error_in_reply(data, self._secrets)
         if name == "error" or "error" in (data.get("type"), data.get("object")):
-            raise error_in_reply({"error": data}, self._key)
+            raise error_in_reply({"error": data}, self._secrets)
+        self._last = data
         self._assembly.add(name, data)
 
     def _finish(self) -> bytes:
@@ -157,9 +153,10 @@ class StreamedReply:
             self._add_rest()
         self._deltas.flush()
         if not self._assembly.is_complete:
+            words = masked_line(find_message(self._last), self._secrets)
             raise ProviderError(
                 "server",
-                "the stream ended before the answer was complete",
+                "the stream ended before the answer was complete" + (words and f": {words}"),
                 hint="try again, or set max_retries under [retry] of the agent",
             )
         try:
@@ -173,5 +170,5 @@ class StreamedReply:
         if event is None:
             return
         with suppress(ValueError):
-            if event[1] == DONE_MARK or isinstance(wire.loads_part(event[1]), dict):
+            if event[1].startswith(DONE_MARK) or isinstance(wire.loads_part(event[1]), dict):
                 self._add(event)

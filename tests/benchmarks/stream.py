@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Iterator
 from functools import partial
 
 from axe_nb.providers.streamed_reply import StreamedReply
-from tests.providers.dialects import KEY
+from tests.providers.dialects import secrets_of
 from tests.providers.streams import FORMS, STREAMINGS, Answer
 
 CHARACTERS = 1_000_000
@@ -39,7 +39,7 @@ async def receive(stream: bytes) -> AsyncIterator[bytes]:
 
 def read(protocol: str, stream: bytes) -> float:
     """CPU seconds for one reply."""
-    reply = StreamedReply(STREAMINGS[protocol], lambda _: None, KEY, [KEY])
+    reply = StreamedReply(STREAMINGS[protocol], lambda _: None, secrets_of(protocol))
     started = time.process_time()
     asyncio.run(reply.read(receive(stream)))
     return time.process_time() - started

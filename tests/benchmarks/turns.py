@@ -21,7 +21,7 @@ import httpx
 from axe_nb.messages import Message, Request, ToolCall, ToolResult
 from axe_nb.provider_table import PROVIDERS
 from axe_nb.providers.reply_errors import read_reply
-from tests.providers.dialects import CALL_AGENT, DIALECTS, MODULES, Dialect
+from tests.providers.dialects import CALL_AGENT, DIALECTS, MODULES, Dialect, secrets_of
 
 CHAIN = 50
 ROUNDS = 20
@@ -157,13 +157,14 @@ def share(dialect: Dialect) -> float:
     calls = [("call_1", "call_agent", {"agent": "a", "task": TASK})]
     reply = json.dumps(dialect.reply("On it.", calls, dialect.calling)).encode()
     module, request = MODULES[dialect.name], conversation(10)
+    secrets = secrets_of(dialect.name, "k" * 40)
     module.body(request)
     found = []
     for number in range(1000):
         fresh = replace(request, messages=(*request.messages, *one_turn(f"new {number}")))
         began = time.process_time()
         module.body(fresh)
-        module.parse(read_reply(PROVIDERS[dialect.name], 200, {}, reply, "k" * 40))
+        module.parse(read_reply(PROVIDERS[dialect.name], 200, {}, reply, secrets))
         found.append(time.process_time() - began)
     return sorted(found)[len(found) // 2]
 

@@ -6,11 +6,12 @@ import asyncio
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from axe_nb.messages import Message, Request, Response, ToolParameter, ToolSpec
 from axe_nb.providers import anthropic, ollama, openai
-from axe_nb.providers.protocol import Provider
+from axe_nb.providers.protocol import Provider, Server
+from axe_nb.providers.secrets import Secrets
 
 KEY = "sk-canary-0123456789abcdef"
 
@@ -30,13 +31,17 @@ CALL_AGENT = ToolSpec(
 )
 
 
+class ServedProvider(Provider, Server, Protocol):
+    """A provider with its server."""
+
+
 @dataclass(frozen=True)
 class Dialect:
     """One protocol."""
 
     name: str
     path: str
-    make: Callable[[str, str], Provider]
+    make: Callable[[str, str], ServedProvider]
     """(base URL, key) -> provider."""
     reply: Callable[[str, Sequence[Call], str], dict[str, Any]]
     """(text, calls, stop reason) -> body; 5 input and 7 output tokens."""
@@ -52,6 +57,11 @@ class Dialect:
 
     def __str__(self) -> str:
         return self.name
+
+
+def secrets_of(protocol: str, key: str = KEY) -> Secrets:
+    """What a server of the protocol must not repeat."""
+    return Secrets.of(BY_NAME[protocol].make("http://127.0.0.1", key))
 
 
 def ask(*messages: Message, **more: Any) -> Request:

@@ -16,7 +16,7 @@ from axe_nb.providers import anthropic_stream, ollama_stream, openai_stream
 from axe_nb.providers.protocol import OnDelta
 from axe_nb.providers.reply_errors import read_reply
 from axe_nb.providers.streamed_reply import StreamedReply
-from tests.providers.dialects import KEY, MODULES
+from tests.providers.dialects import KEY, MODULES, secrets_of
 
 STREAMINGS = {
     "anthropic": anthropic_stream.STREAMING,
@@ -54,8 +54,8 @@ def read_stream(
 ) -> Outcome:
     """What the provider makes of the body of a reply with status 200 that arrives like this."""
     deltas: list[Delta] = []
-    secrets = [key] if key else []
-    reply = StreamedReply(STREAMINGS[protocol], on_delta or deltas.append, key, secrets)
+    secrets = secrets_of(protocol, key)
+    reply = StreamedReply(STREAMINGS[protocol], on_delta or deltas.append, secrets)
 
     async def receive() -> AsyncIterator[bytes]:
         for piece in pieces:
@@ -80,7 +80,7 @@ def read_whole(protocol: str, body: bytes, key: str = KEY) -> Outcome:
 
 def parse(protocol: str, body: bytes, key: str) -> Response:
     response: Response = MODULES[protocol].parse(
-        read_reply(PROVIDERS[protocol], 200, {}, body, key)
+        read_reply(PROVIDERS[protocol], 200, {}, body, secrets_of(protocol, key))
     )
     return response
 

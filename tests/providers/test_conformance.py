@@ -22,7 +22,16 @@ from axe_nb.messages import CallIds, Message, Request, Response, ToolCall, ToolR
 from axe_nb.provider_table import PROVIDERS
 from axe_nb.providers.reply_errors import read_reply
 from tests.providers import sdk
-from tests.providers.dialects import BY_NAME, CALL_AGENT, DIALECTS, KEY, MODULES, Dialect, ask
+from tests.providers.dialects import (
+    BY_NAME,
+    CALL_AGENT,
+    DIALECTS,
+    KEY,
+    MODULES,
+    Dialect,
+    ask,
+    secrets_of,
+)
 from tests.wire.replay import Replay
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -470,7 +479,12 @@ def test_a_mutated_reply_gives_an_answer_or_a_provider_error(
     status = data.draw(st.sampled_from([200, 200, 200, 200, 400, 404, 500]))
     raw = data.draw(mutated(dialect))
     with suppress(ProviderError):  # anything else fails the test
-        check(dialect, module.parse(read_reply(PROVIDERS[dialect.name], status, {}, raw, KEY)))
+        check(
+            dialect,
+            module.parse(
+                read_reply(PROVIDERS[dialect.name], status, {}, raw, secrets_of(dialect.name))
+            ),
+        )
 
 
 def check(dialect: Dialect, response: Response) -> None:

@@ -13,8 +13,9 @@ from axe_nb.errors import ProviderError
 from axe_nb.provider_table import PROVIDERS
 from axe_nb.providers.error_bodies import category
 from axe_nb.providers.reply_errors import read_reply
+from tests.providers.dialects import KEY, secrets_of
 
-KEY = "sk-canary-0123456789abcdef"
+SECRETS = secrets_of("openai")
 JSON = {"content-type": "application/json"}
 
 
@@ -23,7 +24,7 @@ def failure(
 ) -> ProviderError:
     raw = body if isinstance(body, bytes) else json.dumps(body).encode()
     with pytest.raises(ProviderError) as raised:
-        read_reply(PROVIDERS[provider], status, JSON if headers is None else headers, raw, KEY)
+        read_reply(PROVIDERS[provider], status, JSON if headers is None else headers, raw, SECRETS)
     return raised.value
 
 
@@ -362,13 +363,28 @@ def test_a_key_that_is_half_masked_is_masked_whole() -> None:
 
 def test_a_short_stand_in_for_a_key_does_not_eat_words() -> None:
     said = {"choices": [], "note": "lm-studio runs"}
-    assert read_reply(PROVIDERS["openai"], 200, {}, json.dumps(said).encode(), "lm-studio") == said
+    assert (
+        read_reply(
+            PROVIDERS["openai"],
+            200,
+            {},
+            json.dumps(said).encode(),
+            secrets_of("openai", "lm-studio"),
+        )
+        == said
+    )
     with pytest.raises(ProviderError, match="server: all nonexistent"):
-        read_reply(PROVIDERS["openai"], 500, {}, b'{"error": "all nonexistent"}', "none")
+        read_reply(
+            PROVIDERS["openai"],
+            500,
+            {},
+            b'{"error": "all nonexistent"}',
+            secrets_of("openai", "none"),
+        )
 
 
 def test_a_key_in_an_answer_does_not_get_through() -> None:
-    data = read_reply(PROVIDERS["openai"], 200, {}, f'{{"text": "it is {KEY}"}}'.encode(), KEY)
+    data = read_reply(PROVIDERS["openai"], 200, {}, f'{{"text": "it is {KEY}"}}'.encode(), SECRETS)
     assert data == {"text": "it is ***"}
 
 

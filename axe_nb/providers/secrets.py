@@ -1,0 +1,126 @@
+"""The secrets of a server, removed from all that it sends: whole replies, streams and errors.
+
+Source: B-3; goals.md "Safety".
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from axe_nb.providers.protocol import Server
+
+SHORTEST = 6
+"""Characters; shorter keys are placeholders such as `none`, and would match ordinary words."""
+
+SURELY_SECRET = 16
+"""Characters; shorter keys are not removed from answers, as they may be words (`lm-studio`)."""
+
+MASK = "***"
+
+PUBLIC_HEADERS = frozenset(
+    {
+        "accept", "accept-language", "anthropic-beta", "anthropic-version", "content-type",
+        "http-referer", "openai-beta", "openai-organization", "openai-project", "referer",
+        "user-agent", "x-title",
+    }
+)  # fmt: skip
+"""Headers whose values are known not to be secrets."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Secrets:
+    """The secrets of one server: its key, the login in its base URL, and those in its headers."""
+
+    in_answers: tuple[str, ...] = field(default=(), repr=False)
+    """Those that are no words, longest first."""
+    in_errors: tuple[str, ...] = field(default=(), repr=False)
+    """All, longest first."""
+
+    @staticmethod
+    def of(server: Server) -> Secrets:
+        """Returns the secrets of a server."""
+        return _collect(server.base_url, server.key, tuple(server.info.headers.items()))
+
+    def mask_error(self, words: str) -> str:
+        """Returns the words of an error without secrets."""
+        for secret in self.in_errors:
+            words = words.replace(secret, MASK)
+        return words
+
+    def mask_text(self, text: str) -> str:
+        """Returns a text of an answer without secrets."""
+        for secret in self.in_answers:
+            text = text.replace(secret, MASK)
+        return text
+
+    def mask_json(self, value: Any, written: str) -> Any:
+        r"""Returns a decoded answer without secrets.
+
+        Args:
+            value: the answer.
+            written: its JSON, where a secret may have escapes such as `\/`.
+        """
+        if "\\" in written or any(secret in written for secret in self.in_answers):
+            return self._mask_value(value) if self.in_answers else value
+        return value
+
+    def _mask_value(self, value: Any) -> Any:
+        if isinstance(value, str):
+            return self.mask_text(value)
+        if isinstance(value, list):
+            return [self._mask_value(entry) for entry in value]
+        if isinstance(value, dict):
+            return {self.mask_text(key): self._mask_value(entry) for key, entry in value.items()}
+        return value
+
+    def find_beginning(self, piece: str) -> int:
+        """Returns where a secret may begin at the end of a piece; the end if none does."""
+        return min([len(piece), *(_find_beginning(piece, secret) for secret in self.in_answers)])
+
+
+NO_SECRETS = Secrets()
+
+
+@lru_cache(maxsize=64)
+def _collect(base_url: str, key: str, headers: tuple[tuple[str, str], ...]) -> Secrets:
+    password, *others = _list_login(base_url)
+    possible = {password, key, *others, *_list_in_headers(headers)}
+    found = sorted((s for s in possible if len(s) >= SHORTEST), key=len, reverse=True)
+    certain = (s for s in found if len(s) >= SURELY_SECRET or s == password)
+    return Secrets(in_answers=tuple(certain), in_errors=tuple(found))
+
+
+def _list_login(base_url: str) -> tuple[str, ...]:
+    """Returns the password in a base URL, a name that stands alone, and the header of both."""
+    try:
+        parts = urlsplit(base_url)
+    except ValueError:
+        return ("",)
+    name, password = unquote(parts.username or ""), unquote(parts.password or "")
+    if not name and not password:
+        return ("",)
+    login = b64encode(f"{name}:{password}".encode()).decode()
+    return (password, login) if password else ("", name, login)
+
+
+def _list_in_headers(headers: tuple[tuple[str, str], ...]) -> Iterator[str]:
+    """Yields the values of headers that may be secrets, with and without `Bearer` or the like."""
+    for name, value in headers:
+        if name.lower() not in PUBLIC_HEADERS and "{key}" not in value:
+            yield value.strip()
+            yield value.strip().partition(" ")[2]
+
+
+def _find_beginning(piece: str, secret: str) -> int:
+    """Returns where a secret may begin at the end of the piece; the end if it does not."""
+    at = piece.find(secret[0], max(0, len(piece) - len(secret) + 1))
+    while at >= 0:
+        if secret.startswith(piece[at:]):
+            return at
+        at = piece.find(secret[0], at + 1)
+    return len(piece)
