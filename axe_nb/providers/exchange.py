@@ -21,7 +21,9 @@ REFUSALS = (400, 404, 405, 406, 415, 422, 501)
 
 _FIELDS = {
     "stream_options": re.compile("stream_options|include_usage", re.IGNORECASE),
-    "stream": re.compile(r"(?<![\w/-])(non-?)?stream(ing|ed|s)?(?![\w/]|[.-]\w)", re.IGNORECASE),
+    "stream": re.compile(
+        r"(?<![\w/-])(non-?|text/event-)?stream(ing|ed|s)?(?![\w/]|[.-]\w)", re.IGNORECASE
+    ),
 }
 """Field of a request → words of a server that refuses it; a model's name is none of them."""
 

@@ -80,6 +80,22 @@ def test_an_empty_content_is_an_answer_only_at_the_end_of_a_turn() -> None:
         parse({"stop_reason": "end_turn"})
 
 
+@pytest.mark.parametrize(
+    ("stop", "hint"),
+    [
+        ("max_tokens", "raise params.max_tokens of the agent"),
+        ("model_context_window_exceeded", "the conversation exceeds the model's context"),
+    ],
+)
+def test_a_limit_that_leaves_no_room_for_content_is_no_failure_that_passes(
+    stop: str, hint: str
+) -> None:
+    with pytest.raises(ProviderError, match="no content") as raised:
+        parse(reply(stop=stop))
+    assert not raised.value.retryable
+    assert raised.value.hint.startswith(hint)
+
+
 @pytest.mark.parametrize("content", ["text", [None], [[]], {"type": "text"}, 7, True])
 def test_content_of_another_shape_is_a_server_error(content: Any) -> None:
     with pytest.raises(ProviderError, match="server: content of the reply is not a list"):

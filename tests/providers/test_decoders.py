@@ -26,6 +26,10 @@ SSE: dict[str, tuple[bytes, list[Event]]] = {
     "a name": (b"event: delta\ndata: a\n\ndata: b\n\n", [("delta", "a"), ("", "b")]),
     "a name after its data": (b"data: a\nevent: delta\n\n", [("delta", "a")]),
     "a name without data": (b"event: ping\n\ndata: a\n\n", [("", "a")]),
+    "a failure in a field of its own": (
+        b'data: a\n\nerror: {"code": 500}\n\ndata: b\n\n',
+        [("", "a"), ("error", '{"code": 500}'), ("", "b")],
+    ),
     "other fields": (b"id: 1\nretry: 10\nwhat: ever\nDATA: no\ndata: a\n\n", [("", "a")]),
     "blank lines": (b"\n\n\ndata: a\n\n\n\n", [("", "a")]),
     "an object that is no field": (

@@ -155,6 +155,16 @@ def test_an_answer_that_a_filter_removed_is_a_refusal(reason: str) -> None:
     assert (cut.content, cut.tool_calls) == ("So far", ())
 
 
+def test_an_answer_that_ends_in_a_failure_is_an_error_that_keeps_the_text() -> None:
+    with pytest.raises(ProviderError) as raised:
+        parse(reply_with("error", content="The answer is", tool_calls=[call()]))
+    assert str(raised.value) == (
+        "server: response contains only a part of an answer (finish_reason error)"
+    )
+    assert raised.value.retryable
+    assert raised.value.partial_text == "The answer is"
+
+
 @pytest.mark.parametrize("reason", ["error", "function_call_filter: MALFORMED_FUNCTION_CALL"])
 def test_a_reply_that_ends_in_a_failure_without_saying_more_is_an_error(reason: str) -> None:
     with pytest.raises(ProviderError) as raised:

@@ -151,6 +151,9 @@ def test_a_server_may_refuse_one_after_the_other(server: Replay) -> None:
         refusing("the upstream is down"),
         refusing("streaming is overloaded", 503),
         refusing("no such key for streams", 401),
+        refusing("model my-stream-model not found", 404),
+        refusing("model org/stream not found", 404),
+        refusing("model stream.v1 not found", 404),
     ],
 )
 def test_other_refusals_are_not_asked_again(
@@ -171,6 +174,19 @@ def test_a_refusal_is_not_remembered_if_the_whole_reply_fails_too(
     provider = dialect.make(server.url("x"), KEY)
     assert asyncio.run(provider.send(ask(), lambda _: None)).content == "one two"
     assert [stream for stream, _ in forms(server)] == [True, WHOLE[dialect.name], True]
+
+
+@each
+@pytest.mark.parametrize("status", [401, 429, 500])
+def test_a_refusal_is_remembered_if_the_whole_reply_fails_for_another_reason(
+    server: Replay, dialect: Dialect, status: int
+) -> None:
+    replies = [refusing("no streaming"), refusing("slow down", status), whole(dialect)]
+    with pytest.raises(ProviderError, match="slow down"):
+        send(server, dialect, replies)
+    provider = dialect.make(server.url("x"), KEY)
+    assert asyncio.run(provider.send(ask(), lambda _: None)).content == "one two"
+    assert [stream for stream, _ in forms(server)] == [True, *[WHOLE[dialect.name]] * 2]
 
 
 @each
@@ -249,6 +265,41 @@ def test_a_page_in_place_of_a_stream_is_an_error(server: Replay, dialect: Dialec
     with pytest.raises(ProviderError, match="not a JSON object but text/html: Log in") as raised:
         send(server, dialect, page)
     assert not raised.value.retryable
+
+
+@each
+def test_a_fault_of_what_takes_the_pieces_is_no_failure_of_the_connection(
+    server: Replay, dialect: Dialect
+) -> None:
+    server.replies = {"x": streamed(dialect)}
+
+    def fail(_: Delta) -> None:
+        raise ZeroDivisionError("a fault")
+
+    with pytest.raises(ZeroDivisionError, match="a fault"):
+        asyncio.run(dialect.make(server.url("x"), KEY).send(ask(), fail))
+
+
+@each
+def test_a_stream_leaves_no_generator_behind(server: Replay, dialect: Dialect) -> None:
+    server.replies = {"x": streamed(dialect)}
+    provider = dialect.make(server.url("x"), KEY)
+
+    async def count() -> int:
+        await provider.send(ask(), lambda _: None)
+        loop, tasks = asyncio.get_running_loop(), []
+
+        def note(loop: asyncio.AbstractEventLoop, coroutine: Any, **more: Any) -> Any:
+            tasks.append(coroutine)
+            return asyncio.Task(coroutine, loop=loop, **more)
+
+        loop.set_task_factory(note)
+        for _ in range(3):
+            await provider.send(ask(), lambda _: None)
+            await asyncio.sleep(0.01)
+        return len(tasks)
+
+    assert asyncio.run(count()) == 0
 
 
 @each

@@ -1,0 +1,106 @@
+"""Streams of servers that do not keep to the protocol, and what still comes of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.providers.streams import chunk, read_stream, sse
+
+END = chunk(finish_reason="stop")
+
+
+@pytest.mark.parametrize("mark", ["[DONE] ", "[DONE]\r", "[DONE]."])
+@pytest.mark.parametrize("events", [[], [END]])
+def test_the_end_mark_may_have_something_behind_it(events: list[Any], mark: str) -> None:
+    outcome = read_stream("openai", [sse(chunk({"content": "hi"}), *events, mark)])
+    assert outcome.response, outcome.error
+    assert outcome.response.content == "hi"
+
+
+@pytest.mark.parametrize("more", ["END", "[]", "null", "<html>"])
+def test_what_follows_a_complete_answer_does_not_matter(more: str) -> None:
+    outcome = read_stream("openai", [sse(chunk({"content": "hi"}), END, more, "[DONE]")])
+    assert outcome.response, outcome.error
+    assert outcome.response.content == "hi"
+
+
+@pytest.mark.parametrize("before", [b"", sse(chunk({"content": "hi"}))])
+@pytest.mark.parametrize("end", [b"\n\n", b"\n", b""])
+def test_a_failure_in_a_field_of_its_own_is_an_error(before: bytes, end: bytes) -> None:
+    failure = b'error: {"code": 500, "message": "context shift disabled", "type": "server_error"}'
+    outcome = read_stream("openai", [before + failure + end])
+    assert outcome.error
+    assert outcome.error.detail == "context shift disabled"
+    assert outcome.error.partial_text == ("hi" if before else "")
+
+
+@pytest.mark.parametrize("protocol", ["anthropic", "openai", "ollama"])
+@pytest.mark.parametrize("event", ['{"detail": "the model is gone"}', '{"message": "gone"}'])
+def test_a_stream_that_ends_with_other_words_gives_them(protocol: str, event: str) -> None:
+    stream = f"{event}\n" if protocol == "ollama" else f"data: {event}\n\n"
+    outcome = read_stream(protocol, [stream.encode()])
+    assert outcome.error
+    assert "gone" in outcome.error.detail
+
+
+@pytest.mark.parametrize("kind", [[], {}, ["text"], None, 7])
+@pytest.mark.parametrize("key", ["reasoning_details", "content"])
+def test_a_part_may_have_any_type(key: str, kind: object) -> None:
+    parts = [{"type": "text", "text": "x"}, {"type": kind, "text": "y"}]
+    outcome = read_stream("openai", [sse(chunk({key: parts}), END, "[DONE]")])
+    assert outcome.response, outcome.error
+
+
+def test_an_answer_that_ends_in_a_failure_is_an_error_with_its_text() -> None:
+    stream = sse(chunk({"content": "half"}), chunk(finish_reason="error"), "[DONE]")
+    outcome = read_stream("openai", [stream])
+    assert outcome.error
+    assert "finish_reason error" in outcome.error.detail
+    assert outcome.error.partial_text == "half"
+
+
+def piece(arguments: str = "", **more: Any) -> dict[str, Any]:
+    name = {"name": more.pop("name")} if "name" in more else {}
+    return {**more, "function": {**name, "arguments": arguments}}
+
+
+@pytest.mark.parametrize(
+    ("pieces", "calls"),
+    [
+        # the index is text
+        ([piece('{"x": ', index="0", id="a", name="f"), piece('{"x": 2}', index="1", id="b",
+          name="g"), piece("1}", index="0")], [("a", "f", 1), ("b", "g", 2)]),
+        # there is none, and the pieces of two calls take turns
+        ([piece('{"x": ', id="a", name="f"), piece('{"x": ', id="b", name="g"),
+          piece("1}", id="a"), piece("2}", id="b")], [("a", "f", 1), ("b", "g", 2)]),
+        # the name comes again, with what was missing
+        ([piece(index=0, id="a", name="get_"), piece('{"x": 1}', index=0, id="a",
+          name="get_time")], [("a", "get_time", 1)]),
+        ([piece(index=0, id="a", name="get_"), piece('{"x": 1}', index=0, name="time")],
+         [("a", "get_time", 1)]),
+    ],
+)  # fmt: skip
+def test_openai_pieces_of_calls_find_together(
+    pieces: list[dict[str, Any]], calls: list[tuple[str, str, int]]
+) -> None:
+    chunks = [chunk({"tool_calls": [call]}) for call in pieces]
+    outcome = read_stream("openai", [sse(*chunks, chunk(finish_reason="tool_calls"), "[DONE]")])
+    assert outcome.response
+    found = [(call.id, call.name, call.arguments) for call in outcome.response.tool_calls]
+    assert found == [(id, name, {"x": value}) for id, name, value in calls]
+
+
+@pytest.mark.req("D-31")
+def test_a_stop_reason_at_the_start_does_not_make_a_cut_answer_whole() -> None:
+    start = {"type": "message_start", "message": {"content": [], "stop_reason": "end_turn"}}
+    block = {"type": "content_block_start", "index": 0, "content_block": {"type": "text"}}
+    delta = {"type": "text_delta", "text": "half"}
+    events = [start, block, {"type": "content_block_delta", "index": 0, "delta": delta}]
+    outcome = read_stream("anthropic", [sse(*events)])
+    assert outcome.error
+    assert outcome.error.partial_text == "half"
+    whole = read_stream("anthropic", [sse(*events, {"type": "message_stop"})])
+    assert whole.response
+    assert (whole.response.content, whole.response.stop_reason) == ("half", "end_turn")
