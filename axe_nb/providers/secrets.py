@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from axe_nb.messages import dump
 from axe_nb.providers.protocol import Server
 
 SHORTEST = 6
@@ -40,6 +41,8 @@ class Secrets:
     """Those that are no words, longest first."""
     in_errors: tuple[str, ...] = field(default=(), repr=False)
     """All, longest first."""
+    in_json: tuple[str, ...] = field(default=(), repr=False)
+    """Those of answers, with the escapes that JSON requires."""
 
     @staticmethod
     def of(server: Server) -> Secrets:
@@ -63,10 +66,11 @@ class Secrets:
 
         Args:
             value: the answer.
-            written: its JSON, where a secret may have escapes such as `\/`.
+            written: its JSON, where a secret may have more escapes than required, such as `\/`.
         """
-        if "\\" in written or any(secret in written for secret in self.in_answers):
-            return self._mask_value(value) if self.in_answers else value
+        may_hide = self.in_json and ("\\u" in written or "\\/" in written)
+        if may_hide or any(secret in written for secret in self.in_json):
+            return self._mask_value(value)
         return value
 
     def _mask_value(self, value: Any) -> Any:
@@ -91,8 +95,12 @@ def _collect(base_url: str, key: str, headers: tuple[tuple[str, str], ...]) -> S
     password, *others = _list_login(base_url)
     possible = {password, key, *others, *_list_in_headers(headers)}
     found = sorted((s for s in possible if len(s) >= SHORTEST), key=len, reverse=True)
-    certain = (s for s in found if len(s) >= SURELY_SECRET or s == password)
-    return Secrets(in_answers=tuple(certain), in_errors=tuple(found))
+    certain = [s for s in found if len(s) >= SURELY_SECRET or s == password]
+    return Secrets(
+        in_answers=tuple(certain),
+        in_errors=tuple(found),
+        in_json=tuple(dump(secret).decode()[1:-1] for secret in certain),
+    )
 
 
 def _list_login(base_url: str) -> tuple[str, ...]:

@@ -11,14 +11,14 @@ import json
 import random
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, get_args
 
 from axe_nb.errors import Category
 from axe_nb.messages import CallIds, Message, ToolResult
 from tests.providers.dialects import MODULES, ask
-from tests.providers.streams import FORMS, Answer, Outcome, cut, read_stream, read_whole
+from tests.providers.streams import FORMS, Answer, Outcome, chunk, cut, read_stream, read_whole, sse
 from tests.wire.replay import FIXTURES
 
 FULL = 10_000
@@ -37,6 +37,15 @@ ANSWERS = (
     ),
     Answer(calls=[("", "f", ['{"x": 1}'])] * 3, stop="length"),
 )
+
+PARTS: Sequence[Mapping[str, Any]] = (
+    {"reasoning_details": [{"type": "reasoning.text", "index": 0, "text": "let me "}]},
+    {"reasoning_details": [{"type": "reasoning.text", "index": 0, "text": "think"}]},
+    {"content": [{"type": "thinking", "thinking": [{"type": "text", "text": "so"}]}]},
+    {"content": [{"type": "text", "text": "Hello "}, {"type": "image", "id": "x"}]},
+    {"content": [{"type": "text", "text": "you"}]},
+)
+"""Deltas of OpenAI's protocol with texts in parts."""
 
 VALUES: Sequence[Any] = (
     None, True, False, 0, -1, 1.5, 2**70, "", " ", "x", "\ud83d", "[DONE]", "error", "text",
@@ -73,6 +82,8 @@ def bodies(protocol: str) -> list[bytes]:
 def streams(protocol: str) -> list[bytes]:
     """Streams to begin with."""
     made = [FORMS[protocol][0](answer) for answer in ANSWERS]
+    if protocol == "openai":
+        made.append(sse(*(chunk(delta) for delta in PARTS), chunk(finish_reason="stop"), "[DONE]"))
     for fixture in FIXTURES.values():
         if fixture["protocol"] == protocol and fixture["mode"] == "stream":
             parts = fixture["stream"]
@@ -210,6 +221,7 @@ def check(protocol: str, outcome: Outcome) -> None:
     if outcome.error:
         assert outcome.error.category in get_args(Category)
         assert len(outcome.error.message.splitlines()) == 1
+        assert "the connection to" not in outcome.error.message, "no connection has failed"
         outcome.error.message.encode()
         outcome.error.partial_text.encode()
         return

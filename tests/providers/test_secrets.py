@@ -8,6 +8,7 @@ from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -119,6 +120,13 @@ def test_the_values_of_own_headers_are_secrets_unless_they_are_known_not_to_be(
     headers: Mapping[str, str], words: str, expected: str
 ) -> None:
     assert Secrets.of(provider(headers=headers)).mask_error(words) == expected
+
+
+def test_a_password_may_have_characters_that_json_escapes() -> None:
+    password = '"quoted\\"'
+    url = f"http://me:{quote(password)}@127.0.0.1"
+    text = json.dumps({"said": password})
+    assert Secrets.of(OpenAI(url, "")).mask_json(json.loads(text), text) == {"said": "***"}
 
 
 def test_a_name_that_stands_alone_in_a_base_url_is_a_secret() -> None:
