@@ -25,7 +25,7 @@ _FIELDS = {
         r"(?<![\w/-])(non-?|text/event-)?stream(ing|ed|s)?(?![\w/]|[.-]\w)", re.IGNORECASE
     ),
 }
-"""Field of a request → words of a server that refuses it; a model's name is none of them."""
+"""Field of a request → words of a server that refuses it, but not as a part of a model's name."""
 
 _NO_STREAM = re.compile(
     r"\bverified to stream|\bstream\w*( is| are)? not (yet )?(implemented|supported)", re.IGNORECASE

@@ -38,7 +38,7 @@ class Secrets:
     """The secrets of one server: its key, the login in its base URL, and those in its headers."""
 
     in_answers: tuple[str, ...] = field(default=(), repr=False)
-    """Those that are no words, longest first."""
+    """Those that cannot be mistaken for words, longest first."""
     in_errors: tuple[str, ...] = field(default=(), repr=False)
     """All, longest first."""
     in_json: tuple[str, ...] = field(default=(), repr=False)
