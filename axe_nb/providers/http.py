@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from axe_nb.errors import ProviderError
 from axe_nb.messages import Delta, Request
-from axe_nb.providers.connection_errors import make_connection_error
+from axe_nb.providers.connection_errors import make_connection_error, name_proxy
 from axe_nb.providers.connections import open_reply
 from axe_nb.providers.protocol import OnDelta, Server
 from axe_nb.providers.reply_errors import Headers, read_reply
@@ -127,7 +127,10 @@ async def _send_and_read(
     stream: StreamedReply | None,
 ) -> dict[str, Any]:
     status, headers, reply = await _receive(server, method, path, body, stream)
-    return read_reply(server.info, status, headers, reply, Secrets.of(server), request)
+    try:
+        return read_reply(server.info, status, headers, reply, Secrets.of(server), request)
+    except ProviderError as error:
+        raise name_proxy(error, server, headers) from None
 
 
 async def _receive(

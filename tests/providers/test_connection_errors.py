@@ -126,3 +126,28 @@ def test_a_proxy_that_opens_no_tunnel_may_do_so_later(
         error = failure("https://models.example")
     assert error.detail.endswith(f"it answers {status}")
     assert error.retryable == (not is_final)
+
+
+@pytest.mark.req("B-5")
+@pytest.mark.parametrize("status", ["403 Forbidden", "502 Bad Gateway"])
+def test_a_page_instead_of_an_answer_names_the_proxy_that_may_have_sent_it(
+    monkeypatch: pytest.MonkeyPatch, status: str
+) -> None:
+    with raw_server(refuse(status)) as proxy:
+        url = proxy.url
+        monkeypatch.setenv("HTTP_PROXY", url.replace("//", f"//{LOGIN}@"))
+        error = failure("http://models.example")
+    assert error.detail == f"{status} (through the proxy {url})"
+    assert error.hint.startswith("check HTTPS_PROXY")
+    assert (error.status, error.retryable) == (int(status[:3]), status.startswith("5"))
+
+
+@pytest.mark.req("B-5")
+def test_an_answer_in_json_is_the_servers_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    body = b'{"error": {"message": "no such model"}}'
+    said = reply(body, "content-type: application/json", status="404 Not Found")
+    with raw_server(always(said)) as proxy:
+        monkeypatch.setenv("HTTP_PROXY", proxy.url)
+        error = failure("http://models.example")
+    assert error.detail == "no such model"
+    assert error.hint.startswith("check the model name")
