@@ -196,6 +196,7 @@ def test_a_connection_whose_body_was_dropped_with_reading_paused_is_not_used_aga
 
 
 @pytest.mark.req("D-8")
+@pytest.mark.skipif(sys.platform != "linux", reason="127.0.0.2 is not an address everywhere")
 def test_connecting_to_several_addresses_may_be_cancelled_in_any_turn(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
