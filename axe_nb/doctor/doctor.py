@@ -23,7 +23,7 @@ from axe_nb.agents.prompt import all_warnings
 from axe_nb.agents.trust import VARIABLE, check_trust, list_unusual, trusts_all
 from axe_nb.doctor.agent_problems import Problem, problems
 from axe_nb.doctor.caps import describe_caps, find_lifted_caps
-from axe_nb.doctor.reach import describe_protected, find_open_hosts
+from axe_nb.doctor.reach import describe_protected, find_open_hosts, find_questions
 from axe_nb.errors import AxeError, ConfigError, ProviderError
 from axe_nb.make_provider import server
 from axe_nb.provider_table import PROVIDERS
@@ -179,9 +179,8 @@ def _check_agents(
             findings.append(_make_failed_finding(f"agent {name}", error))
             continue
         agents.append(agent)
-        notes = filter(
-            None, (*all_warnings(agent), find_lifted_caps(agent), find_open_hosts(agent))
-        )
+        reach = (find_lifted_caps(agent), find_open_hosts(agent), find_questions(agent))
+        notes = filter(None, (*all_warnings(agent), *reach))
         findings += [Finding("note", f"agent {name}", note) for note in notes]
         findings += [
             _make_problem_finding(f"agent {name}", problem)

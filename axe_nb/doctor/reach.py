@@ -1,6 +1,6 @@
-"""The reach of agents: the protected files of the current folder, and hosts that need no approval.
+"""The reach of agents: protected files of the current folder, hosts without approval, questions.
 
-Source: D-50, D-52; docs/safety.md "File rules" and "Network".
+Source: D-50, D-52, D-56; docs/safety.md "File rules" and "Network".
 """
 
 from __future__ import annotations
@@ -33,3 +33,10 @@ def find_open_hosts(agent: Agent) -> str:
     if ANY not in agent.allowed_hosts:
         return ""
     return 'allowed_hosts = ["*"]: fetch and commands reach every host without asking'
+
+
+def find_questions(agent: Agent) -> str:
+    """Returns a note if the sub-agents of an agent may ask the person; empty otherwise."""
+    if not agent.sub_agents or agent.sub_agents_config.ask != "person":
+        return ""
+    return 'sub_agents_config.ask = "person": its sub-agents ask you, with their place in the tree'

@@ -16,7 +16,7 @@ import pytest
 from axe_nb import cli
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.config import config_path
-from axe_nb.agents.tables import TreeLimits
+from axe_nb.agents.tables import SubAgentsConfig, TreeLimits
 from axe_nb.doctor.doctor import Finding, examine
 from axe_nb.session.session import Session
 from tests.wire.replay import Replay
@@ -311,3 +311,18 @@ def test_an_agent_that_reaches_every_host_is_noted() -> None:
     [noted] = [message for _, message, _ in of("agent open", findings) if "hosts" in message]
     assert noted == 'allowed_hosts = ["*"]: fetch and commands reach every host without asking'
     assert not [message for _, message, _ in of("agent shut", findings) if "hosts" in message]
+
+
+@pytest.mark.req("D-56")
+def test_an_agent_whose_sub_agents_ask_the_person_is_noted() -> None:
+    asking = SubAgentsConfig(ask="person")
+    agents = {
+        "lead": Agent("lead", "script/x", sub_agents=("one",), sub_agents_config=asking),
+        "one": Agent("one", "script/x", sub_agents_config=asking),
+    }
+    findings = found(agents)
+    [noted] = [message for _, message, _ in of("agent lead", findings) if "ask" in message]
+    assert noted == (
+        'sub_agents_config.ask = "person": its sub-agents ask you, with their place in the tree'
+    )
+    assert not [message for _, message, _ in of("agent one", findings) if "ask" in message]
