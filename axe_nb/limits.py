@@ -106,11 +106,19 @@ class UsageMeter:
         Raises:
             RunStopped: the requests left are those of children that have already been started.
         """
-        for meter in self._walk_up():
-            meter._check(meter.expected)
+        self.check_room()
         for meter in self._walk_up():
             meter.expected += 1
         return UsageMeter(agent, limits, self, path, is_expected=True)
+
+    def check_room(self) -> None:
+        """Checks that another child may be started.
+
+        Raises:
+            RunStopped: as for `child`.
+        """
+        for meter in self._walk_up():
+            meter._check(meter.expected)
 
     def settle(self) -> None:
         """Counts the run no longer as one whose first request is to come."""

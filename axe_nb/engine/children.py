@@ -90,15 +90,17 @@ class Children:
             ToolError: the key is invalid, or another child of the call already uses it; or the tree
                 may not send another request.
         """
-        place = self._take_place(call.number, job.key)
+        place: Place | None = None
         try:
+            self._scope.meter.check_room()  # cheap where a model makes calls without end
+            place = self._take_place(call.number, job.key)
             return await self._start(call, job, env or self._scope.env, place)
-        except ConfigError:
-            self._release(place)
+        except (ConfigError, RunStopped) as error:
+            if place is not None:
+                self._release(place)
+            if isinstance(error, RunStopped):
+                raise ToolError(f"not run: {error}") from None
             raise
-        except RunStopped as stop:
-            self._release(place)
-            raise ToolError(f"not run: {stop}") from None
 
     async def _start(self, call: PendingCall, job: Job, env: Env, place: Place) -> RunResult:
         number = call.number
