@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections.abc import Iterator
 
 BATCH = 1000
 """Names of a folder that are read together."""
@@ -38,12 +39,8 @@ def remove(folder: str, seconds: float = PATIENCE) -> None:
     until = time.monotonic() + seconds
     top = _open(folder)
     try:
-        while names := _list_names(top, until):
-            for name in names:
-                try:
-                    os.unlink(name, dir_fd=top)
-                except IsADirectoryError:
-                    _remove_folder(name, top, until)
+        for name in _empty(top, until):
+            _remove_folder(name, top, until)
     finally:
         os.close(top)
     os.rmdir(folder)  # noqa: PTH106 - pathlib is slow to import
@@ -52,16 +49,22 @@ def remove(folder: str, seconds: float = PATIENCE) -> None:
 def _remove_folder(name: str, top: int, until: float) -> None:
     place = _open(name, top)
     try:
-        while names := _list_names(place, until):
-            for below in names:
-                try:
-                    os.unlink(below, dir_fd=place)
-                except IsADirectoryError:
-                    os.close(_open(below, place))  # one without rights cannot be moved
-                    os.rename(below, os.urandom(8).hex(), src_dir_fd=place, dst_dir_fd=top)
+        for below in _empty(place, until):
+            os.close(_open(below, place))  # one without rights cannot be moved
+            os.rename(below, os.urandom(8).hex(), src_dir_fd=place, dst_dir_fd=top)
     finally:
         os.close(place)
     os.rmdir(name, dir_fd=top)
+
+
+def _empty(place: int, until: float) -> Iterator[str]:
+    """Removes all files of a folder and yields the folders in it, which have to go in between."""
+    while names := _list_names(place, until):
+        for name in names:
+            try:
+                os.unlink(name, dir_fd=place)
+            except IsADirectoryError:
+                yield name
 
 
 def _open(path: str, at: int | None = None) -> int:

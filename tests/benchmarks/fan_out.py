@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from axe_nb.agents.tables import TreeLimits
+from tests.benchmarks.http_server import HttpServer
 from tests.engine.in_process import ask_session
 
 MODEL_SECONDS = 0.05
@@ -30,38 +31,25 @@ COPIES = 2000
 """Agents that are made to find out what one costs."""
 
 
-class Model(asyncio.Protocol):
+class Model(HttpServer):
     """A server of OpenAI's protocol that costs next to nothing.
 
     The model `lead-N-S` calls N children and then answers, `chain-N-S` makes one call in each of N
     turns, `child-S` answers; each answer takes S seconds.
     """
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-        self._read = b""
-
-    def data_received(self, data: bytes) -> None:
-        self._read += data
-        head, blank, body = self._read.partition(b"\r\n\r\n")
-        if not blank:
-            return
-        size = int(head.lower().partition(b"content-length:")[2].split(b"\r\n", 1)[0])
-        if len(body) < size:
-            return
-        self._read = body[size:]
+    def answer(self, head: bytes, body: bytes) -> None:
         name = body.partition(b'"model":"')[2].partition(b'"')[0].decode()
         kind, *numbers = name.split("-")
-        reply = answer(kind, int(numbers[0]) if len(numbers) > 1 else 0, body)
+        reply = write_reply(kind, int(numbers[0]) if len(numbers) > 1 else 0, body)
         asyncio.get_running_loop().call_later(float(numbers[-1]), self._send, reply)
 
     def _send(self, body: bytes) -> None:
         head = f"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {len(body)}"
-        self._transport.write(head.encode() + b"\r\n\r\n" + body)
+        self.transport.write(head.encode() + b"\r\n\r\n" + body)
 
 
-def answer(kind: str, size: int, body: bytes) -> bytes:
+def write_reply(kind: str, size: int, body: bytes) -> bytes:
     """What the model says to a request."""
     turn = body.count(b'"role":"assistant"')
     calls = size if kind == "lead" and turn == 0 else int(kind == "chain" and turn < size)

@@ -21,6 +21,7 @@ from pathlib import Path
 import httpx
 
 from axe_nb.providers.transport import Transport
+from tests.benchmarks.http_server import HttpServer
 from tests.providers.conftest import make_ca
 
 REPLY = b'{"text":"%b"}' % (b"x" * 500)
@@ -30,30 +31,19 @@ ROUNDS = 5
 BODY = b'{"messages":[]}' + b" " * 1000
 
 
-class Server(asyncio.Protocol):
+class Server(HttpServer):
     """Answers every POST, at `/stream` by many events; to a proxied request as its target would."""
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-        self._read = b""
-
-    def data_received(self, data: bytes) -> None:
-        self._read += data
-        head, blank, body = self._read.partition(b"\r\n\r\n")
-        size = int(head.lower().partition(b"content-length:")[2].split(b"\r\n", 1)[0] or 0)
-        if not blank or len(body) < size:
-            return
-        self._read = body[size:]
+    def answer(self, head: bytes, body: bytes) -> None:
         if b"/stream " not in head:
             lines = b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%b"
-            self._transport.write(lines % (len(REPLY), REPLY))
+            self.transport.write(lines % (len(REPLY), REPLY))
             return
-        self._transport.write(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n")
+        self.transport.write(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n")
         chunk = b"%x\r\n%b\r\n" % (len(EVENT), EVENT)
         for _ in range(EVENTS):
-            self._transport.write(chunk)
-        self._transport.write(b"0\r\n\r\n")
+            self.transport.write(chunk)
+        self.transport.write(b"0\r\n\r\n")
 
 
 async def serve(certificate: str) -> None:
