@@ -49,7 +49,7 @@ def printed(outputs: list[dict[str, object]]) -> str:
 
     Front ends put that where its display is.
     """
-    return text([output for output in outputs if output["type"] == "stream"])
+    return "".join(str(output["text"]) for output in outputs if output["type"] == "stream")
 
 
 def kinds(outputs: list[dict[str, object]]) -> set[object]:
