@@ -6,8 +6,9 @@ Source: D-24.
 from __future__ import annotations
 
 import re
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 from axe_nb.errors import ProviderError
 from axe_nb.messages import Request
@@ -32,8 +33,14 @@ _NO_STREAM = re.compile(
 )
 """Words of a server that refuses to stream, whatever its status."""
 
-_refused: dict[tuple[str, str, str], frozenset[str]] = {}
-"""(provider, base URL, model) → fields that its server is known to refuse."""
+MAX_REMEMBERED = 500
+"""Servers whose refusals are remembered; one that is forgotten is found out again."""
+
+Place: TypeAlias = "tuple[str, str, str]"
+"""Provider, base URL and model."""
+
+_refused: OrderedDict[Place, frozenset[str]] = OrderedDict()
+"""Fields that a server is known to refuse; those asked last are last."""
 
 
 async def exchange(
@@ -63,8 +70,8 @@ async def exchange(
     if on_delta is None:
         return await post(server, path, encode(request, wire.WHOLE), request, streaming)
     place = (server.info.name, server.base_url, request.model)
-    known = _refused.get(place, frozenset())
-    refused = known
+    known = refused = _refused.get(place, frozenset())
+    _remember(place, known)
     while True:
         fields = next((some for some in streaming.fields if not refused & some.keys()), wire.WHOLE)
         body = encode(request, fields)
@@ -75,11 +82,21 @@ async def exchange(
         except ProviderError as error:
             field = _find_refused(error)
             if field in fields:
-                _refused[place] = refused = refused | {field}
+                refused |= {field}
+                _remember(place, refused)
                 continue
             if refused != known and error.status in REFUSALS:
-                _refused[place] = known  # the field was perhaps not what was wrong
+                _remember(place, known)  # the field was perhaps not what was wrong
             raise
+
+
+def _remember(place: Place, refused: frozenset[str]) -> None:
+    """Notes what a server refuses; of too many servers, the one asked longest ago is forgotten."""
+    _refused.pop(place, None)
+    if refused:
+        _refused[place] = refused
+    if len(_refused) > MAX_REMEMBERED:
+        _refused.popitem(last=False)
 
 
 def _find_refused(error: ProviderError) -> str:
