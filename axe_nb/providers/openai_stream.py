@@ -10,7 +10,7 @@ from typing import Any
 
 from axe_nb.messages import dump
 from axe_nb.providers import wire
-from axe_nb.providers.assembly import Deltas, add_part, append_text, check_parts
+from axe_nb.providers.assembly import Deltas, add_part, append_text, check_parts, settle
 from axe_nb.providers.decoders import SSEDecoder
 from axe_nb.providers.reply_errors import error_in_reply
 from axe_nb.providers.streamed_reply import Streaming
@@ -43,6 +43,13 @@ class _Call:
             return bool(self.last)
         starts = isinstance(arguments, dict) or wire.text(arguments).lstrip().startswith("{")
         return self.last.endswith("}") and starts
+
+    def is_whole(self) -> bool:
+        """True if its arguments are a JSON object, and so not cut."""
+        try:
+            return isinstance(wire.loads_part(settle(self.function.get("arguments", ""))), dict)
+        except ValueError:
+            return False
 
     def add(self, piece: dict[str, Any], function: dict[str, Any]) -> str:
         """Adds a piece; returns its part of the arguments."""
@@ -83,8 +90,19 @@ class OpenAIAssembly:
         self._by_id: dict[str, _Call] = {}
 
     def end(self) -> None:
-        """Notes the end mark `[DONE]`."""
-        self.is_complete = self.has_ended = True
+        """Notes the end mark `[DONE]`, which completes an answer without a finish reason too.
+
+        Some servers give a reason only where they cut an answer (vllm-mlx), or never. But gateways
+        also send the mark behind an answer that broke off on its way to them: an empty one, or one
+        with half a call, is not complete. Half a text cannot be told from a whole one.
+        """
+        self.has_ended = True
+        self.is_complete = self.is_complete or self._holds_answer()
+
+    def _holds_answer(self) -> bool:
+        """True if something has been said or called, and no call is cut."""
+        says = any(settle(self._message.get(key)) for key in ("content", "refusal"))
+        return (says or bool(self._calls)) and all(call.is_whole() for call in self._calls)
 
     def add(self, name: str, data: dict[str, Any]) -> None:
         """Adds a chunk."""

@@ -104,3 +104,50 @@ def test_a_stop_reason_at_the_start_does_not_make_a_cut_answer_whole() -> None:
     whole = read_stream("anthropic", [sse(*events, {"type": "message_stop"})])
     assert whole.response
     assert (whole.response.content, whole.response.stop_reason) == ("half", "end_turn")
+
+
+CALL = {"index": 0, "id": "a", "function": {"name": "f", "arguments": '{"x": 1'}}
+REST = {"index": 0, "function": {"arguments": "}"}}
+
+
+@pytest.mark.parametrize(
+    "deltas",
+    [
+        [{"content": "hi"}],
+        [{"content": [{"type": "text", "text": "hi"}]}],
+        [{"tool_calls": [CALL]}, {"tool_calls": [REST]}],
+        [{"content": "hi"}, {"tool_calls": [CALL]}, {"tool_calls": [REST]}],
+    ],
+)
+@pytest.mark.req("D-31")
+def test_the_end_mark_completes_an_answer_without_a_finish_reason(deltas: list[Any]) -> None:
+    outcome = read_stream("openai", [sse(*map(chunk, deltas), "[DONE]")])
+    assert outcome.response, outcome.error
+    assert outcome.response.content == outcome.joined("text")
+    assert [call.arguments for call in outcome.response.tool_calls] in ([], [{"x": 1}])
+    assert outcome.response.stop_reason == ""
+
+
+@pytest.mark.parametrize(
+    "deltas",
+    [
+        [],
+        [{"role": "assistant", "content": ""}],
+        [{"reasoning_content": "hm"}],
+        [{"tool_calls": [CALL]}],
+        [{"content": "hi"}, {"tool_calls": [CALL]}],
+        [{"tool_calls": [{"index": 0, "id": "a", "function": {"name": "f", "arguments": ""}}]}],
+    ],
+)
+@pytest.mark.req("D-31")
+def test_the_end_mark_alone_completes_no_answer_that_may_be_cut(deltas: list[Any]) -> None:
+    outcome = read_stream("openai", [sse(*map(chunk, deltas), "[DONE]")])
+    assert outcome.error
+    assert "before the answer was complete" in outcome.error.detail
+    assert outcome.error.partial_text == outcome.joined("text")
+
+
+@pytest.mark.parametrize("stop", ["stop", "tool_calls"])
+def test_a_finish_reason_completes_even_an_empty_answer(stop: str) -> None:
+    outcome = read_stream("openai", [sse(chunk(finish_reason=stop), "[DONE]")])
+    assert outcome.response, outcome.error
