@@ -31,20 +31,11 @@ def dump(value: object) -> bytes:
         return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode()
 
 
-class WireCache(dict[str, bytes]):
-    """Protocol → the serialised bytes of an object.
-
-    Each object has its own: a changed copy, a deep copy and a pickle start with an empty one, so
-    that the bytes always match the object.
-    """
+class WireCache(dict[str, Any]):
+    """Protocol → what it has serialised; a deep copy and a pickle are empty."""
 
     def __reduce__(self) -> tuple[type[WireCache], tuple[()]]:
         return WireCache, ()
-
-
-def _cache_field() -> Any:
-    """A cache field: empty in every new object, even one made by `replace`."""
-    return field(default_factory=WireCache, init=False, repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +57,9 @@ class ToolSpec:
     name: str
     description: str
     parameters: Mapping[str, ToolParameter]
-    wire: WireCache = _cache_field()
-    """The serialised tool: offered on every turn, serialised once."""
+    wire: WireCache = field(default_factory=WireCache, init=False, repr=False, compare=False)
+    """The serialised tool: offered on every turn, serialised once. Changed copies have their own.
+    """
 
     def __copy__(self) -> ToolSpec:
         return replace(self)
@@ -143,11 +135,6 @@ class Message:
     tool_results: tuple[ToolResult, ...] = ()
     echo: Mapping[str, Any] = field(default_factory=dict)
     """Protocol → parts to return to the provider unchanged, such as thinking (D-32)."""
-    wire: WireCache = _cache_field()
-    """The serialised message; each is serialised once per conversation."""
-
-    def __copy__(self) -> Message:
-        return replace(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,6 +187,8 @@ class Request:
     """Turn in the tree: `0.2/3` is the third turn of run `0.2` (D-59); not sent."""
     attempt: int = 1
     """1 = the first; more = a retry, as set in the agent's `[retry]`."""
+    wire: WireCache = field(default_factory=WireCache, kw_only=True, repr=False, compare=False)
+    """The serialised messages that the requests of one conversation have in common."""
 
     @property
     def turn(self) -> int:

@@ -19,6 +19,7 @@ from axe_nb.messages import (
     ToolResult,
     ToolSpec,
     Usage,
+    WireCache,
     close_open_calls,
 )
 
@@ -31,8 +32,8 @@ class Conversation:
         self._scope = plan.scope
         self._model = ModelClient(plan.scope, plan.provider, streams=plan.streams)
         self._plan = plan
-        # copies without cached bytes: a message that the caller changed must be serialised anew
-        self.messages = [replace(message) for message in close_open_calls(plan.job.history)]
+        self.messages = close_open_calls(plan.job.history)
+        self._wire = WireCache()
         self._ids = CallIds(self.messages)
         self._last_text = ""
         self._size = _Size(plan.briefing.system)
@@ -85,7 +86,7 @@ class Conversation:
         request = Request(
             self._plan.model, tuple(self.messages), self._plan.briefing.system, tools,
             agent.params, agent.name, f"{scope.id}/{number}",
-            past_tools=() if tools else self._plan.toolset.offered,
+            past_tools=() if tools else self._plan.toolset.offered, wire=self._wire,
         )  # fmt: skip
         response = await self._model.send(request, number)
         if calls := response.tool_calls:

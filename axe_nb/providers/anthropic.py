@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from operator import itemgetter
@@ -20,6 +20,7 @@ from axe_nb.providers import wire
 from axe_nb.providers.anthropic_stream import STREAMING
 from axe_nb.providers.connections import show_server
 from axe_nb.providers.exchange import exchange
+from axe_nb.providers.history import write_messages
 from axe_nb.providers.prompt_cache import Prefix, mark_prefix
 from axe_nb.providers.protocol import OnDelta
 from axe_nb.providers.reply_errors import TOO_LONG, missing_part, refusal
@@ -108,9 +109,9 @@ def _encode_id(id: str) -> str:
 def body(request: Request, streaming: Mapping[str, Any] = wire.WHOLE) -> bytes:
     """Encodes the request as JSON, with the fields that ask for a stream, if any."""
     past = () if request.tools else _list_past_tools(request)
-    tools = wire.serialize(request.tools or past, "anthropic", _encode_tool)
+    tools = wire.write_tools(request.tools or past, "anthropic", _encode_tool)
     system = request.system if request.system.strip() else ""
-    prefix = mark_prefix(request, Prefix(tools, system, _encode_turns(request.messages)))
+    prefix = mark_prefix(request, Prefix(tools, system, _encode_turns(request)))
     fields = {
         "model": request.model,
         "max_tokens": MAX_TOKENS,
@@ -130,21 +131,31 @@ def _list_past_tools(request: Request) -> Sequence[ToolSpec]:
     return request.past_tools or [ToolSpec(name, "No longer available", {}) for name in names]
 
 
-def _encode_tool(spec: ToolSpec) -> list[dict[str, Any]]:
+def _encode_tool(spec: ToolSpec) -> dict[str, Any]:
     schema = spec.input_schema()
-    return [{"name": spec.name, "description": spec.description, "input_schema": schema}]
+    return {"name": spec.name, "description": spec.description, "input_schema": schema}
 
 
-def _encode_turns(messages: Sequence[Message]) -> list[bytes]:
+def _encode_turns(request: Request) -> list[bytes]:
+    """Encodes the messages as turns; the older ones are one part."""
+    older, recent = write_messages(request, "anthropic", encode, _join_turns)
+    return list(filter(None, [older, *_merge(recent)]))
+
+
+def _join_turns(messages: Iterable[bytes]) -> bytes:
+    return b",".join(_merge(messages))
+
+
+def _merge(messages: Iterable[bytes]) -> list[bytes]:
     """Merges consecutive messages of one role, such as user text after tool results."""
-    turns = list(filter(None, wire.serialize(messages, "anthropic", encode)))
+    turns = list(filter(None, messages))
     roles = bytes([turn[_ROLE] for turn in turns])
     if b"uu" in roles or b"aa" in roles:
-        return [_join_turns(list(group)) for _, group in groupby(turns, itemgetter(_ROLE))]
+        return [_merge_turns(list(group)) for _, group in groupby(turns, itemgetter(_ROLE))]
     return turns
 
 
-def _join_turns(turns: Sequence[bytes]) -> bytes:
+def _merge_turns(turns: Sequence[bytes]) -> bytes:
     start = turns[0].index(b"[") + 1
     return turns[0][:start] + b",".join(turn[start:-2] for turn in turns) + b"]}"
 

@@ -16,6 +16,7 @@ from axe_nb.provider_table import PROVIDERS, ProviderInfo
 from axe_nb.providers import wire
 from axe_nb.providers.connections import show_server
 from axe_nb.providers.exchange import exchange
+from axe_nb.providers.history import write_messages
 from axe_nb.providers.ollama_stream import STREAMING
 from axe_nb.providers.protocol import OnDelta
 from axe_nb.providers.reply_errors import missing_part
@@ -86,8 +87,8 @@ def body(request: Request, streaming: Mapping[str, Any] = wire.WHOLE) -> bytes:
     }
     system = {"role": "system", "content": request.system}
     head = dump(system) if request.system.strip() else b""
-    messages = wire.serialize(request.messages, "ollama", encode)
-    return wire.envelope(fields, wire.function_tools(request.tools), [head, *messages])
+    older, recent = write_messages(request, "ollama", encode)
+    return wire.envelope(fields, wire.function_tools(request.tools), [head, older, *recent])
 
 
 def parse(data: Mapping[str, Any]) -> Response:

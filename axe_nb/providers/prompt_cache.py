@@ -33,7 +33,8 @@ class Prefix:
     system: str | list[dict[str, Any]]
     """Text, or a block of it."""
     turns: list[bytes]
-    """Messages with a list of blocks each."""
+    """Messages with a list of blocks each; the first part may be several, from the user's first to
+    one of the user's."""
 
 
 def mark_prefix(request: Request, prefix: Prefix) -> Prefix:
@@ -45,7 +46,7 @@ def mark_prefix(request: Request, prefix: Prefix) -> Prefix:
     """
     is_wanted = request.params.get(PROMPT_CACHE) is not False
     is_marked = "cache_control" in request.params
-    goes_on = bool(request.tools) or request.turn > 1
+    goes_on = bool(request.tools) or any(m.role == "assistant" for m in request.messages)
     if not (is_wanted and goes_on and _count_bytes(prefix) >= LEAST) or is_marked:
         return prefix
     system = prefix.system
@@ -55,7 +56,9 @@ def mark_prefix(request: Request, prefix: Prefix) -> Prefix:
 
 
 def _count_bytes(prefix: Prefix) -> int:
-    return len(prefix.system) + sum(map(len, prefix.tools)) + sum(map(len, prefix.turns))
+    """Counts the bytes with the commas between turns, which a part of several has too."""
+    turns = sum(map(len, prefix.turns)) + len(prefix.turns)
+    return len(prefix.system) + sum(map(len, prefix.tools)) + turns
 
 
 def _mark_tool(tools: Sequence[bytes]) -> list[bytes]:

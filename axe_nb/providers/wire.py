@@ -1,8 +1,8 @@
-"""Safe decoding of JSON from servers, and cached encoding of messages.
+"""Safe decoding of JSON from servers, and the bodies of requests.
 
 Whatever a server sends, decoded values have the declared types, can be encoded as JSON again, and
 have a limited nesting depth.
-Source: D-11, D-28, D-32, A-3.1, A-3.3, A-4.1; goals.md "turn 1000 against turn 10" and "Safety".
+Source: D-11, D-28, D-32, A-3.1, A-3.3, A-4.1; goals.md "Safety".
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ import math
 import re
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
-from typing import Any, TypeAlias, TypeVar
+from typing import Any
 
 from axe_nb.errors import ProviderError
-from axe_nb.messages import Message, Request, ToolCall, ToolSpec, dump
+from axe_nb.messages import Request, ToolCall, ToolSpec, dump
 from axe_nb.provider_table import NOT_PARAMS, PROMPT_CACHE
 
 MAX_NESTING = 100
@@ -26,11 +26,6 @@ MAX_TOKENS = 2**53
 
 WHOLE: Mapping[str, Any] = MappingProxyType({})
 """Fields of a request for a whole reply, in place of those that ask for a stream."""
-
-T = TypeVar("T", Message, ToolSpec)
-
-Encode: TypeAlias = Callable[[T], Iterable[Mapping[str, Any]]]
-"""A message or a tool -> its objects on the wire."""
 
 ABOUT_TOOLS = frozenset({"tool_choice", "parallel_tool_calls"})
 """Params that say how tools are used."""
@@ -191,16 +186,16 @@ def function_calls(provider: str, value: object) -> tuple[ToolCall, ...]:
 
 def function_tools(specs: Iterable[ToolSpec]) -> list[bytes]:
     """Encodes tools for OpenAI and Ollama (A-3.1, A-4.1)."""
-    return serialize(specs, "function", _encode_function)
+    return write_tools(specs, "function", _encode_function)
 
 
-def _encode_function(spec: ToolSpec) -> list[dict[str, Any]]:
+def _encode_function(spec: ToolSpec) -> dict[str, Any]:
     function = {
         "name": spec.name,
         "description": spec.description,
         "parameters": spec.input_schema(),
     }
-    return [{"type": "function", "function": function}]
+    return {"type": "function", "function": function}
 
 
 def own_params(request: Request) -> dict[str, Any]:
@@ -212,18 +207,18 @@ def own_params(request: Request) -> dict[str, Any]:
     return {key: v for key, v in request.params.items() if key not in left_out and v is not None}
 
 
-def serialize(things: Iterable[T], protocol: str, encode: Encode[T]) -> list[bytes]:
-    """Encodes the wire objects of each message or tool as JSON, joined by commas.
+def write_tools(
+    specs: Iterable[ToolSpec], protocol: str, encode: Callable[[ToolSpec], Mapping[str, Any]]
+) -> list[bytes]:
+    """Encodes each tool as JSON, once."""
+    return [spec.wire.get(protocol) or _write_once(spec, protocol, encode) for spec in specs]
 
-    The encoding is cached, so that turn 1000 costs little more than turn 10.
-    """
-    return [thing.wire.get(protocol) or _encode_once(thing, protocol, encode) for thing in things]
 
-
-def _encode_once(thing: T, protocol: str, encode: Encode[T]) -> bytes:
-    encoded = b",".join(map(dump, encode(thing)))
-    thing.wire[protocol] = encoded
-    return encoded
+def _write_once(
+    spec: ToolSpec, protocol: str, encode: Callable[[ToolSpec], Mapping[str, Any]]
+) -> bytes:
+    written = spec.wire[protocol] = dump(encode(spec))
+    return written
 
 
 def envelope(fields: Mapping[str, Any], tools: Iterable[bytes], messages: Iterable[bytes]) -> bytes:
@@ -243,7 +238,5 @@ def envelope(fields: Mapping[str, Any], tools: Iterable[bytes], messages: Iterab
     listed = b",".join(tools)
     offered = b',"tools":[' + listed + b"]" if listed else b""
     start = head[:-1] + offered + b',"messages":['
-    parts = list(filter(None, messages)) or [b""]
-    parts[0] = start + parts[0]
-    parts[-1] += b"]}"
-    return b",".join(parts)  # the only copy of a long conversation
+    parts = [part for message in messages if message for part in (b",", message)]
+    return b"".join([start, *parts[1:], b"]}"])  # the only copy of a long conversation

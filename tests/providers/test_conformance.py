@@ -372,21 +372,6 @@ def test_two_turns_over_one_provider(dialect: Dialect) -> None:
 
 
 @each
-@pytest.mark.req("A-8.1")
-def test_a_message_is_serialised_once(dialect: Dialect) -> None:
-    """What keeps turn 1000 as quick as turn 10."""
-    request = conversation()
-    MODULES[dialect.name].body(request)
-    written = [message.wire[dialect.name] for message in request.messages]
-    MODULES[dialect.name].body(request)
-    again = [message.wire[dialect.name] for message in request.messages]
-    assert all(a is b for a, b in zip(written, again, strict=True))
-    for other in DIALECTS:
-        MODULES[other.name].body(request)
-    assert [message.wire[dialect.name] for message in request.messages] == written
-
-
-@each
 def test_any_text_can_be_sent(dialect: Dialect) -> None:
     text = 'lone \ud800 surrogate, nul \x00, "quotes" \\ \u2028 😀'
     body = sent(dialect, ask(Message("user", text)))

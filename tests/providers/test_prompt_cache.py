@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -94,8 +95,9 @@ def test_a_history_that_ends_in_the_models_words_is_marked_before_them() -> None
 
 def test_the_marks_are_not_kept_with_the_messages() -> None:
     request = ask(*turns(3), tools=(CALL_AGENT,), system=LONG)
-    body(request)
-    assert all(b"cache_control" not in m.wire["anthropic"] for m in request.messages)
+    assert body(request) == body(request)
+    unmarked = replace(request, params={"prompt_cache": False})
+    assert b"cache_control" not in body(unmarked)
     assert b"cache_control" not in CALL_AGENT.wire["anthropic"]
 
 

@@ -1,0 +1,84 @@
+"""The messages of a growing conversation as a protocol writes them: each is encoded once.
+
+Source: D-32; goals.md "turn 1000 against turn 10".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import is_
+from typing import Any, NamedTuple, TypeAlias
+
+from axe_nb.messages import Message, Request, dump
+
+RECENT = 8
+"""Messages at the end that stay apart, at least: protocols merge and mark the last ones."""
+
+Encode: TypeAlias = Callable[[Message], Iterable[Mapping[str, Any]]]
+"""A message → its objects on the wire; none if it is empty."""
+
+Join: TypeAlias = Callable[[Iterable[bytes]], bytes]
+"""The objects of consecutive messages → the same as one part; empty ones count for nothing."""
+
+
+class Written(NamedTuple):
+    """The messages of one request, as JSON objects separated by commas."""
+
+    older: bytes
+    """Those of the older messages, as one; the last of them is not the assistant's."""
+    recent: list[bytes]
+    """Those of each message that follows; the first one is the assistant's if there are older ones.
+    """
+
+
+def join_objects(objects: Iterable[bytes]) -> bytes:
+    """Separates objects by commas."""
+    return b",".join(filter(None, objects))
+
+
+def write_messages(
+    request: Request, protocol: str, encode: Encode, join: Join = join_objects
+) -> Written:
+    """Encodes the messages of a request, but for those that a request before it has had."""
+    history: History | None = request.wire.get(protocol)
+    if history is None or not history.begins(request.messages):
+        history = request.wire[protocol] = History()
+    return history.write(request.messages, encode, join)
+
+
+class History:
+    """The messages of one conversation that have been written so far."""
+
+    def __init__(self) -> None:
+        self._joined = b""
+        self._older: list[Message] = []
+        self._recent: list[tuple[Message, bytes]] = []
+
+    def begins(self, messages: Sequence[Message]) -> bool:
+        """True if a conversation begins with the older messages: the same objects, not their like.
+
+        Equal ones may differ on the wire: 1 and 1.0 and True are equal.
+        """
+        return len(messages) >= len(self._older) and all(map(is_, self._older, messages))
+
+    def write(self, messages: Sequence[Message], encode: Encode, join: Join) -> Written:
+        """Encodes the messages that are new."""
+        known = {id(message): written for message, written in self._recent}
+        self._recent = [
+            (message, known.get(id(message)) or b",".join(map(dump, encode(message))))
+            for message in messages[len(self._older) :]
+        ]
+        if len(self._recent) >= 2 * RECENT:
+            self._join_older(join)
+        return Written(self._joined, [written for _, written in self._recent])
+
+    def _join_older(self, join: Join) -> None:
+        for cut in range(len(self._recent) - RECENT, 0, -1):
+            (before, last), (after, first) = self._recent[cut - 1 : cut + 1]
+            if last and first and before.role != "assistant" == after.role:
+                break
+        else:
+            return
+        older, self._recent = self._recent[:cut], self._recent[cut:]
+        self._joined = join_objects([self._joined, join(written for _, written in older)])
+        self._older += [message for message, _ in older]
