@@ -24,11 +24,13 @@ if TYPE_CHECKING:
     from axe_nb.agents.tables import TreeLimits as TreeLimits
     from axe_nb.api import arun as arun
     from axe_nb.api import define as define
+    from axe_nb.api import expect as expect
     from axe_nb.api import last as last
     from axe_nb.api import run as run
     from axe_nb.api import stream as stream
     from axe_nb.errors import AxeError as AxeError
     from axe_nb.errors import ConfigError as ConfigError
+    from axe_nb.errors import ExpectationError as ExpectationError
     from axe_nb.errors import ProviderError as ProviderError
     from axe_nb.errors import RunError as RunError
     from axe_nb.events import RunResult as RunResult
@@ -51,6 +53,7 @@ _HOMES = {
     "TreeLimits": "agents.tables",
     "AxeError": "errors",
     "ConfigError": "errors",
+    "ExpectationError": "errors",
     "ProviderError": "errors",
     "Request": "messages",
     "Response": "messages",
@@ -61,6 +64,7 @@ _HOMES = {
     "arun": "api",
     "call": "messages",
     "define": "api",
+    "expect": "api",
     "last": "api",
     "run": "api",
     "script": "scripting.lookup",
@@ -77,6 +81,7 @@ __all__ = [
     "AxeError",
     "ChildBudget",
     "ConfigError",
+    "ExpectationError",
     "ProviderError",
     "Request",
     "Response",
@@ -92,6 +97,7 @@ __all__ = [
     "arun",
     "call",
     "define",
+    "expect",
     "last",
     "run",
     "script",

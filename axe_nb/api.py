@@ -1,4 +1,4 @@
-"""The Python API: `run`, `arun`, `stream`, `last`, `define`.
+"""The Python API: `run`, `arun`, `stream`, `expect`, `last`, `define`.
 
 Source: product.md "Python"; D-2.
 """
@@ -11,10 +11,11 @@ from contextlib import aclosing
 from typing import Unpack
 
 from axe_nb.agents.agent import Agent
-from axe_nb.commands.overrides import RunOptions, with_options_shown
+from axe_nb.commands.overrides import RunOptions, shown_value, with_options_shown
 from axe_nb.engine.nesting import Caller, calling, is_inside
 from axe_nb.errors import AxeError, ConfigError
 from axe_nb.events import Event, RunResult
+from axe_nb.expectations.check import check
 from axe_nb.front_end import find_approver, make_view
 from axe_nb.session.drive import drive, drive_here
 from axe_nb.session.portal import portal
@@ -50,17 +51,20 @@ def run(
         tools: tools to use instead: names, or functions.
         mode: permission for tools that write: plan, ask or auto.
         stream: if False, whole replies, also where someone watches.
+        expect: expectations of the run, as in `researcher >= 2, parallel; no write_file`.
 
     Raises:
         ConfigError: invalid configuration, before anything is sent; `hint` has the next step,
             which `str` of an error leaves out.
+        ExpectationError: the run did not meet `expect`; `last()` is its result.
     """
     request = _make_request(agent, prompt, continue_from, options)
     refuse_inside_a_tool()
     caller = calling()
     if caller is not None:
-        return asyncio.run_coroutine_threadsafe(_run_below(caller, request), caller.loop).result()
-    return drive(session.start(request), make_view(display), find_approver())
+        below = asyncio.run_coroutine_threadsafe(_run_below(caller, request), caller.loop)
+        return _check(below.result(), request)
+    return _check(drive(session.start(request), make_view(display), find_approver()), request)
 
 
 @with_options_shown
@@ -76,8 +80,9 @@ async def arun(
     request = _make_request(agent, prompt, continue_from, options)
     caller = calling()
     if caller is not None:
-        return await _run_below(caller, request)
-    return await drive_here(session.start(request), make_view(display), find_approver())
+        return _check(await _run_below(caller, request), request)
+    result = await drive_here(session.start(request), make_view(display), find_approver())
+    return _check(result, request)
 
 
 @with_options_shown
@@ -96,6 +101,7 @@ async def stream(
     Raises:
         ConfigError: invalid configuration, before anything is sent.
         AxeError: called inside a tool.
+        ExpectationError: after the last event, the run did not meet `expect`.
     """
     request = _make_request(agent, prompt, continue_from, options)
     if calling() is not None:
@@ -103,9 +109,31 @@ async def stream(
             "axe_nb.stream was called inside a tool",
             hint="use `await ctx.delegate(…)` or `await axe_nb.arun(…)`: the run's views show it",
         )
-    async with aclosing(session.start(request).events()) as events:
+    handle = session.start(request)
+    async with aclosing(handle.events()) as events:
         async for event in events:
             yield event
+    _check(handle.result(), request)
+
+
+def expect(result: RunResult, expectations: str) -> RunResult:
+    """Returns the result of a run that met all expectations.
+
+    Args:
+        result: the result of a finished run.
+        expectations: separated by semicolons, as in `researcher >= 2, parallel; no write_file`.
+
+    Raises:
+        ConfigError: the expectations are invalid, or cannot be decided.
+        ExpectationError: an expectation is not met; `place` is the branch of the tree.
+    """
+    if not isinstance(result, RunResult):
+        raise ConfigError(f"expect takes a RunResult, not {shown_value(result)}")
+    check(
+        result, expectations, name="axe_nb.last()" if result is session.last else "the result",
+        agents_dir=session.defaults.get("agents_dir"),
+    )  # fmt: skip
+    return result
 
 
 def last() -> RunResult | None:
@@ -127,6 +155,15 @@ def _make_request(
         overrides=session.overrides(options),
         continue_from=continue_from,
     )
+
+
+def _check(result: RunResult, request: RunRequest) -> RunResult:
+    """Returns the result of a run that met the expectations of its request."""
+    overrides = request.overrides
+    if overrides.expect is not None:
+        name = "axe_nb.last()" if result is session.last else "the result"
+        check(result, overrides.expect, name=name, agents_dir=overrides.agents_dir)
+    return result
 
 
 async def _run_below(caller: Caller, request: RunRequest) -> RunResult:

@@ -69,6 +69,7 @@ def _dispatch(words: Sequence[str] | None) -> int:
 
 def _run(options: Options) -> int:
     from axe_nb.doctor.expected_end import check_end, is_expected
+    from axe_nb.expectations.check import check
 
     try:
         result = _run_and_show(options)
@@ -79,6 +80,9 @@ def _run(options: Options) -> int:
         return 0
     if result is not None:
         check_end(result, options.raises)
+        overrides = options.overrides
+        if overrides.expect is not None:
+            check(result, overrides.expect, agents_dir=overrides.agents_dir)
     return 0
 
 

@@ -4,7 +4,9 @@ AxeError
 ├── ConfigError     invalid configuration, before anything is sent: agent file, key, option (exit 2;
 │                   invalid model strings 1, a missing API key 3)
 ├── ProviderError   a request to a model failed (exit 3; bad_request 1)
-└── RunError        a run ended with a status other than `completed` (exit by status, D-38)
+├── RunError        a run ended with a status other than `completed` (exit by status, D-38)
+└── ExpectationError
+                    a run did not meet an expectation (exit 1)
 
 Source: seed 000 §8, B-5, D-2, D-22, D-38.
 """
@@ -69,6 +71,10 @@ class ConfigError(AxeError):
     def __init__(self, message: str, *, hint: str = "", exit_code: int = 2) -> None:
         super().__init__(message, hint=hint)
         self.exit_code = exit_code
+
+
+class ExpectationError(AxeError):
+    """A run did not meet an expectation; `place` is the branch of its tree that did not."""
 
 
 class ProviderError(AxeError):

@@ -20,6 +20,7 @@ from axe_nb.agents.prompt import NO_PROMPT
 from axe_nb.commands.options import FACES, OPTIONS, Face, Option
 from axe_nb.commands.table import AGENT_CELL, RUN, Command, commands_of
 from axe_nb.events import EXIT_CODES, Status
+from axe_nb.expectations.table import FORMS, MEASURES
 from axe_nb.limits import MAX_TURNS
 from axe_nb.nb.magics import AxeMagics
 from axe_nb.provider_table import PROVIDERS, ProviderTable
@@ -83,8 +84,8 @@ VARIABLES: Mapping[str, str] = {
 def reference() -> str:
     """The whole page."""
     parts = [
-        HEAD, *agent_files(), *tools(), *options(), *commands(), *settings(), *ends(),
-        *environment(),
+        HEAD, *agent_files(), *tools(), *options(), *expectations(), *commands(), *settings(),
+        *ends(), *environment(),
     ]  # fmt: skip
     return "\n".join(part.rstrip() + "\n" for part in parts)
 
@@ -202,6 +203,34 @@ def options() -> Iterator[str]:
         "`status`, `error`, `total_usage` of the whole tree and `children`."
     )
     yield "`--timeout` stands still while a question waits for your answer."
+
+
+def expectations() -> Iterator[str]:
+    """The language of `--expect`."""
+    yield "## Expectations"
+    yield (
+        "For `--expect`, `expect=`, `%axe expect` and `axe_nb.expect`; separated by `;`, which "
+        "inside `/…/` and quotes belongs to the pattern or text. "
+        "[What they are for](notebook.md#expectations)."
+    )
+    rows = [[f"`{form}`", meaning] for form, meaning in FORMS.items()]
+    yield _table(["expectation", "meaning"], rows)
+    yield (
+        "Measures are those of the whole tree, except for `text`, `task`, `error`, `status`, "
+        "`model`, `stop_reason` and `data`, which are the first agent's. Without a comparison, the "
+        "measure must be neither zero nor empty, and `data.PATH` must exist."
+    )
+    kinds = {"list": "list of ", "number": "", "text": "", "data": ""}
+    rows = [
+        [f"`{name}`", f"{kinds[measure.kind]}{measure.help}", f"`{measure.example}`"]
+        for name, measure in MEASURES.items()
+    ]
+    yield _table(["measure", "meaning", "example"], rows)
+    yield (
+        "A list is compared by its length with a number, and with `==`, `contains` and `~` item by "
+        "item. Numbers may have a unit: `5k`, `1.5M`, `$0.02`, `90s`, `500ms`, `2min`. `~` looks "
+        "for a regular expression, `contains` for a text; `!~` is the opposite of `~`."
+    )
 
 
 def commands() -> Iterator[str]:

@@ -21,8 +21,8 @@ ROOMS = (
     "agents", "events", "interpolation",
     "threads", "clock", "limits", "sandbox", "tools", "providers", "scripting", "make_provider",
     "builtin",
-    "delegation", "toolbox", "engine", "commands", "session", "views", "doctor", "actions",
-    "console", "front_end", "api", "nb", "__init__", "demo", "cli", "__main__",
+    "delegation", "toolbox", "expectations", "engine", "commands", "session", "views", "doctor",
+    "actions", "console", "front_end", "api", "nb", "__init__", "demo", "cli", "__main__",
 )  # fmt: skip
 """Modules and folders of `axe_nb/`: each imports from earlier ones, a folder also from itself."""
 

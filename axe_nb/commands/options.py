@@ -142,6 +142,10 @@ OPTIONS: tuple[Option, ...] = (
     Option(("--mode",), "mode", "permission for tools that write", "MODE", choices=MODES),
     Option(("--no-stream",), "stream", "show whole replies, not text as it arrives", value=False),
     Option(
+        ("--expect",), "expect", "fail unless the run meets these expectations, separated by ;",
+        "EXPRS",
+    ),
+    Option(
         ("-p", "--prompt"), "prompt", "the prompt; piped input is appended to it", "TEXT",
         ("line", "command"), instead={"cell": "the body", "python": "`prompt`"},
     ),

@@ -15,6 +15,7 @@ from typing import Any, TypeAlias, TypedDict, TypeVar
 
 from axe_nb.agents.tables import MODES, Mode
 from axe_nb.errors import ConfigError
+from axe_nb.expectations.grammar import parse
 from axe_nb.text import quote, suggestion
 from axe_nb.tools.python_tool import tool_of
 from axe_nb.tools.tool import Tool
@@ -44,6 +45,7 @@ class RunOptions(TypedDict, total=False):
     tools: Sequence[Tools] | None
     mode: Mode | None
     stream: bool | None
+    expect: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +67,8 @@ class Overrides:
     mode: Mode | None = None
     stream: bool | None = None
     """If False, replies arrive whole, also those of children."""
+    expect: str | None = None
+    """Expectations of the finished run, as in `depth <= 2; no write_file`."""
 
     def __post_init__(self) -> None:
         for name, (wanted, fits) in _CHECKS.items():
@@ -72,6 +76,8 @@ class Overrides:
             if not fits(value):
                 raise ConfigError(f"{name} takes {wanted}, not {shown_value(value)}")
             object.__setattr__(self, name, value)
+        if self.expect is not None:
+            parse(self.expect)
 
     @classmethod
     def of(cls, given: Mapping[str, Any], defaults: Mapping[str, Any] | None = None) -> Overrides:

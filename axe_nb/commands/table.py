@@ -29,6 +29,8 @@ class Command:
     """Interface → the words typed after its program."""
     options: tuple[Option, ...] = ()
     """Options of all interfaces; `Option.faces` limits each."""
+    is_verbatim: bool = False
+    """If true, all that follows its words is its one argument, as it is written."""
 
     def program(self, face: Face) -> str:
         """Returns the start of its usage line: `%axe show`, `axe-nb agents show`."""
@@ -84,6 +86,16 @@ COMMANDS: tuple[Command, ...] = (
         "tools", "list all tools, or those of an agent", {"line": "tools"}, (ANY_NAME, AGENTS_DIR),
     ),
     RUN,
+    Command(
+        "expect", "check that a run met expectations, separated by ;", {"line": "expect"},
+        (
+            Option(
+                (), "expectations", "R is a variable (default: the last run)", "[R:] EXPRS",
+                offers="variables",
+            ),
+        ),
+        is_verbatim=True,
+    ),
     Command(
         "usage", "show the tokens used in this notebook, by agent and model", {"line": "usage"},
     ),

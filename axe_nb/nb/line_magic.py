@@ -6,6 +6,7 @@ Source: product.md "Notebook" (`%axe`); B-12; A-5.7.
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -21,19 +22,22 @@ from axe_nb.commands.parser import UsageError, parse, parse_run
 from axe_nb.commands.table import RUN, commands_of
 from axe_nb.doctor.doctor import Finding
 from axe_nb.errors import ConfigError
+from axe_nb.events import RunResult
+from axe_nb.expectations.check import check
 from axe_nb.nb.display import can_ask, describe_display
 from axe_nb.nb.help import help_text
 from axe_nb.nb.option_line import read_words
+from axe_nb.session.runs import RunHandle
 from axe_nb.session.session import Spent, session
-from axe_nb.text import clean, quote, suggestion
+from axe_nb.text import clean, plural, quote, suggestion
 from axe_nb.views import agent_summary
 from axe_nb.views.appearance import LOOKS
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
-    from axe_nb.events import RunResult
-    from axe_nb.session.runs import RunHandle
+RESULT = re.compile(r"\s*(?!(?:agent|tool):\S)([^\W\d]\w*)\s*:(.*)", re.DOTALL)
+"""The variable of a result, before expectations; `agent:` and `tool:` belong to a name."""
 
 Action: TypeAlias = "Callable[[InteractiveShell, argparse.Namespace], str]"
 """(shell, what was chosen) -> the text that the cell prints. Raises ConfigError."""
@@ -66,7 +70,11 @@ def run_command(
             f"unknown command {quote(verb)}",
             hint=suggestion(verb, commands) or f"known commands: {', '.join(commands)}",
         )
-    chosen = parse(command, "line", read_words(command, "line", rest, names))
+    if command.is_verbatim:
+        [argument] = command.options
+        chosen = argparse.Namespace(**{argument.keyword: rest})
+    else:
+        chosen = parse(command, "line", read_words(command, "line", rest, names))
     if "agents_dir" in chosen:
         chosen.agents_dir = chosen.agents_dir or session.defaults.get("agents_dir")
     write(clean(ACTIONS[command.name](shell, chosen)))
@@ -150,6 +158,41 @@ def _list_tools(shell: InteractiveShell, chosen: argparse.Namespace) -> str:
     return agent_summary.tools_of(agent) or f"{agent.name} has no tools"
 
 
+def _expect(shell: InteractiveShell, chosen: argparse.Namespace) -> str:
+    found = RESULT.match(chosen.expectations)
+    name, expectations = found.groups() if found else ("", chosen.expectations)
+    result = _find_result(shell, name) if name else session.last
+    if result is None:
+        raise ConfigError("nothing has run yet", hint="run an agent first, or name a variable: R:")
+    count = check(
+        result, expectations, name=name or "axe_nb.last()",
+        agents_dir=session.defaults.get("agents_dir"),
+    )  # fmt: skip
+    return f"{LOOKS['completed'].sign} {plural(count, 'expectation')} met"
+
+
+def _find_result(shell: InteractiveShell, name: str) -> RunResult | None:
+    """The result in a variable, or of the handle in it.
+
+    Raises:
+        ConfigError: there is none, or the run has not ended.
+    """
+    value = shell.user_ns.get(name)
+    if isinstance(value, RunHandle):
+        if not value.done:
+            raise ConfigError(f"{name} is still running", hint=f"wait for it: {name}.result()")
+        value = value.result()
+    if isinstance(value, RunResult):
+        return value
+    if name in shell.user_ns:
+        raise ConfigError(f"{name} is not the result of a run, but of type {type(value).__name__}")
+    results = [key for key, one in shell.user_ns.items() if isinstance(one, RunResult | RunHandle)]
+    raise ConfigError(
+        f"no variable {quote(name)}",
+        hint=suggestion(name, results) or "bind a result with -o NAME, or leave the name out",
+    )
+
+
 def _show_usage(shell: InteractiveShell, chosen: argparse.Namespace) -> str:
     if not session.spent:
         return "nothing has run yet"
@@ -215,6 +258,7 @@ ACTIONS: Mapping[str, Action] = {
     "init": _init,
     "edit": _edit,
     "tools": _list_tools,
+    "expect": _expect,
     "usage": _show_usage,
     "doctor": _diagnose,
     "trust": _review_trust,

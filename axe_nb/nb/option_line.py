@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 from IPython.utils.text import DollarFormatter
 
@@ -20,6 +20,12 @@ from axe_nb.commands.table import Command
 FLAG = re.compile(r"--[\w-]+=[^=]*\Z")
 """Beginning of a word such as `--model={name}`, where the value follows an option."""
 
+COUNT = re.compile(r"\d+(,\d*)?|,\d+")
+"""The count of a regular expression, within its braces."""
+
+Part: TypeAlias = tuple[str, str | None, str | None, str | None]
+"""(text, expression, format, conversion): a text, then a value if there is an expression."""
+
 _PRIVATE_USE = range(0xE000, 0xF8FF)
 
 
@@ -29,6 +35,14 @@ class _MarkingFormatter(DollarFormatter):
     def __init__(self, mark: str) -> None:
         self.values: list[str] = []
         self._mark = mark
+
+    def parse(self, fmt_string: str) -> Iterator[Part]:
+        """Keeps counts such as `{4}` and `{2,3}`: patterns of `--expect` have them."""
+        for text, name, format_spec, conversion in super().parse(fmt_string):
+            if name is not None and COUNT.fullmatch(name) and not (format_spec or conversion):
+                yield f"{text}{{{name}}}", None, None, None
+            else:
+                yield text, name, format_spec, conversion
 
     def format_field(self, value: Any, format_spec: str) -> str:
         """Keeps the value, formatted, and returns the mark."""

@@ -15,6 +15,7 @@ from axe_nb.console import StatusLine, TextView, request_of, show_dry_run
 from axe_nb.doctor.expected_end import check_end, is_expected
 from axe_nb.errors import AxeError
 from axe_nb.events import RunResult
+from axe_nb.expectations.check import check
 from axe_nb.front_end import find_approver
 from axe_nb.nb.background import run_in_background
 from axe_nb.nb.display import ShownOnce, display_mode, install, notebook_view
@@ -25,6 +26,7 @@ from axe_nb.session.view import View
 
 NOT_IN_BACKGROUND = {
     "json": "--json", "verbose": "--verbose", "quiet": "--quiet", "raises": "--raises",
+    "expect": "--expect",
 }  # fmt: skip
 """Options that say what the cell itself prints or ends as; a background run outlives its cell."""
 
@@ -63,6 +65,10 @@ def run_cell(
         write(f"{type(error).__name__}: {error}")
         return None
     check_end(result, options.raises)
+    overrides = options.overrides
+    if overrides.expect is not None:
+        name = options.out or "axe_nb.last()"
+        check(result, overrides.expect, name=name, agents_dir=overrides.agents_dir)
     return None if _is_captured(shell) else result
 
 
@@ -101,7 +107,7 @@ def _start_in_background(
 ) -> RunHandle:
     """A handle of the run, bound to `-o`."""
     for field, flag in NOT_IN_BACKGROUND.items():
-        if getattr(options, field):
+        if getattr(options, field, None) or getattr(options.overrides, field, None):
             raise UsageError(f"--bg and {flag} cannot be combined", hint="remove one of them")
     handle = session.start(request)
     run_in_background(handle, f"{options.out}.result()" if options.out else "")

@@ -81,6 +81,7 @@ SAMPLES: Mapping[str, tuple[str, Any]] = {
     "--tools": ("read_file,grep", ("read_file", "grep")),
     "--mode": ("plan", "plan"),
     "--no-stream": ("", False),
+    "--expect": ("'turns < 9; no grep'", "turns < 9; no grep"),
 }
 """Option of all faces → (on a line, in Python)."""
 
@@ -115,7 +116,7 @@ def test_samples_cover_all_options_that_every_face_has() -> None:
     assert set(SAMPLES) == {option.flag for option in OPTIONS if set(FACES) <= set(option.faces)}
 
 
-@pytest.mark.parametrize("flag", sorted(SAMPLES.keys() - {"--timeout", "--no-stream"}))
+@pytest.mark.parametrize("flag", sorted(SAMPLES.keys() - {"--timeout", "--no-stream", "--expect"}))
 def test_an_option_means_the_same_in_every_face(seen: list[Request], flag: str) -> None:
     text, value = SAMPLES[flag]
     [option] = [option for option in OPTIONS if option.flag == flag]

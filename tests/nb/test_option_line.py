@@ -73,6 +73,12 @@ def test_a_value_is_never_the_name_of_an_option() -> None:
         options("second --mode {r.text}", r=R("--x"))
 
 
+def test_counts_of_regular_expressions_stay_as_they_are() -> None:
+    names = {"n": 4}
+    found = options(r'second -p "\d{4} a{2,} b{,3} c{1,2} {n} {{n}} $n"', **names)
+    assert found.prompt == r"\d{4} a{2,} b{,3} c{1,2} 4 {n} 4"  # type: ignore[attr-defined]
+
+
 def test_expressions_may_have_quotes_and_blanks() -> None:
     names = {"d": {"a b": "x y"}, "t": 0.5, "parts": ["a b", "c"]}
     found = options('{parts[0].split(" ")[1]} -p {d["a b"]} --timeout {t * 2}', **names)

@@ -1,0 +1,73 @@
+"""The names that expectations may use: agents and tools, of the tree and of this machine.
+
+A name that is misspelt must not make `no writ_file` true.
+Source: D-67.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from axe_nb.agents.agent import DEFINED
+from axe_nb.agents.agent_files import list_agents
+from axe_nb.errors import ConfigError
+from axe_nb.expectations.clause import Subject
+from axe_nb.expectations.table import MEASURES
+from axe_nb.expectations.tree import Branch, name_of
+from axe_nb.text import list_some, nearest, quote, suggestion
+from axe_nb.toolbox import REGISTRY
+
+
+class KnownNames:
+    """The agents and tools that a tree and this session know."""
+
+    def __init__(self, branches: Sequence[Branch], agents_dir: str | None) -> None:
+        self._agents = {*DEFINED, *list_agents(agents_dir)}
+        self._tools = set(REGISTRY.known)
+        for agent in DEFINED.values():
+            self._tools.update(agent.own_tools)
+        for branch in branches:
+            self._agents.add(branch.run.agent)
+            self._tools.update(call.name for turn in branch.run.log for call in turn.calls)
+
+    def is_agent(self, subject: Subject) -> bool:
+        """True if a subject is an agent, False if it is a tool.
+
+        Raises:
+            ConfigError: it could be both, or is neither.
+        """
+        name, kind = subject.name, subject.kind
+        in_agents, in_tools = name in self._agents, name in self._tools
+        if in_agents and in_tools and not kind:
+            shown = name_of(name)
+            raise ConfigError(
+                f"{quote(shown)} is both an agent and a tool",
+                hint=f"write agent:{shown} or tool:{shown}",
+            )
+        known = {"agent": self._agents, "tool": self._tools}.get(kind, self._agents | self._tools)
+        if name not in known and (not kind or nearest(name, known)):
+            raise self._explain_unknown(subject, known)
+        return kind == "agent" or (kind != "tool" and in_agents)
+
+    def _explain_unknown(self, subject: Subject, known: Collection[str]) -> ConfigError:
+        what = subject.kind or "agent, tool or measure"
+        names = known if subject.kind else {*known, *MEASURES}
+        step = f"agents: {list_some(sorted(self._agents), 5)}; for any other tool write tool:NAME"
+        hint = suggestion(subject.name, sorted(names)) or step
+        return ConfigError(f"unknown {what} {quote(name_of(subject.name))}", hint=hint)
+
+
+def check_argument(name: str, subject: Subject, used: Collection[str]) -> None:
+    """Rejects an argument that no call had, and that the tool does not take.
+
+    Raises:
+        ConfigError: it is unknown.
+    """
+    tool = REGISTRY.find(subject.name)
+    if tool is None or name in used or name in tool.parameters:
+        return
+    known = sorted(tool.parameters)
+    raise ConfigError(
+        f"{subject.name} has no argument {quote(name)}",
+        hint=suggestion(name, known) or f"its arguments: {', '.join(known) or 'none'}",
+    )

@@ -1,0 +1,370 @@
+"""Expectations of finished trees: met, not met with the branch that shows it, or undecidable."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+
+import axe_nb
+from axe_nb import ConfigError, ExpectationError, RunResult, ToolCall, Usage
+from axe_nb.events import Turn
+from axe_nb.messages import ToolResult
+from tests.engine.in_process import agent, ask, lead
+from tests.views.runs import done
+
+
+def turn(number: int, *calls: ToolCall, parallel: bool = True) -> Turn:
+    results = tuple(ToolResult(c.id, "fine", name=c.name) for c in calls)
+    return Turn(number, "", calls, results, "", Usage(100, 10), parallel)
+
+
+def use(id: str, name: str, **arguments: Any) -> ToolCall:
+    return ToolCall(id, name, arguments)
+
+
+def child(name: str, call_id: str, **fields: Any) -> RunResult:
+    own = {"agent": name, "call_id": call_id, "turns": 1, "usage": Usage(100, 10), **fields}
+    return done(**{"id": f"0.{call_id[1:]}", **own})
+
+
+def survey() -> RunResult:
+    """A lead that asks two researchers at once, then a writer, which writes a report."""
+    wrote = turn(1, use("w1", "write_file", path="out/report.md", content="It is 42."))
+    writer = child(
+        "writer", "c3", log=(wrote, turn(2)), turns=2, tool_calls=1, id="0.3",
+        children=(child("checker", "lost", id="0.3.2"),), files_modified=("out/report.md",),
+    )  # fmt: skip
+    return done(
+        text="The answer is 42; see out/report.md", turns=4, tool_calls=4, usage=Usage(1000, 50),
+        model="script/lead", retries=1, duration_ms=1500, task="Find the answer",
+        children=(
+            child("researcher", "c1", task="in Rome"),
+            child("researcher", "c2", task="in Oslo", status="max_turns"), writer,
+        ),
+        log=(
+            turn(1, use("c1", "call_agent", agent="researcher"), use("c2", "call_agent")),
+            turn(2, use("c3", "call_agent", agent="writer")),
+            turn(3, use("c4", "read_file", path="out/report.md")), turn(4),
+        ),
+    )  # fmt: skip
+
+
+GOOD = """\
+researcher
+researcher >= 2
+researcher == 2
+researcher != 3
+researcher < 3
+lead == 1
+runs == 5
+researcher >= 2, parallel
+call_agent, parallel
+not writer, parallel
+not read_file, parallel
+researcher then writer
+researcher then write_file then read_file
+call_agent then read_file
+checker then read_file
+not read_file then writer
+not researcher then researcher
+not writer then checker
+not write_file then writer
+no run_command
+not run_command
+not not lead
+file_ops == 2
+write_file(path ~ /report/, content contains "42")
+write_file(path ~ /^out\\/.*;?\\.md$/) == 1
+no write_file(path == "x")
+read_file(path)
+no read_file(offset)
+read_file(path != "x")
+researcher(task contains "Rome") == 1
+researcher(status == max_turns)
+researcher(tokens < 5k, model == script/x) == 2
+writer(tokens == 220, depth == 1)
+no researcher(turns > 1)
+depth == 2
+turns == 9
+not turns > 9
+tool_calls == 5
+tokens == 1_490
+input_tokens >= 1.4k
+output_tokens < 1k
+no cached_tokens
+seconds < 2
+seconds > 1400ms
+seconds < 1min
+retries == 1
+no denied
+no failed
+no warnings
+files_modified == 1
+files_modified contains "out/report.md"
+files_modified ~ /report/
+no files_read
+text ~ /\\b42\\b; see/
+text !~ /43/
+text contains 42
+text == "The answer is 42; see out/report.md"
+text != 42
+status == completed
+model == script/lead
+no error
+task contains 'answer'
+agent:writer == 1
+tool:write_file
+no tool:search_the_whole_web\
+"""
+
+BAD = {
+    "researcher >= 3": ("2 runs", "in agent lead › researcher (0.2)", ".children[1]"),
+    "researcher <= 1": ("2 runs", "in agent lead › researcher (0.2)", ".children[1]"),
+    "no researcher": ("2 runs", "in agent lead › researcher (0.1)", ".children[0]"),
+    "no write_file": (
+        "1 call", "in agent lead › writer (0.3), call of write_file",
+        ".children[2].log[0].calls[0]",
+    ),
+    "edit_file == 1": ("0 calls; it called call_agent, read_file, write_file", "in agent lead", ""),
+    "writer, parallel": ("1 run, none in parallel", "in agent lead › writer (0.3)", ".children[2]"),
+    "writer then researcher": (
+        "no researcher after writer", "in agent lead › researcher (0.2)", ".children[1]"
+    ),
+    "writer then edit_file": ("no edit_file", "in agent lead", ""),
+    "turns <= 6": ("9", "in agent lead", ""),
+    "depth <= 1": ("2", "in agent lead › writer › checker (0.3.2)", ".children[2].children[0]"),
+    "no files_modified": (
+        "1 item (out/report.md)", "in agent lead › writer (0.3)", ".children[2]"
+    ),
+    "text == 43": ('"The answer is 42; see out/report.md"', "in agent lead", ""),
+    "seconds < 1": ("another time", "in agent lead", ""),
+    "data.total == 3": ("no data: its output is text", "in agent lead", ""),
+    "not data.total == 3": ("no data: its output is text", "in agent lead", ""),
+    "no data": ("no data: its output is text", "in agent lead", ""),
+}  # fmt: skip
+
+
+@pytest.mark.req("D-67")
+@pytest.mark.parametrize("expectation", GOOD.splitlines())
+def test_an_expectation_that_is_met_returns_the_result(expectation: str, project: Any) -> None:
+    result = survey()
+    assert axe_nb.expect(result, expectation) is result
+
+
+@pytest.mark.req("D-67")
+@pytest.mark.parametrize("expectation", [g for g in GOOD.splitlines() if not g.startswith("no")])
+def test_its_negation_is_not_met(expectation: str, project: Any) -> None:
+    with pytest.raises(ExpectationError):
+        axe_nb.expect(survey(), f"not {expectation}")
+
+
+@pytest.mark.req("D-67")
+@pytest.mark.parametrize("expectation", BAD)
+def test_a_failure_names_what_was_found_and_the_branch(expectation: str, project: Any) -> None:
+    found, branch, pointer = BAD[expectation]
+    with pytest.raises(ExpectationError) as failure:
+        axe_nb.expect(survey(), f"lead; {expectation}; runs == 5")
+    assert failure.value.lines() == [
+        f"expectation not met: {expectation} (found {found})", branch,
+        f"look at the result{pointer}",
+    ]  # fmt: skip
+    assert eval(f"result{pointer}", {"result": survey()})
+    assert failure.value.exit_code == 1
+
+
+def refusal(expectation: str, result: RunResult | None = None) -> str:
+    """The one line of the error that an expectation cannot be decided, with its next step."""
+    with pytest.raises(ConfigError) as error:
+        axe_nb.expect(result or survey(), expectation)
+    return " | ".join(error.value.lines())
+
+
+@pytest.mark.req("D-67")
+def test_a_name_of_an_agent_and_a_tool_has_to_say_which(project: Any) -> None:
+    axe_nb.define(agent("grep", "x"))
+    for expectation in ("no grep", "grep then lead", "not grep(path) >= 2"):
+        assert refusal(expectation) == (
+            '"grep" is both an agent and a tool | write agent:grep or tool:grep'
+        )
+    axe_nb.expect(survey(), "no agent:grep; no tool:grep")
+
+
+@pytest.mark.req("D-67")
+@pytest.mark.parametrize(
+    ("expectation", "told"),
+    [
+        ("no writ_file", 'unknown agent, tool or measure "writ_file" | '
+         'did you mean "write_file" or "edit_file"?'),
+        ("turn <= 6", 'unknown agent, tool or measure "turn" | did you mean "turns"?'),
+        ("no tool:writ_file", 'unknown tool "writ_file" | '
+         'did you mean "write_file" or "edit_file"?'),
+        ("agent:resercher", 'unknown agent "resercher" | did you mean "researcher"?'),
+        ("no xyzzy", 'unknown agent, tool or measure "xyzzy" | agents: checker, lead, researcher, '
+         "writer; for any other tool write tool:NAME"),
+        ("no write_file(pth == 1)", 'write_file has no argument "pth" | did you mean "path"?'),
+        ("no list_dir(pth == 1)", 'list_dir has no argument "pth" | did you mean "path"?'),
+        ("lead(sttus == error)", 'unknown measure "sttus" of an agent | did you mean "status"?'),
+        ("no lead(status == eror)",
+         'status cannot be compared like that | did you mean "error"?'),
+        ("no lead(status < 3)",
+         "status cannot be compared like that | compare it with == != ~ !~ contains"),
+        ("no lead(turns == few)", "turns cannot be compared like that | compare it with a number"),
+        ("no lead(text == 42)", "text cannot be compared like that | write the text in quotes"),
+        ("cost < 1", 'cost cannot be checked: the price of the model "script/lead" is unknown | '
+         "compare tokens instead"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_decided_is_an_error(expectation: str, told: str, project: Any) -> None:
+    assert refusal(expectation) == told
+
+
+def test_agents_and_tools_that_could_have_run_are_known(project: Any) -> None:
+    (project / "axe" / "agents" / "editor.toml").write_text('name = "editor"\nmodel = "a/b"\n')
+
+    def look_up(town: str) -> str:
+        """Looks a town up."""
+        return town
+
+    axe_nb.define(agent("here", "x", tools=(look_up,)))
+    axe_nb.expect(survey(), "no editor; no here; no look_up; no spawn_agent; no tool:xyzzy")
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    name: str
+    price: float
+
+
+@dataclass(frozen=True)
+class Priced(RunResult):
+    """A result with what later versions have."""
+
+    cost: float | None = None
+    data: Any = None
+
+
+def priced(cost: float | None = None, data: Any = None, **more: Any) -> Priced:
+    own = {"status": "completed", "text": "", "agent": "lead", "model": "a/b", **more}
+    return Priced(cost=cost, data=data, **own)
+
+
+def test_cost_is_that_of_the_tree_and_unknown_if_one_price_is() -> None:
+    two = priced(0.01, children=(priced(0.015, agent="child"),))
+    axe_nb.expect(two, "cost > 0.02; cost < $0.03; child(cost == $0.015)")
+    with pytest.raises(ExpectationError, match=r"cost < \$0.02 \(found 0.025\)"):
+        axe_nb.expect(two, "cost < $0.02")
+    unknown = replace(two, children=(priced(None, model="x/new"),))
+    assert '"x/new" is unknown' in refusal("cost < 1", unknown)
+
+
+DATA = {
+    "total": 3, "ratio": 0.5, "ok": True, "none": None, "name": "Rome; at \"night\"", "id": "3",
+    "items": [{"name": "a"}, Item("b", 2.5)], "tags": ["x", "y"], "a key": 1, "empty": [],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "expectation",
+    [
+        "data.total == 3", "data.total < 4", "data.ratio == 0.5", "data.ok == true", "data.ok",
+        "data.none == null", "data.name ~ /^Rome; /", 'data.name contains "\\"night\\""',
+        'data.id == "3"', "data.id != 3", "data.items == 2", 'data.items[0].name == "a"',
+        "data.items[1].price > 2", "data.tags contains x", "data.tags ~ /y/", "no data.missing",
+        'data["a key"] == 1', "data contains total", "not data.total == 4", "data.empty == 0",
+        "data", "data.total != 4", "data.ok != false", "data.empty",
+    ],
+)  # fmt: skip
+def test_data_is_compared_by_path_and_type(expectation: str) -> None:
+    axe_nb.expect(priced(data=DATA), expectation)
+
+
+@pytest.mark.parametrize(
+    ("expectation", "found"),
+    [
+        ("data.totl == 3", 'none in an object with "total", "ratio", "ok", "none", "name" and 5 m'),
+        ("data.totl != 3", "none in"), ("not data.totl == 3", "none in"), ("no data.total", "3"),
+        ('data.total == "3"', "3"), ("data.ok == 1", "true"), ("data.name < 3", '"Rome; at'),
+        ("data.items[2]", "none in"), ("data.items[1].__class__", "none in"),
+        ("data.name[0]", "none in"), ("data.tags contains z", r"2 items \(x, y\)"),
+        ("data.items.name", "none in"),
+    ],
+)  # fmt: skip
+def test_data_that_differs_or_is_missing_is_not_met(expectation: str, found: str) -> None:
+    with pytest.raises(ExpectationError, match=rf"\(found {found}"):
+        axe_nb.expect(priced(data=DATA), expectation)
+
+
+def test_calls_that_were_denied_are_not_used_and_edited_arguments_count() -> None:
+    first, second = use("a", "write_file", path="x"), use("b", "write_file", path="y")
+    results = (
+        ToolResult("a", "no", True, "write_file", is_denied=True),
+        ToolResult("b", "Error: full", True, "write_file", edited={"path": "z"}),
+    )
+    log = (Turn(1, "", (first, second), results, "", Usage()),)
+    told = "write_file == 1; write_file(path == z); no write_file(path == y); denied == 1; failed"
+    axe_nb.expect(done(log=log), f"{told}; denied contains write_file; failed contains write_file")
+
+
+def test_several_failures_are_one_error_of_three_lines() -> None:
+    with pytest.raises(ExpectationError) as failure:
+        axe_nb.expect(survey(), "no writer; turns < 2; runs == 5; depth == 0; tokens < 10")
+    assert failure.value.lines() == [
+        "4 of 5 expectations not met: no writer (found 1 run), turns < 2 (found 9), "
+        "depth == 0 (found 2) and 1 more",
+        "in agent lead › writer (0.3)", "look at the result.children[2]",
+    ]  # fmt: skip
+    assert pickle.loads(pickle.dumps(failure.value)).lines() == failure.value.lines()
+
+
+def test_what_a_model_wrote_cannot_break_the_lines_of_an_error() -> None:
+    evil = "a\nb\x1b[31m\u202e"
+    result = done(text=evil, agent=evil, children=(child(evil, "c1", id=evil),))
+    with pytest.raises(ExpectationError) as failure:
+        axe_nb.expect(result, "text == 1; depth == 0;\n runs == 0")
+    assert len(failure.value.lines()) == 3
+    for line in failure.value.lines():
+        assert line.isprintable()
+
+
+def test_calls_one_after_another_are_in_order_and_not_parallel() -> None:
+    calls = (use("c1", "call_agent"), use("c2", "call_agent"))
+    children = (child("a", "c1"), child("b", "c2"), child("a", "c2"))
+    one_by_one = done(log=(turn(1, *calls, parallel=False),), children=children)
+    axe_nb.expect(one_by_one, "a then b; not b then a; not a, parallel; not call_agent, parallel")
+    together = done(log=(turn(1, *calls),), children=children)
+    axe_nb.expect(together, "not a then b; a, parallel; call_agent, parallel; not b, parallel")
+    by_one_call = done(log=(turn(1, calls[0]),), children=(child("a", "c1"), child("a", "c1")))
+    axe_nb.expect(by_one_call, "a, parallel; not a then a")
+
+
+@pytest.mark.timeout(20)
+def test_a_pattern_that_takes_too_long_is_an_error_and_not_a_hang() -> None:
+    result = done(text="a" * 5000, warnings=("a" * 5000,) * 50)
+    told = refusal("not text ~ /(a|aa)+$b/; warnings ~ /(a|aa)+$b/", result)
+    assert told.startswith("the pattern /(a|aa)+$b/ takes longer than 1 s | use a simpler pattern")
+
+
+@pytest.mark.parametrize("parallel", [True, False])
+def test_runs_of_the_engine_are_told_apart(parallel: bool) -> None:
+    axe_nb.define(agent("child", lambda r: f"did {r.last}"))
+    result = axe_nb.run(lead(ask("child", "a"), ask("child", "b"), parallel=parallel), "go")
+    axe_nb.expect(result, f"child == 2; {'' if parallel else 'not '}child, parallel")
+    axe_nb.expect(result, f"{'not ' if parallel else ''}child then child; depth == 1; turns == 4")
+
+
+@pytest.mark.timeout(20)
+def test_a_wide_tree_is_checked_in_linear_time() -> None:
+    calls = tuple(use(f"c{n}", "read_file") for n in range(20_000))
+    children = tuple(child("a", f"c{n}") for n in range(2000))
+    wide = done(log=tuple(turn(n, *calls[n::10]) for n in range(10)), children=children)
+    axe_nb.expect(wide, "; ".join(["a then read_file then a", "a == 2000, parallel"] * 10))
+
+
+def test_only_a_result_has_expectations() -> None:
+    with pytest.raises(ConfigError, match="expect takes a RunResult, not 'lead'"):
+        axe_nb.expect("lead", "turns < 2")  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="expectations are a text, not int"):
+        axe_nb.expect(survey(), 3)  # type: ignore[arg-type]

@@ -1,0 +1,96 @@
+"""Expectations as an option of a run: in Python, in tools and on the command line."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+import axe_nb
+from axe_nb import ConfigError, ExpectationError, Request, cli
+from axe_nb.commands.parser import parse_run
+from axe_nb.events import Event, RunFinished
+from tests.engine.in_process import agent, ask, lead
+
+MET = "child == 2, parallel; no write_file; text contains did"
+MISSED = "child <= 1"
+
+
+@pytest.fixture(autouse=True)
+def tree() -> None:
+    """A lead that asks its child twice."""
+    axe_nb.define(agent("child", lambda r: f"did {r.last}"))
+    axe_nb.define(lead(ask("child", "a"), ask("child", "b")))
+
+
+@pytest.mark.req("D-67")
+def test_run_and_arun_return_the_result_or_raise() -> None:
+    assert axe_nb.run("lead", "go", expect=MET).ok
+    with pytest.raises(ExpectationError) as failure:
+        axe_nb.run("lead", "go", expect=MISSED)
+    assert failure.value.hint == "look at axe_nb.last().children[1]"
+    last = axe_nb.last()
+    assert last is not None
+    assert last.ok
+    assert asyncio.run(axe_nb.arun("lead", "go", expect=MET)).ok
+    with pytest.raises(ExpectationError):
+        asyncio.run(axe_nb.arun("lead", "go", expect=MISSED))
+
+
+async def collect(events: list[Event], expect: str) -> None:
+    async for event in axe_nb.stream("lead", "go", expect=expect):
+        events += [event]
+
+
+def test_a_stream_raises_after_its_last_event() -> None:
+    events: list[Event] = []
+    asyncio.run(collect(events, MET))
+    with pytest.raises(ExpectationError):
+        asyncio.run(collect(events, MISSED))
+    assert isinstance(events[-1], RunFinished)
+
+
+def test_a_run_in_a_tool_is_checked_too() -> None:
+    @axe_nb.tool
+    def look() -> str:
+        """Runs the child."""
+        return axe_nb.run("child", "x", expect="child == 1; runs == 2").text
+
+    def model(request: Request) -> object:
+        return axe_nb.call("look") if request.turn == 1 else request.last
+
+    told = axe_nb.run(agent("boss", model, tools=("look",), mode="auto"), "go").text
+    assert (
+        told
+        == "Error: ExpectationError: expectation not met: runs == 2 (found 1); look at the result"
+    )
+
+
+@pytest.mark.parametrize("expect", ["turns <= six", "", 3])
+def test_an_invalid_expectation_is_an_error_before_anything_is_sent(expect: str) -> None:
+    asked: list[Request] = []
+    axe_nb.define(agent("quiet", lambda r: asked.append(r) or "x"))
+    with pytest.raises(ConfigError):
+        axe_nb.run("quiet", "go", expect=expect)
+    assert asked == []
+
+
+def test_every_face_reads_the_option() -> None:
+    for face in ("cell", "line", "command"):
+        assert parse_run(f"lead --expect '{MET}'", face).overrides.expect == MET
+
+
+@pytest.mark.req("D-67")
+def test_the_command_ends_with_the_error_and_its_code(
+    capsys: pytest.CaptureFixture[str], project: object, piped: object
+) -> None:
+    assert cli.main(["run", "lead", "go", "-q", "--expect", MET]) == 0
+    capsys.readouterr()
+    assert cli.main(["run", "lead", "go", "-q", "--expect", MISSED]) == 1
+    said = capsys.readouterr()
+    assert said.out.startswith("did Task: a\n")
+    assert said.err.splitlines() == [
+        "error: expectation not met: child <= 1 (found 2 runs)", "in agent lead › child (0.2)",
+        "run it with -v to see every turn",
+    ]  # fmt: skip
+    assert cli.main(["run", "lead", "go", "--expect", "turns ~ /x/"]) == 2
