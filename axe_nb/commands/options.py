@@ -28,7 +28,9 @@ IN_TEXT: tuple[Face, ...] = ("cell", "line", "command")
 EXPECTED = (*get_args(Status), "config", "provider")
 """Values of `--raises`."""
 
-Offer = Literal["", "agents", "models", "tools", "parameters", "variables", "files"]
+Offer = Literal[
+    "", "agents", "models", "tools", "parameters", "variables", "expectations", "files"
+]  # fmt: skip
 """Completions for a value; empty = its choices, if any; files are left to IPython."""
 
 

@@ -87,17 +87,17 @@ COMMANDS: tuple[Command, ...] = (
     ),
     RUN,
     Command(
+        "usage", "show the tokens used in this notebook, by agent and model", {"line": "usage"},
+    ),
+    Command(
         "expect", "check that a run met expectations, separated by ;", {"line": "expect"},
         (
             Option(
                 (), "expectations", "R is a variable (default: the last run)", "[R:] EXPRS",
-                offers="variables",
+                offers="expectations",
             ),
         ),
         is_verbatim=True,
-    ),
-    Command(
-        "usage", "show the tokens used in this notebook, by agent and model", {"line": "usage"},
     ),
     Command("config path", "show the path of the global config.toml", {"command": "config path"}),
     Command("config init", "write a commented starter config.toml", {"command": "config init"}),

@@ -31,7 +31,8 @@ FORMS: Mapping[str, str] = {
     'write_file(path ~ /report/, content contains "42")': "counts only calls with such arguments",
     'researcher(status == completed, task contains "Rome") == 2': "counts only runs with such "
     "measures; those of a run include what is below it",
-    "tool:search >= 1; agent:search": "tells a tool and an agent of one name apart; also for names of measures",
+    "tool:search >= 1; agent:search": "tells a tool and an agent of one name apart; also "
+    "for the names of measures",
     '"the critic" == 1': "a name with blanks",
 }
 """Expectation → its meaning."""

@@ -101,6 +101,8 @@ def _complete_command(
     command: Command, face: Face, words: list[str], word: str
 ) -> Iterable[str] | None:
     options = command.options_of(face)
+    if command.is_verbatim:
+        return _list_values(options[0])
     by_flag = {flag: option for option in options for flag in option.flags}
     before = by_flag.get(words[-1]) if words else None
     if before is not None and before.metavar and not word.startswith("-"):
@@ -127,6 +129,8 @@ def _list_values(option: Option) -> Iterable[str] | None:
             return _list_tools()
         case "parameters":
             return ("temperature=", "max_tokens=")
+        case "expectations":
+            return _list_expectations()
         case "files":
             return None
         case "":
@@ -168,6 +172,21 @@ def _list_tools() -> list[str]:
     from axe_nb.toolbox import REGISTRY
 
     return sorted(REGISTRY.known)
+
+
+def _list_expectations() -> list[str]:
+    """Variables with results, and the words of expectations."""
+    from axe_nb.events import RunResult
+    from axe_nb.expectations.table import MEASURES
+    from axe_nb.session.runs import RunHandle
+
+    shell = get_ipython()
+    names = shell.user_ns if shell else {}
+    found = [
+        f"{name}:" for name in _list_variables() if isinstance(names[name], RunResult | RunHandle)
+    ]
+    words = ("not", "no", "then", "parallel", "contains")
+    return [*found, *words, *MEASURES, *_list_agents(), *_list_tools()]
 
 
 def _list_variables() -> list[str]:

@@ -54,8 +54,8 @@ OFFERED = {
     "%axe re": ["%axe reset"],
     "%axe ": [
         f"%axe {verb}" for verb in (
-            "list", "show", "init", "edit", "tools", "run", "usage", "doctor", "trust", "reset",
-            "help",
+            "list", "show", "init", "edit", "tools", "run", "usage", "expect", "doctor", "trust",
+            "reset", "help",
         )
     ],
     "%axe show lead": ["%axe show lead-writer"],
@@ -119,3 +119,11 @@ def test_unloading_takes_the_offers_away(cells: Kernel) -> None:
     assert not any("reader" in offer for offer in cells.complete("%%axe rea"))
     cells.run("%load_ext axe_nb")
     assert cells.complete("%%axe rea") == ["%%axe reader"]
+
+
+def test_tab_offers_results_and_words_of_expectations(cells: Kernel) -> None:
+    cells.run("found = %axe run planner x -q")
+    start = "%axe expect "
+    assert cells.complete(f"{start}fo") == [f"{start}found:"]
+    line = f"{start}found: depth < 3; no "
+    assert sorted(cells.complete(f"{line}read")) == [f"{line}read_file", f"{line}reader"]
