@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from axe_nb.api import define as define
     from axe_nb.api import expect as expect
     from axe_nb.api import last as last
+    from axe_nb.api import load as load
     from axe_nb.api import run as run
     from axe_nb.api import stream as stream
     from axe_nb.errors import AxeError as AxeError
@@ -33,12 +34,12 @@ if TYPE_CHECKING:
     from axe_nb.errors import ExpectationError as ExpectationError
     from axe_nb.errors import ProviderError as ProviderError
     from axe_nb.errors import RunError as RunError
-    from axe_nb.events import RunResult as RunResult
     from axe_nb.messages import Request as Request
     from axe_nb.messages import Response as Response
     from axe_nb.messages import ToolCall as ToolCall
     from axe_nb.messages import Usage as Usage
     from axe_nb.messages import call as call
+    from axe_nb.results import RunResult as RunResult
     from axe_nb.scripting.lookup import script as script
     from axe_nb.scripting.server import script_server as script_server
     from axe_nb.toolbox import tool as tool
@@ -58,7 +59,7 @@ _HOMES = {
     "Request": "messages",
     "Response": "messages",
     "RunError": "errors",
-    "RunResult": "events",
+    "RunResult": "results",
     "ToolCall": "messages",
     "Usage": "messages",
     "arun": "api",
@@ -66,6 +67,7 @@ _HOMES = {
     "define": "api",
     "expect": "api",
     "last": "api",
+    "load": "api",
     "run": "api",
     "script": "scripting.lookup",
     "script_server": "scripting.server",
@@ -99,6 +101,7 @@ __all__ = [
     "define",
     "expect",
     "last",
+    "load",
     "run",
     "script",
     "script_server",
@@ -134,7 +137,7 @@ def _register_tree_display() -> None:
     shell = ipython.get_ipython() if ipython else None
     if shell is not None:
         formatter = shell.display_formatter.ipython_display_formatter
-        formatter.for_type_by_name("axe_nb.events", "RunResult", _show)
+        formatter.for_type_by_name("axe_nb.results", "RunResult", _show)
 
 
 _register_tree_display()

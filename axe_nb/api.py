@@ -1,26 +1,31 @@
-"""The Python API: `run`, `arun`, `stream`, `expect`, `last`, `define`.
+"""The Python API: `run`, `arun`, `stream`, `expect`, `last`, `load`, `define`.
 
-Source: product.md "Python"; D-2.
+Source: product.md "Python"; D-2, D-69.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from pathlib import Path
 from typing import Unpack
 
 from axe_nb.agents.agent import Agent
 from axe_nb.commands.overrides import RunOptions, shown_value, with_options_shown
+from axe_nb.data_files import read_data
 from axe_nb.engine.nesting import Caller, calling, is_inside
 from axe_nb.errors import AxeError, ConfigError
-from axe_nb.events import Event, RunResult
+from axe_nb.events import Event
 from axe_nb.expectations.check import check
 from axe_nb.front_end import find_approver, make_view
+from axe_nb.results import RunResult
 from axe_nb.session.drive import drive, drive_here
 from axe_nb.session.portal import portal
 from axe_nb.session.runs import RunRequest
 from axe_nb.session.session import session
+from axe_nb.text import quote
 
 
 @with_options_shown
@@ -139,6 +144,24 @@ def expect(result: RunResult, expectations: str) -> RunResult:
 def last() -> RunResult | None:
     """The last finished run of this session, even if its cell failed; None = none yet."""
     return session.last
+
+
+def load(saved: int | str | os.PathLike[str]) -> RunResult:
+    """Returns the result that `RunResult.save` wrote; nothing of the file is executed.
+
+    Args:
+        saved: path of the file; a number, or a name without a dot or separator, is the id of a
+            run of the history instead.
+
+    Raises:
+        ConfigError: there is no such file, or it is not a saved result.
+    """
+    if isinstance(saved, int) or (isinstance(saved, str) and not set(saved) & set("./\\")):
+        raise ConfigError(
+            f"no run has the id {quote(str(saved))}: no history is kept yet",
+            hint=f"for a file of this name, write ./{saved}",
+        )
+    return read_data(Path(saved), "run", RunResult.from_dict)
 
 
 def define(agent: Agent) -> None:

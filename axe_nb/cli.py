@@ -25,7 +25,7 @@ from axe_nb.commands.parser import Options, parse, parse_run
 from axe_nb.commands.program import command_of
 from axe_nb.engine.permissions import ApprovalRequest, Decision
 from axe_nb.errors import AxeError, ConfigError
-from axe_nb.events import RunResult
+from axe_nb.results import RunResult
 from axe_nb.session.approval import Approver, prompt_person
 from axe_nb.text import clean, quote
 

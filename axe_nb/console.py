@@ -11,10 +11,8 @@ from collections.abc import Callable
 from typing import TextIO, TypeAlias
 
 from axe_nb.commands.parser import Options
-from axe_nb.events import (
-    Event,
-    RunResult,
-)
+from axe_nb.events import Event
+from axe_nb.results import RunResult
 from axe_nb.session.portal import run_and_wait
 from axe_nb.session.runs import RunHandle, RunRequest
 from axe_nb.session.session import session

@@ -13,8 +13,8 @@ from typing import TextIO
 
 from axe_nb.agents.agent import Agent
 from axe_nb.console import StatusLine
-from axe_nb.events import RunResult
 from axe_nb.messages import Request, ToolCall, call
+from axe_nb.results import RunResult
 from axe_nb.scripting.lookup import script
 from axe_nb.session.drive import drive
 from axe_nb.session.runs import RunRequest

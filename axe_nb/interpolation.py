@@ -15,7 +15,7 @@ from types import BuiltinFunctionType, FunctionType, GeneratorType, MethodType, 
 from typing import Any
 
 from axe_nb.errors import ConfigError
-from axe_nb.events import RunResult
+from axe_nb.results import RunResult
 from axe_nb.text import cut_chars, nearest, one_line, quote
 
 NBVAL = re.compile(r"^[ \t]*#+[ \t]*NBVAL_\w+.*(?:\n|\Z)", re.MULTILINE)

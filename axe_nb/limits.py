@@ -15,7 +15,7 @@ from pathlib import Path
 from axe_nb.agents.config import format_path_or_name
 from axe_nb.agents.tables import TreeLimits
 from axe_nb.errors import ConfigError
-from axe_nb.events import Status
+from axe_nb.results import Status
 
 MAX_TURNS = 50
 """Maximum turns of any run; a safety limit, not a setting (A-8.3, A-N2)."""

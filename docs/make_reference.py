@@ -19,11 +19,11 @@ from axe_nb.agents import agent, config
 from axe_nb.agents.prompt import NO_PROMPT
 from axe_nb.commands.options import FACES, OPTIONS, Face, Option
 from axe_nb.commands.table import AGENT_CELL, RUN, Command, commands_of
-from axe_nb.events import EXIT_CODES, Status
 from axe_nb.expectations.table import FORMS, MEASURES
 from axe_nb.limits import MAX_TURNS
 from axe_nb.nb.magics import AxeMagics
 from axe_nb.provider_table import PROVIDERS, ProviderTable
+from axe_nb.results import EXIT_CODES, Status
 from axe_nb.toml_tables.table import nested_table, toml_fields, type_name
 from axe_nb.toolbox import BUILT_IN
 from axe_nb.tools.tool import Tool

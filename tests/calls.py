@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from axe_nb.agents.agent import Agent
-from axe_nb.events import RunResult
 from axe_nb.messages import ToolCall
+from axe_nb.results import RunResult
 from axe_nb.tools.output import limit_output, output_of
 from axe_nb.tools.tool import FileLog, Guard, Job, Tool, ToolContext, ToolError
 

@@ -8,16 +8,9 @@ import time
 import pytest
 
 from axe_nb.console import StatusLine
-from axe_nb.events import (
-    RunFinished,
-    RunResult,
-    RunStarted,
-    TextDelta,
-    ToolStarted,
-    TurnFinished,
-    TurnStarted,
-)
+from axe_nb.events import RunFinished, RunStarted, TextDelta, ToolStarted, TurnFinished, TurnStarted
 from axe_nb.messages import ToolCall, Usage
+from axe_nb.results import RunResult
 from axe_nb.text import count_columns
 
 

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from axe_nb.errors import ConfigError
-from axe_nb.events import RunResult
 from axe_nb.interpolation import format_value, prompt_of
+from axe_nb.results import RunResult
 
 pytestmark = pytest.mark.req("D-40")
 

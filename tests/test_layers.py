@@ -17,8 +17,8 @@ PACKAGE = Path(__file__).parent.parent / "axe_nb"
 
 ROOMS = (
     "invisible", "text", "errors", "globs", "patterns", "descriptors", "links", "protected_names",
-    "protected", "imports", "messages", "toml_tables", "provider_table",
-    "agents", "events", "interpolation",
+    "protected", "imports", "redaction", "messages", "jsonable", "records", "toml_tables",
+    "provider_table", "agents", "data_files", "results", "events", "interpolation",
     "threads", "clock", "limits", "sandbox", "tools", "providers", "scripting", "make_provider",
     "builtin",
     "delegation", "toolbox", "expectations", "engine", "commands", "session", "views", "doctor",

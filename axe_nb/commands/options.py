@@ -14,7 +14,7 @@ from typing import Any, Literal, get_args
 
 from axe_nb.agents.tables import MODES
 from axe_nb.commands.overrides import is_timeout
-from axe_nb.events import Status
+from axe_nb.results import Status
 from axe_nb.text import quote
 
 Face = Literal["cell", "line", "command", "python"]

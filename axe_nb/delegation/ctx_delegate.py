@@ -10,8 +10,8 @@ from dataclasses import replace
 from axe_nb.agents.agent import Agent
 from axe_nb.delegation import spawn_agent
 from axe_nb.delegation.child_copy import tools_of_caller
-from axe_nb.events import RunResult
 from axe_nb.limits import Limits
+from axe_nb.results import RunResult
 from axe_nb.tools.tool import Job, ToolContext, ToolError, Wish
 
 

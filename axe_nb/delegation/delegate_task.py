@@ -23,8 +23,8 @@ from axe_nb.delegation.spawn_agent import (
     whole_number,
 )
 from axe_nb.errors import AxeError
-from axe_nb.events import RunResult
 from axe_nb.messages import ToolParameter
+from axe_nb.results import RunResult
 from axe_nb.text import one_line
 from axe_nb.tools.tool import Tool, ToolContext, ToolError, ToolOutput, text_argument
 

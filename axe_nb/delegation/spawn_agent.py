@@ -13,9 +13,9 @@ from typing import Any
 from axe_nb.agents.tables import ChildBudget, Mode
 from axe_nb.delegation.child_copy import copy_of_caller
 from axe_nb.errors import AxeError
-from axe_nb.events import RunResult, Status
 from axe_nb.limits import Limits
 from axe_nb.messages import ToolParameter
+from axe_nb.results import RunResult, Status
 from axe_nb.text import list_some
 from axe_nb.tools.tool import Job, Tool, ToolContext, ToolOutput, text_argument
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from axe_nb.agents.config import Config
 from axe_nb.agents.names import parse_model
 from axe_nb.errors import AxeError, ConfigError, ProviderError
-from axe_nb.events import RunResult
 from axe_nb.make_provider import server
 from axe_nb.providers.listing import advice, has, models
+from axe_nb.results import RunResult
 from axe_nb.session.portal import run_and_wait
 
 

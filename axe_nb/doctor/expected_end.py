@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from axe_nb.doctor.advice import with_next_step
 from axe_nb.errors import AxeError, ConfigError, ProviderError, RunError
-from axe_nb.events import RunResult
+from axe_nb.results import RunResult
 
 KINDS = {"config": ConfigError, "provider": ProviderError}
 """Value of `--raises` that is not a status → the error that it expects."""

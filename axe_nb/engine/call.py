@@ -14,9 +14,9 @@ from typing import TypeAlias
 
 from axe_nb.engine.nesting import Caller, enter_call
 from axe_nb.engine.scope import Env
-from axe_nb.events import RunResult
 from axe_nb.limits import Slots
 from axe_nb.messages import ToolCall
+from axe_nb.results import RunResult
 from axe_nb.text import quote
 from axe_nb.tools.tool import Job, ToolContext, ToolError
 

@@ -18,8 +18,9 @@ from axe_nb.engine.confine import check_confined, check_rights, confine
 from axe_nb.engine.plan import Plan, make_plan
 from axe_nb.engine.scope import Env
 from axe_nb.errors import ConfigError
-from axe_nb.events import Emit, RunResult, Status
+from axe_nb.events import Emit
 from axe_nb.limits import RunStopped, Slots
+from axe_nb.results import RunResult, Status
 from axe_nb.text import quote
 from axe_nb.tools.tool import Job, ToolError
 

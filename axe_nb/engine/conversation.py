@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from axe_nb.engine.model_client import ModelClient
 from axe_nb.engine.plan import Plan
-from axe_nb.events import Turn, TurnFinished, TurnStarted
+from axe_nb.events import TurnFinished, TurnStarted
 from axe_nb.messages import (
     CallIds,
     Message,
@@ -22,6 +22,7 @@ from axe_nb.messages import (
     WireCache,
     close_open_calls,
 )
+from axe_nb.results import Turn
 
 
 class Conversation:

@@ -18,10 +18,10 @@ from axe_nb.engine.call import CallChildren, CallSlot, PendingCall, StartChild, 
 from axe_nb.engine.plan import Plan
 from axe_nb.errors import words
 from axe_nb.events import ToolFinished, ToolStarted
+from axe_nb.jsonable import copy_json
 from axe_nb.limits import RunStopped
 from axe_nb.messages import ToolCall, ToolResult, dump
 from axe_nb.text import cut_bytes, quote
-from axe_nb.tools.jsonable import copy_json
 from axe_nb.tools.output import limit_output, output_of
 from axe_nb.tools.tool import (
     FileLog,

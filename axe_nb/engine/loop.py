@@ -17,9 +17,10 @@ from axe_nb.engine.dispatch import Dispatch
 from axe_nb.engine.nesting import inside_run
 from axe_nb.engine.plan import Plan
 from axe_nb.errors import AxeError, words
-from axe_nb.events import Emit, RunFinished, RunResult, RunStarted, Status
+from axe_nb.events import Emit, RunFinished, RunStarted
 from axe_nb.limits import RunStopped
 from axe_nb.messages import Response, ToolResult
+from axe_nb.results import RunResult, Status
 from axe_nb.text import one_line
 
 MAX_ERROR = 2000

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from axe_nb.engine.scope import Env
-from axe_nb.events import RunResult
+from axe_nb.results import RunResult
 from axe_nb.tools.tool import Job, ToolContext
 
 StartBelow: TypeAlias = Callable[[Job, Env], Coroutine[Any, Any, RunResult]]

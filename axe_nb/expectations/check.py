@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from axe_nb.errors import ConfigError, ExpectationError
-from axe_nb.events import RunResult
 from axe_nb.expectations.clause import Clause, Condition, Subject, Test, find_advice
 from axe_nb.expectations.comparison import MISSING, Stopwatch, describe, holds, look_up
 from axe_nb.expectations.grammar import parse
@@ -25,6 +24,7 @@ from axe_nb.expectations.tree import (
     list_uses,
     name_of,
 )
+from axe_nb.results import RunResult
 from axe_nb.text import list_some, plural, quote, suggestion
 from axe_nb.toolbox import REGISTRY
 

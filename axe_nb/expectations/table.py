@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any, Literal, get_args
 
-from axe_nb.events import RunResult, Status
+from axe_nb.results import RunResult, Status
 
 Kind = Literal["number", "text", "list", "data"]
 

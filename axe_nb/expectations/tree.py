@@ -10,8 +10,8 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
-from axe_nb.events import RunResult
 from axe_nb.messages import ToolCall, ToolResult
+from axe_nb.results import RunResult
 from axe_nb.text import one_line, printable
 
 MAX_NAME = 60

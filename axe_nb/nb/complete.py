@@ -176,8 +176,8 @@ def _list_tools() -> list[str]:
 
 def _list_expectations() -> list[str]:
     """Variables with results, and the words of expectations."""
-    from axe_nb.events import RunResult
     from axe_nb.expectations.table import MEASURES
+    from axe_nb.results import RunResult
     from axe_nb.session.runs import RunHandle
 
     shell = get_ipython()

@@ -13,7 +13,8 @@ from IPython.core.getipython import get_ipython
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.display import display
 
-from axe_nb.events import Event, RunResult
+from axe_nb.events import Event
+from axe_nb.results import RunResult
 from axe_nb.session.runs import RunHandle
 from axe_nb.session.view import NullView, View
 
@@ -170,7 +171,7 @@ def install(shell: InteractiveShell) -> None:
     """Teaches IPython to show a RunResult as its twin; twice is harmless."""
     assert shell.display_formatter is not None
     formatter = shell.display_formatter.ipython_display_formatter
-    formatter.for_type_by_name("axe_nb.events", "RunResult", show_again)
+    formatter.for_type_by_name("axe_nb.results", "RunResult", show_again)
     formatter.for_type(RunHandle, show_handle)
     if _forget not in shell.events.callbacks["post_run_cell"]:
         shell.events.register("post_run_cell", _forget)
@@ -180,7 +181,7 @@ def uninstall(shell: InteractiveShell) -> None:
     """Undoes `install`."""
     assert shell.display_formatter is not None
     formatter = shell.display_formatter.ipython_display_formatter
-    formatter.deferred_printers.pop(("axe_nb.events", "RunResult"), None)
+    formatter.deferred_printers.pop(("axe_nb.results", "RunResult"), None)
     formatter.type_printers.pop(RunResult, None)
     formatter.type_printers.pop(RunHandle, None)
     if _forget in shell.events.callbacks["post_run_cell"]:

@@ -22,11 +22,11 @@ from axe_nb.commands.parser import UsageError, parse, parse_run
 from axe_nb.commands.table import RUN, commands_of
 from axe_nb.doctor.doctor import Finding
 from axe_nb.errors import ConfigError
-from axe_nb.events import RunResult
 from axe_nb.expectations.check import check
 from axe_nb.nb.display import can_ask, describe_display
 from axe_nb.nb.help import help_text
 from axe_nb.nb.option_line import read_words
+from axe_nb.results import RunResult
 from axe_nb.session.runs import RunHandle
 from axe_nb.session.session import Spent, session
 from axe_nb.text import clean, plural, quote, suggestion

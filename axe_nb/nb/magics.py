@@ -22,8 +22,8 @@ from IPython.core.magic import (
 from traitlets import Bool, Enum, Float, Unicode, observe
 
 if TYPE_CHECKING:
-    from axe_nb.events import RunResult
     from axe_nb.nb.help import Topic
+    from axe_nb.results import RunResult
     from axe_nb.session.runs import RunHandle
 
 OPTIONS = ("model", "model_all", "timeout", "mode", "agents_dir", "stream")

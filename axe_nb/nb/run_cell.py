@@ -14,11 +14,11 @@ from axe_nb.commands.parser import Options, UsageError
 from axe_nb.console import StatusLine, TextView, request_of, show_dry_run
 from axe_nb.doctor.expected_end import check_end, is_expected
 from axe_nb.errors import AxeError
-from axe_nb.events import RunResult
 from axe_nb.expectations.check import check
 from axe_nb.front_end import find_approver
 from axe_nb.nb.background import run_in_background
 from axe_nb.nb.display import ShownOnce, display_mode, install, notebook_view
+from axe_nb.results import RunResult
 from axe_nb.session.drive import drive
 from axe_nb.session.runs import RunHandle, RunRequest
 from axe_nb.session.session import session

@@ -18,8 +18,9 @@ from IPython.core.displaypub import CapturingDisplayPublisher
 from IPython.core.getipython import get_ipython
 from IPython.display import display
 
-from axe_nb.events import Event, RunResult, TextDelta
+from axe_nb.events import Event, TextDelta
 from axe_nb.nb.feed import EVERY, Feed
+from axe_nb.results import RunResult
 from axe_nb.views import html
 from axe_nb.views.transcript import Transcript
 from axe_nb.views.tree import Node, TreeNode, TurnNode, add_run, new_group, row_of

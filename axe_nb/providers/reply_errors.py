@@ -28,8 +28,9 @@ from axe_nb.providers.error_bodies import (
     is_quota,
 )
 from axe_nb.providers.error_words import counts_answer, is_too_long
-from axe_nb.providers.secrets import MASK, NO_SECRETS, Secrets
+from axe_nb.providers.secrets import NO_SECRETS, Secrets
 from axe_nb.providers.wire import loads
+from axe_nb.redaction import MASK
 from axe_nb.text import one_line, quote
 
 Headers: TypeAlias = Mapping[str, str]

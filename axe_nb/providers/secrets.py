@@ -14,14 +14,13 @@ from urllib.parse import unquote, urlsplit
 
 from axe_nb.messages import dump
 from axe_nb.providers.protocol import Server
+from axe_nb.redaction import MASK, remember
 
 SHORTEST = 6
 """Characters; shorter keys are placeholders such as `none`, and would match ordinary words."""
 
 SURELY_SECRET = 16
 """Characters; shorter keys are not removed from answers, as they may be words (`lm-studio`)."""
-
-MASK = "***"
 
 PUBLIC_HEADERS = frozenset(
     {
@@ -95,6 +94,8 @@ def _collect(base_url: str, key: str, headers: tuple[tuple[str, str], ...]) -> S
     password, *others = _list_login(base_url)
     possible = {password, key, *others, *_list_in_headers(headers)}
     found = sorted((s for s in possible if len(s) >= SHORTEST), key=len, reverse=True)
+    for secret in found:
+        remember(secret)
     certain = [s for s in found if len(s) >= SURELY_SECRET or s == password]
     return Secrets(
         in_answers=tuple(certain),

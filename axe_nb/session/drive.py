@@ -8,7 +8,8 @@ from __future__ import annotations
 import asyncio
 from concurrent.futures import CancelledError
 
-from axe_nb.events import RunResult, discard
+from axe_nb.events import discard
+from axe_nb.results import RunResult
 from axe_nb.session.approval import Approver
 from axe_nb.session.portal import PUMP, Unresponsive, pump
 from axe_nb.session.runs import AlreadyStarted, RunHandle

@@ -23,7 +23,8 @@ from axe_nb.engine.loop import Run
 from axe_nb.engine.permissions import AskPerson
 from axe_nb.engine.plan import Plan
 from axe_nb.errors import AxeError, ConfigError
-from axe_nb.events import Emit, Event, RunFinished, RunResult, RunStarted, Status, discard
+from axe_nb.events import Emit, Event, RunFinished, RunStarted, discard
+from axe_nb.results import RunResult, Status
 
 GLANCE = 0.05
 """Polling interval in seconds; on Windows, an interrupt does not wake a bare `wait()`."""

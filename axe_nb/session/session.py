@@ -25,11 +25,12 @@ from axe_nb.engine.permissions import AskPerson
 from axe_nb.engine.plan import Plan, make_plan
 from axe_nb.engine.scope import Env, RunScope
 from axe_nb.errors import ConfigError
-from axe_nb.events import Emit, RunResult, discard
+from axe_nb.events import Emit, discard
 from axe_nb.imports import protect_imports
 from axe_nb.limits import Limits
 from axe_nb.make_provider import provider_for
 from axe_nb.messages import Usage
+from axe_nb.results import RunResult
 from axe_nb.scripting.lookup import ScriptFunction, functions
 from axe_nb.session.runs import RunHandle, RunRequest
 from axe_nb.session.snapshot import Snapshot

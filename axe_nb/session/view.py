@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from axe_nb.events import Event, RunResult
+from axe_nb.events import Event
+from axe_nb.results import RunResult
 
 
 class View(Protocol):

@@ -16,10 +16,10 @@ from enum import Enum
 from typing import Any, Literal, TypeAlias, Union
 
 from axe_nb.errors import ConfigError
+from axe_nb.jsonable import jsonable, key_of
 from axe_nb.messages import ToolParameter, dump
 from axe_nb.text import cut_chars, quote, suggestion
 from axe_nb.tools.docstring import parse_docstring, type_hints
-from axe_nb.tools.jsonable import jsonable, key_of
 
 MAX_MISTAKES = 8
 """Maximum number of mistakes in one answer."""

@@ -10,8 +10,8 @@ import json
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 
+from axe_nb.jsonable import jsonable
 from axe_nb.text import cut_bytes
-from axe_nb.tools.jsonable import jsonable
 from axe_nb.tools.tool import Tool, ToolError, ToolOutput
 
 MAX_OUTPUT = 65536

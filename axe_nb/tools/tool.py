@@ -13,9 +13,9 @@ from typing import Any, Literal, TypeAlias
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.tables import Mode
 from axe_nb.errors import AxeError, words
-from axe_nb.events import RunResult
 from axe_nb.limits import Limits
 from axe_nb.messages import CallTraits, Message, ToolCall, ToolParameter, ToolSpec, dump
+from axe_nb.results import RunResult
 
 Effect = Literal["read", "user", "network", "write", "delegate"]
 """`user`: a user's function without a declared effect; `ask` mode runs it unasked (D-19).

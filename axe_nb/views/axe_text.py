@@ -17,7 +17,6 @@ from axe_nb.events import (
     Event,
     RetryScheduled,
     RunFinished,
-    RunResult,
     RunStarted,
     ToolFinished,
     ToolStarted,
@@ -25,6 +24,7 @@ from axe_nb.events import (
     TurnStarted,
 )
 from axe_nb.messages import ToolResult, dump
+from axe_nb.results import RunResult
 from axe_nb.text import clean, cut_chars, format_seconds, quote
 from axe_nb.views.transcript import Transcript
 from axe_nb.views.tree import CallNode, Node, TreeNode, TurnNode

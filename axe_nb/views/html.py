@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from html import escape
 from math import ceil
 
-from axe_nb.events import RunResult
+from axe_nb.results import RunResult
 from axe_nb.text import plural
 from axe_nb.views.appearance import (
     BAR_HEIGHT,

@@ -14,7 +14,6 @@ from axe_nb.events import (
     Event,
     RetryScheduled,
     RunFinished,
-    RunResult,
     RunStarted,
     TextDelta,
     ToolFinished,
@@ -23,6 +22,7 @@ from axe_nb.events import (
     TurnStarted,
 )
 from axe_nb.messages import ToolResult
+from axe_nb.results import RunResult
 from axe_nb.text import format_seconds
 from axe_nb.views.draft import Draft
 from axe_nb.views.outline import Outline, as_lines

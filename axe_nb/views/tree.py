@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
-from axe_nb.events import RunResult, Status
 from axe_nb.messages import CallTraits, ToolCall, ToolResult, Usage
+from axe_nb.results import RunResult, Status
 from axe_nb.views.draft import Draft
 
 State: TypeAlias = Status | Literal["running", "not run"]

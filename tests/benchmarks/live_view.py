@@ -49,10 +49,9 @@ new MutationObserver((changes) => {
 
 CELL = f"""
 import time
-from axe_nb.events import (
-    RunFinished, RunResult, RunStarted, TextDelta, ToolFinished, ToolStarted, TurnFinished,
-    TurnStarted,
-)
+from axe_nb.events import RunFinished, RunStarted, TextDelta, ToolFinished, ToolStarted
+from axe_nb.events import TurnFinished, TurnStarted
+from axe_nb.results import RunResult
 from axe_nb.messages import CallTraits, ToolCall, ToolResult, Usage
 from axe_nb.nb.view import CellDisplay
 

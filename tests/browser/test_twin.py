@@ -8,8 +8,8 @@ from typing import Any
 import nbformat
 import pytest
 
-from axe_nb.events import Turn
 from axe_nb.messages import ToolCall, ToolResult
+from axe_nb.results import Turn
 from axe_nb.views.html import twin
 from tests.browser.lab import Lab
 from tests.views.runs import ask, code, done, long_run, saved, turn

@@ -10,8 +10,8 @@ import pytest
 
 import axe_nb
 from axe_nb import ConfigError, ExpectationError, RunResult, ToolCall, Usage
-from axe_nb.events import Turn
 from axe_nb.messages import ToolResult
+from axe_nb.results import Turn
 from tests.engine.in_process import agent, ask, lead
 from tests.views.runs import done
 

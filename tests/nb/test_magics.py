@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from axe_nb.events import RunResult
+from axe_nb.results import RunResult
 from tests.nb.kernels import Kernel, Kernels, started, text
 
 AGENTS = {

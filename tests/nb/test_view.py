@@ -111,7 +111,8 @@ def test_a_run_that_cannot_begin_shows_nothing(cells: Kernel) -> None:
 
 
 STREAM = """
-from axe_nb.events import RunFinished, RunResult, RunStarted, TextDelta, TurnFinished, TurnStarted
+from axe_nb.events import RunFinished, RunStarted, TextDelta, TurnFinished, TurnStarted
+from axe_nb.results import RunResult
 from axe_nb.messages import Usage
 from axe_nb.nb.view import CellDisplay
 import time

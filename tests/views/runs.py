@@ -9,8 +9,8 @@ from typing import Any
 
 import nbformat
 
-from axe_nb.events import RunResult, Turn
 from axe_nb.messages import CallTraits, ToolCall, ToolResult, Usage
+from axe_nb.results import RunResult, Turn
 from axe_nb.views.html import twin
 
 PAYLOADS: tuple[str, ...] = tuple(

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import get_args
 
 import axe_nb
-from axe_nb.events import Status
+from axe_nb.results import Status
 from axe_nb.views.appearance import COLOURS, LOOKS, css_rules
 from axe_nb.views.tree import State
 

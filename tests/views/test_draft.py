@@ -8,13 +8,7 @@ from typing import Any
 
 import pytest
 
-from axe_nb.events import (
-    RunFinished,
-    RunStarted,
-    TextDelta,
-    TurnFinished,
-    TurnStarted,
-)
+from axe_nb.events import RunFinished, RunStarted, TextDelta, TurnFinished, TurnStarted
 from axe_nb.messages import ToolCall, Usage
 from axe_nb.views.draft import Draft, Growing
 from axe_nb.views.outline import Outline

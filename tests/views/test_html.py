@@ -9,8 +9,8 @@ from html.parser import HTMLParser
 import pytest
 
 from axe_nb.errors import ProviderError
-from axe_nb.events import Turn
 from axe_nb.messages import ToolCall, ToolResult, Usage
+from axe_nb.results import Turn
 from axe_nb.views.html import answer, twin
 from axe_nb.views.markdown import render
 from tests.views.runs import PAYLOADS, TEXT, ask, done, hostile_run, long_run, saved_size, turn

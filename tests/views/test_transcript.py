@@ -18,11 +18,11 @@ from axe_nb.events import (
     TextDelta,
     ToolFinished,
     ToolStarted,
-    Turn,
     TurnFinished,
     TurnStarted,
 )
 from axe_nb.messages import ToolCall, ToolResult
+from axe_nb.results import Turn
 from axe_nb.scripting.lookup import functions
 from axe_nb.session.session import Session
 from axe_nb.tools.tool import ToolContext

@@ -1,0 +1,195 @@
+"""Text files of ours: a header with kind and version, then JSON that reads well in a diff.
+
+A text of several lines is `{"|": [its lines]}`. Only data is read from them, nothing is executed.
+Source: D-61; product.md "Python" (`result.save`), "Cassettes".
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from axe_nb.agents.files import display_path, expand_home, reason, write_whole
+from axe_nb.descriptors import open_real_file
+from axe_nb.errors import ConfigError
+from axe_nb.invisible import INVISIBLE
+from axe_nb.text import one_line
+
+T = TypeVar("T")
+
+Kind = Literal["run", "cassette", "history", "grid"]
+
+VERSIONS: Mapping[Kind, tuple[int, int]] = {
+    "run": (1, 0), "cassette": (1, 0), "history": (1, 0), "grid": (1, 0),
+}  # fmt: skip
+"""Kind of file → (major, minor) that is written; every minor of that major is read."""
+
+MAX_BYTES = 100_000_000
+"""Maximum size of a file."""
+
+MAX_COLUMNS = 100
+"""A list or object whose parts fit into so many columns is written on one line."""
+
+LINES = "|"
+"""Key of the lines of a text; a real key of bars alone has one more."""
+
+_HEADER = re.compile(r"axe_nb ([a-z]{1,20}) (\d{1,4})\.(\d{1,4})\r?\n")
+
+_UNSEEN = re.compile(rf"[\x7f-\x9f\u2028\u2029]|{INVISIBLE.pattern}")
+"""Characters that an editor or a diff would not show as they are."""
+
+
+def write_data(path: Path, kind: Kind, data: Any) -> None:
+    """Writes JSON data to a file, as a whole or not at all; a new file is the user's alone.
+
+    Raises:
+        ConfigError: the file cannot be written; an existing one is unchanged.
+    """
+    path = expand_home(path)
+    try:
+        text = "axe_nb {} {}.{}\n{}\n".format(kind, *VERSIONS[kind], format_data(data))
+        if len(text) > MAX_BYTES or len(text.encode()) > MAX_BYTES:
+            raise _make_error("write", path, f"larger than {MAX_BYTES} bytes")
+        is_new = not path.exists()
+        if not is_new and not path.is_file():
+            raise _make_error("write", path, "it is not a file")
+        if not is_new and not os.access(path, os.W_OK):
+            raise _make_error("write", path, "it is read-only")
+        if not path.resolve().parent.is_dir():
+            raise _make_error("write", path, "its folder does not exist")
+    except (OSError, ValueError, RuntimeError) as error:
+        raise _make_error("write", path, _explain(error)) from None
+    write_whole(path, text, 0o600 if is_new else None)
+
+
+def read_data(path: Path, kind: Kind, make: Callable[[Any], T]) -> T:
+    """Returns what a file holds.
+
+    Args:
+        make: makes it of the file's JSON data; raises ConfigError if the data is wrong.
+
+    Raises:
+        ConfigError: it cannot be read, is not of this kind, or of a later major version.
+    """
+    path = expand_home(path)
+    try:
+        with os.fdopen(open_real_file(Path(os.path.realpath(path))), "rb") as file:
+            content = file.read(MAX_BYTES + 1)
+        if len(content) > MAX_BYTES:
+            raise _make_error("read", path, f"larger than {MAX_BYTES} bytes")
+        text = content.decode("utf-8-sig")
+        data = parse_data(text[_check_header(path, kind, text) :])
+    except json.JSONDecodeError as error:
+        where = f"{error.msg} at line {error.lineno + 1}, column {error.colno}"
+        raise _make_error("read", path, f"not valid JSON: {where}") from None
+    except (OSError, ValueError, RuntimeError) as error:
+        raise _make_error("read", path, _explain(error)) from None
+    try:
+        return make(data)
+    except ConfigError as error:
+        raise _make_error("read", path, error.message) from None
+
+
+def _check_header(path: Path, kind: Kind, text: str) -> int:
+    """Returns where the data begins."""
+    major, minor = VERSIONS[kind]
+    found = _HEADER.match(text)
+    if not found:
+        raise _make_error("read", path, f"it does not begin with `axe_nb {kind} {major}.{minor}`")
+    if found[1] != kind:
+        raise _make_error("read", path, f"it is a file of kind `{found[1]}`, not `{kind}`")
+    if int(found[2]) != major:
+        version = f"{found[2]}.{found[3]}"
+        error = _make_error("read", path, f"its version is {version}, expected {major}.x")
+        error.hint = "update axe-nb" if int(found[2]) > major else ""
+        raise error
+    return found.end()
+
+
+def _make_error(verb: str, path: Path, problem: str) -> ConfigError:
+    return ConfigError(f"cannot {verb} {one_line(display_path(path), 300)}: {problem}")
+
+
+def _explain(error: Exception) -> str:
+    match error:
+        case OSError():
+            return reason(error)
+        case RecursionError():
+            return "it is nested too deeply"
+        case UnicodeDecodeError():
+            return f"not UTF-8 at byte {error.start}"
+    return str(error)
+
+
+def format_data(data: Any) -> str:
+    """Returns JSON data as text that reads well; halves of characters and unseen ones are escaped.
+
+    Raises:
+        ValueError: a number has too many digits.
+        RecursionError: it is nested too deeply.
+    """
+    text = _format(data, "\n")
+    if text.isascii():
+        return text
+    text = _UNSEEN.sub(lambda found: json.dumps(found[0])[1:-1], text)
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def parse_data(text: str) -> Any:
+    """Returns the data of `format_data`.
+
+    Raises:
+        ValueError: it is not valid.
+        RecursionError: it is nested too deeply.
+    """
+    return json.loads(text, object_hook=_join_lines)
+
+
+_encode = json.JSONEncoder(ensure_ascii=False).encode
+
+
+def _format(value: Any, margin: str) -> str:
+    """Returns a value as text.
+
+    Args:
+        margin: line break and indentation of the line that it begins on.
+    """
+    inner = f"{margin} "
+    if isinstance(value, str) and "\n" in value:
+        parts = [_encode(line) for line in value.split("\n")]
+        return f'{{"{LINES}": {_format_parts("[]", parts, margin)}}}'
+    if isinstance(value, list) and value:
+        return _format_parts("[]", [_format(item, inner) for item in value], margin)
+    if isinstance(value, dict) and value:
+        extra = LINES if _is_bars(value) else ""
+        parts = [f"{_encode(extra + key)}: {_format(value[key], inner)}" for key in value]
+        return _format_parts("{}", parts, margin)
+    return _encode(value)
+
+
+def _format_parts(brackets: str, parts: list[str], margin: str) -> str:
+    size = len(margin) + sum(len(part) + 2 for part in parts)
+    if size <= MAX_COLUMNS and not any("\n" in part for part in parts):
+        return f"{brackets[0]}{', '.join(parts)}{brackets[1]}"
+    inner = f"{margin} "
+    return f"{brackets[0]}{inner}{f',{inner}'.join(parts)}{margin}{brackets[1]}"
+
+
+def _is_bars(value: Mapping[str, Any]) -> bool:
+    """True if the only key consists of bars."""
+    return len(value) == 1 and set(next(iter(value))) == {LINES}
+
+
+def _join_lines(value: dict[str, Any]) -> Any:
+    if not _is_bars(value):
+        return value
+    key, lines = next(iter(value.items()))
+    if key != LINES:
+        return {key[1:]: lines}
+    if not isinstance(lines, list) or not all(isinstance(line, str) for line in lines):
+        raise ValueError(f'"{LINES}" must be a list of texts')
+    return "\n".join(lines)

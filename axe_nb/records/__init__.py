@@ -1,0 +1,1 @@
+"""Dataclasses as JSON data and back, by their type hints, without loss."""

@@ -1,0 +1,219 @@
+"""The one filter for secrets, for all that is kept or shown: saved runs, recordings, exports.
+
+It removes the values of environment variables with names like `…_KEY` or `…_TOKEN`, keys that were
+passed to a server, authorization headers, and whatever looks like a well-known kind of key.
+Source: D-60; goals.md "Safety".
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from base64 import b64encode
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, quote_plus
+
+MASK = "***"
+
+_KEPT = rf"\1{MASK}"
+
+SHORTEST = 8
+"""Characters; shorter values are found in ordinary words and numbers."""
+
+MIN_DISTINCT = 4
+"""Different characters; a value with fewer is a placeholder or a ruler: `xxxxxxxx`, `--------`."""
+
+SECRET_NAME = re.compile(
+    r"KEY|TOKEN|SECRET|PASSWO?R?D|PASSPHRASE|CREDENTIAL|AUTHORIZATION|COOKIE"
+    r"|(?:^|[_-])(?:AUTH|PASS|PWD|PAT|BEARER)(?=$|[_-])",
+    re.IGNORECASE,
+)
+"""Names of environment variables whose values are secrets; `AUTHOR` and `PATH` are none."""
+
+ORDINARY = frozenset(
+    {
+        "anonymous", "changeme", "disabled", "dummy-key", "enabled", "lm-studio", "no-key-needed",
+        "not-needed", "optional", "password", "placeholder", "required", "undefined",
+        "your-api-key",
+    }
+)  # fmt: skip
+"""Values that stand for a secret where none is needed, and words that ordinary texts have."""
+
+SECRET_HEADERS = frozenset(
+    {
+        "api-key", "apikey", "authorization", "cookie", "proxy-authorization", "set-cookie",
+        "x-api-key", "x-auth-token", "x-goog-api-key",
+    }
+)  # fmt: skip
+"""Keys of objects, in lower case with `-`, whose texts are secrets whatever they are."""
+
+_CODE = r"[\w-]{20,}"
+_HEADER = r"""\\{0,3}["']?\s{0,4}[:=]\s{0,4}\\{0,3}["']?"""
+_VALUE = r"""[^\s"'\\,;<>{}*]{8,}"""
+
+SHAPES: Mapping[str, tuple[str, str]] = {
+    "sk-": (r"(?<![\w-]sk-)(?=[\w-]{0,200}\d)", _CODE),
+    "AIza": (r"(?<!\wAIza)", r"[\w-]{30,}"),
+    "AKIA": (r"(?<!\wAKIA)", r"[A-Z0-9]{16}\b"),
+    "ghp_": (r"(?<!\wghp_)", _CODE),
+    "github_pat_": (r"(?<!\wgithub_pat_)", _CODE),
+    "glpat-": (r"(?<!\wglpat-)", _CODE),
+    "gsk_": (r"(?<!\wgsk_)", _CODE),
+    "hf_": (r"(?<!\whf_)", _CODE),
+    "xox": (r"(?<!\wxox)[a-z]-", r"[\w-]{10,}"),
+    "eyJ": (r"(?<!\weyJ)", r"[\w-]{8,}\.eyJ[\w-]{8,}\.[\w-]{8,}"),
+    "PRIVATE KEY-----": ("", r"[^-]{16,}(?=-----END )"),
+    "earer ": (r"(?=[\w.~+/-]{0,400}\d)", r"[\w.~+/-]{16,}=*"),
+    "uthorization": (rf"{_HEADER}(?:[A-Z][A-Za-z0-9-]{{2,20}} )?", _VALUE),
+    "pi-key": (_HEADER, _VALUE),
+    "pi-Key": (_HEADER, _VALUE),
+    "PI-Key": (_HEADER, _VALUE),
+    "://": (r"[^\s/:@?#\"'\\]{0,100}:", r"[^\s/@\"'\\*]{1,200}(?=@)"),
+}
+"""Beginning of a well-known key, login or header → (what else of it is kept, the secret).
+
+No secret matches `***`. Each begins with a fixed text because such patterns are far faster.
+"""
+
+_PATTERNS = {
+    mark: re.compile(f"({re.escape(mark)}{kept}){secret}")
+    for mark, (kept, secret) in SHAPES.items()
+}
+
+_passed: set[str] = set()
+
+
+def remember(secret: str) -> None:
+    """Adds a secret of this process that no environment variable holds, such as a key in a file."""
+    if _is_secret(secret):
+        _passed.add(secret)
+
+
+def redact(text: str) -> str:
+    """Returns a text without secrets; unchanged if it has none."""
+    return find_filter().text(text)
+
+
+def redact_json(value: Any) -> Any:
+    """Returns nested JSON data, keys included, without secrets."""
+    return find_filter().json(value)
+
+
+def find_filter() -> Filter:
+    """Returns the filter of the environment as it is now; for many texts, call it once."""
+    named = {value for name, value in os.environ.items() if SECRET_NAME.search(name)}
+    return _make_filter(frozenset(named | _passed))
+
+
+@lru_cache(maxsize=16)
+def _make_filter(values: frozenset[str]) -> Filter:
+    forms = {form for value in values if _is_secret(value) for form in _list_forms(value)}
+    return Filter(tuple(sorted(forms, key=lambda form: (-len(form), form))))
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """Removes certain secrets, and all that look like some.
+
+    A second time changes nothing.
+    """
+
+    forms: tuple[str, ...] = field(repr=False)
+    """The secrets in all forms, longest first."""
+
+    def text(self, text: str) -> str:
+        """Returns a text without secrets."""
+        while (cleaned := self._mask(text)) != text:
+            text = cleaned  # a mask may complete another secret
+        return text
+
+    def _mask(self, text: str) -> str:
+        # far faster than one pattern of all forms, most of which are in no text
+        if found := [form for form in self.forms if form in text]:
+            text = re.sub("|".join(map(re.escape, found)), MASK, text)
+        for mark, pattern in _PATTERNS.items():
+            if mark in text:
+                text = pattern.sub(_KEPT, text)
+        return text
+
+    def json(self, value: Any) -> Any:
+        """Returns nested JSON data without secrets in texts and keys."""
+        if isinstance(value, str):
+            return self.text(value)
+        if isinstance(value, list | tuple):
+            return [self.json(item) for item in value]
+        if isinstance(value, Mapping):
+            return self._mask_object(value)
+        return value
+
+    def _mask_object(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        masked: dict[str, Any] = {}
+        for key, value in given.items():
+            name = first = self.text(key)
+            number = 1
+            while name in masked:
+                number += 1
+                name = f"{first} {number}"
+            masked[name] = self._mask_header(value) if _is_header(key) else self.json(value)
+        return masked
+
+    def _mask_header(self, value: Any) -> Any:
+        if isinstance(value, list | tuple):
+            return [self._mask_header(item) for item in value]
+        return MASK if isinstance(value, str) and value else self.json(value)
+
+
+def _is_header(key: str) -> bool:
+    return key.lower().replace("_", "-") in SECRET_HEADERS
+
+
+def _is_secret(value: str) -> bool:
+    """False for values that are too short or too ordinary to be removed wherever they occur."""
+    return (
+        len(value) >= SHORTEST
+        and len(set(value)) >= MIN_DISTINCT
+        and value.lower() not in ORDINARY
+        and not _is_path(value)
+    )
+
+
+def _is_path(value: str) -> bool:
+    try:
+        return Path(value).is_absolute() and Path(value).exists()
+    except (OSError, ValueError):
+        return False
+
+
+def _list_forms(secret: str) -> Iterator[str]:
+    """Yields a secret as it is, as JSON (twice too), in URLs and in base64."""
+    encoded = secret.encode("utf-8", "surrogateescape")
+    plain = {secret, secret.strip(), *_list_base64(encoded)}
+    plain = {form for form in plain if len(form) >= SHORTEST}
+    once = {written for form in plain for written in _list_json(form)}
+    yield from plain | once
+    yield from (twice for form in once for twice in _list_json(form))
+    for in_url in (quote(encoded), quote(encoded, safe=""), quote_plus(encoded)):
+        yield in_url
+        yield re.sub("%..", lambda code: code[0].lower(), in_url)
+
+
+def _list_json(text: str) -> Iterator[str]:
+    for ascii_only in (False, True):
+        written = json.dumps(text, ensure_ascii=ascii_only)[1:-1]
+        yield written
+        yield written.replace("/", r"\/")
+
+
+def _list_base64(secret: bytes) -> Iterator[str]:
+    """Yields the part that depends on nothing else, for each position in what is encoded."""
+    for before in range(3):
+        after = -(before + len(secret)) % 3
+        whole = b64encode(b"\0" * before + secret + b"\0" * after).decode()
+        part = whole[(0, 2, 3)[before] : len(whole) - (0, 2, 3)[after]]
+        yield part
+        yield part.replace("+", "-").replace("/", "_")

@@ -1,0 +1,286 @@
+"""The filter for secrets: what it removes, in which forms, and what it leaves alone."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import string
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, quote_plus, urlencode
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import axe_nb
+from axe_nb import ProviderError, RunResult
+from axe_nb.messages import Message, ToolCall, ToolResult
+from axe_nb.provider_table import PROVIDERS
+from axe_nb.providers.openai import PROVIDER as OpenAI
+from axe_nb.providers.secrets import Secrets
+from axe_nb.redaction import MASK, ORDINARY, redact, redact_json
+from axe_nb.results import Turn
+
+OFTEN = settings(
+    max_examples=60, deadline=None, database=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)  # fmt: skip
+
+SECRET = 'p+a/s"s\\w0rd é%-5ecre7'
+
+PLAIN = "5ecre7-5ecre7-5ecre7"
+
+SECRETS = st.text(
+    string.ascii_letters + string.digits + "+/=\"\\%&' é\n", min_size=8, max_size=40
+).filter(lambda text: len(set(text)) > 3 and len(text.strip()) > 7 and text.lower() not in ORDINARY)
+
+
+@pytest.mark.req("D-60")
+@pytest.mark.parametrize(
+    "name",
+    [
+        "OPENAI_API_KEY", "GITHUB_TOKEN", "CLIENT_SECRET", "DB_PASSWORD", "MYSQL_PWD", "SMTP_PASS",
+        "GOOGLE_CREDENTIALS", "NPM_CONFIG__AUTH", "githubtoken", "SSH_PASSPHRASE", "JIRA_PAT",
+        "SESSION_COOKIE", "PROXY_AUTHORIZATION", "AWS_SECRET_ACCESS_KEY", "PGPASSWD",
+    ],
+)  # fmt: skip
+def test_values_of_variables_that_sound_secret_are_removed(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert redact(f"it is {PLAIN}.") == f"it is {PLAIN}."
+    monkeypatch.setenv(name, PLAIN)
+    assert redact(f"it is {PLAIN}.") == "it is ***."
+    monkeypatch.delenv(name)
+    assert redact(f"it is {PLAIN}.") == f"it is {PLAIN}."
+
+
+@pytest.mark.parametrize(
+    "name", ["PATH", "GIT_AUTHOR_NAME", "HOME", "LANG", "COMPASS", "PATTERN", "OPENAI_BASE_URL"]
+)
+def test_values_of_other_variables_stay(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(name, PLAIN)
+    assert redact(PLAIN) == PLAIN
+
+
+@pytest.mark.parametrize(
+    "value", ["true", "none", "1234567", "", "password", "Required", "lm-studio", "-" * 20, "*" * 9]
+)
+def test_short_and_ordinary_values_do_not_turn_texts_into_noise(
+    value: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("THE_KEY", value)
+    text = f"a {value} b password Required ---------------------------"
+    assert redact(text) == text
+
+
+def test_a_path_that_exists_is_not_a_secret(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SSH_AUTH_SOCK", str(tmp_path))
+    assert redact(f"{tmp_path}/x") == f"{tmp_path}/x"
+
+
+def forms(secret: str) -> dict[str, str]:
+    data = secret.encode()
+    return {
+        "plain": secret,
+        "JSON": json.dumps({"a": secret}),
+        "JSON in UTF-8": json.dumps(secret, ensure_ascii=False),
+        "JSON in JSON": json.dumps(json.dumps({"a": secret})),
+        "JSON with escaped slashes": json.dumps(secret).replace("/", "\\/"),
+        "URL": f"https://x.y/?a={quote(secret)}",
+        "strict URL": f"https://x.y/?a={quote(secret, safe='')}&b",
+        "form": urlencode({"a": secret}),
+        "form, lower case": re.sub("%..", lambda code: code[0].lower(), quote_plus(secret)),
+        "base64": base64.b64encode(data).decode(),
+        "base64 of a login": base64.b64encode(b"user:" + data).decode(),
+        "base64 within": base64.b64encode(b"ab" + data + b"xyz").decode(),
+        "base64 for URLs": base64.urlsafe_b64encode(b"a" + data).decode(),
+    }
+
+
+@pytest.mark.req("D-60")
+@pytest.mark.parametrize("secret", [SECRET, PLAIN, "-----BEGIN X-----\nA1b2+/\n-----END X-----"])
+@pytest.mark.parametrize("form", forms(""))
+def test_every_form_of_a_secret_is_removed(
+    form: str, secret: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = forms(secret)[form]
+    monkeypatch.setenv("THE_KEY", secret)
+    masked = redact(f"before {written} after")
+    assert masked.startswith("before ")
+    assert masked.endswith(" after")
+    middle = masked[7:-6]
+    assert MASK in middle
+    assert secret not in middle
+    assert len(middle) <= len(written) - len(secret) + 10
+
+
+@pytest.mark.req("D-60")
+@pytest.mark.parametrize(
+    ("text", "masked"),
+    [
+        ("key sk-proj-abcdefgh12345678abcd!", "key sk-***!"),
+        ("sk-ant-api03-abcdefgh12345678abcd", "sk-***"),
+        ("AIzaSyA1234567890abcdefghijklmnopqrstuv", "AIza***"),
+        ("AKIAIOSFODNN7EXAMPLE", "AKIA***"),
+        ("ghp_abcdefghijklmnopqrstuvwxyz0123456789", "ghp_***"),
+        ("hf_abcdefghijklmnopqrstuvwxyz", "hf_***"),
+        ("xoxb-1234567890-abcdef", "xoxb-***"),
+        ("eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N", "eyJ***"),
+        ("Authorization: Bearer abcdefgh1234567890", "Authorization: Bearer ***"),
+        ("'authorization': 'Basic dXNlcjpwYXNz'", "'authorization': 'Basic ***'"),
+        ('{\\"x-api-key\\": \\"abcdefgh12\\"}', '{\\"x-api-key\\": \\"***\\"}'),
+        ("curl -H 'X-Api-Key: abcdefgh12'", "curl -H 'X-Api-Key: ***'"),
+        ("postgres://user:hunter2@db.example/x", "postgres://user:***@db.example/x"),
+        (
+            "-----BEGIN RSA PRIVATE KEY-----\nabcdefghijklmnop\n-----END RSA PRIVATE KEY-----",
+            "-----BEGIN RSA PRIVATE KEY-----***-----END RSA PRIVATE KEY-----",
+        ),
+    ],
+)
+def test_well_known_keys_headers_and_logins_are_removed(text: str, masked: str) -> None:
+    assert redact(text) == masked
+    assert redact(masked) == masked
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a task-oriented sk-learn risk-averse desk",
+        "sk-container-id-1", "sk-toggleable__label-arrow",
+        "the bearer of good news arrived yesterday", "authorization is required",
+        "http://localhost:8000/v1 and a@b.c", "https://x.y/?q=a:b@c", "the API-key: none",
+    ],
+)  # fmt: skip
+def test_ordinary_texts_stay(text: str) -> None:
+    assert redact(text) == text
+
+
+def test_keys_and_headers_of_nested_data_are_removed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("A_KEY", PLAIN)
+    monkeypatch.setenv("B_KEY", f"other-{PLAIN}")
+    data = {
+        "headers": {"Authorization": "short", "x-api-key": ["a", 1], "accept": "b"},
+        PLAIN: 1, f"other-{PLAIN}": 2, "list": [{"deep": f"x{PLAIN}"}, (PLAIN, None, 1.5)],
+    }  # fmt: skip
+    before = json.dumps(data)
+    masked = redact_json(data)
+    assert masked == {
+        "headers": {"Authorization": "***", "x-api-key": ["***", 1], "accept": "b"},
+        "***": 1, "*** 2": 2, "list": [{"deep": "x***"}, ["***", None, 1.5]],
+    }  # fmt: skip
+    assert redact_json(masked) == masked
+    assert json.dumps(data) == before
+
+
+def test_the_key_and_the_login_of_a_server_are_removed_though_no_variable_has_them() -> None:
+    key, login = "k3y-of-a-config-file", "l0gin-of-a-base-url"
+    assert redact(f"{key} {login}") == f"{key} {login}"
+    Secrets.of(OpenAI(f"http://user:{login}@localhost", key, PROVIDERS["openai"]))
+    assert redact(f"{key} {login}") == "*** ***"
+
+
+@OFTEN
+@given(st.lists(SECRETS, min_size=1, max_size=3), st.data())
+def test_a_second_time_changes_nothing(secrets: list[str], data: st.DataObject) -> None:
+    halves = [half for secret in secrets for half in (secret[:4], secret[4:])]
+    others = ["***", "sk-", "a1" * 12, "Bearer ", "authorization: ", "https://u:", "@h", " ", "\n"]
+    pieces = st.sampled_from([*secrets, *halves, *others])
+    text = "".join(data.draw(st.lists(pieces, max_size=12)))
+    with pytest.MonkeyPatch.context() as patch:
+        for number, secret in enumerate(secrets):
+            patch.setenv(f"KEY_{number}", secret)
+        once = redact(text)
+        assert redact(once) == once == redact(text)
+        assert [secret for secret in secrets if secret in once] == []
+        nested = redact_json({text: [text, {"a": text}]})
+        assert redact_json(nested) == nested
+
+
+def a_result(secret: str, other: str) -> RunResult:
+    """A result with secrets wherever a text can be."""
+    data = {"a": [secret, {secret: other}], f"x{other}y": 1, "authorization": "short"}
+    calls = (ToolCall(secret, other, data, raw=json.dumps(data)),)
+    results = (ToolResult(secret, f"is {other}", note=secret, edited=data),)
+    return RunResult(
+        status="error", text=f"{secret}\n{other}", agent=secret, model=other, error=secret,
+        messages=(
+            Message("user", f"prompt {secret}"), Message("assistant", other, calls, echo=data),
+            Message("tool", tool_results=results),
+        ),
+        log=(Turn(1, secret, calls, results, other, axe_nb.Usage()),),
+        metadata={secret: other}, warnings=(quote(secret),), prompt=base64.b64encode(
+            secret.encode()
+        ).decode(), files_read=(other,),
+        cause=ProviderError("auth", f"bad {secret}", hint=other, partial_text=secret),
+    )  # fmt: skip
+
+
+@pytest.mark.req("D-60")
+@OFTEN
+@given(secret=SECRETS, other=SECRETS)
+def test_no_secret_reaches_a_saved_file(secret: str, other: str, tmp_path: Path) -> None:
+    result = a_result(secret, other)
+    result = axe_nb.RunResult.from_dict(
+        {**result.to_dict(full=True), "children": [result.to_dict(full=True)]}
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("THE_KEY", secret)
+        patch.setenv("OTHER_TOKEN", other)
+        result.save(tmp_path / "r.axe")
+        saved = (tmp_path / "r.axe").read_text("utf-8")
+    names = {"status", "children", "authorization", "messages"}
+    for one in (secret, other):
+        if not any(one in name for name in names):
+            assert [form for form, text in forms(one).items() if text in saved] == []
+    loaded = axe_nb.load(tmp_path / "r.axe")
+    assert (loaded.status, len(loaded.children), len(loaded.messages)) == ("error", 1, 3)
+
+
+@pytest.mark.parametrize("word", ["completed", "assistant", "messages", "children"])
+def test_a_secret_that_is_a_word_of_the_format_leaves_the_file_readable(
+    word: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("THE_KEY", word)
+    made = RunResult(
+        status="completed", text=f"is {word}", agent="a", model="m",
+        messages=(Message("assistant", word),),
+    )  # fmt: skip
+    made.save(tmp_path / "r.axe")
+    loaded = axe_nb.load(tmp_path / "r.axe")
+    assert (loaded.status, loaded.text) == ("completed", "is ***")
+    assert loaded.messages == (Message("assistant", MASK),)
+
+
+def test_what_is_in_memory_is_not_filtered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("THE_KEY", PLAIN)
+    result = RunResult(status="completed", text=PLAIN, agent="a", model="m")
+    assert RunResult.from_dict(result.to_dict(full=True)).text == PLAIN
+
+
+def test_a_megabyte_takes_milliseconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(5):
+        monkeypatch.setenv(f"KEY_{number}", f"{number}b7Xq-{number * 7919}-Zk3_longer-secret")
+    text = "The quick brown fox jumps over the lazy dog. " * 23_000
+    best = min(timed(lambda: redact(text)) for _ in range(5))
+    assert best < 0.1  # some 0.02 s where nothing else runs
+
+
+def test_a_hostile_text_costs_no_more_than_its_length(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("THE_KEY", "aaaaaaab12")
+    parts = ("sk-", "a1" * 50, "://a:", "://", "-----BEGIN PRIVATE KEY-----", "authorization: ")
+    parts += ("Bearer ", "eyJaaaaaaaa.", "aaaaaaab1", "x-api-key: \\\\\\", "@", "/" * 9)
+    for part in parts:
+        text = part * (200_000 // len(part))
+        assert timed(lambda text=text: redact(text)) < 2, part
+
+
+def timed(act: Callable[[], Any]) -> float:
+    start = time.perf_counter()
+    act()
+    return time.perf_counter() - start
