@@ -18,7 +18,15 @@ from hypothesis import HealthCheck, given, settings
 import axe_nb
 from axe_nb import Agent, ConfigError, ProviderError, RunResult, call
 from axe_nb.data_files import MAX_BYTES, format_data, parse_data, read_data, write_data
-from axe_nb.messages import CallTraits, Message, ToolCall, ToolResult, Usage
+from axe_nb.messages import (
+    CallTraits,
+    Message,
+    ToolCall,
+    ToolParameter,
+    ToolResult,
+    ToolSpec,
+    Usage,
+)
 from axe_nb.records.convert import from_json, to_json
 from axe_nb.results import Status, Turn
 from tests.random_results import JSON, facts, results
@@ -121,9 +129,11 @@ def test_defaults_and_caches_are_left_out() -> None:
     assert result.to_dict(full=True) == {
         "status": "completed", "text": "x", "agent": "a", "model": "m",
     }  # fmt: skip
-    message = Message("user", "hi")
-    message.wire["openai"] = b"cached"
-    assert to_json(message) == {"role": "user", "content": "hi"}
+    spec = ToolSpec("t", "d", {"a": ToolParameter("string")})
+    spec.wire["openai"] = b"cached"
+    data = {"name": "t", "description": "d", "parameters": {"a": {"type": "string"}}}
+    assert to_json(spec) == data
+    assert from_json(ToolSpec, data) == spec
 
 
 def test_what_json_cannot_hold_becomes_a_list_or_a_text() -> None:
