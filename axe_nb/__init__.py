@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from axe_nb.agents.tables import SubAgentsConfig as SubAgentsConfig
     from axe_nb.agents.tables import TreeLimits as TreeLimits
     from axe_nb.api import arun as arun
+    from axe_nb.api import cassette as cassette
     from axe_nb.api import define as define
     from axe_nb.api import expect as expect
     from axe_nb.api import last as last
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from axe_nb.api import run as run
     from axe_nb.api import stream as stream
     from axe_nb.errors import AxeError as AxeError
+    from axe_nb.errors import CassetteMiss as CassetteMiss
     from axe_nb.errors import ConfigError as ConfigError
     from axe_nb.errors import ExpectationError as ExpectationError
     from axe_nb.errors import ProviderError as ProviderError
@@ -53,6 +55,7 @@ _HOMES = {
     "SubAgentsConfig": "agents.tables",
     "TreeLimits": "agents.tables",
     "AxeError": "errors",
+    "CassetteMiss": "errors",
     "ConfigError": "errors",
     "ExpectationError": "errors",
     "ProviderError": "errors",
@@ -64,6 +67,7 @@ _HOMES = {
     "Usage": "messages",
     "arun": "api",
     "call": "messages",
+    "cassette": "api",
     "define": "api",
     "expect": "api",
     "last": "api",
@@ -81,6 +85,7 @@ _HOMES = {
 __all__ = [
     "Agent",
     "AxeError",
+    "CassetteMiss",
     "ChildBudget",
     "ConfigError",
     "ExpectationError",
@@ -98,6 +103,7 @@ __all__ = [
     "Usage",
     "arun",
     "call",
+    "cassette",
     "define",
     "expect",
     "last",

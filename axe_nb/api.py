@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing, contextmanager
 from pathlib import Path
 from typing import Unpack
 
@@ -20,6 +20,7 @@ from axe_nb.errors import AxeError, ConfigError
 from axe_nb.events import Event
 from axe_nb.expectations.check import check
 from axe_nb.front_end import find_approver, make_view
+from axe_nb.recording.cassette import Cassette, Mode
 from axe_nb.results import RunResult
 from axe_nb.session.drive import drive, drive_here
 from axe_nb.session.portal import portal
@@ -139,6 +140,29 @@ def expect(result: RunResult, expectations: str) -> RunResult:
         agents_dir=session.defaults.get("agents_dir"),
     )  # fmt: skip
     return result
+
+
+@contextmanager
+def cassette(path: str | os.PathLike[str], mode: Mode | None = None) -> Iterator[Cassette]:
+    """Records the exchanges of all runs inside it in a file, and plays those that are there.
+
+    Args:
+        path: the file; it is made if there is something to record.
+        mode: `record`: ask the models and replace what is recorded; `replay`: never ask them;
+            `auto`: ask them for what is missing only; `live`: do not use the file. None = `auto`
+            where a person can be asked, else `replay`.
+
+    Raises:
+        ConfigError: it is not a cassette, or it cannot be read or written.
+    """
+    before, session.cassette = session.cassette, None
+    used = Cassette(path, mode)
+    session.use_cassette(used)
+    try:
+        yield used
+    finally:
+        session.use_cassette(None)
+        session.cassette = before
 
 
 def last() -> RunResult | None:

@@ -3,6 +3,7 @@
 AxeError
 ├── ConfigError     invalid configuration, before anything is sent: agent file, key, option (exit 2;
 │                   invalid model strings 1, a missing API key 3)
+├── CassetteMiss    a replayed run asks something that its cassette has no answer to (exit 1)
 ├── ProviderError   a request to a model failed (exit 3; bad_request 1)
 ├── RunError        a run ended with a status other than `completed` (exit by status, D-38)
 └── ExpectationError
@@ -75,6 +76,10 @@ class ConfigError(AxeError):
 
 class ExpectationError(AxeError):
     """A run did not meet an expectation; `place` is the branch of its tree that did not."""
+
+
+class CassetteMiss(AxeError):
+    """A replayed run asks something that is not recorded, and the model may not be asked."""
 
 
 class ProviderError(AxeError):

@@ -6,6 +6,7 @@ Source: B-2, B-3, D-25, D-33; product.md "Providers".
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -13,18 +14,22 @@ from urllib.parse import urlsplit
 
 from axe_nb.agents.config import Config
 from axe_nb.errors import ConfigError
+from axe_nb.messages import Request, Response
 from axe_nb.provider_table import ProviderInfo
-from axe_nb.providers.protocol import Provider, Server
+from axe_nb.providers.protocol import OnDelta, Provider, Server
 from axe_nb.scripting.provider import ScriptProvider
 from axe_nb.text import quote
 
 
-def make(name: str, config: Config, scripts: tuple[Path, ...] = ()) -> Provider:
+def make(
+    name: str, config: Config, scripts: tuple[Path, ...] = (), *, needs_key: bool = True
+) -> Provider:
     """Makes the provider of that name, with its key and base URL.
 
     Args:
         name: the part of a model before the slash; lower case.
         scripts: folders to look script models up in first.
+        needs_key: if False, a missing key is an error of the first request that is really sent.
 
     Raises:
         ConfigError: the provider is unknown (exit 1), its key is missing (exit 3) or invalid,
@@ -33,8 +38,32 @@ def make(name: str, config: Config, scripts: tuple[Path, ...] = ()) -> Provider:
     info = config.provider(name)
     if not info.has_server:
         return ScriptProvider(scripts or None)
-    made: Provider = _load_provider(info, config)
+    try:
+        made: Provider = _load_provider(info, config, config.api_key(info.name))
+    except ConfigError as error:
+        if needs_key:
+            raise
+        made = Keyless(_load_provider(info, config, ""), error)
     return made
+
+
+class Keyless:
+    """A provider without its key, which can play recorded replies only."""
+
+    def __init__(self, provider: Provider, problem: ConfigError) -> None:
+        self.name = provider.name
+        self._provider = provider
+        self._problem = problem
+
+    async def send(self, request: Request, on_delta: OnDelta | None = None) -> Response:
+        """See `Provider.send`.
+
+        Raises:
+            ConfigError: the request would have to be sent.
+        """
+        if request.log is None or request.log.recorded is None:
+            raise copy(self._problem)
+        return await self._provider.send(request, on_delta)
 
 
 def server(name: str, config: Config) -> Server:
@@ -43,21 +72,24 @@ def server(name: str, config: Config) -> Server:
     Raises:
         ConfigError: its key is missing or invalid, or its base URL is not a valid URL.
     """
-    made: Server = _load_provider(config.provider(name), config)
+    made: Server = _load_provider(config.provider(name), config, config.api_key(name))
     return made
 
 
-def provider_for(config: Config, scripts: tuple[Path, ...] = ()) -> Callable[[str, str], Provider]:
+def provider_for(
+    config: Config, scripts: tuple[Path, ...] = (), *, needs_keys: bool = True
+) -> Callable[[str, str], Provider]:
     """Returns (provider, model) → the provider, one per name, which also rejects missing scripts.
 
     Args:
         scripts: folders to look script models up in first.
+        needs_keys: if False, a missing key is an error of the first request that is really sent.
     """
     made: dict[str, Provider] = {}
 
     def find(name: str, model: str) -> Provider:
         if name not in made:
-            made[name] = make(name, config, scripts)
+            made[name] = make(name, config, scripts, needs_key=needs_keys)
         provider = made[name]
         if isinstance(provider, ScriptProvider):
             provider.scripts.check(model)
@@ -66,10 +98,10 @@ def provider_for(config: Config, scripts: tuple[Path, ...] = ()) -> Callable[[st
     return find
 
 
-def _load_provider(info: ProviderInfo, config: Config) -> Any:
+def _load_provider(info: ProviderInfo, config: Config, key: str) -> Any:
     provider = import_module(info.module).PROVIDER
     base_url, info = info.locate(_check_base_url(info, config))
-    return provider(base_url, config.api_key(info.name), info)
+    return provider(base_url, key, info)
 
 
 def _check_base_url(info: ProviderInfo, config: Config) -> str:

@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from axe_nb.wire_log import WireLog
+
 Role = Literal["user", "assistant", "tool"]
 
 DeltaKind = Literal["text", "reasoning", "arguments"]
@@ -189,6 +191,8 @@ class Request:
     """1 = the first; more = a retry, as set in the agent's `[retry]`."""
     wire: WireCache = field(default_factory=WireCache, kw_only=True, repr=False, compare=False)
     """The serialised messages that the requests of one conversation have in common."""
+    log: WireLog | None = field(default=None, kw_only=True, repr=False, compare=False)
+    """Takes, or plays, the bytes of the reply; None = they are not kept."""
 
     @property
     def turn(self) -> int:

@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 from axe_nb.data_files import write_data
 from axe_nb.errors import AxeError, RunError
+from axe_nb.exchanges import Exchange
 from axe_nb.messages import Message, ToolCall, ToolResult, Usage
 from axe_nb.records.convert import from_json, to_json
 from axe_nb.redaction import find_filter
@@ -104,6 +105,8 @@ class RunResult:
     """The complete prompt."""
     task: str = field(default="", repr=False)
     """The task, without the context added by its caller."""
+    exchanges: tuple[Exchange, ...] = field(default=(), repr=False, compare=False)
+    """The requests to its model with their outcomes, in order."""
     cause: AxeError | None = field(default=None, repr=False, compare=False)
     """The exception behind `error`, if there is one."""
 

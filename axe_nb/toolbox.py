@@ -6,6 +6,7 @@ Source: product.md "Python" (`@axe_nb.tool`); D-19, D-20, D-44.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar, overload
 
 from axe_nb.agents.agent import Agent
@@ -46,7 +47,9 @@ def registry_of(agent: Agent, handed: Sequence[Tool] = ()) -> Registry:
 @overload
 def tool(function: F, /) -> F: ...
 @overload
-def tool(*, name: str = "", read_only: bool = False, writes: bool = False) -> Callable[[F], F]: ...
+def tool(
+    *, name: str = "", read_only: bool = False, writes: bool = False, record: bool = False
+) -> Callable[[F], F]: ...
 def tool(
     function: Callable[..., Any] | None = None,
     /,
@@ -54,6 +57,7 @@ def tool(
     name: str = "",
     read_only: bool = False,
     writes: bool = False,
+    record: bool = False,
 ) -> Any:
     """Makes a function a tool that agents may name; the function itself is unchanged.
 
@@ -64,6 +68,7 @@ def tool(
         name: the tool's name; empty = the function's own name.
         read_only: the tool changes nothing, so `plan` mode allows it.
         writes: the tool changes something, so `ask` mode asks before it runs.
+        record: its results are kept in cassettes; replays take them from there, and do not run it.
 
     Raises:
         ConfigError: the function cannot be used as a tool.
@@ -73,7 +78,7 @@ def tool(
     effect: Effect = "read" if read_only else "write" if writes else "user"
 
     def mark(function: F) -> F:
-        made = make_tool(function, effect, name)
+        made = replace(make_tool(function, effect, name), record=record)
         if made.name in BUILT_IN.known:
             raise ConfigError(
                 f"{quote(made.name)} is a built-in tool", hint='choose another name: name="…"'

@@ -17,12 +17,12 @@ PACKAGE = Path(__file__).parent.parent / "axe_nb"
 
 ROOMS = (
     "invisible", "text", "errors", "globs", "patterns", "descriptors", "links", "protected_names",
-    "protected", "imports", "redaction", "messages", "jsonable", "records", "toml_tables",
-    "provider_table", "agents", "data_files", "results", "events", "interpolation",
+    "protected", "imports", "redaction", "wire_log", "messages", "exchanges", "jsonable", "records",
+    "toml_tables", "provider_table", "agents", "data_files", "results", "events", "interpolation",
     "threads", "clock", "limits", "sandbox", "tools", "providers", "scripting", "make_provider",
     "builtin",
-    "delegation", "toolbox", "expectations", "engine", "commands", "session", "views", "doctor",
-    "actions", "console", "front_end", "api", "nb", "__init__", "demo", "cli", "__main__",
+    "delegation", "toolbox", "expectations", "engine", "recording", "commands", "session", "views",
+    "doctor", "actions", "console", "front_end", "api", "nb", "__init__", "demo", "cli", "__main__",
 )  # fmt: skip
 """Modules and folders of `axe_nb/`: each imports from earlier ones, a folder also from itself."""
 

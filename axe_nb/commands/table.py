@@ -99,6 +99,22 @@ COMMANDS: tuple[Command, ...] = (
         ),
         is_verbatim=True,
     ),
+    Command(
+        "cassette", "record the exchanges with models in a file, and replay them",
+        {"line": "cassette"},
+        (
+            Option((), "path", "the file; none = show its counts", "PATH", required=False,
+                   offers="files"),
+            Option(
+                ("--mode",), "cassette_mode",
+                "live, record, replay or auto (default: auto; replay where no one can be asked)",
+                "M",
+            ),
+            Option(("--status",), "status", "show what was played, missed, recorded and not used"),
+            Option(("--prune",), "prune", "remove the records that this session has not used"),
+            Option(("--off",), "off", "use no cassette any more"),
+        ),
+    ),
     Command("config path", "show the path of the global config.toml", {"command": "config path"}),
     Command("config init", "write a commented starter config.toml", {"command": "config init"}),
     Command(

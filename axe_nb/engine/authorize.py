@@ -171,10 +171,15 @@ class Authorizer:
         )
 
     async def _prompt_person(self, request: ApprovalRequest) -> Decision:
-        ask_person = self._scope.env.ask_person
-        assert ask_person is not None
-        with self._scope.clock.paused():
-            answer = await ask_person(request)
+        tape = self._scope.env.tape
+        answer = tape.find_decision(request) if tape else None
+        if answer is None:
+            ask_person = self._scope.env.ask_person
+            assert ask_person is not None
+            with self._scope.clock.paused():
+                answer = await ask_person(request)
+        if tape:
+            tape.keep_decision(request, answer)
         if answer.choice == "stop":
             raise RunStopped("cancelled", "stopped by the user at a prompt")
         return answer

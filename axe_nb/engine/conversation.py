@@ -11,6 +11,7 @@ from dataclasses import replace
 from axe_nb.engine.model_client import ModelClient
 from axe_nb.engine.plan import Plan
 from axe_nb.events import TurnFinished, TurnStarted
+from axe_nb.exchanges import Exchange
 from axe_nb.messages import (
     CallIds,
     Message,
@@ -52,6 +53,11 @@ class Conversation:
     @text.setter
     def text(self, text: str) -> None:
         self._last_text = text
+
+    @property
+    def exchanges(self) -> tuple[Exchange, ...]:
+        """Every request so far, with its outcome."""
+        return tuple(self._model.exchanges)
 
     @property
     def retries(self) -> int:

@@ -136,23 +136,38 @@ class Dispatch:
             arguments = copy_json(call.arguments)  # history keeps its own
             permit = await self._authorizer.authorize(tool, arguments)
             edited = copy_json(permit.arguments) if permit.is_edited else None
-            output = output_of(await self._run_tool(tool, pending, permit))
+            output = await self._run_recorded(tool, pending, permit)
         except RunStopped:
             raise
-        except ToolError as error:
-            output = ToolOutput(f"Error: {words(error)}", is_error=True, note=error.note)
-            is_denied = isinstance(error, PermissionDenied)
         except BaseException as error:
-            if _count_cancellations() > cancelled_before:
+            if _count_cancellations() > cancelled_before and not isinstance(error, ToolError):
                 raise
-            # a tool is the user's code: its exceptions are reported to the model
-            output = ToolOutput(f"Error: {fault_text(error)}", is_error=True)
+            output = _describe_failure(error)
+            is_denied = isinstance(error, PermissionDenied)
         output = limit_output(tool, output)
         content = output.content if edited is None else f"{output.content}\n{_format_edit(edited)}"
         return ToolResult(
             call.id, content, output.is_error, call.name, output.note,
             is_denied=is_denied, edited=edited,
         )  # fmt: skip
+
+    async def _run_recorded(self, tool: Tool, pending: PendingCall, permit: Permit) -> ToolOutput:
+        """Runs a tool, or returns its recorded output if it is one that is recorded."""
+        tape = self._scope.env.tape
+        if tape is None or not tool.record:
+            return output_of(await self._run_tool(tool, pending, permit))
+        place = (self._scope.id, pending.number, tool.name, permit.arguments)
+        output = tape.find_output(*place)
+        if output is None:
+            try:
+                output = output_of(await self._run_tool(tool, pending, permit))
+            except RunStopped:
+                raise
+            except Exception as error:
+                tape.keep_output(*place, _describe_failure(error))
+                raise
+        tape.keep_output(*place, output)
+        return output
 
     async def _run_tool(self, tool: Tool, pending: PendingCall, permit: Permit) -> object:
         call = replace(pending.call, arguments=permit.arguments)
@@ -192,6 +207,13 @@ def _count_cancellations() -> int:
     """Number of requests to cancel the current task; a tool may raise CancelledError by itself."""
     task = asyncio.current_task()
     return task.cancelling() if task else 0
+
+
+def _describe_failure(error: BaseException) -> ToolOutput:
+    """Returns the exception of a tool, which is the user's code, as a result for the model."""
+    if isinstance(error, ToolError):
+        return ToolOutput(f"Error: {words(error)}", is_error=True, note=error.note)
+    return ToolOutput(f"Error: {fault_text(error)}", is_error=True)
 
 
 def _format_edit(arguments: Mapping[str, Any]) -> str:

@@ -193,6 +193,9 @@ class Run:
         talk.finish_turn(response, closing=True)
 
     def _end(self, status: Status, error: str | None, cause: AxeError | None = None) -> RunResult:
+        tape = self.scope.env.tape
+        if tape and not self.scope.parent and (problem := tape.finish()):
+            self.warnings.append(problem)
         result = self._make_result(status, error, cause, self.children.results())
         return self._settle(result, self.scope.env.emit)
 
@@ -222,7 +225,8 @@ class Run:
             files_read=tuple(did.file_log.files_read),
             files_modified=tuple(did.file_log.files_modified), warnings=tuple(self.warnings),
             log=tuple(talk.log), id=scope.id, call_id=scope.call_id, prompt=self.plan.prompt,
-            task=self.task, cause=copy(cause),  # a copy: no traceback keeps the run alive
+            task=self.task, exchanges=talk.exchanges,
+            cause=copy(cause),  # a copy: no traceback keeps the run alive
         )  # fmt: skip
         if scope.parent:
             notes = {"depth": str(scope.depth), **self.plan.job.notes(result)}

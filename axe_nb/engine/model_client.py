@@ -1,8 +1,9 @@
 """One run's connection to its model, in layers: each method adds one concern to the next.
 
 `send` keeps partial text, `_send_with_retries` applies the agent's `[retry]`, `_send_metered`
-waits for its turn and counts requests against the caps of the tree, and `_send_once` passes the
-request to the provider and its deltas to the views.
+waits for its turn and counts requests against the caps of the tree, `_send_recorded` keeps the
+exchange or plays a recorded one, and `_send_once` passes the request to the provider and its deltas
+to the views.
 Source: D-23, D-24; second form §2; product.md `[retry]`.
 """
 
@@ -10,17 +11,25 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Awaitable, Callable
 from copy import copy
 from dataclasses import replace
+from functools import partial
+from typing import TypeAlias
 
 from axe_nb.engine.pieces import Pieces
 from axe_nb.engine.scope import RunScope
 from axe_nb.errors import ProviderError
 from axe_nb.events import RetryScheduled, TextDelta
+from axe_nb.exchanges import Cut, Exchange
 from axe_nb.limits import RunStopped
 from axe_nb.messages import Delta, Request, Response
-from axe_nb.providers.protocol import Provider
+from axe_nb.providers.protocol import OnDelta, Provider
 from axe_nb.text import format_seconds
+from axe_nb.wire_log import WireLog
+
+Send: TypeAlias = Callable[[Request, OnDelta], Awaitable[Response]]
+"""As `Provider.send`."""
 
 RETRY_WAIT = 0.5
 """Seconds before the first retry if the server gives no `Retry-After`; doubles each time."""
@@ -44,7 +53,11 @@ class ModelClient:
         self._provider = provider
         self._streams = streams
         self._pieces: list[str] = []
+        self._is_played = False
+        """True if the last exchange was a recorded one."""
 
+        self.exchanges: list[Exchange] = []
+        """The requests so far, and their outcomes."""
         self.retries = 0
         """Requests sent again so far."""
 
@@ -84,25 +97,29 @@ class ModelClient:
             except ProviderError as error:
                 if not error.retryable:
                     raise
-                await self._wait_to_retry(error, turn, attempt + 1)
+                await self._wait_to_retry(error, request.place, turn, attempt + 1)
         return await self._send_metered(request, turn, most + 1)
 
-    async def _wait_to_retry(self, error: ProviderError, turn: int, attempt: int) -> None:
-        """Waits before an attempt, at least as long as the server asks for.
+    async def _wait_to_retry(
+        self, error: ProviderError, place: str, turn: int, attempt: int
+    ) -> None:
+        """Waits before an attempt, at least as long as the server asks for; a recorded one at once.
 
         Raises:
             ProviderError: the time that is left does not suffice.
         """
         scope = self._scope
+        tape = scope.env.tape
+        is_recorded = self._is_played and tape is not None and tape.holds(place, attempt)
         seconds = error.retry_after or min(RETRY_WAIT * 2 ** min(attempt - 2, 10), MAX_RETRY_WAIT)
         left = scope.clock.left
-        if left is not None and seconds >= left:
+        if left is not None and seconds >= left and not is_recorded:
             raise _make_late_error(error)
         slack = JITTER * seconds if left is None else min(JITTER * seconds, (left - seconds) / 2)
         seconds += min(slack, MAX_JITTER) * random.random()
         reason = str(error.status or error.category)
         scope.env.emit(RetryScheduled(scope.id, turn, attempt, seconds, reason, error.message))
-        await asyncio.sleep(seconds)
+        await asyncio.sleep(0.0 if is_recorded else seconds)
         self.retries += 1
 
     async def _send_metered(self, request: Request, turn: int, attempt: int) -> Response:
@@ -115,9 +132,7 @@ class ModelClient:
                 raise RunStopped("cancelled", "cancelled")
             scope.clock.check()
             scope.meter.request(scope.agent.name)
-            response = await self._send_once(
-                request if attempt == 1 else replace(request, attempt=attempt), turn
-            )
+            response = await self._send_recorded(request, turn, attempt)
         finally:
             slots.release()
         if response.seconds:
@@ -128,19 +143,76 @@ class ModelClient:
                 raise
         return response
 
-    async def _send_once(self, request: Request, turn: int) -> Response:
+    async def _send_recorded(self, request: Request, turn: int, attempt: int) -> Response:
+        tape, clock = self._scope.env.tape, self._scope.clock
+        recorded = None
+        if tape is not None:
+            request = replace(request, attempt=attempt)
+            recorded = tape.find(request, self._scope.agent.model)
+        self._is_played = recorded is not None
+        log = WireLog(recorded.reply if recorded else None)
+        if recorded and recorded.cut:
+            log.hang = partial(self._cut, recorded.cut)
+        request = replace(request, attempt=attempt, log=log)
+        deltas: list[Delta] = []
+        response: Response | None = None
+        error: ProviderError | None = None
+        cut: Cut = "cancelled"
+        try:
+            response = await self._send_once(request, turn, recorded, deltas)
+            cut = ""
+            return response
+        except ProviderError as failure:
+            error, cut = copy(failure), ""
+            raise
+        except TimeoutError:
+            cut = "timeout"
+            raise
+        finally:
+            exchange = Exchange(
+                turn=turn, attempt=attempt, model=request.model, sent=len(request.messages),
+                system=request.system, tools=request.tools, past_tools=request.past_tools,
+                params=request.params, reply=log.reply, response=response,
+                deltas=() if log.reply else tuple(deltas), error=error,
+                cut="timeout" if cut and clock.is_late else cut,
+            )  # fmt: skip
+            self.exchanges.append(exchange)
+            if tape is not None:
+                tape.keep(request, exchange)
+
+    async def _send_once(
+        self, request: Request, turn: int, recorded: Exchange | None, deltas: list[Delta]
+    ) -> Response:
         task = asyncio.current_task()
         assert task is not None
         before = task.cancelling()
+        send = self._provider.send
+        if recorded and recorded.reply is None:
+            send = partial(_play, recorded)
         try:
             if not self._streams:
-                return await self._provider.send(request)
-            return await self._send_streaming(request, turn)
+                return await send(request)
+            return await self._send_streaming(send, request, turn, deltas)
         finally:
             if task.cancelling() > before:  # even if the provider swallowed the cancellation
                 raise asyncio.CancelledError
 
-    async def _send_streaming(self, request: Request, turn: int) -> Response:
+    async def _cut(self, cut: Cut) -> None:
+        """Ends a recorded exchange as it was ended by the run's time, or by a person.
+
+        Raises:
+            TimeIsUp: its time was up.
+            asyncio.CancelledError: it was cancelled.
+        """
+        clock, tape = self._scope.clock, self._scope.env.tape
+        if cut == "timeout" and clock.deadline is not None:
+            clock.forward(clock.ahead + (clock.left or 0.0))
+        if tape is not None:
+            await tape.wait_to_cancel()
+
+    async def _send_streaming(
+        self, send: Send, request: Request, turn: int, deltas: list[Delta]
+    ) -> Response:
         scope = self._scope
 
         def show(delta: Delta) -> None:
@@ -150,12 +222,32 @@ class ModelClient:
                 )
             )
 
+        def take(delta: Delta) -> None:
+            deltas.append(delta)
+            pieces.add(delta)
+
         pieces = Pieces(show)
         self._pieces = pieces.texts
         try:
-            return await self._provider.send(request, pieces.add)
+            return await send(request, take)
         finally:
             pieces.flush()
+
+
+async def _play(recorded: Exchange, request: Request, on_delta: OnDelta | None = None) -> Response:
+    """Plays the recorded answer of a model that has no server.
+
+    Raises:
+        ProviderError: the request had failed.
+    """
+    for delta in recorded.deltas:
+        if on_delta:
+            on_delta(delta)
+    if request.log and request.log.hang:
+        await request.log.hang()
+    if recorded.response is None:
+        raise copy(recorded.error) if recorded.error else asyncio.CancelledError
+    return recorded.response
 
 
 def _make_late_error(error: ProviderError) -> ProviderError:

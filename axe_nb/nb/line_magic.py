@@ -26,6 +26,7 @@ from axe_nb.expectations.check import check
 from axe_nb.nb.display import can_ask, describe_display
 from axe_nb.nb.help import help_text
 from axe_nb.nb.option_line import read_words
+from axe_nb.recording.cassette import Cassette
 from axe_nb.results import RunResult
 from axe_nb.session.runs import RunHandle
 from axe_nb.session.session import Spent, session
@@ -77,7 +78,8 @@ def run_command(
         chosen = parse(command, "line", read_words(command, "line", rest, names))
     if "agents_dir" in chosen:
         chosen.agents_dir = chosen.agents_dir or session.defaults.get("agents_dir")
-    write(clean(ACTIONS[command.name](shell, chosen)))
+    if said := ACTIONS[command.name](shell, chosen):
+        write(clean(said))
     return None
 
 
@@ -232,6 +234,23 @@ def _review_trust(shell: InteractiveShell, chosen: argparse.Namespace) -> str:
     return "\n".join(lines)
 
 
+def _use_cassette(shell: InteractiveShell, chosen: argparse.Namespace) -> str:
+    if chosen.off:
+        session.use_cassette(None)
+        return "no cassette is in use"
+    if chosen.path is not None:
+        session.use_cassette(Cassette(chosen.path, chosen.cassette_mode))
+    used = session.cassette
+    if used is None:
+        raise ConfigError("no cassette is in use", hint="name one: %axe cassette PATH")
+    if chosen.path is None and chosen.cassette_mode is not None:
+        used.change_mode(chosen.cassette_mode)
+    if chosen.prune:
+        return f"{plural(used.prune(), 'record')} removed from {used.shown}"
+    is_shown = chosen.status or (chosen.path is None and chosen.cassette_mode is None)
+    return str(used.status()) if is_shown else ""
+
+
 def _reset(shell: InteractiveShell, chosen: argparse.Namespace) -> str:
     name = chosen.agent
     if name is not None and name not in session.conversations:
@@ -261,6 +280,7 @@ ACTIONS: Mapping[str, Action] = {
     "expect": _expect,
     "usage": _show_usage,
     "doctor": _diagnose,
+    "cassette": _use_cassette,
     "trust": _review_trust,
     "reset": _reset,
     "help": _show_help,

@@ -141,18 +141,19 @@ def load(shell: InteractiveShell) -> None:
         return
     from axe_nb.agents.agent_files import advise
     from axe_nb.imports import protect_imports
-    from axe_nb.nb.complete import install
+    from axe_nb.nb import cells, complete
 
     protect_imports()
     advise("create it with `%axe init {name}`, or define it in a cell: `%%axe_agent {name}`")
     shell.register_magics(AxeMagics(shell))
-    install(shell)
+    complete.install(shell)
+    cells.install(shell)
 
 
 def unload(shell: InteractiveShell) -> None:
     """Removes the magics and their completion."""
     from axe_nb.agents.agent_files import advise
-    from axe_nb.nb import complete, display
+    from axe_nb.nb import cells, complete, display
     from axe_nb.session.session import session
 
     advise()
@@ -165,4 +166,5 @@ def unload(shell: InteractiveShell) -> None:
     if magics in shell.configurables:
         shell.configurables.remove(magics)
     complete.uninstall(shell)
+    cells.uninstall(shell)
     display.uninstall(shell)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import aclosing
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from axe_nb.errors import ProviderError
@@ -18,6 +18,7 @@ from axe_nb.providers.protocol import OnDelta, Server
 from axe_nb.providers.reply_errors import Headers, read_reply
 from axe_nb.providers.secrets import Secrets
 from axe_nb.providers.streamed_reply import StreamedReply, Streaming, is_stream
+from axe_nb.wire_log import WireLog, play
 
 if TYPE_CHECKING:
     import httpx
@@ -126,7 +127,8 @@ async def _send_and_read(
     request: Request | None,
     stream: StreamedReply | None,
 ) -> dict[str, Any]:
-    status, headers, reply = await _receive(server, method, path, body, stream)
+    log = request.log if request else None
+    status, headers, reply = await _receive(server, method, path, body, stream, log)
     try:
         return read_reply(server.info, status, headers, reply, Secrets.of(server), request)
     except ProviderError as error:
@@ -134,25 +136,51 @@ async def _send_and_read(
 
 
 async def _receive(
-    server: Server, method: str, path: str, body: bytes, stream: StreamedReply | None
+    server: Server,
+    method: str,
+    path: str,
+    body: bytes,
+    stream: StreamedReply | None,
+    log: WireLog | None,
 ) -> tuple[int, Headers, bytes]:
-    """Sends one request; returns (status, headers, body) of the reply."""
+    """Sends one request, or plays a recorded reply; returns (status, headers, body)."""
     is_asked_for = stream is not None and stream.is_asked_for
-    async with (
-        open_reply(server, method, path, body) as response,
-        aclosing(
-            _bound(server, _get_body(response), MAX_STREAM if is_asked_for else MAX_REPLY)
-        ) as pieces,
-    ):
-        if stream and is_asked_for and response.is_success:
+    limit = MAX_STREAM if is_asked_for else MAX_REPLY
+    async with _open(server, method, path, body, log, limit) as (status, headers, pieces):
+        is_success = 200 <= status < 300
+        if stream and is_asked_for and is_success:
             reply = await stream.read(pieces)
         else:
             reply = b"".join([piece async for piece in pieces])
-    if stream and not is_asked_for and response.is_success and is_stream(reply):
+    if stream and not is_asked_for and is_success and is_stream(reply):
         reply = await stream.read(_once(reply))
     if len(reply) > MAX_REPLY:
         raise _too_large(MAX_REPLY)
-    return response.status_code, response.headers, reply
+    return status, headers, reply
+
+
+@asynccontextmanager
+async def _open(
+    server: Server, method: str, path: str, body: bytes, log: WireLog | None, limit: int
+) -> AsyncIterator[tuple[int, Headers, AsyncIterator[bytes]]]:
+    """Yields (status, headers, pieces of the body) of a reply, recorded or from the server."""
+    if log and (recorded := log.recorded):
+        async with aclosing(play(recorded, log)) as played:
+            if not recorded.status:
+                await anext(played, b"")
+            yield recorded.status, recorded.headers, played
+        return
+    log = log or WireLog()
+    log.begin()
+    async with AsyncExitStack() as stack:
+        try:
+            response = await stack.enter_async_context(open_reply(server, method, path, body))
+        except ProviderError as error:
+            raise log.fail(error) from None
+        log.start(response.status_code, response.headers)
+        bounded = _bound(server, _get_body(response), limit, log)
+        pieces = await stack.enter_async_context(aclosing(bounded))
+        yield response.status_code, response.headers, pieces
 
 
 def _get_body(response: httpx.Response) -> AsyncIterator[bytes]:
@@ -169,7 +197,7 @@ async def _once(reply: bytes) -> AsyncGenerator[bytes, None]:
 
 
 async def _bound(
-    server: Server, pieces: AsyncIterator[bytes], limit: int
+    server: Server, pieces: AsyncIterator[bytes], limit: int, log: WireLog
 ) -> AsyncGenerator[bytes, None]:
     """Yields the pieces of a reply, of at most so many bytes; other tasks run between them."""
     size = 0
@@ -180,17 +208,18 @@ async def _bound(
         except StopAsyncIteration:
             return
         except Exception as error:  # SSL raises more than httpx.HTTPError
-            raise make_connection_error(server, error) from None
+            raise log.fail(make_connection_error(server, error)) from None
         size += len(piece)
         number += 1
         if size > limit:
-            raise _too_large(limit)
+            raise log.fail(_too_large(limit))
+        log.add(piece)
         yield piece
         if number % BREATH == 0:
             # pieces that have already arrived are read without ever suspending
             await asyncio.sleep(0)
             if size < number * SMALL_PIECE and number > MAX_SMALL_PIECES:
-                raise ProviderError("server", "the reply arrives in too many tiny pieces")
+                raise log.fail(ProviderError("server", "the reply arrives in too many tiny pieces"))
 
 
 def _too_large(limit: int) -> ProviderError:

@@ -17,7 +17,14 @@ from collections.abc import Callable, Hashable, Mapping
 from functools import cache, partial
 from typing import Any, Literal, NamedTuple, TypeVar, Union
 
-from axe_nb.errors import AxeError, ConfigError, ExpectationError, ProviderError, RunError
+from axe_nb.errors import (
+    AxeError,
+    CassetteMiss,
+    ConfigError,
+    ExpectationError,
+    ProviderError,
+    RunError,
+)
 from axe_nb.records.forms import (
     ANY,
     SCALARS,
@@ -35,7 +42,14 @@ T = TypeVar("T")
 
 ERRORS: Mapping[str, type[AxeError]] = {
     kind.__name__: kind
-    for kind in (AxeError, ConfigError, ExpectationError, ProviderError, RunError)
+    for kind in (
+        AxeError,
+        CassetteMiss,
+        ConfigError,
+        ExpectationError,
+        ProviderError,
+        RunError,
+    )
 }
 """The exceptions that can be kept; a subclass is kept as the nearest of them."""
 

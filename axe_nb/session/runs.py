@@ -247,6 +247,8 @@ class RunHandle:
             self._gate = _Gate(emit)
         try:
             plan = await self._make_plan(self.request, self._gate, ask_person, streams)
+            if plan.scope.env.tape:
+                plan.scope.env.tape.cancel = self.cancel
             self._run = Run(plan)
             result = await self._run.execute()
         except BaseException as error:

@@ -5,6 +5,7 @@ Source: product.md "Agent files" and "Python"; A-7.3-9, A-7.3-10, D-25.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
 import threading
@@ -30,6 +31,8 @@ from axe_nb.imports import protect_imports
 from axe_nb.limits import Limits
 from axe_nb.make_provider import provider_for
 from axe_nb.messages import Usage
+from axe_nb.recording.cassette import Cassette, find_mode
+from axe_nb.recording.tape import RootTape
 from axe_nb.results import RunResult
 from axe_nb.scripting.lookup import ScriptFunction, functions
 from axe_nb.session.runs import RunHandle, RunRequest
@@ -38,6 +41,9 @@ from axe_nb.text import quote, suggestion
 from axe_nb.toolbox import SESSION
 from axe_nb.tools.registry import ToolTable
 from axe_nb.tools.tool import Job
+
+CASSETTE = "AXE_CASSETTE"
+"""Environment variable with the path of a cassette for the whole process."""
 
 SIMPLE = [
     option.name
@@ -75,6 +81,8 @@ class Session:
     """Agent defined here → its TOML source, if any."""
     defaults: dict[str, Any] = field(default_factory=dict)
     """Option → default value for runs that do not set it; written by `%config AxeMagics`."""
+    cassette: Cassette | None = None
+    """Records the exchanges of the session's runs, and plays them; None = neither."""
     hosts: dict[str, None] = field(default_factory=dict)
     """Hosts that the person allowed the agents to reach, until the session ends (D-50)."""
     tools: ToolTable = field(default_factory=lambda: SESSION)
@@ -146,6 +154,15 @@ class Session:
         """
         return self.agents.get(name) or Agent.from_file(name, agents_dir)
 
+    def use_cassette(self, cassette: Cassette | None) -> None:
+        """Replaces the cassette; the one before is written, and so is this one at the end."""
+        if self.cassette is not None:
+            self.cassette.save()
+            atexit.unregister(self.cassette.save_quietly)
+        self.cassette = cassette
+        if cassette is not None:
+            atexit.register(cassette.save_quietly)
+
     def start(self, request: RunRequest) -> RunHandle:
         """Creates the handle of a run; this session remembers its result."""
         return RunHandle(request, self.plan, self.remember)
@@ -170,12 +187,14 @@ class Session:
         """
         clock = Clock(request.overrides.timeout)
         protect_imports()
-        snapshot = self._begin_snapshot(request.overrides.agents_dir)
+        tape = self._begin_tape(can_ask=ask_person is not None)
+        snapshot = self._begin_snapshot(request.overrides.agents_dir, needs_keys=tape is None)
         env = Env(
             agents=snapshot.source,
             defined=snapshot.defined,
             emit=emit,
-            ask_person=ask_person,
+            ask_person=ask_person or (tape.stand_in if tape else None),
+            tape=tape,
             nest=self._nest,
             hosts=self.hosts,
             sources=_find_source_dirs(request.overrides.agents_dir),
@@ -216,9 +235,19 @@ class Session:
             hint=suggestion(agent, self.conversations) or "run it once without -c",
         )
 
-    def _begin_snapshot(self, agents_dir: str | None) -> Snapshot:
+    def _begin_tape(self, *, can_ask: bool) -> RootTape | None:
+        """The tape of a root run; None if there is no cassette, or it is not used."""
+        if self.cassette is None and (path := os.environ.get(CASSETTE)):
+            self.use_cassette(Cassette(path))
+        if self.cassette is None:
+            return None
+        mode = self.cassette.mode or find_mode(can_ask=can_ask)
+        return None if mode == "live" else RootTape(self.cassette, mode)
+
+    def _begin_snapshot(self, agents_dir: str | None, *, needs_keys: bool = True) -> Snapshot:
         check_agents_dir(agents_dir)
-        provider = provider_for(Config.load(), _find_script_dirs(agents_dir))
+        folders = _find_script_dirs(agents_dir)
+        provider = provider_for(Config.load(), folders, needs_keys=needs_keys)
         return Snapshot(self.agents, agents_dir, provider)
 
     def _nest(self, request: RunRequest, env: Env) -> tuple[Job, Env]:
@@ -226,7 +255,8 @@ class Session:
         folder = request.overrides.agents_dir
         if folder is not None:
             env.sources.update(_find_source_dirs(folder))
-            env = replace(env, agents=self._begin_snapshot(folder).source)
+            snapshot = self._begin_snapshot(folder, needs_keys=env.tape is None)
+            env = replace(env, agents=snapshot.source)
         below = _adapt(env, request.overrides)
         return _make_job(request, below)[1], below
 

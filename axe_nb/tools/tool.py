@@ -246,6 +246,8 @@ class Tool:
     """Its children are copies of the caller."""
     calls_sub_agents: bool = field(default=False, kw_only=True)
     """Its children are those of `sub_agents`: offered if there are any, and only then (D-44)."""
+    record: bool = field(default=False, kw_only=True)
+    """Its outputs are recorded in cassettes, and played from there instead of running it."""
     is_budgeted: bool = field(default=False, kw_only=True)
     """Its children work within `[sub_agents_config.budget]`."""
 

@@ -1,0 +1,71 @@
+"""The interface of a recording: what a tree of runs is recorded on, or played from.
+
+Source: D-48, D-59; product.md "Cassettes".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from axe_nb.engine.permissions import ApprovalRequest, Decision
+from axe_nb.exchanges import Exchange
+from axe_nb.messages import Request
+from axe_nb.tools.tool import ToolOutput
+
+
+class Tape(Protocol):
+    """The recording of one tree of runs; used on its event loop only."""
+
+    cancel: Callable[[], None]
+    """Cancels the tree; set by its handle."""
+
+    def find(self, request: Request, model: str) -> Exchange | None:
+        """Returns the recorded exchange for a request; None = ask the model.
+
+        Args:
+            request: the request, with its place and attempt.
+            model: provider/model.
+
+        Raises:
+            CassetteMiss: nothing is recorded for it, and the model may not be asked.
+        """
+
+    def holds(self, place: str, attempt: int) -> bool:
+        """True if an attempt is recorded that will be played."""
+
+    def keep(self, request: Request, exchange: Exchange) -> None:
+        """Notes the outcome of a request that `find` was asked for."""
+
+    def find_decision(self, request: ApprovalRequest) -> Decision | None:
+        """Returns the person's recorded answer to a question; None = ask.
+
+        Raises:
+            CassetteMiss: none is recorded, and no one may be asked.
+        """
+
+    def keep_decision(self, request: ApprovalRequest, decision: Decision) -> None:
+        """Notes the answer to a question that `find_decision` was asked for."""
+
+    def find_output(
+        self, run: str, number: int, tool: str, arguments: Mapping[str, Any]
+    ) -> ToolOutput | None:
+        """Returns the recorded output of a call of a tool that is recorded; None = run it.
+
+        Args:
+            run: id of the run.
+            number: number of the call in the run.
+            tool: name of the tool.
+            arguments: those of the call.
+        """
+
+    def keep_output(
+        self, run: str, number: int, tool: str, arguments: Mapping[str, Any], output: ToolOutput
+    ) -> None:
+        """Notes the output of such a call."""
+
+    def finish(self) -> str:
+        """Ends the recording of the tree; returns the problem if it cannot be kept, else ""."""
+
+    async def wait_to_cancel(self) -> None:
+        """Cancels the tree, as it was when it was recorded, once its other runs have ended."""

@@ -1,0 +1,1 @@
+"""Runs as recordings: cassettes, and what they replay."""

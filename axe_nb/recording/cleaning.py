@@ -1,0 +1,57 @@
+"""Texts as they are kept: without secrets, and without paths of the machine.
+
+Source: D-60; product.md "Cassettes" (no path of a machine).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from axe_nb.redaction import Filter, find_filter
+
+SHORTEST = 4
+"""Characters of a folder's path; `/` and its like are on every machine."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cleaner(Filter):
+    """Removes secrets, and paths below a folder and the user's home."""
+
+    paths: re.Pattern[str] = field(kw_only=True)
+    names: Mapping[str, str] = field(kw_only=True)
+    """Path of a folder → what takes its place."""
+
+    def text(self, text: str) -> str:
+        """Returns a text as it is kept."""
+        if any(path in text for path in self.names):
+            text = self.paths.sub(lambda match: self.names[match[0]], text)
+        return Filter.text(self, text)
+
+    def clean_again(self, value: Any) -> Any:
+        """Returns JSON data, cleaned before, without the secrets that have come since."""
+        now = find_filter()
+        return value if now.forms == self.forms else now.json(value)
+
+
+def make_cleaner(folder: Path) -> Cleaner:
+    """Returns a filter for the secrets of this moment.
+
+    Args:
+        folder: the folder of the notebook; paths in it become relative.
+    """
+    names = {f"{folder}": ".", f"{_find_home()}": "~"}
+    names = {path: name for path, name in names.items() if len(path) >= SHORTEST}
+    paths = "|".join(map(re.escape, names)) or "(?!)"
+    found = re.compile(f"(?<![\\w.-])(?:{paths})(?![\\w.-])")
+    return Cleaner(find_filter().forms, paths=found, names=names)
+
+
+def _find_home() -> Path | str:
+    try:
+        return Path.home()
+    except RuntimeError:
+        return ""

@@ -1,0 +1,151 @@
+"""The words for a request that a cassette has no answer to: what changed, and how to record it.
+
+Source: product.md "Cassettes".
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from difflib import SequenceMatcher
+from itertools import zip_longest
+from typing import Any
+
+from axe_nb.errors import CassetteMiss
+from axe_nb.messages import Request
+from axe_nb.recording.asked import Asked
+from axe_nb.recording.cassette import Cassette
+from axe_nb.recording.place import order_of, run_of
+from axe_nb.recording.records import Record, Root
+from axe_nb.text import one_line, quote
+
+MAX_SHOWN = 60
+"""Characters shown of a changed text."""
+
+MAX_COMPARED = 2000
+"""Characters of two requests that are compared to find the nearest record."""
+
+MAX_RECORDS = 200
+"""Records that are compared."""
+
+NAMES = {"model": "model", "system": "system prompt", "params": "params", "tools": "tools"}
+"""Field of a request → its name for people."""
+
+
+def describe_miss(cassette: Cassette, root: Root, request: Request, asked: Asked) -> CassetteMiss:
+    """Makes the error for a request without a record.
+
+    Args:
+        cassette: the cassette.
+        root: the recorded root that the run plays.
+        request: the request.
+        asked: its description.
+    """
+    who = f"agent {request.agent} at {request.place}" if request.agent else f"at {request.place}"
+    record = root.records.get(("model", request.place, request.attempt))
+    if record and isinstance(record.asked, dict):
+        change = next(list_changes(record.asked, asked), "it was cut off by a person")
+        message = f"{who}: {change}"
+    else:
+        message = f"{who}: nothing is recorded for this request{_describe_nearest(root, asked)}"
+    return CassetteMiss(
+        f"cassette {cassette.shown} has no answer for {message}", hint=cassette.how_to_record
+    )
+
+
+def list_changes(recorded: Asked, asked: Asked) -> Iterator[str]:
+    """Yields the differences between two descriptions, in words."""
+    for name, shown in NAMES.items():
+        before, now = recorded.get(name), asked.get(name)
+        if before != now:
+            yield f"its {shown} changed{_describe_change(before, now)}"
+    pairs = zip_longest(recorded.get("messages", ()), asked.get("messages", ()))
+    for before, now in pairs:
+        if before != now:
+            yield _describe_message_change(before, now)
+
+
+def _describe_message_change(before: Any, now: Any) -> str:
+    if not isinstance(before, dict) or not isinstance(now, dict):
+        return "it has fewer messages" if now is None else "it has more messages"
+    if "results" in before and "results" in now:
+        for old, new in zip_longest(before["results"], now["results"]):
+            if old != new:
+                name = (new or old or {}).get("tool", "")
+                texts = [one.get("text", "") if one else None for one in (old, new)]
+                return f"the result of {name} changed{_describe_change(*texts)}"
+    role = next(iter(now), "")
+    name = {"user": "prompt", "assistant": "history"}.get(role, role)
+    return f"its {name} changed{_describe_change(before.get(role), now.get(role))}"
+
+
+def _describe_change(before: Any, now: Any) -> str:
+    """Returns where two values differ, and how."""
+    if isinstance(before, dict) and isinstance(now, dict):
+        keys = [key for key in {**before, **now} if before.get(key) != now.get(key)]
+        return f" in {keys[0]}: {_show(before.get(keys[0]))} → {_show(now.get(keys[0]))}"
+    if isinstance(before, list) and isinstance(now, list):
+        return _describe_tools(before, now)
+    if not isinstance(before, str) or not isinstance(now, str):
+        return f": {_show(before)} → {_show(now)}"
+    lines = zip_longest(before.split("\n"), now.split("\n"))
+    number, (old, new) = next((n, pair) for n, pair in enumerate(lines, 1) if pair[0] != pair[1])
+    where = f" in line {number}" if "\n" in before + now else ""
+    if old is None or new is None:
+        what = "added" if old is None else "removed"
+        return f"{where}, which was {what}: {_show(old if new is None else new)}"
+    start = _find_start(old, new)
+    return f"{where}: {_show(old, start)} → {_show(new, start)}"
+
+
+def _find_start(old: str, new: str) -> int:
+    """Returns where two lines begin to differ, a few words earlier if they are long."""
+    same = next((n for n, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), 0)
+    return max(0, same - MAX_SHOWN // 3) if max(len(old), len(new)) > MAX_SHOWN else 0
+
+
+def _describe_tools(before: list[Any], now: list[Any]) -> str:
+    old, new = ({str(tool.get("name")): tool for tool in tools} for tools in (before, now))
+    for what, names in (("added", new.keys() - old), ("removed", old.keys() - new)):
+        if names:
+            return f": {what} {', '.join(sorted(names))}"
+    changed = [name for name, tool in new.items() if old[name] != tool]
+    return f": {', '.join(changed)} is described differently" if changed else ": their order"
+
+
+def _show(value: Any, start: int = 0) -> str:
+    if value is None:
+        return "nothing"
+    if not isinstance(value, str):
+        return one_line(json.dumps(value, ensure_ascii=False), MAX_SHOWN)
+    return quote(one_line(("…" if start else "") + value[start:], MAX_SHOWN))
+
+
+def _describe_nearest(root: Root, asked: Asked) -> str:
+    nearest = _find_nearest(root, asked)
+    return f"; the nearest record is {nearest.agent} at {nearest.place}" if nearest else ""
+
+
+def _find_nearest(root: Root, asked: Asked) -> Record | None:
+    wanted = _to_text(asked)
+    matcher = SequenceMatcher(autojunk=False)
+    matcher.set_seq2(wanted)
+    best: tuple[float, Record] | None = None
+    records = [one for one in root.records.values() if one.kind == "model" and one.asked]
+    for record in sorted(records, key=lambda one: one.order)[:MAX_RECORDS]:
+        matcher.set_seq1(_to_text(record.asked))
+        if matcher.real_quick_ratio() > (best[0] if best else 0.3):
+            likeness = matcher.quick_ratio()
+            if best is None or likeness > best[0]:
+                best = likeness, record
+    return best[1] if best else None
+
+
+def _to_text(asked: Any) -> str:
+    said = asked.get("messages") if isinstance(asked, dict) else asked
+    return json.dumps(said, ensure_ascii=False)[:MAX_COMPARED]
+
+
+def pick_first(misses: list[tuple[str, CassetteMiss]]) -> CassetteMiss:
+    """Returns the miss whose place comes first, so that the same one is reported in any timing."""
+    return min(misses, key=lambda miss: (order_of(miss[0]), run_of(miss[0])))[1]

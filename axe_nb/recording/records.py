@@ -1,0 +1,125 @@
+"""The records of a cassette: one for each exchange, decision of a person, or result of a tool.
+
+Source: D-48, D-59, D-61.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias, get_args
+
+from axe_nb.errors import ConfigError
+from axe_nb.recording.outcome import decode
+from axe_nb.recording.place import Order, is_place, order_of, turn_of
+
+Kind = Literal["model", "person", "tool"]
+
+Key: TypeAlias = "tuple[Kind, str, int]"
+"""(kind, place, number): the attempt of an exchange, the number of a question or a call."""
+
+NUMBER: Mapping[Kind, str] = {"model": "attempt", "person": "question", "tool": "call"}
+"""Kind → the key of its number in the file."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Record:
+    """One recorded exchange, decision or result."""
+
+    kind: Kind
+    place: str
+    """Of an exchange `0.2/3`; of all else the id of the run, `0.2`."""
+    number: int = 1
+    agent: str = ""
+    asked: Any = None
+    """The question, as JSON types; None = the same as in the attempt before."""
+    outcome: Mapping[str, Any] = field(default_factory=dict)
+    """Its result, as JSON types."""
+    is_used: bool = field(default=False, compare=False)
+    """True if this session has played or recorded it."""
+
+    @property
+    def key(self) -> Key:
+        """Its key among the records of its root."""
+        return self.kind, self.place, self.number
+
+    @property
+    def order(self) -> tuple[Order, str, int]:
+        """Its sort key."""
+        place = self.place if self.kind == "model" else f"{self.place}/0"
+        return order_of(place), self.kind, self.number
+
+
+@dataclass(slots=True, eq=False)
+class Root:
+    """The records of one root run."""
+
+    number: int
+    """From 1, in the order in which the roots were recorded."""
+    records: dict[Key, Record] = field(default_factory=dict)
+
+    @property
+    def first(self) -> Record | None:
+        """The first exchange."""
+        return self.records.get(("model", "0/1", 1))
+
+
+def to_data(roots: Iterable[Root]) -> list[dict[str, Any]]:
+    """Returns the records as JSON types, sorted by place."""
+    return [
+        _to_json(root.number, record)
+        for root in sorted(roots, key=lambda root: root.number)
+        for record in sorted(root.records.values(), key=lambda record: record.order)
+    ]
+
+
+def from_data(data: Any) -> list[Root]:
+    """Returns the roots of which `to_data` has made data.
+
+    Raises:
+        ConfigError: the data is wrong; the message names the record.
+    """
+    if not isinstance(data, list):
+        raise ConfigError("it is not a list of records")
+    roots: dict[int, Root] = {}
+    for position, value in enumerate(data, 1):
+        try:
+            number, record = _from_json(value)
+        except (ConfigError, ValueError) as error:
+            hint = "restore the file, or delete it and record again"
+            raise ConfigError(f"record {position}: {error}", hint=hint) from None
+        root = roots.setdefault(number, Root(number))
+        root.records[record.key] = record
+    return [roots[number] for number in sorted(roots)]
+
+
+def _to_json(root: int, record: Record) -> dict[str, Any]:
+    number = {} if record.number == 1 else {NUMBER[record.kind]: record.number}
+    kind = {} if record.kind == "model" else {"kind": record.kind}
+    return {
+        "root": root, "place": record.place, **kind, **number, "agent": record.agent,
+        **({} if record.asked is None else {"asked": record.asked}), **record.outcome,
+    }  # fmt: skip
+
+
+def _from_json(value: Any) -> tuple[int, Record]:
+    if not isinstance(value, dict):
+        raise ValueError("a record is a JSON object")
+    value = dict(value)
+    root, place = value.pop("root", None), value.pop("place", None)
+    kind = value.pop("kind", "model")
+    if kind not in get_args(Kind):
+        raise ValueError(f"unknown kind of record: {kind!r}"[:100])
+    number = value.pop(NUMBER[kind], 1)
+    if not all(type(n) is int and 0 < n < 1_000_000_000 for n in (root, number)):
+        raise ValueError("root and number of a record are whole numbers from 1")
+    full = place if kind == "model" else f"{place}/0"
+    if not (isinstance(full, str) and is_place(full)):
+        raise ValueError(f"not a place: {place!r}"[:100])
+    record = Record(
+        kind=kind, place=str(place), number=number, agent=str(value.pop("agent", "")),
+        asked=value.pop("asked", None), outcome=value,
+    )  # fmt: skip
+    if kind == "model":
+        decode(value, turn_of(record.place), number)  # raises now, not in the middle of a run
+    return root, record

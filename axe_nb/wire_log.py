@@ -1,0 +1,97 @@
+"""The bytes of a server's reply to a request for a model's answer: kept as they arrive, or played.
+
+Source: D-59; product.md "Cassettes".
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from copy import copy
+from dataclasses import dataclass, field
+
+from axe_nb.errors import ProviderError
+
+KEPT_HEADERS = ("content-type", "location", "retry-after", "retry-after-ms", "x-should-retry")
+"""Headers of a reply that its reading depends on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WireReply:
+    """A server's reply to one request."""
+
+    status: int = 0
+    """HTTP status; 0 if no reply began."""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    """Those that its reading depends on, in lower case."""
+    pieces: tuple[bytes, ...] = ()
+    """The body as it arrived."""
+    failure: ProviderError | None = None
+    """The failure of the connection, before the reply or in the middle of it."""
+
+    @property
+    def body(self) -> bytes:
+        """All pieces together."""
+        return b"".join(self.pieces)
+
+
+class WireLog:
+    """The reply to one request; of several requests for one answer, the last one's."""
+
+    def __init__(self, recorded: WireReply | None = None) -> None:
+        """Creates an empty log.
+
+        Args:
+            recorded: the reply to play instead of asking the server.
+        """
+        self.recorded = recorded
+        self._status = 0
+        self._headers: Mapping[str, str] = {}
+        self._pieces: list[bytes] = []
+        self._failure: ProviderError | None = None
+        self._has_begun = False
+        self.hang: Callable[[], Awaitable[None]] | None = None
+        """Awaited after the pieces of a recorded reply that did not end by itself."""
+        self.add: Callable[[bytes], None] = self._pieces.append
+        """Notes a piece of the body."""
+
+    @property
+    def reply(self) -> WireReply | None:
+        """The reply so far; None if no request was sent."""
+        if not self._has_begun:
+            return self.recorded
+        return WireReply(
+            status=self._status,
+            headers={name: value for name in KEPT_HEADERS if (value := self._headers.get(name))},
+            pieces=tuple(self._pieces),
+            failure=self._failure and copy(self._failure),
+        )
+
+    def begin(self) -> None:
+        """Notes that a request is sent."""
+        self._has_begun = True
+        self._status, self._headers, self._pieces, self._failure = 0, {}, [], None
+        self.add = self._pieces.append
+
+    def start(self, status: int, headers: Mapping[str, str]) -> None:
+        """Notes the head of the reply."""
+        self._status, self._headers = status, headers
+
+    def fail(self, failure: ProviderError) -> ProviderError:
+        """Notes a failure of the connection; returns it."""
+        self._failure = failure
+        return failure
+
+
+async def play(reply: WireReply, log: WireLog) -> AsyncGenerator[bytes, None]:
+    """Yields the pieces of a recorded body.
+
+    Raises:
+        ProviderError: the connection failed after them.
+        Exception: whatever cut the reply.
+    """
+    for piece in reply.pieces:
+        yield piece
+    if log.hang:
+        await log.hang()
+    if reply.failure:
+        raise copy(reply.failure)

@@ -1,0 +1,431 @@
+"""What is inside a recording: failures, waits, cuts, streams, interrupts, decisions, results."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import axe_nb
+from axe_nb import Agent, ProviderError, Request, Retry, RunResult, call, script, script_server
+from axe_nb.engine.permissions import ApprovalRequest, Decision
+from axe_nb.events import Event, TextDelta
+from axe_nb.recording.cassette import Cassette
+from axe_nb.scripting.wire import Protocol
+from axe_nb.session.runs import RunRequest
+from axe_nb.session.session import session
+from tests.recording.test_cassettes import every_protocol, without_times
+
+
+def define(protocol: str = "openai", **options: Any) -> None:
+    axe_nb.define(Agent(name="one", model=f"{protocol}/one", **options))
+
+
+def record(protocol: Protocol, prompt: str = "go", **options: Any) -> RunResult:
+    with script_server(protocol), axe_nb.cassette("one.axe", "record"):
+        return axe_nb.run("one", prompt, **options)
+
+
+def replay(prompt: str = "go", **options: Any) -> RunResult:
+    with axe_nb.cassette("one.axe", "replay") as cassette:
+        result = axe_nb.run("one", prompt, **options)
+        assert cassette.status().unused == 0
+    return result
+
+
+@every_protocol
+def test_failures_and_retries_replay_without_their_waits(protocol: Protocol, project: Path) -> None:
+    tries: list[int] = []
+
+    @script("one")
+    def one(_: Request) -> str:
+        tries.append(1)
+        if len(tries) < 3:
+            raise ProviderError("rate_limit", "slow down", status=429, retry_after=0.3)
+        return "fine"
+
+    define(protocol, retry=Retry(max_retries=2))
+    first = record(protocol)
+    assert (first.text, first.retries) == ("fine", 2)
+    began = time.monotonic()
+    again = replay()
+    assert time.monotonic() - began < 0.25
+    assert without_times(again) == without_times(first)
+
+
+@every_protocol
+def test_a_failed_run_fails_again_in_the_same_words(protocol: Protocol, project: Path) -> None:
+    @script("one")
+    def one(_: Request) -> str:
+        raise ProviderError("server", "out of order", status=500)
+
+    define(protocol)
+    first = record(protocol)
+    again = replay()
+    assert first.error
+    assert "out of order" in first.error
+    assert without_times(again) == without_times(first)
+    assert again.exit_code == first.exit_code == 3
+
+
+def test_a_server_that_is_off_is_recorded_too(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OLLAMA_HOST", "http://127.0.0.1:9")
+    monkeypatch.setenv("OLLAMA_BASE_URL", "http://127.0.0.1:9")
+    define("ollama")
+    with axe_nb.cassette("one.axe", "record"):
+        first = axe_nb.run("one", "go")
+    assert first.status == "error"
+    assert without_times(replay()) == without_times(first)
+
+
+@every_protocol
+def test_a_timeout_replays_at_once(protocol: Protocol, project: Path) -> None:
+    @script("one")
+    async def one(_: Request) -> str:
+        await asyncio.sleep(5)
+        return "late"
+
+    define(protocol)
+    first = record(protocol, timeout=0.3)
+    assert first.status == "timeout"
+    began = time.monotonic()
+    again = replay(timeout=60)
+    assert time.monotonic() - began < 2
+    assert again.status == "timeout"
+    assert again.error == "timeout after 60s"
+
+
+def test_an_interrupted_tree_replays_as_it_was(project: Path) -> None:
+    waiting = threading.Event()
+
+    @script("lead")
+    def lead(request: Request) -> Any:
+        return [call("call_agent", agent="one", task=word) for word in ("fast", "slow")]
+
+    @script("one")
+    async def one(request: Request) -> str:
+        if "slow" in request.last:
+            waiting.set()
+            await asyncio.sleep(20)
+        return "done"
+
+    define()
+    axe_nb.define(Agent(name="lead", model="openai/lead", sub_agents=("one",)))
+    with script_server("openai"), axe_nb.cassette("one.axe", "record"):
+        handle = session.start(RunRequest(agent="lead", prompt="go"))
+
+        def stop() -> None:
+            waiting.wait(10)
+            time.sleep(0.2)
+            handle.cancel()
+
+        thread = threading.Thread(target=stop)
+        thread.start()
+        first = asyncio.run(_settle(handle))
+        thread.join()
+    assert first.status == "cancelled"
+    with axe_nb.cassette("one.axe", "replay"):
+        handle = session.start(RunRequest(agent="lead", prompt="go"))
+        again = asyncio.run(_settle(handle))
+    assert without_times(again) == without_times(first)
+    assert again.messages == first.messages
+
+
+async def _settle(handle: Any) -> RunResult:
+    with contextlib.suppress(asyncio.CancelledError):
+        await handle.execute(lambda event: None)
+    result: RunResult = handle.finished
+    return result
+
+
+@every_protocol
+def test_a_stream_replays_piece_by_piece(protocol: Protocol, project: Path) -> None:
+    @script("one")
+    async def one(_: Request) -> Any:
+        for word in ("Ganz ", "schön ", "viel ", "🌍"):
+            await asyncio.sleep(0.05)
+            yield word
+
+    define(protocol)
+
+    async def watch() -> list[Event]:
+        return [event async for event in axe_nb.stream("one", "go")]
+
+    with script_server(protocol), axe_nb.cassette("one.axe", "record"):
+        first = asyncio.run(watch())
+    with axe_nb.cassette("one.axe", "replay"):
+        again = asyncio.run(watch())
+    with axe_nb.cassette("one.axe", "replay"):
+        whole = axe_nb.run("one", "go", stream=False)
+    said = [
+        "".join(e.text for e in events if isinstance(e, TextDelta)) for events in (first, again)
+    ]
+    assert said == ["Ganz schön viel 🌍"] * 2
+    assert whole.text == "Ganz schön viel 🌍"
+    assert without_times(again[-1].result) == without_times(first[-1].result)  # type: ignore[union-attr]
+
+
+@every_protocol
+def test_a_stream_that_broke_off_replays_with_its_text(protocol: Protocol, project: Path) -> None:
+    from axe_nb.scripting.rules import Fault
+
+    @script("one")
+    async def one(_: Request) -> Any:
+        yield "half of "
+        yield Fault("cut")
+
+    define(protocol)
+
+    async def watch() -> Any:
+        return [event async for event in axe_nb.stream("one", "go")][-1]
+
+    with script_server(protocol), axe_nb.cassette("one.axe", "record"):
+        first = asyncio.run(watch()).result
+    with axe_nb.cassette("one.axe", "replay"):
+        again = asyncio.run(watch()).result
+    assert first.text == "half of "
+    assert without_times(again) == without_times(first)
+
+
+@pytest.mark.req("D-48")
+def test_the_decisions_of_a_person_replay_without_one(project: Path) -> None:
+    ran: list[str] = []
+
+    @axe_nb.tool(writes=True)
+    def keep(note: str) -> str:
+        """Keeps a note."""
+        ran.append(note)
+        return "kept"
+
+    @script("one")
+    def one(request: Request) -> Any:
+        if request.turn == 1:
+            return [call("keep", note="first"), call("keep", note="second")]
+        return " / ".join(result.content for result in request.results)
+
+    define(tools=("keep",), mode="ask")
+    answers = [Decision("edit", arguments={"note": "edited"}), Decision("no", "not that")]
+
+    async def answer(_: ApprovalRequest) -> Decision:
+        return answers.pop(0)
+
+    with script_server("openai"), axe_nb.cassette("one.axe", "record"):
+        handle = session.start(RunRequest(agent="one", prompt="go"))
+        first = asyncio.run(handle.execute(lambda event: None, answer))
+    assert ran == ["edited"]
+    again = replay()
+    assert ran == ["edited", "edited"]
+    assert without_times(again) == without_times(first)
+    assert "denied" in again.text
+
+
+def test_a_tool_that_is_recorded_does_not_run_again(project: Path) -> None:
+    ran: list[str] = []
+
+    @axe_nb.tool(read_only=True, record=True)
+    def clock() -> str:
+        """Tells the time."""
+        ran.append("clock")
+        return f"{time.time_ns()}\nns"
+
+    @axe_nb.tool(read_only=True, record=True)
+    def broken() -> str:
+        """Fails."""
+        ran.append("broken")
+        raise ValueError(f"at {time.time_ns()}")
+
+    @script("one")
+    def one(request: Request) -> Any:
+        if request.turn == 1:
+            return [call("clock"), call("broken")]
+        return " / ".join(result.content for result in request.results)
+
+    define(tools=("clock", "broken"))
+    first = record("openai")
+    again = replay()
+    assert again.text == first.text
+    assert ran == ["clock", "broken"]
+
+
+def test_models_without_a_server_are_recorded_too(project: Path) -> None:
+    asked: list[str] = []
+
+    @script("one")
+    def one(request: Request) -> Any:
+        asked.append(request.last)
+        if request.turn == 1:
+            return [call("nope", a=[1, None, "ü"])]
+        return "done\nwith it"
+
+    define("script", tools=("read_file",))
+    with axe_nb.cassette("one.axe", "record"):
+        first = axe_nb.run("one", "go")
+    again = replay()
+    assert without_times(again) == without_times(first)
+    assert again.messages == first.messages
+    assert len(asked) == 2
+
+
+def test_equal_requests_keep_their_own_answers(project: Path) -> None:
+    answers = iter("abcdefgh")
+
+    @script("one")
+    def one(_: Request) -> str:
+        return next(answers)
+
+    define()
+    with script_server("openai"), axe_nb.cassette("one.axe", "record"):
+        first = [axe_nb.run("one", "go").text for _ in range(3)]
+    with axe_nb.cassette("one.axe", "replay"):
+        again = [axe_nb.run("one", "go").text for _ in range(3)]
+        extra = axe_nb.run("one", "go")
+    assert again == first == ["a", "b", "c"]
+    assert extra.status == "error"
+
+
+def test_a_cell_that_runs_again_gets_its_own_answers_again(project: Path) -> None:
+    answers = iter("abcdefgh")
+
+    @script("one")
+    def one(_: Request) -> str:
+        return next(answers)
+
+    define()
+    with script_server("openai"), axe_nb.cassette("one.axe", "auto") as cassette:
+        for cell, expected in (("x", "a"), ("y", "b"), ("x", "a"), ("y", "b")):
+            cassette.enter_cell(cell)
+            assert axe_nb.run("one", "go").text == expected
+        cassette.enter_cell("x")
+        assert [axe_nb.run("one", "go").text for _ in range(2)] == ["a", "c"]
+
+
+def test_a_new_cell_in_front_takes_no_answers_from_those_behind_it(project: Path) -> None:
+    @script("one")
+    def one(request: Request) -> str:
+        return f"on {request.last}"
+
+    define()
+    with script_server("openai"), axe_nb.cassette("one.axe", "auto"):
+        axe_nb.run("one", "first")
+        axe_nb.run("one", "second")
+    before = Path("one.axe").read_text("utf-8")
+    with script_server("openai") as server, axe_nb.cassette("one.axe", "auto") as cassette:
+        assert [axe_nb.run("one", p).text for p in ("new", "first", "second")] == [
+            "on new", "on first", "on second",
+        ]  # fmt: skip
+        assert len(server.requests) == 1
+        assert cassette.status().unused == 0
+    lines = before.splitlines()[:-2]
+    assert Path("one.axe").read_text("utf-8").splitlines()[: len(lines)] == lines
+
+
+def test_records_that_nothing_uses_are_counted_and_removed(project: Path) -> None:
+    @script("one")
+    def one(request: Request) -> str:
+        return f"on {request.last}"
+
+    define()
+    with script_server("openai"), axe_nb.cassette("one.axe", "record"):
+        axe_nb.run("one", "first")
+        axe_nb.run("one", "second")
+    with axe_nb.cassette("one.axe", "replay") as cassette:
+        axe_nb.run("one", "second")
+        assert str(cassette.status()) == (
+            "one.axe (replay): 1 played, 0 missed, 0 recorded; 1 record not used"
+        )
+        assert cassette.prune() == 1
+    assert [record["asked"]["messages"] for record in _read()] == [[{"user": "second"}]]
+
+
+def _read() -> Any:
+    return json.loads(Path("one.axe").read_text("utf-8").partition("\n")[2])
+
+
+def test_neither_secrets_nor_paths_of_the_machine_are_kept(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secret = "zq8-Passw0rd\"with'quotes"
+    monkeypatch.setenv("MY_DB_PASSWORD", secret)
+
+    @script("one")
+    def one(request: Request) -> str:
+        return f"{request.last} and {Path.cwd()}/notes and {secret}"
+
+    define(system_prompt=f"in {project}")
+    record("openai", f"use {secret} in {project}/x and {Path.home()}/y")
+    kept = Path("one.axe").read_text("utf-8")
+    assert secret not in kept
+    assert json.dumps(secret)[1:-1] not in kept
+    assert str(project) not in kept
+    assert "./x and ~/y" in kept
+    assert replay(f"use {secret} in {project}/x and {Path.home()}/y").ok
+
+
+def test_a_stream_that_spells_a_secret_out_is_not_kept_as_it_came(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MY_DB_PASSWORD", "correct-horse-staple")
+
+    @script("one")
+    async def one(_: Request) -> Any:
+        for piece in ("it is corr", "ect-hor", "se-staple", "!"):
+            yield piece
+
+    define()
+
+    async def watch() -> Any:
+        return [event async for event in axe_nb.stream("one", "go")][-1]
+
+    with script_server("openai"), axe_nb.cassette("one.axe", "record"):
+        asyncio.run(watch())
+    kept = Path("one.axe").read_text("utf-8")
+    assert "ect-hor" not in kept
+    assert replay().text == "it is ***!"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "", "hello", "axe_nb cassette 2.0\n[]", "axe_nb run 1.0\n[]", "axe_nb cassette 1.0\n{}",
+        "axe_nb cassette 1.0\n[1]", "axe_nb cassette 1.0\n" + "[" * 100_000,
+        'axe_nb cassette 1.0\n[{"root": 1, "place": "../x"}]',
+        'axe_nb cassette 1.0\n[{"root": 1, "place": "0/1", "reply": 3}]',
+        'axe_nb cassette 1.0\n[{"root": 1, "place": "0/1", "reply": {"status": 1e999}}]',
+        'axe_nb cassette 1.0\n[{"root": 1e9, "place": "0/1"}]',
+        'axe_nb cassette 1.0\n[{"root": 1, "place": "0/1", "cut": "off"}]',
+    ],
+)  # fmt: skip
+def test_what_is_no_cassette_is_refused_in_one_line(content: str, project: Path) -> None:
+    Path("one.axe").write_text(content, "utf-8")
+    with pytest.raises(axe_nb.ConfigError) as refused:
+        Cassette("one.axe")
+    assert "one.axe" in refused.value.message
+    assert "\n" not in refused.value.message
+    assert Path("one.axe").read_text("utf-8") == content
+
+
+def test_a_cassette_that_cannot_be_written_stops_no_run(project: Path) -> None:
+    @script("one")
+    def one(_: Request) -> str:
+        return "fine"
+
+    define()
+    (project / "one.axe").mkdir()
+    with pytest.raises(axe_nb.ConfigError):
+        Cassette("one.axe")
+    cassette = Cassette("missing/one.axe", "record")
+    session.use_cassette(cassette)
+    with script_server("openai"):
+        result = axe_nb.run("one", "go")
+    session.cassette = None
+    assert result.text == "fine"
+    assert len(result.warnings) == 1
+    assert "missing/one.axe" in result.warnings[0]
