@@ -38,7 +38,8 @@ class Stopwatch:
     """Limits the time of all patterns of one check."""
 
     def __init__(self) -> None:
-        self._ends = time.thread_time() + MAX_SECONDS
+        self._ends = 0.0
+        """On the clock of the thread's CPU time; 0 = no pattern has been looked for."""
 
     def search(self, value: Value, text: str) -> bool:
         """True if the text has the pattern.
@@ -47,8 +48,10 @@ class Stopwatch:
             ConfigError: it takes too long.
         """
         assert value.pattern is not None
+        now = time.thread_time()
+        self._ends = self._ends or now + MAX_SECONDS
+        left = self._ends - now
         try:
-            left = self._ends - time.thread_time()
             if left > 0:
                 return value.pattern.search(text, timeout=left) is not None
         except TimeoutError:
@@ -67,7 +70,7 @@ def holds(found: Any, test: Test, watch: Stopwatch) -> bool:
     """
     match test.operator:
         case "":
-            return bool(found) if isinstance(found, int | float | str | Sequence) else True
+            return bool(found)
         case "!=":
             return not _compare(found, "==", test.value, watch)
         case "!~":
@@ -80,12 +83,12 @@ def _compare(found: Any, sign: str, value: Value, watch: Stopwatch) -> bool:
     if isinstance(found, Sequence) and not isinstance(found, str):
         if value.number is not None and sign != "contains":
             return _COMPARE[sign](len(found), value.number)
-        return any(_compare(item, "==" if sign == "contains" else sign, value, watch)
-                   for item in found)  # fmt: skip
+        return any(_compare(item, sign, value, watch) for item in found)
     if found is None or isinstance(found, bool):
         return sign == "==" and value.is_bare and _WORDS.get(value.text, MISSING) is found
     if isinstance(found, int | float):
-        return sign in _COMPARE and value.number is not None and _COMPARE[sign](found, value.number)
+        compare = _COMPARE.get("==" if sign == "contains" else sign)  # contained in a list
+        return compare is not None and value.number is not None and compare(found, value.number)
     if isinstance(found, Mapping):
         return sign == "contains" and value.text in found
     if not isinstance(found, str):

@@ -138,6 +138,8 @@ class _Parser:
             following = self._tokens[self._at + 1]
             if following.kind == "number":
                 return "write 5000 or 5k"
+            if following.text == "parallel":
+                return "parallel follows a count of an agent or a tool, as in researcher >= 2"
             near = nearest(following.text, ["parallel"])
             return f"did you mean {near}?" if near else "separate expectations with ;"
         if is_bare and self.token.text in OPERATORS:

@@ -43,6 +43,8 @@ class Use:
     call: ToolCall
     result: ToolResult | None
     """None if the run was stopped before."""
+    turn: int
+    """From 1."""
     pointer: str
     """Below the root's RunResult: `.log[0].calls[1]`."""
     group: Hashable
@@ -54,7 +56,7 @@ class Use:
         return self.call.arguments if edited is None else edited
 
     def __str__(self) -> str:
-        return f"{self.branch}, call of {name_of(self.call.name)}"
+        return f"{self.branch}, turn {self.turn}, call of {name_of(self.call.name)}"
 
 
 def name_of(name: str) -> str:
@@ -98,7 +100,7 @@ def _list_own_uses(branch: Branch) -> Iterator[Use]:
             result = results.get(call.id)
             if result is None or not result.is_denied:
                 yield Use(
-                    branch=branch, call=call, result=result,
+                    branch=branch, call=call, result=result, turn=turn.number,
                     pointer=f"{branch.pointer}.log[{number}].calls[{index}]",
                     group=(branch.pointer, number if turn.parallel else (number, index)),
                 )  # fmt: skip

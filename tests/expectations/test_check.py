@@ -125,7 +125,7 @@ BAD = {
     "researcher <= 1": ("2 runs", "in agent lead › researcher (0.2)", ".children[1]"),
     "no researcher": ("2 runs", "in agent lead › researcher (0.1)", ".children[0]"),
     "no write_file": (
-        "1 call", "in agent lead › writer (0.3), call of write_file",
+        "1 call", "in agent lead › writer (0.3), turn 1, call of write_file",
         ".children[2].log[0].calls[0]",
     ),
     "edit_file == 1": ("0 calls; it called call_agent, read_file, write_file", "in agent lead", ""),
@@ -263,6 +263,7 @@ def test_cost_is_that_of_the_tree_and_unknown_if_one_price_is() -> None:
 DATA = {
     "total": 3, "ratio": 0.5, "ok": True, "none": None, "name": "Rome; at \"night\"", "id": "3",
     "items": [{"name": "a"}, Item("b", 2.5)], "tags": ["x", "y"], "a key": 1, "empty": [],
+    "numbers": [5, 7],
 }  # fmt: skip
 
 
@@ -272,7 +273,9 @@ DATA = {
         "data.total == 3", "data.total < 4", "data.ratio == 0.5", "data.ok == true", "data.ok",
         "data.none == null", "data.name ~ /^Rome; /", 'data.name contains "\\"night\\""',
         'data.id == "3"', "data.id != 3", "data.items == 2", 'data.items[0].name == "a"',
-        "data.items[1].price > 2", "data.tags contains x", "data.tags ~ /y/", "no data.missing",
+        "data.items[1].price > 2", "data.tags contains x", "data.tags ~ /y/", "data.tags == y",
+        "data.numbers contains 7",
+        "data.numbers == 2", "not data.numbers contains 2", "data.tags != z", "no data.missing",
         'data["a key"] == 1', "data contains total", "not data.total == 4", "data.empty == 0",
         "data", "data.total != 4", "data.ok != false", "data.empty",
     ],
@@ -284,7 +287,7 @@ def test_data_is_compared_by_path_and_type(expectation: str) -> None:
 @pytest.mark.parametrize(
     ("expectation", "found"),
     [
-        ("data.totl == 3", 'none in an object with "total", "ratio", "ok", "none", "name" and 5 m'),
+        ("data.totl == 3", 'none in an object with "total", "ratio", "ok", "none", "name" and 6 m'),
         ("data.totl != 3", "none in"), ("not data.totl == 3", "none in"), ("no data.total", "3"),
         ('data.total == "3"', "3"), ("data.ok == 1", "true"), ("data.name < 3", '"Rome; at'),
         ("data.items[2]", "none in"), ("data.items[1].__class__", "none in"),

@@ -44,6 +44,8 @@ def test_the_example_of_a_measure_is_about_it() -> None:
         ("text ~ 42", "`text ~ 42`: expected a pattern, as in /42/, at `42`"),
         ("a >= 2, paralel", "`a >= 2, paralel`: expected ; or the end, at `, paralel` | "
          "did you mean parallel?"),
+        ("no a, parallel", "`no a, parallel`: expected ; or the end, at `, parallel` | "
+         "parallel follows a count of an agent or a tool, as in researcher >= 2"),
         ("a, turns < 2", "`a, turns < 2`: expected ; or the end, at `, turns < 2` | "
          "separate expectations with ;"),
         ("tokens < 5,000", "`tokens < 5,000`: expected ; or the end, at `,000` | "

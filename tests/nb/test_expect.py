@@ -73,7 +73,7 @@ def test_the_line_checks_a_variable_or_the_last_run(cells: Kernel) -> None:
         assert text(cells.run(f"%axe expect {line}")) == f"✓ {met} {noun} met\n"
     assert lines(cells.run("%axe expect r: no call_agent")) == [
         "ExpectationError: expectation not met: no call_agent (found 2 calls)",
-        "in agent lead, call of call_agent", "look at r.log[0].calls[0]",
+        "in agent lead, turn 1, call of call_agent", "look at r.log[0].calls[0]",
     ]  # fmt: skip
     assert lines(cells.run("%axe expect runs == 2"))[-1] == "look at axe_nb.last()"
     for line, told in {
