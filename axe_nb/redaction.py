@@ -106,7 +106,8 @@ def redact_json(value: Any) -> Any:
 
 def find_filter() -> Filter:
     """Returns the filter of the environment as it is now; for many texts, call it once."""
-    named = {value for name, value in os.environ.items() if SECRET_NAME.search(name)}
+    # by `get`, as another thread may remove a variable meanwhile
+    named = {os.environ.get(name, "") for name in os.environ if SECRET_NAME.search(name)}
     return _make_filter(frozenset(named | _passed))
 
 

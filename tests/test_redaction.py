@@ -8,6 +8,7 @@ import re
 import string
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, quote_plus, urlencode
@@ -22,7 +23,8 @@ from axe_nb.messages import Message, ToolCall, ToolResult
 from axe_nb.provider_table import PROVIDERS
 from axe_nb.providers.openai import PROVIDER as OpenAI
 from axe_nb.providers.secrets import Secrets
-from axe_nb.redaction import MASK, ORDINARY, redact, redact_json
+from axe_nb.records.convert import from_json, to_json
+from axe_nb.redaction import MASK, ORDINARY, find_filter, redact, redact_json
 from axe_nb.results import Turn
 
 OFTEN = settings(
@@ -240,6 +242,24 @@ def test_no_secret_reaches_a_saved_file(secret: str, other: str, tmp_path: Path)
             assert [form for form, text in forms(one).items() if text in saved] == []
     loaded = axe_nb.load(tmp_path / "r.axe")
     assert (loaded.status, len(loaded.children), len(loaded.messages)) == ("error", 1, 3)
+
+
+@dataclass(frozen=True)
+class Reply:
+    pieces: tuple[bytes, ...]
+
+
+@pytest.mark.req("D-60")
+@pytest.mark.parametrize("size", [1, 5, 19, 1000])
+def test_a_secret_that_is_cut_into_pieces_is_removed(
+    size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("THE_KEY", PLAIN)
+    for body in (f"é {PLAIN}\xff {PLAIN} é".encode(), "é nothing é".encode() + b"\xff\xc3"):
+        reply = Reply(tuple(body[at : at + size] for at in range(0, len(body), size)))
+        kept = from_json(Reply, to_json(reply, find_filter()))
+        assert b"".join(kept.pieces) == body.replace(PLAIN.encode(), b"***")
+        assert kept == reply or PLAIN.encode() in body
 
 
 @pytest.mark.parametrize("word", ["completed", "assistant", "messages", "children"])

@@ -244,6 +244,12 @@ def a_read_only_folder(path: Path) -> Path:
     return path / "r.axe"
 
 
+def a_folder_of_the_system(path: Path) -> Path:
+    if not Path("/proc/self").exists():
+        pytest.skip("no /proc")
+    return Path("/proc/r.axe")
+
+
 def a_loop(path: Path) -> None:
     path.symlink_to(path.name)
 
@@ -255,7 +261,16 @@ def a_nul(path: Path) -> Path:
 @pytest.mark.skipif(os.name == "nt", reason="pipes, links and rights of POSIX")
 @pytest.mark.parametrize(
     "place",
-    [a_folder, a_missing_folder, a_pipe, a_device, a_read_only_folder, a_loop, a_nul],
+    [
+        a_folder,
+        a_missing_folder,
+        a_pipe,
+        a_device,
+        a_read_only_folder,
+        a_folder_of_the_system,
+        a_loop,
+        a_nul,
+    ],
 )
 def test_a_place_that_cannot_hold_the_file_is_an_error_of_one_line(
     place: Callable[[Path], Path | None], tmp_path: Path

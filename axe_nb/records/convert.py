@@ -32,6 +32,7 @@ from axe_nb.records.forms import (
     make_error,
     read_choice,
     write_any,
+    write_pieces,
     write_plain,
     write_text,
 )
@@ -112,7 +113,8 @@ def _find_form(hint: Hashable) -> Form:
     if origin in (Union, types.UnionType) and len(arguments) == 2 and arguments[1] is type(None):
         return _make_optional(_find_form(arguments[0]))
     if origin in (tuple, abc.Sequence) and arguments[1:] in ((), (...,)):
-        return _make_tuple(_find_form(arguments[0]))
+        form = _make_tuple(_find_form(arguments[0]))
+        return form._replace(write=write_pieces) if arguments[0] is bytes else form
     if origin in (abc.Mapping, dict):
         return _make_mapping(_find_form(arguments[1]))
     if isinstance(origin, type) and issubclass(origin, AxeError):

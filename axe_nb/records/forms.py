@@ -6,7 +6,7 @@ Source: product.md "Python" (`from_dict`); D-61.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
 from axe_nb.errors import ConfigError
@@ -74,6 +74,15 @@ def write_text(value: Any, clean: Filter | None) -> str:
 
 def _write_bytes(value: bytes, clean: Filter | None) -> str:
     return write_text(value.decode("utf-8", "surrogateescape"), clean)
+
+
+def write_pieces(value: Iterable[bytes], clean: Filter | None) -> list[str]:
+    """Returns the pieces of one body, as a single one if it holds a secret, which they may cut."""
+    pieces = list(value)
+    whole = b"".join(pieces)
+    if clean and (cleaned := _write_bytes(whole, clean)) != _write_bytes(whole, None):
+        return [cleaned]
+    return [_write_bytes(piece, None) for piece in pieces]
 
 
 def _read_bytes(value: Any, at: str) -> bytes:
