@@ -164,10 +164,19 @@ def remember(reviewed: Review) -> None:
     Raises:
         ConfigError: the list of trusted agents cannot be read or written.
     """
+    remember_fingerprint(reviewed.fingerprint, _identify(reviewed.path))
+
+
+def remember_fingerprint(fingerprint: str, where: str) -> None:
+    """Remembers something that the person trusts, by its hash.
+
+    Raises:
+        ConfigError: the list of what is trusted cannot be read or written.
+    """
     with hold_lock(trust_file()):  # or a yes in another terminal could be lost
         entries = load_trusted()
-        entries.pop(reviewed.fingerprint, None)
-        new = reviewed.fingerprint, _identify(reviewed.path)
+        entries.pop(fingerprint, None)
+        new = fingerprint, where
         kept = [*entries.items(), new][-MAX_ENTRIES:]
         header = f"{FORMAT} {VERSION[0]}.{VERSION[1]}"
         lines = [header, *(f"{known} {json.dumps(where)}" for known, where in kept)]

@@ -15,6 +15,7 @@ from typing import Literal
 
 from axe_nb.data_files import read_data, write_data
 from axe_nb.errors import ConfigError
+from axe_nb.recording.approvals import is_test
 from axe_nb.recording.asked import Asked
 from axe_nb.recording.cleaning import Cleaner, make_cleaner
 from axe_nb.recording.records import Record, Root, from_data, to_data
@@ -223,8 +224,7 @@ def find_mode(*, can_ask: bool) -> Mode:
     Args:
         can_ask: True if a person can be asked.
     """
-    is_test = "PYTEST_VERSION" in os.environ or "PYTEST_CURRENT_TEST" in os.environ
-    return "auto" if can_ask and not is_test else "replay"
+    return "auto" if can_ask and not is_test() else "replay"
 
 
 def _is_same(first: Record, asked: Asked, agent: str) -> bool:

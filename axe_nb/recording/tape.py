@@ -10,11 +10,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from axe_nb.agents.trust import VARIABLE
 from axe_nb.engine.permissions import ApprovalRequest, AskPerson, Decision
 from axe_nb.errors import CassetteMiss
 from axe_nb.exchanges import Exchange
 from axe_nb.jsonable import jsonable
 from axe_nb.messages import Request
+from axe_nb.recording import approvals
 from axe_nb.recording.asked import Asked, Describer
 from axe_nb.recording.cassette import Cassette, Mode
 from axe_nb.recording.miss import describe_miss, pick_first
@@ -129,6 +131,13 @@ class RootTape:
                 raise self._miss_other(key, request.agent, f"the person's answer: {question}")
             return None
         said = record.outcome.get("decision", {})
+        if not approvals.counts(self._cassette.path, record.asked, said):
+            if self.may_ask:
+                return None
+            raise self._miss_other(
+                key, request.agent, f"an approval of {request.tool} that was given by this user",
+                f"set {VARIABLE}=1 if you trust whoever recorded it",
+            )  # fmt: skip
         return Decision(
             said.get("choice", "no"),
             str(said.get("text", "")),
@@ -146,7 +155,9 @@ class RootTape:
             said["text"] = clean.text(decision.text)
         if decision.arguments:
             said["arguments"] = clean.json(jsonable(decision.arguments))
-        self._add(key, request.agent, self._describe_question(request), {"decision": said})
+        asked = self._describe_question(request)
+        self._add(key, request.agent, asked, {"decision": said})
+        approvals.remember(self._cassette.path, asked, said)
 
     def find_output(
         self, run: str, number: int, tool: str, arguments: Mapping[str, Any]
@@ -244,10 +255,10 @@ class RootTape:
     def _describe_call(self, tool: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         return {"tool": tool, "arguments": self._clean.json(jsonable(arguments))}
 
-    def _miss_other(self, key: Key, agent: str, what: str) -> CassetteMiss:
+    def _miss_other(self, key: Key, agent: str, what: str, hint: str = "") -> CassetteMiss:
         miss = CassetteMiss(
             f"cassette {self._cassette.shown} lacks {what} (agent {agent}, at {key[1]})",
-            hint=self._cassette.how_to_record,
+            hint=hint or self._cassette.how_to_record,
         )
         self._misses.append((f"{key[1]}/0", miss))
         return miss

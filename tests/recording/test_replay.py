@@ -429,3 +429,43 @@ def test_a_cassette_that_cannot_be_written_stops_no_run(project: Path) -> None:
     assert result.text == "fine"
     assert len(result.warnings) == 1
     assert "missing/one.axe" in result.warnings[0]
+
+
+@pytest.mark.req("D-54")
+def test_a_strangers_cassette_approves_nothing(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran: list[str] = []
+
+    @axe_nb.tool(writes=True)
+    def keep(note: str) -> str:
+        """Keeps a note."""
+        ran.append(note)
+        return "kept"
+
+    @script("one")
+    def one(request: Request) -> Any:
+        return call("keep", note="x") if request.turn == 1 else request.last
+
+    define(tools=("keep",), mode="ask")
+
+    async def answer(_: ApprovalRequest) -> Decision:
+        return Decision("yes")
+
+    with script_server("openai"), axe_nb.cassette("one.axe", "record"):
+        handle = session.start(RunRequest(agent="one", prompt="go"))
+        asyncio.run(handle.execute(lambda event: None, answer))
+    for name in ("PYTEST_VERSION", "PYTEST_CURRENT_TEST"):
+        monkeypatch.delenv(name, raising=False)
+    assert replay().ok  # the person's own
+    assert ran == ["x", "x"]
+    monkeypatch.setenv("XDG_STATE_HOME", str(project / "elsewhere"))
+    with axe_nb.cassette("one.axe", "replay"):
+        refused = axe_nb.run("one", "go")
+    assert refused.error == (
+        "cassette one.axe lacks an approval of keep that was given by this user (agent one, at 0)"
+    )
+    assert ran == ["x", "x"]
+    monkeypatch.setenv("AXE_NB_TRUST", "1")
+    assert replay().ok
+    assert ran == ["x", "x", "x"]

@@ -1,0 +1,56 @@
+"""Approvals in cassettes: a yes counts only where it was given, or where its user says so.
+
+A cassette may come with a stranger's repository. Its replies stand for a model, whose calls are
+checked as ever; its approvals would stand for the person.
+Source: D-48, D-54; docs/safety.md "Cassettes".
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from axe_nb.agents.trust import load_trusted, remember_fingerprint, trusts_all
+from axe_nb.errors import ConfigError
+
+APPROVING = ("yes", "always", "edit")
+"""Answers of a person that let a call run."""
+
+
+def is_test() -> bool:
+    """True if this process belongs to a test run, as its environment says (D-68)."""
+    return "PYTEST_VERSION" in os.environ or "PYTEST_CURRENT_TEST" in os.environ
+
+
+def counts(path: Path, asked: Any, decision: Mapping[str, Any]) -> bool:
+    """True if a recorded answer stands for the person.
+
+    Args:
+        path: the cassette.
+        asked: the call.
+        decision: the answer, as recorded.
+
+    Raises:
+        ConfigError: the list of what the person trusts cannot be read.
+    """
+    if decision.get("choice") not in APPROVING or trusts_all() or is_test():
+        return True
+    return _compute_fingerprint(path, asked, decision) in load_trusted()
+
+
+def remember(path: Path, asked: Any, decision: Mapping[str, Any]) -> None:
+    """Remembers an approval that the person has given here, for later replays."""
+    if decision.get("choice") in APPROVING:
+        with contextlib.suppress(ConfigError):  # then the person is asked again
+            real = os.path.realpath(path)
+            remember_fingerprint(_compute_fingerprint(path, asked, decision), real)
+
+
+def _compute_fingerprint(path: Path, asked: Any, decision: Mapping[str, Any]) -> str:
+    content = ["cassette", os.path.realpath(path), asked, decision]
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
