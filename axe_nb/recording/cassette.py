@@ -212,6 +212,11 @@ class Cassette:
         with self._lock:
             return [(r, one) for r in self._roots for one in r.records.values() if not one.is_used]
 
+    def count_same(self, asked: Asked) -> int:
+        """Returns the number of recorded runs that began with a request."""
+        with self._lock:
+            return sum(bool(root.first and root.first.asked == asked) for root in self._roots)
+
     def list_records(self) -> list[tuple[Root, Record]]:
         """Returns all records, with their roots."""
         with self._lock:

@@ -6,7 +6,7 @@ Source: product.md "Cassettes".
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from difflib import SequenceMatcher
 from itertools import zip_longest
 from typing import Any
@@ -16,7 +16,7 @@ from axe_nb.messages import Request
 from axe_nb.recording.asked import Asked
 from axe_nb.recording.cassette import Cassette
 from axe_nb.recording.place import order_of, run_of
-from axe_nb.recording.records import Record, Root
+from axe_nb.recording.records import FIRST, Record, Root
 from axe_nb.text import one_line, quote
 
 MAX_SHOWN = 60
@@ -46,8 +46,14 @@ def describe_miss(cassette: Cassette, root: Root, request: Request, asked: Asked
     if record and isinstance(record.asked, dict):
         change = next(list_changes(record.asked, asked), "it was cut off by a person")
         message = f"{who}: {change}"
+    elif request.place == FIRST and (count := cassette.count_same(asked)):
+        runs = "the recorded run is" if count == 1 else f"all {count} recorded runs are"
+        message = f"{who}: {runs} played already, and this run asks the same once more"
     else:
-        message = f"{who}: nothing is recorded for this request{_describe_nearest(root, asked)}"
+        records = root.records.values() or [record for _, record in cassette.list_records()]
+        nearest = _find_nearest(records, asked)
+        hint = f"; the nearest record is {nearest.agent} at {nearest.place}" if nearest else ""
+        message = f"{who}: nothing is recorded for this request{hint}"
     return CassetteMiss(
         f"cassette {cassette.shown} has no answer for {message}", hint=cassette.how_to_record
     )
@@ -121,17 +127,12 @@ def _show(value: Any, start: int = 0) -> str:
     return quote(one_line(("…" if start else "") + value[start:], MAX_SHOWN))
 
 
-def _describe_nearest(root: Root, asked: Asked) -> str:
-    nearest = _find_nearest(root, asked)
-    return f"; the nearest record is {nearest.agent} at {nearest.place}" if nearest else ""
-
-
-def _find_nearest(root: Root, asked: Asked) -> Record | None:
+def _find_nearest(recorded: Iterable[Record], asked: Asked) -> Record | None:
     wanted = _to_text(asked)
     matcher = SequenceMatcher(autojunk=False)
     matcher.set_seq2(wanted)
     best: tuple[float, Record] | None = None
-    records = [one for one in root.records.values() if one.kind == "model" and one.asked]
+    records = [one for one in recorded if one.kind == "model" and one.asked]
     for record in sorted(records, key=lambda one: one.order)[:MAX_RECORDS]:
         matcher.set_seq1(_to_text(record.asked))
         if matcher.real_quick_ratio() > (best[0] if best else 0.3):

@@ -15,6 +15,9 @@ from axe_nb.recording.place import Order, is_place, order_of, turn_of
 
 Kind = Literal["model", "person", "tool"]
 
+FIRST = "0/1"
+"""Place of the first exchange of a root."""
+
 Key: TypeAlias = "tuple[Kind, str, int]"
 """(kind, place, number): the attempt of an exchange, the number of a question or a call."""
 
@@ -61,7 +64,7 @@ class Root:
     @property
     def first(self) -> Record | None:
         """The first exchange."""
-        return self.records.get(("model", "0/1", 1))
+        return self.records.get(("model", FIRST, 1))
 
 
 def to_data(roots: Iterable[Root]) -> list[dict[str, Any]]:
