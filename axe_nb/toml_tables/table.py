@@ -9,10 +9,10 @@ import dataclasses
 import functools
 import inspect
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from axe_nb.errors import ConfigError
 from axe_nb.text import quote, suggestion
@@ -205,13 +205,14 @@ def check_types(value: Any, at: tuple[str, ...] = ()) -> None:
         WrongValue: names the full key.
     """
     cls: Any = type(value)
-    for name, default, called, fits, is_nested in _list_checks(cls):
+    for name, check in _list_checks(cls).items():
         own = getattr(value, name)
-        if own is default:
+        if own is check.default:
             continue
-        if not fits(own):
+        if not check.fits(own):
+            called = check.called
             raise WrongValue((*at, name), f"must be {called}", hint=advise_value(name, called, own))
-        if is_nested:
+        if check.is_nested:
             check_types(own, (*at, name))
 
 
@@ -247,6 +248,13 @@ def type_name(field: dataclasses.Field[Any]) -> str:
     return "a table" if nested_table(field) else _KINDS[str(field.type)][0]
 
 
+def _are_texts(values: Iterable[object]) -> bool:
+    for value in values:  # noqa: SIM110 - every agent that is made waits for it; `all` takes longer
+        if not isinstance(value, str):
+            return False
+    return True
+
+
 _KINDS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
     "str": ("a string", lambda v: isinstance(v, str)),
     "Mode": ("a string", lambda v: isinstance(v, str)),
@@ -259,26 +267,24 @@ _KINDS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
     ),
     "tuple[str, ...]": (
         "a list of strings",
-        lambda v: isinstance(v, (list, tuple)) and all(isinstance(e, str) for e in v),
+        lambda v: isinstance(v, (list, tuple)) and _are_texts(v),
     ),
     "Mapping[str, Any]": (
         "a table",
-        lambda v: isinstance(v, (dict, Mapping)) and all(isinstance(e, str) for e in v),
+        lambda v: isinstance(v, (dict, Mapping)) and _are_texts(v),
     ),
     "Mapping[str, str]": (
         "a table of strings",
-        lambda v: (
-            isinstance(v, (dict, Mapping)) and all(isinstance(e, str) for p in v.items() for e in p)
-        ),
+        lambda v: isinstance(v, (dict, Mapping)) and _are_texts(v) and _are_texts(v.values()),
     ),
 }
 """Annotation of a field → name of its type for messages, and the check of a value."""
 
 
-class _Check(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class _Check:
     """The check of one field."""
 
-    name: str
     default: Any
     called: str
     """Name of its type for messages."""
@@ -287,13 +293,13 @@ class _Check(NamedTuple):
 
 
 @cache
-def _list_checks(cls: Any) -> tuple[_Check, ...]:
-    return tuple(_make_check(field) for field in toml_fields(cls))
+def _list_checks(cls: Any) -> Mapping[str, _Check]:
+    return {field.name: _make_check(field) for field in toml_fields(cls)}
 
 
 def _make_check(field: dataclasses.Field[Any]) -> _Check:
     nested = nested_table(field)
     if nested is None:
-        return _Check(field.name, field.default, *_KINDS[str(field.type)], is_nested=False)
+        return _Check(field.default, *_KINDS[str(field.type)], is_nested=False)
     called = f"a dict or an axe_nb.{nested.__name__}"
-    return _Check(field.name, field.default, called, lambda v: isinstance(v, nested), True)
+    return _Check(field.default, called, lambda v: isinstance(v, nested), True)
