@@ -63,11 +63,11 @@ class InstalledFinder:
 
 
 def protect_imports(*workdirs: Path) -> None:
-    """Keeps these folders and the current one out of the imports of axe_nb's libraries.
+    """Keeps these real folders and the current one out of the imports of axe_nb's libraries.
 
     Calling it again is harmless.
     """
-    _worked_in.update(_find_here(), map(os.path.realpath, workdirs))
+    _worked_in.update(_find_here(), map(str, workdirs))
     finders = sys.meta_path
     if InstalledFinder not in finders:
         place = finders.index(PathFinder) if PathFinder in finders else len(finders)

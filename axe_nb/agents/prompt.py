@@ -76,10 +76,10 @@ def all_warnings(agent: Agent) -> tuple[str, ...]:
 def _check_params(agent: Agent) -> list[str]:
     """Returns warnings about parameters that are ignored, or were probably meant otherwise."""
     warnings = _find_ignored_params(agent)
-    keys = {field.name for field in toml_fields(Agent)}
     for key in agent.params.keys() - NOT_PARAMS - set(COMMON_PARAMS):
         near = nearest(key, COMMON_PARAMS, VERY_LIKE)
-        step = "the agent's own keys stand above [params]" if key in keys else ""
+        is_own = any(key == field.name for field in toml_fields(Agent))
+        step = "the agent's own keys stand above [params]" if is_own else ""
         step = step or (f"did you mean {quote(near)}?" if near else "")
         if step:
             warnings.append(f"params.{key} is passed to the model as it is; {step}")

@@ -41,7 +41,7 @@ def confine(child: Agent, parent: Agent, env: Env) -> Agent:
         ConfigError: the child's workdir lies outside the root's.
     """
     real = real_workdir(child)
-    if not env.workdir or not real or Path(real).is_relative_to(env.workdir):
+    if not env.workdir or real in ("", env.workdir) or Path(real).is_relative_to(env.workdir):
         return child
     if not child.workdir.strip():
         return replace(child, workdir=env.workdir)

@@ -12,6 +12,7 @@ import socket
 import ssl
 from collections.abc import Iterable
 from contextlib import suppress
+from functools import lru_cache
 
 import httpx
 
@@ -157,12 +158,19 @@ def _abort_result(task: asyncio.Task[Connection]) -> None:
         task.result().abort()
 
 
+@lru_cache(maxsize=64)
+def _read_address(host: str) -> str:
+    """Returns the address that a host is written as; empty if it is a name."""
+    try:
+        return str(ipaddress.ip_address(host))
+    except ValueError:
+        return ""
+
+
 async def _find_addresses(host: str, port: int) -> list[str]:
     """Returns the addresses of a host, which may be one itself."""
-    try:
-        return [str(ipaddress.ip_address(host))]
-    except ValueError:
-        pass
+    if address := _read_address(host):
+        return [address]
     loop = asyncio.get_running_loop()
     found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(entry[4][0]) for entry in found))

@@ -197,7 +197,7 @@ def _is_whole_url_sent(route: Route) -> bool:
 def _format_head(request: httpx.Request, route: Route) -> bytes:
     """Returns a request up to its body; a proxy for plain http gets the whole URL."""
     headers, target = request.headers.raw, request.url.raw_path
-    if "transfer-encoding" in request.headers:
+    if any(name.lower() == b"transfer-encoding" for name, _ in headers):
         raise httpx.LocalProtocolError("a request is sent whole, not in parts")
     if _is_whole_url_sent(route):
         target = b"http://" + request.url.netloc + target

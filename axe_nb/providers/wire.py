@@ -136,13 +136,11 @@ def tables(value: object, what: str) -> list[dict[str, Any]]:
     return value
 
 
-def tokens(*counts: object) -> int:
-    """Sums the counts; anything that is not a count is 0."""
-    return sum(
-        int(n)
-        for n in counts
-        if isinstance(n, (int, float)) and n is not True and 0 < n < MAX_TOKENS
-    )
+def tokens(value: object) -> int:
+    """Returns the value if it is a count, else 0."""
+    if isinstance(value, (int, float)) and value is not True and 0 < value < MAX_TOKENS:
+        return int(value)
+    return 0
 
 
 def call(provider: str, index: int, id: object, name: object, arguments: object) -> ToolCall:
