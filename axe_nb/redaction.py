@@ -35,6 +35,9 @@ SECRET_NAME = re.compile(
 )
 """Names of environment variables whose values are secrets; `AUTHOR` and `PATH` are none."""
 
+SCHEME = re.compile(r"\A\s*(?:bearer|basic|token)\s+", re.IGNORECASE)
+"""Beginning of the value of an authorization header."""
+
 ORDINARY = frozenset(
     {
         "anonymous", "changeme", "disabled", "dummy-key", "enabled", "lm-studio", "no-key-needed",
@@ -113,7 +116,8 @@ def find_filter() -> Filter:
 
 @lru_cache(maxsize=16)
 def _make_filter(values: frozenset[str]) -> Filter:
-    forms = {form for value in values if _is_secret(value) for form in _list_forms(value)}
+    secrets = {part.strip() for value in values for part in (value, SCHEME.sub("", value, 1))}
+    forms = {form for secret in secrets if _is_secret(secret) for form in _list_forms(secret)}
     return Filter(tuple(sorted(forms, key=lambda form: (-len(form), form))))
 
 
@@ -193,7 +197,7 @@ def _is_path(value: str) -> bool:
 def _list_forms(secret: str) -> Iterator[str]:
     """Yields a secret as it is, as JSON (twice too), in URLs and in base64."""
     encoded = secret.encode("utf-8", "surrogateescape")
-    plain = {secret, secret.strip(), *_list_base64(encoded)}
+    plain = {secret, *_list_base64(encoded)}
     plain = {form for form in plain if len(form) >= SHORTEST}
     once = {written for form in plain for written in _list_json(form)}
     yield from plain | once
