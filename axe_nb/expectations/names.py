@@ -52,7 +52,8 @@ class KnownNames:
     def _explain_unknown(self, subject: Subject, known: Collection[str]) -> ConfigError:
         what = subject.kind or "agent, tool or measure"
         names = known if subject.kind else {*known, *MEASURES}
-        step = f"agents: {list_some(sorted(self._agents), 5)}; for any other tool write tool:NAME"
+        agents = list_some(sorted(map(name_of, self._agents)), 5)
+        step = f"agents: {agents}; for any other name write agent:NAME or tool:NAME"
         hint = suggestion(subject.name, sorted(names)) or step
         return ConfigError(f"unknown {what} {quote(name_of(subject.name))}", hint=hint)
 

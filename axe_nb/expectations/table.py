@@ -110,6 +110,10 @@ MEASURES: Mapping[str, Measure] = {
         "calls that failed for another reason, by tool", "failed <= 1",
         lambda run: _list_calls(run, denied=False),
     ),
+    "incomplete": _list(
+        "runs that did not complete, by agent", "no incomplete",
+        lambda run: () if run.ok else (run.agent,),
+    ),
     "warnings": _list(
         "warnings", "no warnings; warnings ~ /token limit/", attrgetter("warnings")
     ),

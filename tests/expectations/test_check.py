@@ -117,7 +117,10 @@ no error
 task contains 'answer'
 agent:writer == 1
 tool:write_file
-no tool:search_the_whole_web\
+no tool:search_the_whole_web
+no agent:philosopher
+incomplete == 1
+incomplete contains researcher\
 """
 
 BAD = {
@@ -203,7 +206,7 @@ def test_a_name_of_an_agent_and_a_tool_has_to_say_which(project: Any) -> None:
          'did you mean "write_file" or "edit_file"?'),
         ("agent:resercher", 'unknown agent "resercher" | did you mean "researcher"?'),
         ("no xyzzy", 'unknown agent, tool or measure "xyzzy" | agents: checker, lead, researcher, '
-         "writer; for any other tool write tool:NAME"),
+         "writer; for any other name write agent:NAME or tool:NAME"),
         ("no write_file(pth == 1)", 'write_file has no argument "pth" | did you mean "path"?'),
         ("no list_dir(pth == 1)", 'list_dir has no argument "pth" | did you mean "path"?'),
         ("lead(sttus == error)", 'unknown measure "sttus" of an agent | did you mean "status"?'),
