@@ -145,6 +145,7 @@ if "axe_nb" in _shell.extension_manager.loaded:
 _shell.config.pop("AxeMagics", None)
 if "axe_nb" in sys.modules:
     from axe_nb.session.session import session
+    session.use_cassette(None)
     session.clear()
 for name in os.environ.keys() - {ENVIRON!r}.keys():
     if not name.startswith("JPY_"):

@@ -54,8 +54,8 @@ OFFERED = {
     "%axe re": ["%axe reset"],
     "%axe ": [
         f"%axe {verb}" for verb in (
-            "list", "show", "init", "edit", "tools", "run", "usage", "expect", "doctor", "trust",
-            "reset", "help",
+            "list", "show", "init", "edit", "tools", "run", "usage", "expect", "cassette",
+            "doctor", "trust", "reset", "help",
         )
     ],
     "%axe show lead": ["%axe show lead-writer"],

@@ -188,7 +188,7 @@ def test_a_mistake_is_an_error_of_the_cell_with_what_was_meant(cells: Kernel) ->
             "UsageError",
             "known commands: list, show, init, edit, tools, run, usage",
         ),
-        ("%axe cassette x", "UsageError", 'unknown command "cassette"'),
+        ("%axe budget x", "UsageError", 'unknown command "budget"'),
         ("%axe show", "UsageError", "usage: %axe show [--agents-dir D] NAME"),
         ("%axe list extra", "UsageError", "unrecognized arguments: extra"),
         ("%axe reset --agent", "UsageError", "did you mean --agents?"),
@@ -315,7 +315,7 @@ def test_the_help_pages_are_written_from_the_tables(cells: Kernel) -> None:
     said = text(cells.run("%axe help"))
     assert said == text(cells.run("%axe"))
     assert "%axe doctor" in said
-    assert "cassette" not in said
+    assert "budget" not in said
 
 
 @pytest.mark.req("D-54")
