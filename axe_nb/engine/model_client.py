@@ -169,11 +169,12 @@ class ModelClient:
             cut = "timeout"
             raise
         finally:
+            reply = log.reply
             exchange = Exchange(
                 turn=turn, attempt=attempt, model=request.model, sent=len(request.messages),
                 system=request.system, tools=request.tools, past_tools=request.past_tools,
-                params=request.params, reply=log.reply, response=response,
-                deltas=() if log.reply else tuple(deltas), error=error,
+                params=request.params, reply=reply, response=response,
+                deltas=() if reply else tuple(deltas), error=error,
                 cut="timeout" if cut and clock.is_late else cut,
             )  # fmt: skip
             self.exchanges.append(exchange)
