@@ -239,6 +239,8 @@ def _use_cassette(shell: InteractiveShell, chosen: argparse.Namespace) -> str:
         session.use_cassette(None)
         return "no cassette is in use"
     if chosen.path is not None:
+        if session.cassette is not None:
+            session.cassette.save()  # it may be the file that is read now
         session.use_cassette(Cassette(chosen.path, chosen.cassette_mode))
     used = session.cassette
     if used is None:
