@@ -102,7 +102,7 @@ def _run_and_show(options: Options) -> RunResult | None:
     status = StatusLine(None if options.quiet else sys.stderr)
     if options.dry_run:
         streams = status.streams and not options.verbose
-        show_dry_run(request, _write, _print_note, as_json=options.json, streams=streams)
+        show_dry_run(request, options, _write, _print_note, streams=streams)
         return None
     handle = session.start(request)
     view = TextView(handle, options, _write, _print_note, piped=bool(piped), status=status)

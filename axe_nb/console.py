@@ -12,6 +12,7 @@ from typing import TextIO, TypeAlias
 
 from axe_nb.commands.parser import Options
 from axe_nb.events import Event
+from axe_nb.inspection.sent import preview_request
 from axe_nb.results import RunResult
 from axe_nb.session.portal import run_and_wait
 from axe_nb.session.runs import RunHandle, RunRequest
@@ -43,15 +44,15 @@ def request_of(options: Options, prompt: str) -> RunRequest:
 
 
 def show_dry_run(
-    request: RunRequest, write: Write, note: Write, *, as_json: bool, streams: bool
+    request: RunRequest, options: Options, write: Write, note: Write, *, streams: bool
 ) -> None:
     """Writes the request that would be sent, and its warnings to `note`.
 
     Args:
         request: the run.
+        options: the options of the command.
         write: receives the request.
         note: receives the warnings.
-        as_json: True if JSON was requested, which a dry run does not have.
         streams: True if the run would be shown as its replies arrive.
 
     Raises:
@@ -59,7 +60,9 @@ def show_dry_run(
     """
     plan = run_and_wait(session.plan(request, streams=streams))
     write(axe_text.dry_run(plan))
-    if as_json:
+    if options.full:
+        write(f"\n--- Request ---\n{preview_request(plan).format(whole=True)}")
+    if options.json:
         note("warning: --json has no effect with --dry-run")
     for warning in plan.warnings:
         note(f"warning: {warning}")

@@ -31,12 +31,18 @@ class Exchange:
     """From 1; a later one repeats the request after a failure."""
     model: str = ""
     """Name of the model, without the provider."""
+    protocol: str = ""
+    """Protocol of its server; `script` for a model without one."""
     sent: int = 0
     """Number of messages in the request."""
     system: str = field(default="", repr=False)
+    system_ends: tuple[int, ...] = field(default=(), repr=False)
+    """As in `Request`."""
     tools: Sequence[ToolSpec] = field(default=(), repr=False)
     past_tools: Sequence[ToolSpec] = field(default=(), repr=False)
     params: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    streaming: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    """The fields of its body that asked for a stream."""
     reply: WireReply | None = field(default=None, repr=False)
     """The bytes of the server's reply; None for a model without a server."""
     response: Response | None = field(default=None, repr=False)
@@ -58,4 +64,5 @@ class Exchange:
         return Request(
             self.model, tuple(messages[: self.sent]), self.system, self.tools,
             self.params, agent, f"{run}/{self.turn}", self.attempt, past_tools=self.past_tools,
+            system_ends=self.system_ends,
         )  # fmt: skip

@@ -176,6 +176,9 @@ class Request:
     messages: Sequence[Message]
     system: str = ""
     """System prompt; empty = not sent."""
+    system_ends: tuple[int, ...] = field(default=(), kw_only=True, repr=False)
+    """Where the agent's own prompt and its skill end in `system`, context files being the rest;
+    empty = it is the prompt alone. Not sent."""
     tools: Sequence[ToolSpec] = ()
     """Tools offered; empty = not sent."""
     past_tools: Sequence[ToolSpec] = field(default=(), kw_only=True)

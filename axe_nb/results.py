@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from copy import copy
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from axe_nb.data_files import write_data
 from axe_nb.errors import AxeError, RunError
@@ -20,6 +20,9 @@ from axe_nb.messages import Message, ToolCall, ToolResult, Usage
 from axe_nb.records.convert import from_json, to_json
 from axe_nb.redaction import find_filter
 from axe_nb.text import one_line, plural, quote
+
+if TYPE_CHECKING:
+    from axe_nb.inspection.sent import SentRequest
 
 Status = Literal[
     "completed", "max_turns", "max_tool_calls", "max_tokens", "timeout", "cancelled", "error"
@@ -144,6 +147,22 @@ class RunResult:
         """This result with the notes of its delegation tool and its id as metadata (D-34)."""
         common = {"task_id": self.id, "token_estimate": str(self.usage.total)}
         return replace(self, metadata={**common, **notes})
+
+    def request(self, place: str | int | None = None, protocol: str | None = None) -> SentRequest:
+        """Returns a request that was sent: its body, what fills the context, what changed.
+
+        Args:
+            place: `0.2/3`, the third turn of run `0.2`; `0.2`, its last turn; a turn of this run;
+                None = its last.
+            protocol: `anthropic`, `openai` or `ollama`: the request as it would be over that
+                protocol; None = as it was sent.
+
+        Raises:
+            ConfigError: there is no request at that place.
+        """
+        from axe_nb.inspection.sent import find_request
+
+        return find_request(self, place, protocol)
 
     def raise_for_status(self) -> RunResult:
         """Returns this result if the run completed.

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from copy import copy
 from dataclasses import dataclass, field
+from typing import Any
 
 from axe_nb.errors import ProviderError
 
@@ -51,6 +52,8 @@ class WireLog:
         self._has_begun = False
         self.hang: Callable[[], Awaitable[None]] | None = None
         """Awaited after the pieces of a recorded reply that did not end by itself."""
+        self.streaming: Mapping[str, Any] = {}
+        """The fields of the request that ask for a stream."""
         self.add: Callable[[bytes], None] = self._pieces.append
         """Notes a piece of the body."""
 

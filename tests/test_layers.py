@@ -22,11 +22,13 @@ ROOMS = (
     "threads", "clock", "limits", "sandbox", "tools", "providers", "scripting", "make_provider",
     "builtin",
     "delegation", "toolbox", "expectations", "engine", "recording", "commands", "session", "views",
-    "doctor", "actions", "console", "front_end", "api", "nb", "__init__", "demo", "cli", "__main__",
+    "inspection", "doctor", "actions", "console", "front_end", "api", "nb", "__init__", "demo",
+    "cli", "__main__",
 )  # fmt: skip
 """Modules and folders of `axe_nb/`: each imports from earlier ones, a folder also from itself."""
 
 REACHES_UP = {
+    ("results", "inspection"): "result.request() encodes a request, which only its protocol can",
     ("front_end", "nb"): "axe_nb.run() shows the notebook's view, where IPython is running",
 }
 """(room, later room) → why it may import it all the same, inside a function."""

@@ -35,6 +35,8 @@ class Briefing:
 
     system: str
     """The whole system prompt."""
+    system_ends: tuple[int, int]
+    """Where the agent's own prompt and the skill end in it."""
     workdir: Workdir
     skill: str
     """Text of the skill; empty if there is none."""
@@ -60,9 +62,9 @@ def brief(agent: Agent, context: Context | None = None) -> Briefing:
     if context is None:
         check_trust(agent.path, agent.text, agent.name)
         context = read_context(agent)
-    system = _join_parts(agent.system_prompt, context.skill, context.files)
+    system, ends = _join_parts(agent.system_prompt, context.skill, context.files)
     warnings = (*_check_params(agent), *context.warnings)
-    return Briefing(system, workdir, context.skill, context.files, warnings, context.sources)
+    return Briefing(system, ends, workdir, context.skill, context.files, warnings, context.sources)
 
 
 def all_warnings(agent: Agent) -> tuple[str, ...]:
@@ -95,15 +97,22 @@ def _find_ignored_params(agent: Agent) -> list[str]:
     return [f"ignored by axe_nb: {', '.join(f'params.{key}' for key in keys)}{step}"]
 
 
-def _join_parts(prompt: str, skill: str, files: Sequence[tuple[str, str]]) -> str:
-    """Joins the parts as B-7 specifies; an empty part leaves no delimiter."""
+def _join_parts(
+    prompt: str, skill: str, files: Sequence[tuple[str, str]]
+) -> tuple[str, tuple[int, int]]:
+    """Joins the parts as B-7 specifies; an empty part leaves no delimiter.
+
+    Returns also where the prompt and the skill end.
+    """
     text = prompt if prompt.strip() else ""
+    end_of_prompt = len(text)
     if skill.strip():
         text += f"\n\n---\n\n## Skill\n\n{skill}"
+    ends = (end_of_prompt, len(text))
     if files:
         fenced = (
             f"### {path}\n```{Path(path).suffix.removeprefix('.')}\n{content}\n```"
             for path, content in files
         )
         text += "\n\n---\n\n## Context Files\n\n" + "\n\n".join(fenced)
-    return text
+    return text, ends

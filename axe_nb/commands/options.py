@@ -170,6 +170,10 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(("--dry-run",), "dry_run", "show what would be sent, without sending it", "", IN_TEXT),
     Option(
+        ("--full",), "full", "with --dry-run: show the exact body too, and what fills its context",
+        "", IN_TEXT,
+    ),
+    Option(
         ("--json",), "json", "print one line of JSON", "", IN_TEXT,
         instead={"python": "`.to_json()`"},
     ),

@@ -42,6 +42,8 @@ class Options:
     raises: str | None = None
     """The status that the run must end with; one of EXPECTED."""
     dry_run: bool = False
+    full: bool = False
+    """If true, a dry run shows the body too."""
     json: bool = False
     verbose: bool = False
     raw: bool = False
@@ -215,6 +217,8 @@ def parse_run(
         if "prompt" in given:
             parser(RUN, face).error("the prompt is given twice: with -p and as an argument")
         given["prompt"] = given.pop(BARE_PROMPT.keyword)
+    if "full" in given and "dry_run" not in given:
+        parser(RUN, face).error("--full is for --dry-run")
     own = {field.name for field in fields(Overrides)}
     overrides = Overrides.of({k: v for k, v in given.items() if k in own}, defaults)
     return Options(overrides=overrides, **{k: v for k, v in given.items() if k not in own})

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from axe_nb.commands.options import AGENT, AGENTS_DIR, BARE_PROMPT, OPTIONS, Face, Option
+from axe_nb.provider_table import PROVIDERS
 
 PROGRAMS: Mapping[Face, str] = {"cell": "%%", "line": "%axe ", "command": "axe-nb "}
 """Interface → start of its usage lines."""
@@ -113,6 +114,21 @@ COMMANDS: tuple[Command, ...] = (
             Option(("--status",), "status", "show what was played, missed, recorded and not used"),
             Option(("--prune",), "prune", "remove the records that this session has not used"),
             Option(("--off",), "off", "use no cassette any more"),
+        ),
+    ),
+    Command(
+        "request", "show the exact request at a place of a run, and what fills its context",
+        {"line": "request"},
+        (
+            Option(
+                (), "place",
+                "turn 3 of run 0.2 is R@0.2/3; R is a variable (default: the last run and turn)",
+                "R@PLACE", required=False, offers="variables",
+            ),
+            Option(
+                ("--protocol",), "protocol", "show it as it would be over another protocol", "P",
+                choices=tuple(name for name, info in PROVIDERS.items() if info.has_server),
+            ),
         ),
     ),
     Command("config path", "show the path of the global config.toml", {"command": "config path"}),

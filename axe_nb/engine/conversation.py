@@ -90,12 +90,7 @@ class Conversation:
         scope.meter.check()
         number, pending = self.turns + 1, len(self.messages[-1].tool_results)
         scope.env.emit(TurnStarted(scope.id, number, len(self.messages), pending, closing))
-        request = Request(
-            self._plan.model, tuple(self.messages), self._plan.briefing.system, tools,
-            agent.params, agent.name, f"{scope.id}/{number}",
-            past_tools=() if tools else self._plan.toolset.offered, wire=self._wire,
-        )  # fmt: skip
-        response = await self._model.send(request, number)
+        response = await self._model.send(self.make_request(tools), number)
         if calls := response.tool_calls:
             calls = self._ids.settle(self._plan.provider.name, calls)
             calls = tuple(map(self._plan.toolset.describe, calls))
@@ -115,6 +110,20 @@ class Conversation:
             )
         )  # fmt: skip
         return response
+
+    def make_request(self, tools: Sequence[ToolSpec]) -> Request:
+        """Returns the request of the next turn.
+
+        Args:
+            tools: the tools offered to the model.
+        """
+        plan, agent = self._plan, self._scope.agent
+        return Request(
+            plan.model, tuple(self.messages), plan.briefing.system, tools,
+            agent.params, agent.name, f"{self._scope.id}/{self.turns + 1}",
+            past_tools=() if tools else plan.toolset.offered,
+            system_ends=plan.briefing.system_ends, wire=self._wire,
+        )  # fmt: skip
 
     def finish_turn(
         self, response: Response, results: tuple[ToolResult, ...] = (), *, closing: bool = False

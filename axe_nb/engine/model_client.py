@@ -171,9 +171,11 @@ class ModelClient:
         finally:
             reply = log.reply
             exchange = Exchange(
-                turn=turn, attempt=attempt, model=request.model, sent=len(request.messages),
-                system=request.system, tools=request.tools, past_tools=request.past_tools,
-                params=request.params, reply=reply, response=response,
+                turn=turn, attempt=attempt, model=request.model, protocol=self._provider.name,
+                sent=len(request.messages), system=request.system,
+                system_ends=request.system_ends, tools=request.tools,
+                past_tools=request.past_tools, params=request.params, streaming=log.streaming,
+                reply=reply, response=response,
                 deltas=() if reply else tuple(deltas), error=error,
                 cut="timeout" if cut and clock.is_late else cut,
             )  # fmt: skip

@@ -23,8 +23,10 @@ from axe_nb.commands.table import RUN, commands_of
 from axe_nb.doctor.doctor import Finding
 from axe_nb.errors import ConfigError
 from axe_nb.expectations.check import check
+from axe_nb.inspection.sent import SentRequest, find_request
 from axe_nb.nb.display import can_ask, describe_display
 from axe_nb.nb.help import help_text
+from axe_nb.nb.named_run import find_place, find_result
 from axe_nb.nb.option_line import read_words
 from axe_nb.recording.cassette import Cassette
 from axe_nb.results import RunResult
@@ -40,13 +42,14 @@ if TYPE_CHECKING:
 RESULT = re.compile(r"\s*(?!(?:agent|tool):\S)([^\W\d]\w*)\s*:(.*)", re.DOTALL)
 """The variable of a result, before expectations; `agent:` and `tool:` belong to a name."""
 
-Action: TypeAlias = "Callable[[InteractiveShell, argparse.Namespace], str]"
-"""(shell, what was chosen) -> the text that the cell prints. Raises ConfigError."""
+Action: TypeAlias = "Callable[[InteractiveShell, argparse.Namespace], str | SentRequest]"
+"""(shell, what was chosen) -> the text that the cell prints, or the value of the line. Raises
+ConfigError."""
 
 
 def run_command(
     shell: InteractiveShell, line: str, names: Mapping[str, Any], write: Callable[[str], None]
-) -> RunResult | RunHandle | None:
+) -> RunResult | RunHandle | SentRequest | None:
     """Runs the command, passes its output to `write`, and returns the value of the line.
 
     Args:
@@ -78,8 +81,11 @@ def run_command(
         chosen = parse(command, "line", read_words(command, "line", rest, names))
     if "agents_dir" in chosen:
         chosen.agents_dir = chosen.agents_dir or session.defaults.get("agents_dir")
-    if said := ACTIONS[command.name](shell, chosen):
-        write(clean(said))
+    done = ACTIONS[command.name](shell, chosen)
+    if not isinstance(done, str):
+        return done
+    if done:
+        write(clean(done))
     return None
 
 
@@ -163,9 +169,7 @@ def _list_tools(shell: InteractiveShell, chosen: argparse.Namespace) -> str:
 def _expect(shell: InteractiveShell, chosen: argparse.Namespace) -> str:
     found = RESULT.match(chosen.expectations)
     name, expectations = found.groups() if found else ("", chosen.expectations)
-    result = _find_result(shell, name) if name else session.last
-    if result is None:
-        raise ConfigError("nothing has run yet", hint="run an agent first, or name a variable: R:")
+    result = find_result(shell, name)
     count = check(
         result, expectations, name=name or "axe_nb.last()",
         agents_dir=session.defaults.get("agents_dir"),
@@ -173,26 +177,9 @@ def _expect(shell: InteractiveShell, chosen: argparse.Namespace) -> str:
     return f"{LOOKS['completed'].sign} {plural(count, 'expectation')} met"
 
 
-def _find_result(shell: InteractiveShell, name: str) -> RunResult | None:
-    """The result in a variable, or of the handle in it.
-
-    Raises:
-        ConfigError: there is none, or the run has not ended.
-    """
-    value = shell.user_ns.get(name)
-    if isinstance(value, RunHandle):
-        if not value.done:
-            raise ConfigError(f"{name} is still running", hint=f"wait for it: {name}.result()")
-        value = value.result()
-    if isinstance(value, RunResult):
-        return value
-    if name in shell.user_ns:
-        raise ConfigError(f"{name} is not the result of a run, but of type {type(value).__name__}")
-    results = [key for key, one in shell.user_ns.items() if isinstance(one, RunResult | RunHandle)]
-    raise ConfigError(
-        f"no variable {quote(name)}",
-        hint=suggestion(name, results) or "bind a result with -o NAME, or leave the name out",
-    )
+def _find_request(shell: InteractiveShell, chosen: argparse.Namespace) -> SentRequest:
+    result, place = find_place(shell, chosen.place or "")
+    return find_request(result, place, chosen.protocol)
 
 
 def _show_usage(shell: InteractiveShell, chosen: argparse.Namespace) -> str:
@@ -280,6 +267,7 @@ ACTIONS: Mapping[str, Action] = {
     "edit": _edit,
     "tools": _list_tools,
     "expect": _expect,
+    "request": _find_request,
     "usage": _show_usage,
     "doctor": _diagnose,
     "cassette": _use_cassette,

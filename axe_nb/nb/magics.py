@@ -22,6 +22,7 @@ from IPython.core.magic import (
 from traitlets import Bool, Enum, Float, Unicode, observe
 
 if TYPE_CHECKING:
+    from axe_nb.inspection.sent import SentRequest
     from axe_nb.nb.help import Topic
     from axe_nb.results import RunResult
     from axe_nb.session.runs import RunHandle
@@ -112,7 +113,9 @@ class AxeMagics(Magics):
 
     @line_magic("axe")  # type: ignore[arg-type]  # IPython's own gap
     @axe_magic("line")
-    def axe_line(self, line: str, local_ns: Mapping[str, Any]) -> RunResult | RunHandle | None:
+    def axe_line(
+        self, line: str, local_ns: Mapping[str, Any]
+    ) -> RunResult | RunHandle | SentRequest | None:
         from axe_nb.nb.line_magic import run_command
 
         return run_command(self.shell, line, {**self.shell.user_ns, **local_ns}, print)

@@ -53,7 +53,7 @@ def run_cell(
         if options.dry_run:
             streams = _is_streamed(shell, options)
             request = request_of(options, prompt())
-            show_dry_run(request, write, write, as_json=options.json, streams=streams)
+            show_dry_run(request, options, write, write, streams=streams)
             return None
         request = request_of(options, prompt())
         if options.background:

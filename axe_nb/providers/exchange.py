@@ -75,6 +75,8 @@ async def exchange(
     while True:
         fields = next((some for some in streaming.fields if not refused & some.keys()), wire.WHOLE)
         body = encode(request, fields)
+        if request.log:
+            request.log.streaming = dict(fields)
         try:
             if fields:
                 return await post_stream(server, path, body, request, streaming, on_delta)

@@ -1,0 +1,79 @@
+"""Finds the exchange at a place in a tree of runs.
+
+Source: D-59; product.md "Runs are recordings".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from difflib import get_close_matches
+from typing import NamedTuple
+
+from axe_nb.errors import ConfigError
+from axe_nb.exchanges import Exchange
+from axe_nb.messages import Request
+from axe_nb.results import RunResult
+from axe_nb.text import cut_chars, list_some, quote
+
+MAX_COMPARED = 1000
+"""Runs whose ids are compared with a wrong one."""
+
+MAX_SHOWN = 60
+"""Characters of a wrong place that an error quotes."""
+
+
+class Found(NamedTuple):
+    """An exchange of a run."""
+
+    run: RunResult
+    exchange: Exchange
+    """The last attempt of its turn."""
+    before: Exchange | None
+    """The last one of the turn before; None if there was none."""
+
+    def request(self, exchange: Exchange) -> Request:
+        """Returns the request of an exchange of the run."""
+        return exchange.request(self.run.messages, self.run.agent, self.run.id)
+
+    @property
+    def first(self) -> int:
+        """Position of the run's own prompt among its messages."""
+        return self.run.exchanges[0].sent - 1
+
+
+def find_exchange(result: RunResult, place: str | int | None) -> Found:
+    """Finds the exchange at a place below a result.
+
+    Args:
+        result: the result.
+        place: `0.2/3` or `@0.2/3`, the third turn of run `0.2`; `0.2`, its last turn; a turn of the
+            result itself; None = the last.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    text = f"{result.id}/{place}" if isinstance(place, int) else place or result.id
+    id, slash, turn = text.removeprefix("@").partition("/")
+    run = next((run for run in result.walk() if run.id == (id or result.id)), None)
+    if run is None:
+        near = _list_near(result, id)
+        raise ConfigError(f"no run {quote(_cut(id))} in this tree; {near}")
+    turns = {exchange.turn: exchange for exchange in run.exchanges}
+    if not turns:
+        raise ConfigError(f"run {run.id} of {run.agent} has sent no request")
+    number = int(turn) if turn.isdecimal() and len(turn) < 10 else 0 if slash else max(turns)
+    if number not in turns:
+        places = list_some([f"{run.id}/{turn}" for turn in turns], 10)
+        raise ConfigError(f"no turn {quote(_cut(turn))} of {run.agent}; its turns are {places}")
+    earlier = [exchange for at, exchange in turns.items() if at < number]
+    return Found(run, turns[number], earlier[-1] if earlier else None)
+
+
+def _list_near(result: RunResult, id: str) -> str:
+    runs: Sequence[str] = [run.id for run in result.walk()][:MAX_COMPARED]
+    near = get_close_matches(_cut(id), runs, n=3, cutoff=0.0)
+    return f"near it: {', '.join(near)}"
+
+
+def _cut(text: str) -> str:
+    return cut_chars(text, MAX_SHOWN, "…")
