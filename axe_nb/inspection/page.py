@@ -26,7 +26,7 @@ from axe_nb.inspection.context import (
 from axe_nb.inspection.json_text import cut_texts, format_json
 from axe_nb.redaction import find_filter
 from axe_nb.text import clean, plural
-from axe_nb.views.appearance import GAP, MUTED, TRACK
+from axe_nb.views.appearance import GAP, LINE_HEIGHT, MUTED, TEXT_MARGIN, TRACK
 from axe_nb.views.html import PLAIN, TEXT
 
 MAX_TEXT = 1_000
@@ -37,6 +37,11 @@ MAX_BODY = 20_000
 
 MAX_CHANGES = 30
 """Changes that are listed."""
+
+HEIGHT = "40em"
+"""Of a body in a notebook; what is longer scrolls."""
+
+PRE = "margin:0;line-height:1.3"
 
 BAR = 30
 """Characters of the bar of a source that fills the whole context."""
@@ -86,11 +91,12 @@ class Page:
         changes = "".join(f"<div>+ {_escape(change)}</div>" for change in self._list_changes())
         body = _escape("\n".join(self._format_body()))
         return (
-            f"<div class='{PLAIN}'><div><b>{_escape(self.agent)}</b> {facts}</div>"
-            f"{_draw_stripe(self.context)}"
-            f"<details open><summary>{self._news}</summary>{changes}</details>"
+            f"<div class='{PLAIN}' style='line-height:{LINE_HEIGHT}'><div><b>{_escape(self.agent)}"
+            f"</b> <span style=opacity:{MUTED}>{facts}</span></div>{_draw_stripe(self.context)}"
+            f"<details open><summary>{self._news}</summary>"
+            f"<div style=margin-left:{TEXT_MARGIN}>{changes}</div></details>"
             f"<details open><summary>{self._title}</summary>"
-            f"<pre style='{TEXT}'>{body}</pre></details></div>"
+            f"<pre style='{TEXT};max-height:{HEIGHT};overflow:auto;{PRE}'>{body}</pre></details></div>"
         )
 
     @property
@@ -134,12 +140,16 @@ def _list_shares(context: ContextTokens) -> list[tuple[str, int]]:
     return [(source, count) for source, count in context.items() if count]
 
 
+def _format_share(count: int, whole: int) -> str:
+    return f"{count / whole:.0%}" if 100 * count >= whole else "<1%"
+
+
 def _draw_bars(context: ContextTokens) -> Iterator[str]:
     """Yields a line with a bar for each source."""
     whole = max(context.total, 1)
     for source, count in _list_shares(context):
         bar = "█" * round(BAR * count / whole) or "▏"
-        yield f"{source:<13}  {count:>9,}  {count / whole:>4.0%}  {bar}"
+        yield f"{source:<13}  {count:>9,}  {_format_share(count, whole):>4}  {bar}"
 
 
 def _draw_stripe(context: ContextTokens) -> str:
@@ -147,17 +157,17 @@ def _draw_stripe(context: ContextTokens) -> str:
     shares, whole = _list_shares(context), max(context.total, 1)
     ends = accumulate(count for _, count in shares)
     stops = (
-        f"{COLOURS[source]} 0 {100 * end / whole:.4g}%"
+        f"{COLOURS[source]} 0 {round(100 * end / whole)}%"
         for (source, _), end in zip(shares, ends, strict=True)
     )
     names = "".join(
         f"<span style=white-space:nowrap;margin-right:{GAP}>"
         f"<b style=color:{COLOURS[source]}>■</b> {source} {count:,} "
-        f"<small style=opacity:{MUTED}>{count / whole:.0%}</small></span> "
+        f"<small style=opacity:{MUTED}>{_escape(_format_share(count, whole))}</small></span> "
         for source, count in shares
     )
     colours = ",".join((*stops, f"{TRACK} 0"))
     return (
-        f"<div style='height:.8em;background:linear-gradient(90deg,{colours})'></div>"
+        f"<div style='height:.8em;margin:.2em 0;background:linear-gradient(90deg,{colours})'></div>"
         f"<div>{names}</div>"
     )
