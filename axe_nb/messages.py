@@ -177,7 +177,7 @@ class Request:
     system: str = ""
     """System prompt; empty = not sent."""
     system_ends: tuple[int, ...] = field(default=(), kw_only=True, repr=False)
-    """Where the agent's own prompt and its skill end in `system`, context files being the rest;
+    """The ends of the agent's own prompt and of its skill in `system`, the rest being context files;
     empty = it is the prompt alone. Not sent."""
     tools: Sequence[ToolSpec] = ()
     """Tools offered; empty = not sent."""

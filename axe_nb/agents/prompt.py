@@ -36,7 +36,7 @@ class Briefing:
     system: str
     """The whole system prompt."""
     system_ends: tuple[int, int]
-    """Where the agent's own prompt and the skill end in it."""
+    """The ends of the agent's own prompt and of its skill in it."""
     workdir: Workdir
     skill: str
     """Text of the skill; empty if there is none."""

@@ -1,4 +1,4 @@
-"""What changed in a request since the turn before, in words.
+"""Changes of a request since the turn before, in words.
 
 Source: product.md "Runs are recordings".
 """

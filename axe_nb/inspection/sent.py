@@ -47,7 +47,7 @@ class SentRequest:
     raw: bytes = field(repr=False)
     """The body, byte by byte."""
     changed: tuple[str, ...]
-    """What it has that the turn before had not, in words."""
+    """The changes since the turn before, in words."""
     context: ContextTokens
     """Source → tokens, with `total`."""
 

@@ -90,12 +90,22 @@ def test_a_field_that_the_server_refused_is_not_in_the_body(project: Path) -> No
     assert result.request().body["stream"] is True
 
 
-def test_pickled_results_keep_their_bodies(project: Path) -> None:
-    define_tree("openai")
-    with script_server("openai"):
-        result = run("lead", "Compare")
-    loaded: RunResult = pickle.loads(pickle.dumps(result))
-    assert as_lines(bodies_of(loaded)) == as_lines(bodies_of(result))
+@every_protocol
+@streamed_or_whole
+def test_results_that_were_kept_have_their_bodies(
+    protocol: Protocol, streams: bool, project: Path
+) -> None:
+    define_tree(protocol)
+    with script_server(protocol) as server:
+        result = run("lead", "Compare", streams=streams)
+    result.save("lead.axe")
+    for kept in (
+        pickle.loads(pickle.dumps(result)), RunResult.from_dict(result.to_dict(full=True)),
+        axe_nb.load("lead.axe"),
+    ):  # fmt: skip
+        assert as_lines(bodies_of(kept)) == as_lines(server.requests)
+        assert kept.request("0/3").context == result.request("0/3").context
+        assert kept.request("0/3").changed == result.request("0/3").changed
 
 
 @every_protocol
