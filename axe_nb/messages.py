@@ -177,8 +177,8 @@ class Request:
     system: str = ""
     """System prompt; empty = not sent."""
     system_ends: tuple[int, ...] = field(default=(), kw_only=True, repr=False)
-    """The ends of the agent's own prompt and of its skill in `system`, the rest being context files;
-    empty = it is the prompt alone. Not sent."""
+    """The ends of the agent's own prompt and of its skill in `system`; the rest are context files.
+    Empty = it is all prompt. Not sent."""
     tools: Sequence[ToolSpec] = ()
     """Tools offered; empty = not sent."""
     past_tools: Sequence[ToolSpec] = field(default=(), kw_only=True)

@@ -30,7 +30,7 @@ def describe_changes(before: Request | None, now: Request) -> Iterator[str]:
     """
     if before:
         yield from _describe_fields(before, now)
-    sent = len(before.messages) if before else len(now.messages) - 1
+    sent = len(before.messages) if before else max(0, len(now.messages) - 1)
     if not before and sent:
         yield f"it continues a conversation of {plural(sent, 'message')}"
     for message in now.messages[sent:]:

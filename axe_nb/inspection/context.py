@@ -72,11 +72,12 @@ def count_context(
         first: position of the run's own prompt among its messages.
         reported: tokens of the input, as the reply says; 0 = it does not.
     """
-    ends = request.system_ends or (len(request.system),) * 2
+    whole = len(request.system)
+    end_of_prompt, end_of_skill = (*request.system_ends, whole, whole)[:2]
     size = dict.fromkeys(SOURCES, 0)
-    size[SYSTEM_PROMPT] = _count_bytes(request.system[: ends[0]])
-    size[SKILL] = _count_bytes(request.system[ends[0] : ends[1]])
-    size[FILES] = _count_bytes(request.system[ends[1] :])
+    size[SYSTEM_PROMPT] = _count_bytes(request.system[:end_of_prompt])
+    size[SKILL] = _count_bytes(request.system[end_of_prompt:end_of_skill])
+    size[FILES] = _count_bytes(request.system[end_of_skill:])
     size[TOOLS] = len(dump(body["tools"])) if body.get("tools") else 0
     for number, message in enumerate(request.messages):
         if message.tool_results:

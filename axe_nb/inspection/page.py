@@ -38,10 +38,8 @@ MAX_BODY = 20_000
 MAX_CHANGES = 30
 """Changes that are listed."""
 
-HEIGHT = "40em"
-"""Of a body in a notebook; what is longer scrolls."""
-
-PRE = "margin:0;line-height:1.3"
+SCROLLS = "max-height:40em;overflow:auto;margin:0;line-height:1.3"
+"""Style of a body in a notebook, which is often long."""
 
 BAR = 30
 """Characters of the bar of a source that fills the whole context."""
@@ -96,7 +94,7 @@ class Page:
             f"<details open><summary>{self._news}</summary>"
             f"<div style=margin-left:{TEXT_MARGIN}>{changes}</div></details>"
             f"<details open><summary>{self._title}</summary>"
-            f"<pre style='{TEXT};max-height:{HEIGHT};overflow:auto;{PRE}'>{body}</pre></details></div>"
+            f"<pre style='{TEXT};{SCROLLS}'>{body}</pre></details></div>"
         )
 
     @property

@@ -128,6 +128,16 @@ def test_another_protocol_gives_the_body_that_it_would_have_sent(
         assert asked.context.is_estimate
 
 
+@streamed_or_whole
+def test_a_replayed_run_has_the_bodies_of_the_recorded_one(streams: bool, project: Path) -> None:
+    define_tree("anthropic")
+    with script_server("anthropic") as server, axe_nb.cassette("tree.axe", "record"):
+        run("lead", "Compare", streams=streams)
+    with axe_nb.cassette("tree.axe", "replay"):
+        replayed = run("lead", "Compare", streams=streams)
+    assert as_lines(bodies_of(replayed)) == as_lines(server.requests)
+
+
 def test_a_script_has_the_body_that_a_server_would_get(project: Path) -> None:
     define_tree("script")
     result = run("lead", "Compare")
