@@ -51,16 +51,20 @@ OFFERED = {
     "%%axe reader --param temp": ["%%axe reader --param temperature="],
     "%%axe_agent re": ["%%axe_agent reader"],
     "%%axe_agent reader --s": ["%%axe_agent reader --save"],
-    "%axe re": ["%axe reset"],
+    "%axe re": ["%axe request", "%axe reset"],
     "%axe ": [
         f"%axe {verb}" for verb in (
             "list", "show", "init", "edit", "tools", "run", "usage", "expect", "cassette",
-            "doctor", "trust", "reset", "help",
+            "request", "doctor", "trust", "reset", "help",
         )
     ],
     "%axe show lead": ["%axe show lead-writer"],
     "%axe show lead-writer --a": ["%axe show lead-writer --agents-dir"],
     "%axe reset --": ["%axe reset --agents"],
+    "%axe request sur": ["%axe request survey"],
+    "%axe request survey --protocol o": [
+        "%axe request survey --protocol openai", "%axe request survey --protocol ollama",
+    ],
     "%axe run rea": ["%axe run reader"],
     "%axe run reader -m ollama/q": ["%axe run reader -m ollama/qwen3:8b"],
     "x = 1\n%axe sh": ["x = 1\n%axe show"],
