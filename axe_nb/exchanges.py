@@ -1,21 +1,75 @@
 """One exchange with a model: what it was asked, and what came back, as data.
 
 A run keeps one for each request that it sent; replays, cassettes and forks are made of them.
-Source: D-59; product.md "Runs are recordings".
+Source: D-59, D-60; product.md "Runs are recordings".
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+import json
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from axe_nb.errors import ProviderError
 from axe_nb.messages import Delta, Message, Request, Response, ToolSpec
+from axe_nb.redaction import Filter
 from axe_nb.wire_log import WireReply
 
 Cut = Literal["", "timeout", "cancelled"]
 """The reason why an exchange did not end by itself; empty = it did."""
+
+
+def drop_spelled(exchange: Exchange, clean: Filter) -> Exchange:
+    """Returns the exchange without pieces that spell a secret out only together.
+
+    The answer made of them stays: the filter finds the secret there.
+    """
+    reply, deltas = exchange.reply, exchange.deltas
+    if reply and _spells_out(reply.body.decode("utf-8", "surrogateescape"), clean):
+        reply = None
+    if _has_secret(_join_deltas(deltas), clean):
+        deltas = ()
+    return replace(exchange, reply=reply, deltas=deltas)
+
+
+def _has_secret(texts: Iterable[str], clean: Filter) -> bool:
+    return any(clean.text(text) != text for text in texts)
+
+
+def _spells_out(body: str, clean: Filter) -> bool:
+    """True if a secret shows only where the texts of several events are joined."""
+    found = _has_secret(_join_events(body), clean)
+    return found and _has_secret(_join_events(clean.text(body)), clean)
+
+
+def _join_deltas(deltas: Iterable[Delta]) -> Iterable[str]:
+    pieces: dict[Hashable, list[str]] = {}
+    for delta in deltas:
+        pieces.setdefault((delta.kind, delta.call), []).append(delta.text)
+    return map("".join, pieces.values())
+
+
+def _join_events(body: str) -> Iterable[str]:
+    """Returns the texts of a stream's events, those at the same place joined."""
+    pieces: dict[Hashable, list[str]] = {}
+    for line in body.split("\n"):
+        with suppress(ValueError, RecursionError):
+            _collect(json.loads(line.removeprefix("data:")), (), pieces)
+    return ("".join(texts) for texts in pieces.values() if len(texts) > 1)
+
+
+def _collect(value: Any, place: tuple[str, ...], pieces: dict[Hashable, list[str]]) -> None:
+    match value:
+        case str():
+            pieces.setdefault(place, []).append(value)
+        case dict():
+            for key, item in value.items():
+                _collect(item, (*place, key), pieces)
+        case list():
+            for item in value:
+                _collect(item, place, pieces)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

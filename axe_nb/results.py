@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from axe_nb.data_files import write_data
 from axe_nb.errors import AxeError, RunError
-from axe_nb.exchanges import Exchange
+from axe_nb.exchanges import Exchange, drop_spelled
 from axe_nb.messages import Message, ToolCall, ToolResult, Usage
 from axe_nb.records.convert import from_json, to_json
-from axe_nb.redaction import find_filter
+from axe_nb.redaction import Filter, find_filter
 from axe_nb.text import one_line, plural, quote
 
 if TYPE_CHECKING:
@@ -231,7 +231,13 @@ class RunResult:
         Raises:
             ConfigError: the file cannot be written.
         """
-        write_data(Path(path), "run", to_json(self, find_filter()))
+        clean = find_filter()
+        write_data(Path(path), "run", to_json(self._drop_spelled(clean), clean))
+
+    def _drop_spelled(self, clean: Filter) -> RunResult:
+        exchanges = tuple(drop_spelled(exchange, clean) for exchange in self.exchanges)
+        children = tuple(child._drop_spelled(clean) for child in self.children)
+        return replace(self, exchanges=exchanges, children=children)
 
     def to_json(self) -> str:
         """The line that `--json` prints: seven keys, sorted (B-9, A-8.6)."""

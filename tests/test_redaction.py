@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import re
 import string
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, quote_plus, urlencode
@@ -19,6 +21,7 @@ from hypothesis import strategies as st
 
 import axe_nb
 from axe_nb import ProviderError, RunResult
+from axe_nb.data_files import format_data
 from axe_nb.messages import Message, ToolCall, ToolResult
 from axe_nb.provider_table import PROVIDERS
 from axe_nb.providers.openai import PROVIDER as OpenAI
@@ -28,7 +31,7 @@ from axe_nb.redaction import MASK, ORDINARY, find_filter, redact, redact_json
 from axe_nb.results import Turn
 
 OFTEN = settings(
-    max_examples=60, deadline=None, database=None,
+    max_examples=40, deadline=None, database=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )  # fmt: skip
 
@@ -38,7 +41,13 @@ PLAIN = "5ecre7-5ecre7-5ecre7"
 
 SECRETS = st.text(
     string.ascii_letters + string.digits + "+/=\"\\%&' é\n", min_size=8, max_size=40
-).filter(lambda text: len(set(text)) > 3 and len(text.strip()) > 7 and text.lower() not in ORDINARY)
+).filter(lambda text: is_secret(text.strip()))
+"""Long enough, not a path and not an ordinary word."""
+
+
+def is_secret(text: str) -> bool:
+    is_word = text.lower() in ORDINARY or text.startswith("/")
+    return len(set(text)) > 3 and len(text) > 7 and not is_word
 
 
 @pytest.mark.req("D-60")
@@ -237,18 +246,17 @@ def a_result(secret: str, other: str) -> RunResult:
 @OFTEN
 @given(secret=SECRETS, other=SECRETS)
 def test_no_secret_reaches_a_saved_file(secret: str, other: str, tmp_path: Path) -> None:
-    result = a_result(secret, other)
-    result = axe_nb.RunResult.from_dict(
-        {**result.to_dict(full=True), "children": [result.to_dict(full=True)]}
+    result, empty = (
+        replace(one, children=(one,)) for one in (a_result(secret, other), a_result("", ""))
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("THE_KEY", secret)
         patch.setenv("OTHER_TOKEN", other)
         result.save(tmp_path / "r.axe")
         saved = (tmp_path / "r.axe").read_text("utf-8")
-    names = {"status", "children", "authorization", "messages"}
+    words = format_data(empty.to_dict(full=True))  # `assistant`, `tool_calls` and the like stay
     for one in (secret, other):
-        if not any(one in name for name in names):
+        if one not in words:
             assert [form for form, text in forms(one).items() if text in saved] == []
     loaded = axe_nb.load(tmp_path / "r.axe")
     assert (loaded.status, len(loaded.children), len(loaded.messages)) == ("error", 1, 3)
@@ -270,6 +278,37 @@ def test_a_secret_that_is_cut_into_pieces_is_removed(
         kept = from_json(Reply, to_json(reply, find_filter()))
         assert b"".join(kept.pieces) == body.replace(PLAIN.encode(), b"***")
         assert kept == reply or PLAIN.encode() in body
+
+
+@pytest.mark.req("D-60")
+@pytest.mark.parametrize("protocol", ["script", "openai", "anthropic", "ollama"])
+@pytest.mark.parametrize("ends", [True, False])
+def test_a_secret_that_a_stream_spells_out_reaches_no_saved_file(
+    protocol: str, ends: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("THE_KEY", PLAIN)
+    monkeypatch.setenv(f"{protocol.upper()}_API_KEY", "none")
+
+    @axe_nb.script("speller")
+    async def speller(_: axe_nb.Request) -> AsyncIterator[str]:
+        for piece in ("it is ", *PLAIN.partition("e7-5"), "!"):
+            yield piece
+        if not ends:
+            raise ProviderError("server", "broken", status=500)
+
+    async def watch() -> Any:
+        agent = axe_nb.Agent("one", f"{protocol}/speller")
+        return [event async for event in axe_nb.stream(agent, "go")][-1]
+
+    with nullcontext() if protocol == "script" else axe_nb.script_server(protocol):  # type: ignore[arg-type]
+        result = asyncio.run(watch()).result
+    assert result.ok == ends
+    data = result.to_dict(full=True)
+    assert RunResult.from_dict(data).to_dict(full=True) == data
+    result.save(tmp_path / "r.axe")
+    assert "e7-5" not in (tmp_path / "r.axe").read_text("utf-8")
+    [exchange] = axe_nb.load(tmp_path / "r.axe").exchanges
+    assert (exchange.reply, exchange.deltas) == (None, ())
 
 
 @pytest.mark.parametrize("word", ["completed", "assistant", "messages", "children"])

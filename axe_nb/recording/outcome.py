@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
-from axe_nb.exchanges import Exchange
+from axe_nb.exchanges import Exchange, drop_spelled
 from axe_nb.records.convert import from_json, to_json
 from axe_nb.redaction import Filter
 
@@ -21,7 +21,8 @@ STREAM = re.compile("event-stream|ndjson", re.IGNORECASE)
 
 def encode(exchange: Exchange, clean: Filter) -> dict[str, Any]:
     """Returns the outcome of an exchange, cleaned."""
-    reply = None if _spells_out(exchange, clean) else exchange.reply
+    exchange = drop_spelled(exchange, clean)
+    reply = exchange.reply
     outcome = Exchange(
         turn=exchange.turn,
         reply=reply,
@@ -62,12 +63,3 @@ def _shorten(reply: dict[str, Any], clean: Filter) -> dict[str, Any]:
     elif pieces:
         reply["pieces"] = pieces if whole == "".join(pieces) else [whole]
     return reply
-
-
-def _spells_out(exchange: Exchange, clean: Filter) -> bool:
-    """True if the pieces of a stream, joined, contain what must not be kept."""
-    kind = exchange.reply.headers.get("content-type", "") if exchange.reply else ""
-    if not STREAM.search(kind):
-        return False
-    said = Exchange(turn=1, response=exchange.response, error=exchange.error)
-    return to_json(said, clean) != to_json(said)
