@@ -220,6 +220,18 @@ def _ask_on_stderr(prompt: str) -> str:
             return ""
 
 
+def _freeze(chosen: argparse.Namespace) -> int:
+    from axe_nb.notebooks.freeze import freeze
+
+    return 0 if freeze(chosen.notebooks, chosen.timeout, _write) else 1
+
+
+def _check(chosen: argparse.Namespace) -> int:
+    from axe_nb.notebooks.check import check
+
+    return 0 if check(chosen.notebooks, chosen.timeout, _write) else 1
+
+
 def _run_demo(chosen: argparse.Namespace) -> int:
     from axe_nb.demo import show
 
@@ -241,6 +253,8 @@ ACTIONS: Mapping[str, Callable[[argparse.Namespace], int]] = {
     "config init": _init_config,
     "doctor": _diagnose,
     "trust": _review_trust,
+    "freeze": _freeze,
+    "check": _check,
     "demo": _run_demo,
     "version": _print_version,
 }

@@ -74,6 +74,9 @@ VARIABLES: Mapping[str, str] = {
     "AXE_NB_DISPLAY": "`live` or `static`: forces one display of runs in notebooks.",
     "XDG_STATE_HOME": "Folder of `axe/trust`, the list of trusted agents; by default "
     "`~/.local/state`, on Windows the folder of `LOCALAPPDATA`.",
+    "AXE_CASSETTE": "A cassette for the whole process; `%axe cassette` replaces it.",
+    "AXE_CASSETTE_MODE": "`live`, `record`, `replay` or `auto`: the mode of cassettes that are "
+    "opened without one.",
     "AXE_NB_TRUST": "`1`: trusts the agents of every project, for CI; see `axe-nb trust`.",
     "VISUAL, EDITOR": "Editor of `axe-nb agents edit`.",
     "HTTPS_PROXY, ALL_PROXY, NO_PROXY, SSL_CERT_FILE": "As usual; changes take effect at once.",

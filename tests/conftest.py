@@ -21,6 +21,8 @@ from axe_nb.session.session import session
 from tests import bootstrap, order
 from tests.providers import sdk
 
+pytest_plugins = ["pytester"]
+
 CHROMIUM = next(filter(None, map(shutil.which, bootstrap.CHROMIUM)), None)
 KERNELS = {
     "ipykernel7": Path(sys.executable),

@@ -23,7 +23,7 @@ ROOMS = (
     "builtin",
     "delegation", "toolbox", "expectations", "engine", "recording", "commands", "session", "views",
     "inspection", "doctor", "actions", "console", "front_end", "api", "nb", "__init__", "demo",
-    "cli", "__main__",
+    "notebooks", "pytest_plugin", "cli", "__main__",
 )  # fmt: skip
 """Modules and folders of `axe_nb/`: each imports from earlier ones, a folder also from itself."""
 

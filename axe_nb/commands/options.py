@@ -50,7 +50,10 @@ class Option:
     read: Callable[[str], Any] = str
     """Parses its value. Raises ArgumentTypeError with a message for the user."""
     repeated: bool = False
-    """If true, it may be repeated and takes several KEY=VALUE at once; its value is a dict."""
+    """If true, it may be repeated and takes several KEY=VALUE at once; its value is a dict.
+
+    A positional argument takes several words; its value is a list.
+    """
     required: bool = True
     """For positional arguments: if true, it cannot be omitted."""
     value: bool = True
@@ -68,7 +71,8 @@ class Option:
     def usage(self) -> str:
         """Its form in a usage line: `--dir D`, `NAME`, `[NAME]`."""
         if not self.flags:
-            return self.metavar if self.required else f"[{self.metavar}]"
+            name = f"{self.metavar}..." if self.repeated else self.metavar
+            return name if self.required else f"[{name}]"
         return f"{self.flag} {self.metavar}".rstrip()
 
 

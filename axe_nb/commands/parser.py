@@ -117,7 +117,7 @@ def _add_option(made: Parser, option: Option) -> None:
     chosen = f": {', '.join(option.choices)}" if option.choices else ""
     about = (option.help + chosen).replace("%", "%%")
     if not option.flags:
-        nargs = None if option.required else "?"
+        nargs = "+" if option.repeated else None if option.required else "?"
         made.add_argument(
             option.keyword, metavar=option.metavar, help=about, nargs=nargs, type=_read_data
         )
@@ -172,7 +172,7 @@ def parse(command: Command, face: Face, line: str | Sequence[str]) -> argparse.N
     found = made.parse_intermixed_args(_repeat_flags(words, command.options_of(face)))
     for option in command.options_of(face):
         given = getattr(found, option.keyword)
-        if option.repeated and given is not None:
+        if option.repeated and option.flags and given is not None:
             setattr(found, option.keyword, dict(given))
     return found
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from axe_nb.commands.options import AGENT, AGENTS_DIR, BARE_PROMPT, OPTIONS, Face, Option
+from axe_nb.commands.options import AGENT, AGENTS_DIR, BARE_PROMPT, OPTIONS, Face, Option, seconds
 from axe_nb.provider_table import PROVIDERS
 
 PROGRAMS: Mapping[Face, str] = {"cell": "%%", "line": "%axe ", "command": "axe-nb "}
@@ -18,6 +18,12 @@ PROGRAMS: Mapping[Face, str] = {"cell": "%%", "line": "%axe ", "command": "axe-n
 NAME = Option((), "agent", "name of the agent", "NAME", offers="agents")
 NEW_NAME = Option((), "agent", "name of the new agent", "NAME")
 ANY_NAME = Option((), "agent", "name of an agent", "NAME", required=False, offers="agents")
+
+NOTEBOOKS = Option((), "notebooks", "notebooks, folders or patterns", "NB", repeated=True)
+CELL_TIMEOUT = Option(
+    ("--timeout",), "timeout", "time limit of a cell in seconds, 0 = no limit (default 600)", "S",
+    read=seconds,
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +136,14 @@ COMMANDS: tuple[Command, ...] = (
                 choices=tuple(name for name, info in PROVIDERS.items() if info.has_server),
             ),
         ),
+    ),
+    Command(
+        "freeze", "record a notebook's exchanges with models, and verify that it is its own test",
+        {"command": "freeze"}, (NOTEBOOKS, CELL_TIMEOUT),
+    ),
+    Command(
+        "check", "run notebooks without key and network, and list the cells that differ",
+        {"command": "check"}, (NOTEBOOKS, CELL_TIMEOUT),
     ),
     Command("config path", "show the path of the global config.toml", {"command": "config path"}),
     Command("config init", "write a commented starter config.toml", {"command": "config init"}),

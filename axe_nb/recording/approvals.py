@@ -21,10 +21,13 @@ from axe_nb.errors import ConfigError
 APPROVING = ("yes", "always", "edit")
 """Answers of a person that let a call run."""
 
+TEST_VARIABLES = {"PYTEST_VERSION", "PYTEST_CURRENT_TEST", "AXE_NB_TEST"}
+"""Environment variables of tests; the last one is that of `axe-nb freeze` and `axe-nb check`."""
+
 
 def is_test() -> bool:
     """True if this process belongs to a test run, as its environment says (D-68)."""
-    return "PYTEST_VERSION" in os.environ or "PYTEST_CURRENT_TEST" in os.environ
+    return not TEST_VARIABLES.isdisjoint(os.environ)
 
 
 def counts(path: Path, asked: Any, decision: Mapping[str, Any]) -> bool:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Literal
 
 from axe_nb.data_files import read_data, write_data
-from axe_nb.errors import ConfigError
+from axe_nb.errors import CassetteMiss, ConfigError
 from axe_nb.recording.approvals import is_test
 from axe_nb.recording.asked import Asked
 from axe_nb.recording.cleaning import Cleaner, make_cleaner
@@ -24,6 +24,9 @@ from axe_nb.text import plural, quote
 Mode = Literal["live", "record", "replay", "auto"]
 
 MODES: tuple[Mode, ...] = ("live", "record", "replay", "auto")
+
+MODE = "AXE_CASSETTE_MODE"
+"""Environment variable with the mode of cassettes that are opened without one."""
 
 SHARE = 20
 """A file is written at the end of a run if this many times the last writing have passed since."""
@@ -66,9 +69,16 @@ class Cassette:
         self.path = Path(path).expanduser().absolute()
         self.shown = os.fspath(path)
         """The path as it was given."""
+        self.how_to_record = (
+            f"record it with %axe cassette {self.shown} --mode auto, then run this again"
+        )
+        """The next step after a miss."""
+        self.missed: list[CassetteMiss] = []
+        """The errors for all that was not recorded."""
         self.mode: Mode | None = None
         self.change_mode(mode)
-        self._folder = Path.cwd()
+        self.folders = {Path.cwd(): "."}
+        """Folder of this machine → what takes the place of its path in all that is kept."""
         self.hits = self.misses = self.recorded = 0
         self.cell = ""
         """The cell that runs; empty = unknown."""
@@ -82,12 +92,7 @@ class Cassette:
 
     def make_cleaner(self) -> Cleaner:
         """Returns what removes secrets, and paths of this machine, from all that is kept."""
-        return make_cleaner(self._folder)
-
-    @property
-    def how_to_record(self) -> str:
-        """The command that records what is missing."""
-        return f"record it with %axe cassette {self.shown} --mode auto, then run this again"
+        return make_cleaner(self.folders)
 
     def _read(self) -> list[Root]:
         if not os.path.lexists(self.path):
@@ -100,11 +105,7 @@ class Cassette:
         Raises:
             ConfigError: there is no such mode.
         """
-        if mode is not None and mode not in MODES:
-            raise ConfigError(
-                f"a cassette has no mode {quote(str(mode))}", hint=f"use one of {', '.join(MODES)}"
-            )
-        self.mode = mode
+        self.mode = None if mode is None else check_mode(mode)
 
     def enter_cell(self, cell: str | None) -> None:
         """Notes that a cell runs, possibly again: then its runs find their records again."""
@@ -223,13 +224,33 @@ class Cassette:
             return [(root, record) for root in self._roots for record in root.records.values()]
 
 
-def find_mode(*, can_ask: bool) -> Mode:
-    """Returns the mode of a cassette without one: tests never ask a model, nor does a batch job.
+def find_mode(given: Mode | None, *, can_ask: bool) -> Mode:
+    """Returns the mode in effect; by default tests never ask a model, nor does a batch job.
 
     Args:
+        given: the mode that the cassette was opened with.
         can_ask: True if a person can be asked.
+
+    Raises:
+        ConfigError: the environment names a mode that does not exist.
     """
+    if given or (mode := os.environ.get(MODE, "")):
+        return given or check_mode(mode)
     return "auto" if can_ask and not is_test() else "replay"
+
+
+def check_mode(mode: str) -> Mode:
+    """Returns the mode.
+
+    Raises:
+        ConfigError: it does not exist.
+    """
+    for known in MODES:
+        if known == mode:
+            return known
+    raise ConfigError(
+        f"a cassette has no mode {quote(str(mode))}", hint=f"use one of {', '.join(MODES)}"
+    )
 
 
 def _is_same(first: Record, asked: Asked, agent: str) -> bool:

@@ -37,15 +37,15 @@ class Cleaner(Filter):
         return value if now.forms == self.forms else now.json(value)
 
 
-def make_cleaner(folder: Path) -> Cleaner:
+def make_cleaner(folders: Mapping[Path, str]) -> Cleaner:
     """Returns a filter for the secrets of this moment.
 
     Args:
-        folder: the folder of the notebook; paths in it become relative.
+        folders: folder → what takes the place of its path.
     """
-    names = {f"{folder}": ".", f"{_find_home()}": "~"}
+    names = {**{f"{path}": name for path, name in folders.items()}, f"{_find_home()}": "~"}
     names = {path: name for path, name in names.items() if len(path) >= SHORTEST}
-    paths = "|".join(map(re.escape, names)) or "(?!)"
+    paths = "|".join(map(re.escape, sorted(names, key=len, reverse=True))) or "(?!)"
     found = re.compile(f"(?<![\\w.-])(?:{paths})(?![\\w.-])")
     return Cleaner(find_filter().forms, paths=found, names=names)
 

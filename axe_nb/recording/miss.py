@@ -64,7 +64,7 @@ def list_changes(recorded: Asked, asked: Asked) -> Iterator[str]:
     for name, shown in NAMES.items():
         before, now = recorded.get(name), asked.get(name)
         if before != now:
-            yield f"its {shown} changed{_describe_change(before, now)}"
+            yield f"its {shown} changed{describe_change(before, now)}"
     pairs = zip_longest(recorded.get("messages", ()), asked.get("messages", ()))
     for before, now in pairs:
         if before != now:
@@ -79,13 +79,13 @@ def _describe_message_change(before: Any, now: Any) -> str:
             if old != new:
                 name = (new or old or {}).get("tool", "")
                 texts = [one.get("text", "") if one else None for one in (old, new)]
-                return f"the result of {name} changed{_describe_change(*texts)}"
+                return f"the result of {name} changed{describe_change(*texts)}"
     role = next(iter(now), "")
     name = {"user": "prompt", "assistant": "history"}.get(role, role)
-    return f"its {name} changed{_describe_change(before.get(role), now.get(role))}"
+    return f"its {name} changed{describe_change(before.get(role), now.get(role))}"
 
 
-def _describe_change(before: Any, now: Any) -> str:
+def describe_change(before: Any, now: Any) -> str:
     """Returns where two values differ, and how."""
     if isinstance(before, dict) and isinstance(now, dict):
         keys = [key for key in {**before, **now} if before.get(key) != now.get(key)]

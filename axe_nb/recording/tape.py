@@ -98,7 +98,7 @@ class RootTape:
         self._cassette.misses += 1
         if not self.may_ask:
             miss = describe_miss(self._cassette, self._source, request, run.asked)
-            self._misses.append((request.place, miss))
+            self._note_miss(request.place, miss)
             raise miss
         return None
 
@@ -260,8 +260,12 @@ class RootTape:
             f"cassette {self._cassette.shown} lacks {what} (agent {agent}, at {key[1]})",
             hint=hint or self._cassette.how_to_record,
         )
-        self._misses.append((f"{key[1]}/0", miss))
+        self._note_miss(f"{key[1]}/0", miss)
         return miss
+
+    def _note_miss(self, place: str, miss: CassetteMiss) -> None:
+        self._misses.append((place, miss))
+        self._cassette.missed.append(miss)
 
 
 async def _refuse(request: ApprovalRequest) -> Decision:

@@ -241,7 +241,7 @@ class Session:
             self.use_cassette(Cassette(path))
         if self.cassette is None:
             return None
-        mode = self.cassette.mode or find_mode(can_ask=can_ask)
+        mode = find_mode(self.cassette.mode, can_ask=can_ask)
         return None if mode == "live" else RootTape(self.cassette, mode)
 
     def _begin_snapshot(self, agents_dir: str | None, *, needs_keys: bool = True) -> Snapshot:

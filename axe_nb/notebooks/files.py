@@ -1,0 +1,96 @@
+"""Notebook files: found, read and written.
+
+Source: product.md "Cassettes" (`axe-nb freeze`, `axe-nb check`); D-68.
+"""
+
+from __future__ import annotations
+
+import glob
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from axe_nb.agents.files import display_path, expand_home, reason, write_whole
+from axe_nb.errors import ConfigError
+from axe_nb.text import quote
+
+Book: TypeAlias = Any
+"""A notebook as nbformat has it."""
+
+
+def find_notebooks(targets: Iterable[str]) -> list[Path]:
+    """Returns the notebooks that files, folders and patterns name, each once.
+
+    Raises:
+        ConfigError: one of them names none.
+    """
+    found: dict[Path, None] = {}
+    for target in targets:
+        paths = list(_find(target))
+        if not paths:
+            raise ConfigError(
+                f"no notebook found: {quote(target)}", hint="name .ipynb files, folders or patterns"
+            )
+        found.update(dict.fromkeys(paths))
+    return list(found)
+
+
+def _find(target: str) -> Iterator[Path]:
+    path = expand_home(target)
+    if path.is_file():
+        yield path
+    elif path.is_dir():
+        below = ((one, one.relative_to(path)) for one in sorted(path.rglob("*.ipynb")))
+        yield from (one for one, inner in below if not _is_hidden(inner))
+    else:
+        matches = map(Path, sorted(glob.glob(str(path), recursive=True)))  # noqa: PTH207  may be absolute
+        yield from (one for one in matches if one.suffix == ".ipynb" and one.is_file())
+
+
+def _is_hidden(path: Path) -> bool:
+    """True for what lies in a folder like `.ipynb_checkpoints` or `.venv`."""
+    return any(part.startswith(".") for part in path.parts)
+
+
+def read_notebook(path: Path) -> Book:
+    """Returns a notebook in the current format.
+
+    Raises:
+        ConfigError: it cannot be read, or is not a notebook; nbformat is missing.
+    """
+    nbformat = load("nbformat")
+    try:
+        book = nbformat.read(path, as_version=4)
+        cells = [(cell.cell_type, cell.source, cell.metadata) for cell in book.cells]
+        assert isinstance(cells, list)
+    except OSError as error:
+        raise ConfigError(f"cannot read {display_path(path)}: {reason(error)}") from None
+    except Exception:  # of nbformat, which has no class for them
+        raise ConfigError(f"{display_path(path)} is not a notebook") from None
+    return book
+
+
+def write_notebook(path: Path, book: Book) -> None:
+    """Writes a notebook as a whole or not at all.
+
+    Raises:
+        ConfigError: it cannot be written; the file is unchanged.
+    """
+    write_whole(path, load("nbformat").writes(book).rstrip("\n") + "\n")
+
+
+def load(name: str) -> Any:
+    """Imports a library that only the extra `lab` installs.
+
+    Raises:
+        ConfigError: it is missing.
+    """
+    from importlib import import_module
+
+    try:
+        return import_module(name)
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            f"running notebooks needs {error.name}, which is not installed",
+            hint="install it: pip install 'axe-nb[lab]'",
+        ) from None

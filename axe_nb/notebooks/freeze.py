@@ -1,0 +1,133 @@
+"""`axe-nb freeze`: a notebook becomes its own test, with the cassette beside it.
+
+Source: product.md "Cassettes"; D-68.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+from axe_nb.agents.files import display_path
+from axe_nb.notebooks.check import describe_problems
+from axe_nb.notebooks.compare import Problem, describe_failure, find_failure, find_problems
+from axe_nb.notebooks.files import Book, find_notebooks, read_notebook, write_notebook
+from axe_nb.notebooks.headless import HeadlessRun, run_headless
+from axe_nb.notebooks.marks import marks_of
+from axe_nb.recording.cassette import Mode
+
+MODES: tuple[Mode, ...] = ("auto", "replay", "replay")
+"""Modes of the cassette in the runs of a notebook that is frozen."""
+
+REMEDY = "print nothing that varies, or add a line # NBVAL_IGNORE_OUTPUT to the cell"
+
+TIMES = ("execution", "ExecuteTime")
+"""Metadata of a cell that say when it ran."""
+
+
+def freeze(targets: Iterable[str], timeout: float | None, write: Callable[[str], None]) -> bool:
+    """Freezes notebooks, one after another; returns True if all are frozen.
+
+    Args:
+        targets: files, folders and patterns.
+        timeout: seconds for each cell; 0 = no limit, None = the usual one.
+        write: takes the lines of the report.
+
+    Raises:
+        ConfigError: there is no such notebook, or it cannot be run or written.
+    """
+    done = [freeze_notebook(path, timeout, write) for path in find_notebooks(targets)]
+    return all(done)
+
+
+def freeze_notebook(path: Path, timeout: float | None, write: Callable[[str], None]) -> bool:
+    """Records what is missing, verifies that two more runs agree, and writes the notebook.
+
+    The two runs replay the cassette with the network closed. The notebook is written only if they
+    agree; the cassette keeps what the models answered in any case.
+
+    Args:
+        path: the notebook.
+        timeout: seconds for each cell; 0 = no limit, None = the usual one.
+        write: takes the lines of the report.
+
+    Returns:
+        True if the notebook was written.
+
+    Raises:
+        ConfigError: it is not a notebook, or it cannot be run or written.
+    """
+    book = read_notebook(path)
+    runs: list[HeadlessRun] = []
+    for mode in MODES:
+        run = run_headless(book, path, mode, timeout=timeout, prunes=mode != "replay")
+        if problems := _find_failures(path, run):
+            _write_all([f"{line}; the notebook was not changed" for line in problems], write)
+            return False
+        runs.append(run)
+    _, first, second = runs
+    if varying := list(find_problems(first.book, second.book)):
+        lines = describe_problems(path, first, varying)
+        _write_all([f"{line} from run to run; {REMEDY}" for line in lines], write)
+        return False
+    write_notebook(path, normalize(book, first.book, second.book))
+    write(f"{display_path(path)}: frozen{_describe_recording(runs[0])}")
+    write("two more runs without network gave the same outputs")
+    return True
+
+
+def _write_all(lines: list[str], write: Callable[[str], None]) -> None:
+    for line in lines:
+        write(line)
+
+
+def _find_failures(path: Path, run: HeadlessRun) -> list[str]:
+    """Returns the line for the cell that failed, if one did."""
+    failed = [(cell.execution_count or 0, find_failure(cell)) for cell in run.book.cells
+              if cell.cell_type == "code"]  # fmt: skip
+    problems = [
+        Problem(cell=number, what=describe_failure(error)) for number, error in failed if error
+    ]
+    return describe_problems(path, run, problems)
+
+
+def _describe_recording(run: HeadlessRun) -> str:
+    if run.cassette is None:
+        return "; it asks no model"
+    path, hits, recorded, removed = run.cassette
+    counts = [f"{recorded:,} recorded", f"{hits:,} played"]
+    if removed:
+        counts.append(f"{removed:,} no longer used and removed")
+    return f"; exchanges in {path}: {', '.join(counts)}"
+
+
+def normalize(book: Book, first: Book, second: Book) -> Book:
+    """Returns the notebook with the outputs of a run, without what varies from run to run.
+
+    Args:
+        book: the notebook as it was; all but outputs and counts is kept.
+        first: the notebook after a run.
+        second: the same after another run.
+    """
+    frozen = deepcopy(book)
+    frozen.metadata.pop("widgets", None)
+    for cell, one, other in zip(frozen.cells, first.cells, second.cells, strict=True):
+        for name in TIMES:
+            cell.metadata.pop(name, None)
+        if cell.cell_type == "code" and "skip" not in marks_of(cell):
+            cell.execution_count = one.execution_count
+            cell.outputs = one.outputs
+            for output, twin in zip(one.outputs, other.outputs, strict=False):
+                _remove_varying(output, twin)
+    return frozen
+
+
+def _remove_varying(output: Any, twin: Any) -> None:
+    """Removes times and ids from what is not compared: metadata, and the trace of an error."""
+    metadata, others = output.get("metadata", {}), twin.get("metadata", {})
+    for key in [key for key in metadata if metadata[key] != others.get(key)]:
+        del metadata[key]
+    if output.output_type == "error" and output.traceback != twin.get("traceback"):
+        output.traceback = [f"{output.ename}: {output.evalue}"]

@@ -1,0 +1,139 @@
+"""Runs a notebook from top to bottom in a kernel of its own, where no one can be asked.
+
+Source: product.md "Cassettes"; D-68; jupyter-facts §9.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import sys
+from collections.abc import Mapping
+from copy import deepcopy
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from axe_nb.agents.files import display_path
+from axe_nb.errors import ConfigError
+from axe_nb.notebooks.compare import find_failure
+from axe_nb.notebooks.files import Book, load
+from axe_nb.notebooks.marks import marks_of
+from axe_nb.recording.cassette import MODE, Mode
+
+IN_KERNEL = "__import__('axe_nb.notebooks.in_kernel').notebooks.in_kernel"
+
+TIMEOUT = 600.0
+"""Seconds that a cell may take."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeadlessRun:
+    """A notebook after it has run."""
+
+    book: Book
+    """A copy with the outputs of this run; cells that have not run have none."""
+    stopped: str = ""
+    """The reason why it did not run to its end, other than an error in a cell."""
+    begun: int = 0
+    """Number of cells that were begun, if it did not run to its end."""
+    cassette: tuple[str, int, int, int] | None = None
+    """Path, exchanges played, recorded and removed; None if no cassette was used."""
+
+
+def run_headless(
+    book: Book,
+    path: Path,
+    mode: Mode,
+    *,
+    timeout: float | None = None,
+    goes_on: bool = False,
+    prunes: bool = False,
+) -> HeadlessRun:
+    """Runs a notebook in a new kernel of this Python, in the notebook's folder.
+
+    Args:
+        book: the notebook; it is not changed.
+        path: its file, with the cassette of the same name beside it.
+        mode: the mode of its cassettes, if it says none itself; to replay it cannot reach other
+            machines.
+        timeout: seconds for each cell; 0 = no limit, None = `TIMEOUT`.
+        goes_on: if true, cells after one that fails run too.
+        prunes: if true, what this run has not used is removed from the notebook's own cassette.
+
+    Raises:
+        ConfigError: a library is missing, or the kernel cannot be started.
+    """
+    timeout = TIMEOUT if timeout is None else timeout
+    client = _make_client(book, path, timeout, is_closed=mode == "replay")
+    errors = load("nbclient.exceptions")
+    own = name_cassette(path) if prunes else ""
+    stopped = ""
+    try:
+        with client.setup_kernel(env=_make_environment(path, mode)):
+            for index, cell in enumerate(list(client.nb.cells)):
+                client.execute_cell(cell, index)
+                if find_failure(cell) and not goes_on:
+                    break
+            else:
+                return HeadlessRun(book=client.nb, cassette=_end_cassette(client, own))
+    except errors.CellTimeoutError:
+        stopped = f"it did not end within {timeout:g} s"
+    except errors.DeadKernelError:
+        stopped = "the kernel died"
+    except RuntimeError as error:  # of jupyter_client, which has no other class
+        raise ConfigError(f"the kernel for {display_path(path)} does not start: {error}") from None
+    return HeadlessRun(book=client.nb, stopped=stopped, begun=client.code_cells_executed)
+
+
+def _make_client(book: Book, path: Path, timeout: float, *, is_closed: bool) -> Any:
+    extra = ["--log-level=CRITICAL"]
+    if is_closed:
+        extra.append(f"--IPKernelApp.exec_lines={IN_KERNEL}.close_network()")
+    client = load("nbclient").NotebookClient(
+        _prepare(book), timeout=int(timeout) or None, kernel_name="python3",
+        resources={"metadata": {"path": str(path.parent.absolute())}}, extra_arguments=extra,
+        allow_errors=True, record_timing=False, store_widget_state=False, coalesce_streams=True,
+    )  # fmt: skip
+    load("ipykernel")
+    command = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
+    client.create_kernel_manager().kernel_spec.argv = command  # not one that the user has installed
+    return client
+
+
+def _prepare(book: Book) -> Book:
+    """Returns a copy without the outputs that running it makes; cells to skip are left out."""
+    prepared = deepcopy(book)
+    for cell in prepared.cells:
+        if cell.cell_type == "code":
+            cell.outputs, cell.execution_count = [], None
+            if "skip" in marks_of(cell):
+                cell.metadata["tags"] = [*cell.metadata.get("tags", ()), "skip-execution"]
+    return prepared
+
+
+def _make_environment(path: Path, mode: Mode) -> Mapping[str, str]:
+    """The environment of a kernel that runs a test (D-68)."""
+    return {
+        **os.environ,
+        "AXE_CASSETTE": name_cassette(path),
+        MODE: mode,
+        "AXE_NB_TEST": "1",
+        "AXE_NB_DISPLAY": "static",
+        "AXE_NB_HISTORY": "0",
+    }
+
+
+def name_cassette(path: Path) -> str:
+    """Returns the name of the cassette beside a notebook that does not name another."""
+    return f"{path.stem}.axe"
+
+
+def _end_cassette(client: Any, own: str) -> tuple[str, int, int, int] | None:
+    """Runs one more cell, whose output is not kept."""
+    cell = load("nbformat").v4.new_code_cell(f"{IN_KERNEL}.end_cassette({own!r})")
+    client.nb.cells.append(cell)
+    client.execute_cell(cell, len(client.nb.cells) - 1)
+    client.nb.cells.pop()
+    shown = [output.data["text/plain"] for output in cell.outputs if "data" in output]
+    return ast.literal_eval(shown[0]) if shown else None

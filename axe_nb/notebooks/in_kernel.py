@@ -1,0 +1,53 @@
+"""The part that runs inside the kernel of a tested notebook."""
+
+from __future__ import annotations
+
+import ipaddress
+import sys
+from typing import Any
+
+
+def close_network() -> None:
+    """Lets this process reach its own machine only, until it ends."""
+    sys.addaudithook(_refuse)
+
+
+def _refuse(event: str, arguments: tuple[Any, ...]) -> None:
+    match event, arguments:
+        case "socket.connect" | "socket.sendto", (_, (str(host), *_)):
+            pass
+        case "socket.getaddrinfo" | "socket.gethostbyname", (str(host), *_):
+            pass
+        case _:  # a local socket, or no network at all
+            return
+    if not _is_own(host):
+        raise ConnectionRefusedError(
+            f"the network is closed while a notebook is tested, and {host} was asked for; "
+            "results of a tool with record=True are replayed"
+        )
+
+
+def _is_own(host: str) -> bool:
+    try:
+        address = ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return host in ("", "localhost")
+    return address.is_loopback or address.is_unspecified
+
+
+def end_cassette(own: str) -> tuple[str, int, int, int] | None:
+    """Removes what a cassette has for earlier versions of its notebook.
+
+    Args:
+        own: file name of the cassette that no other notebook uses.
+
+    Returns:
+        Its path, the numbers of exchanges played and recorded and of records removed; None if no
+        cassette was used.
+    """
+    home = sys.modules.get("axe_nb.session.session")
+    used = home.session.cassette if home else None
+    if used is None:
+        return None
+    removed = used.prune() if used.path.name == own else 0
+    return used.shown, used.hits, used.recorded, removed

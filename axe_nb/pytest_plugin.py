@@ -1,0 +1,182 @@
+"""The pytest plug-in: agents in tests are replayed from cassettes, without key and network.
+
+Imports nothing of the core until a fixture is used, so that pytest starts as quickly as without it.
+Source: product.md "Cassettes"; D-68.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shlex
+import sys
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import pytest
+
+if TYPE_CHECKING:
+    from axe_nb.notebooks.files import Book
+    from axe_nb.recording.cassette import Cassette, Mode
+    from axe_nb.scripting.lookup import ScriptFunction
+
+    Rules: TypeAlias = str | Sequence[Mapping[str, Any]]
+    """TOML with `[[rule]]` tables, or these tables."""
+
+    AxeScript: TypeAlias = Callable[[str, ScriptFunction | Rules], str]
+    AxeNotebook: TypeAlias = Callable[..., Book]
+
+MODES = ("live", "record", "replay", "auto")
+
+PACKAGE = Path(__file__).parent
+
+MAX_NAME = 100
+"""Characters of the name of a cassette."""
+
+_has_failed = pytest.StashKey[bool]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.getgroup("axe_nb", "agents of axe_nb").addoption(
+        "--axe-mode",
+        choices=MODES,
+        help="mode of cassettes that name none, those of notebooks included: replay never asks a "
+        "model, auto asks for what is missing, record for everything, live uses no cassette "
+        "(default: replay)",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    mode = config.getoption("axe_mode")
+    if mode:  # for the kernels of nbval and nbmake too
+        patch = pytest.MonkeyPatch()
+        patch.setenv("AXE_CASSETTE_MODE", mode)
+        config.add_cleanup(patch.undo)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Names the cassette beside a notebook to the kernel that nbval or nbmake starts for it."""
+    own = item.path.with_suffix(".axe")
+    if item.path.suffix != ".ipynb" or "AXE_CASSETTE" in os.environ or not own.exists():
+        return (yield)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AXE_CASSETTE", own.name)
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Shows a miss by the line of the test that met it, without the frames of axe_nb."""
+    report = yield
+    item.stash[_has_failed] = item.stash.get(_has_failed, False) or report.failed
+    errors = sys.modules.get("axe_nb.errors")
+    cassette = getattr(item, "funcargs", {}).get("axe_cassette")
+    if call.excinfo and errors and isinstance(call.excinfo.value, errors.CassetteMiss):
+        own = call.excinfo.traceback.filter(lambda entry: _is_own(entry.path, item.config))
+        if own:
+            call.excinfo.traceback = own
+            report.longrepr = call.excinfo.getrepr(style="short", chain=False)
+    elif report.failed and report.when == "call" and cassette is not None and cassette.missed:
+        report.sections.append(("not in the cassette", _describe_misses(cassette)))
+    return report
+
+
+def _describe_misses(cassette: Cassette) -> str:
+    return "\n".join(sorted({"\n".join(miss.lines()) for miss in cassette.missed}))
+
+
+def _is_own(path: Path | str, config: pytest.Config) -> bool:
+    """True for a file of the tested project."""
+    return Path(path).is_relative_to(config.rootpath) and not Path(path).is_relative_to(PACKAGE)
+
+
+@pytest.fixture
+def axe_cassette(request: pytest.FixtureRequest) -> Iterator[Cassette]:
+    """The cassette of this test, in use while it runs: `cassettes/<module>/<test>.axe` beside it.
+
+    What is not recorded fails the test, and no model is asked; `--axe-mode auto` records it.
+    """
+    import axe_nb
+
+    path = request.path.parent / "cassettes" / request.path.stem / _name_cassette(request.node)
+    mode = _get_mode(request.config)
+    if mode in ("record", "auto"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    with axe_nb.cassette(path, mode) as cassette:
+        cassette.shown = os.path.relpath(path, request.config.rootpath)
+        if "tmp_path" in request.fixturenames:  # another one in each run
+            cassette.folders[request.getfixturevalue("tmp_path")] = "tmp_path"
+        test = shlex.quote(request.node.nodeid)
+        cassette.how_to_record = f"record it with: pytest --axe-mode auto {test}"
+        yield cassette
+    if cassette.missed and not request.node.stash.get(_has_failed, False):
+        pytest.fail(_describe_misses(cassette), pytrace=False)
+
+
+def _name_cassette(item: pytest.Item) -> str:
+    """Returns the file name for a test, its class and parameters included, valid on any system."""
+    full = ".".join(item.nodeid.split("::")[1:]) or item.name
+    name = re.sub(r"[^\w.-]+", "-", full.removesuffix("]").replace("[", "-", 1))
+    if name != full.removesuffix("]").replace("[", "-", 1) or len(name) > MAX_NAME:
+        name = f"{name[:MAX_NAME]}-{hashlib.sha256(full.encode()).hexdigest()[:8]}"
+    return f"{name}.axe"
+
+
+def _get_mode(config: pytest.Config) -> Mode:
+    mode: Mode = config.getoption("axe_mode") or "replay"
+    return mode
+
+
+@pytest.fixture
+def axe_script(monkeypatch: pytest.MonkeyPatch) -> AxeScript:
+    """Makes a script model for this test: `axe_script(name, function_or_rules)`.
+
+    Rules are TOML with `[[rule]]` tables, or a list of such tables. Returns the name of the model,
+    `script/<name>`.
+    """
+    from axe_nb.scripting import lookup
+
+    def make(name: str, function_or_rules: ScriptFunction | Rules) -> str:
+        lookup.script(name)  # refuses names that are not plain
+        model: Any = function_or_rules
+        if not callable(model):
+            model = _read_rules(name, model)
+        monkeypatch.setitem(lookup.functions, name, model)
+        return f"script/{name}"
+
+    return make
+
+
+def _read_rules(name: str, rules: Rules) -> Any:
+    from axe_nb.scripting.rule_file import parse
+
+    if not isinstance(rules, str):
+        import tomli_w
+
+        rules = tomli_w.dumps({"rule": list(rules)})
+    return parse(rules, f"the rules of {name}")
+
+
+@pytest.fixture
+def axe_notebook(request: pytest.FixtureRequest) -> AxeNotebook:
+    """Runs a notebook in a kernel of its own: `axe_notebook(path)`.
+
+    It replays the cassette that it names, else the one beside it. The test fails if a cell fails,
+    or has not the output that is saved. Returns the notebook with its new outputs, as nbformat
+    has it. The path is relative to the folder of the test; `timeout` is in seconds for each cell.
+    """
+    from axe_nb.notebooks.check import check_notebook
+
+    def run(path: str | os.PathLike[str], *, timeout: float | None = None) -> Book:
+        full = request.path.parent / path
+        book, problems = check_notebook(full, _get_mode(request.config), timeout)
+        if problems:
+            pytest.fail("\n".join(problems), pytrace=False)
+        return book
+
+    return run

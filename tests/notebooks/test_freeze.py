@@ -1,0 +1,144 @@
+"""Notebooks frozen and checked in kernels of their own, with the server off, and under pytest."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from axe_nb import script, script_server
+from axe_nb.cli import main
+from axe_nb.notebooks import in_kernel
+from axe_nb.notebooks.files import find_notebooks
+
+GUIDE = """\
+name = "guide"
+model = "openai/guide"
+system_prompt = "You know towns."
+"""
+
+CELLS = [
+    "%load_ext axe_nb",
+    "%%axe guide -o rome\nAbout Rome",
+    "import time\nprint(rome.text)",
+    "%%axe guide --raises error\nAbout nothing",
+    "# NBVAL_IGNORE_OUTPUT\nimport socket\ntry:\n"
+    "    socket.socket(type=socket.SOCK_DGRAM).connect(('192.0.2.1', 9))  # sends nothing\n"
+    "except OSError as error:\n    print(error)",
+]
+
+TEST = """
+def test_lesson(axe_notebook):
+    book = axe_notebook("stale/lesson.ipynb")
+"""
+
+
+@pytest.fixture
+def lesson(project: Path) -> Path:
+    """A notebook that has not run, in a project whose agent needs a server."""
+    Path("axe/agents/guide.toml").write_text(GUIDE, "utf-8")
+    book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in CELLS])
+    path = project / "lesson.ipynb"
+    nbformat.write(book, path)
+
+    @script("guide")
+    def guide(request):
+        if "nothing" in request.last:
+            raise RuntimeError("nothing is known")
+        return f"{request.last}: fine"
+
+    return path
+
+
+@pytest.mark.req("D-68")
+def test_a_frozen_notebook_is_its_own_test(
+    lesson: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with script_server("openai") as server:
+        code = main(["freeze", "lesson.ipynb"])
+        assert (code, len(server.requests)) == (0, 2)
+    assert capsys.readouterr().out.splitlines() == [
+        "lesson.ipynb: frozen; exchanges in lesson.axe: 2 recorded, 0 played",
+        "two more runs without network gave the same outputs",
+    ]
+    book = nbformat.read(lesson, as_version=4)
+    assert [cell.execution_count for cell in book.cells] == [1, 2, 3, 4, 5]
+    assert book.cells[2].outputs[0].text == "About Rome: fine\n"
+    assert book.cells[4].outputs[0].text.startswith("the network is closed")
+    check_under_pytest(lesson.parent)
+
+
+def check_under_pytest(folder: Path) -> None:
+    """With nbval, xdist and the fixture: a frozen notebook passes, a changed prompt is named."""
+    stale = folder / "stale"
+    stale.mkdir()
+    for name in ("lesson.ipynb", "lesson.axe", "axe"):
+        (shutil.copytree if name == "axe" else shutil.copy)(folder / name, stale / name)
+    agent = stale / "axe" / "agents" / "guide.toml"
+    agent.write_text(GUIDE.replace("know", "like"), "utf-8")
+    (folder / "test_lesson.py").write_text(TEST, "utf-8")
+    plugins = [f"-p{name}" for name in ("axe_nb.pytest_plugin", "nbval", "xdist")]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *plugins, "-n2", "--dist=loadfile", "--nbval",
+         "lesson.ipynb", "test_lesson.py"],
+        env=os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+        capture_output=True, encoding="utf-8", timeout=120, check=False,
+    )  # fmt: skip
+    assert "1 failed, 5 passed" in done.stdout, done.stdout + done.stderr
+    miss = (
+        'has no answer for agent guide at 0/1: its system prompt changed: "You know towns." → '
+        '"You like towns."; record it with: axe-nb freeze'
+    )
+    assert f"lesson.ipynb, cell 2: cassette lesson.axe {miss}" in done.stdout
+    assert "Traceback" not in done.stdout
+
+
+def test_notebooks_are_found_in_folders_and_by_patterns(project: Path) -> None:
+    for name in ("a.ipynb", "below/b.ipynb", "below/.ipynb_checkpoints/b.ipynb", "below/c.txt"):
+        path = project / name
+        path.parent.mkdir(exist_ok=True)
+        path.touch()
+    found = [path.as_posix() for path in find_notebooks([".", "a.ipynb", "**/b.ipynb"])]
+    assert found == ["a.ipynb", "below/b.ipynb"]
+
+
+@pytest.mark.parametrize("command", ["freeze", "check"])
+def test_what_is_no_notebook_is_an_error_of_one_line(
+    project: Path, capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    Path("a.ipynb").write_text("{}", "utf-8")
+    assert main([command, "a.ipynb"]) == 2
+    assert capsys.readouterr().err == "error: a.ipynb is not a notebook\n"
+    assert main([command, "b*.ipynb"]) == 2
+    assert capsys.readouterr().err.startswith('error: no notebook found: "b*.ipynb"\n')
+
+
+def test_without_nbclient_the_error_names_the_install_command(
+    lesson: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "nbclient", None)
+    assert main(["check", "lesson.ipynb"]) == 2
+    assert capsys.readouterr().err == (
+        "error: running notebooks needs nbclient, which is not installed\n"
+        "install it: pip install 'axe-nb[lab]'\n"
+    )
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1", "localhost", "0.0.0.0", ""])
+def test_a_closed_network_leaves_the_own_machine(host: str) -> None:
+    in_kernel._refuse("socket.connect", (None, (host, 80)))
+    in_kernel._refuse("socket.connect", (None, "/run/a.sock"))
+
+
+@pytest.mark.parametrize("host", ["192.0.2.1", "example.org", "fe80::1%eth0"])
+@pytest.mark.parametrize("event", ["socket.connect", "socket.sendto", "socket.getaddrinfo"])
+def test_a_closed_network_has_no_other_machine(host: str, event: str) -> None:
+    arguments = (host, 80) if event == "socket.getaddrinfo" else (None, (host, 80))
+    with pytest.raises(ConnectionRefusedError, match=re.escape(host)):
+        in_kernel._refuse(event, arguments)

@@ -1,0 +1,32 @@
+"""The mode of a cassette: as given, by who is there, or as the environment says."""
+
+from __future__ import annotations
+
+import pytest
+
+from axe_nb import ConfigError
+from axe_nb.recording.cassette import find_mode
+
+
+@pytest.mark.req("D-68")
+def test_without_a_mode_no_test_asks_a_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert find_mode(None, can_ask=True) == "replay"
+    for name in ("PYTEST_VERSION", "PYTEST_CURRENT_TEST"):
+        monkeypatch.delenv(name, raising=False)
+    assert find_mode(None, can_ask=True) == "auto"
+    assert find_mode(None, can_ask=False) == "replay"
+    monkeypatch.setenv("AXE_NB_TEST", "1")
+    assert find_mode(None, can_ask=True) == "replay"
+    assert find_mode("live", can_ask=False) == "live"
+
+
+@pytest.mark.req("D-68")
+def test_the_environment_says_the_mode_of_a_cassette_without_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("AXE_CASSETTE_MODE", "record")
+    assert find_mode(None, can_ask=False) == "record"
+    assert find_mode("replay", can_ask=False) == "replay"
+    monkeypatch.setenv("AXE_CASSETTE_MODE", "play")
+    with pytest.raises(ConfigError, match='a cassette has no mode "play"'):
+        find_mode(None, can_ask=True)
