@@ -155,8 +155,11 @@ def cassette(path: str | os.PathLike[str], mode: Mode | None = None) -> Iterator
     Raises:
         ConfigError: it is not a cassette, or it cannot be read or written.
     """
-    before, session.cassette = session.cassette, None
+    before = session.cassette
+    if before is not None:
+        before.save()  # it may be the same file
     used = Cassette(path, mode)
+    session.cassette = None
     session.use_cassette(used)
     try:
         yield used

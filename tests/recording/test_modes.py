@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+import axe_nb
 from axe_nb import ConfigError
+from axe_nb.recording import cassette
 from axe_nb.recording.cassette import find_mode
 
 
@@ -30,3 +34,16 @@ def test_the_environment_says_the_mode_of_a_cassette_without_one(
     monkeypatch.setenv("AXE_CASSETTE_MODE", "play")
     with pytest.raises(ConfigError, match='a cassette has no mode "play"'):
         find_mode(None, can_ask=True)
+
+
+def test_a_cassette_that_is_opened_again_has_what_is_not_yet_written(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    axe_nb.script("one")(lambda request: request.last)
+    axe_nb.define(axe_nb.Agent(name="one", model="script/one"))
+    monkeypatch.setattr(cassette, "SHARE", 1e12)  # the second run is not written at its end
+    with axe_nb.cassette("one.axe", "record"):
+        first = [axe_nb.run("one", prompt).text for prompt in ("a", "b")]
+        with axe_nb.cassette("one.axe", "replay") as inner:
+            assert [axe_nb.run("one", prompt).text for prompt in ("a", "b")] == first
+            assert (inner.hits, inner.misses) == (2, 0)
