@@ -12,9 +12,12 @@ from pathlib import Path
 from axe_nb.agents.files import display_path
 from axe_nb.notebooks.compare import Problem, find_problems
 from axe_nb.notebooks.files import Book, find_notebooks, read_notebook
-from axe_nb.notebooks.headless import HeadlessRun, run_headless
+from axe_nb.notebooks.headless import HeadlessRun, name_cassette, run_headless
 from axe_nb.recording.cassette import Mode
 from axe_nb.text import plural
+
+UNANSWERED = ("ProviderError: ", "ConfigError: no API key ")
+"""Beginnings of the errors of a notebook that asks a model and has no cassette."""
 
 
 def check(targets: Iterable[str], timeout: float | None, write: Callable[[str], None]) -> bool:
@@ -70,6 +73,7 @@ def describe_problems(path: Path, run: HeadlessRun, problems: Sequence[Problem])
 
 
 def _advise(path: Path, problem: Problem) -> str:
-    if not problem.is_miss:
+    has_cassette = path.with_name(name_cassette(path)).exists()
+    if not problem.is_miss and (has_cassette or not problem.what.startswith(UNANSWERED)):
         return ""
     return f"; record it with: axe-nb freeze {shlex.quote(display_path(path))}"

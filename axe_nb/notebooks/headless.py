@@ -70,7 +70,7 @@ def run_headless(
     own = name_cassette(path) if prunes else ""
     stopped = ""
     try:
-        with client.setup_kernel(env=_make_environment(path, mode)):
+        with client.setup_kernel(env=make_environment(path, mode)):
             for index, cell in enumerate(list(client.nb.cells)):
                 client.execute_cell(cell, index)
                 if find_failure(cell) and not goes_on:
@@ -112,11 +112,16 @@ def _prepare(book: Book) -> Book:
     return prepared
 
 
-def _make_environment(path: Path, mode: Mode) -> Mapping[str, str]:
-    """The environment of a kernel that runs a test (D-68)."""
+def make_environment(path: Path, mode: Mode) -> Mapping[str, str]:
+    """Returns the environment of a kernel that runs a test (D-68).
+
+    Without a cassette there is nothing to replay: models that are scripts are run.
+    """
+    name = name_cassette(path)
+    is_used = mode != "replay" or path.with_name(name).exists()
     return {
         **os.environ,
-        "AXE_CASSETTE": name_cassette(path),
+        "AXE_CASSETTE": name if is_used else "",
         MODE: mode,
         "AXE_NB_TEST": "1",
         "AXE_NB_DISPLAY": "static",

@@ -23,7 +23,7 @@ def _refuse(event: str, arguments: tuple[Any, ...]) -> None:
     if not _is_own(host):
         raise ConnectionRefusedError(
             f"the network is closed while a notebook is tested, and {host} was asked for; "
-            "results of a tool with record=True are replayed"
+            "replies of models and results of tools with record=True are replayed from a cassette"
         )
 
 

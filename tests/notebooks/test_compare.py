@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import nbformat
 import pytest
 
-from axe_nb.notebooks.compare import find_problems
+from axe_nb.notebooks.check import describe_problems
+from axe_nb.notebooks.compare import Problem, find_problems
 from axe_nb.notebooks.freeze import normalize
+from axe_nb.notebooks.headless import HeadlessRun
 
 v4 = nbformat.v4
 
@@ -108,3 +111,27 @@ def test_a_frozen_notebook_has_nothing_that_varies_and_keeps_the_rest() -> None:
     assert cell.outputs[0].metadata == {"same": True}
     assert cell.outputs[1].traceback == ["E: e"]
     nbformat.validate(frozen)
+
+
+def test_a_cell_without_its_answer_names_the_command_that_records_it(project: Path) -> None:
+    path = Path("my lesson.ipynb")
+    problems = [
+        Problem(cell=2, what="cassette a.axe has no answer", is_miss=True),
+        Problem(cell=3, what="ProviderError: server: connection refused"),
+        Problem(cell=4, what="KeyError: 1"),
+    ]
+    run = HeadlessRun(book=None)
+    record = "record it with: axe-nb freeze 'my lesson.ipynb'"
+    lines = [
+        f"my lesson.ipynb, cell 2: cassette a.axe has no answer; {record}",
+        f"my lesson.ipynb, cell 3: ProviderError: server: connection refused; {record}",
+        "my lesson.ipynb, cell 4: KeyError: 1",
+    ]
+    assert describe_problems(path, run, problems) == lines
+    path.with_suffix(".axe").touch()
+    lines[1] = lines[1].removesuffix(f"; {record}")
+    assert describe_problems(path, run, problems) == lines
+    stopped = HeadlessRun(book=None, stopped="the kernel died", begun=4)
+    assert describe_problems(path, stopped, problems) == [
+        *lines[:2], "my lesson.ipynb, cell 4: the kernel died"
+    ]  # fmt: skip

@@ -16,6 +16,7 @@ from axe_nb import script, script_server
 from axe_nb.cli import main
 from axe_nb.notebooks import in_kernel
 from axe_nb.notebooks.files import find_notebooks
+from axe_nb.notebooks.headless import make_environment
 
 GUIDE = """\
 name = "guide"
@@ -128,6 +129,16 @@ def test_without_nbclient_the_error_names_the_install_command(
         "error: running notebooks needs nbclient, which is not installed\n"
         "install it: pip install 'axe-nb[lab]'\n"
     )
+
+
+@pytest.mark.req("D-68")
+def test_a_kernel_is_told_the_cassette_beside_its_notebook(project: Path) -> None:
+    path = project / "lesson.ipynb"
+    environ = make_environment(path, "auto")
+    assert (environ["AXE_CASSETTE"], environ["AXE_CASSETTE_MODE"]) == ("lesson.axe", "auto")
+    assert not make_environment(path, "replay")["AXE_CASSETTE"]  # scripts need none
+    path.with_suffix(".axe").touch()
+    assert make_environment(path, "replay")["AXE_CASSETTE"] == "lesson.axe"
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1", "localhost", "0.0.0.0", ""])
