@@ -1,4 +1,4 @@
-"""Changes of a request since the turn before, in words.
+"""Changes of a request since the turn before, in words and without secrets, as they are cut.
 
 Source: product.md "Runs are recordings".
 """
@@ -12,6 +12,7 @@ from dataclasses import replace
 from axe_nb.messages import Message, Request
 from axe_nb.recording.asked import Asked
 from axe_nb.recording.miss import list_changes
+from axe_nb.redaction import find_filter, redact
 from axe_nb.text import list_some, one_line, plural, quote
 
 MAX_SHOWN = 60
@@ -50,10 +51,11 @@ def _describe(request: Request) -> Asked:
         {"name": tool.name, "description": tool.description, **tool.input_schema()}
         for tool in request.tools
     ]
-    return {
-        "model": request.model, "system": request.system, "params": dict(request.params),
-        "tools": tools,
+    described = {
+        "model": request.model, "system": request.system, "params": request.params, "tools": tools,
     }  # fmt: skip
+    cleaned: Asked = find_filter().json(described)
+    return cleaned
 
 
 def _describe_message(message: Message) -> Iterator[str]:
@@ -71,11 +73,12 @@ def _describe_message(message: Message) -> Iterator[str]:
 
 
 def _name(name: str) -> str:
-    return one_line(name, MAX_SHOWN)
+    return one_line(redact(name), MAX_SHOWN)
 
 
 def _show(text: str) -> str:
     """The beginning of a text, and its length if that is not all."""
+    text = redact(text)
     line = one_line(text, MAX_SHOWN)
     more = f" ({plural(len(text), 'character')})" if len(text) > MAX_SHOWN else ""
     return quote(line) + more

@@ -31,7 +31,7 @@ PROTOCOLS = tuple(name for name, info in PROVIDERS.items() if info.has_server)
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class SentRequest:
-    """One request to a model, with secrets, if it has any; what is shown of it has none."""
+    """One request to a model. Its body is not filtered; what is shown of it has no secrets."""
 
     place: str
     """Turn in the tree: `0.2/3` is the third turn of run `0.2`."""
@@ -47,7 +47,7 @@ class SentRequest:
     raw: bytes = field(repr=False)
     """The body, byte by byte."""
     changed: tuple[str, ...]
-    """The changes since the turn before, in words."""
+    """The changes since the turn before, in words, without secrets."""
     context: ContextTokens
     """Source → tokens, with `total`."""
 

@@ -172,3 +172,16 @@ def test_the_body_has_secrets_and_what_is_shown_has_none(
         assert "\x1b" not in text
     assert "<script>" not in shown["text/html"]
     assert shown == request._repr_mimebundle_()
+
+
+@pytest.mark.req("D-60")
+def test_a_secret_that_a_text_is_cut_in_does_not_show_its_beginning(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MY_API_KEY", "s3cr3t-v4lue-here")
+    axe_nb.define(Agent(name="a", model="script/a"))
+    script("a")(lambda request: "fine")
+    for before in (45, 995):
+        request = run("a", "x" * before + "s3cr3t-v4lue-here" + "y" * 2000).request()
+        assert "s3c" not in str(request)
+        assert "s3c" not in repr(request.changed)
