@@ -157,15 +157,16 @@ def cassette(path: str | os.PathLike[str], mode: Mode | None = None) -> Iterator
     """
     before = session.cassette
     if before is not None:
-        before.save()  # it may be the same file
-    used = Cassette(path, mode)
-    session.cassette = None
-    session.use_cassette(used)
+        before.save_quietly()  # it may be the same file
+    session.cassette = used = Cassette(path, mode)
     try:
         yield used
-    finally:
-        session.use_cassette(None)
+    except BaseException:
         session.cassette = before
+        used.save_quietly()  # an error of the block counts more
+        raise
+    session.cassette = before
+    used.save()
 
 
 def last() -> RunResult | None:

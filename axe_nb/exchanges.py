@@ -17,8 +17,10 @@ from axe_nb.messages import Delta, Message, Request, Response, ToolSpec
 from axe_nb.redaction import Filter
 from axe_nb.wire_log import WireReply
 
-Cut = Literal["", "timeout", "cancelled"]
-"""The reason why an exchange did not end by itself; empty = it did."""
+Cut = Literal["", "timeout", "cancelled", "abandoned"]
+"""The reason why an exchange did not end by itself; empty = it did.
+
+`abandoned`: a tool stopped waiting for its child, while the tree went on."""
 
 
 def drop_spelled(exchange: Exchange, clean: Filter) -> Exchange:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from axe_nb.engine.permissions import ApprovalRequest, Decision
+from axe_nb.engine.permissions import ApprovalRequest, AskPerson, Decision
 from axe_nb.engine.scope import RunScope
 from axe_nb.limits import RunStopped
 from axe_nb.threads import in_thread
@@ -64,10 +64,21 @@ class Authorizer:
                     return await self._ask_approval(tool, arguments, guard)
         return Permit(arguments=arguments, guard=guard)
 
+    @property
+    def person(self) -> AskPerson | None:
+        """The one who answers questions, or the recorded answers of one; None = there is none."""
+        env = self._scope.env
+        return env.tape.find_person(env.ask_person) if env.tape else env.ask_person
+
     def allows_host(self, tool: Tool, host: str) -> bool:
         """True if a call may reach a host without asking (D-50)."""
         verdict, _ = self._scope.policy.decide(tool, Guard(host=host))
-        return verdict == "allow" or (verdict == "ask" and host in self._scope.env.hosts)
+        return verdict == "allow" or (verdict == "ask" and self._is_allowed(host))
+
+    def _is_allowed(self, host: str) -> bool:
+        """True if an answer has allowed a host, in this session or in a recording of this tree."""
+        env = self._scope.env
+        return host in env.hosts or bool(env.tape and host in env.tape.hosts)
 
     async def ask_question(self, question: str) -> str:
         """Returns the person's answer to a question of the model."""
@@ -95,7 +106,7 @@ class Authorizer:
         verdict, reason = policy.decide(tool, guard)
         if verdict == "ask" and self._is_covered(tool, guard):
             return False
-        if verdict == "ask" and self._scope.env.ask_person is None:
+        if verdict == "ask" and self.person is None:
             verdict = "deny"
             reason = (
                 f"{_need(guard)}, and no one can be prompted here; {policy.next_step(tool, guard)}"
@@ -106,7 +117,7 @@ class Authorizer:
 
     def _is_covered(self, tool: Tool, guard: Guard | None) -> bool:
         """True if an earlier answer holds for the call too."""
-        if guard and guard.host and guard.floor == "allow" and guard.host in self._scope.env.hosts:
+        if guard and guard.host and guard.floor == "allow" and self._is_allowed(guard.host):
             return True
         return (tool.name, _covers(guard)) in self._covered
 
@@ -122,18 +133,17 @@ class Authorizer:
         answer = await self._prompt_person(await self._make_request(tool, arguments, guard))
         match answer.choice:
             case "yes" | "always":
-                self._remember(tool, guard, is_always=answer.choice == "always")
+                self._remember(tool, guard, answer)
                 return Permit(arguments=arguments, guard=guard)
             case "edit":
-                return await self._check_edited(tool, answer.arguments, guard)
+                return await self._check_edited(tool, answer, guard)
             case _:
                 why = f": {answer.text}" if answer.text else ""
                 raise PermissionDenied(f"permission denied for {tool.name} by the user{why}")
 
-    async def _check_edited(
-        self, tool: Tool, arguments: Mapping[str, Any], asked: Guard | None
-    ) -> Permit:
+    async def _check_edited(self, tool: Tool, answer: Decision, asked: Guard | None) -> Permit:
         """Permits the call as the person typed it, unless it now needs another approval."""
+        arguments = answer.arguments
         guard = await self._ask_guard(tool, arguments)
         verdict, reason = self._scope.policy.decide(tool, guard)
         if verdict == "deny":
@@ -142,13 +152,16 @@ class Authorizer:
         if guard and guard.floor == "ask" and guard.reason != (asked.reason if asked else ""):
             permit = await self._ask_approval(tool, arguments, guard)
         else:
-            self._remember(tool, guard, is_always=False)
+            self._remember(tool, guard, answer)
         return Permit(arguments=permit.arguments, guard=permit.guard, is_edited=True)
 
-    def _remember(self, tool: Tool, guard: Guard | None, *, is_always: bool) -> None:
-        if guard and guard.host:
-            self._scope.env.hosts[guard.host] = None
-        if is_always and _covers(guard):
+    def _remember(self, tool: Tool, guard: Guard | None, answer: Decision) -> None:
+        env = self._scope.env
+        if guard and guard.host and answer.is_recorded and env.tape:
+            env.tape.hosts.add(guard.host)
+        elif guard and guard.host:
+            env.hosts[guard.host] = None
+        if answer.choice == "always" and _covers(guard):
             self._covered.add((tool.name, _covers(guard)))
 
     async def _make_request(
@@ -168,13 +181,14 @@ class Authorizer:
             always=_covers(guard),
             reason="\n".join(filter(None, told)),
             host=guard.host if guard else "",
+            workdir=str(self._workdir),
         )
 
     async def _prompt_person(self, request: ApprovalRequest) -> Decision:
         tape = self._scope.env.tape
         answer = tape.find_decision(request) if tape else None
         if answer is None:
-            ask_person = self._scope.env.ask_person
+            ask_person = self.person
             assert ask_person is not None
             with self._scope.clock.paused():
                 answer = await ask_person(request)

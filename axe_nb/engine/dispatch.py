@@ -183,7 +183,7 @@ class Dispatch:
         self, tool: Tool, call: ToolCall, children: CallChildren, guard: Guard | None
     ) -> ToolContext:
         scope = self._scope
-        can_ask = scope.env.ask_person is not None and scope.depth == 0
+        can_ask = self._authorizer.person is not None and scope.depth == 0
         return ToolContext(
             call=call,
             agent=scope.agent,

@@ -194,7 +194,7 @@ class Run:
 
     def _end(self, status: Status, error: str | None, cause: AxeError | None = None) -> RunResult:
         tape = self.scope.env.tape
-        if tape and not self.scope.parent and (problem := tape.finish()):
+        if tape and not self.scope.parent and (problem := tape.finish(status)):
             self.warnings.append(problem)
         result = self._make_result(status, error, cause, self.children.results())
         return self._settle(result, self.scope.env.emit)

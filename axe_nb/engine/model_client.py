@@ -113,7 +113,8 @@ class ModelClient:
         is_recorded = self._is_played and tape is not None and tape.holds(place, attempt)
         seconds = error.retry_after or min(RETRY_WAIT * 2 ** min(attempt - 2, 10), MAX_RETRY_WAIT)
         left = scope.clock.left
-        if left is not None and seconds >= left and not is_recorded:
+        is_over = self._is_played and tape is not None and not tape.may_ask
+        if ((left is not None and seconds >= left) or is_over) and not is_recorded:
             raise _make_late_error(error)
         slack = JITTER * seconds if left is None else min(JITTER * seconds, (left - seconds) / 2)
         seconds += min(slack, MAX_JITTER) * random.random()
@@ -208,10 +209,13 @@ class ModelClient:
             asyncio.CancelledError: it was cancelled.
         """
         clock, tape = self._scope.clock, self._scope.env.tape
-        if cut == "timeout" and clock.deadline is not None:
+        if cut == "timeout":
+            if clock.deadline is None:
+                raise RunStopped("timeout", "timeout, as it was recorded")
             clock.forward(clock.ahead + (clock.left or 0.0))
-        if tape is not None:
+        if cut == "cancelled" and tape is not None:
             await tape.wait_to_cancel()
+        await asyncio.Event().wait()  # until the tool stops waiting for it
 
     async def _send_streaming(
         self, send: Send, request: Request, turn: int, deltas: list[Delta]

@@ -53,6 +53,8 @@ class ApprovalRequest:
     """The later calls that `always` covers; empty = it covers none."""
     reason: str = ""
     """The reason to ask, if it is not the mode, and notes about the call; one a line."""
+    workdir: str = ""
+    """The real workdir of the call."""
     host: str = ""
     """The host that approval allows for the session; empty = the call reaches none (D-50)."""
 
@@ -66,6 +68,8 @@ class Decision:
     """For `text`: the answer to a model's question. For `no` and `stop`: the reason, if given."""
     arguments: Mapping[str, Any] = field(default_factory=dict)
     """For `edit`: the arguments to run instead."""
+    is_recorded: bool = field(default=False, kw_only=True, compare=False)
+    """True if the answer comes from a cassette."""
 
 
 AskPerson: TypeAlias = Callable[[ApprovalRequest], Awaitable[Decision]]

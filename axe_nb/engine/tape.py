@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from axe_nb.engine.permissions import ApprovalRequest, Decision
+from axe_nb.engine.permissions import ApprovalRequest, AskPerson, Decision
 from axe_nb.exchanges import Exchange
 from axe_nb.messages import Request
+from axe_nb.results import Status
 from axe_nb.tools.tool import ToolOutput
 
 
@@ -37,6 +38,15 @@ class Tape(Protocol):
     def keep(self, request: Request, exchange: Exchange) -> None:
         """Notes the outcome of a request that `find` was asked for."""
 
+    may_ask: bool
+    """True if models and the person may be asked for what is not recorded."""
+
+    hosts: set[str]
+    """Hosts that recorded answers allow; only for this tree."""
+
+    def find_person(self, ask_person: AskPerson | None) -> AskPerson | None:
+        """Returns who answers questions now; None = no one can be prompted."""
+
     def find_decision(self, request: ApprovalRequest) -> Decision | None:
         """Returns the person's recorded answer to a question; None = ask.
 
@@ -57,6 +67,9 @@ class Tape(Protocol):
             number: number of the call in the run.
             tool: name of the tool.
             arguments: those of the call.
+
+        Raises:
+            CassetteMiss: none is recorded, and the tool may not run again.
         """
 
     def keep_output(
@@ -64,8 +77,12 @@ class Tape(Protocol):
     ) -> None:
         """Notes the output of such a call."""
 
-    def finish(self) -> str:
-        """Ends the recording of the tree; returns the problem if it cannot be kept, else ""."""
+    def finish(self, status: Status) -> str:
+        """Ends the recording of the tree; returns the problem if it cannot be kept, else "".
+
+        Args:
+            status: that of the root.
+        """
 
     async def wait_to_cancel(self) -> None:
         """Cancels the tree, as it was when it was recorded, once its other runs have ended."""

@@ -30,11 +30,12 @@ def is_test() -> bool:
     return not TEST_VARIABLES.isdisjoint(os.environ)
 
 
-def counts(path: Path, asked: Any, decision: Mapping[str, Any]) -> bool:
+def counts(path: Path, where: list[str], asked: Any, decision: Mapping[str, Any]) -> bool:
     """True if a recorded answer stands for the person.
 
     Args:
         path: the cassette.
+        where: the agent that asked, and its workdir.
         asked: the call.
         decision: the answer, as recorded.
 
@@ -43,17 +44,19 @@ def counts(path: Path, asked: Any, decision: Mapping[str, Any]) -> bool:
     """
     if decision.get("choice") not in APPROVING or trusts_all() or is_test():
         return True
-    return _compute_fingerprint(path, asked, decision) in load_trusted()
+    return _compute_fingerprint(path, where, asked, decision) in load_trusted()
 
 
-def remember(path: Path, asked: Any, decision: Mapping[str, Any]) -> None:
+def remember(path: Path, where: list[str], asked: Any, decision: Mapping[str, Any]) -> None:
     """Remembers an approval that the person has given here, for later replays."""
     if decision.get("choice") in APPROVING:
         with contextlib.suppress(ConfigError):  # then the person is asked again
             real = os.path.realpath(path)
-            remember_fingerprint(_compute_fingerprint(path, asked, decision), real)
+            remember_fingerprint(_compute_fingerprint(path, where, asked, decision), real)
 
 
-def _compute_fingerprint(path: Path, asked: Any, decision: Mapping[str, Any]) -> str:
-    content = ["cassette", os.path.realpath(path), asked, decision]
+def _compute_fingerprint(
+    path: Path, where: list[str], asked: Any, decision: Mapping[str, Any]
+) -> str:
+    content = ["cassette", os.path.realpath(path), where, asked, decision]
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

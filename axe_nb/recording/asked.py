@@ -7,16 +7,50 @@ Source: D-59, D-60.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from axe_nb.jsonable import jsonable
-from axe_nb.messages import Message, Request, ToolCall, ToolSpec
-from axe_nb.redaction import Filter
+from axe_nb.messages import Message, Request, ToolCall, ToolResult, ToolSpec
+from axe_nb.redaction import MASK, Filter
 
 Asked: TypeAlias = "dict[str, Any]"
 """A description: `model`, `system`, `params`, `tools`, `messages`, of which those that changed."""
+
+
+CLOCK = re.compile(r"\b\d+\.\d+s\b")
+"""Real seconds in a text for a model, as spawn_agent reports them; no two runs take as long."""
+
+
+def is_same(recorded: Any, asked: Any) -> bool:
+    """True if a request was asked before; a secret that was removed fits whatever is there now."""
+    if isinstance(recorded, str) and isinstance(asked, str):
+        return recorded == asked or _fits(recorded, asked) or _fits(asked, recorded)
+    if isinstance(recorded, dict) and isinstance(asked, dict):
+        return recorded.keys() == asked.keys() and all(
+            is_same(recorded[key], asked[key]) for key in recorded
+        )
+    if isinstance(recorded, list) and isinstance(asked, list):
+        return len(recorded) == len(asked) and all(map(is_same, recorded, asked))
+    return bool(recorded == asked)
+
+
+def _fits(recorded: str, asked: str) -> bool:
+    """True if a text is the recorded one with something in the place of each mask."""
+    first, *rest = recorded.split(MASK)
+    if not rest:
+        return False
+    at = len(first)
+    if not asked.startswith(first) or not asked.endswith(rest[-1]):
+        return False
+    for part in rest[:-1]:
+        at = asked.find(part, at)
+        if at < 0:
+            return False
+        at += len(part)
+    return at + len(rest[-1]) <= len(asked)
 
 
 @dataclass
@@ -63,7 +97,7 @@ def _describe_message(message: Message, clean: Filter) -> dict[str, Any]:
             {
                 "tool": result.name,
                 **({"error": True} if result.is_error else {}),
-                "text": clean.text(result.content),
+                "text": clean.text(_without_clock(result)),
             }
             for result in message.tool_results
         ]
@@ -72,6 +106,10 @@ def _describe_message(message: Message, clean: Filter) -> dict[str, Any]:
     if message.tool_calls:
         described["calls"] = [_describe_call(call, clean) for call in message.tool_calls]
     return described
+
+
+def _without_clock(result: ToolResult) -> str:
+    return CLOCK.sub("…s", result.content) if result.name == "spawn_agent" else result.content
 
 
 def _describe_call(call: ToolCall, clean: Filter) -> dict[str, Any]:

@@ -5,20 +5,23 @@ Source: product.md "Cassettes"; D-59, D-61, D-68.
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import threading
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, TypeAlias
 
 from axe_nb.data_files import read_data, write_data
 from axe_nb.errors import CassetteMiss, ConfigError
 from axe_nb.recording.approvals import is_test
-from axe_nb.recording.asked import Asked
-from axe_nb.recording.cleaning import Cleaner, make_cleaner
+from axe_nb.recording.asked import Asked, is_same
+from axe_nb.recording.cleaning import FOLDER, Cleaner, make_cleaner
 from axe_nb.recording.records import Record, Root, from_data, to_data
+from axe_nb.redaction import MASK
 from axe_nb.text import plural, quote
 
 Mode = Literal["live", "record", "replay", "auto"]
@@ -30,6 +33,12 @@ MODE = "AXE_CASSETTE_MODE"
 
 SHARE = 20
 """A file is written at the end of a run if this many times the last writing have passed since."""
+
+Likeness: TypeAlias = "tuple[str, ...]"
+"""Key of the roots that are alike in some way."""
+
+PROMPT, AGENT = ("messages",), ("model", "system", "tools")
+"""Fields of a first request: two runs of an agent with the same prompt, or the same agent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,27 +86,25 @@ class Cassette:
         """The errors for all that was not recorded."""
         self.mode: Mode | None = None
         self.change_mode(mode)
-        self.folders = {Path.cwd(): "."}
+        self.folders = {Path.cwd(): FOLDER}
         """Folder of this machine → what takes the place of its path in all that is kept."""
         self.hits = self.misses = self.recorded = 0
         self.cell = ""
         """The cell that runs; empty = unknown."""
         self._lock = threading.RLock()
-        self._claims: dict[Root, str] = {}
+        self._owners: dict[Root, str] = {}
         """Root → the cell of the run that has it."""
-        self._begun = 0
+        self._replaces: dict[Root, Root] = {}
+        """Root of a changed run → the one that it replaces, unless that is asked for as it is."""
+        self._alike: dict[Likeness, list[Root]] = {}
+        self._begin_at: dict[Likeness, int] = {}
+        """Position of the first root that may be free."""
         self._is_changed = False
         self._written_at, self._writing = 0.0, 0.0
-        self._roots = self._read()
-
-    def make_cleaner(self) -> Cleaner:
-        """Returns what removes secrets, and paths of this machine, from all that is kept."""
-        return make_cleaner(self.folders)
-
-    def _read(self) -> list[Root]:
-        if not os.path.lexists(self.path):
-            return []
-        return read_data(self.path, "cassette", from_data)
+        self._roots: list[Root] = []
+        self._stamp: tuple[int, int] | None = None
+        """State of the file when it was read or written."""
+        self._read()
 
     def change_mode(self, mode: Mode | None) -> None:
         """Changes the mode, for the runs that begin after it.
@@ -107,46 +114,103 @@ class Cassette:
         """
         self.mode = None if mode is None else check_mode(mode)
 
+    def make_cleaner(self) -> Cleaner:
+        """Returns what removes secrets, and paths of this machine, from all that is kept."""
+        return make_cleaner(self.folders)
+
+    def _read(self) -> None:
+        """Adds the roots of the file that are not known yet, as when another process wrote it.
+
+        Raises:
+            ConfigError: it cannot be read.
+        """
+        stamp = _find_stamp(self.path)
+        if stamp is None or stamp == self._stamp:
+            return
+        known = {_digest(to_data([(0, root)])) for root in self._roots}
+        for root in read_data(self.path, "cassette", from_data):
+            is_known = known and _digest(to_data([(0, root)])) in known
+            if not is_known:
+                root.number = self._next_number() if self._roots and known else root.number
+                self._roots.append(root)
+                self._list_likenesses(root)
+        self._stamp = stamp
+
+    def _next_number(self) -> int:
+        return 1 + max((root.number for root in self._roots), default=0)
+
     def enter_cell(self, cell: str | None) -> None:
         """Notes that a cell runs, possibly again: then its runs find their records again."""
         with self._lock:
             self.cell = cell or ""
-            if self.cell:
-                for root, owner in list(self._claims.items()):
-                    if owner == self.cell:
-                        del self._claims[root]
+            freed = [root for root, owner in self._owners.items() if self.cell and owner == cell]
+            for root in freed:
+                del self._owners[root]
+            if freed:
+                self._begin_at.clear()
 
-    def take_number(self) -> int:
-        """Returns the number of a root that begins, from 1."""
-        with self._lock:
-            self._begun += 1
-            return self._begun
-
-    def claim(self, asked: Asked, agent: str, number: int) -> tuple[Root, Root]:
+    def claim(self, asked: Asked, agent: str) -> tuple[Root, Root]:
         """Returns the root whose records a run may play, and the one that takes its own.
 
-        They are the same if the run was recorded, whether or not its agent has changed since. With
-        another prompt it is a new run, which may play what its children are still asked.
+        They are the same if a run is recorded that began alike. One with the same prompt is
+        replaced by a changed run. With another prompt it is a new run, which may play what its
+        children are still asked.
 
         Args:
             asked: the first request of the run.
             agent: its agent.
-            number: number of the run in this session.
         """
         with self._lock:
-            free = [root for root in self._roots if root not in self._claims and root.first]
-            free.sort(key=lambda root: (root.number != number, root.number))
-            for is_same in (_is_same, _has_same_prompt, _has_same_agent):
-                found = next((r for r in free if r.first and is_same(r.first, asked, agent)), None)
-                if found:
-                    break
-            target = found
-            if found is None or is_same is _has_same_agent:
-                target = Root(1 + max((root.number for root in self._roots), default=0))
-                self._roots.append(target)
-            assert target is not None
-            self._claims[target] = self.cell
-            return found or target, target
+            root = self._find_free(_make_likeness(asked, agent, asked)) or self._find_masked(asked)
+            if root is not None:
+                self._owners[root] = self.cell
+                replacing = next((new for new, old in self._replaces.items() if old is root), None)
+                if replacing is not None:
+                    del self._replaces[replacing]
+                    self._is_changed = True
+                return root, root
+            target = Root(self._next_number())
+            self._roots.append(target)
+            self._owners[target] = self.cell
+            if source := self._find_free(_make_likeness(asked, agent, PROMPT)):
+                self._replaces[target] = source
+            source = source or self._find_free(_make_likeness(asked, agent, AGENT))
+            return source or target, target
+
+    def _find_free(self, likeness: Likeness) -> Root | None:
+        roots, at = self._alike.get(likeness, []), self._begin_at.get(likeness, 0)
+        while at < len(roots) and roots[at] in self._owners:
+            at += 1
+        self._begin_at[likeness] = at
+        replaced = set(self._replaces.values()) if likeness[0] != "" else set()
+        return next((r for r in roots[at:] if r not in self._owners and r not in replaced), None)
+
+    def _find_masked(self, asked: Asked) -> Root | None:
+        """Returns a free root whose first request had secrets where this one has words."""
+        for root in self._alike.get((MASK,), ()):
+            if root not in self._owners and root.first and is_same(root.first.asked, asked):
+                return root
+        return None
+
+    def _list_likenesses(self, root: Root) -> None:
+        first = root.first
+        if first is None or not isinstance(first.asked, dict):
+            return
+        likenesses = [
+            _make_likeness(first.asked, first.agent, fields)
+            for fields in (first.asked, PROMPT, AGENT)
+        ]
+        if MASK in json.dumps(first.asked):
+            likenesses.append((MASK,))
+        for likeness in likenesses:
+            roots = self._alike.setdefault(likeness, [])
+            if root not in roots[-1:]:
+                roots.append(root)
+
+    def count_same(self, asked: Asked) -> int:
+        """Returns the number of recorded runs that began with a request."""
+        with self._lock:
+            return len(self._alike.get(_make_likeness(asked, "", asked), ()))
 
     def commit(self, root: Root, new: Iterable[Record], stale: Iterable[Record]) -> str:
         """Adds the new records of a run, and writes the file if that is not too often.
@@ -157,9 +221,13 @@ class Cassette:
         with self._lock:
             for old in stale:
                 root.records.pop(old.key, None)
+                self._is_changed = True
+            is_new = root.first is None
             for record in new:
                 root.records[record.key] = record
                 self._is_changed = True
+            if is_new:
+                self._list_likenesses(root)
             if time.monotonic() < self._written_at + SHARE * self._writing:
                 return ""
             return self.save_quietly()
@@ -182,10 +250,22 @@ class Cassette:
             if not self._is_changed:
                 return
             began = time.monotonic()
-            write_data(self.path, "cassette", to_data(self._roots))
+            self._read()  # what another process has added stays
+            write_data(self.path, "cassette", to_data(self._list_kept()))
             self._is_changed = False
+            self._stamp = _find_stamp(self.path)
             self._written_at = time.monotonic()
             self._writing = self._written_at - began
+
+    def _list_kept(self) -> list[tuple[int, Root]]:
+        """Returns (number in the file, root) of all roots that no changed run has replaced."""
+        replaced = {
+            old: new
+            for new, old in self._replaces.items()
+            if new.records and old not in self._owners
+        }
+        numbers = {new: old.number for old, new in replaced.items()}
+        return [(numbers.get(r, r.number), r) for r in self._roots if r not in replaced]
 
     def status(self) -> CassetteStatus:
         """Returns the counts of this session."""
@@ -204,19 +284,14 @@ class Cassette:
             unused = self._list_unused()
             for root, record in unused:
                 del root.records[record.key]
-            self._roots = [root for root in self._roots if root.records]
             self._is_changed = self._is_changed or bool(unused)
             self.save()
         return len(unused)
 
     def _list_unused(self) -> list[tuple[Root, Record]]:
         with self._lock:
-            return [(r, one) for r in self._roots for one in r.records.values() if not one.is_used]
-
-    def count_same(self, asked: Asked) -> int:
-        """Returns the number of recorded runs that began with a request."""
-        with self._lock:
-            return sum(bool(root.first and root.first.asked == asked) for root in self._roots)
+            kept = [root for _, root in self._list_kept()]
+            return [(r, one) for r in kept for one in r.records.values() if not one.is_used]
 
     def list_records(self) -> list[tuple[Root, Record]]:
         """Returns all records, with their roots."""
@@ -253,18 +328,22 @@ def check_mode(mode: str) -> Mode:
     )
 
 
-def _is_same(first: Record, asked: Asked, agent: str) -> bool:
-    return bool(first.asked == asked)
+def _make_likeness(asked: Asked, agent: str, fields: Iterable[str]) -> Likeness:
+    """Returns the key of the runs whose first requests agree in some fields."""
+    if fields is asked:
+        return "", _digest(asked)
+    return agent, *fields, _digest([asked.get(name) for name in fields])
 
 
-def _has_same_prompt(first: Record, asked: Asked, agent: str) -> bool:
-    return _has_same(first, asked, ("messages",)) and first.agent == agent
+def _digest(value: Any) -> str:
+    text = json.dumps(value, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _has_same_agent(first: Record, asked: Asked, agent: str) -> bool:
-    return _has_same(first, asked, ("model", "system", "tools")) and first.agent == agent
-
-
-def _has_same(first: Record, asked: Asked, names: Iterable[str]) -> bool:
-    kept = first.asked if isinstance(first.asked, dict) else {}
-    return all(kept.get(name) == asked.get(name) for name in names)
+def _find_stamp(path: Path) -> tuple[int, int] | None:
+    """Returns the state of a file; None if there is none."""
+    try:
+        found = path.lstat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size

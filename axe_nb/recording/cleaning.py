@@ -13,6 +13,9 @@ from typing import Any
 
 from axe_nb.redaction import Filter, find_filter
 
+FOLDER, HOME = "⟨folder⟩", "⟨home⟩"
+"""Marks that take the places of the notebook's folder and the user's home."""
+
 SHORTEST = 4
 """Characters of a folder's path; `/` and its like are on every machine."""
 
@@ -31,6 +34,18 @@ class Cleaner(Filter):
             text = self.paths.sub(lambda match: self.names[match[0]], text)
         return Filter.text(self, text)
 
+    def restore(self, value: Any) -> Any:
+        """Returns JSON data with the paths of this machine back in their places."""
+        if isinstance(value, str):
+            for path, name in self.names.items():
+                value = value.replace(name, path)
+            return value
+        if isinstance(value, list):
+            return [self.restore(item) for item in value]
+        if isinstance(value, dict):
+            return {self.restore(key): self.restore(item) for key, item in value.items()}
+        return value
+
     def clean_again(self, value: Any) -> Any:
         """Returns JSON data, cleaned before, without the secrets that have come since."""
         now = find_filter()
@@ -43,10 +58,10 @@ def make_cleaner(folders: Mapping[Path, str]) -> Cleaner:
     Args:
         folders: folder → what takes the place of its path.
     """
-    names = {**{f"{path}": name for path, name in folders.items()}, f"{_find_home()}": "~"}
+    names = {f"{_find_home()}": HOME, **{f"{path}": name for path, name in folders.items()}}
     names = {path: name for path, name in names.items() if len(path) >= SHORTEST}
     paths = "|".join(map(re.escape, sorted(names, key=len, reverse=True))) or "(?!)"
-    found = re.compile(f"(?<![\\w.-])(?:{paths})(?![\\w.-])")
+    found = re.compile(rf"(?:(?<![\w.-])|(?<=\\[nrtbf]))(?:{paths})(?![\w.-])")
     return Cleaner(find_filter().forms, paths=found, names=names)
 
 

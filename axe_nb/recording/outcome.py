@@ -8,12 +8,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import Any
 
 from axe_nb.exchanges import Exchange, drop_spelled
+from axe_nb.providers.wire import check_nesting
+from axe_nb.recording.cleaning import Cleaner
 from axe_nb.records.convert import from_json, to_json
 from axe_nb.redaction import Filter
+from axe_nb.wire_log import WireReply
 
 STREAM = re.compile("event-stream|ndjson", re.IGNORECASE)
 """Content types of streams, of which a single line may be an object too."""
@@ -21,7 +23,9 @@ STREAM = re.compile("event-stream|ndjson", re.IGNORECASE)
 
 def encode(exchange: Exchange, clean: Filter) -> dict[str, Any]:
     """Returns the outcome of an exchange, cleaned."""
-    exchange = drop_spelled(exchange, clean)
+    parsed = _parse(exchange.reply) if exchange.reply else None
+    if parsed is None:
+        exchange = drop_spelled(exchange, clean)
     reply = exchange.reply
     outcome = Exchange(
         turn=exchange.turn,
@@ -33,33 +37,37 @@ def encode(exchange: Exchange, clean: Filter) -> dict[str, Any]:
     )
     kept = to_json(outcome, clean)
     del kept["turn"]
-    if reply is not None:
-        kept["reply"] = _shorten(kept["reply"], clean)
+    if parsed is not None:
+        kept["reply"].pop("pieces", None)
+        kept["reply"]["json"] = clean.json(parsed)
     return kept
 
 
-def decode(kept: Mapping[str, Any], turn: int, attempt: int) -> Exchange:
+def decode(
+    kept: Mapping[str, Any], turn: int, attempt: int, clean: Cleaner | None = None
+) -> Exchange:
     """Reverses `encode`.
+
+    Args:
+        clean: puts the paths of this machine back; None = they stay marks.
 
     Raises:
         ConfigError: it was made by something else.
     """
+    kept = clean.restore(dict(kept)) if clean else kept
     reply = kept.get("reply")
     if isinstance(reply, dict) and "json" in reply:
         kept = {**kept, "reply": {**reply, "pieces": [json.dumps(reply["json"])]}}
     return from_json(Exchange, {**kept, "turn": turn, "attempt": attempt})
 
 
-def _shorten(reply: dict[str, Any], clean: Filter) -> dict[str, Any]:
-    """Returns a reply with its body in the form that reads best."""
-    pieces = reply.pop("pieces", [])
-    whole = clean.text("".join(pieces))
-    parsed = None
-    if not STREAM.search(reply.get("headers", {}).get("content-type", "")):
-        with suppress(ValueError, RecursionError):
-            parsed = json.loads(whole)
-    if isinstance(parsed, dict):
-        reply["json"] = parsed
-    elif pieces:
-        reply["pieces"] = pieces if whole == "".join(pieces) else [whole]
-    return reply
+def _parse(reply: WireReply) -> dict[str, Any] | None:
+    """Returns the object that a body is; None if it is a stream, or no object of usual depth."""
+    if STREAM.search(reply.headers.get("content-type", "")):
+        return None
+    try:
+        parsed = json.loads(reply.body)
+        check_nesting(parsed)
+    except (ValueError, RecursionError):
+        return None
+    return parsed if isinstance(parsed, dict) else None

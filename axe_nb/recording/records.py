@@ -11,9 +11,9 @@ from typing import Any, Literal, TypeAlias, get_args
 
 from axe_nb.errors import ConfigError
 from axe_nb.recording.outcome import decode
-from axe_nb.recording.place import Order, is_place, order_of, turn_of
+from axe_nb.recording.place import Order, is_place, order_of
 
-Kind = Literal["model", "person", "tool"]
+Kind = Literal["model", "person", "tool", "end"]
 
 FIRST = "0/1"
 """Place of the first exchange of a root."""
@@ -21,7 +21,9 @@ FIRST = "0/1"
 Key: TypeAlias = "tuple[Kind, str, int]"
 """(kind, place, number): the attempt of an exchange, the number of a question or a call."""
 
-NUMBER: Mapping[Kind, str] = {"model": "attempt", "person": "question", "tool": "call"}
+NUMBER: Mapping[Kind, str] = {
+    "model": "attempt", "person": "question", "tool": "call", "end": "number",
+}  # fmt: skip
 """Kind → the key of its number in the file."""
 
 
@@ -67,11 +69,15 @@ class Root:
         return self.records.get(("model", FIRST, 1))
 
 
-def to_data(roots: Iterable[Root]) -> list[dict[str, Any]]:
-    """Returns the records as JSON types, sorted by place."""
+def to_data(roots: Iterable[tuple[int, Root]]) -> list[dict[str, Any]]:
+    """Returns the records as JSON types, sorted by place.
+
+    Args:
+        roots: (number in the file, root).
+    """
     return [
-        _to_json(root.number, record)
-        for root in sorted(roots, key=lambda root: root.number)
+        _to_json(number, record)
+        for number, root in sorted(roots, key=lambda pair: pair[0])
         for record in sorted(root.records.values(), key=lambda record: record.order)
     ]
 
@@ -94,6 +100,24 @@ def from_data(data: Any) -> list[Root]:
         root = roots.setdefault(number, Root(number))
         root.records[record.key] = record
     return [roots[number] for number in sorted(roots)]
+
+
+def _check_asked(asked: Any) -> None:
+    """Checks that the messages and tools of a request are what its comparison takes them for.
+
+    Raises:
+        ValueError: they are not.
+    """
+    if asked is None:
+        return
+    lists = [asked.get(name, []) for name in ("messages", "tools")] if type(asked) is dict else [0]
+    for entries in lists:
+        if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+            raise ValueError("what was asked is not a request")
+        for entry in entries:
+            results = entry.get("results", [])
+            if not isinstance(results, list) or not all(isinstance(one, dict) for one in results):
+                raise ValueError("what was asked is not a request")
 
 
 def _to_json(root: int, record: Record) -> dict[str, Any]:
@@ -123,6 +147,9 @@ def _from_json(value: Any) -> tuple[int, Record]:
         kind=kind, place=str(place), number=number, agent=str(value.pop("agent", "")),
         asked=value.pop("asked", None), outcome=value,
     )  # fmt: skip
-    if kind == "model":
-        decode(value, turn_of(record.place), number)  # raises now, not in the middle of a run
+    _check_asked(record.asked)
+    if kind in ("model", "end"):
+        decode(value, 1, number)  # raises now, not in the middle of a run
+    elif not isinstance(value.get("decision" if kind == "person" else "output"), dict):
+        raise ValueError(f"a record of kind {kind} without its outcome")
     return root, record

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import count
 from typing import Any
 
 from axe_nb.agents.trust import VARIABLE
@@ -15,15 +16,23 @@ from axe_nb.engine.permissions import ApprovalRequest, AskPerson, Decision
 from axe_nb.errors import CassetteMiss
 from axe_nb.exchanges import Exchange
 from axe_nb.jsonable import jsonable
+from axe_nb.limits import RunStopped
 from axe_nb.messages import Request
 from axe_nb.recording import approvals
-from axe_nb.recording.asked import Asked, Describer
+from axe_nb.recording.asked import Asked, Describer, is_same
 from axe_nb.recording.cassette import Cassette, Mode
 from axe_nb.recording.miss import describe_miss, pick_first
 from axe_nb.recording.outcome import decode, encode
 from axe_nb.recording.place import run_of, turn_of
 from axe_nb.recording.records import Key, Record, Root
+from axe_nb.results import Status
 from axe_nb.tools.tool import ToolOutput
+
+END: Key = ("end", "0", 1)
+"""The record of a tree that was cut while it did not wait for a model."""
+
+PATIENCE = 5.0
+"""Seconds that a replay waits for exchanges that do not come, before it cancels its tree."""
 
 QUIET = 0.1
 """Seconds without any exchange after which a tree waits for nothing but what was cancelled."""
@@ -38,8 +47,6 @@ class _Run:
     """The part of its latest request that is new, beside the one before."""
     changed_at: int | None = None
     """The first turn that was not asked as recorded; all later ones differ too."""
-    questions: int = 0
-    """Questions to the person so far."""
 
 
 class RootTape:
@@ -48,30 +55,28 @@ class RootTape:
     def __init__(self, cassette: Cassette, mode: Mode) -> None:
         self._cassette = cassette
         self._mode = mode
+        self.may_ask = mode != "replay"
         self._clean = cassette.make_cleaner()
-        self._number = cassette.take_number()
         self._source: Root | None = None
         """The root whose records are played."""
         self._target: Root | None = None
         """The root that takes new records."""
         self._runs: dict[str, _Run] = {}
         self._new: dict[Key, Record] = {}
+        self._exchanges: dict[Key, Exchange] = {}
+        """The outcomes of new records, which are cleaned at the end."""
         self._played: dict[Key, Record] = {}
         self._misses: list[tuple[str, CassetteMiss]] = []
         """(place, error) of what was not recorded."""
         self._steps = 0
+        self.hosts: set[str] = set()
         self.cancel: Callable[[], None] = lambda: None
-        """Cancels the tree."""
 
     @property
-    def may_ask(self) -> bool:
-        """True if models and the person may be asked for what is not recorded."""
-        return self._mode != "replay"
-
-    @property
-    def plays(self) -> bool:
-        """True if recorded exchanges are played."""
-        return self._mode in ("replay", "auto")
+    def _records(self) -> Mapping[Key, Record]:
+        """The records that may be played."""
+        plays = self._mode in ("replay", "auto")
+        return self._source.records if plays and self._source else {}
 
     def find(self, request: Request, model: str) -> Exchange | None:
         """See `Tape`."""
@@ -82,17 +87,10 @@ class RootTape:
         if request.attempt == 1:
             run.asked = run.describer.describe(request, model)
         if self._source is None:
-            self._source, self._target = self._cassette.claim(
-                run.asked, request.agent, self._number
-            )
-        key: Key = ("model", request.place, request.attempt)
-        record = self._source.records.get(key) if self.plays and run.changed_at is None else None
-        if record and (request.attempt > 1 or record.asked == run.asked):
-            exchange = decode(record.outcome, turn_of(request.place), request.attempt)
-            if exchange.cut != "cancelled" or not self.may_ask:
-                self._use(record)
-                self._cassette.hits += 1
-                return exchange
+            self._source, self._target = self._cassette.claim(run.asked, request.agent)
+        exchange = self._find_exchange(request, run)
+        if exchange is not None:
+            return exchange
         if run.changed_at is None:
             run.changed_at = turn_of(request.place)
         self._cassette.misses += 1
@@ -102,71 +100,116 @@ class RootTape:
             raise miss
         return None
 
+    def _find_exchange(self, request: Request, run: _Run) -> Exchange | None:
+        if run.changed_at is not None:
+            return None
+        turn = turn_of(request.place)
+        record = self._records.get(("model", request.place, request.attempt))
+        if record is None:
+            end = self._records.get(END)
+            if end is None or self.may_ask or turn == 1:
+                return None
+            self._use(end)
+            return decode(end.outcome, turn, request.attempt)
+        if request.attempt == 1 and not is_same(record.asked, run.asked):
+            return None
+        exchange = decode(record.outcome, turn, request.attempt, self._clean)
+        if self.may_ask and self._has_failed(exchange, request):
+            return None
+        self._use(record)
+        self._cassette.hits += 1
+        return exchange
+
+    def _has_failed(self, exchange: Exchange, request: Request) -> bool:
+        """True if a recorded request has failed in the end, so that it may succeed now."""
+        status = exchange.reply.status if exchange.reply else 200
+        failure = exchange.error or (exchange.reply and exchange.reply.failure)
+        failed = failure or exchange.cut in ("timeout", "cancelled") or not 200 <= status < 300
+        return bool(failed) and not self.holds(request.place, request.attempt + 1)
+
     def holds(self, place: str, attempt: int) -> bool:
         """See `Tape`."""
-        key: Key = ("model", place, attempt)
-        return bool(self.plays and self._source and key in self._source.records)
+        return ("model", place, attempt) in self._records
 
     def keep(self, request: Request, exchange: Exchange) -> None:
         """See `Tape`."""
         self._steps += 1
         key: Key = ("model", request.place, request.attempt)
-        if key in self._played:
-            return
-        run = self._get_run(run_of(request.place))
-        self._add(
-            key, request.agent, run.asked if request.attempt == 1 else None,
-            encode(exchange, self._clean),
-        )  # fmt: skip
+        if key not in self._played and END not in self._played:
+            run = self._get_run(run_of(request.place))
+            self._exchanges[key] = exchange
+            self._add(key, request.agent, run.asked if request.attempt == 1 else None, {})
+
+    def find_person(self, ask_person: AskPerson | None) -> AskPerson | None:
+        """See `Tape`."""
+        if self.may_ask and ask_person is not None:
+            return ask_person
+        return _refuse if any(kind == "person" for kind, _, _ in self._records) else None
 
     def find_decision(self, request: ApprovalRequest) -> Decision | None:
         """See `Tape`."""
-        run = self._get_run(request.run)
-        run.questions += 1
-        key: Key = ("person", request.run, run.questions)
-        record = self._find(key, self._describe_question(request))
+        asked = self._describe_question(request)
+        record = next(
+            (
+                one
+                for key, one in sorted(self._records.items(), key=lambda item: item[0][2])
+                if key[:2] == ("person", request.run)
+                and key not in self._played
+                and is_same(one.asked, asked)
+            ),
+            None,
+        )
         if record is None:
             if not self.may_ask:
                 question = request.detail if not request.tool else f"{request.tool} may run"
-                raise self._miss_other(key, request.agent, f"the person's answer: {question}")
+                raise self._miss_other(
+                    request.run, request.agent, f"the person's answer: {question}"
+                )
             return None
-        said = record.outcome.get("decision", {})
-        if not approvals.counts(self._cassette.path, record.asked, said):
+        said = record.outcome["decision"]
+        if not approvals.counts(self._cassette.path, _locate(request), record.asked, said):
             if self.may_ask:
                 return None
             raise self._miss_other(
-                key, request.agent, f"an approval of {request.tool} that was given by this user",
+                request.run, request.agent,
+                f"an approval of {request.tool} that was given by this user",
                 f"set {VARIABLE}=1 if you trust whoever recorded it",
             )  # fmt: skip
-        return Decision(
-            said.get("choice", "no"),
-            str(said.get("text", "")),
-            dict(said.get("arguments", {})),
-        )
+        self._use(record)
+        return _make_decision(self._clean.restore(dict(said)))
 
     def keep_decision(self, request: ApprovalRequest, decision: Decision) -> None:
         """See `Tape`."""
-        key: Key = ("person", request.run, self._get_run(request.run).questions)
-        if key in self._played or decision.choice == "stop":
+        if decision.is_recorded or decision.choice == "stop":
             return
-        clean = self._clean
         said: dict[str, Any] = {"choice": decision.choice}
         if decision.text:
-            said["text"] = clean.text(decision.text)
+            said["text"] = self._clean.text(decision.text)
         if decision.arguments:
-            said["arguments"] = clean.json(jsonable(decision.arguments))
+            said["arguments"] = self._clean.json(jsonable(decision.arguments))
         asked = self._describe_question(request)
-        self._add(key, request.agent, asked, {"decision": said})
-        approvals.remember(self._cassette.path, asked, said)
+        taken = {
+            number for kind, run, number in self._new if (kind, run) == ("person", request.run)
+        }
+        number = next(n for n in count(1) if n not in taken)
+        self._add(("person", request.run, number), request.agent, asked, {"decision": said})
+        approvals.remember(self._cassette.path, _locate(request), asked, said)
 
     def find_output(
         self, run: str, number: int, tool: str, arguments: Mapping[str, Any]
     ) -> ToolOutput | None:
         """See `Tape`."""
-        record = self._find(("tool", run, number), self._describe_call(tool, arguments))
-        if record is None:
-            return None
-        kept = record.outcome.get("output", {})
+        self._steps += 1
+        record = self._records.get(("tool", run, number))
+        if record is None or not is_same(record.asked, self._describe_call(tool, arguments)):
+            if self.may_ask:
+                return None
+            if end := self._records.get(END):
+                self._use(end)
+                raise RunStopped(end.outcome["cut"], f"{end.outcome['cut']}, as it was recorded")
+            raise self._miss_other(run, "", f"the result of {tool}, which is not to run again")
+        self._use(record)
+        kept = self._clean.restore(dict(record.outcome["output"]))
         return ToolOutput(
             str(kept.get("text", "")), bool(kept.get("error")), str(kept.get("note", ""))
         )
@@ -187,52 +230,57 @@ class RootTape:
 
     async def wait_to_cancel(self) -> None:
         """See `Tape`."""
-        steps = -1
-        while steps != self._steps:
+        steps, since = -1, 0.0
+        while steps != self._steps or (self._has_more() and since < PATIENCE):
+            since = since + QUIET if steps == self._steps else 0.0
             steps = self._steps
             await asyncio.sleep(QUIET)
         self.cancel()
         await asyncio.Event().wait()
 
-    def finish(self) -> str:
+    def _has_more(self) -> bool:
+        """True if a recorded exchange has not been played yet."""
+        return any(key[0] == "model" and key not in self._played for key in self._records)
+
+    def finish(self, status: Status) -> str:
         """See `Tape`."""
         if self._target is None or not self.may_ask:
             return ""
-        stale = [
-            record
-            for record in self._target.records.values()
-            if record.kind == "model" and self._is_stale(record)
-        ]
-        for record in self._new.values():
-            record.asked = self._clean.clean_again(record.asked)
-            record.outcome = self._clean.clean_again(record.outcome)
+        self._finish_records(status)
+        stale = [one for one in self._target.records.values() if self._is_stale(one)]
         new = {**self._new} if self._source is self._target else {**self._played, **self._new}
         return self._cassette.commit(self._target, new.values(), stale)
 
-    @property
-    def stand_in(self) -> AskPerson | None:
-        """Stands in for a person whose answers are recorded; None if none is."""
-        has_answers = any(one.kind == "person" for _, one in self._cassette.list_records())
-        return _refuse if has_answers and self.plays else None
+    def _finish_records(self, status: Status) -> None:
+        """Completes the new records, now that it is known how the tree ended."""
+        clean = self._cassette.make_cleaner()  # a tool may have set a secret
+        cuts = set()
+        for key, record in self._new.items():
+            if exchange := self._exchanges.get(key):
+                if exchange.cut == "cancelled" and status != "cancelled":
+                    exchange = replace(exchange, cut="abandoned")
+                cuts.add(exchange.cut)
+                record.outcome = encode(exchange, clean)
+            else:
+                record.outcome = self._clean.clean_again(record.outcome)
+            record.asked = self._clean.clean_again(record.asked)
+        if status in ("timeout", "cancelled") and status not in cuts and self._new:
+            self._add(END, "", None, {"cut": status})
 
     def _is_stale(self, record: Record) -> bool:
-        """True if a record belongs to a run that was asked otherwise before it."""
+        """True if a record belongs to a run that has been asked otherwise since."""
+        if record.key in self._new or record.key in self._played:
+            return False
+        if self._mode == "record":
+            return True
         run = self._runs.get(run_of(record.place))
         at = run.changed_at if run else None
-        return at is not None and turn_of(record.place) >= at
+        return record.kind == "model" and at is not None and turn_of(record.place) >= at
 
     def _get_run(self, run: str) -> _Run:
         if run not in self._runs:
             self._runs[run] = _Run(Describer(self._clean))
         return self._runs[run]
-
-    def _find(self, key: Key, asked: Any) -> Record | None:
-        self._steps += 1
-        record = self._source.records.get(key) if self.plays and self._source else None
-        if record is None or record.asked != asked:
-            return None
-        self._use(record)
-        return record
 
     def _use(self, record: Record) -> None:
         record.is_used = True
@@ -244,28 +292,40 @@ class RootTape:
             kind=kind, place=place, number=number, agent=agent, asked=asked, outcome=outcome,
             is_used=True,
         )  # fmt: skip
-        self._cassette.recorded += 1
+        self._cassette.recorded += kind != "end"
 
     def _describe_question(self, request: ApprovalRequest) -> dict[str, Any]:
-        clean = self._clean
         if not request.tool:
-            return {"question": clean.text(request.detail)}
+            return {"question": self._clean.text(request.detail)}
         return self._describe_call(request.tool, request.arguments)
 
     def _describe_call(self, tool: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         return {"tool": tool, "arguments": self._clean.json(jsonable(arguments))}
 
-    def _miss_other(self, key: Key, agent: str, what: str, hint: str = "") -> CassetteMiss:
+    def _miss_other(self, run: str, agent: str, what: str, hint: str = "") -> CassetteMiss:
+        who = f"agent {agent}, at {run}" if agent else f"at {run}"
         miss = CassetteMiss(
-            f"cassette {self._cassette.shown} lacks {what} (agent {agent}, at {key[1]})",
+            f"cassette {self._cassette.shown} lacks {what} ({who})",
             hint=hint or self._cassette.how_to_record,
         )
-        self._note_miss(f"{key[1]}/0", miss)
+        self._note_miss(f"{run}/0", miss)
         return miss
 
     def _note_miss(self, place: str, miss: CassetteMiss) -> None:
         self._misses.append((place, miss))
         self._cassette.missed.append(miss)
+
+
+def _locate(request: ApprovalRequest) -> list[str]:
+    """Returns what an approval is for, besides its call."""
+    return [request.agent, request.workdir]
+
+
+def _make_decision(said: Mapping[str, Any]) -> Decision:
+    return Decision(
+        said.get("choice", "no"), str(said.get("text", "")), dict(said.get("arguments", {})),
+        is_recorded=True,
+    )  # fmt: skip
 
 
 async def _refuse(request: ApprovalRequest) -> Decision:

@@ -193,7 +193,7 @@ class Session:
             agents=snapshot.source,
             defined=snapshot.defined,
             emit=emit,
-            ask_person=ask_person or (tape.stand_in if tape else None),
+            ask_person=ask_person,
             tape=tape,
             nest=self._nest,
             hosts=self.hosts,

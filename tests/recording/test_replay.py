@@ -368,7 +368,7 @@ def test_neither_secrets_nor_paths_of_the_machine_are_kept(
     assert secret not in kept
     assert json.dumps(secret)[1:-1] not in kept
     assert str(project) not in kept
-    assert "./x and ~/y" in kept
+    assert "⟨folder⟩/x and ⟨home⟩/y" in kept
     assert replay(f"use {secret} in {project}/x and {Path.home()}/y").ok
 
 

@@ -1,0 +1,350 @@
+"""Cassettes as an adversary attacked them: order, variants, cuts, clocks, masks, paths, people."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import axe_nb
+from axe_nb import Agent, ConfigError, ProviderError, Request, call, script, script_server
+from axe_nb.engine.permissions import ApprovalRequest, Decision
+from axe_nb.session.runs import RunRequest
+from axe_nb.session.session import session
+from axe_nb.tools.tool import ToolContext
+from tests.recording.test_cassettes import without_times
+
+
+@pytest.fixture(autouse=True)
+def in_project(project: Path) -> None:
+    """Each test has a folder of its own."""
+
+
+def define(name: str = "one", **options: Any) -> None:
+    axe_nb.define(Agent(name=name, model=f"openai/{name}", **options))
+
+
+def count_up(name: str = "one") -> None:
+    answers = iter("abcdefghijkl")
+
+    @script(name)
+    def one(_: Request) -> str:
+        return next(answers)
+
+
+def test_other_runs_in_front_do_not_shift_equal_ones() -> None:
+    count_up()
+    define()
+    with script_server("openai"), axe_nb.cassette("a.axe", "record"):
+        first = [axe_nb.run("one", "go").text for _ in range(3)]
+    with axe_nb.cassette("a.axe", "replay"):
+        assert not axe_nb.run("one", "something else").ok
+        assert [axe_nb.run("one", "go").text for _ in range(3)] == first
+
+
+def test_a_new_variant_in_front_takes_nothing_from_the_recorded_ones() -> None:
+    count_up()
+    define()
+
+    def vary(*values: float) -> list[str]:
+        return [axe_nb.run("one", "go", params={"temperature": v}).text for v in values]
+
+    with script_server("openai"), axe_nb.cassette("a.axe", "record"):
+        first = vary(0.1, 0.2, 0.3)
+    with script_server("openai") as server, axe_nb.cassette("a.axe", "auto"):
+        assert vary(0.5, 0.1, 0.2, 0.3)[1:] == first
+        assert len(server.requests) == 1
+    with axe_nb.cassette("a.axe", "replay"):
+        assert vary(0.1, 0.2, 0.3, 0.5) == [*first, "d"]
+
+
+def test_a_child_that_its_tool_gave_up_on_does_not_cancel_the_replay() -> None:
+    @axe_nb.tool(read_only=True)
+    async def race(ctx: ToolContext) -> str:
+        """Waits for a moment only."""
+        try:
+            return (await asyncio.wait_for(ctx.delegate("x", agent="slow"), 0.2)).text
+        except TimeoutError:
+            return "too slow"
+
+    @script("slow")
+    async def slow(_: Request) -> str:
+        await asyncio.sleep(5)
+        return "late"
+
+    @script("one")
+    def one(request: Request) -> Any:
+        return call("race") if request.turn == 1 else request.last
+
+    define("slow")
+    define(tools=("race",), sub_agents=("slow",))
+    with script_server("openai"), axe_nb.cassette("a.axe", "record"):
+        first = axe_nb.run("one", "go")
+    with axe_nb.cassette("a.axe", "replay"):
+        again = axe_nb.run("one", "go")
+    assert first.text == again.text == "too slow"
+
+
+def test_the_seconds_that_spawn_agent_reports_are_not_compared() -> None:
+    @script("one")
+    async def one(request: Request) -> Any:
+        if "work" in request.system + request.last and not request.results:
+            await asyncio.sleep(0.3)
+            return "worked"
+        return call("spawn_agent", task="work") if request.turn == 1 else "done"
+
+    define(tools=("spawn_agent",))
+    with script_server("openai"), axe_nb.cassette("a.axe", "record"):
+        assert axe_nb.run("one", "go").text == "done"
+    with axe_nb.cassette("a.axe", "replay"):
+        assert axe_nb.run("one", "go").text == "done"
+
+
+def test_a_secret_of_one_machine_only_matches_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    count_up()
+    define()
+    for before, after in (("production-7", ""), ("", "production-7")):
+        monkeypatch.setenv("DEPLOY_KEY", before)
+        with script_server("openai"), axe_nb.cassette("a.axe", "record"):
+            axe_nb.run("one", "deploy to production-7 now")
+        monkeypatch.setenv("DEPLOY_KEY", after)
+        with axe_nb.cassette("a.axe", "replay"):
+            assert axe_nb.run("one", "deploy to production-7 now").ok
+            assert not axe_nb.run("one", "deploy to staging now").ok
+
+
+def test_paths_in_recorded_calls_are_those_of_this_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    @axe_nb.tool(read_only=True)
+    def size(path: str) -> str:
+        """Counts bytes."""
+        asked.append(path)
+        return f"{Path(path).stat().st_size} bytes in\n{path}"
+
+    @script("one")
+    def one(request: Request) -> Any:
+        return call("size", path=f"{Path.cwd()}/a.txt") if request.turn == 1 else request.last
+
+    define(tools=("size",))
+    texts = []
+    for folder, mode in (("here", "record"), ("there", "replay")):
+        (tmp_path / folder).mkdir()
+        monkeypatch.chdir(tmp_path / folder)
+        Path("a.txt").write_text("four", "utf-8")
+        with script_server("openai"), axe_nb.cassette(tmp_path / "a.axe", mode):  # type: ignore[arg-type]
+            texts.append(axe_nb.run("one", "go").text)
+    assert asked == [str(tmp_path / folder / "a.txt") for folder in ("here", "there")]
+    assert texts == [f"4 bytes in\n{path}" for path in asked]
+    assert str(tmp_path) not in (tmp_path / "a.axe").read_text("utf-8")
+
+
+def test_a_recorded_tool_whose_record_is_lost_does_not_run() -> None:
+    paid: list[int] = []
+
+    @axe_nb.tool(read_only=True, record=True)
+    def pay(euro: int) -> str:
+        """Pays."""
+        paid.append(euro)
+        return "paid"
+
+    @script("one")
+    def one(request: Request) -> Any:
+        return call("pay", euro=5) if request.turn == 1 else request.last
+
+    define(tools=("pay",))
+    with script_server("openai"), axe_nb.cassette("a.axe", "record"):
+        axe_nb.run("one", "go")
+    header, _, text = Path("a.axe").read_text("utf-8").partition("\n")
+    kept = [record for record in json.loads(text) if record.get("kind") != "tool"]
+    Path("a.axe").write_text(f"{header}\n{json.dumps(kept)}", "utf-8")
+    with axe_nb.cassette("a.axe", "replay"):
+        result = axe_nb.run("one", "go")
+    assert paid == [5]
+    assert result.error == (
+        "cassette a.axe lacks the result of pay, which is not to run again (at 0)"
+    )
+
+
+def test_questions_that_are_asked_at_once_keep_their_answers() -> None:
+    @axe_nb.tool(read_only=True)
+    async def where(town: str, ctx: ToolContext) -> str:
+        """Asks the person."""
+        await asyncio.sleep(random.random() / 50)
+        return f"{town}={await ctx.ask(f'Go to {town}?')}"  # type: ignore[misc]
+
+    @script("one")
+    def one(request: Request) -> Any:
+        if request.turn == 1:
+            return [call("where", town=town) for town in ("Rome", "Oslo", "Lima")]
+        return " ".join(result.content for result in request.results)
+
+    define(tools=("where",), mode="auto")
+
+    async def answer(question: ApprovalRequest) -> Decision:
+        return Decision("text", f"sure, {question.detail[6:10]}")
+
+    with script_server("openai"), axe_nb.cassette("a.axe", "record"):
+        handle = session.start(RunRequest(agent="one", prompt="go"))
+        first = asyncio.run(handle.execute(lambda event: None, answer))
+    assert first.text == "Rome=sure, Rome Oslo=sure, Oslo Lima=sure, Lima"
+    for _ in range(10):
+        with axe_nb.cassette("a.axe", "replay"):
+            assert axe_nb.run("one", "go").text == first.text
+
+
+def test_a_run_without_a_person_replays_where_there_is_one() -> None:
+    @axe_nb.tool(writes=True)
+    def keep(note: str) -> str:
+        """Keeps a note."""
+        return "kept"
+
+    @script("one")
+    def one(request: Request) -> Any:
+        return call("keep", note="x") if request.turn == 1 else request.last
+
+    async def answer(_: ApprovalRequest) -> Decision:
+        raise AssertionError("a replay asks no one")
+
+    define(tools=("keep",), mode="ask")
+    with script_server("openai"), axe_nb.cassette("a.axe", "record"):
+        first = axe_nb.run("one", "go")
+    assert "denied" in first.text
+    with axe_nb.cassette("a.axe", "replay"):
+        handle = session.start(RunRequest(agent="one", prompt="go"))
+        again = asyncio.run(handle.execute(lambda event: None, answer))
+    assert without_times(again) == without_times(first)
+
+
+def test_what_failed_is_asked_again_where_it_may_be() -> None:
+    broken = True
+
+    @script("one")
+    def one(_: Request) -> str:
+        if broken:
+            raise ProviderError("server", "out of order", status=500)
+        return "fine"
+
+    define()
+    with script_server("openai"), axe_nb.cassette("a.axe", "auto") as cassette:
+        cassette.enter_cell("x")
+        assert not axe_nb.run("one", "go").ok
+        broken = False
+        cassette.enter_cell("x")
+        assert axe_nb.run("one", "go").text == "fine"
+        cassette.enter_cell("x")
+        assert axe_nb.run("one", "go").text == "fine"
+    with axe_nb.cassette("a.axe", "replay") as cassette:
+        assert axe_nb.run("one", "go").text == "fine"
+        assert cassette.status().unused == 0
+
+
+def test_a_run_that_ended_in_a_tool_ends_again() -> None:
+    @axe_nb.tool(read_only=True)
+    async def wait() -> str:
+        """Waits."""
+        await asyncio.sleep(0.3 if recording else 0)
+        return "waited"
+
+    @script("one")
+    def one(request: Request) -> Any:
+        return call("wait") if request.turn == 1 else request.last
+
+    define(tools=("wait",))
+    recording = True
+    with script_server("openai"), axe_nb.cassette("a.axe", "record"):
+        assert axe_nb.run("one", "go", timeout=0.15).status == "timeout"
+    recording = False
+    with axe_nb.cassette("a.axe", "replay"):
+        assert axe_nb.run("one", "go", timeout=60).status == "timeout"
+
+
+def test_an_answer_from_a_recording_allows_no_host_later() -> None:
+    @script("one")
+    def one(request: Request) -> Any:
+        return call("fetch", url="http://example.invalid/x") if request.turn == 1 else "done"
+
+    async def answer(_: ApprovalRequest) -> Decision:
+        return Decision("yes")
+
+    define(tools=("fetch",), mode="ask")
+    with script_server("openai"), axe_nb.cassette("a.axe", "record"):
+        handle = session.start(RunRequest(agent="one", prompt="go"))
+        asyncio.run(handle.execute(lambda event: None, answer))
+    assert session.hosts.pop("example.invalid", 1) is None
+    with axe_nb.cassette("a.axe", "replay"):
+        axe_nb.run("one", "go")
+    assert "example.invalid" not in session.hosts
+
+
+def test_one_odd_reply_does_not_keep_the_others_from_being_written() -> None:
+    deep = "[" * 900 + "]" * 900
+
+    @script("one")
+    def one(request: Request) -> Any:
+        return "x" if request.last != "deep" else call("nope", x=json.loads(deep))
+
+    def run_all() -> None:
+        with script_server("openai"), axe_nb.cassette("a.axe", "record"):
+            for prompt in ("1", "deep", "2"):
+                axe_nb.run("one", prompt)
+            raise OSError("the user's own")
+
+    define(tools=("read_file",))
+    with pytest.raises(OSError, match="the user's own"):
+        run_all()
+    assert session.cassette is None
+    with axe_nb.cassette("a.axe", "replay"):
+        assert [axe_nb.run("one", prompt).ok for prompt in ("1", "2")] == [True, True]
+
+
+def test_two_cassettes_of_one_file_keep_both_recordings() -> None:
+    count_up()
+    define()
+    with script_server("openai"), axe_nb.cassette("a.axe", "auto"):
+        axe_nb.run("one", "outer")
+        with axe_nb.cassette("a.axe", "auto"):
+            axe_nb.run("one", "inner")
+        axe_nb.run("one", "outer again")
+    with axe_nb.cassette("a.axe", "replay") as cassette:
+        assert all(axe_nb.run("one", p).ok for p in ("outer", "inner", "outer again"))
+        assert cassette.misses == 0
+
+
+def test_ten_thousand_runs_are_found_in_time_that_does_not_grow() -> None:
+    from axe_nb.recording.cassette import Cassette
+    from axe_nb.recording.records import FIRST, Record
+
+    cassette = Cassette("a.axe", "auto")
+    cassette.save_quietly = lambda: ""  # type: ignore[method-assign]  # what counts is finding
+    began = time.process_time()
+    for number in range(10_000):
+        asked = {"model": "m", "messages": [{"user": f"{number % 100}"}]}
+        _, target = cassette.claim(asked, "one")
+        record = Record(kind="model", place=FIRST, agent="one", asked=asked)
+        cassette.commit(target, [record], [])
+    assert time.process_time() - began < 8
+    assert len(cassette.list_records()) == 10_000
+
+
+@pytest.mark.parametrize("field", ["decision", "output", "asked"])
+def test_records_edited_by_hand_are_checked_when_they_are_read(field: str) -> None:
+    kind = {"decision": "person", "output": "tool", "asked": "model"}[field]
+    place = "0/1" if kind == "model" else "0"
+    record = {"root": 1, "place": place, "kind": kind, "asked": {}, field: {"tools": ["a"]}}
+    if field != "asked":
+        record[field] = 5
+    Path("a.axe").write_text(f"axe_nb cassette 1.0\n{json.dumps([record])}", "utf-8")
+    with pytest.raises(ConfigError), axe_nb.cassette("a.axe"):
+        pass
+    assert os.listdir() == ["axe", "a.axe"] or sorted(os.listdir()) == ["a.axe", "axe"]  # noqa: PTH208
