@@ -36,6 +36,15 @@ def test_the_wheel_holds_every_file_of_the_package(built: Path) -> None:
     assert "axe_nb/py.typed" in packed
 
 
+def test_the_wheel_offers_the_command_and_the_plug_in_of_pytest(built: Path) -> None:
+    [wheel] = built.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        [name] = [name for name in archive.namelist() if name.endswith("/entry_points.txt")]
+        lines = archive.read(name).decode().split("\n")
+    assert "axe-nb = axe_nb.cli:run_and_exit" in lines
+    assert "axe_nb.pytest_plugin = axe_nb.pytest_plugin" in lines[lines.index("[pytest11]") :]
+
+
 def test_the_source_archive_holds_the_project_and_no_environments(built: Path) -> None:
     [source] = built.glob("*.tar.gz")
     with tarfile.open(source) as archive:
