@@ -32,6 +32,9 @@ MODES = ("live", "record", "replay", "auto")
 
 PACKAGE = Path(__file__).parent
 
+TMP_PATH = "⟨tmp_path⟩"
+"""Mark that takes the place of the folder of the fixture `tmp_path` in cassettes."""
+
 MAX_NAME = 100
 """Characters of the name of a cassette."""
 

@@ -111,15 +111,16 @@ def test_the_temporary_folder_of_a_test_may_be_part_of_a_prompt(pytester: pytest
         import axe_nb
 
         def test_folder(axe_script, axe_cassette, tmp_path):
-            agent = axe_nb.Agent(name="one", model=axe_script("one", lambda request: "fine"))
-            axe_nb.run(agent, f"Look at {tmp_path}/a.txt").raise_for_status()
+            agent = axe_nb.Agent(name="one", model=axe_script("one", lambda request: request.last))
+            result = axe_nb.run(agent, f"Look at {tmp_path}/a.txt")
+            assert result.text == f"Look at {tmp_path}/a.txt"
         """
     )
     pytester.runpytest_inprocess(*PLUGIN, "--axe-mode", "record").assert_outcomes(passed=1)
     pytester.runpytest_inprocess(*PLUGIN).assert_outcomes(passed=1)
     cassette = pytester.path / "cassettes" / "test_one" / "test_folder.axe"
     text = cassette.read_text("utf-8")
-    assert "Look at tmp_path/a.txt" in text
+    assert text.count("Look at ⟨tmp_path⟩/a.txt") == 2
 
 
 def test_the_option_is_for_cassettes_without_a_mode(pytester: pytest.Pytester) -> None:
