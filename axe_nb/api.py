@@ -20,7 +20,8 @@ from axe_nb.errors import AxeError, ConfigError
 from axe_nb.events import Event
 from axe_nb.expectations.check import check
 from axe_nb.front_end import find_approver, make_view
-from axe_nb.recording.cassette import Cassette, Mode
+from axe_nb.recording.cassette import Cassette
+from axe_nb.recording.modes import Mode
 from axe_nb.results import RunResult
 from axe_nb.session.drive import drive, drive_here
 from axe_nb.session.portal import portal

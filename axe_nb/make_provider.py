@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from axe_nb.agents.config import Config
 from axe_nb.errors import ConfigError
 from axe_nb.messages import Request, Response
-from axe_nb.provider_table import ProviderInfo
+from axe_nb.provider_table import PROVIDERS, ProviderInfo
 from axe_nb.providers.protocol import OnDelta, Provider, Server
 from axe_nb.scripting.provider import ScriptProvider
 from axe_nb.text import quote
@@ -35,7 +35,12 @@ def make(
         ConfigError: the provider is unknown (exit 1), its key is missing (exit 3) or invalid,
             or its base URL is not a valid URL.
     """
-    info = config.provider(name)
+    try:
+        info = config.provider(name)
+    except ConfigError as error:
+        if needs_key:
+            raise
+        return Keyless(None, error)
     if not info.has_server:
         return ScriptProvider(scripts or None)
     try:
@@ -48,10 +53,10 @@ def make(
 
 
 class Keyless:
-    """A provider without its key, which can play recorded replies only."""
+    """A provider without its key, or unknown here, which can play recorded replies only."""
 
-    def __init__(self, provider: Provider, problem: ConfigError) -> None:
-        self.name = provider.name
+    def __init__(self, provider: Provider | None, problem: ConfigError) -> None:
+        self.name = provider.name if provider else "unknown"
         self._provider = provider
         self._problem = problem
 
@@ -63,7 +68,17 @@ class Keyless:
         """
         if request.log is None or request.log.recorded is None:
             raise copy(self._problem)
-        return await self._provider.send(request, on_delta)
+        provider = self._provider or self._make_player(request.log.protocol)
+        return await provider.send(request, on_delta)
+
+    def _make_player(self, protocol: str) -> Provider:
+        """Returns a provider for the recorded replies of an endpoint that is not set up here."""
+        info = PROVIDERS.get(protocol)
+        if info is None or not info.has_server:
+            raise copy(self._problem)
+        player: Provider = import_module(info.module).PROVIDER("http://recorded", "", info)
+        self.name = player.name
+        return player
 
 
 def server(name: str, config: Config) -> Server:

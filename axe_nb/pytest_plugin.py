@@ -19,7 +19,8 @@ import pytest
 
 if TYPE_CHECKING:
     from axe_nb.notebooks.files import Book
-    from axe_nb.recording.cassette import Cassette, Mode
+    from axe_nb.recording.cassette import Cassette
+    from axe_nb.recording.modes import Mode
     from axe_nb.scripting.lookup import ScriptFunction
 
     Rules: TypeAlias = str | Sequence[Mapping[str, Any]]

@@ -45,6 +45,8 @@ class WireLog:
             recorded: the reply to play instead of asking the server.
         """
         self.recorded = recorded
+        self.protocol = ""
+        """That of the recorded reply; empty = that of the provider."""
         self._status = 0
         self._headers: Mapping[str, str] = {}
         self._pieces: list[bytes] = []

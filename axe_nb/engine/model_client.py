@@ -152,6 +152,7 @@ class ModelClient:
             recorded = tape.find(request, self._scope.agent.model)
         self._is_played = recorded is not None
         log = WireLog(recorded.reply if recorded else None)
+        log.protocol = recorded.protocol if recorded else ""
         if recorded and recorded.cut:
             log.hang = partial(self._cut, recorded.cut)
         request = replace(request, attempt=attempt, log=log)

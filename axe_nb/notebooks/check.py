@@ -13,7 +13,7 @@ from axe_nb.agents.files import display_path
 from axe_nb.notebooks.compare import Problem, find_problems
 from axe_nb.notebooks.files import Book, find_notebooks, read_notebook
 from axe_nb.notebooks.headless import HeadlessRun, name_cassette, run_headless
-from axe_nb.recording.cassette import Mode
+from axe_nb.recording.modes import Mode
 from axe_nb.text import plural
 
 UNANSWERED = ("ProviderError: ", "ConfigError: no API key ")

@@ -16,7 +16,7 @@ from axe_nb.notebooks.compare import Problem, describe_failure, find_failure, fi
 from axe_nb.notebooks.files import Book, find_notebooks, read_notebook, write_notebook
 from axe_nb.notebooks.headless import HeadlessRun, run_headless
 from axe_nb.notebooks.marks import marks_of
-from axe_nb.recording.cassette import Mode
+from axe_nb.recording.modes import Mode
 
 MODES: tuple[Mode, ...] = ("auto", "replay", "replay")
 """Modes of the cassette in the runs of a notebook that is frozen."""

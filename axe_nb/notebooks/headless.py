@@ -19,7 +19,7 @@ from axe_nb.errors import ConfigError
 from axe_nb.notebooks.compare import find_failure
 from axe_nb.notebooks.files import Book, load
 from axe_nb.notebooks.marks import marks_of
-from axe_nb.recording.cassette import MODE, Mode
+from axe_nb.recording.modes import MODE, Mode
 
 IN_KERNEL = "__import__('axe_nb.notebooks.in_kernel').notebooks.in_kernel"
 

@@ -13,23 +13,16 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
 from axe_nb.data_files import read_data, write_data
 from axe_nb.errors import CassetteMiss, ConfigError
-from axe_nb.recording.approvals import is_test
 from axe_nb.recording.asked import Asked, is_same
 from axe_nb.recording.cleaning import FOLDER, Cleaner, make_cleaner
+from axe_nb.recording.modes import Mode, check_mode, name_command
 from axe_nb.recording.records import Record, Root, from_data, to_data
 from axe_nb.redaction import MASK
-from axe_nb.text import plural, quote
-
-Mode = Literal["live", "record", "replay", "auto"]
-
-MODES: tuple[Mode, ...] = ("live", "record", "replay", "auto")
-
-MODE = "AXE_CASSETTE_MODE"
-"""Environment variable with the mode of cassettes that are opened without one."""
+from axe_nb.text import plural
 
 SHARE = 20
 """A file is written at the end of a run if this many times the last writing have passed since."""
@@ -78,9 +71,7 @@ class Cassette:
         self.path = Path(path).expanduser().absolute()
         self.shown = os.fspath(path)
         """The path as it was given."""
-        self.how_to_record = (
-            f"record it with %axe cassette {self.shown} --mode auto, then run this again"
-        )
+        self.how_to_record = f"record it with {name_command(self.shown)}, then run this again"
         """The next step after a miss."""
         self.missed: list[CassetteMiss] = []
         """The errors for all that was not recorded."""
@@ -270,7 +261,7 @@ class Cassette:
     def status(self) -> CassetteStatus:
         """Returns the counts of this session."""
         return CassetteStatus(
-            path=self.shown, mode=self.mode or "auto or replay", hits=self.hits,
+            path=self.shown, mode=self.mode or "default mode", hits=self.hits,
             misses=self.misses, recorded=self.recorded, unused=len(self._list_unused()),
         )  # fmt: skip
 
@@ -282,6 +273,11 @@ class Cassette:
         """
         with self._lock:
             unused = self._list_unused()
+            if not self.hits and not self.recorded:
+                raise ConfigError(
+                    f"no run of this session has used {self.shown}, so that all of it would go",
+                    hint="run the whole notebook first",
+                )
             for root, record in unused:
                 del root.records[record.key]
             self._is_changed = self._is_changed or bool(unused)
@@ -297,35 +293,6 @@ class Cassette:
         """Returns all records, with their roots."""
         with self._lock:
             return [(root, record) for root in self._roots for record in root.records.values()]
-
-
-def find_mode(given: Mode | None, *, can_ask: bool) -> Mode:
-    """Returns the mode in effect; by default tests never ask a model, nor does a batch job.
-
-    Args:
-        given: the mode that the cassette was opened with.
-        can_ask: True if a person can be asked.
-
-    Raises:
-        ConfigError: the environment names a mode that does not exist.
-    """
-    if given or (mode := os.environ.get(MODE, "")):
-        return given or check_mode(mode)
-    return "auto" if can_ask and not is_test() else "replay"
-
-
-def check_mode(mode: str) -> Mode:
-    """Returns the mode.
-
-    Raises:
-        ConfigError: it does not exist.
-    """
-    for known in MODES:
-        if known == mode:
-            return known
-    raise ConfigError(
-        f"a cassette has no mode {quote(str(mode))}", hint=f"use one of {', '.join(MODES)}"
-    )
 
 
 def _make_likeness(asked: Asked, agent: str, fields: Iterable[str]) -> Likeness:

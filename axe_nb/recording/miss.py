@@ -46,6 +46,8 @@ def describe_miss(cassette: Cassette, root: Root, request: Request, asked: Asked
     if record and isinstance(record.asked, dict):
         change = next(list_changes(record.asked, asked), "it was cut off by a person")
         message = f"{who}: {change}"
+    elif not cassette.path.exists() and not cassette.recorded:
+        message = f"{who}: there is no such file"
     elif request.place == FIRST and (count := cassette.count_same(asked)):
         runs = "the recorded run is" if count == 1 else f"all {count} recorded runs are"
         message = f"{who}: {runs} played already, and this run asks the same once more"

@@ -29,6 +29,7 @@ def encode(exchange: Exchange, clean: Filter) -> dict[str, Any]:
     reply = exchange.reply
     outcome = Exchange(
         turn=exchange.turn,
+        protocol=exchange.protocol,
         reply=reply,
         response=None if reply else exchange.response,
         deltas=exchange.deltas,

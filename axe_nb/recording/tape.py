@@ -20,8 +20,9 @@ from axe_nb.limits import RunStopped
 from axe_nb.messages import Request
 from axe_nb.recording import approvals
 from axe_nb.recording.asked import Asked, Describer, is_same
-from axe_nb.recording.cassette import Cassette, Mode
+from axe_nb.recording.cassette import Cassette
 from axe_nb.recording.miss import describe_miss, pick_first
+from axe_nb.recording.modes import Mode
 from axe_nb.recording.outcome import decode, encode
 from axe_nb.recording.place import run_of, turn_of
 from axe_nb.recording.records import Key, Record, Root
@@ -43,6 +44,8 @@ class _Run:
     """One run of the tree, while it is played or recorded."""
 
     describer: Describer
+    model: str = ""
+    """provider/model."""
     asked: Asked = field(default_factory=dict)
     """The part of its latest request that is new, beside the one before."""
     changed_at: int | None = None
@@ -84,6 +87,7 @@ class RootTape:
         if below := [miss for miss in self._misses if _is_below(miss[0], request.place)]:
             raise pick_first(below)  # what the run goes on with is not what was recorded
         run = self._get_run(run_of(request.place))
+        run.model = model
         if request.attempt == 1:
             run.asked = run.describer.describe(request, model)
         if self._source is None:
@@ -137,7 +141,8 @@ class RootTape:
         key: Key = ("model", request.place, request.attempt)
         if key not in self._played and END not in self._played:
             run = self._get_run(run_of(request.place))
-            self._exchanges[key] = exchange
+            own = run.model.startswith(f"{exchange.protocol}/")
+            self._exchanges[key] = replace(exchange, protocol="") if own else exchange
             self._add(key, request.agent, run.asked if request.attempt == 1 else None, {})
 
     def find_person(self, ask_person: AskPerson | None) -> AskPerson | None:
@@ -172,7 +177,7 @@ class RootTape:
                 return None
             raise self._miss_other(
                 request.run, request.agent,
-                f"an approval of {request.tool} that was given by this user",
+                f"an approval of {request.tool} by this user",
                 f"set {VARIABLE}=1 if you trust whoever recorded it",
             )  # fmt: skip
         self._use(record)

@@ -31,7 +31,8 @@ from axe_nb.imports import protect_imports
 from axe_nb.limits import Limits
 from axe_nb.make_provider import provider_for
 from axe_nb.messages import Usage
-from axe_nb.recording.cassette import Cassette, find_mode
+from axe_nb.recording.cassette import Cassette
+from axe_nb.recording.modes import find_mode
 from axe_nb.recording.tape import RootTape
 from axe_nb.results import RunResult
 from axe_nb.scripting.lookup import ScriptFunction, functions

@@ -348,3 +348,42 @@ def test_records_edited_by_hand_are_checked_when_they_are_read(field: str) -> No
     with pytest.raises(ConfigError), axe_nb.cassette("a.axe"):
         pass
     assert os.listdir() == ["axe", "a.axe"] or sorted(os.listdir()) == ["a.axe", "axe"]  # noqa: PTH208
+
+
+def test_a_named_endpoint_replays_where_it_is_not_set_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count_up()
+    axe_nb.define(Agent(name="one", model="lab/one"))
+    with script_server("ollama") as server:
+        folder = tmp_path / "config" / "axe"
+        folder.mkdir(parents=True)
+        text = f'[providers.lab]\nprotocol = "ollama"\nbase_url = "{server.base_url}"\n'
+        (folder / "config.toml").write_text(text, "utf-8")
+        with axe_nb.cassette("a.axe", "record"):
+            first = axe_nb.run("one", "go")
+    assert first.ok
+    (folder / "config.toml").unlink()
+    with axe_nb.cassette("a.axe", "replay"):
+        again = axe_nb.run("one", "go")
+    assert without_times(again) == without_times(first)
+    with axe_nb.cassette("a.axe", "auto"):
+        assert "unsupported provider" in (axe_nb.run("one", "new").error or "")
+
+
+def test_nothing_is_removed_from_a_cassette_that_nothing_has_used() -> None:
+    count_up()
+    define()
+    with script_server("openai"), axe_nb.cassette("a.axe", "record"):
+        axe_nb.run("one", "go")
+    kept = Path("a.axe").read_bytes()
+    with axe_nb.cassette("a.axe", "replay") as cassette, pytest.raises(ConfigError):
+        cassette.prune()
+    assert Path("a.axe").read_bytes() == kept
+
+
+def test_a_cassette_that_is_not_there_is_said_to_be_missing() -> None:
+    count_up()
+    define()
+    with axe_nb.cassette("nowhere.axe", "replay"):
+        assert (axe_nb.run("one", "go").error or "").endswith("at 0/1: there is no such file")

@@ -87,7 +87,7 @@ def test_a_changed_prompt_of_a_child_is_named_and_only_it_is_asked_again(project
         "cassette tree.axe has no answer for agent guide at 0.1/1: its system prompt changed in "
         'line 2: "one town." → "one city."',
         "in agent lead, turn 1",
-        "record it with %axe cassette tree.axe --mode auto, then run this again",
+        'record it with axe_nb.cassette("tree.axe", "auto"), then run this again',
     ]
     with script_server("openai") as server, axe_nb.cassette("tree.axe", "auto") as recording:
         assert axe_nb.run("lead", "Compare").ok

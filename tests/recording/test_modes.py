@@ -9,7 +9,7 @@ import pytest
 import axe_nb
 from axe_nb import ConfigError
 from axe_nb.recording import cassette
-from axe_nb.recording.cassette import find_mode
+from axe_nb.recording.modes import find_mode
 
 
 @pytest.mark.req("D-68")

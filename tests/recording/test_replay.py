@@ -466,7 +466,7 @@ def test_a_strangers_cassette_approves_nothing(
     with axe_nb.cassette("one.axe", "replay"):
         refused = axe_nb.run("one", "go")
     assert refused.error == (
-        "cassette one.axe lacks an approval of keep that was given by this user (agent one, at 0)"
+        "cassette one.axe lacks an approval of keep by this user (agent one, at 0)"
     )
     assert ran == ["x", "x"]
     monkeypatch.setenv("AXE_NB_TRUST", "1")

@@ -1,0 +1,57 @@
+"""The modes of a cassette: which one applies, and how a person changes it.
+
+Source: product.md "Cassettes"; D-68.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Literal
+
+from axe_nb.errors import ConfigError
+from axe_nb.recording.approvals import is_test
+from axe_nb.text import quote
+
+Mode = Literal["live", "record", "replay", "auto"]
+
+MODES: tuple[Mode, ...] = ("live", "record", "replay", "auto")
+
+MODE = "AXE_CASSETTE_MODE"
+"""Environment variable with the mode of cassettes that are opened without one."""
+
+
+def find_mode(given: Mode | None, *, can_ask: bool) -> Mode:
+    """Returns the mode in effect; by default tests never ask a model, nor does a batch job.
+
+    Args:
+        given: the mode that the cassette was opened with.
+        can_ask: True if a person can be asked.
+
+    Raises:
+        ConfigError: the environment names a mode that does not exist.
+    """
+    if given or (mode := os.environ.get(MODE, "")):
+        return given or check_mode(mode)
+    return "auto" if can_ask and not is_test() else "replay"
+
+
+def name_command(path: str) -> str:
+    """Returns what records in a notebook, else in Python."""
+    if "IPython" in sys.modules and sys.modules["IPython"].get_ipython():
+        return f"%axe cassette {path} --mode auto"
+    return f'axe_nb.cassette("{path}", "auto")'
+
+
+def check_mode(mode: str) -> Mode:
+    """Returns the mode.
+
+    Raises:
+        ConfigError: it does not exist.
+    """
+    for known in MODES:
+        if known == mode:
+            return known
+    raise ConfigError(
+        f"a cassette has no mode {quote(str(mode))}", hint=f"use one of {', '.join(MODES)}"
+    )
