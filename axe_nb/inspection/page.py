@@ -13,20 +13,11 @@ from html import escape
 from itertools import accumulate
 from typing import Any
 
-from axe_nb.inspection.context import (
-    FILES,
-    HISTORY,
-    PROMPT,
-    RESULTS,
-    SKILL,
-    SYSTEM_PROMPT,
-    TOOLS,
-    ContextTokens,
-)
+from axe_nb.inspection.context import SOURCES, ContextTokens
 from axe_nb.inspection.json_text import cut_texts, format_json
 from axe_nb.redaction import find_filter
 from axe_nb.text import clean, plural
-from axe_nb.views.appearance import GAP, LINE_HEIGHT, MUTED, TEXT_MARGIN, TRACK
+from axe_nb.views.appearance import GAP, HUES, LINE_HEIGHT, MUTED, SWATCH, TEXT_MARGIN, TRACK
 from axe_nb.views.html import PLAIN, TEXT
 
 MAX_TEXT = 1_000
@@ -44,16 +35,8 @@ SCROLLS = "max-height:40em;overflow:auto;margin:0;line-height:1.3"
 BAR = 30
 """Characters of the bar of a source that fills the whole context."""
 
-COLOURS: Mapping[str, str] = {
-    SYSTEM_PROMPT: "#27c",
-    SKILL: "#85c",
-    FILES: "#098",
-    TOOLS: "#b70",
-    HISTORY: "#888",
-    PROMPT: "#393",
-    RESULTS: "#c49",
-}
-"""Source → its colour, on white and on black."""
+COLOURS: Mapping[str, str] = dict(zip(SOURCES, HUES, strict=True))
+"""Source → its colour."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,7 +143,7 @@ def _draw_stripe(context: ContextTokens) -> str:
     )
     names = "".join(
         f"<span style=white-space:nowrap;margin-right:{GAP}>"
-        f"<b style=color:{COLOURS[source]}>■</b> {source} {count:,} "
+        f"<b style=color:{COLOURS[source]}>{SWATCH}</b> {source} {count:,} "
         f"<small style=opacity:{MUTED}>{_escape(_format_share(count, whole))}</small></span> "
         for source, count in shares
     )

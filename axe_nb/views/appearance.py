@@ -25,6 +25,12 @@ COLOURS: Mapping[Tone, str] = {
     "off": "#888",
 }
 
+HUES = ("#27c", "#85c", "#098", "#b70", "#888", "#393", "#c49")
+"""Colours of the parts of one bar, in their order."""
+
+SWATCH = "■"
+"""Sign that shows the colour of a part beside its name."""
+
 LINE, TRACK, SHADE = "#8884", "#8882", "#8881"
 """Lines along levels, tracks of bars, backgrounds of texts."""
 
