@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from axe_nb.api import cassette as cassette
     from axe_nb.api import define as define
     from axe_nb.api import expect as expect
+    from axe_nb.api import history as history
     from axe_nb.api import last as last
     from axe_nb.api import load as load
     from axe_nb.api import run as run
@@ -70,6 +71,7 @@ _HOMES = {
     "cassette": "api",
     "define": "api",
     "expect": "api",
+    "history": "api",
     "last": "api",
     "load": "api",
     "run": "api",
@@ -106,6 +108,7 @@ __all__ = [
     "cassette",
     "define",
     "expect",
+    "history",
     "last",
     "load",
     "run",

@@ -1,4 +1,4 @@
-"""The Python API: `run`, `arun`, `stream`, `expect`, `last`, `load`, `define`.
+"""The Python API: `run`, `arun`, `stream`, `expect`, `last`, `history`, `load`, `define`.
 
 Source: product.md "Python"; D-2, D-69.
 """
@@ -23,6 +23,7 @@ from axe_nb.front_end import find_approver, make_view
 from axe_nb.recording.cassette import Cassette
 from axe_nb.recording.modes import Mode
 from axe_nb.results import RunResult
+from axe_nb.run_history.history import History, list_history, load_run
 from axe_nb.session.drive import drive, drive_here
 from axe_nb.session.portal import portal
 from axe_nb.session.runs import RunRequest
@@ -175,8 +176,21 @@ def last() -> RunResult | None:
     return session.last
 
 
+def history(agent: str | None = None, *, limit: int = 100) -> History:
+    """Returns the latest runs of the history, newest first; `load` returns the result of one.
+
+    Args:
+        agent: name of the agent; None = of all agents.
+        limit: maximum number of runs.
+
+    Raises:
+        ConfigError: the history cannot be read.
+    """
+    return list_history(agent, limit)
+
+
 def load(saved: int | str | os.PathLike[str]) -> RunResult:
-    """Returns the result that `RunResult.save` wrote; nothing of the file is executed.
+    """Returns a result of the history, or one that `RunResult.save` wrote; executes nothing.
 
     Args:
         saved: path of the file; a number, or a name without a dot or separator, is the id of a
@@ -185,10 +199,14 @@ def load(saved: int | str | os.PathLike[str]) -> RunResult:
     Raises:
         ConfigError: there is no such file, or it is not a saved result.
     """
-    if isinstance(saved, int) or (isinstance(saved, str) and not set(saved) & set("./\\")):
+    if isinstance(saved, int):
+        return load_run(saved)
+    if isinstance(saved, str) and not set(saved) & set("./\\"):
+        if saved.isdecimal() and saved.isascii():
+            return load_run(int(saved[:20]))
         raise ConfigError(
-            f"no run has the id {quote(str(saved))}: no history is kept yet",
-            hint=f"for a file of this name, write ./{saved}",
+            f"{quote(saved)} is not an id of the history",
+            hint=f"ids are numbers; for a file of this name, write ./{saved}",
         )
     return read_data(Path(saved), "run", RunResult.from_dict)
 

@@ -7,9 +7,10 @@ Source: product.md "Python"; D-2, D-24, D-34, D-38; B-9.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from axe_nb.exchanges import Exchange
 from axe_nb.messages import DeltaKind, ToolCall, ToolResult, Usage
 from axe_nb.results import RunResult
 
@@ -93,6 +94,8 @@ class TurnFinished:
     parallel: bool
     closing: bool = False
     """As in `TurnStarted`; calls in such a reply are dropped."""
+    exchanges: tuple[Exchange, ...] = field(default=(), repr=False, compare=False)
+    """The requests of the turn with their outcomes; the last one is the response."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -110,8 +110,13 @@ def redact_json(value: Any) -> Any:
 def find_filter() -> Filter:
     """Returns the filter of the environment as it is now; for many texts, call it once."""
     # by `get`, as another thread may remove a variable meanwhile
-    named = {os.environ.get(name, "") for name in os.environ if SECRET_NAME.search(name)}
+    named = {os.environ.get(name, "") for name in os.environ if _is_secret_name(name)}
     return _make_filter(frozenset(named | _passed))
+
+
+@lru_cache(maxsize=4096)
+def _is_secret_name(name: str) -> bool:
+    return SECRET_NAME.search(name) is not None
 
 
 @lru_cache(maxsize=16)

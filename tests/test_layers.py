@@ -21,9 +21,9 @@ ROOMS = (
     "toml_tables", "provider_table", "agents", "data_files", "results", "events", "interpolation",
     "threads", "clock", "limits", "sandbox", "tools", "providers", "scripting", "make_provider",
     "builtin",
-    "delegation", "toolbox", "expectations", "engine", "recording", "commands", "session", "views",
-    "inspection", "doctor", "actions", "console", "front_end", "api", "nb", "__init__", "demo",
-    "notebooks", "pytest_plugin", "cli", "__main__",
+    "delegation", "toolbox", "expectations", "engine", "recording", "run_history", "commands",
+    "session", "views", "inspection", "doctor", "actions", "console", "front_end", "api", "nb",
+    "__init__", "demo", "notebooks", "pytest_plugin", "cli", "__main__",
 )  # fmt: skip
 """Modules and folders of `axe_nb/`: each imports from earlier ones, a folder also from itself."""
 

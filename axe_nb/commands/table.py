@@ -107,6 +107,10 @@ COMMANDS: tuple[Command, ...] = (
         is_verbatim=True,
     ),
     Command(
+        "history", "list the latest runs of all notebooks, newest first", {"line": "history"},
+        (ANY_NAME,),
+    ),
+    Command(
         "cassette", "record the exchanges with models in a file, and replay them",
         {"line": "cassette"},
         (

@@ -90,6 +90,7 @@ class Conversation:
         scope.meter.check()
         number, pending = self.turns + 1, len(self.messages[-1].tool_results)
         scope.env.emit(TurnStarted(scope.id, number, len(self.messages), pending, closing))
+        before = len(self._model.exchanges)
         response = await self._model.send(self.make_request(tools), number)
         if calls := response.tool_calls:
             calls = self._ids.settle(self._plan.provider.name, calls)
@@ -107,6 +108,7 @@ class Conversation:
             TurnFinished(
                 scope.id, number, response.content, () if closing else calls,
                 response.stop_reason, response.usage, agent.sub_agents_config.parallel, closing,
+                tuple(self._model.exchanges[before:]),
             )
         )  # fmt: skip
         return response

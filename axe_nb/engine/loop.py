@@ -193,9 +193,13 @@ class Run:
         talk.finish_turn(response, closing=True)
 
     def _end(self, status: Status, error: str | None, cause: AxeError | None = None) -> RunResult:
-        tape = self.scope.env.tape
-        if tape and not self.scope.parent and (problem := tape.finish(status)):
-            self.warnings.append(problem)
+        env = self.scope.env
+        if not self.scope.parent:
+            problems = (
+                env.tape.finish(status) if env.tape else "",
+                env.recorder.problem() if env.recorder else "",
+            )
+            self.warnings += filter(None, problems)
         result = self._make_result(status, error, cause, self.children.results())
         return self._settle(result, self.scope.env.emit)
 

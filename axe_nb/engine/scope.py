@@ -14,6 +14,7 @@ from axe_nb.agents.agent import Agent
 from axe_nb.agents.prompt import Briefing, brief
 from axe_nb.clock import Clock
 from axe_nb.engine.permissions import AskPerson, PermissionPolicy
+from axe_nb.engine.recorder import Recorder
 from axe_nb.engine.tape import Tape
 from axe_nb.engine.toolset import DepthLimit
 from axe_nb.events import Emit
@@ -77,6 +78,8 @@ class Env:
     """True if replies are streamed: someone watches the tree, and its root does not forbid it."""
     tape: Tape | None = None
     """Records the tree's exchanges and decisions, or plays recorded ones; None = neither."""
+    recorder: Recorder | None = None
+    """Keeps the tree in the history; None = it is not kept."""
     halt: Halt = field(default_factory=Halt)
     """Stops the tree's requests."""
     sources: set[Path] = field(default_factory=set)

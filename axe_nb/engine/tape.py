@@ -21,6 +21,9 @@ class Tape(Protocol):
     cancel: Callable[[], None]
     """Cancels the tree; set by its handle."""
 
+    has_asked: bool
+    """True once a model was asked for something that is not recorded."""
+
     def find(self, request: Request, model: str) -> Exchange | None:
         """Returns the recorded exchange for a request; None = ask the model.
 

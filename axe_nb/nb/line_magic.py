@@ -30,6 +30,7 @@ from axe_nb.nb.named_run import find_place, find_result
 from axe_nb.nb.option_line import read_words
 from axe_nb.recording.cassette import Cassette
 from axe_nb.results import RunResult
+from axe_nb.run_history.history import list_history
 from axe_nb.session.runs import RunHandle
 from axe_nb.session.session import Spent, session
 from axe_nb.text import clean, plural, quote, suggestion
@@ -41,6 +42,9 @@ if TYPE_CHECKING:
 
 RESULT = re.compile(r"\s*(?!(?:agent|tool):\S)([^\W\d]\w*)\s*:(.*)", re.DOTALL)
 """The variable of a result, before expectations; `agent:` and `tool:` belong to a name."""
+
+LATEST = 20
+"""Runs that `%axe history` lists."""
 
 Action: TypeAlias = "Callable[[InteractiveShell, argparse.Namespace], str | SentRequest]"
 """(shell, what was chosen) -> the text that the cell prints, or the value of the line. Raises
@@ -221,6 +225,10 @@ def _review_trust(shell: InteractiveShell, chosen: argparse.Namespace) -> str:
     return "\n".join(lines)
 
 
+def _show_history(shell: InteractiveShell, chosen: argparse.Namespace) -> str:
+    return repr(list_history(chosen.agent, LATEST))
+
+
 def _use_cassette(shell: InteractiveShell, chosen: argparse.Namespace) -> str:
     if chosen.off:
         session.use_cassette(None)
@@ -270,6 +278,7 @@ ACTIONS: Mapping[str, Action] = {
     "request": _find_request,
     "usage": _show_usage,
     "doctor": _diagnose,
+    "history": _show_history,
     "cassette": _use_cassette,
     "trust": _review_trust,
     "reset": _reset,

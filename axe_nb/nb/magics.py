@@ -82,6 +82,7 @@ class AxeMagics(Magics):
     stream = Bool(
         True, help="If False, live runs show whole replies, not their text as it arrives."
     ).tag(config=True)
+    history = Bool(True, help="If False, runs are not kept in the history.").tag(config=True)
     display = Enum(
         ("", "live", "static", "off"),
         "",
@@ -137,6 +138,12 @@ class AxeMagics(Magics):
         else:
             session.defaults[change["name"]] = change["new"]
 
+    @observe("history")
+    def _keep_history(self, change: Any) -> None:
+        from axe_nb.session.session import session
+
+        session.keeps_history = change["new"]
+
 
 def load(shell: InteractiveShell) -> None:
     """Adds the magics and their completion; twice is harmless."""
@@ -162,6 +169,7 @@ def unload(shell: InteractiveShell) -> None:
     advise()
     for option in OPTIONS:
         session.defaults.pop(option, None)
+    session.keeps_history = True
     manager = shell.magics_manager
     magics = manager.registry.pop("AxeMagics", None)
     for kind, name in (("line", "axe"), ("cell", "axe"), ("cell", "axe_agent")):

@@ -73,6 +73,7 @@ class RootTape:
         """(place, error) of what was not recorded."""
         self._steps = 0
         self.hosts: set[str] = set()
+        self.has_asked = False
         self.cancel: Callable[[], None] = lambda: None
 
     @property
@@ -102,6 +103,7 @@ class RootTape:
             miss = describe_miss(self._cassette, self._source, request, run.asked)
             self._note_miss(request.place, miss)
             raise miss
+        self.has_asked = True
         return None
 
     def _find_exchange(self, request: Request, run: _Run) -> Exchange | None:

@@ -273,6 +273,9 @@ class RunHandle:
                 return
             if isinstance(outcome, RunResult):
                 self._remember(outcome)
+                recorder = self._run and self._run.scope.env.recorder
+                if recorder:
+                    recorder.finish(outcome)
             self._outcome.set_result(outcome)
 
     def overdue(self) -> float:

@@ -24,9 +24,10 @@ from axe_nb.commands.overrides import Overrides, shown_value
 from axe_nb.engine.confine import real_workdir
 from axe_nb.engine.permissions import AskPerson
 from axe_nb.engine.plan import Plan, make_plan
+from axe_nb.engine.recorder import Recorder
 from axe_nb.engine.scope import Env, RunScope
 from axe_nb.errors import ConfigError
-from axe_nb.events import Emit, discard
+from axe_nb.events import Emit, Event, discard
 from axe_nb.imports import protect_imports
 from axe_nb.limits import Limits
 from axe_nb.make_provider import provider_for
@@ -35,6 +36,7 @@ from axe_nb.recording.cassette import Cassette
 from axe_nb.recording.modes import find_mode
 from axe_nb.recording.tape import RootTape
 from axe_nb.results import RunResult
+from axe_nb.run_history.recorder import begin_recorder
 from axe_nb.scripting.lookup import ScriptFunction, functions
 from axe_nb.session.runs import RunHandle, RunRequest
 from axe_nb.session.snapshot import Snapshot
@@ -82,6 +84,8 @@ class Session:
     """Agent defined here → its TOML source, if any."""
     defaults: dict[str, Any] = field(default_factory=dict)
     """Option → default value for runs that do not set it; written by `%config AxeMagics`."""
+    keeps_history: bool = True
+    """False if runs are not kept in the history; written by `%config AxeMagics`."""
     cassette: Cassette | None = None
     """Records the exchanges of the session's runs, and plays them; None = neither."""
     hosts: dict[str, None] = field(default_factory=dict)
@@ -190,10 +194,12 @@ class Session:
         protect_imports()
         tape = self._begin_tape(can_ask=ask_person is not None)
         snapshot = self._begin_snapshot(request.overrides.agents_dir, needs_keys=tape is None)
+        recorder = begin_recorder(request.continue_from, tape) if self.keeps_history else None
         env = Env(
             agents=snapshot.source,
             defined=snapshot.defined,
-            emit=emit,
+            emit=_record(recorder, emit),
+            recorder=recorder,
             ask_person=ask_person,
             tape=tape,
             nest=self._nest,
@@ -260,6 +266,18 @@ class Session:
             env = replace(env, agents=snapshot.source)
         below = _adapt(env, request.overrides)
         return _make_job(request, below)[1], below
+
+
+def _record(recorder: Recorder | None, emit: Emit) -> Emit:
+    """Returns what passes events to a recorder too."""
+    if recorder is None:
+        return emit
+
+    def pass_to_both(event: Event) -> None:
+        recorder.event(event)
+        emit(event)
+
+    return pass_to_both
 
 
 def _adapt(env: Env, overrides: Overrides) -> Env:

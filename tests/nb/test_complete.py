@@ -54,8 +54,8 @@ OFFERED = {
     "%axe re": ["%axe request", "%axe reset"],
     "%axe ": [
         f"%axe {verb}" for verb in (
-            "list", "show", "init", "edit", "tools", "run", "usage", "expect", "cassette",
-            "request", "doctor", "trust", "reset", "help",
+            "list", "show", "init", "edit", "tools", "run", "usage", "expect", "history",
+            "cassette", "request", "doctor", "trust", "reset", "help",
         )
     ],
     "%axe show lead": ["%axe show lead-writer"],

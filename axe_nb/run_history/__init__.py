@@ -1,0 +1,1 @@
+"""The history of runs: kept in a SQLite file while they happen, listed and loaded later."""

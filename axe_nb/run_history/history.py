@@ -1,0 +1,201 @@
+"""The history as it is read: a list of runs, and the result of each.
+
+Source: product.md "Runs are recordings" (History); D-61, D-69.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, fields
+from datetime import datetime
+from html import escape
+from typing import TYPE_CHECKING, Any, TypeVar, overload
+
+from axe_nb.agents.config import format_path_or_name
+from axe_nb.errors import ConfigError
+from axe_nb.run_history.recorder import history_path
+from axe_nb.run_history.story import DIED
+from axe_nb.run_history.text import parse_part
+from axe_nb.run_history.tree import Tree
+from axe_nb.run_history.writer import find_locks, find_writer
+from axe_nb.text import clean, format_seconds, one_line
+
+if TYPE_CHECKING:
+    from axe_nb.results import RunResult
+    from axe_nb.run_history.store import Row, Store
+
+T = TypeVar("T")
+
+PATIENCE = 1.0
+"""Seconds that reading waits for what this process has not written yet."""
+
+GOES_ON = "the run has not ended yet; what had been answered so far was kept"
+
+MAX_SHOWN = 60
+"""Maximum characters of a prompt in a table."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryRow:
+    """One run of the history; counts are those of its tree."""
+
+    id: int
+    """For `axe_nb.load`."""
+    when: datetime
+    """Time of its start, in the local time zone."""
+    agent: str
+    model: str
+    """provider/model of the root."""
+    prompt: str
+    """First line."""
+    status: str
+    """As in a result; `running` while its process lives."""
+    runs: int
+    turns: int
+    tokens: int
+    seconds: float
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """The fields as people read them."""
+        return (
+            str(self.id), f"{self.when:%Y-%m-%d %H:%M}", self.agent, self.model,
+            one_line(self.prompt, MAX_SHOWN), self.status, f"{self.runs:,}", f"{self.turns:,}",
+            f"{self.tokens:,}", format_seconds(self.seconds),
+        )  # fmt: skip
+
+
+NAMES = tuple(field.name for field in fields(HistoryRow))
+
+
+class History(Sequence[HistoryRow]):
+    """Runs of the history, newest first; a notebook shows it as a table."""
+
+    def __init__(self, rows: Sequence[HistoryRow]) -> None:
+        self._rows = tuple(rows)
+
+    @overload
+    def __getitem__(self, index: int) -> HistoryRow: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> History: ...
+
+    def __getitem__(self, index: int | slice) -> HistoryRow | History:
+        if isinstance(index, slice):
+            return History(self._rows[index])
+        return self._rows[index]
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __repr__(self) -> str:
+        if not self._rows:
+            return "no runs in the history"
+        table = [NAMES, *(row.cells for row in self._rows)]
+        widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+        lines = (
+            "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True))
+            for row in table
+        )
+        return clean("\n".join(line.rstrip() for line in lines))
+
+    def _repr_html_(self) -> str:
+        if not self._rows:
+            return f"<p>{self!r}</p>"
+        head = "".join(f"<th>{name}</th>" for name in NAMES)
+        body = "".join(
+            f"<tr>{''.join(f'<td>{escape(clean(cell))}</td>' for cell in row.cells)}</tr>"
+            for row in self._rows
+        )
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+    def to_frame(self) -> Any:
+        """Returns the rows as a pandas DataFrame, with the ids as its index.
+
+        Raises:
+            ConfigError: pandas is not installed.
+        """
+        try:
+            from pandas import DataFrame  # type: ignore[import-untyped]
+        except ImportError:
+            hint = "install it: pip install pandas"
+            raise ConfigError("to_frame needs pandas", hint=hint) from None
+        return DataFrame([asdict(row) for row in self._rows], columns=NAMES).set_index("id")
+
+
+def list_history(agent: str | None = None, limit: int = 100) -> History:
+    """Returns the latest runs, newest first.
+
+    Args:
+        agent: name of the root's agent; None = all.
+        limit: maximum number of runs.
+
+    Raises:
+        ConfigError: the history cannot be read.
+    """
+    rows = _read(lambda store: list(map(_make_row, store.list_rows(agent, limit))))
+    return History(rows or ())
+
+
+def load_run(number: int) -> RunResult:
+    """Returns the result of a run of the history.
+
+    A run that goes on, or whose process ended before it, is `cancelled`; its error says which.
+
+    Raises:
+        ConfigError: there is no such run, or it is damaged.
+    """
+    found = _read(lambda store: (store.find_row(number), store.list_parts(number)))
+    row, parts = found or (None, [])
+    if row is None:
+        raise ConfigError(
+            f"the history has no run with the id {number}",
+            hint="list them: %axe history, or axe_nb.history()",
+        )
+    tree = Tree()
+    try:
+        for part in parts:
+            tree.read(parse_part(part))
+        return tree.tell(why=GOES_ON if _is_running(row) else DIED)
+    except ConfigError as error:
+        raise ConfigError(f"run {number} of the history cannot be read: {error}") from None
+
+
+def _read(look: Callable[[Store], T]) -> T | None:
+    """Returns what is found in the history; None if there is none."""
+    path = history_path()
+    find_writer(path).flush(PATIENCE)
+    if not path.exists():
+        return None
+    from sqlite3 import Error
+
+    from axe_nb.run_history.store import Store
+
+    try:
+        with contextlib.closing(Store(path, None)) as store:
+            return look(store) if store.has_tables else None
+    except (OSError, Error, TypeError, ValueError, OverflowError, ConfigError) as error:
+        raise ConfigError(
+            f"history cannot be read: {one_line(str(error), 300)} ({format_path_or_name(path)})",
+            hint=getattr(error, "hint", "") or "if it is damaged, delete it",
+        ) from None
+
+
+def _make_row(row: Row) -> HistoryRow:
+    is_dead = row.status == "running" and not _is_running(row)
+    return HistoryRow(
+        id=int(row.id or 0), when=datetime.fromtimestamp(row.started).astimezone(),
+        agent=str(row.agent), model=str(row.model), prompt=str(row.prompt),
+        status="cancelled" if is_dead else str(row.status), runs=int(row.runs),
+        turns=int(row.turns), tokens=int(row.tokens), seconds=float(row.seconds),
+    )  # fmt: skip
+
+
+def _is_running(row: Row) -> bool:
+    if row.status != "running" or row.id is None:
+        return False
+    try:
+        return find_locks(history_path()).is_held(row.id)
+    except OSError:
+        return False

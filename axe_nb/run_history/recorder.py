@@ -1,0 +1,85 @@
+"""The recorder of one root run: takes its events on the event loop, and enqueues references.
+
+Source: product.md "Runs are recordings" (History); D-68.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+from axe_nb.agents.config import state_dir
+from axe_nb.engine.tape import Tape
+from axe_nb.events import Event, RunFinished, RunStarted, ToolFinished, TurnFinished
+from axe_nb.recording.approvals import is_test
+from axe_nb.results import RunResult
+from axe_nb.run_history.tree import Tree
+from axe_nb.run_history.writer import RootLog, Writer, find_writer
+
+VARIABLE = "AXE_NB_HISTORY"
+"""Environment variable; `0` = no run is kept, `1` = also runs of tests are."""
+
+PATIENCE = 0.2
+"""Seconds that the end of a run waits to know if it is written: only if none was before it."""
+
+
+def history_path() -> Path:
+    """Returns the path of the history; it need not exist."""
+    return state_dir() / "runs.sqlite"
+
+
+def begin_recorder(continued: RunResult | None, tape: Tape | None) -> Recorder | None:
+    """Returns the recorder for a root run; None if it is not kept.
+
+    Args:
+        continued: the result that the run continues.
+        tape: that of the tree; what only plays is not kept.
+    """
+    wanted = os.environ.get(VARIABLE, "").strip()
+    if wanted == "0" or (wanted != "1" and is_test()):
+        return None
+    return Recorder(find_writer(history_path()), continued, tape)
+
+
+class Recorder:
+    """Implements `engine.recorder.Recorder`."""
+
+    def __init__(
+        self, writer: Writer, continued: RunResult | None = None, tape: Tape | None = None
+    ) -> None:
+        self._writer = writer
+        self._tape = tape
+        self._root = RootLog(Tree(continued.messages if continued else ()), time.time())
+        self._held: list[tuple[RootLog, float, Event]] = []
+        """Events before the first request that was not played."""
+
+    def event(self, event: Event) -> None:
+        """See `engine.recorder.Recorder`."""
+        match event:
+            case RunStarted() | TurnFinished() | ToolFinished():
+                self._put(event)
+            case RunFinished() if event.run != "0":  # the root's is passed to `finish`
+                self._put(event)
+
+    def _put(self, event: Event) -> None:
+        self._held.append((self._root, time.time(), event))
+        if self._tape is None or self._tape.has_asked:
+            held, self._held = self._held, []
+            for item in held:
+                self._writer.put(item)
+
+    def problem(self) -> str:
+        """See `engine.recorder.Recorder`."""
+        if self._held:
+            return ""
+        if not self._writer.is_fine:
+            self._writer.flush(PATIENCE)
+        late, self._writer.late_problem = self._writer.late_problem, ""
+        problem = self._root.problem or late
+        self._root.is_told = bool(problem)
+        return problem
+
+    def finish(self, result: RunResult) -> None:
+        """See `engine.recorder.Recorder`."""
+        self._put(RunFinished("0", result))

@@ -1,0 +1,298 @@
+"""The SQLite file of the history: its tables, versions and limits.
+
+Imported on first use, since sqlite3 is.
+Source: D-61; product.md "Runs are recordings" (History).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sqlite3
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from axe_nb.errors import ConfigError
+from axe_nb.run_history.locks import RunLocks
+
+MAJOR = 1
+
+STEPS: tuple[str, ...] = (
+    """
+    CREATE TABLE runs (
+        id INTEGER PRIMARY KEY AUTOINCREMENT,
+        started REAL NOT NULL,
+        agent TEXT NOT NULL,
+        model TEXT NOT NULL,
+        prompt TEXT NOT NULL,
+        status TEXT NOT NULL,
+        runs INTEGER NOT NULL,
+        turns INTEGER NOT NULL,
+        tokens INTEGER NOT NULL,
+        seconds REAL NOT NULL,
+        bytes INTEGER NOT NULL
+    );
+    CREATE INDEX runs_by_agent ON runs (agent);
+    CREATE TABLE parts (
+        id INTEGER PRIMARY KEY,
+        run INTEGER NOT NULL,
+        content TEXT NOT NULL
+    );
+    CREATE INDEX parts_by_run ON parts (run);
+    """,
+)
+"""Statements that lead to each minor version from the one before; a step is never changed."""
+
+APPLICATION = 0x41584548
+"""Marks the file as a history of axe_nb."""
+
+COLUMNS = (
+    "started", "agent", "model", "prompt", "status", "runs", "turns", "tokens", "seconds", "bytes",
+)  # fmt: skip
+
+PAGE = 8192
+"""Size of a page in bytes."""
+
+BUSY = 5.0
+"""Seconds to wait for another process that writes."""
+
+MAX_AGE = 90 * 86400.0
+"""Seconds after which runs are removed."""
+
+MAX_SIZE = 500_000_000
+"""Maximum size of all texts in bytes; the oldest runs are removed first."""
+
+REMOVED_AT_ONCE = 50
+"""Runs removed in one transaction, so that other processes need not wait long."""
+
+NETWORK = re.compile(r"^(?:9p|afs|ceph|cifs|fuse\.|gpfs|lustre|ncpfs|nfs|smb)", re.IGNORECASE)
+"""Types of file systems that processes on several machines may share; WAL does not work there."""
+
+
+@dataclass
+class Row:
+    """One root run, as it is listed."""
+
+    started: float = 0.0
+    """Seconds since the epoch."""
+    agent: str = ""
+    model: str = ""
+    prompt: str = ""
+    """First line."""
+    status: str = "running"
+    runs: int = 0
+    """Runs of the tree; turns and tokens are the tree's too."""
+    turns: int = 0
+    tokens: int = 0
+    seconds: float = 0.0
+    bytes: int = 0
+    """Size of its parts."""
+    id: int | None = None
+    """None = not in the file yet."""
+    parts: list[str] = field(default_factory=list)
+    """Parts that are not in the file yet."""
+
+
+class Store:
+    """An open history file; used by one thread."""
+
+    def __init__(self, path: Path, locks: RunLocks | None, steps: Sequence[str] = STEPS) -> None:
+        """Opens the file, to write if there are locks, which makes and updates it.
+
+        Raises:
+            OSError: it cannot be opened.
+            sqlite3.Error: it is damaged, locked, or no database.
+            ConfigError: it is not a history, or of a later major version.
+        """
+        self.locks = locks
+        if locks:
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+            if os.name != "nt" and path.stat().st_mode & 0o077:
+                path.chmod(0o600)
+        self._connection = sqlite3.connect(
+            f"{path.as_uri()}?mode={'rw' if locks else 'ro'}", uri=True, timeout=BUSY,
+            isolation_level=None, check_same_thread=False,
+        )  # fmt: skip
+        try:
+            self._connection.execute("PRAGMA trusted_schema = off")
+            if locks:  # of a file that is empty; most parts are larger than half of a usual page
+                self._connection.execute(f"PRAGMA page_size = {PAGE}")
+            self.has_tables = self._check_version() > 0
+            """False if the file is empty: another process is about to make its tables."""
+            if locks:
+                self._prepare(path, steps)
+        except BaseException:
+            self._connection.close()
+            raise
+
+    def close(self) -> None:
+        """Closes the file."""
+        self._connection.close()
+
+    def _check_version(self) -> int:
+        """Returns the number of steps that were taken.
+
+        Raises:
+            ConfigError: it is not a history, or of a later major version.
+        """
+        (application, version, tables) = self._connection.execute(
+            "SELECT application_id, user_version, (SELECT count(*) FROM sqlite_schema)"
+            " FROM pragma_application_id, pragma_user_version"
+        ).fetchone()
+        if not application and not version and not tables:
+            return 0
+        if application != APPLICATION:
+            raise ConfigError("the file is a database of another program")
+        if version // 1000 != MAJOR:
+            raise ConfigError(
+                f"its version is {version // 1000}.{version % 1000}, expected {MAJOR}.x",
+                hint="update axe-nb" if version // 1000 > MAJOR else "",
+            )
+        return int(version % 1000) + 1
+
+    def _prepare(self, path: Path, steps: Sequence[str]) -> None:
+        run = self._connection.execute
+        taken = self._check_version()
+        if not taken:
+            run("PRAGMA auto_vacuum = incremental")
+        _use_journal(self._connection, "delete" if is_on_network(path) else "wal")
+        run("PRAGMA synchronous = normal")
+        if taken < len(steps):
+            with self._transaction():
+                for step in steps[self._check_version() :]:  # another process may have been first
+                    for statement in filter(str.strip, step.split(";")):
+                        run(statement)
+                run(f"PRAGMA application_id = {APPLICATION}")
+                run(f"PRAGMA user_version = {MAJOR * 1000 + len(steps) - 1}")
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        self._connection.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            self._connection.execute("COMMIT")
+        except BaseException:
+            with suppress(sqlite3.Error):
+                self._connection.execute("ROLLBACK")
+            raise
+
+    def write(self, rows: Iterable[Row]) -> None:
+        """Writes rows and their parts, all or none.
+
+        Raises:
+            sqlite3.Error: that was not possible; the rows are as before.
+        """
+        new: dict[int, Row] = {}
+        rows = list(rows)
+        try:
+            with self._transaction():
+                for row in rows:
+                    number = row.id
+                    if number is None:
+                        number = self._insert(row)
+                        new[number] = row
+                    self._add(number, row)
+        except BaseException:
+            for number in new:
+                self._get_locks().release(number)
+            raise
+        for number, row in new.items():
+            row.id = number
+        for row in rows:
+            row.parts.clear()
+
+    def _get_locks(self) -> RunLocks:
+        assert self.locks, "opened to write"
+        return self.locks
+
+    def _insert(self, row: Row) -> int:
+        number = self._connection.execute(
+            f"INSERT INTO runs ({', '.join(COLUMNS)}) VALUES ({', '.join('?' * len(COLUMNS))})",
+            [getattr(row, name) for name in COLUMNS],
+        ).lastrowid
+        assert number is not None
+        self._get_locks().hold(number)
+        return number
+
+    def _add(self, number: int, row: Row) -> None:
+        self._connection.executemany(
+            "INSERT INTO parts (run, content) VALUES (?, ?)", [(number, p) for p in row.parts]
+        )
+        self._connection.execute(
+            "UPDATE runs SET status = ?, runs = ?, turns = ?, tokens = ?, seconds = ?, bytes = ?"
+            " WHERE id = ?",
+            (row.status, row.runs, row.turns, row.tokens, row.seconds, row.bytes, number),
+        )
+
+    def list_rows(self, agent: str | None, limit: int) -> list[Row]:
+        """Returns the latest rows, newest first."""
+        where, names = ("WHERE agent = ? ", [agent]) if agent is not None else ("", [])
+        found = self._connection.execute(
+            f"SELECT id, {', '.join(COLUMNS)} FROM runs {where}ORDER BY id DESC LIMIT ?",
+            [*names, limit],
+        )
+        return [_make_row(*values) for values in found]
+
+    def find_row(self, number: int) -> Row | None:
+        """Returns the row of that id."""
+        found = self._connection.execute(
+            f"SELECT id, {', '.join(COLUMNS)} FROM runs WHERE id = ?", (number,)
+        ).fetchone()
+        return _make_row(*found) if found else None
+
+    def list_parts(self, number: int) -> list[Any]:
+        """Returns the parts of a run, in order."""
+        found = self._connection.execute(
+            "SELECT content FROM parts WHERE run = ? ORDER BY id", (number,)
+        )
+        return [content for (content,) in found]
+
+    def prune(self, max_age: float = MAX_AGE, max_size: int = MAX_SIZE) -> None:
+        """Removes the runs that are too old, and the oldest ones if all are too large."""
+        found = self._connection.execute(
+            "SELECT id FROM (SELECT id, started, sum(bytes) OVER (ORDER BY id DESC) AS size"
+            " FROM runs) WHERE started < ? OR size > ? ORDER BY id",
+            (time.time() - max_age, max_size),
+        )
+        old = [number for (number,) in found if not self._get_locks().is_held(number)]
+        for at in range(0, len(old), REMOVED_AT_ONCE):
+            with self._transaction():
+                for number in old[at : at + REMOVED_AT_ONCE]:
+                    self._connection.execute("DELETE FROM parts WHERE run = ?", (number,))
+                    self._connection.execute("DELETE FROM runs WHERE id = ?", (number,))
+        if old:
+            self._connection.execute("PRAGMA incremental_vacuum").fetchall()
+
+
+def _make_row(number: int, *values: Any) -> Row:
+    return Row(**dict(zip(COLUMNS, values, strict=True)), id=number)
+
+
+def _use_journal(connection: sqlite3.Connection, mode: str) -> None:
+    """Sets how transactions are kept; the switch may meet other processes that do the same."""
+    until = time.monotonic() + BUSY
+    while True:
+        try:
+            connection.execute(f"PRAGMA journal_mode = {mode}")
+            return
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > until:
+                raise
+            time.sleep(0.01)
+
+
+def is_on_network(path: Path, mounts: Path = Path("/proc/self/mounts")) -> bool:
+    """True if a file lies on a network file system, as far as the system tells."""
+    try:
+        lines = mounts.read_text("utf-8", "replace").splitlines()
+    except OSError:
+        return False
+    real, best = Path(os.path.realpath(path)), ("", "")
+    for words in map(str.split, lines):
+        if len(words) > 2 and len(words[1]) >= len(best[0]) and real.is_relative_to(words[1]):
+            best = words[1], words[2]
+    return bool(NETWORK.match(best[1]))

@@ -1,0 +1,85 @@
+"""One run as its events tell it, and the result that follows from them.
+
+It is the result of a run whose process died. The end of any other run adds what is not told.
+Source: D-59; product.md "Runs are recordings".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from axe_nb.events import RunStarted, TurnFinished
+from axe_nb.exchanges import Exchange
+from axe_nb.messages import Message, ToolResult, Usage, close_open_calls
+from axe_nb.results import RunResult, Turn
+
+DIED = "the process ended while this ran; what had been answered by then was kept"
+
+TOLD = ("messages", "log", "exchanges", "prompt", "task", "text", "model", "agent", "call_id")
+"""Fields of a result that usually follow from the events."""
+
+
+@dataclass
+class RunStory:
+    """One run of a tree."""
+
+    start: RunStarted
+    history: Sequence[Message] = ()
+    """The conversation that it continues."""
+    began: float = 0.0
+    """Seconds from the start of the root."""
+    latest: float = 0.0
+    """Time of the latest event, in seconds from the start of the root."""
+    turns: list[TurnFinished] = field(default_factory=list)
+    results: dict[str, ToolResult] = field(default_factory=dict)
+    """Id of a call → its result."""
+    exchanges: list[Exchange] = field(default_factory=list)
+
+    def tell(self, why: str) -> RunResult:
+        """Returns the result of the run, had it been stopped after the latest event.
+
+        Args:
+            why: the error.
+        """
+        start = self.start
+        result = RunResult(
+            status="cancelled", error=why, agent=start.agent, model=start.model, id=start.run,
+            text=next((turn.text for turn in reversed(self.turns) if turn.text), ""),
+            call_id=start.call_id, prompt=start.prompt, task=start.task,
+            turns=len(self.turns), tool_calls=len(self.results),
+            retries=sum(one.attempt > 1 for one in self.exchanges),
+            usage=sum((turn.usage for turn in self.turns), Usage()),
+            stop_reason=self.turns[-1].stop_reason if self.turns else "",
+            duration_ms=round((self.latest - self.began) * 1000),
+            messages=tuple(self._list_messages()), log=tuple(map(self._log, self.turns)),
+            exchanges=tuple(self.exchanges),
+        )  # fmt: skip
+        return result.with_metadata({"depth": str(start.depth)}) if start.parent else result
+
+    def _list_messages(self) -> list[Message]:
+        messages = close_open_calls(self.history)
+        messages.append(Message("user", self.start.prompt))
+        for turn in self.turns:
+            messages += _say(turn)
+            if results := self._find_results(turn):
+                messages.append(Message("tool", tool_results=results))
+        return messages
+
+    def _log(self, turn: TurnFinished) -> Turn:
+        return Turn(
+            turn.turn, turn.text, turn.calls, self._find_results(turn), turn.stop_reason,
+            turn.usage, turn.parallel, turn.closing,
+        )  # fmt: skip
+
+    def _find_results(self, turn: TurnFinished) -> tuple[ToolResult, ...]:
+        return tuple(self.results[call.id] for call in turn.calls if call.id in self.results)
+
+
+def _say(turn: TurnFinished) -> list[Message]:
+    """Returns the message of the model, if the turn has one."""
+    response = turn.exchanges[-1].response if turn.exchanges else None
+    calls = () if response and response.is_cut else turn.calls
+    if not (turn.text.strip() or calls or (response and response.is_paused)):
+        return []
+    return [Message("assistant", turn.text, calls, echo=response.echo if response else {})]

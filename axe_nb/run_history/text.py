@@ -1,0 +1,123 @@
+"""Parts of runs as lines of JSON text with a header, without secrets.
+
+The data is that of `records.convert.to_json`, made in one pass of the C encoder, as a part is
+written for every exchange; reading checks it.
+Source: D-60, D-61; goals.md "a run kept in memory and history".
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from collections.abc import Callable, Mapping
+from functools import cache
+from operator import attrgetter
+from typing import Any
+
+from axe_nb.data_files import VERSIONS
+from axe_nb.errors import AxeError, ConfigError
+from axe_nb.jsonable import jsonable
+from axe_nb.records.convert import to_json
+from axe_nb.redaction import SECRET_HEADERS, Filter
+
+HEADER = "axe_nb history {}.{}\n".format(*VERSIONS["history"])
+
+_HEADER = re.compile(r"axe_nb history (\d{1,4})\.\d{1,4}\n")
+
+_MARKS = tuple(
+    form
+    for name in sorted(SECRET_HEADERS)
+    if not any(other in name for other in SECRET_HEADERS - {name})
+    for form in {f'{name}":', f'{name}":'.replace("-", "_")}
+)
+"""Ends of the keys of objects whose values are secrets, whatever they are."""
+
+_DEEPLY_ESCAPED = "\\" * 4
+"""Text that is JSON in JSON in JSON: a secret in it has more forms than the filter looks for."""
+
+
+def format_part(data: Any, clean: Filter, clean_data: Callable[[Any, Filter], Any]) -> str:
+    """Returns nested data, dataclasses included, as text without secrets.
+
+    Args:
+        data: the data.
+        clean: finds secrets in the text, which usually has none.
+        clean_data: removes them from the data of the text.
+
+    Raises:
+        ConfigError: it is nested too deeply.
+    """
+    try:
+        text = _encode(data)
+        if _needs_care(text) or clean.text(text) != text:
+            text = _encode(clean_data(json.loads(text), clean))
+    except (RecursionError, TypeError, ValueError) as error:
+        raise ConfigError(f"a part of the run has no form in JSON: {error}"[:200]) from None
+    return HEADER + (text if text.isascii() else text.encode(errors="backslashreplace").decode())
+
+
+def _needs_care(text: str) -> bool:
+    """True if a text may have secrets that only its parsed data shows."""
+    small = text.lower()
+    return _DEEPLY_ESCAPED in text or any(mark in small for mark in _MARKS)
+
+
+def parse_part(text: object) -> dict[str, Any]:
+    """Returns the data of a part.
+
+    Raises:
+        ConfigError: it is damaged, or of a later major version.
+    """
+    found = _HEADER.match(text) if isinstance(text, str) else None
+    if not found or not isinstance(text, str):
+        raise ConfigError("a part of it has no header")
+    if int(found[1]) != VERSIONS["history"][0]:
+        raise ConfigError(f"a part of it has the version {found[1]}", hint="update axe-nb")
+    try:
+        data = json.loads(text[found.end() :])
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"a part of it is not valid JSON: {error}"[:200]) from None
+    if not isinstance(data, dict):
+        raise ConfigError("a part of it is not an object")
+    return data
+
+
+def spread(value: Any) -> dict[str, Any]:
+    """Returns the fields of a dataclass that differ from their defaults, or may differ."""
+    kind: type = type(value)
+    names, get, defaults = _find_fields(kind)
+    return {
+        name: own
+        for name, own, usual in zip(names, get(value), defaults, strict=True)
+        if own is not usual and not (usual is _EMPTY and not own)
+    }
+
+
+_EMPTY = object()
+"""Stands for a default that is an empty container, new in each object."""
+
+
+@cache
+def _find_fields(kind: type) -> tuple[tuple[str, ...], attrgetter[Any], tuple[Any, ...]]:
+    fields = [field for field in dataclasses.fields(kind) if field.init]
+    names = tuple(field.name for field in fields)
+    defaults = tuple(
+        field.default if field.default_factory is dataclasses.MISSING else _EMPTY
+        for field in fields
+    )
+    return names, attrgetter(*names), defaults
+
+
+def _to_plain(value: Any) -> Any:
+    """Returns what the encoder does not know in types that it knows."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return spread(value)
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "surrogateescape")
+    if isinstance(value, AxeError):
+        return to_json(value)
+    return dict(value) if isinstance(value, Mapping) else jsonable(value)
+
+
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=_to_plain).encode

@@ -1,0 +1,106 @@
+"""`python -m tests.benchmarks.history [N]`: cost of an exchange in the history.
+
+The events of a real run of fifty turns with a tool, over loopback, are passed to a recorder N
+times: at once, as with a model that answers at once, and one after the other, each written before
+the next. Prints a row of goals.md: time on the event loop and CPU of all threads for an exchange,
+and the size of what is kept beside its text: the replies and the results of the tool.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import axe_nb
+from axe_nb import Agent, Request, Response, RunResult, Usage, call, script, script_server
+from axe_nb.events import Event, RunFinished
+from axe_nb.run_history.recorder import Recorder
+from axe_nb.run_history.writer import Writer
+from axe_nb.scripting.wire import Protocol
+
+CHAIN = 50
+ROUNDS = 20
+TEXT = "Three of the tests fail, since the server that they ask is not there any more. " * 10
+
+
+def define() -> None:
+    @axe_nb.tool
+    def look(what: str) -> str:
+        return f"{what}: {TEXT}"
+
+    @script("chain")
+    def chain(request: Request) -> Any:
+        if request.turn == CHAIN:
+            return "That is all."
+        return Response(TEXT, (call("look", what=f"turn {request.turn}"),), "", Usage(900, 80))
+
+
+def collect(protocol: Protocol) -> list[Event]:
+    """The events of one run."""
+    agent = Agent(name="chain", model=f"{protocol}/chain", system_prompt=TEXT, tools=("look",))
+
+    async def run() -> list[Event]:
+        return [event async for event in axe_nb.stream(agent, "Go on", timeout=0)]
+
+    with script_server(protocol):
+        return asyncio.run(run())
+
+
+def keep(writer: Writer, events: Sequence[Event], *, one_by_one: bool) -> tuple[float, float]:
+    """Seconds on the event loop, and of CPU in all."""
+    recorder, on_loop = Recorder(writer), 0.0
+    cpu = time.process_time()
+    for event in events[:-1]:
+        began = time.perf_counter()
+        recorder.event(event)
+        on_loop += time.perf_counter() - began
+        if one_by_one:
+            writer.flush(5)
+    recorder.finish(result_of(events))
+    writer.flush(5)
+    return on_loop, time.process_time() - cpu
+
+
+def result_of(events: Sequence[Event]) -> RunResult:
+    last = events[-1]
+    assert isinstance(last, RunFinished)
+    return last.result
+
+
+def measure(protocol: Protocol, rounds: int, folder: Path) -> str:
+    events = collect(protocol)
+    result = result_of(events)
+    assert result.turns == len(result.exchanges) == CHAIN, result
+    texts = [exchange.reply.body for exchange in result.exchanges if exchange.reply]
+    texts += [one.content.encode() for m in result.messages for one in m.tool_results]
+    writer = Writer(folder / protocol / "runs.sqlite")
+    keep(writer, events, one_by_one=False)  # opens the file
+    parts = []
+    for one_by_one in (False, True):
+        found = [keep(writer, events, one_by_one=one_by_one) for _ in range(rounds)]
+        loop, cpu = (min(column) / CHAIN * 1e6 for column in zip(*found, strict=True))
+        how = "one by one" if one_by_one else "at once"
+        parts.append(f"{how}: loop {loop:.1f} µs, CPU {cpu:.0f} µs")
+    writer.close()
+    size = sum(path.stat().st_size for path in writer.path.parent.iterdir())
+    share = size / (2 * rounds + 1) / sum(map(len, texts))
+    return f"{protocol:9} {'; '.join(parts)}; {share:.2f} x its text"
+
+
+def main() -> None:
+    rounds = int(sys.argv[1]) if len(sys.argv) > 1 else ROUNDS
+    os.environ["AXE_NB_HISTORY"] = "0"  # the run itself is not kept
+    define()
+    with tempfile.TemporaryDirectory() as folder:
+        for protocol in ("anthropic", "openai", "ollama"):
+            print(measure(protocol, rounds, Path(folder)))  # type: ignore[arg-type]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,394 @@
+"""The history's file: kills, full disks, hostile contents, other versions, several processes."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+import axe_nb
+from axe_nb import Agent, ConfigError, Request, Response, RunResult, Usage, script
+from axe_nb.run_history.locks import RunLocks
+from axe_nb.run_history.recorder import Recorder, history_path
+from axe_nb.run_history.store import STEPS, Row, Store, is_on_network
+from axe_nb.run_history.writer import find_writer
+
+NOT_WRITTEN = "history cannot be written: "
+
+KILLED = """
+import axe_nb, os, threading
+from axe_nb import Agent, Response, Usage, call, script
+
+@axe_nb.tool
+def wait(what: str) -> str:
+    if what == "end":
+        return "it ended"
+    os.write(1, b"waiting\\n")
+    threading.Event().wait()
+
+@script("lead")
+def lead(request):
+    if request.turn == 1:
+        calls = call("call_agent", agent="guide", task="one"), call("wait", what="end")
+        return Response("First.", calls, "tool_use", Usage(10, 2))
+    return Response("Second.", (call("call_agent", agent="waiter", task="two"),), "x", Usage(20, 3))
+
+script("guide")(lambda request: "A guide said so.")
+script("waiter")(lambda request: Response("I wait.", (call("wait", what="ever"),), "", Usage(5, 1)))
+for name in ("guide", "waiter"):
+    axe_nb.define(Agent(name=name, model=f"script/{name}", tools=("wait",)))
+axe_nb.define(
+    Agent(name="lead", model="script/lead", tools=("wait",), sub_agents=("guide", "waiter"))
+)
+axe_nb.run("lead", "Go")
+"""
+
+
+def start(code: str, *words: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", code, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        text=True,
+    )  # fmt: skip
+
+
+class Killer:
+    """Kills a process when it is closed, as nothing else ends it."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.close = process.kill
+
+
+def run_echo(prompt: str = "Hello") -> RunResult:
+    @script("echo")
+    def echo(request: Request) -> str:
+        return f"You said: {request.last}"
+
+    return axe_nb.run(Agent(name="echo", model="script/echo"), prompt)
+
+
+def wait_for_parts(path: Path, number: int) -> None:
+    """Waits until the file of another process holds so many parts of runs."""
+    until = time.monotonic() + 20
+    while count_parts(path) < number:
+        assert time.monotonic() < until
+        time.sleep(0.005)
+
+
+def count_parts(path: Path) -> int:
+    try:
+        with closing(Store(path, None)) as store:
+            return len(store.list_parts(1)) if store.has_tables else 0
+    except sqlite3.OperationalError:  # the file is not there yet, or about to be made
+        return 0
+
+
+def problems(result: RunResult) -> list[str]:
+    assert result.ok
+    return [warning for warning in result.warnings if warning.startswith(NOT_WRITTEN)]
+
+
+def test_a_killed_process_loses_nothing_that_was_answered(kept: Path) -> None:
+    with start(KILLED) as process, closing(Killer(process)):
+        assert process.stdout
+        assert process.stdout.readline() == "waiting\n", process.communicate()[1]
+        wait_for_parts(kept, 10)  # all that happened before the tool that waits
+        (row,) = axe_nb.history()
+        assert row.status == "running"
+        assert axe_nb.load(1).error == (
+            "the run has not ended yet; what had been answered so far was kept"
+        )
+    (row,) = axe_nb.history()
+    assert (row.status, row.runs, row.turns) == ("cancelled", 3, 4)
+    result = axe_nb.load(1)
+    assert result.status == "cancelled"
+    assert (
+        result.error == "the process ended while this ran; what had been answered by then was kept"
+    )
+    assert [(m.role, m.content) for m in result.messages] == [
+        ("user", "Go"), ("assistant", "First."), ("tool", ""), ("assistant", "Second."),
+    ]  # fmt: skip
+    assert [one.content for one in result.messages[2].tool_results] == [
+        "A guide said so.", "it ended",
+    ]  # fmt: skip
+    guide, waiter = result.children
+    assert (guide.id, guide.status, guide.text) == ("0.1", "completed", "A guide said so.")
+    assert (waiter.id, waiter.status, waiter.text) == ("0.3", "cancelled", "I wait.")
+    assert [len(one.exchanges) for one in result.walk()] == [2, 1, 1]
+    assert row.tokens == result.total_usage.total >= 41
+
+
+def test_two_processes_write_at_once(kept: Path) -> None:
+    code = (
+        "import axe_nb, sys\n"
+        "axe_nb.script('echo')(lambda request: request.last)\n"
+        "for n in range(10):\n"
+        "    result = axe_nb.run(axe_nb.Agent(name='echo', model='script/echo'), sys.argv[1])\n"
+        "    assert not result.warnings, result.warnings"
+    )
+    processes = [start(code, name) for name in ("one", "two")]
+    for process in processes:
+        assert process.communicate()[1] == ""
+    rows = axe_nb.history()
+    assert sorted(row.prompt for row in rows) == ["one"] * 10 + ["two"] * 10
+    assert {axe_nb.load(row.id).text == row.prompt for row in rows} == {True}
+
+
+def test_a_place_that_cannot_be_written_costs_one_warning(
+    kept: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept.parent.parent.mkdir(parents=True)
+    kept.parent.write_text("a file in the place of the folder")
+    for _ in range(2):
+        (problem,) = problems(run_echo())
+        assert "Not a directory" in problem or "File exists" in problem
+        assert problem.endswith("AXE_NB_HISTORY=0 turns the history off")
+    monkeypatch.setenv("AXE_NB_HISTORY", "0")
+    assert run_echo().warnings == ()
+
+
+def test_a_folder_in_the_place_of_the_file_costs_one_warning(kept: Path) -> None:
+    kept.mkdir(parents=True)
+    (problem,) = problems(run_echo())
+    assert "directory" in problem
+    with pytest.raises(ConfigError, match="history cannot be read"):
+        axe_nb.history()
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (os.urandom(5000), "not a database"),
+        (b"SQLite format 3\0" + bytes(5000), "not a database|malformed|disk image"),
+    ],
+    ids=["random", "zeros"],
+)
+def test_a_damaged_file_costs_one_warning_and_is_left_alone(
+    content: bytes, why: str, kept: Path
+) -> None:
+    kept.parent.mkdir(parents=True)
+    kept.write_bytes(content)
+    with pytest.raises(ConfigError, match=why):
+        axe_nb.history()
+    (problem,) = problems(run_echo())
+    assert problem.startswith(NOT_WRITTEN)
+    assert kept.read_bytes() == content
+
+
+def test_a_database_of_another_program_is_left_alone(kept: Path) -> None:
+    kept.parent.mkdir(parents=True)
+    with closing(sqlite3.connect(kept)) as connection:
+        connection.execute("CREATE TABLE runs (id)")
+        connection.commit()
+    (problem,) = problems(run_echo())
+    assert "a database of another program" in problem
+    with pytest.raises(ConfigError, match="another program"):
+        axe_nb.load(1)
+
+
+@pytest.mark.req("D-61")
+def test_a_later_minor_version_is_used_and_a_later_major_one_is_not(kept: Path) -> None:
+    run_echo("First")
+    axe_nb.history()
+    with closing(sqlite3.connect(kept)) as connection:
+        connection.executescript(
+            "ALTER TABLE runs ADD COLUMN cost REAL; PRAGMA user_version = 1099"
+        )
+    find_writer(kept).close()
+    assert problems(run_echo("Second")) == []
+    assert [row.prompt for row in axe_nb.history()] == ["Second", "First"]
+    find_writer(kept).close()
+    with closing(sqlite3.connect(kept)) as connection:
+        connection.execute("PRAGMA user_version = 2000")
+    with pytest.raises(ConfigError, match=r"its version is 2\.0, expected 1\.x") as refused:
+        axe_nb.history()
+    assert refused.value.hint == "update axe-nb"
+    (problem,) = problems(run_echo("Third"))
+    assert "its version is 2.0" in problem
+
+
+VERSION_1_0 = """
+PRAGMA auto_vacuum = incremental;
+CREATE TABLE runs (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, started REAL NOT NULL, agent TEXT NOT NULL,
+    model TEXT NOT NULL, prompt TEXT NOT NULL, status TEXT NOT NULL, runs INTEGER NOT NULL,
+    turns INTEGER NOT NULL, tokens INTEGER NOT NULL, seconds REAL NOT NULL, bytes INTEGER NOT NULL
+);
+CREATE INDEX runs_by_agent ON runs (agent);
+CREATE TABLE parts (id INTEGER PRIMARY KEY, run INTEGER NOT NULL, content TEXT NOT NULL);
+CREATE INDEX parts_by_run ON parts (run);
+PRAGMA application_id = 1096303944;
+PRAGMA user_version = 1000;
+INSERT INTO runs VALUES (1, 4e9, 'echo', 'script/echo', 'Old', 'completed', 1, 1, 3, 0.5, 500);
+"""
+
+PARTS_1_0 = (
+    '{"at":0,"start":{"run":"0","parent":"","call_id":"","agent":"echo","model":"script/echo",'
+    '"depth":0,"task":"Old","prompt":"Old"}}',
+    '{"at":0.5,"run":"0","turn":{"run":"0","turn":1,"text":"Yes","calls":[],"stop_reason":"stop",'
+    '"usage":{"input_tokens":2,"output_tokens":1},"parallel":true},"exchanges":[{"turn":1,'
+    '"model":"echo","sent":1,"response":{},"as_turn":["content","tool_calls","stop_reason",'
+    '"usage"]}]}',
+    '{"at":0.5,"run":"0","end":{"status":"completed","turns":1,"usage":{"input_tokens":2,'
+    '"output_tokens":1},"stop_reason":"stop","duration_ms":500},"told":["text","agent","model",'
+    '"call_id","prompt","task","messages","log","exchanges"],"children":[],"exchanges":[]}',
+)
+
+
+@pytest.fixture
+def old(kept: Path) -> Path:
+    """A file of version 1.0, as the first release wrote it."""
+    kept.parent.mkdir(parents=True)
+    with closing(sqlite3.connect(kept)) as connection:
+        connection.executescript(VERSION_1_0)
+        parts = [(f"axe_nb history 1.0\n{part}",) for part in PARTS_1_0]
+        connection.executemany("INSERT INTO parts (run, content) VALUES (1, ?)", parts)
+        connection.commit()
+    return kept
+
+
+@pytest.mark.req("D-61")
+def test_a_file_of_the_first_version_is_read_and_gone_on_with(old: Path) -> None:
+    assert axe_nb.load(1).text == "Yes"
+    assert axe_nb.load(1).exchanges[0].response == Response("Yes", (), "stop", Usage(2, 1))
+    assert problems(run_echo("New")) == []
+    assert [row.prompt for row in axe_nb.history()] == ["New", "Old"]
+    assert axe_nb.load(1).messages[1].content == "Yes"
+
+
+@pytest.mark.req("D-61")
+def test_a_file_of_the_first_version_takes_the_steps_to_a_later_one(old: Path) -> None:
+    steps = (*STEPS, "ALTER TABLE runs ADD COLUMN cost REAL", "CREATE TABLE notes (run, text)")
+    locks = RunLocks(old.with_suffix(".lock"))
+    for _ in range(2):
+        with closing(Store(old, locks, steps)) as store:
+            store.write([Row(agent="echo")])
+    with closing(sqlite3.connect(old)) as connection:
+        assert connection.execute("PRAGMA user_version").fetchone() == (1002,)
+        assert connection.execute("SELECT id, cost FROM runs").fetchall() == [
+            (1, None), (2, None), (3, None),
+        ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ("UPDATE parts SET content = 'nonsense'", "has no header"),
+        ("UPDATE parts SET content = x'00ff'", "has no header"),
+        ("UPDATE parts SET content = replace(content, 'history 1.0', 'history 7.0')", "version 7"),
+        ("UPDATE parts SET content = 'axe_nb history 1.0\n[' WHERE id = 2", "not valid JSON"),
+        ("UPDATE parts SET content = 'axe_nb history 1.0\n[]' WHERE id = 2", "not an object"),
+        ("UPDATE parts SET content = 'axe_nb history 1.0\n{}' WHERE id = 2", "damaged"),
+        ('UPDATE parts SET content = replace(content, \'"turn":1\', \'"turn":"x"\')', "integer"),
+        ("DELETE FROM parts", "is missing"),
+        ("DELETE FROM parts WHERE id = 1", "damaged"),
+    ],
+)
+def test_a_damaged_run_is_an_error_that_names_it(change: str, why: str, old: Path) -> None:
+    with closing(sqlite3.connect(old)) as connection:
+        connection.execute(change)
+        connection.commit()
+    with pytest.raises(ConfigError, match=f"run 1 of the history cannot be read: .*{why}"):
+        axe_nb.load(1)
+
+
+@pytest.fixture
+def full_disk(kept: Path) -> Iterator[Callable[[], None]]:
+    """A disk on which no file can grow beyond 200 kB until it is freed by a call."""
+    resource = pytest.importorskip("resource")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+
+    def free() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+    run_echo("First")
+    axe_nb.history()
+    resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, hard))
+    yield free
+    free()
+
+
+def run_filler(at_the_end: Callable[[], object]) -> RunResult:
+    """A run with more text than a full disk takes."""
+
+    @axe_nb.tool
+    def fill(what: str) -> str:
+        find_writer(history_path()).flush(5)  # what happened so far is written, or not
+        return "x" * 60_000
+
+    @script("filler")
+    def filler(request: Request) -> object:
+        if request.turn < 6:
+            return axe_nb.call("fill", what="")
+        at_the_end()
+        return "done"
+
+    return axe_nb.run(Agent(name="filler", model="script/filler", tools=("fill",)), "Fill it")
+
+
+def test_a_full_disk_costs_one_warning(full_disk: Callable[[], None]) -> None:
+    (problem,) = problems(run_filler(lambda: None))
+    assert "full" in problem or "disk I/O error" in problem
+    find_writer(history_path()).flush(5)
+    full_disk()
+    assert problems(run_echo("Last")) == []
+    assert [(row.prompt, row.status) for row in axe_nb.history()] == [
+        ("Last", "completed"), ("Fill it", "cancelled"), ("First", "completed"),
+    ]  # fmt: skip
+
+
+def test_a_disk_that_is_freed_in_time_costs_nothing(full_disk: Callable[[], None]) -> None:
+    result = run_filler(full_disk)
+    assert problems(result) == []
+    assert axe_nb.load(2).to_dict(full=True) == result.to_dict(full=True)
+
+
+def test_runs_that_are_too_old_or_too_large_are_removed(kept: Path) -> None:
+    for number in range(6):
+        run_echo(f"Run {number}")
+    axe_nb.history()
+    with closing(Store(kept, RunLocks(kept.with_suffix(".test")))) as store:
+        store._connection.execute("UPDATE runs SET started = started - 100 WHERE id <= 2")
+        size = sum(row.bytes for row in store.list_rows(None, 2))
+        store.prune(max_age=50)
+        assert [row.id for row in store.list_rows(None, 10)] == [6, 5, 4, 3]
+        assert store.list_parts(1) == []
+        store.prune(max_size=size)
+        assert [row.id for row in store.list_rows(None, 10)] == [6, 5]
+        store.prune(max_size=0)
+        assert store.list_rows(None, 10) == []
+
+
+def test_a_run_that_goes_on_is_not_removed(kept: Path) -> None:
+    recorder = Recorder(find_writer(kept))
+    recorder.event(axe_nb.events.RunStarted("0", "", "", "a", "m", 0, "Go", "Go"))
+    (row,) = axe_nb.history()
+    store = find_writer(kept)._store
+    assert store
+    store.prune(max_age=-10)
+    assert [one.id for one in axe_nb.history()] == [row.id]
+
+
+def test_a_stuck_disk_does_not_hold_up_the_end(kept: Path) -> None:
+    run_echo()
+    axe_nb.history()
+    with closing(sqlite3.connect(kept, isolation_level=None)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        run_echo("Waits for the other")
+        assert find_writer(kept).flush(0.01) is False
+        other.execute("ROLLBACK")
+    assert len(axe_nb.history()) == 2
+
+
+def test_network_file_systems_are_known(tmp_path: Path) -> None:
+    mounts = tmp_path / "mounts"
+    mounts.write_text(f"/dev/sda / ext4 rw 0 0\nserver:/home {tmp_path}/home nfs4 rw 0 0\n")
+    assert is_on_network(tmp_path / "home" / "me" / "runs.sqlite", mounts)
+    assert not is_on_network(tmp_path / "runs.sqlite", mounts)
+    assert not is_on_network(tmp_path, tmp_path / "missing")

@@ -1,0 +1,232 @@
+"""Runs are kept while they happen, listed and loaded, in this process and from others."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import axe_nb
+from axe_nb import Agent, ConfigError, Request, Response, RunResult, call, script, script_server
+from axe_nb.session.session import session
+from tests.run_history.trees import define_tree
+
+
+def define_echo(text: str = "You said: {last}") -> None:
+    @script("echo")
+    def echo(request: Request) -> str:
+        return text.replace("{last}", request.last)
+
+    axe_nb.define(Agent(name="echo", model="script/echo"))
+
+
+def test_a_run_is_listed_with_the_counts_of_its_tree(kept: Path) -> None:
+    define_tree()
+    result = axe_nb.run("lead", "Compare\nthese towns")
+    (row,) = axe_nb.history()
+    assert (row.id, row.agent, row.model) == (1, "lead", "script/lead")
+    assert (row.prompt, row.status) == ("Compare", "completed")
+    assert (row.runs, row.turns, row.tokens) == (3, 3, result.total_usage.total)
+    assert row.seconds == result.duration_ms / 1000
+    assert result.warnings == ()
+
+
+def test_a_tree_is_loaded_as_it_was(kept: Path) -> None:
+    define_tree()
+    result = axe_nb.run("lead", "Compare")
+    assert [child.status for child in result.children] == ["completed", "error"]
+    loaded = axe_nb.load(1)
+    assert loaded.to_dict(full=True) == result.to_dict(full=True)
+    assert axe_nb.load("1") == result
+
+
+def test_a_conversation_that_goes_on_is_kept_whole(kept: Path) -> None:
+    define_echo()
+    first = axe_nb.run("echo", "One")
+    second = axe_nb.run("echo", "Two", continue_from=axe_nb.load(1))
+    assert axe_nb.load(2).to_dict(full=True) == second.to_dict(full=True)
+    assert second.messages[:2] == first.messages
+
+
+def test_rows_of_one_agent_and_the_latest_ones(kept: Path) -> None:
+    define_tree()
+    define_echo()
+    for prompt in ("One", "Two"):
+        axe_nb.run("echo", prompt)
+    axe_nb.run("lead", "Three")
+    rows = axe_nb.history()
+    assert [row.prompt for row in rows] == ["Three", "Two", "One"]
+    assert [row.prompt for row in axe_nb.history("echo")] == ["Two", "One"]
+    assert [row.prompt for row in axe_nb.history(limit=1)] == ["Three"]
+    assert [row.prompt for row in rows[1:]] == ["Two", "One"]
+
+
+def test_the_list_as_text_html_and_data_frame(kept: Path) -> None:
+    assert repr(axe_nb.history()) == "no runs in the history"
+    define_echo()
+    axe_nb.run("echo", "<script>alert(1)</script>")
+    rows = axe_nb.history()
+    head, line = repr(rows).splitlines()
+    assert head.split() == [
+        "id", "when", "agent", "model", "prompt", "status", "runs", "turns", "tokens", "seconds",
+    ]  # fmt: skip
+    assert line.startswith("1   20")
+    html = rows._repr_html_()
+    assert "<script>" not in html
+    assert "&lt;script&gt;" in html
+    frame = rows.to_frame()
+    assert list(frame.index) == [1]
+    assert frame.loc[1, "agent"] == "echo"
+
+
+def test_a_line_magic_lists_the_runs(kept: Path) -> None:
+    from axe_nb.nb.line_magic import run_command
+
+    define_echo()
+    axe_nb.run("echo", "Hello")
+    written: list[str] = []
+    shell: Any = None
+    run_command(shell, "history", {}, written.append)
+    run_command(shell, "history nobody", {}, written.append)
+    assert "Hello" in written[0]
+    assert written[1] == "no runs in the history"
+
+
+@pytest.mark.parametrize("how", ["variable", "config", "test"])
+def test_no_history_is_kept_if_it_is_turned_off(
+    how: str, kept: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if how == "variable":
+        monkeypatch.setenv("AXE_NB_HISTORY", "0")
+    elif how == "config":
+        monkeypatch.setattr(session, "keeps_history", False)
+    else:
+        monkeypatch.delenv("AXE_NB_HISTORY")
+    define_echo()
+    axe_nb.run("echo", "Hello")
+    assert not kept.exists()
+    assert len(axe_nb.history()) == 0
+
+
+def test_only_runs_that_ask_a_model_are_kept_with_a_cassette(kept: Path, project: Path) -> None:
+    define_echo()
+    with axe_nb.cassette("echo.axe", "auto"):
+        first = axe_nb.run("echo", "Compare")
+    with axe_nb.cassette("echo.axe", "replay"):
+        axe_nb.run("echo", "Compare")
+        axe_nb.run("echo", "Not recorded")
+    with axe_nb.cassette("echo.axe", "auto"):
+        axe_nb.run("echo", "Compare")
+    (row,) = axe_nb.history()
+    assert axe_nb.load(row.id).to_dict(full=True) == first.to_dict(full=True)
+
+
+def test_the_file_is_the_users_alone(kept: Path) -> None:
+    define_echo()
+    axe_nb.run("echo", "Hello")
+    axe_nb.history()
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in kept.parent.iterdir()}
+    assert set(modes) >= {"runs.sqlite", "runs.lock"}
+    assert set(modes.values()) == {0o600}
+    assert stat.S_IMODE(kept.parent.stat().st_mode) == 0o700
+
+
+@pytest.mark.req("D-60")
+def test_no_secret_reaches_the_file(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    secrets = {"MY_API_KEY": 'kQ/7"\\é-0123456789', "DB_PASSWORD": "hunter2hunter2xyz"}
+    for name, value in secrets.items():
+        monkeypatch.setenv(name, value)
+    both = "\n".join(secrets.values())
+
+    @axe_nb.tool
+    def look(what: str) -> str:
+        return both
+
+    @script("teller")
+    def teller(request: Request) -> Any:
+        if request.turn == 1:
+            return Response(both, (call("look", what=both, Cookie="a=b-cookie"),))
+        return both
+
+    axe_nb.define(
+        Agent(
+            name=secrets["DB_PASSWORD"], model="script/teller", system_prompt=both, tools=("look",)
+        )
+    )
+    result = axe_nb.run(secrets["DB_PASSWORD"], both)
+    assert secrets["MY_API_KEY"] in result.text
+    axe_nb.history()
+    content = b"".join(path.read_bytes() for path in kept.parent.iterdir())
+    for text in ("hunter2", "kQ/7", "0123456789", "b-cookie"):
+        assert text.encode() not in content
+    loaded = axe_nb.load(1)
+    assert loaded.text == "***\n***"
+    assert loaded.tool_calls == 1
+
+
+@pytest.mark.req("D-60")
+def test_a_secret_that_a_stream_spells_out_is_not_kept(
+    kept: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MY_API_KEY", "abcdefgh12345678")
+
+    @script("teller")
+    def teller(request: Request) -> Iterator[str]:
+        yield from ("It is abcd", "efgh1234", "5678.")
+
+    async def run() -> RunResult:
+        agent = Agent(name="teller", model="openai/teller")
+        events = [event async for event in axe_nb.stream(agent, "Tell")]
+        return events[-1].result  # type: ignore[union-attr]
+
+    with script_server("openai"):
+        result = asyncio.run(run())
+    assert result.text == "It is abcdefgh12345678."
+    loaded = axe_nb.load(1)
+    assert loaded.text == "It is ***."
+    assert result.exchanges[0].reply
+    assert loaded.exchanges[0].reply is None
+
+
+def test_texts_of_every_kind_are_kept(kept: Path) -> None:
+    odd = 'half \ud83d, null \0, line \u2028, {"a": NaN}, \\\\\\\\ and 🏛'
+    define_echo(odd)
+    result = axe_nb.run("echo", odd)
+    assert axe_nb.load(1).to_dict(full=True) == result.to_dict(full=True)
+
+
+@pytest.mark.req("D-69")
+def test_ids_that_are_none_say_how_to_go_on(kept: Path) -> None:
+    with pytest.raises(ConfigError, match="no run with the id 7") as unknown:
+        axe_nb.load(7)
+    assert "axe_nb.history()" in unknown.value.hint
+    with pytest.raises(ConfigError, match='"seven" is not an id') as wrong:
+        axe_nb.load("seven")
+    assert "./seven" in wrong.value.hint
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_forked_process_keeps_its_own_runs(kept: Path) -> None:
+    define_echo()
+    axe_nb.run("echo", "Before")
+    axe_nb.history()
+    child = os.fork()
+    if child == 0:
+        try:
+            axe_nb.run("echo", "In the child")
+            os._exit(0 if len(axe_nb.history()) == 2 else 1)
+        finally:
+            os._exit(2)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    axe_nb.run("echo", "After")
+    assert [row.prompt for row in axe_nb.history()] == ["After", "In the child", "Before"]
+    with sqlite3.connect(kept) as connection:
+        assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+    connection.close()
