@@ -54,7 +54,7 @@ COLUMNS = (
     "started", "agent", "model", "prompt", "status", "runs", "turns", "tokens", "seconds", "bytes",
 )  # fmt: skip
 
-PAGE = 8192
+PAGE = 16384
 """Size of a page in bytes."""
 
 BUSY = 5.0
@@ -119,7 +119,7 @@ class Store:
         )  # fmt: skip
         try:
             self._connection.execute("PRAGMA trusted_schema = off")
-            if locks:  # of a file that is empty; most parts are larger than half of a usual page
+            if locks:  # of a file that is empty; a usual page is too small for most parts
                 self._connection.execute(f"PRAGMA page_size = {PAGE}")
             self.has_tables = self._check_version() > 0
             """False if the file is empty: another process is about to make its tables."""
