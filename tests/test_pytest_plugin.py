@@ -63,7 +63,7 @@ def test_a_miss_is_shown_as_a_difference_in_a_few_lines(
     recorded: Path, pytester: pytest.Pytester
 ) -> None:
     write(pytester, "You know all towns.")
-    result = pytester.runpytest_inprocess(*PLUGIN, "-k", "Rome")
+    result = pytester.runpytest_inprocess(*PLUGIN, "-k", "Rome", "--no-header")
     result.assert_outcomes(failed=1, deselected=1)
     result.stdout.fnmatch_lines(
         [
