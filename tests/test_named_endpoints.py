@@ -209,7 +209,7 @@ def test_the_doctor_asks_a_named_endpoint(
     told = {f.what: f.message for f in found if f.what.startswith("groq")}
     assert told["groq key"] == "set (MY_GROQ_KEY)"
     [up, lacking] = [f for f in found if f.what == "groq server"]
-    assert up.message == f"up at {server.url('models')}/v1, 1 models"
+    assert up.message == f"up at {server.url('models')}/v1, 1 model"
     assert (lacking.message, lacking.next_step) == (
         'has no "llama-3", needed by agent a', 'did you mean "llama-4"?',
     )  # fmt: skip

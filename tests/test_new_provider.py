@@ -151,7 +151,7 @@ def test_one_module_and_one_entry_are_a_provider(copy: Path, project: Path) -> N
 
     page = "\n".join(told)
     assert "parrot key       set (PARROT_API_KEY)" in page
-    assert f"parrot server    up at {server.url('parrot')}, 1 models" in page
+    assert f"parrot server    up at {server.url('parrot')}, 1 model" in page
     assert 'parrot server    has no "x", needed by agent parrot' in page
     assert "groq key         set (GROQ_API_KEY)" in page
     assert (

@@ -30,7 +30,7 @@ from axe_nb.provider_table import PROVIDERS
 from axe_nb.providers import listing
 from axe_nb.sandbox.find import find_sandbox
 from axe_nb.sandbox.view import make_view
-from axe_nb.text import list_some, quote
+from axe_nb.text import list_some, plural, quote
 from axe_nb.threads import in_thread
 from axe_nb.views.appearance import LOOKS
 
@@ -269,7 +269,7 @@ async def _check_server(provider: str, models: Models, config: Config) -> list[F
     except ConfigError as error:
         has_no_key = error.exit_code == NO_KEY  # reported in the row of keys
         return [] if has_no_key else [_make_failed_finding(what, error)]
-    up = Finding("right", what, f"up at {listing.address(asked)}, {len(names)} models")
+    up = Finding("right", what, f"up at {listing.address(asked)}, {plural(len(names), 'model')}")
     missing = [model for model in models if not listing.has(model, names)]
     return [
         up,

@@ -149,6 +149,9 @@ class _Tree:
             at = max(self._branches, key=lambda branch: len(branch.above))
         # saved errors are compared, and a time is never the same twice
         shown = "another time" if name == "seconds" else describe(found)
+        is_sum = measure.of == "tree" and measure.kind != "list" and len(own) > 1
+        if is_sum and name != "seconds":
+            shown += " in the whole tree"
         return Verdict(is_met=holds(found, test, self._watch), found=shown, at=at)
 
     def _read(self, name: str, measure: Measure) -> list[Any]:

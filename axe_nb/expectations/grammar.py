@@ -78,7 +78,7 @@ def parse(text: str) -> tuple[Clause, ...]:
         if not parser.take(";"):
             clauses.append(parser.clause())
     if not clauses:
-        raise ConfigError("no expectation is given", hint="for example turns <= 6; no write_file")
+        raise ConfigError("no expectation given", hint="for example turns <= 6; no write_file")
     return tuple(clauses)
 
 

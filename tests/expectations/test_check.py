@@ -137,7 +137,7 @@ BAD = {
         "no researcher after writer", "in agent lead › researcher (0.2)", ".children[1]"
     ),
     "writer then edit_file": ("no edit_file", "in agent lead", ""),
-    "turns <= 6": ("9", "in agent lead", ""),
+    "turns <= 6": ("9 in the whole tree", "in agent lead", ""),
     "depth <= 1": ("2", "in agent lead › writer › checker (0.3.2)", ".children[2].children[0]"),
     "no files_modified": (
         "1 item (out/report.md)", "in agent lead › writer (0.3)", ".children[2]"
@@ -257,7 +257,8 @@ def priced(cost: float | None = None, data: Any = None, **more: Any) -> Priced:
 def test_cost_is_that_of_the_tree_and_unknown_if_one_price_is() -> None:
     two = priced(0.01, children=(priced(0.015, agent="child"),))
     axe_nb.expect(two, "cost > 0.02; cost < $0.03; child(cost == $0.015)")
-    with pytest.raises(ExpectationError, match=r"cost < \$0.02 \(found 0.025\)"):
+    unmet = r"cost < \$0.02 \(found 0.025 in the whole tree\)"
+    with pytest.raises(ExpectationError, match=unmet):
         axe_nb.expect(two, "cost < $0.02")
     unknown = replace(two, children=(priced(None, model="x/new"),))
     assert '"x/new" is unknown' in refusal("cost < 1", unknown)
@@ -318,8 +319,8 @@ def test_several_failures_are_one_error_of_three_lines() -> None:
     with pytest.raises(ExpectationError) as failure:
         axe_nb.expect(survey(), "no writer; turns < 2; runs == 5; depth == 0; tokens < 10")
     assert failure.value.lines() == [
-        "4 of 5 expectations not met: no writer (found 1 run), turns < 2 (found 9), "
-        "depth == 0 (found 2) and 1 more",
+        "4 of 5 expectations not met: no writer (found 1 run), turns < 2 (found 9 in the whole "
+        "tree), depth == 0 (found 2) and 1 more",
         "in agent lead › writer (0.3)", "look at the result.children[2]",
     ]  # fmt: skip
     assert pickle.loads(pickle.dumps(failure.value)).lines() == failure.value.lines()

@@ -30,8 +30,8 @@ def test_the_example_of_a_measure_is_about_it() -> None:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("", "no expectation is given | for example turns <= 6; no write_file"),
-        (" ; ", "no expectation is given | for example turns <= 6; no write_file"),
+        ("", "no expectation given | for example turns <= 6; no write_file"),
+        (" ; ", "no expectation given | for example turns <= 6; no write_file"),
         ("a; turns <= six", "`turns <= six`: expected a number, at `six`"),
         ("turns <=", "`turns <=`: expected a number, at the end"),
         ("a => 2", "`a => 2`: unknown operator, at `=> 2` | did you mean >=?"),

@@ -79,6 +79,6 @@ def test_the_line_checks_a_variable_or_the_last_run(cells: Kernel) -> None:
     for line, told in {
         "hande: runs": ['no variable "hande"', 'did you mean "handle"?'],
         "lead: runs": ["lead is not the result of a run, but of type function"],
-        "": ["no expectation is given", "for example turns <= 6; no write_file"],
+        "": ["no expectation given", "for example turns <= 6; no write_file"],
     }.items():
         assert lines(cells.run(f"%axe expect {line}")) == [f"ConfigError: {told[0]}", *told[1:]]
