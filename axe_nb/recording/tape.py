@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from copy import copy
 from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any
@@ -86,7 +87,7 @@ class RootTape:
         """See `Tape`."""
         self._steps += 1
         if below := [miss for miss in self._misses if _is_below(miss[0], request.place)]:
-            raise pick_first(below)  # what the run goes on with is not what was recorded
+            raise copy(pick_first(below))  # what the run goes on with is not what was recorded
         run = self._get_run(run_of(request.place))
         run.model = model
         if request.attempt == 1:
@@ -278,7 +279,7 @@ class RootTape:
         """True if a record belongs to a run that has been asked otherwise since."""
         if record.key in self._new or record.key in self._played:
             return False
-        if self._mode == "record":
+        if self._mode == "record" or (record.key == END and self._new):
             return True
         run = self._runs.get(run_of(record.place))
         at = run.changed_at if run else None

@@ -267,6 +267,9 @@ def test_a_run_that_ended_in_a_tool_ends_again() -> None:
     recording = False
     with axe_nb.cassette("a.axe", "replay"):
         assert axe_nb.run("one", "go", timeout=60).status == "timeout"
+    with script_server("openai"), axe_nb.cassette("a.axe", "auto"):
+        assert axe_nb.run("one", "go", timeout=60).text == "waited"
+    assert '"kind": "end"' not in Path("a.axe").read_text("utf-8")
 
 
 def test_an_answer_from_a_recording_allows_no_host_later() -> None:
