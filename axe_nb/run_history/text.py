@@ -11,15 +11,32 @@ import dataclasses
 import json
 import re
 from collections.abc import Callable, Mapping
-from functools import cache
+from dataclasses import fields
+from functools import cache, lru_cache
 from operator import attrgetter
-from typing import Any
+from typing import Any, get_args
 
 from axe_nb.data_files import VERSIONS
-from axe_nb.errors import AxeError, ConfigError
+from axe_nb.errors import AxeError, Category, ConfigError
+from axe_nb.events import Event
+from axe_nb.exchanges import Cut, Exchange
 from axe_nb.jsonable import jsonable
+from axe_nb.messages import (
+    Delta,
+    DeltaKind,
+    Message,
+    Response,
+    Role,
+    ToolCall,
+    ToolParameter,
+    ToolResult,
+    ToolSpec,
+    Usage,
+)
 from axe_nb.records.convert import to_json
 from axe_nb.redaction import SECRET_HEADERS, Filter
+from axe_nb.results import RunResult, Status, Turn
+from axe_nb.wire_log import WireReply
 
 HEADER = "axe_nb history {}.{}\n".format(*VERSIONS["history"])
 
@@ -48,6 +65,7 @@ def format_part(data: Any, clean: Filter, clean_data: Callable[[Any, Filter], An
     Raises:
         ConfigError: it is nested too deeply.
     """
+    clean = spare_words(clean)
     try:
         text = _encode(data)
         if _needs_care(text) or clean.text(text) != text:
@@ -55,6 +73,17 @@ def format_part(data: Any, clean: Filter, clean_data: Callable[[Any, Filter], An
     except (RecursionError, TypeError, ValueError) as error:
         raise ConfigError(f"a part of the run has no form in JSON: {error}"[:200]) from None
     return HEADER + (text if text.isascii() else text.encode(errors="backslashreplace").decode())
+
+
+@lru_cache(maxsize=16)
+def spare_words(clean: Filter) -> Filter:
+    """Returns a filter that leaves the words of the format as they are, even if one is a secret."""
+    kinds = (RunResult, Turn, Exchange, WireReply, Message, ToolCall, ToolResult, ToolSpec,
+             ToolParameter, Usage, Response, Delta, *get_args(Event))  # fmt: skip
+    words = {field.name for kind in kinds for field in fields(kind)}
+    words.update(word for options in (Status, Role, DeltaKind, Cut) for word in get_args(options))
+    words.update(get_args(Category), (kind.__name__ for kind in kinds))
+    return Filter(tuple(form for form in clean.forms if form not in words))
 
 
 def _needs_care(text: str) -> bool:

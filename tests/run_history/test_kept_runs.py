@@ -54,6 +54,18 @@ def test_a_conversation_that_goes_on_is_kept_whole(kept: Path) -> None:
     assert second.messages[:2] == first.messages
 
 
+@pytest.mark.parametrize("word", ["completed", "assistant", "messages", "exchanges", "RunFinished"])
+def test_a_secret_that_is_a_word_of_the_format_leaves_the_run_readable(
+    word: str, kept: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("THE_KEY", word)
+    define_echo()
+    first = axe_nb.run("echo", "One")
+    axe_nb.run("echo", "Two", continue_from=first)
+    assert [axe_nb.load(number).status for number in (1, 2)] == ["completed", "completed"]
+    assert [message.role for message in axe_nb.load(2).messages][-1] == "assistant"
+
+
 def test_rows_of_one_agent_and_the_latest_ones(kept: Path) -> None:
     define_tree()
     define_echo()
