@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 
 import pytest
 
+from axe_nb import redaction
 from axe_nb.session.session import session
 from tests import bootstrap, order
 from tests.providers import sdk
@@ -101,10 +102,15 @@ def own_config(nothing_left: None, tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 @pytest.fixture(autouse=True)
 def own_session() -> Iterator[None]:
-    """What a test defines, agents, models, tools and conversations, is gone after it."""
-    before = session.snapshot()
+    """What a test defines, agents, models, tools and conversations, is gone after it.
+
+    So are the keys that it used, which would be removed from the texts of later tests.
+    """
+    before, secrets = session.snapshot(), redaction._passed.copy()
     yield
     session.restore(before)
+    redaction._passed.clear()
+    redaction._passed.update(secrets)
 
 
 @pytest.fixture(autouse=True)
