@@ -37,6 +37,11 @@ if TYPE_CHECKING:
     from axe_nb.errors import ExpectationError as ExpectationError
     from axe_nb.errors import ProviderError as ProviderError
     from axe_nb.errors import RunError as RunError
+    from axe_nb.exports.export import export as export
+    from axe_nb.grids.face import grid as grid
+    from axe_nb.grids.grid import Grid as Grid
+    from axe_nb.maps.face import amap as amap
+    from axe_nb.maps.face import map as map
     from axe_nb.messages import Request as Request
     from axe_nb.messages import Response as Response
     from axe_nb.messages import ToolCall as ToolCall
@@ -66,14 +71,19 @@ _HOMES = {
     "RunResult": "results",
     "ToolCall": "messages",
     "Usage": "messages",
+    "amap": "maps.face",
     "arun": "api",
     "call": "messages",
     "cassette": "api",
     "define": "api",
     "expect": "api",
+    "export": "exports.export",
+    "Grid": "grids.grid",
+    "grid": "grids.face",
     "history": "api",
     "last": "api",
     "load": "api",
+    "map": "maps.face",
     "run": "api",
     "script": "scripting.lookup",
     "script_server": "scripting.server",
@@ -91,6 +101,7 @@ __all__ = [
     "ChildBudget",
     "ConfigError",
     "ExpectationError",
+    "Grid",
     "ProviderError",
     "Request",
     "Response",
@@ -103,14 +114,18 @@ __all__ = [
     "ToolError",
     "TreeLimits",
     "Usage",
+    "amap",
     "arun",
     "call",
     "cassette",
     "define",
     "expect",
+    "export",
+    "grid",
     "history",
     "last",
     "load",
+    "map",
     "run",
     "script",
     "script_server",
@@ -140,13 +155,20 @@ def _show(result: RunResult) -> None:
     show_again(result)
 
 
+def _show_grid(grid: Grid) -> None:
+    from axe_nb.nb.grid_display import show_again
+
+    show_again(grid)
+
+
 def _register_tree_display() -> None:
-    """Registers the tree display of results with the running IPython, if any."""
+    """Registers the display of results and grids with the running IPython, if any."""
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython else None
     if shell is not None:
         formatter = shell.display_formatter.ipython_display_formatter
         formatter.for_type_by_name("axe_nb.results", "RunResult", _show)
+        formatter.for_type_by_name("axe_nb.grids.grid", "Grid", _show_grid)
 
 
 _register_tree_display()

@@ -10,11 +10,13 @@ from pathlib import Path
 
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.agent_files import check_agents_dir, find_file, list_agents
-from axe_nb.agents.config import PROJECT_AGENTS, format_path, is_own
+from axe_nb.agents.config import PROJECT_AGENTS, Config, format_path, is_own
 from axe_nb.agents.files import expand_home
-from axe_nb.agents.trust import VARIABLE, Review, find_unread_link, remember, review
+from axe_nb.agents.trust import VARIABLE, Review, check_trust, find_unread_link, remember, review
 from axe_nb.agents.unusual import find_sub_agents
-from axe_nb.doctor.doctor import Finding, examine
+from axe_nb.doctor.doctor import examine
+from axe_nb.doctor.finding import Finding
+from axe_nb.engine.confine import real_workdir
 from axe_nb.errors import ConfigError
 from axe_nb.session.portal import run_and_wait
 from axe_nb.session.question import WIDTH
@@ -42,6 +44,18 @@ def format_agent(agent: Agent) -> list[str]:
     return [agent_summary.line(label, value) for label, value in agent_summary.rows(agent)]
 
 
+def format_tools(agent: Agent) -> str:
+    """Formats an agent's tools, one a line; starts its MCP servers as a run of it would.
+
+    Raises:
+        ConfigError: the agent is not trusted, names an unknown tool, or a server did not start.
+    """
+    check_trust(agent.path, agent.text, agent.name)
+    settings, workdir = Config.load().mcp_servers, Path(real_workdir(agent))
+    offered = run_and_wait(session.servers.open(agent, settings, workdir))
+    return agent_summary.tools_of(agent, offered.tools) or f"{agent.name} has no tools"
+
+
 def diagnose(agents_dir: str | None) -> list[Finding]:
     """Diagnoses configuration problems."""
     try:
@@ -49,7 +63,12 @@ def diagnose(agents_dir: str | None) -> list[Finding]:
     except ConfigError as error:
         return [*diagnose(None), Finding("wrong", "agents folder", str(error), error.hint)]
     return run_and_wait(
-        examine(agents_dir, session.agents, lambda name: session.find(name, agents_dir))
+        examine(
+            agents_dir,
+            session.agents,
+            lambda name: session.find(name, agents_dir),
+            session.cassette,
+        )
     )
 
 

@@ -7,34 +7,41 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing, contextmanager
 from pathlib import Path
-from typing import Unpack
+from typing import Any, TypeAlias, Unpack, overload
 
 from axe_nb.agents.agent import Agent
+from axe_nb.agents.config import Config
 from axe_nb.commands.overrides import RunOptions, shown_value, with_options_shown
 from axe_nb.data_files import read_data
 from axe_nb.engine.nesting import Caller, calling, is_inside
 from axe_nb.errors import AxeError, ConfigError
 from axe_nb.events import Event
 from axe_nb.expectations.check import check
+from axe_nb.forks.point import CHANGES, make_point
 from axe_nb.front_end import find_approver, make_view
+from axe_nb.pictures.found import split_prompt
+from axe_nb.pictures.parts import Illustrated
 from axe_nb.recording.cassette import Cassette
 from axe_nb.recording.modes import Mode
 from axe_nb.results import RunResult
 from axe_nb.run_history.history import History, list_history, load_run
 from axe_nb.session.drive import drive, drive_here
-from axe_nb.session.portal import portal
+from axe_nb.session.portal import portal, run_and_wait
 from axe_nb.session.runs import RunRequest
 from axe_nb.session.session import session
-from axe_nb.text import quote
+from axe_nb.text import quote, suggestion
+
+Prompt: TypeAlias = "str | Sequence[object]"
+"""Text, or a list of texts and pictures: bytes, paths, figures, images."""
 
 
 @with_options_shown
 def run(
-    agent: str | Agent,
-    prompt: str = "",
+    agent: str | Agent | None = None,
+    prompt: Prompt = "",
     *,
     continue_from: RunResult | None = None,
     display: bool = True,
@@ -45,8 +52,9 @@ def run(
     Blocks, even inside a running event loop.
 
     Args:
-        agent: the agent or its name.
-        prompt: the task; blank = the task is in the agent's instructions.
+        agent: the agent or its name; None = the model of `model` is asked without one.
+        prompt: the task, or a list of texts and pictures; blank = the task is in the agent's
+            instructions.
         continue_from: an earlier result whose conversation to continue.
         display: if True, a notebook shows the run live.
         model: model to use for this run.
@@ -55,9 +63,13 @@ def run(
         workdir: folder for files and tools.
         timeout: time limit of the whole run in seconds (default 120); 0 or None = no limit.
         params: parameters of the model, merged into those of the agent.
+        vars: values of `{{ name }}` in system prompts, merged into those of the agent; agents
+            below it get those that they have a value for.
         agents_dir: folder to search for agents first.
         tools: tools to use instead: names, or functions.
         mode: permission for tools that write: plan, ask or auto.
+        output: form of the answer, for `result.data`: a JSON Schema, a dataclass, a TypedDict, a
+            pydantic model, a list of one of these, or the path of a file with a schema.
         stream: if False, whole replies, also where someone watches.
         expect: expectations of the run, as in `researcher >= 2, parallel; no write_file`.
 
@@ -77,8 +89,8 @@ def run(
 
 @with_options_shown
 async def arun(
-    agent: str | Agent,
-    prompt: str = "",
+    agent: str | Agent | None = None,
+    prompt: Prompt = "",
     *,
     continue_from: RunResult | None = None,
     display: bool = True,
@@ -93,10 +105,45 @@ async def arun(
     return _check(result, request)
 
 
+def fork(result: RunResult, place: str | int | None, **changes: Any) -> RunResult:
+    """As `RunResult.fork`."""
+    request, display = _make_fork(result, place, changes)
+    return _check(drive(session.start(request), make_view(display), find_approver()), request)
+
+
+async def afork(result: RunResult, place: str | int | None, **changes: Any) -> RunResult:
+    """As `RunResult.afork`."""
+    request, display = _make_fork(result, place, changes)
+    done = await drive_here(session.start(request), make_view(display), find_approver())
+    return _check(done, request)
+
+
+def _make_fork(
+    result: RunResult, place: str | int | None, changes: dict[str, Any]
+) -> tuple[RunRequest, bool]:
+    """Returns the request of a fork, and whether it is shown.
+
+    Raises:
+        ConfigError: there is no such place, call or option.
+        AxeError: a tool forks: the fork would be no part of the tool's tree.
+    """
+    if calling() is not None or is_inside():
+        raise AxeError(
+            "a run was forked inside a tool",
+            hint="fork it in a cell or a program; a tool starts agents with ctx.delegate",
+        )
+    display = changes.pop("display", True)
+    given = {name: changes.pop(name) for name in CHANGES if name in changes}
+    if (prompt := given.get("prompt")) is not None:
+        given["prompt"] = Illustrated(*split_prompt(prompt))
+    point = make_point(result, place, **given)
+    return RunRequest(agent=None, overrides=session.fork_overrides(changes), fork=point), display
+
+
 @with_options_shown
 async def stream(
-    agent: str | Agent,
-    prompt: str = "",
+    agent: str | Agent | None = None,
+    prompt: Prompt = "",
     *,
     continue_from: RunResult | None = None,
     **options: Unpack[RunOptions],
@@ -189,8 +236,18 @@ def history(agent: str | None = None, *, limit: int = 100) -> History:
     return list_history(agent, limit)
 
 
-def load(saved: int | str | os.PathLike[str]) -> RunResult:
-    """Returns a result of the history, or one that `RunResult.save` wrote; executes nothing.
+@overload
+def load(saved: int) -> RunResult: ...
+
+
+@overload
+def load(saved: str | os.PathLike[str]) -> Any: ...
+
+
+def load(saved: int | str | os.PathLike[str]) -> Any:
+    """Returns a result of the history, or what `save` of a result or a grid wrote.
+
+    Nothing is executed.
 
     Args:
         saved: path of the file; a number, or a name without a dot or separator, is the id of a
@@ -208,7 +265,35 @@ def load(saved: int | str | os.PathLike[str]) -> RunResult:
             f"{quote(saved)} is not an id of the history",
             hint=f"ids are numbers; for a file of this name, write ./{saved}",
         )
+    from axe_nb.grids.saved import is_grid
+
+    if is_grid(saved):
+        from axe_nb.grids.grid import Grid
+
+        return Grid.load(saved)
     return read_data(Path(saved), "run", RunResult.from_dict)
+
+
+def mcp_prompt(server: str, prompt: str, **arguments: str) -> str:
+    """Returns a prompt that an MCP server offers, as text for a run.
+
+    Args:
+        server: its name under `[mcp_servers]` of `config.toml`.
+        prompt: name of the prompt.
+        arguments: those that the prompt takes.
+
+    Raises:
+        ConfigError: there is no such server or prompt, or the server did not start.
+    """
+    refuse_inside_a_tool()
+    tables = Config.load().mcp_servers
+    if server not in tables:
+        known = suggestion(server, tables) or f"add [mcp_servers.{server}] to config.toml"
+        raise ConfigError(f"unknown MCP server {quote(server)}", hint=known)
+    workdir = Path.cwd().resolve()
+    texts = {name: str(value) for name, value in arguments.items()}
+    asked = session.servers.get_prompt(server, tables[server], workdir, prompt, texts)
+    return run_and_wait(asked)
 
 
 def define(agent: Agent) -> None:
@@ -217,11 +302,13 @@ def define(agent: Agent) -> None:
 
 
 def _make_request(
-    agent: str | Agent, prompt: str, continue_from: RunResult | None, options: RunOptions
+    agent: str | Agent | None, prompt: Prompt, continue_from: RunResult | None, options: RunOptions
 ) -> RunRequest:
+    text, pictures = split_prompt(prompt)
     return RunRequest(
         agent=agent,
-        prompt=prompt,
+        prompt=text,
+        pictures=pictures,
         overrides=session.overrides(options),
         continue_from=continue_from,
     )

@@ -25,6 +25,7 @@ from axe_nb.commands.parser import Options, parse, parse_run
 from axe_nb.commands.program import command_of
 from axe_nb.engine.permissions import ApprovalRequest, Decision
 from axe_nb.errors import AxeError, ConfigError
+from axe_nb.redaction import redact
 from axe_nb.results import RunResult
 from axe_nb.session.approval import Approver, prompt_person
 from axe_nb.text import clean, quote
@@ -276,12 +277,13 @@ def _read_stdin() -> str:
 
 
 def _write(text: str) -> None:
+    text = redact(text)
     on_terminal = sys.stdout is not None and sys.stdout.isatty()
     print(clean(text) if on_terminal else text, flush=True)
 
 
 def _print_note(text: str) -> None:
-    print(clean(text), file=sys.stderr, flush=True)
+    print(clean(redact(text)), file=sys.stderr, flush=True)
 
 
 def _write_utf8() -> None:

@@ -6,11 +6,15 @@ Source: seed 000 §3.12 (A-12.*); D-10, D-36, D-48.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from axe_nb.text import format_seconds
+from axe_nb.threads import STRETCH
+
+T = TypeVar("T")
 
 
 class TimeIsUp(TimeoutError):
@@ -133,6 +137,13 @@ class Clock:
         """Raises TimeIsUp if the time is up, for work that never awaits."""
         if self.is_late:
             raise TimeIsUp
+
+    def watch(self, items: Iterable[T]) -> Iterator[T]:
+        """Yields the items; raises TimeIsUp between them, however many there are."""
+        for number, item in enumerate(items):
+            if number % STRETCH == 0:
+                self.check()
+            yield item
 
     def limit(self) -> asyncio.Timeout:
         """Timeout context for work before the run, which raises TimeoutError; pauses do not count.

@@ -5,22 +5,27 @@ Source: B-9..B-11, A-C5, D-38; product.md "Command line".
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TextIO, TypeAlias
 
 from axe_nb.commands.parser import Options
 from axe_nb.events import Event
 from axe_nb.inspection.sent import preview_request
-from axe_nb.results import RunResult
+from axe_nb.pictures.picture import Picture
+from axe_nb.redaction import find_filter
+from axe_nb.results import RunResult, name_run
 from axe_nb.session.portal import run_and_wait
 from axe_nb.session.runs import RunHandle, RunRequest
 from axe_nb.session.session import session
-from axe_nb.text import count_columns, cut_to_columns, list_some, one_line, plural
+from axe_nb.text import count_columns, cut_chars, cut_to_columns, list_some, one_line, plural
 from axe_nb.views import axe_text
 from axe_nb.views.row import draft_line
+from axe_nb.views.shown import show_run
 from axe_nb.views.transcript import Transcript
+from axe_nb.views.tree import Node
 
 LEAST_ROOM = 20
 """Columns of a terminal below which the status line shows nothing of what is written."""
@@ -29,7 +34,7 @@ Write: TypeAlias = Callable[[str], object]
 """Receives one or more lines of text, without the last newline."""
 
 
-def request_of(options: Options, prompt: str) -> RunRequest:
+def request_of(options: Options, prompt: str, pictures: tuple[Picture, ...] = ()) -> RunRequest:
     """The run requested by an option line.
 
     Raises:
@@ -39,8 +44,9 @@ def request_of(options: Options, prompt: str) -> RunRequest:
     if options.goes_on:
         earlier = session.conversation(options.agent, overrides.agents_dir)
     return RunRequest(
-        agent=options.agent, prompt=prompt, overrides=overrides, continue_from=earlier
-    )
+        agent=options.agent, prompt=prompt, pictures=pictures, overrides=overrides,
+        continue_from=earlier,
+    )  # fmt: skip
 
 
 def show_dry_run(
@@ -112,14 +118,16 @@ class TextView:
             self._status.event(event)
 
     def tick(self) -> None:
-        """Redraws the status line if it is time to."""
-        self._status.tick()
+        """Redraws the status line if it is time to; it would cut verbose lines."""
+        if self._verbose is None:
+            self._status.tick()
 
     def finish(self, result: RunResult | None) -> None:
         """Writes the answer or the JSON line, and the verbose footer."""
         self._status.clear()
         if result is None:
             return
+        result = show_run(result, find_filter())
         if self._verbose:
             self._note(axe_text.verbose_footer(result))
         for warning in result.warnings:
@@ -150,9 +158,10 @@ class StatusLine:
         if self._stream is None or now - self._drawn < 0.25:
             return
         self._drawn = now
+        self._transcript.tick(now)
         root = self._transcript.root
         runs = [root, *root.below()] if root else []
-        names = [run.agent for run in runs if run.state == "running"]
+        names = [name_run(run.agent, run.model) for run in runs if run.state == "running"]
         turns = [turn for run in runs for turn in run.turns]
         calls = sum(call.times.started is not None for turn in turns for call in turn.calls)
         at_work = " › ".join(filter(None, ("".join(names[:1]), list_some(names[1:], 5))))
@@ -164,6 +173,8 @@ class StatusLine:
         drafts = [run.draft for run in runs if run.draft]
         if drafts and room >= LEAST_ROOM:
             line += f" · {cut_to_columns(draft_line(drafts[-1], size=room), room)}"
+        elif words := _find_wait(runs):
+            line += cut_chars(f" · {words}", max(0, columns - count_columns(line)), "")
         width = count_columns(line)
         self._stream.write("\r" + line + " " * max(0, self._width - width))
         self._stream.flush()
@@ -179,6 +190,36 @@ class StatusLine:
             self._stream.write("\r" + " " * self._width + "\r")
             self._stream.flush()
             self._width = 0
+
+
+class TerminalLine:
+    """A line on a terminal, rewritten in place."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._width = 0
+
+    def show(self, text: str) -> None:
+        """See `session.view.Line`."""
+        self._write(text, "")
+
+    def finish(self, text: str) -> None:
+        """See `session.view.Line`."""
+        self._write(text, "\n")
+
+    def _write(self, text: str, end: str) -> None:
+        with contextlib.suppress(OSError, ValueError):  # the terminal is gone
+            text = text if end else one_line(text, _count_columns(self._stream) - 1)
+            width = count_columns(text)
+            self._stream.write(f"\r{text}{' ' * max(0, self._width - width)}{end}")
+            self._stream.flush()
+            self._width = width
+
+
+def _find_wait(runs: Sequence[Node]) -> str:
+    """The wait before a retry of the run that began last; empty if none waits."""
+    waits = [run.turns[-1].waits for run in runs if run.state == "running" and run.turns]
+    return next(filter(None, reversed(waits)), "")
 
 
 def _count_columns(stream: TextIO) -> int:

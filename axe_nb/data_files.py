@@ -1,6 +1,7 @@
 """Text files of ours: a header with kind and version, then JSON that reads well in a diff.
 
-A text of several lines is `{"|": [its lines]}`. Only data is read from them, nothing is executed.
+A text of several lines is `{"|": [its lines]}`, and what `records.sharing` has taken out `{"|": 3}`
+or `{"|": "its compressed JSON"}`. Only data is read from them, nothing is executed.
 Source: D-61; product.md "Python" (`result.save`), "Cassettes".
 """
 
@@ -17,16 +18,21 @@ from axe_nb.agents.files import display_path, expand_home, reason, write_whole
 from axe_nb.descriptors import open_real_file
 from axe_nb.errors import ConfigError
 from axe_nb.invisible import INVISIBLE
+from axe_nb.records.sharing import Mark, share, unshare
 from axe_nb.text import one_line
 
 T = TypeVar("T")
 
-Kind = Literal["run", "cassette", "history", "grid"]
+Kind = Literal["run", "cassette", "history", "grid", "runs"]
 
 VERSIONS: Mapping[Kind, tuple[int, int]] = {
-    "run": (1, 0), "cassette": (1, 0), "history": (1, 0), "grid": (1, 0),
+    "run": (1, 1), "cassette": (1, 0), "history": (1, 1), "grid": (1, 0),
+    "runs": (1, 0),
 }  # fmt: skip
 """Kind of file → (major, minor) that is written; every minor of that major is read."""
+
+SHARING: tuple[Kind, ...] = ("run",)
+"""Kinds of files that have each value which they repeat only once; not in version 1.0."""
 
 MAX_BYTES = 100_000_000
 """Maximum size of a file."""
@@ -35,7 +41,7 @@ MAX_COLUMNS = 100
 """A list or object whose parts fit into so many columns is written on one line."""
 
 LINES = "|"
-"""Key of the lines of a text; a real key of bars alone has one more."""
+"""Key of the lines of a text, or of a `Mark`; a real key of bars alone has one more."""
 
 _HEADER = re.compile(r"axe_nb ([a-z]{1,20}) (\d{1,4})\.(\d{1,4})\r?\n")
 
@@ -51,7 +57,8 @@ def write_data(path: Path, kind: Kind, data: Any) -> None:
     """
     path = expand_home(path)
     try:
-        text = "axe_nb {} {}.{}\n{}\n".format(kind, *VERSIONS[kind], format_data(data))
+        data = share(data) if kind in SHARING else data
+        text = f"{format_header(kind)}{format_data(data)}\n"
         if len(text) > MAX_BYTES or len(text.encode()) > MAX_BYTES:
             raise _make_error("write", path, f"larger than {MAX_BYTES} bytes")
         is_new = not path.exists()
@@ -82,20 +89,30 @@ def read_data(path: Path, kind: Kind, make: Callable[[Any], T]) -> T:
         if len(content) > MAX_BYTES:
             raise _make_error("read", path, f"larger than {MAX_BYTES} bytes")
         text = content.decode("utf-8-sig")
-        data = parse_data(text[_check_header(path, kind, text) :])
+        minor, start = check_header(path, kind, text)
+        data = parse_data(text[start:], has_marks=kind in SHARING and minor > 0)
     except json.JSONDecodeError as error:
         where = f"{error.msg} at line {error.lineno + 1}, column {error.colno}"
         raise _make_error("read", path, f"not valid JSON: {where}") from None
     except (OSError, ValueError, RuntimeError) as error:
         raise _make_error("read", path, _explain(error)) from None
     try:
-        return make(data)
+        return make(unshare(data) if kind in SHARING else data)
     except ConfigError as error:
         raise _make_error("read", path, error.message) from None
 
 
-def _check_header(path: Path, kind: Kind, text: str) -> int:
-    """Returns where the data begins."""
+def format_header(kind: Kind) -> str:
+    """Returns the first line of a file that is written now."""
+    return "axe_nb {} {}.{}\n".format(kind, *VERSIONS[kind])
+
+
+def check_header(path: Path, kind: Kind, text: str) -> tuple[int, int]:
+    """Returns the minor version, and where the data begins.
+
+    Raises:
+        ConfigError: it is not of this kind, or of a later major version.
+    """
     major, minor = VERSIONS[kind]
     found = _HEADER.match(text)
     if not found:
@@ -107,7 +124,7 @@ def _check_header(path: Path, kind: Kind, text: str) -> int:
         error = _make_error("read", path, f"its version is {version}, expected {major}.x")
         error.hint = "update axe-nb" if int(found[2]) > major else ""
         raise error
-    return found.end()
+    return int(found[3]), found.end()
 
 
 def _make_error(verb: str, path: Path, problem: str) -> ConfigError:
@@ -139,14 +156,18 @@ def format_data(data: Any) -> str:
     return text.encode("utf-8", "backslashreplace").decode()
 
 
-def parse_data(text: str) -> Any:
+def parse_data(text: str, *, has_marks: bool = False) -> Any:
     """Returns the data of `format_data`.
+
+    Args:
+        text: the text.
+        has_marks: True if it may hold marks.
 
     Raises:
         ValueError: it is not valid.
         RecursionError: it is nested too deeply.
     """
-    return json.loads(text, object_hook=_join_lines)
+    return json.loads(text, object_hook=_join_marks if has_marks else _join_lines)
 
 
 _encode = json.JSONEncoder(ensure_ascii=False).encode
@@ -159,6 +180,8 @@ def _format(value: Any, margin: str) -> str:
         margin: line break and indentation of the line that it begins on.
     """
     inner = f"{margin} "
+    if isinstance(value, Mark):
+        return f'{{"{LINES}": {_encode(value.value)}}}'
     if isinstance(value, str) and "\n" in value:
         parts = [_encode(line) for line in value.split("\n")]
         return f'{{"{LINES}": {_format_parts("[]", parts, margin)}}}'
@@ -182,6 +205,13 @@ def _format_parts(brackets: str, parts: list[str], margin: str) -> str:
 def _is_bars(value: Mapping[str, Any]) -> bool:
     """True if the only key consists of bars."""
     return len(value) == 1 and set(next(iter(value))) == {LINES}
+
+
+def _join_marks(value: dict[str, Any]) -> Any:
+    marked = value.get(LINES) if len(value) == 1 else None
+    if type(marked) is int or isinstance(marked, str):
+        return Mark(marked)
+    return _join_lines(value)
 
 
 def _join_lines(value: dict[str, Any]) -> Any:

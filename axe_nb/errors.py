@@ -14,7 +14,10 @@ Source: seed 000 §8, B-5, D-2, D-22, D-38.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, Self, cast
+
+from axe_nb.redaction import redact
+from axe_nb.text import clean
 
 Category = Literal[
     "auth", "bad_request", "refusal", "rate_limit", "overloaded", "server", "timeout"
@@ -28,29 +31,39 @@ class AxeError(Exception):
     """Exit code of the command line."""
 
     def __init__(self, message: str, *, hint: str = "") -> None:
+        message = clean(message) if isinstance(message, str) else message  # whatever callers do
         super().__init__(message)
         self.message = message
         """One line: the cause and its location (file, key, line)."""
-        self.hint = hint
+        self.hint = clean(hint)
         """One line: the next step; empty if the message includes it."""
         self.place = ""
         """Agent and turn in which it occurred; empty outside of runs."""
 
     def __str__(self) -> str:
-        return self.message
+        """The message as it is shown and saved, without secrets."""
+        return redact(self.message)
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickles and copies keep the texts but no traceback: its frames keep runs alive."""
         return _rebuild, (type(self), self.args, vars(self).copy())
 
+    def __copy__(self) -> Self:
+        """As for pickles; `distributed` has all other exceptions copied with their tracebacks."""
+        return cast(Self, _rebuild(type(self), self.args, vars(self).copy()))
+
     def lines(self) -> list[str]:
-        """The lines to display, at most three: cause, location in the tree, next step."""
-        return [self.message, *(line for line in (self.place, self.hint) if line)]
+        """The lines to display, without secrets, at most three: cause, place, next step."""
+        return [redact(line) for line in (self.message, clean(self.place), self.hint) if line]
 
     @property
-    def __notes__(self) -> list[str]:  # type: ignore[override]  # place and hint come later
+    def __notes__(self) -> list[str]:  # place and hint come later
         """Lines that Python prints below an uncaught exception: the place and the next step."""
         return self.lines()[1:]
+
+    @__notes__.setter
+    def __notes__(self, notes: object) -> None:
+        """Ignores notes: `distributed` sets them on what it unpickles."""
 
     def _render_traceback_(self) -> list[str]:
         """The lines that IPython shows instead of a traceback."""
@@ -101,7 +114,7 @@ class ProviderError(AxeError):
     ) -> None:
         super().__init__(f"{category}: {message}", hint=hint)
         self.category: Category = category
-        self.detail = message
+        self.detail = clean(message)
         """The server's own message, one line, without the category."""
         self.status = status
         """HTTP status; None if there was no reply."""
@@ -129,6 +142,7 @@ def interrupted(message: str) -> KeyboardInterrupt:
     It is not a subclass: Python ends a script by the signal only for this very class, and a
     notebook records the name of the class.
     """
+    message = redact(clean(message))
     stop = KeyboardInterrupt(message)
     vars(stop)["_render_traceback_"] = lambda: [f"KeyboardInterrupt: {message}"]
     return stop

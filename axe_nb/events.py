@@ -6,13 +6,14 @@ Source: product.md "Python"; D-2, D-24, D-34, D-38; B-9.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from axe_nb.exchanges import Exchange
+from axe_nb.exchanges import Exchange, Source
 from axe_nb.messages import DeltaKind, ToolCall, ToolResult, Usage
-from axe_nb.results import RunResult
+from axe_nb.pictures.picture import Picture
+from axe_nb.results import Asked, RunResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,10 @@ class RunStarted:
     """0 = root."""
     task: str
     prompt: str
+    pictures: tuple[Picture, ...] = ()
+    """The pictures of the prompt."""
+    origin: str = ""
+    """As in `RunResult`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +51,8 @@ class TurnStarted:
     """Number of tool results in the request."""
     closing: bool = False
     """True for the final summary that a subagent is asked for (D-17)."""
+    asked: Asked = ""
+    """As in `Turn`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +86,8 @@ class RetryScheduled:
     """HTTP status of the failure, else its category."""
     error: str
     """The failure, in one line."""
+    most: int = 0
+    """The retries that `[retry]` allows; 0 = not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +103,13 @@ class TurnFinished:
     parallel: bool
     closing: bool = False
     """As in `TurnStarted`; calls in such a reply are dropped."""
+    asked: Asked = ""
+    """As in `Turn`."""
+    question: str = ""
+    """As in `Turn`."""
     exchanges: tuple[Exchange, ...] = field(default=(), repr=False, compare=False)
     """The requests of the turn with their outcomes; the last one is the response."""
+    source: Source = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,3 +154,28 @@ Emit: TypeAlias = Callable[[Event], None]
 
 def discard(event: Event) -> None:
     """An `Emit` for events that no one receives."""
+
+
+def events_of(result: RunResult, parent: str = "", depth: int = 0) -> Iterator[Event]:
+    """The events of a finished run, in order, without pieces of text and times."""
+    run = result.id
+    yield RunStarted(
+        run, parent, result.call_id, result.agent, result.model, depth, result.task, result.prompt,
+        result.pictures, result.origin,
+    )  # fmt: skip
+    for turn in result.log:
+        yield TurnStarted(run, turn.number, 0, 0, turn.closing, turn.asked)
+        yield TurnFinished(
+            run, turn.number, turn.text, turn.calls, turn.stop_reason, turn.usage, turn.parallel,
+            turn.closing, turn.asked, turn.question, source=turn.source,
+        )  # fmt: skip
+        results = {r.call_id: r for r in turn.results}
+        for call in turn.calls:
+            children = [c for c in result.children if c.call_id == call.id]
+            if children or call.id in results:
+                yield ToolStarted(run, call)
+            for child in children:
+                yield from events_of(child, run, depth + 1)
+            if call.id in results:
+                yield ToolFinished(run, results[call.id], 0.0)
+    yield RunFinished(run, result)

@@ -6,21 +6,25 @@ Source: D-59, D-60; product.md "Runs are recordings".
 
 from __future__ import annotations
 
-import json
-from collections.abc import Hashable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from axe_nb.answer_tool import with_answer_tool
 from axe_nb.errors import ProviderError
 from axe_nb.messages import Delta, Message, Request, Response, ToolSpec
 from axe_nb.redaction import Filter
-from axe_nb.wire_log import WireReply
+from axe_nb.spelled import join_texts
+from axe_nb.wire_log import AnswerTool, WireReply
 
 Cut = Literal["", "timeout", "cancelled", "abandoned"]
 """The reason why an exchange did not end by itself; empty = it did.
 
 `abandoned`: a tool stopped waiting for its child, while the tree went on."""
+
+
+Source = Literal["", "recorded", "given"]
+"""The source of an answer: its model, the run that this one forks, or the person who forked it."""
 
 
 def drop_spelled(exchange: Exchange, clean: Filter) -> Exchange:
@@ -29,21 +33,34 @@ def drop_spelled(exchange: Exchange, clean: Filter) -> Exchange:
     The answer made of them stays: the filter finds the secret there.
     """
     reply, deltas = exchange.reply, exchange.deltas
-    if reply and _spells_out(reply.body.decode("utf-8", "surrogateescape"), clean):
+    if reply and _spells_out(reply.text, clean):
         reply = None
-    if _has_secret(_join_deltas(deltas), clean):
+    if has_secret(_join_deltas(deltas), clean):
         deltas = ()
     return replace(exchange, reply=reply, deltas=deltas)
 
 
-def _has_secret(texts: Iterable[str], clean: Filter) -> bool:
-    return any(clean.text(text) != text for text in texts)
+def has_secret(texts: Iterable[str], clean: Filter) -> bool:
+    """True if a text has a secret, or all of them with line breaks between them look as if."""
+    joined = "\n".join(texts)
+    return clean.text(joined) != joined
+
+
+def list_spelled(body: str, deltas: Iterable[Delta]) -> Iterator[str]:
+    """Yields the texts that the pieces of an answer spell out together.
+
+    Args:
+        body: a stream.
+        deltas: or the pieces of a model without a server.
+    """
+    yield from join_texts(body)
+    yield from _join_deltas(deltas)
 
 
 def _spells_out(body: str, clean: Filter) -> bool:
     """True if a secret shows only where the texts of several events are joined."""
-    found = _has_secret(_join_events(body), clean)
-    return found and _has_secret(_join_events(clean.text(body)), clean)
+    found = has_secret(join_texts(body), clean)
+    return found and has_secret(join_texts(clean.text(body)), clean)
 
 
 def _join_deltas(deltas: Iterable[Delta]) -> Iterable[str]:
@@ -51,27 +68,6 @@ def _join_deltas(deltas: Iterable[Delta]) -> Iterable[str]:
     for delta in deltas:
         pieces.setdefault((delta.kind, delta.call), []).append(delta.text)
     return map("".join, pieces.values())
-
-
-def _join_events(body: str) -> Iterable[str]:
-    """Returns the texts of a stream's events, those at the same place joined."""
-    pieces: dict[Hashable, list[str]] = {}
-    for line in body.split("\n"):
-        with suppress(ValueError, RecursionError):
-            _collect(json.loads(line.removeprefix("data:")), (), pieces)
-    return ("".join(texts) for texts in pieces.values() if len(texts) > 1)
-
-
-def _collect(value: Any, place: tuple[str, ...], pieces: dict[Hashable, list[str]]) -> None:
-    match value:
-        case str():
-            pieces.setdefault(place, []).append(value)
-        case dict():
-            for key, item in value.items():
-                _collect(item, (*place, key), pieces)
-        case list():
-            for item in value:
-                _collect(item, place, pieces)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +92,10 @@ class Exchange:
     """As in `Request`."""
     tools: Sequence[ToolSpec] = field(default=(), repr=False)
     past_tools: Sequence[ToolSpec] = field(default=(), repr=False)
+    output: Mapping[str, Any] | None = field(default=None, repr=False)
+    """As in `Request`."""
+    answer_tool: AnswerTool = field(default="", repr=False)
+    """Use of a tool for the answer, by a server that did not take the form of it."""
     params: Mapping[str, Any] = field(default_factory=dict, repr=False)
     streaming: Mapping[str, Any] = field(default_factory=dict, repr=False)
     """The fields of its body that asked for a stream."""
@@ -108,6 +108,9 @@ class Exchange:
     error: ProviderError | None = None
     """The failure of the request."""
     cut: Cut = ""
+    cost: float | None = None
+    """The price of its reply in US dollars, as it was then; None if it was unknown."""
+    source: Source = ""
 
     def request(self, messages: Sequence[Message], agent: str, run: str) -> Request:
         """Returns the request, as it was sent.
@@ -117,8 +120,11 @@ class Exchange:
             agent: the name of its agent.
             run: its id.
         """
-        return Request(
+        request = Request(
             self.model, tuple(messages[: self.sent]), self.system, self.tools,
             self.params, agent, f"{run}/{self.turn}", self.attempt, past_tools=self.past_tools,
-            system_ends=self.system_ends,
+            system_ends=self.system_ends, output=self.output,
         )  # fmt: skip
+        if not self.answer_tool:
+            return request
+        return with_answer_tool(request, may_force=self.answer_tool == "forced")

@@ -7,10 +7,11 @@ Source: product.md "Python", "Notebook"; D-48.
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 
 from axe_nb.engine.nesting import is_inside
 from axe_nb.session.approval import Approver, prompt_person
-from axe_nb.session.view import NullView, View
+from axe_nb.session.view import Line, NoLine, NullView, View
 
 
 def find_approver() -> Approver | None:
@@ -24,6 +25,41 @@ def find_approver() -> Approver | None:
     else:
         can_prompt = sys.stdin is not None and sys.stdin.isatty()
     return Approver(prompt_person) if can_prompt else None
+
+
+def make_line(display: bool) -> Line:
+    """Returns the line that shows the progress of a map; nested code shows none."""
+    if not display or is_inside():
+        return NoLine()
+    if _is_notebook():
+        from axe_nb.nb.progress_line import find_line
+
+        return find_line()
+    if sys.stderr is None or not sys.stderr.isatty():
+        return NoLine()
+    from axe_nb.console import TerminalLine  # most runs need nothing of it
+
+    return TerminalLine(sys.stderr)
+
+
+def make_table(thing: object, draw: Callable[[str], dict[str, str]], display: bool) -> Line:
+    """Returns what shows a thing while it is made: its table in a notebook, else a line.
+
+    Args:
+        thing: what is shown.
+        draw: progress → the bundle of its table; no progress = the one that is kept.
+        display: if False, nothing is shown.
+    """
+    if not display or is_inside() or not _is_notebook():
+        return make_line(display)
+    from axe_nb.nb.grid_display import find_table
+
+    return find_table(thing, draw)
+
+
+def _is_notebook() -> bool:
+    """True if IPython runs."""
+    return "IPython" in sys.modules and sys.modules["IPython"].get_ipython() is not None
 
 
 def make_view(display: bool) -> View:

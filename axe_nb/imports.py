@@ -16,11 +16,18 @@ from pathlib import Path
 from types import FrameType, ModuleType
 
 IMPORTERS = {
-    "axe_nb", "anyio", "anywidget", "certifi", "h11", "h2", "httpcore", "httptools", "httpx",
-    "idna", "ipywidgets", "justhtml", "markdown_it", "mdurl", "mypy_extensions", "psygnal", "regex",
-    "sniffio", "socksio", "tomli_w",
+    "annotated_types", "anyio", "anywidget", "attr", "attrs", "axe_nb", "certifi", "click",
+    "cryptography", "genai_prices", "h11", "h2", "httpcore", "httpcore2", "httptools", "httpx",
+    "httpx2", "idna", "ipywidgets", "jsonschema", "jsonschema_specifications", "justhtml",
+    "markdown_it", "mcp", "mcp_types", "mdurl", "mypy_extensions", "opentelemetry", "psygnal",
+    "pydantic", "pydantic_core", "python_multipart", "referencing", "regex", "rpds", "sniffio",
+    "socksio", "sse_starlette", "starlette", "tomli_w", "truststore", "typing_extensions",
+    "typing_inspection", "uvicorn",
 }  # fmt: skip
 """Packages whose imports never come from such a place."""
+
+NAMESPACES = {"google", "opentelemetry"}
+"""Packages without `__init__.py`, of which several distributions have a part."""
 
 HOME = str(Path(__file__).resolve().parent.parent)
 """Folder that axe_nb itself was imported from."""
@@ -52,7 +59,8 @@ class InstalledFinder:
             return None
         found = PathFinder.find_spec(name, _list_trusted())
         if found is not None and found.loader is None:
-            found = None  # a folder without `__init__.py` would take its parts from all of sys.path
+            # a folder without `__init__.py` would take its parts from all of sys.path
+            found = _fix_parts(found) if name in NAMESPACES else None
         for finder in sys.meta_path:
             if found is None and finder not in (InstalledFinder, PathFinder):
                 found = finder.find_spec(name, None, target)
@@ -60,6 +68,13 @@ class InstalledFinder:
             place = "outside the folders that tools can write to"
             raise ModuleNotFoundError(f"No module named {name!r} {place}", name=name)
         return found
+
+
+def _fix_parts(found: ModuleSpec) -> ModuleSpec:
+    """Returns the spec of a package without `__init__.py` that has the parts found, and no more."""
+    fixed = ModuleSpec(found.name, None, is_package=True)
+    fixed.submodule_search_locations = list(found.submodule_search_locations or ())
+    return fixed
 
 
 def protect_imports(*workdirs: Path) -> None:
@@ -106,10 +121,20 @@ def _list_trusted() -> list[str]:
     return [*installed, *own, *others]
 
 
+def find_real_folder() -> str:
+    """Returns the current folder without links; `getcwd` of POSIX names no others.
+
+    Raises:
+        OSError: it was deleted.
+    """
+    folder = os.getcwd()  # noqa: PTH109 - a Path would be made for nothing
+    return folder if os.name == "posix" else os.path.realpath(folder)
+
+
 def _find_here() -> Sequence[str]:
     """Returns the real current folder; nothing if it was deleted."""
     try:
-        return [os.path.realpath(os.curdir)]
+        return [find_real_folder()]
     except OSError:
         return []
 

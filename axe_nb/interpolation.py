@@ -7,34 +7,32 @@ from __future__ import annotations
 
 import ast
 import builtins
-import json
 import re
 import warnings
-from collections.abc import Iterator, Mapping
-from types import BuiltinFunctionType, FunctionType, GeneratorType, MethodType, ModuleType
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from axe_nb.errors import ConfigError
-from axe_nb.results import RunResult
-from axe_nb.text import cut_chars, nearest, one_line, quote
+from axe_nb.errors import ConfigError, words
+from axe_nb.pictures.found import find_parts
+from axe_nb.pictures.picture import NoPicture, Picture
+from axe_nb.text import nearest, one_line, quote
+from axe_nb.values.in_text import Written, append_value, format_value, write_value
+from axe_nb.values.own_text import remove_addresses
+from axe_nb.values.render import NoText
 
 NBVAL = re.compile(r"^[ \t]*#+[ \t]*NBVAL_\w+.*(?:\n|\Z)", re.MULTILINE)
 
 LONGEST_EXPRESSION = 1000
 """Maximum characters between the braces; longer text is not an expression."""
 
-MOST_ROWS, MOST_COLUMNS = 200, 50
-"""Maximum size of a table in a prompt; a note tells how much is left out."""
-
-NO_DATA = (type, ModuleType, FunctionType, BuiltinFunctionType, MethodType, GeneratorType)
-"""Types without text of their own, such as `input` or `id` in a foreign template's braces."""
-
-LONGEST_VALUE = 200_000
-"""Maximum characters of one value in a prompt; a note tells how much is left out."""
-
 
 def prompt_of(
-    body: str, namespace: Mapping[str, Any], *, raw: bool = False, first_line: int = 2
+    body: str,
+    namespace: Mapping[str, Any],
+    *,
+    raw: bool = False,
+    first_line: int = 2,
+    pictures: list[Picture] | None = None,
 ) -> str:
     """Makes the prompt from a cell's body.
 
@@ -53,17 +51,24 @@ def prompt_of(
     pieces: list[str] = []
     at, line = 0, first_line
     for mark in NBVAL.finditer(body):
-        pieces.append(interpolate(body[at : mark.start()], namespace, line))
+        pieces.append(interpolate(body[at : mark.start()], namespace, line, pictures))
         line += body.count("\n", at, mark.end())
         at = mark.end()
-    return "".join([*pieces, interpolate(body[at:], namespace, line)])
+    return "".join([*pieces, interpolate(body[at:], namespace, line, pictures)])
 
 
-def interpolate(text: str, namespace: Mapping[str, Any], first_line: int = 1) -> str:
+def interpolate(
+    text: str,
+    namespace: Mapping[str, Any],
+    first_line: int = 1,
+    pictures: list[Picture] | None = None,
+) -> str:
     """The text with every `{{ expr }}` replaced by its value; values are not expanded again.
 
     Args:
         first_line: number of the text's first line, for messages.
+        pictures: receives the values that are pictures, whose marks are in the text; None = they
+            are like any other value.
     """
     pieces: list[str] = []
     at = 0
@@ -80,7 +85,8 @@ def interpolate(text: str, namespace: Mapping[str, Any], first_line: int = 1) ->
             continue
         source, end = found
         line = first_line + text.count("\n", 0, start)
-        pieces += [text[at:start], _evaluate(source, namespace, line)]
+        value = _evaluate(source, namespace, line, pictures)
+        append_value(pieces, text[at:start], value, text, end)
         at = end
     pieces.append(text[at:])
     return "".join(pieces)
@@ -116,16 +122,24 @@ def _find_closings(text: str, start: int) -> Iterator[int]:
         end = text.find("}}", end + 1, stop)
 
 
-def _evaluate(source: str, namespace: Mapping[str, Any], line: int) -> str:
+def _evaluate(
+    source: str, namespace: Mapping[str, Any], line: int, pictures: list[Picture] | None
+) -> Written:
+    """Returns the value of an expression as text."""
     shown = "{{ " + one_line(source, 80) + " }}"
     hint = r"write \{{ for a literal brace, or use --raw"
     try:
         with warnings.catch_warnings(action="ignore"):
             code = compile(source, "<prompt>", "eval", dont_inherit=True)
         value = eval(code, dict(namespace))
-        if not isinstance(value, NO_DATA):
-            return format_value(value)
-        problem = f"is a {type(value).__name__}, which has no text form"
+        if pictures is not None and (parts := find_parts(value)):
+            return Written(_write_parts(parts, pictures), is_block=len(parts) > 1)
+        return write_value(value)
+    except NoText as error:
+        problem = str(error)
+        hint = f"{error.step}; {hint}" if error.step else hint
+    except NoPicture as error:
+        problem, hint = f"cannot be sent: {error.message}", error.hint
     except NameError as error:
         name = error.name or source
         near = nearest(name, _list_names(namespace))
@@ -134,53 +148,25 @@ def _evaluate(source: str, namespace: Mapping[str, Any], line: int) -> str:
             f"unknown name {quote(name)} in {shown} (line {line}){suggested}", hint=hint
         ) from None
     except Exception as error:
-        what = one_line(f"{type(error).__name__}: {error}".partition("\n")[0], 200)
+        said = remove_addresses(words(error).partition("\n")[0], error)
+        what = one_line(f"{type(error).__name__}: {said}", 200)
         raise ConfigError(f"{shown} failed (line {line}): {what}", hint=hint) from None
     raise ConfigError(f"{shown} {problem} (line {line})", hint=hint)
+
+
+def _write_parts(parts: Sequence[object], pictures: list[Picture]) -> str:
+    """Returns the marks of pictures, each on a line of its own, with what is between them."""
+    lines: list[str] = []
+    for part in parts:
+        if isinstance(part, Picture):
+            pictures.append(part)
+            lines.append(part.mark(len(pictures)))
+        else:
+            lines.append(format_value(part))
+    return "\n".join(lines)
 
 
 def _list_names(namespace: Mapping[str, Any]) -> Iterator[str]:
     """The user's own names, without those of Python and IPython."""
     hidden = {*dir(builtins), "In", "Out", "get_ipython"}
     return (name for name in namespace if not name.startswith("_") and name not in hidden)
-
-
-def format_value(value: object) -> str:
-    """Formats a value for a model: text unchanged, data as JSON, tables as aligned text."""
-    text = value if isinstance(value, str) else _format_data(value)
-    return cut_chars(text, LONGEST_VALUE, "\n[{more} more characters left out]")
-
-
-def _format_data(value: object) -> str:
-    if isinstance(value, RunResult):
-        return value.text
-    if isinstance(value, (dict, list, tuple)):
-        try:
-            return json.dumps(value, ensure_ascii=False, indent=2, default=_encode_result)
-        except (TypeError, ValueError, RecursionError):
-            return str(value)
-    if hasattr(value, "to_string") and hasattr(value, "head") and hasattr(value, "index"):
-        return _format_table(value)
-    return str(value)
-
-
-def _encode_result(value: object) -> str:
-    """The text of a RunResult inside a list or dictionary; rejects all other non-JSON types."""
-    if isinstance(value, RunResult):
-        return value.text
-    raise TypeError(f"{type(value).__name__} cannot be written as JSON")
-
-
-def _format_table(value: Any) -> str:
-    """Formats a pandas table or column, whose own text would leave out the middle."""
-    rows, columns = len(value.index), len(getattr(value, "columns", ()))
-    kept = value.head(MOST_ROWS)
-    if columns > MOST_COLUMNS:
-        kept = kept.iloc[:, :MOST_COLUMNS]
-    left_out = [
-        f"{count - most} more {what}"
-        for count, most, what in ((rows, MOST_ROWS, "rows"), (columns, MOST_COLUMNS, "columns"))
-        if count > most
-    ]
-    note = f"\n[{' and '.join(left_out)} left out]" if left_out else ""
-    return f"{kept.to_string()}{note}"

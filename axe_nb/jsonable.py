@@ -1,6 +1,7 @@
-"""Conversion of Python values to JSON, for tool results that are not text.
+"""Python values as JSON data without a limit, for records of what was said.
 
-Source: product.md "Python" (`@axe_nb.tool`); `shapes` reads the same forms back.
+What a model reads of a value is made by `values`.
+Source: product.md "Python" (`from_dict`); D-61.
 """
 
 from __future__ import annotations
@@ -8,14 +9,21 @@ from __future__ import annotations
 import dataclasses
 import numbers
 from collections.abc import Mapping
+from contextlib import suppress
+from datetime import date, time
 from enum import Enum
 from typing import Any
 
 from axe_nb.messages import dump
+from axe_nb.values.opened import key_of
+from axe_nb.values.own_text import own_text
 
 
 def jsonable(value: object) -> Any:
-    """Converts a value to JSON types; values without a JSON form become their text."""
+    """Converts a value to JSON types; values without a JSON form become their text.
+
+    Numbers stay as they are, also NaN: a record loses nothing.
+    """
     match value:
         case Enum():
             return key_of(value)
@@ -27,14 +35,21 @@ def jsonable(value: object) -> Any:
             return float(value)
         case Mapping():
             return {str(jsonable(key)): jsonable(item) for key, item in value.items()}
+        case date() | time():
+            return value.isoformat()
+        case tuple() if hasattr(value, "_fields"):
+            return {name: jsonable(item) for name, item in zip(value._fields, value, strict=True)}
         case list() | tuple():
             return [jsonable(item) for item in value]
         case set() | frozenset():  # in an order that is the same in every process
             return sorted((jsonable(item) for item in value), key=dump)
+    if (serializer := getattr(type(value), "__pydantic_serializer__", None)) is not None:
+        with suppress(Exception):  # of the user's own serializers
+            return jsonable(serializer.to_python(value, mode="json", by_alias=True))
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         names = (field.name for field in dataclasses.fields(value))
         return {name: jsonable(getattr(value, name)) for name in names}
-    return str(value)
+    return own_text(value)
 
 
 def copy_json(arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -48,9 +63,3 @@ def copy_json(arguments: Mapping[str, Any]) -> dict[str, Any]:
                 holder[key] = item.copy()
                 open_ends.append(holder[key])
     return copy
-
-
-def key_of(member: Enum) -> str:
-    """Returns the key of an enum member: its value if all values are strings, else its name."""
-    by_value = all(isinstance(other.value, str) for other in type(member))
-    return str(member.value) if by_value else member.name

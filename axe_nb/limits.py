@@ -9,13 +9,14 @@ import asyncio
 import sys
 from collections import OrderedDict
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from axe_nb.agents.config import format_path_or_name
 from axe_nb.agents.tables import TreeLimits
 from axe_nb.errors import ConfigError
 from axe_nb.results import Status
+from axe_nb.text import format_dollars
 
 MAX_TURNS = 50
 """Maximum turns of any run; a safety limit, not a setting (A-8.3, A-N2)."""
@@ -52,11 +53,11 @@ class Limits:
 
         Turns are counted per run (X-18), up to 50; time is bounded by the parent's deadline.
         """
-        return replace(
-            self,
+        return Limits(
             turns=min(self.turns, MAX_TURNS),
             tool_calls=_pick_lowest(self.tool_calls, above.tool_calls),
             tokens=_pick_lowest(self.tokens, above.tokens),
+            seconds=self.seconds,
         )
 
 
@@ -67,9 +68,20 @@ def _pick_lowest(a: int | None, b: int | None) -> int | None:
 class RunStopped(Exception):
     """Ends a run with a status other than `completed`; never leaves `Run.execute`."""
 
-    def __init__(self, status: Status, error: str) -> None:
+    def __init__(self, status: Status, error: str, cap: str = "") -> None:
         super().__init__(error)
         self.status: Status = status
+        self.cap = cap
+        """The cap of the tree that was reached, in words; empty if it was none."""
+
+
+@dataclass(slots=True)
+class Spent:
+    """The share of one agent in the usage of a tree."""
+
+    requests: int = 0
+    tokens: int = 0
+    dollars: float = 0.0
 
 
 @dataclass(slots=True)
@@ -88,8 +100,16 @@ class UsageMeter:
     """Number of such runs below."""
     requests: int = 0
     tokens: int = 0
-    spent: dict[str, tuple[int, int]] = field(default_factory=dict)
-    """Agent → (requests, tokens), in order of first request."""
+    dollars: float = 0.0
+    unpriced: str = ""
+    """Agent that received a reply of unknown price; empty = none did."""
+    spent: dict[str, Spent] = field(default_factory=dict)
+    """Agent → its share, in order of first request."""
+
+    @property
+    def caps_cost(self) -> bool:
+        """True if `max_cost` of this run or of one above it holds."""
+        return any(meter.limits.max_cost for meter in self._walk_up())
 
     def check(self) -> None:
         """Checks that one more request may be sent.
@@ -100,13 +120,26 @@ class UsageMeter:
         for meter in self._walk_up():
             meter._check()
 
-    def child(self, agent: str, limits: TreeLimits, path: str = "") -> UsageMeter:
+    def has_cap(self, cap: str) -> bool:
+        """True if that cap, in words, applies to this run."""
+        return any(cap == words for meter in self._walk_up() for words in meter._list_caps())
+
+    def child(
+        self, agent: str, limits: TreeLimits, path: str = "", *, is_admitted: bool = False
+    ) -> UsageMeter:
         """The meter of a child, which will send at least one request.
+
+        Args:
+            agent: the child.
+            limits: its own.
+            path: of its file.
+            is_admitted: True if its requests are known to fit.
 
         Raises:
             RunStopped: the requests left are those of children that have already been started.
         """
-        self.check_room()
+        if not is_admitted:
+            self.check_room()
         for meter in self._walk_up():
             meter.expected += 1
         return UsageMeter(agent, limits, self, path, is_expected=True)
@@ -128,24 +161,27 @@ class UsageMeter:
                 meter.expected -= 1
 
     def request(self, agent: str) -> None:
-        """Counts a request that is about to be sent.
-
-        Raises:
-            RunStopped: a cap of this run or of one above it has been reached.
-        """
-        self.check()
+        """Counts a request that is about to be sent."""
         self.settle()
         for meter in self._walk_up():
             meter.requests += 1
-            requests, tokens = meter.spent.get(agent, (0, 0))
-            meter.spent[agent] = requests + 1, tokens
+            meter.spent.setdefault(agent, Spent()).requests += 1
 
-    def charge(self, agent: str, tokens: int) -> None:
-        """Counts the tokens of a response."""
+    def charge(self, agent: str, tokens: int, dollars: float | None = None) -> None:
+        """Counts a response.
+
+        Args:
+            agent: the one that received it.
+            tokens: its tokens.
+            dollars: its price; None = unknown.
+        """
         for meter in self._walk_up():
             meter.tokens += tokens
-            requests, so_far = meter.spent[agent]
-            meter.spent[agent] = requests, so_far + tokens
+            meter.dollars += dollars or 0.0
+            meter.spent[agent].tokens += tokens
+            meter.spent[agent].dollars += dollars or 0.0
+            if dollars is None:
+                meter.unpriced = agent
 
     def cap_reply(self) -> tuple[int | None, str]:
         """The maximum calls of one reply, None = no maximum; and the message for the others."""
@@ -164,20 +200,34 @@ class UsageMeter:
     def _check(self, expected: int = 0) -> None:
         most = self.limits.max_requests
         if most and self.requests + expected >= most:
-            raise RunStopped("error", self._format_cap("max_requests", most, "requests", 0))
+            raise self._make_stop("error", "max_requests", most, "requests")
         most = self.limits.max_total_tokens
         if most and self.tokens >= most:
-            raise RunStopped("max_tokens", self._format_cap("max_total_tokens", most, "tokens", 1))
+            raise self._make_stop("max_tokens", "max_total_tokens", most, "tokens")
+        dollars = self.limits.max_cost
+        if dollars and self.dollars >= dollars:
+            raise self._make_stop("error", "max_cost", format_dollars(dollars), "dollars")
+        if dollars and self.unpriced:
+            problem = f"the price of a reply to {self.unpriced} is unknown"
+            raise RunStopped("error", f"limits.max_cost of {self.agent} cannot be kept: {problem}")
 
-    def _format_cap(self, key: str, most: int, unit: str, column: int) -> str:
-        """The message for a reached cap, with the usage of each agent."""
-        spent = sorted(((s[column], agent) for agent, s in self.spent.items()), reverse=True)
-        who = [f"{agent} {amount}" for amount, agent in spent[:MAX_NAMED]]
+    def _list_caps(self) -> Iterator[str]:
+        for key in ("max_requests", "max_total_tokens"):
+            yield self._format_key(key, getattr(self.limits, key))
+        yield self._format_key("max_cost", format_dollars(self.limits.max_cost))
+
+    def _make_stop(self, status: Status, key: str, most: int | str, unit: str) -> RunStopped:
+        """Returns the error for a reached cap, with the usage of each agent."""
+        spent = sorted(((getattr(s, unit), agent) for agent, s in self.spent.items()), reverse=True)
+        shown = format_dollars if unit == "dollars" else str
+        who = [f"{agent} {shown(amount)}" for amount, agent in spent[:MAX_NAMED]]
         if len(spent) > MAX_NAMED:
-            who.append(f"others {sum(amount for amount, _ in spent[MAX_NAMED:])}")
-        return f"{self._format_key(key, most)}: {', '.join(who)} {unit}{self._format_file()}"
+            who.append(f"others {shown(sum(amount for amount, _ in spent[MAX_NAMED:]))}")
+        named = "" if unit == "dollars" else f" {unit}"
+        cap = self._format_key(key, most)
+        return RunStopped(status, f"{cap}: {', '.join(who)}{named}{self._format_file()}", cap)
 
-    def _format_key(self, key: str, most: int) -> str:
+    def _format_key(self, key: str, most: int | str) -> str:
         return f"limits.{key} ({most}) of {self.agent} reached"
 
     def _format_file(self) -> str:

@@ -5,7 +5,7 @@ Source: B-2, B-3, D-25, D-33; product.md "Providers".
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from copy import copy
 from importlib import import_module
 from pathlib import Path
@@ -17,7 +17,9 @@ from axe_nb.errors import ConfigError
 from axe_nb.messages import Request, Response
 from axe_nb.provider_table import PROVIDERS, ProviderInfo
 from axe_nb.providers.protocol import OnDelta, Provider, Server
+from axe_nb.scripting.lookup import ScriptFunction
 from axe_nb.scripting.provider import ScriptProvider
+from axe_nb.scripting.rules import Script
 from axe_nb.text import quote
 
 
@@ -57,6 +59,7 @@ class Keyless:
 
     def __init__(self, provider: Provider | None, problem: ConfigError) -> None:
         self.name = provider.name if provider else "unknown"
+        self.answers_without_tools = getattr(provider, "answers_without_tools", False)
         self._provider = provider
         self._problem = problem
 
@@ -92,15 +95,20 @@ def server(name: str, config: Config) -> Server:
 
 
 def provider_for(
-    config: Config, scripts: tuple[Path, ...] = (), *, needs_keys: bool = True
+    config: Config,
+    scripts: tuple[Path, ...] = (),
+    *,
+    needs_keys: bool = True,
+    sent: Mapping[str, ScriptFunction | Script] | None = None,
 ) -> Callable[[str, str], Provider]:
     """Returns (provider, model) → the provider, one per name, which also rejects missing scripts.
 
     Args:
         scripts: folders to look script models up in first.
         needs_keys: if False, a missing key is an error of the first request that is really sent.
+        sent: name → script that came with a job from another process.
     """
-    made: dict[str, Provider] = {}
+    made: dict[str, Provider] = {"script": ScriptProvider(scripts or None, sent)} if sent else {}
 
     def find(name: str, model: str) -> Provider:
         if name not in made:

@@ -6,10 +6,12 @@ Source: seed 000 §3.1 (A-1.*); D-11, D-28, D-32.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from axe_nb.pictures.picture import Picture
+from axe_nb.usage import Usage as Usage
 from axe_nb.wire_log import WireLog
 
 Role = Literal["user", "assistant", "tool"]
@@ -59,6 +61,9 @@ class ToolSpec:
     name: str
     description: str
     parameters: Mapping[str, ToolParameter]
+    schema: Mapping[str, Any] | None = field(default=None, kw_only=True)
+    """The JSON Schema of the arguments as another system wrote it, sent unchanged ($defs, anyOf);
+    None = made of `parameters`."""
     wire: WireCache = field(default_factory=WireCache, init=False, repr=False, compare=False)
     """The serialised tool: offered on every turn, serialised once. Changed copies have their own.
     """
@@ -68,6 +73,8 @@ class ToolSpec:
 
     def input_schema(self) -> dict[str, Any]:
         """JSON Schema of the arguments; `required` lists the required parameters (A-2.2)."""
+        if self.schema is not None:
+            return dict(self.schema)
         properties = {
             name: {
                 **({"type": p.type} if p.type else {}),
@@ -122,6 +129,8 @@ class ToolResult:
     """A few words on how it was obtained, for people; never sent to a model."""
     is_denied: bool = field(default=False, kw_only=True)
     """True if the call was not permitted, and so did not run."""
+    pictures: tuple[Picture, ...] = field(default=(), kw_only=True)
+    """As in `Message.pictures`."""
     edited: Mapping[str, Any] | None = field(default=None, kw_only=True)
     """The arguments that the person gave instead of the model's; None = the call ran as it was."""
 
@@ -137,34 +146,14 @@ class Message:
     tool_results: tuple[ToolResult, ...] = ()
     echo: Mapping[str, Any] = field(default_factory=dict)
     """Protocol → parts to return to the provider unchanged, such as thinking (D-32)."""
+    pictures: tuple[Picture, ...] = field(default=(), kw_only=True)
+    """The pictures of its text, in the order of their marks there: `[picture 1: …]`."""
 
-
-@dataclass(frozen=True, slots=True)
-class Usage:
-    """Tokens as reported by the API; 0 if it reports none."""
-
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cached_tokens: int = field(default=0, kw_only=True)
-    """Those of the input that were read from the provider's prompt cache, at a lower price."""
-    cache_write_tokens: int = field(default=0, kw_only=True)
-    """Those of the input that were written to it, which some providers charge more for."""
-    reasoning_tokens: int = field(default=0, kw_only=True)
-    """Those of the output that are reasoning."""
-
-    def __add__(self, other: Usage) -> Usage:
-        return Usage(
-            self.input_tokens + other.input_tokens,
-            self.output_tokens + other.output_tokens,
-            cached_tokens=self.cached_tokens + other.cached_tokens,
-            cache_write_tokens=self.cache_write_tokens + other.cache_write_tokens,
-            reasoning_tokens=self.reasoning_tokens + other.reasoning_tokens,
-        )
-
-    @property
-    def total(self) -> int:
-        """Input and output tokens together."""
-        return self.input_tokens + self.output_tokens
+    def all_pictures(self) -> Iterator[Picture]:
+        """Yields its pictures, then those of its tool results."""
+        yield from self.pictures
+        for result in self.tool_results:
+            yield from result.pictures
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +173,10 @@ class Request:
     past_tools: Sequence[ToolSpec] = field(default=(), kw_only=True)
     """Tools of earlier turns, if none is offered any more; sent, but not to be called, where a
     server rejects the calls in history without them (D-17)."""
+    output: Mapping[str, Any] | None = field(default=None, kw_only=True)
+    """JSON Schema of the object that the reply has to be, unless it calls tools; None = text."""
+    must_call: str = field(default="", kw_only=True)
+    """The tool that the model has to call; empty = as it likes."""
     params: Mapping[str, Any] = field(default_factory=dict)
     """`[params]` of the agent: temperature, max_tokens, and provider-specific parameters."""
     agent: str = ""
@@ -209,6 +202,11 @@ class Request:
             return ""
         message = self.messages[-1]
         return "\n\n".join(r.content for r in message.tool_results) or message.content
+
+    @property
+    def pictures(self) -> tuple[Picture, ...]:
+        """All pictures of its messages."""
+        return tuple(one for message in self.messages for one in message.all_pictures())
 
     @property
     def results(self) -> tuple[ToolResult, ...]:
@@ -275,7 +273,7 @@ class CallIds:
         self._seen = {c.id for m in messages for c in m.tool_calls}
         self._next = 0
 
-    def settle(self, prefix: str, calls: Sequence[ToolCall]) -> tuple[ToolCall, ...]:
+    def settle(self, prefix: str, calls: Iterable[ToolCall]) -> tuple[ToolCall, ...]:
         """Returns the calls in order; a blank or repeated id becomes `<prefix>_<n>`.
 
         n is the call's position if that id is free (A-4.3), else the next free number.

@@ -30,10 +30,10 @@ from axe_nb.protected_names import (
     KEYS,
     NEEDED_IN,
     NEEDED_KEYS,
-    OPTIONAL,
     PATTERNS,
     PLUGINS,
     REPOSITORY,
+    is_optional,
 )
 
 MOST_FOLDERS = 1000
@@ -116,7 +116,7 @@ def _list_in(folder: Path, places: Places) -> Iterator[Path]:
     for path in (folder / name for name in names):
         if _check_all(path, places):
             yield path
-        elif path.name.casefold() in OPTIONAL and not _brings_package(folder, path.name):
+        elif is_optional(path.name) and not _brings_package(folder, path.name):
             if _holds_modules(path):
                 yield path
         elif places.has_module(path.name):
@@ -171,7 +171,7 @@ class Places:
 
     def has_module(self, name: str) -> bool:
         """True if `import name` finds a module outside the workdir; nothing is imported."""
-        if name in sys.stdlib_module_names or name in OPTIONAL:
+        if name in sys.stdlib_module_names or is_optional(name):
             return True
         if not name.isidentifier():
             return False
@@ -283,7 +283,7 @@ def _find_module(names: Sequence[str], folder: Path) -> str:
     if not module or len(names) == 1:
         return module
     is_package = len(names) == 2 and module.casefold() == "__init__"
-    is_part = names[0].casefold() in OPTIONAL and not _brings_package(folder, names[0])
+    is_part = is_optional(names[0]) and not _brings_package(folder, names[0])
     return names[0] if is_package or is_part else ""
 
 

@@ -147,16 +147,28 @@ REPOSITORY = frozenset({"config", "hooks", "commondir"})
 OPTIONAL = {
     "brotli", "brotlicffi", "zstandard", "h2", "socksio", "trio", "curio", "sniffio", "outcome",
     "uvloop", "simplejson", "orjson", "ujson", "chardet", "charset_normalizer",
-    "_distutils_system_mod", "_pydevd_bundle_ext", "argcomplete", "astroid", "atomicwrites",
-    "click", "colorama", "ctags", "django", "exceptiongroup", "gi", "interegular", "java",
-    "matplotlib", "msgpack", "numpy", "org", "pandas", "rfc3987", "rfc3986_validator",
-    "rfc3987_syntax", "linkify_it", "html5lib", "storemagic", "thread", "tomli",
-    "typing_extensions", "yaml",
+    "_distutils_system_mod", "_manylinux", "_pydevd_bundle_ext", "annotationlib", "argcomplete",
+    "astroid", "atomicwrites", "attr", "backports", "cchardet", "click", "colorama", "ctags",
+    "django", "docrepr", "exceptiongroup", "gi", "html5lib", "interegular", "java", "linkify_it",
+    "lxml", "matplotlib", "msgpack", "msgspec", "notebook", "numpy", "org", "pandas", "pickleshare",
+    "pyls", "pylsp", "python_socks", "pytz", "qtconsole", "rfc3986_validator", "rfc3987",
+    "rfc3987_syntax", "rich", "snappy", "socks", "storemagic", "thread", "tomli",
+    "typing_extensions", "wsaccel", "yaml",
 }  # fmt: skip
 """Modules that common libraries import if they exist; not installed, they are easy to replace.
 
 A folder of that name is then a package, also without `__init__.py`.
 """
+
+LANGUAGE_PACK = "jupyterlab_language_pack_"
+"""Beginning of the module that JupyterLab imports for the language of its user."""
+
+
+def is_optional(name: str) -> bool:
+    """True for a module that common programs import if it exists."""
+    folded = name.casefold()
+    return folded in OPTIONAL or folded.startswith(LANGUAGE_PACK)
+
 
 KEYS = "it may hold keys or passwords"
 

@@ -6,45 +6,45 @@ Source: product.md "Python"; D-2, D-34, D-38; B-9.
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Iterator, Mapping
 from copy import copy
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from axe_nb.agents.definitions import Definitions
 from axe_nb.data_files import write_data
+from axe_nb.endings import EXIT_CODES, NEXT_STEPS
 from axe_nb.errors import AxeError, RunError
-from axe_nb.exchanges import Exchange, drop_spelled
+from axe_nb.exchanges import Exchange, Source, drop_spelled
+from axe_nb.jsonable import jsonable
 from axe_nb.messages import Message, ToolCall, ToolResult, Usage
+from axe_nb.pictures.picture import Picture
 from axe_nb.records.convert import from_json, to_json
-from axe_nb.redaction import Filter, find_filter
-from axe_nb.text import one_line, plural, quote
+from axe_nb.redaction import Filter, find_filter, redact
+from axe_nb.text import one_line, plural, printable, quote
 
 if TYPE_CHECKING:
+    from axe_nb.diffs.run_diff import RunDiff
     from axe_nb.inspection.sent import SentRequest
 
 Status = Literal[
     "completed", "max_turns", "max_tool_calls", "max_tokens", "timeout", "cancelled", "error"
 ]
 
-EXIT_CODES: Mapping[Status, int] = {
-    "completed": 0,
-    "max_turns": 1,
-    "max_tool_calls": 1,
-    "max_tokens": 1,
-    "timeout": 3,
-    "cancelled": 130,
-    "error": 1,
-}
-"""Status → exit code of the command line (D-38); an error with a cause uses the cause's."""
+Asked = Literal["", "output", "repair"]
+"""Request of a turn at the end of a run: the answer as data, or its repair."""
 
-_NEXT_STEPS: Mapping[Status, str] = {
-    "timeout": "give it more time with --timeout",
-    "max_turns": "give it a smaller task, or continue it: -c in a notebook, "
-    "continue_from= in Python",
-}
-"""Status → the next step after a run that ended with it."""
+
+NO_AGENT = "(no agent)"
+"""Stands for the agent of a run without one, beside its model."""
+
+
+def name_run(agent: str, model: str) -> str:
+    """Returns the name of a run for people: that of its agent, without one that of its model."""
+    return agent or model or NO_AGENT
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +63,11 @@ class Turn:
     """True if the calls ran in parallel."""
     closing: bool = False
     """True for the final summary that a subagent is asked for (D-17)."""
+    asked: Asked = ""
+    question: str = ""
+    """The prompt of a turn that asks for something, such as what to repair, or what was said when
+    the run was forked at this turn."""
+    source: Source = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +80,9 @@ class RunResult:
     agent: str
     model: str
     """provider/model."""
+    data: Any = field(default=None, repr=False)
+    """The answer as data, of the type that `output=` or `[output]` asked for; JSON data in a result
+    from a file; None if no data was asked for, or the answer did not fit."""
     error: str | None = None
     """One line; None if the run completed."""
     turns: int = 0
@@ -106,18 +114,31 @@ class RunResult:
     """Id of the parent's call that started this run; empty for a root."""
     prompt: str = field(default="", repr=False)
     """The complete prompt."""
+    pictures: tuple[Picture, ...] = field(default=(), repr=False)
+    """The pictures of the prompt, those of the agent's files included."""
     task: str = field(default="", repr=False)
     """The task, without the context added by its caller."""
     exchanges: tuple[Exchange, ...] = field(default=(), repr=False, compare=False)
     """The requests to its model with their outcomes, in order."""
+    origin: str = ""
+    """The place at which it forks another run; empty for children and all other runs."""
+    definitions: Definitions | None = field(default=None, repr=False, compare=False)
+    """The agents of its tree (D-53), for forks; None in children, and if they were not kept."""
     cause: AxeError | None = field(default=None, repr=False, compare=False)
     """The exception behind `error`, if there is one."""
 
     def __repr__(self) -> str:
-        facts = [self.agent, self.status, plural(self.turns, "turn")]
+        who = printable(name_run(self.agent, self.model))
+        facts = [who, self.status, plural(self.turns, "turn")]
         facts += [plural(len(self.children), "child run")] if self.children else []
-        text = self.text if self.ok else self.error or self.text
-        return f"RunResult({', '.join(facts)}: {quote(one_line(text, 80))})"
+        text = one_line(redact(self.text if self.ok else self.error or self.text), 80)
+        # JSON within quotation marks would be all backslashes
+        shown = text if self.ok and self.data is not None else quote(text)
+        return redact(f"RunResult({', '.join(facts)}: {shown})")
+
+    def __axe_text__(self) -> str:
+        """The text that stands for the run in prompts and results of tools."""
+        return self.text or self.error or ""
 
     @property
     def ok(self) -> bool:
@@ -131,6 +152,21 @@ class RunResult:
         for result in self.walk():
             total += result.usage
         return total
+
+    @property
+    def cost(self) -> float | None:
+        """The price of its own turns in US dollars; None if that of any is unknown."""
+        counted = (turn for turn in self.log if turn.source != "given")
+        if any(not turn.usage.total for turn in counted):  # a server that counts no tokens
+            return None
+        return self.usage.cost if self.turns else 0.0
+
+    @property
+    def total_cost(self) -> float | None:
+        """The price of this run and all runs below it in US dollars; None as for `cost`."""
+        costs = [result.cost for result in self.walk()]
+        known = [cost for cost in costs if cost is not None]
+        return math.fsum(known) if len(known) == len(costs) else None
 
     @property
     def exit_code(self) -> int:
@@ -164,6 +200,50 @@ class RunResult:
 
         return find_request(self, place, protocol)
 
+    def diff(self, other: RunResult) -> RunDiff:
+        """Returns the difference of this run, with all runs below it, and another.
+
+        Raises:
+            ConfigError: `other` is not the result of a run.
+        """
+        from axe_nb.diffs.run_diff import diff_runs
+
+        return diff_runs(self, other)
+
+    def fork(
+        self,
+        place: str | int | None = None,
+        *,
+        prompt: Any = None,
+        system_prompt: str | None = None,
+        reply: Any = None,
+        results: Mapping[int | str, Any] | None = None,
+        **options: Any,
+    ) -> RunResult:
+        """Runs the tree again from a place on: only what is changed, and what follows from it.
+
+        Args:
+            place: as in `request`, or the turn after the last: it goes on from results of calls.
+            prompt: replaces the prompt at turn 1, is said before any other.
+            system_prompt: that of the agent at the place.
+            reply: text, calls or a `Response` in place of the model's.
+            results: id or number of a call of the turn → what it returned instead, or raised.
+            options: as for `axe_nb.run`; those that change an agent are for the run at the place.
+
+        Raises:
+            ConfigError: there is no such place or call, before anything is sent.
+        """
+        from axe_nb.api import fork
+
+        changes = {"system_prompt": system_prompt, "reply": reply, "results": results}
+        return fork(self, place, prompt=prompt, **changes, **options)
+
+    async def afork(self, place: str | int | None = None, **changes: Any) -> RunResult:
+        """Like `fork`, on the caller's own event loop."""
+        from axe_nb.api import afork
+
+        return await afork(self, place, **changes)
+
     def raise_for_status(self) -> RunResult:
         """Returns this result if the run completed.
 
@@ -177,7 +257,7 @@ class RunResult:
             # raised twice, the same one would collect tracebacks
             failure: AxeError = copy(self.cause)
         else:
-            hint = _NEXT_STEPS.get(self.status, "")
+            hint = NEXT_STEPS.get(self.status, "")
             failure = RunError(self.error or self.status, exit_code=self.exit_code, hint=hint)
         failure.place = self.place
         raise failure
@@ -185,7 +265,8 @@ class RunResult:
     @property
     def place(self) -> str:
         """Agent and turn in which the run ended, for display."""
-        return f"in agent {self.agent}, turn {max(self.turns, 1)}"
+        who = f"agent {self.agent}" if self.agent else f"model {self.model}"
+        return f"in {who}, turn {max(self.turns, 1)}"
 
     def to_dict(self, *, full: bool = False) -> dict[str, Any]:
         """The result as JSON types, with children.
@@ -201,18 +282,22 @@ class RunResult:
             "model": self.model,
             "status": self.status,
             "text": self.text,
+            **({} if self.data is None else {"data": jsonable(self.data)}),
             "error": self.error,
             "stop_reason": self.stop_reason,
             "turns": self.turns,
             "tool_calls": self.tool_calls,
             "retries": self.retries,
-            "usage": asdict(self.usage),
-            "total_usage": asdict(self.total_usage),
+            "usage": self.usage.counts(),
+            "total_usage": self.total_usage.counts(),
+            "cost": self.cost,
+            "total_cost": self.total_cost,
             "duration_ms": self.duration_ms,
             "files_read": list(self.files_read),
             "files_modified": list(self.files_modified),
             "warnings": list(self.warnings),
             "metadata": dict(self.metadata),
+            **({"origin": self.origin} if self.origin else {}),
             "children": [child.to_dict() for child in self.children],
         }
 
@@ -231,8 +316,16 @@ class RunResult:
         Raises:
             ConfigError: the file cannot be written.
         """
+        write_data(Path(path), "run", self.to_dict_without_secrets())
+
+    def without_secrets(self) -> RunResult:
+        """This result as it would be if it was saved and loaded (D-60)."""
+        return from_json(type(self), self.to_dict_without_secrets())
+
+    def to_dict_without_secrets(self) -> dict[str, Any]:
+        """The result in the form that `from_dict` reads, as it may be kept (D-60)."""
         clean = find_filter()
-        write_data(Path(path), "run", to_json(self._drop_spelled(clean), clean))
+        return to_json(self._drop_spelled(clean), clean)
 
     def _drop_spelled(self, clean: Filter) -> RunResult:
         exchanges = tuple(drop_spelled(exchange, clean) for exchange in self.exchanges)

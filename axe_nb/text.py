@@ -10,6 +10,7 @@ from __future__ import annotations
 import difflib
 import heapq
 import json
+import math
 import re
 import unicodedata
 from collections.abc import Iterable, Sequence
@@ -194,6 +195,17 @@ def list_some(names: Sequence[str], limit: int) -> str:
 def format_seconds(seconds: float) -> str:
     """Formats seconds without trailing zeros: `120`, `0.2` (D-10)."""
     return f"{seconds:.3f}".rstrip("0").rstrip(".")
+
+
+def format_dollars(dollars: float) -> str:
+    """Formats a price: `$1.20`; below a dollar two digits that count, `$0.012` for 0.0123."""
+    dollars = round(dollars, 12)  # sums differ by the order of their parts
+    if not dollars or dollars >= 0.995:
+        return f"${dollars:,.2f}"
+    if dollars < 1e-6:
+        return "< $0.000001"
+    digits = max(2, 1 - math.floor(math.log10(dollars)))
+    return f"${dollars:.{digits}f}"
 
 
 def nearest(word: str, known: Iterable[str], likeness: float = LIKENESS) -> str:

@@ -15,6 +15,9 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
+STRETCH = 100
+"""Items of one reply after which a loop over them looks at the time, or lets others run."""
+
 
 async def in_thread(function: Callable[..., T], /, *args: Any) -> T:
     """Calls the function in a thread; if the wait is cancelled, its outcome is discarded."""

@@ -16,7 +16,9 @@ from pathlib import Path
 from typing import Any, get_args
 
 from axe_nb.agents import agent, config
+from axe_nb.agents.price_table import UNSET, PriceTable
 from axe_nb.agents.prompt import NO_PROMPT
+from axe_nb.agents.servers import McpServer
 from axe_nb.commands.options import FACES, OPTIONS, Face, Option
 from axe_nb.commands.table import AGENT_CELL, RUN, Command, commands_of
 from axe_nb.expectations.table import FORMS, MEASURES
@@ -130,7 +132,7 @@ def _keys(cls: type, at: tuple[str, ...]) -> Iterator[str]:
 def _default(field: dataclasses.Field[Any]) -> str:
     if field.default is dataclasses.MISSING:
         return "" if callable(field.default_factory) else "required"
-    if field.default in ("", ()):
+    if field.default in ("", (), UNSET):
         return ""
     return f"`{json.dumps(field.default)}`"
 
@@ -203,7 +205,7 @@ def options() -> Iterator[str]:
         "`--json` prints `content`, `duration_ms`, `input_tokens`, `model`, `output_tokens`, "
         "`stop_reason` and `tool_calls` of the agent itself, without its sub-agents. If the run "
         "fails, the error is on stderr and in the exit code. In Python, `.to_dict()` also has "
-        "`status`, `error`, `total_usage` of the whole tree and `children`."
+        "`status`, `error`, `total_usage` and `total_cost` of the whole tree and `children`."
     )
     yield "`--timeout` stands still while a question waits for your answer."
 
@@ -301,6 +303,8 @@ def environment() -> Iterator[str]:
     yield "`$XDG_CONFIG_HOME/axe/config.toml`; `axe-nb config init` writes this template:"
     yield f"```toml\n{config.SCAFFOLD}```"
     yield from _keys(ProviderTable, ("providers", "NAME"))
+    yield from _keys(PriceTable, ("prices", '"PROVIDER/MODEL"'))
+    yield from _keys(McpServer, ("mcp_servers", "NAME"))
 
 
 def _listed(names: Iterable[str]) -> str:

@@ -8,13 +8,16 @@ from __future__ import annotations
 import base64
 import hashlib
 import io
+import json
 import os
+import shutil
 import subprocess
 import sys
 import tarfile
 import time
 import urllib.request
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -25,14 +28,15 @@ OLDER_KERNEL = ".venv-ipykernel6"
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
 """Names of the browser for the browser tests; the first one found is used."""
 
-AIMOCK = "aimock-1.43.0"
-"""Folder in `.venv` of a model server by others, an npm package without dependencies; the Node.js
-that Playwright has runs it."""
+NODE = "node"
+"""Folder in `.venv` of servers by others: npm packages that `tests/node/package-lock.json` names.
+The Node.js that Playwright has runs them."""
 
-AIMOCK_URL = f"https://registry.npmjs.org/@copilotkit/aimock/-/{AIMOCK}.tgz"
-AIMOCK_SHA512 = (
-    "V8D8cjSMtAR4rHaD2ulp3DR/ZguXQjDNOqwKDNvjb/OJL/KR1I0SDf5xpRCd+TYKjhmf9fM8Xpg3QBKPmV9Kmw=="
-)
+LOCK = Path(__file__).parent / "node" / "package-lock.json"
+REGISTRY = "https://registry.npmjs.org"
+
+AT_ONCE = 16
+"""Downloads side by side."""
 
 ATTEMPTS = 3
 """Times that a download is tried."""
@@ -70,12 +74,18 @@ def environment(name: str, *packages: str, root: Path = ROOT) -> Path:
     Both are kept from one call to the next until `pyproject.toml`, Python or the folder changes.
 
     Raises:
-        SystemExit: Python is too old, or something could not be installed; says what to do.
+        SystemExit: Python is too old, the environment is a link, or something could not be
+            installed; says what to do.
     """
     if sys.version_info < OLDEST:
         raise SystemExit(
             f"axe_nb needs Python {OLDEST[0]}.{OLDEST[1]} or newer, this is "
             f"{sys.version.split()[0]} ({sys.executable}); run the command with a newer one"
+        )
+    if (root / name).is_symlink():  # `venv --clear` would empty what the link leads to
+        raise SystemExit(
+            f"{name} is a link to the environment of another checkout, which is left as it is; "
+            f"run its Python directly, as in {name}/bin/python -m pytest, or remove the link"
         )
     python = interpreter(name, root)
     stamp = root / name / "axe-nb.stamp"
@@ -96,10 +106,36 @@ def environment(name: str, *packages: str, root: Path = ROOT) -> Path:
     return python
 
 
-def fetch_aimock(folder: Path, url: str = AIMOCK_URL) -> str:
-    """Puts the model server into the folder, unless it is there; returns the problem, if any."""
-    if folder.exists():
+def fetch_packages(folder: Path, lock: Path = LOCK, registry: str = REGISTRY) -> str:
+    """Puts the npm packages of a lock file into the folder, unless they are there.
+
+    Nothing of them is run. Returns the problem, if any.
+    """
+    wanted, kept = lock.read_bytes(), folder / lock.name
+    if kept.exists() and kept.read_bytes() == wanted:
         return ""
+    half = folder.with_suffix(".half")
+    for left in (half, folder):
+        shutil.rmtree(left, ignore_errors=True)
+    packages = {path: one for path, one in json.loads(wanted)["packages"].items() if path}
+
+    def fetch(path: str) -> str:
+        name, package = path.rpartition("node_modules/")[2], packages[path]
+        file = f"{name.rpartition('/')[2]}-{package['version']}.tgz"
+        return _unpack(f"{registry}/{name}/-/{file}", package["integrity"], half / path)
+
+    with ThreadPoolExecutor(AT_ONCE) as side_by_side:
+        problems = list(filter(None, side_by_side.map(fetch, packages)))
+    if problems:
+        shutil.rmtree(half, ignore_errors=True)
+        return problems[0]
+    (half / lock.name).write_bytes(wanted)
+    half.rename(folder)
+    return ""
+
+
+def _unpack(url: str, integrity: str, folder: Path) -> str:
+    """Puts one package into the folder; returns the problem, if any."""
     problem = ""
     for _ in range(ATTEMPTS):
         try:
@@ -108,11 +144,13 @@ def fetch_aimock(folder: Path, url: str = AIMOCK_URL) -> str:
         except OSError as error:
             problem = f"{url}: {error}"
             continue
-        if base64.b64encode(hashlib.sha512(data).digest()).decode() == AIMOCK_SHA512:
-            half = folder.with_suffix(".half")
+        found = base64.b64encode(hashlib.sha512(data).digest()).decode()
+        if f"sha512-{found}" == integrity:
             with tarfile.open(fileobj=io.BytesIO(data)) as package:
-                package.extractall(half)
-            half.rename(folder)
+                members = package.getmembers()
+                for member in members:  # all below one folder, mostly `package`
+                    member.name = member.name.partition("/")[2]
+                package.extractall(folder, [one for one in members if one.name])
             return ""
         problem = f"{url}: not the package that was reviewed"
     return problem

@@ -18,6 +18,7 @@ from typing import Any, NoReturn
 import pytest
 
 from axe_nb import redaction
+from axe_nb.providers import exchange
 from axe_nb.session.session import session
 from tests import bootstrap, order
 from tests.providers import sdk
@@ -104,9 +105,11 @@ def own_config(nothing_left: None, tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def own_session() -> Iterator[None]:
     """What a test defines, agents, models, tools and conversations, is gone after it.
 
-    So are the keys that it used, which would be removed from the texts of later tests.
+    So are the keys that it used, which would be removed from the texts of later tests, and what its
+    servers refused: a later server may have the same port.
     """
     before, secrets = session.snapshot(), redaction._passed.copy()
+    exchange._refused.clear()
     yield
     session.restore(before)
     redaction._passed.clear()

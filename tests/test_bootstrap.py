@@ -1,8 +1,13 @@
 """A machine with nothing but Python gets its environments from one command, and keeps them."""
 
 import ast
+import base64
+import hashlib
+import io
+import json
 import subprocess
 import sys
+import tarfile
 import zipfile
 from pathlib import Path
 
@@ -51,6 +56,18 @@ def test_an_environment_is_made_once_and_brought_up_to_date(
     assert not (checkout / ".venv" / "axe-nb.stamp").exists(), "the next time starts afresh"
 
 
+def test_a_link_to_the_environment_of_another_checkout_is_never_emptied(
+    checkout: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    worktree = tmp_path_factory.mktemp("worktree")
+    (worktree / "pyproject.toml").write_text("[project]\n")
+    (worktree / ".venv").symlink_to(checkout / ".venv", target_is_directory=True)
+    with pytest.raises(SystemExit, match=r"^\.venv is a link .* \.venv/bin/python -m pytest"):
+        bootstrap.environment(".venv", "tiny", root=worktree)
+    assert (checkout / ".venv" / "left-over").exists()
+    assert (checkout / ".venv" / "axe-nb.stamp").exists()
+
+
 @pytest.mark.parametrize("script", ["tests/bootstrap.py", "tests/__main__.py"])
 def test_a_script_that_runs_first_needs_the_standard_library_only(script: str) -> None:
     tree = ast.parse((ROOT / script).read_text("utf-8"))
@@ -66,13 +83,45 @@ def test_the_first_notebook_is_started_with_the_standard_library_only() -> None:
     subprocess.run([sys.executable, "-S", "-c", code], cwd=ROOT, check=True)
 
 
-def test_only_the_reviewed_model_server_is_unpacked(tmp_path: Path) -> None:
-    folder, other = tmp_path / "aimock", tmp_path / "other.tgz"
-    other.write_bytes(b"something else")
-    problem = bootstrap.fetch_aimock(folder, other.as_uri())
-    assert problem == f"{other.as_uri()}: not the package that was reviewed"
-    missing = (tmp_path / "missing.tgz").as_uri()
-    assert bootstrap.fetch_aimock(folder, missing).startswith(f"{missing}: ")
+def packed(registry: Path, name: str, version: str, **files: str) -> str:
+    """Puts a package into a registry; returns its checksum."""
+    path = registry / name / "-" / f"{name.rpartition('/')[2]}-{version}.tgz"
+    path.parent.mkdir(parents=True)
+    with tarfile.open(path, "w:gz") as package:
+        for file, text in files.items():
+            entry = tarfile.TarInfo(f"package/lib/{file}.js")
+            entry.size = len(text)
+            package.addfile(entry, io.BytesIO(text.encode()))
+    return "sha512-" + base64.b64encode(hashlib.sha512(path.read_bytes()).digest()).decode()
+
+
+def test_only_the_reviewed_packages_are_unpacked(tmp_path: Path) -> None:
+    registry, lock, folder = tmp_path / "registry", tmp_path / "lock.json", tmp_path / "node"
+    sums = {
+        "node_modules/@one/server": ("1.0", packed(registry, "@one/server", "1.0", main="server")),
+        "node_modules/@one/server/node_modules/two": (
+            "2.0", packed(registry, "two", "2.0", main="two", more="more"),
+        ),
+    }  # fmt: skip
+
+    def fetch(registry: Path = registry, **others: str) -> str:
+        entries = {
+            path: {"version": version, "integrity": others.get(version, checksum)}
+            for path, (version, checksum) in sums.items()
+        }
+        lock.write_text(json.dumps({"packages": {"": {"name": "tests"}, **entries}}))
+        return bootstrap.fetch_packages(folder, lock, registry.as_uri())
+
+    two = registry.as_uri() + "/two/-/two-2.0.tgz"
+    assert fetch(**{"2.0": "sha512-other"}) == f"{two}: not the package that was reviewed"
     assert not folder.exists()
-    folder.mkdir()
-    assert not bootstrap.fetch_aimock(folder, missing), "it is there already"
+    assert fetch(tmp_path).startswith(f"{tmp_path.as_uri()}/@one/server/-/server-1.0.tgz: ")
+    assert not fetch()
+    found = {p.relative_to(folder).as_posix(): p.read_text() for p in folder.rglob("*.js")}
+    assert found == {
+        "node_modules/@one/server/lib/main.js": "server",
+        "node_modules/@one/server/node_modules/two/lib/main.js": "two",
+        "node_modules/@one/server/node_modules/two/lib/more.js": "more",
+    }
+    assert not fetch(tmp_path), "they are there already"
+    assert fetch(tmp_path, **{"2.0": "sha512-newer"}), "another lock"

@@ -4,13 +4,19 @@ import io
 import os
 import re
 import time
+from pathlib import Path
 
 import pytest
 
-from axe_nb.console import StatusLine
+import axe_nb
+from axe_nb import Agent
+from axe_nb.commands.parser import parse_run
+from axe_nb.console import StatusLine, TextView
 from axe_nb.events import RunFinished, RunStarted, TextDelta, ToolStarted, TurnFinished, TurnStarted
 from axe_nb.messages import ToolCall, Usage
 from axe_nb.results import RunResult
+from axe_nb.session.runs import RunRequest
+from axe_nb.session.session import session
 from axe_nb.text import count_columns
 
 
@@ -157,3 +163,20 @@ def test_the_line_fits_the_size_that_the_terminal_tells(columns: int, width: int
         drawn = os.read(ours, 4096).decode()
         assert drawn == "\r" + "x" * (width - 1) + "…"
     os.close(ours)
+
+
+@pytest.mark.parametrize("verbose", [True, False])
+def test_verbose_lines_and_the_status_line_do_not_share_the_terminal(
+    verbose: bool, project: Path
+) -> None:
+    axe_nb.define(Agent(name="lead", model="script/lead"))
+    options = parse_run(["lead", *(["-v"] if verbose else [])], "command")
+    terminal, notes = Terminal(), list[str]()
+    handle = session.start(RunRequest(agent="lead", prompt="Go"))
+    view = TextView(
+        handle, options, notes.append, notes.append, piped=False, status=StatusLine(terminal)
+    )
+    view.event(started("0", "lead"))
+    time.sleep(0.26)
+    view.tick()
+    assert bool(terminal.getvalue()) != verbose

@@ -32,6 +32,10 @@ NOT_RUN = {
     "$ python3 notebooks": "creates environments; `python3 tests` has done the same",
     "$ python3 tests": "is the command that runs this test",
     "$ .venv/bin/python -m pytest": "is the command that runs this test",
+    "$ pip install 'axe-nb[prices]'": "installs from the network",
+    "$ python3 -m venv phoenix": "installs from the network, 850 MB",
+    "$ phoenix/bin/pip install": "installs from the network, 850 MB",
+    "$ PHOENIX_HOST=127.0.0.1 ": "is a server that does not end",
     "$ pip install -e '../axe-nb[lab]'": "installs from the network; test_package.py builds it",
 }
 """Beginning of a console line → why it is not run here."""
@@ -95,7 +99,7 @@ def run_toml(code: str) -> None:
         path = Path(named[1])
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(code, "utf-8")
-    elif "[providers." in code:
+    elif "[providers." in code or "[prices." in code:
         settings = axe_config()
         settings.write_text(re.sub(r"^# (?=\[|\w+ = )", "", code, flags=re.MULTILINE), "utf-8")
         Config.load()

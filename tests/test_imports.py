@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import axe_nb
+from axe_nb.imports import find_real_folder
 
 PLANTED = [
     "anyio", "anywidget", "brotli", "brotlicffi", "certifi", "h11", "h2", "httpcore", "httptools",
@@ -42,6 +43,13 @@ web_page._to_markdown("<title>t</title><p>x")
 from axe_nb.nb import feed
 feed._load_widget_class()
 """
+
+
+def test_the_current_folder_has_no_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "real" / "sub").mkdir(parents=True)
+    (tmp_path / "link").symlink_to("real")
+    monkeypatch.chdir(tmp_path / "link" / "sub")
+    assert find_real_folder() == os.path.realpath(tmp_path / "real" / "sub")
 
 
 @pytest.mark.req("D-52")

@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from axe_nb.errors import ConfigError
-from axe_nb.interpolation import format_value, prompt_of
+from axe_nb.interpolation import prompt_of
 from axe_nb.results import RunResult
+from axe_nb.values.in_text import format_value
 
 pytestmark = pytest.mark.req("D-40")
 
@@ -179,8 +180,8 @@ def test_a_value_that_looks_like_a_line_for_nbval_stays() -> None:
         (3, "3"),
         (None, "None"),
         ((1, 2), "[\n  1,\n  2\n]"),
-        ({"a": {1, 2}}, "{'a': {1, 2}}"),
-        ({(1, 2): 3}, "{(1, 2): 3}"),
+        ({"a": {1, 2}}, '{\n  "a": [\n    1,\n    2\n  ]\n}'),
+        ({(1, 2): 3}, '{\n  "[1, 2]": 3\n}'),
         (RunResult(status="completed", text="so it is", agent="a", model="p/m"), "so it is"),
     ],
 )
@@ -191,34 +192,34 @@ def test_a_value_is_written_as_a_model_reads_it_best(value: object, text: str) -
 def test_a_table_is_written_with_all_its_rows_and_columns() -> None:
     frame = pandas.DataFrame({f"c{i}": range(70) for i in range(30)})
     lines = format_value(frame).split("\n")
-    assert lines[0].split() == [f"c{i}" for i in range(30)]
-    assert [line.split()[0] for line in lines[1:]] == [str(row) for row in range(70)]
-    assert format_value(frame["c1"]).split("\n")[69] == "69    69"
+    assert lines[0].split(",") == [f"c{i}" for i in range(30)]
+    assert [line.split(",") for line in lines[1:]] == [[str(row)] * 30 for row in range(70)]
+    assert format_value(frame["c1"]).split("\n") == ["c1", *map(str, range(70))]
 
 
 def test_a_large_table_is_cut_and_says_so() -> None:
-    frame = pandas.DataFrame({f"c{i}": range(1000) for i in range(60)})
-    *table, note = format_value(frame).split("\n")
-    assert note == "[800 more rows and 10 more columns left out]"
-    assert len(table) == 201
-    assert table[0].split()[-1] == "c49"
-    assert format_value(frame["c1"]).endswith("\n[800 more rows left out]")
+    frame = pandas.DataFrame({f"c{i}": range(10_000, 11_000) for i in range(60)})
+    text = format_value(frame)
+    *table, note = text.split("\n")
+    assert note == f"… {1000 - len(table) + 1} of 1,000 rows left out"
+    assert 99_000 < len(text.encode()) <= 100_000
+    assert format_value(frame["c1"]).endswith("\n10999")
 
 
 @pytest.mark.parametrize(
-    ("expression", "kind"),
+    ("expression", "kind", "step"),
     [
-        ("input", "builtin_function_or_method"),
-        ("f", "function"),
-        ("city.upper", "builtin_function_or_method"),
-        ("type", "type"),
-        ("(i for i in rows)", "generator"),
+        ("input", "builtin_function_or_method", "call it"),
+        ("f", "function", "call it"),
+        ("city.upper", "builtin_function_or_method", "call it"),
+        ("type", "type", "name the part of it that is meant"),
+        ("(i for i in rows)", "generator", "write list(…) around it"),
     ],
 )
-def test_what_has_no_words_is_told_instead_of_sent(expression: str, kind: str) -> None:
+def test_what_has_no_words_is_told_instead_of_sent(expression: str, kind: str, step: str) -> None:
     assert told(f"a\n{{{{ {expression} }}}}") == [
         f"{{{{ {expression} }}}} is a {kind}, which has no text form (line 3)",
-        r"write \{{ for a literal brace, or use --raw",
+        step + r"; write \{{ for a literal brace, or use --raw",
     ]
 
 
@@ -227,7 +228,7 @@ def test_a_value_without_end_is_cut_and_says_so() -> None:
     assert format_value("x" * 200_007).endswith("x\n[7 more characters left out]")
     loop: list[object] = []
     loop.append(loop)
-    assert format_value(loop) == "[[...]]"
+    assert format_value(loop) == '[\n  "… contains itself (list)"\n]'
 
 
 @settings(deadline=None)

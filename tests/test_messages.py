@@ -21,6 +21,7 @@ from axe_nb.messages import (
     close_open_calls,
     dump,
 )
+from axe_nb.tools.tool import Tool
 
 
 @pytest.mark.req("A-1.1", "A-1.2", "A-2.2", "A-D2")
@@ -52,6 +53,17 @@ def test_a_tool_without_parameters_has_a_valid_schema() -> None:
 
 
 @pytest.mark.req("A-1.3", "A-1.4", "A-1.5", "A-1.6", "A-1.7", "A-1.8")
+def test_a_schema_of_another_system_is_sent_unchanged() -> None:
+    raw = {"type": "object", "$defs": {"p": {"type": "string"}}, "anyOf": [{"required": ["a"]}]}
+    spec = ToolSpec("look", "Looks.", {"a": ToolParameter("string")}, schema=raw)
+    assert spec.input_schema() == raw
+    assert Tool("look", "Looks.", {}, _never, schema=raw).spec.input_schema() == raw
+
+
+async def _never(*_: object) -> str:
+    raise AssertionError
+
+
 def test_what_an_older_caller_does_not_know_is_empty() -> None:
     request = Request("m", [Message("user", "hi")])
     assert (request.tools, request.system, request.params) == ((), "", {})

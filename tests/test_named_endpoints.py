@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +14,8 @@ from axe_nb import cli
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.config import Config, config_path
 from axe_nb.doctor.agent_problems import problems
-from axe_nb.doctor.doctor import Finding, examine
+from axe_nb.doctor.doctor import examine
+from axe_nb.doctor.finding import Finding
 from axe_nb.errors import ConfigError, ProviderError
 from axe_nb.make_provider import make
 from axe_nb.provider_table import PROVIDERS
@@ -221,7 +223,7 @@ def test_the_doctor_names_the_variable_of_an_endpoints_missing_key(
 ) -> None:
     groq(server)
     [key] = [f for f in examined(Agent(name="a", model="groq/x")) if f.what == "groq key"]
-    assert key.message == "not set, needed by agent a"
+    assert key.message == "MY_GROQ_KEY is not set, needed by agent a"
     assert key.next_step.startswith("set MY_GROQ_KEY, or api_key under [providers.groq]")
 
 
@@ -266,3 +268,27 @@ def test_the_first_agent_file_names_a_model_of_the_provider_that_has_a_key(
     assert cli.main(["agents", "init", "lead"]) == 0
     assert Agent.load("lead").model == model
     assert KEY not in (project / "axe" / "agents" / "lead.toml").read_text("utf-8")
+
+
+@pytest.mark.req("D-33")
+def test_the_documented_addresses_are_those_that_are_asked() -> None:
+    page = (Path(__file__).parent.parent / "docs" / "providers.md").read_text("utf-8")
+    table = tomllib.loads(page.partition("```toml\n")[2].partition("```")[0])["providers"]
+    urls = {name: entry["base_url"] for name, entry in table.items()}
+    asked = {
+        "groq": "https://api.groq.com/openai/v1/chat/completions",
+        "local": "http://localhost:8080/v1/chat/completions",
+        "gateway": "https://gateway.example.com/anthropic/v1/messages",
+    }
+    for name, url in urls.items():
+        root, info = PROVIDERS[table[name]["protocol"]].locate(url)
+        assert root + info.api_path + info.chat_path == asked[name]
+
+
+def test_a_prompt_cache_is_on_or_off(project: Path) -> None:
+    file = project / "axe" / "agents" / "one.toml"
+    file.write_text('name = "one"\nmodel = "script/one"\n[params]\nprompt_cache = "off"\n')
+    with pytest.raises(ConfigError) as caught:
+        axe_nb.run("one", "go")
+    for part in ("one.toml", "params.prompt_cache", "line 4", "true or false"):
+        assert part in " ".join(caught.value.lines())

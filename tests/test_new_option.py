@@ -69,7 +69,9 @@ def copy(tmp_path: Path) -> Path:
     top = tmp_path / "copy"
     for folder in ("axe_nb", "docs"):
         shutil.copytree(
-            ROOT / folder, top / folder, ignore=shutil.ignore_patterns("__pycache__", "pictures")
+            ROOT / folder,
+            top / folder,
+            ignore=shutil.ignore_patterns("__pycache__", "*.png", "*.svg"),
         )
     commands = top / "axe_nb" / "commands"
     add(commands / "options.py", '    Option(("--skill",)', ROW, after="\nOPTIONS: ")

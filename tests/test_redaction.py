@@ -27,7 +27,7 @@ from axe_nb.provider_table import PROVIDERS
 from axe_nb.providers.openai import PROVIDER as OpenAI
 from axe_nb.providers.secrets import Secrets
 from axe_nb.records.convert import from_json, to_json
-from axe_nb.redaction import MASK, ORDINARY, find_filter, redact, redact_json
+from axe_nb.redaction import MASK, ORDINARY, SHAPES, find_filter, redact, redact_json
 from axe_nb.results import Turn
 
 OFTEN = settings(
@@ -153,6 +153,7 @@ def test_every_form_of_a_secret_is_removed(
         ("hf_abcdefghijklmnopqrstuvwxyz", "hf_***"),
         ("xoxb-1234567890-abcdef", "xoxb-***"),
         ("eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N", "eyJ***"),
+        ("id-eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVm", "id-eyJ***"),
         ("Authorization: Bearer abcdefgh1234567890", "Authorization: Bearer ***"),
         ("'authorization': 'Basic dXNlcjpwYXNz'", "'authorization': 'Basic ***'"),
         ('{\\"x-api-key\\": \\"abcdefgh12\\"}', '{\\"x-api-key\\": \\"***\\"}'),
@@ -180,6 +181,52 @@ def test_well_known_keys_headers_and_logins_are_removed(text: str, masked: str) 
 )  # fmt: skip
 def test_ordinary_texts_stay(text: str) -> None:
     assert redact(text) == text
+
+
+KEYS = (
+    "sk-proj-abcdefgh12345678abcd", "AIzaSyA1234567890abcdefghijklmnopqrstuv",
+    "AKIAIOSFODNN7EXAMPLE", "ghp_abcdefghijklmnopqrstuvwxyz0123456789",
+    "github_pat_abcdefghijklmnopqrstuvwxyz", "glpat-abcdefghijklmnopqrstuvwxyz",
+    "gsk_abcdefghijklmnopqrstuvwxyz", "hf_abcdefghijklmnopqrstuvwxyz", "xoxb-1234567890-abcdef",
+    "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N",
+)  # fmt: skip
+
+
+@pytest.mark.req("D-60")
+@pytest.mark.parametrize(
+    "before", ["\n", "a\n", "a\t", "a\x01", "a\x1f", "\u2028", '"', "(", "a\r\n"]
+)
+@pytest.mark.parametrize("key", KEYS)
+def test_a_well_known_key_is_found_in_json_too_where_a_line_begins_with_it(
+    key: str, before: str
+) -> None:
+    text = f"{before}{key}"
+    for written in (text, json.dumps(text), json.dumps(text, ensure_ascii=False)):
+        assert key[-12:] not in redact(written)
+        assert key[-12:] not in redact(json.dumps({"in JSON": written}))
+    assert redact(f"word{key}") == f"word{key}"
+
+
+PIECES = st.sampled_from(
+    [
+        *SHAPES, *(mark[:2] for mark in SHAPES), *(mark[1:] for mark in SHAPES),
+        *"-_/JKxz:=@.\"'\\ \né🏛0", "a1B2" * 6, "ABCDEFGH12345678", "b-", "user:", "Basic ",
+        "hunter2", "***", "-----END ", "eyJhbGciOi", ".eyJzdWIiOiIx.", "aaaaaaaaaaaaaaaa",
+    ]
+)  # fmt: skip
+
+
+@pytest.mark.req("D-60")
+@settings(max_examples=400, deadline=None, database=None)
+@given(st.lists(PIECES, max_size=14).map("".join))
+def test_no_well_known_key_is_missed_wherever_it_lies(text: str) -> None:
+    shapes = [f"({re.escape(mark)}{kept}){secret}" for mark, (kept, secret) in SHAPES.items()]
+    masked, before = text, None
+    while masked != before:
+        before = masked
+        for shape in shapes:
+            masked = re.sub(shape, rf"\1{MASK}", masked)
+    assert redact(text) == masked
 
 
 def test_keys_and_headers_of_nested_data_are_removed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -344,9 +391,19 @@ def test_a_hostile_text_costs_no_more_than_its_length(monkeypatch: pytest.Monkey
     monkeypatch.setenv("THE_KEY", "aaaaaaab12")
     parts = ("sk-", "a1" * 50, "://a:", "://", "-----BEGIN PRIVATE KEY-----", "authorization: ")
     parts += ("Bearer ", "eyJaaaaaaaa.", "aaaaaaab1", "x-api-key: \\\\\\", "@", "/" * 9)
+    parts += ("eyJ-", "-eyJ", "eyJ--------", "eyJ" + "a" * 50 + "-", ".eyJaaaaaaaa-")
     for part in parts:
         text = part * (200_000 // len(part))
         assert timed(lambda text=text: redact(text)) < 2, part
+
+
+@pytest.mark.parametrize("mark", SHAPES)
+def test_no_shape_of_a_key_is_searched_from_every_place_to_the_end(mark: str) -> None:
+    for filling in ("-", "a", "1", ".", "a1.", "--", "a-", "aaaaaaaaaaaaaaaa ", "-----", "=", "/"):
+        for repeated in (mark + filling, mark + filling * 12):
+            text = repeated * (100_000 // len(repeated))
+            # a search to the end takes 20 s
+            assert timed(lambda text=text: redact(text)) < 2, repeated
 
 
 def timed(act: Callable[[], Any]) -> float:

@@ -11,7 +11,7 @@ import pytest
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.tables import ChildBudget, Retry, SubAgentsConfig, TreeLimits
 from axe_nb.commands.options import OPTIONS
-from axe_nb.results import EXIT_CODES
+from axe_nb.endings import EXIT_CODES
 from axe_nb.toml_tables.table import toml_fields
 
 ROOT = Path(__file__).parent.parent

@@ -7,6 +7,8 @@ import os
 import pickle
 import random
 import stat
+import zlib
+from base64 import b64encode
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -124,6 +126,13 @@ def test_an_error_of_a_kind_of_its_own_is_kept_as_the_nearest_public_one() -> No
     assert (again.message, again.hint) == ("wrong", "fix it")
 
 
+def test_data_in_the_repr_is_json_without_backslashes() -> None:
+    made = RunResult(status="completed", text='{"a": "b"}', agent="a", model="m", data={"a": "b"})
+    assert repr(made) == 'RunResult(a, completed, 0 turns: {"a": "b"})'
+    made = RunResult(status="completed", text='say "b"', agent="a", model="m")
+    assert repr(made) == 'RunResult(a, completed, 0 turns: "say \\"b\\"")'
+
+
 def test_defaults_and_caches_are_left_out() -> None:
     result = RunResult(status="completed", text="x", agent="a", model="m")
     assert result.to_dict(full=True) == {
@@ -178,7 +187,7 @@ def test_a_file_begins_with_its_header_and_reads_well(tmp_path: Path) -> None:
     assert (tmp_path / "r.axe").read_text("utf-8") == SAVED
 
 
-SAVED = r"""axe_nb run 1.0
+SAVED = r"""axe_nb run 1.1
 {
  "status": "completed",
  "text": {"|": ["It is sunny.", "And warm."]},
@@ -295,12 +304,24 @@ def check_error(error: ConfigError, *parts: str) -> None:
 VALID = '{"status": "completed", "text": "x", "agent": "a", "model": "m"'
 
 
+SHARED = '{"shared": [], "data": {"text": {"|": '
+
+CUT = b64encode(zlib.compress(b'["cut"]')[:-4]).decode()
+
+LAUGHS = json.dumps(
+    {
+        "shared": ["x" * 1000, *([{"|": n}] * 10 for n in range(9))],
+        "data": {"text": {"|": 9}},
+    }
+)
+
+
 @pytest.mark.req("D-61")
 @pytest.mark.parametrize(
     ("content", "problem"),
     [
-        ("", "does not begin with `axe_nb run 1.0`"),
-        ("{}", "does not begin with `axe_nb run 1.0`"),
+        ("", "does not begin with `axe_nb run 1.1`"),
+        ("{}", "does not begin with `axe_nb run 1.1`"),
         ("axe_nb run x\n{}", "does not begin with"),
         ("axe_nb cassette 1.0\n{}", "of kind `cassette`, not `run`"),
         ("axe_nb run 2.0\n{}", "its version is 2.0, expected 1.x"),
@@ -316,6 +337,11 @@ VALID = '{"status": "completed", "text": "x", "agent": "a", "model": "m"'
         (f'axe_nb run 1.0\n{VALID}, "turns": 1e999}}', '"turns" must be an integer, not such a'),
         (f'axe_nb run 1.0\n{VALID}, "turns": true}}', '"turns" must be an integer, not true'),
         (f'axe_nb run 1.0\n{VALID}, "text": {{"|": 3}}}}', '"|" must be a list of texts'),
+        (f"axe_nb run 1.1\n{SHARED}3}}}}}}", "it has no shared value 3"),
+        (f"axe_nb run 1.1\n{SHARED}-1}}}}}}", "it has no shared value -1"),
+        (f'axe_nb run 1.1\n{SHARED}"eJw="}}}}}}', "a compressed list of texts is damaged"),
+        (f'axe_nb run 1.1\n{SHARED}"{CUT}"}}}}}}', "a compressed list of texts is damaged"),
+        (f"axe_nb run 1.1\n{LAUGHS}", "what it repeats is larger than"),
         (f'axe_nb run 1.0\n{VALID}, "error": 3}}', '"error" must be a text, not 3'),
         (f'axe_nb run 1.0\n{VALID}, "status": "odd"}}', 'must be one of "completed", "max_turns"'),
         (f'axe_nb run 1.0\n{VALID}, "cause": {{"type": "OSError"}}}}', '"cause.type" must be'),

@@ -5,7 +5,6 @@ Source: seed 000 §3.5 (A-5.*, A-E2.*), B-1, B-2, B-12; D-26, D-27, D-36; produc
 
 from __future__ import annotations
 
-import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -17,7 +16,9 @@ from axe_nb.agents.config import agent_dirs, format_path
 from axe_nb.agents.files import read_real_text, reason, write_whole
 from axe_nb.agents.hosts import host_problem
 from axe_nb.agents.names import check_name
+from axe_nb.agents.output_file import read_schema
 from axe_nb.agents.own_tools import names_of, own_tools
+from axe_nb.agents.servers import IMAGE, parse_servers
 from axe_nb.agents.tables import (
     COMMON_PARAMS,
     DEFAULT_LIMITS,
@@ -31,6 +32,7 @@ from axe_nb.agents.tables import (
     TreeLimits,
     check_delegation,
     check_params,
+    check_vars,
 )
 from axe_nb.agents.trust import check_link
 from axe_nb.errors import ConfigError
@@ -48,14 +50,11 @@ from axe_nb.toml_tables.table import (
     toml_fields,
 )
 
-OF_THE_COMMAND_LINE = frozenset({"memory", "mcp_servers", "artifacts", "timeout"})
+OF_THE_COMMAND_LINE = frozenset({"memory", "artifacts", "timeout"})
 """Keys of the Axe command line that are accepted and ignored (D-27)."""
 
 OF_ITS_RETRY = frozenset({"backoff", "initial_delay_ms", "max_delay_ms"})
 """The same, below `[retry]`."""
-
-DOCKER_IMAGE = re.compile(r"docker:[a-z0-9][\w./:@-]{0,254}", re.ASCII)
-"""A value of `sandbox` that names an image."""
 
 
 @clear_arguments
@@ -64,6 +63,8 @@ class Agent:
     """One agent: its instructions, model, tools and limits."""
 
     advice: ClassVar[Mapping[str, str]] = LIMIT_ADVICE
+    required: ClassVar[tuple[str, ...]] = ("name", "model")
+    """Keys that cannot be blank."""
 
     name: str
     """Required; the file is `<name>.toml`."""
@@ -89,13 +90,21 @@ class Agent:
     """Hosts that fetch reaches without asking: `python.org`, `*.python.org` (all below it), `*`."""
     sandbox: str = "auto"
     """Sandbox of commands: auto (the strongest that works here), off, or docker:IMAGE."""
+    mcp_servers: tuple[Any, ...] | Mapping[str, Any] = ()
+    """MCP servers: names of `[mcp_servers.NAME]` in `config.toml`, or such tables here. Their tools
+    are called `NAME__tool`; if `tools` names some of a server's, it offers these alone."""
     stream: bool = True
     """If true, replies are streamed if someone watches the run; if false, they arrive whole."""
+    vars: Mapping[str, Any] = field(default_factory=dict)
+    """`[vars]`: values of `{{ name }}` in `system_prompt`; without any, the text stays as it is."""
     params: Mapping[str, Any] = field(default_factory=dict, metadata={"keys": COMMON_PARAMS})
     """`[params]` for the model: temperature, max_tokens; other keys are passed unchanged, but for
     `prompt_cache`: false = Anthropic caches no beginnings of requests."""
     permissions: Mapping[str, str] = field(default_factory=dict)
     """`[permissions]`: tool → allow, ask or deny; takes precedence over the mode."""
+    output: Mapping[str, Any] = field(default_factory=dict)
+    """`[output]`: JSON Schema of the answer, or `schema = "FILE.json"`, a file beside the agent's;
+    empty = the answer is text."""
     limits: TreeLimits = DEFAULT_LIMITS
     retry: Retry = Retry()
     sub_agents_config: SubAgentsConfig = NO_CONFIG
@@ -114,10 +123,12 @@ class Agent:
             object.__setattr__(self, "own_tools", {**self.own_tools, **own})
         build_nested(self)
         check_types(self)
-        for name in ("files", "sub_agents", "tools", "allowed_hosts"):
-            if not isinstance(given := getattr(self, name), tuple):
+        for name in ("files", "sub_agents", "tools", "allowed_hosts", "mcp_servers"):
+            if not isinstance(given := getattr(self, name), (tuple, Mapping)):
                 object.__setattr__(self, name, tuple(given))
         _check_values(self)
+        if self.output.keys() == {"schema"}:
+            object.__setattr__(self, "output", read_schema(self.output["schema"], self.path))
 
     @classmethod
     def load(cls, name: str, agents_dir: str | Path | None = None) -> Agent:
@@ -284,7 +295,7 @@ def _check_values(agent: Agent) -> None:
     Raises:
         ConfigError: names the key.
     """
-    for key in ("name", "model"):
+    for key in agent.required:
         if not getattr(agent, key).strip():
             raise ConfigError(
                 f"agent config missing required field: {key}", hint=f'add {key} = "…"'
@@ -294,8 +305,10 @@ def _check_values(agent: Agent) -> None:
     for host in agent.allowed_hosts:
         if problem := host_problem(host):
             raise WrongValue(("allowed_hosts",), f"has an invalid entry {quote(host)}: {problem}")
-    if agent.sandbox not in ("auto", "off") and not DOCKER_IMAGE.fullmatch(agent.sandbox):
+    if agent.sandbox not in ("auto", "off") and not IMAGE.fullmatch(agent.sandbox):
         raise WrongValue(("sandbox",), "must be auto, off or docker:IMAGE")
+    if agent.mcp_servers:
+        parse_servers(agent.mcp_servers)
     if agent.sub_agents_config is not NO_CONFIG:
         check_delegation(agent.sub_agents_config)
     if agent.limits is not DEFAULT_LIMITS:
@@ -308,3 +321,4 @@ def _check_values(agent: Agent) -> None:
         if permission not in ("allow", "ask", "deny"):
             raise WrongValue(("permissions", tool), "must be allow, ask or deny")
     check_params(agent.params)
+    check_vars(agent.vars)

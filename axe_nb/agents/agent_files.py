@@ -68,6 +68,12 @@ def find_file(name: str, agents_dir: str | Path | None = None, also: Iterable[st
     raise ConfigError(f"agent config not found: {name}", hint=hint)
 
 
+def has_file(name: str, agents_dir: str | Path | None = None) -> bool:
+    """True if there is such an agent file, without the search for similar names."""
+    files = (folder / f"{name}.toml" for folder in agent_dirs(agents_dir))
+    return any(os.path.lexists(file) for file in files)
+
+
 def hidden_file(path: Path) -> Path | None:
     """Returns the user's own agent file that a project's one hides; None if there is none."""
     own = config_dir() / "agents" / path.name

@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from axe_nb.agents.files import display_path, expand_home, read_text, reason
+from axe_nb.agents.price_table import PriceTable, read_prices
+from axe_nb.agents.servers import KEY, McpServer, parse_server
 from axe_nb.errors import ConfigError
 from axe_nb.provider_table import (
     FIRST_MODEL,
@@ -48,8 +50,17 @@ SCAFFOLD = """\
 
 # [providers.groq]                      # a named endpoint; its models are groq/MODEL
 # protocol = "openai"                   # anthropic, openai or ollama
-# base_url = "https://api.groq.com/openai"
+# base_url = "https://api.groq.com/openai/v1"
 # api_key_env = "GROQ_API_KEY"
+
+# [prices."groq/llama-3.3-70b-versatile"]  # where no table knows it, or yours is another
+# input = 0.59                          # US dollars for a million tokens
+# output = 0.79
+# cached_input = 0.59
+
+# [mcp_servers.time]                    # agents with mcp_servers = ["time"] have its tools
+# command = ["uvx", "mcp-server-time"]
+# network = true
 """
 
 
@@ -141,6 +152,10 @@ class Config:
 
     providers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, repr=False)
     """Provider → its table; may contain keys, so it is never printed."""
+    prices: Mapping[str, PriceTable] = field(default_factory=dict)
+    """provider/model → the user's own price."""
+    mcp_servers: Mapping[str, McpServer] = field(default_factory=dict, repr=False)
+    """Name → MCP server that agents can name; may contain keys too."""
 
     @classmethod
     def load(cls) -> Config:
@@ -169,12 +184,14 @@ class Config:
                 hint='write [providers.openai] and below it api_key = "…"',
             )
         source = Source(text)
-        for name, entry in providers.items():
-            try:
+        try:
+            for name, entry in providers.items():
                 check_table(name, entry, source)
-            except ConfigError as error:
-                raise _make_config_error(f"{UNREADABLE}: {error}", hint=error.hint) from None
-        return cls(providers)
+            prices = read_prices(table.get("prices", {}), source)
+            servers = _parse_servers(table.get(KEY, {}), source)
+        except ConfigError as error:
+            raise _make_config_error(f"{UNREADABLE}: {error}", hint=error.hint) from None
+        return cls(providers, prices, servers)
 
     @cached_property
     def known(self) -> Mapping[str, ProviderInfo]:
@@ -261,6 +278,17 @@ class Config:
     def _get_text(self, provider: str, key: str) -> str:
         value = self.providers.get(provider, {}).get(key, "")
         return value.strip() if isinstance(value, str) else ""
+
+
+def _parse_servers(table: Any, source: Source) -> Mapping[str, McpServer]:
+    """Returns the MCP servers of the file.
+
+    Raises:
+        ConfigError: a table is invalid.
+    """
+    if not isinstance(table, dict):
+        raise ConfigError(f"{KEY} must be tables", hint=f"write [{KEY}.NAME]")
+    return {name: parse_server(name, entry, source) for name, entry in table.items()}
 
 
 def _make_config_error(message: str, *, hint: str = "") -> ConfigError:

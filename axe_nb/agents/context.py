@@ -1,4 +1,4 @@
-"""The texts that an agent refers to: its skill and context files, read from disk.
+"""The texts and pictures that an agent refers to: its skill and context files, read from disk.
 
 A link may be exchanged at any moment: where it leads is decided once, checked, and opened as a path
 without links.
@@ -11,7 +11,7 @@ import contextlib
 import os
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from axe_nb.agents.agent import Agent
@@ -24,8 +24,13 @@ from axe_nb.descriptors import open_real_file
 from axe_nb.errors import ConfigError
 from axe_nb.globs import find_paths
 from axe_nb.links import find_names, follow_links, list_links
+from axe_nb.pictures.header import find_format
+from axe_nb.pictures.picture import Picture, format_bytes
 from axe_nb.protected import find_read_protection
 from axe_nb.text import list_some, quote
+
+RESOURCE = "mcp:"
+"""Beginning of an entry of `files` that is not a glob, but a resource: `mcp:SERVER/URI`."""
 
 MAX_FILE = 1024 * 1024
 """Bytes; a larger context file is skipped with a warning."""
@@ -39,6 +44,18 @@ MAX_VISITED = 100_000
 MAX_FILES = 8 * 1024 * 1024
 """Bytes of all context files together; files beyond it are skipped with a warning."""
 
+MAX_PICTURE = 20_000_000
+"""Bytes; a larger picture is skipped with a warning. How large one may be when it is sent, the
+agent's `[limits]` say: what is larger is scaled down."""
+
+MAX_PICTURES = 2 * MAX_PICTURE
+"""Bytes of all pictures together; files beyond it are skipped with a warning."""
+
+
+def server_of(entry: str) -> str:
+    """Returns the MCP server that an entry of `files` names; empty for a glob."""
+    return entry.removeprefix(RESOURCE).partition("/")[0] if entry.startswith(RESOURCE) else ""
+
 
 @dataclass(frozen=True, slots=True)
 class Context:
@@ -51,6 +68,8 @@ class Context:
     warnings: tuple[str, ...]
     sources: tuple[Path, ...] = ()
     """Real paths of the files that were read."""
+    pictures: tuple[tuple[str, Picture], ...] = ()
+    """(path relative to the workdir, picture) of each context file that is one, sorted by path."""
 
 
 def read_context(agent: Agent, check: Callable[[], None] = lambda: None) -> Context:
@@ -65,8 +84,15 @@ def read_context(agent: Agent, check: Callable[[], None] = lambda: None) -> Cont
     """
     workdir = find_workdir(agent).real
     skill, skill_path = _read_skill(agent)
-    files, warnings, paths = _read_files(agent.files, workdir, check)
-    return Context(skill, files, warnings, (*skill_path, *paths))
+    found, warnings = _find_files(agent.files, workdir, check)
+    files = _Files(warnings)
+    for path, real in sorted(found.items()):
+        check()
+        files.read(path.relative_to(workdir).as_posix(), real)
+    return Context(
+        skill, tuple(sorted(files.texts.items())), files.list_warnings(),
+        (*skill_path, *files.sources), tuple(sorted(files.pictures.items())),
+    )  # fmt: skip
 
 
 def _read_skill(agent: Agent) -> tuple[str, list[Path]]:
@@ -131,42 +157,70 @@ def _format_skill_hint(agent: Agent) -> str:
     )
 
 
-def _read_files(
-    patterns: Sequence[str], workdir: Path, check: Callable[[], None]
-) -> tuple[tuple[tuple[str, str], ...], tuple[str, ...], tuple[Path, ...]]:
-    """Reads the text files below the workdir that match.
+@dataclass
+class _Files:
+    """The context files of an agent, read one by one."""
 
-    Returns (path, text) of each, warnings about skipped ones, and the real paths.
-    """
-    found, warnings = _find_files(patterns, workdir, check)
-    files: dict[str, str] = {}
-    binary: list[str] = []
-    read: list[Path] = []
-    room = MAX_FILES
-    for path, real in sorted(found.items()):
-        check()
-        shown = path.relative_to(workdir).as_posix()
+    warnings: list[str]
+    texts: dict[str, str] = field(default_factory=dict)
+    """Path relative to the workdir → text."""
+    pictures: dict[str, Picture] = field(default_factory=dict)
+    sources: list[Path] = field(default_factory=list)
+    """Real paths."""
+    _binary: list[str] = field(default_factory=list)
+    _room: int = MAX_FILES
+    _picture_room: int = MAX_PICTURES
+
+    def read(self, shown: str, real: Path) -> None:
+        """Reads a file, or adds a warning that says why not.
+
+        Args:
+            shown: its path relative to the workdir.
+            real: its real path.
+        """
         try:
             with os.fdopen(open_real_file(real), "rb") as file:
                 data = file.read(MAX_FILE + 1)
+                is_picture = bool(find_format(data))
+                if is_picture:
+                    data += file.read(max(0, MAX_PICTURE - len(data) + 1))
         except OSError as error:
-            warnings.append(f"context file {shown} skipped: {reason(error)}")
-            continue
-        if b"\0" in data[:512]:
-            binary.append(shown)
-            continue
-        if len(data) > min(MAX_FILE, room):
-            warnings.append(
+            self.warnings.append(f"context file {shown} skipped: {reason(error)}")
+            return
+        if is_picture:
+            self._take_picture(shown, real, data)
+        elif b"\0" in data[:512]:
+            self._binary.append(shown)
+        elif len(data) > min(MAX_FILE, self._room):
+            self.warnings.append(
                 f"context file {shown} skipped: exceeds the limit of {MAX_FILE} bytes "
                 f"per file or {MAX_FILES} in total"
             )
-            continue
-        room -= len(data)
-        files[shown] = data.decode("utf-8", errors="replace")
-        read.append(real)
-    if binary:
-        warnings.append(f"binary files skipped: {list_some(binary, LISTED)}")
-    return tuple(sorted(files.items())), tuple(warnings), tuple(read)
+        else:
+            self._room -= len(data)
+            self.texts[shown] = data.decode("utf-8", errors="replace")
+            self.sources.append(real)
+
+    def _take_picture(self, shown: str, real: Path, data: bytes) -> None:
+        if len(data) > min(MAX_PICTURE, self._picture_room):
+            limits = f"{format_bytes(MAX_PICTURE)} per picture or {format_bytes(MAX_PICTURES)}"
+            self.warnings.append(
+                f"context file {shown} skipped: exceeds the limit of {limits} in total"
+            )
+            return
+        try:
+            self.pictures[shown] = Picture(data)
+        except ConfigError as error:
+            self.warnings.append(f"context file {shown} skipped: {error.message}")
+            return
+        self._picture_room -= len(data)
+        self.sources.append(real)
+
+    def list_warnings(self) -> tuple[str, ...]:
+        """Returns all warnings."""
+        if not self._binary:
+            return tuple(self.warnings)
+        return (*self.warnings, f"binary files skipped: {list_some(self._binary, LISTED)}")
 
 
 def _advise(pattern: str, workdir: Path) -> str:
@@ -196,6 +250,8 @@ def _find_files(
     matching: set[Path] = set()
     warnings: list[str] = []
     for pattern in patterns:
+        if pattern.startswith(RESOURCE):
+            continue  # a server has it
         named: set[Path] = set()
         with contextlib.suppress(_TooManyFiles):
             named.update(path for path in find_paths(pattern, workdir, count) if path.is_file())

@@ -40,9 +40,9 @@ def display_path(path: Path) -> str:
     return "~" if below == "." else f"~/{below}"
 
 
-def reason(error: OSError) -> str:
+def reason(error: OSError | ValueError) -> str:
     """Returns the cause of a file error in a few words."""
-    return error.strerror or str(error)
+    return getattr(error, "strerror", "") or str(error)
 
 
 def read_text(path: Path) -> str:
@@ -86,9 +86,9 @@ def write_whole(path: Path, text: str, mode: int | None = None) -> None:
     Raises:
         ConfigError: the file cannot be written; an existing one is unchanged.
     """
-    target = path.resolve()  # keeps a symbolic link
-    temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
     try:
+        target = path.resolve()  # keeps a symbolic link
+        temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
         target.parent.mkdir(parents=True, exist_ok=True)
         try:
             bits = 0o666 if mode is None else mode
@@ -99,7 +99,7 @@ def write_whole(path: Path, text: str, mode: int | None = None) -> None:
         except BaseException:
             temporary.unlink(missing_ok=True)
             raise
-    except OSError as error:
+    except (OSError, ValueError) as error:  # the second for a NUL in the name
         raise ConfigError(f"cannot write {display_path(path)}: {reason(error)}") from None
 
 

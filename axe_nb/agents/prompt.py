@@ -6,15 +6,17 @@ Source: B-7, B-8; seed 000 §2.3 base; D-12, D-42.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.context import Context, read_context
 from axe_nb.agents.tables import COMMON_PARAMS
 from axe_nb.agents.trust import check_trust
+from axe_nb.agents.variables import fill_in
 from axe_nb.agents.workdir import Workdir, find_workdir
 from axe_nb.errors import ConfigError
+from axe_nb.pictures.picture import Picture
 from axe_nb.provider_table import NOT_PARAMS
 from axe_nb.text import nearest, quote
 from axe_nb.toml_tables.table import toml_fields
@@ -45,6 +47,14 @@ class Briefing:
     warnings: tuple[str, ...]
     sources: tuple[Path, ...] = ()
     """The real files that it was read from."""
+    pictures: tuple[tuple[str, Picture], ...] = ()
+    """(path relative to the workdir, picture) of each context file that is one; they are sent with
+    the prompt, as a system prompt is text."""
+
+    @property
+    def prompt(self) -> str:
+        """The agent's own prompt, with the values of its variables."""
+        return self.system[: self.system_ends[0]]
 
 
 def brief(agent: Agent, context: Context | None = None) -> Briefing:
@@ -55,16 +65,33 @@ def brief(agent: Agent, context: Context | None = None) -> Briefing:
         context: the texts that it refers to; None = they are read now.
 
     Raises:
-        ConfigError: the agent is not trusted, the workdir or the skill is missing, or a glob is
-            invalid.
+        ConfigError: the agent is not trusted, the workdir or the skill is missing, a glob is
+            invalid, or a variable has no value.
     """
     workdir = find_workdir(agent)
     if context is None:
         check_trust(agent.path, agent.text, agent.name)
         context = read_context(agent)
-    system, ends = _join_parts(agent.system_prompt, context.skill, context.files)
+    system, ends = _join_parts(fill_in(agent), context.skill, context.files)
     warnings = (*_check_params(agent), *context.warnings)
-    return Briefing(system, ends, workdir, context.skill, context.files, warnings, context.sources)
+    return Briefing(
+        system, ends, workdir, context.skill, context.files, warnings, context.sources,
+        context.pictures,
+    )  # fmt: skip
+
+
+def add_files(
+    briefing: Briefing,
+    agent: Agent,
+    files: Sequence[tuple[str, str]],
+    warnings: Sequence[str],
+) -> Briefing:
+    """Returns a briefing with more context files, after its own, and more warnings."""
+    if not files and not warnings:
+        return briefing
+    every = (*briefing.files, *files)
+    system, _ = _join_parts(briefing.prompt, briefing.skill, every)
+    return replace(briefing, system=system, files=every, warnings=(*briefing.warnings, *warnings))
 
 
 def all_warnings(agent: Agent) -> tuple[str, ...]:

@@ -6,10 +6,12 @@ Source: product.md "Agent files"; A-5.1, A-5.4, D-18, D-23, D-27, D-36, D-56.
 from __future__ import annotations
 
 import json
+import keyword
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, get_args
 
+from axe_nb.provider_table import PROMPT_CACHE
 from axe_nb.toml_tables.table import WrongValue, build_nested, clear_arguments
 
 Mode = Literal["plan", "ask", "auto"]
@@ -97,6 +99,11 @@ class TreeLimits:
     others wait."""
     max_total_tokens: int = 0
     """Input and output tokens of the whole tree."""
+    max_cost: float = 0
+    """US dollars that the whole tree may cost; the prices of all its models have to be known."""
+    max_picture_bytes: int = 5_000_000
+    """Size of one picture, larger ones are scaled down where Pillow is installed; four times that
+    in one request."""
 
 
 DEFAULT_LIMITS = TreeLimits()
@@ -151,6 +158,26 @@ def check_params(params: Mapping[str, Any]) -> None:
     for name, value in params.items():
         if not _is_json(value):
             raise WrongValue(("params", name), "must be valid JSON: no dates, nan or inf")
+    if not isinstance(params.get(PROMPT_CACHE, True), bool):
+        raise WrongValue(("params", PROMPT_CACHE), "must be true or false")
+
+
+def check_vars(values: Mapping[str, Any]) -> None:
+    """Rejects variables that no system prompt can name.
+
+    Raises:
+        WrongValue: names the key.
+    """
+    for name in values:
+        if problem := variable_problem(name):
+            raise WrongValue(("vars", name), problem)
+
+
+def variable_problem(name: str) -> str:
+    """Returns the reason why a variable cannot have this name; empty if it can."""
+    if not name.isidentifier():
+        return "must have a name of letters, digits and _, not starting with a digit"
+    return "must have another name: it is a word of Python's" if keyword.iskeyword(name) else ""
 
 
 def _is_json(value: Any) -> bool:

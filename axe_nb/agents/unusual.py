@@ -43,6 +43,9 @@ USUAL_PARAMS = {
 }  # fmt: skip
 """Keys of `[params]` that only shape one answer."""
 
+MAX_WORDS = 50
+"""Words of a command that are looked at for files."""
+
 CAPS: Mapping[str, int] = {
     key.name: cap for key in fields(TreeLimits) if (cap := getattr(DEFAULT_LIMITS, key.name))
 }
@@ -125,12 +128,15 @@ def find_link(path: Path) -> str:
 
 
 def find_inner_texts(path: Path, text: str) -> Iterator[str]:
-    """Yields the texts inside the project that an agent file refers to: its skill and its script.
+    """Yields the texts inside the project that an agent file refers to.
+
+    These are its skill, its script and the programs of its MCP servers.
 
     Context files are left out: they are the project's data, and change all the time.
     """
     table = _parse(text)
-    for target in (_find_skill(path, table), _find_script(path, table)):
+    programs = _find_programs(path, table)
+    for target in (_find_skill(path, table), _find_script(path, table), *programs):
         if target is not None and not find_outside(path, target):
             try:
                 yield read_text(target)
@@ -195,6 +201,24 @@ def _find_script(path: Path, table: Mapping[str, Any]) -> Path | None:
         return expand_home(name)
     beside = path.parent.parent / "scripts" / f"{name}.toml"
     return beside if _exists(beside) else None
+
+
+def _find_programs(path: Path, table: Mapping[str, Any]) -> Iterator[Path]:
+    """Yields the files that the commands of an agent's own MCP servers name."""
+    servers = table.get("mcp_servers")
+    tables: object = servers.values() if isinstance(servers, dict) else servers
+    workdir = expand_home(_read_text(table, "workdir") or ".")
+    for server in tables if isinstance(tables, Iterable) else ():
+        if isinstance(server, dict):
+            for word in _read_list(server, "command")[:MAX_WORDS]:
+                yield from filter(_is_file, (workdir / word, find_project(path) / word))
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except (OSError, ValueError):
+        return False
 
 
 def _check_programs(table: Mapping[str, Any]) -> Iterator[Unusual]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 from axe_nb.builtin.shell_words import Simple, program_name, split_commands, tokenize
@@ -17,6 +18,9 @@ from axe_nb.text import cut_chars, quote
 
 MAX_COMMAND = 10_000
 """Characters of a command."""
+
+MAX_WRAPPED = 50
+"""Commands that one command may wrap, as in `env nice sh -c …`."""
 
 REASONS: Mapping[str, str] = {
     "sudo su doas pkexec runas chroot unshare nsenter chown chgrp": "requests more privileges",
@@ -140,18 +144,30 @@ def _format_outside(path: str) -> str:
 
 
 def _check_simple(simple: Simple, previous: Simple | None, workdir: Path) -> str:
-    """Returns the reason to refuse a simple command; empty if it may run."""
+    """Returns the reason to refuse a simple command or one that it runs; empty if it may run."""
+    wrapped = _list_wrapped(simple)
+    if len(wrapped) > MAX_WRAPPED:
+        return f"more than {MAX_WRAPPED} commands in one cannot be checked; write them out"
+    return next(
+        filter(None, (_check_one(one, previous, workdir) for one in [simple, *wrapped])), ""
+    )
+
+
+def _list_wrapped(simple: Simple) -> list[Simple]:
+    """Returns what a program that runs others may run: from each word that is to be checked."""
+    if simple.program not in WRAPPERS:
+        return []
+    words = simple.arguments
+    starts = (index for index, word in enumerate(words) if program_name(word) in CHECKED)
+    return [replace(simple, words=words[at:]) for at in islice(starts, MAX_WRAPPED + 1)]
+
+
+def _check_one(simple: Simple, previous: Simple | None, workdir: Path) -> str:
     program, arguments = simple.program, simple.arguments
     if EXPANSION.search(simple.words[0] if simple.words else ""):
         return "braces hide the command that it runs; write it out"
     if program in DANGEROUS:
         return f'"{program}" {DANGEROUS[program]}; avoid it, or ask the user to run it'
-    if program in WRAPPERS:
-        for index, word in enumerate(arguments):
-            if program_name(word) in CHECKED:
-                inner = replace(simple, words=arguments[index:])
-                if problem := _check_simple(inner, previous, workdir):
-                    return problem
     for script in filter(None, _find_scripts(simple)):
         if problem := _check_script(script, workdir):
             return problem

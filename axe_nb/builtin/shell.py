@@ -22,6 +22,7 @@ from axe_nb.agents.hosts import ANY
 from axe_nb.builtin.command_guard import refusal
 from axe_nb.builtin.program import program_of
 from axe_nb.errors import ConfigError
+from axe_nb.sandbox.environment import clean_environment
 from axe_nb.sandbox.find import Sandbox, find_sandbox
 from axe_nb.sandbox.launch import Level
 from axe_nb.sandbox.process import Process
@@ -49,12 +50,6 @@ KEPT = 30_000
 
 PATIENCE = 2.0
 """Seconds to wait for remaining output after the command has ended."""
-
-VARIABLES = (
-    "PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "VIRTUAL_ENV",
-    "SYSTEMROOT", "COMSPEC", "PATHEXT", "TEMP", "TMP", "USERPROFILE", "APPDATA", "LOCALAPPDATA",
-)  # fmt: skip
-"""Environment variables passed to a command; none of them holds keys or tokens."""
 
 SETTINGS = {"TERM": "dumb", "PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT": "0"}
 """Variables that keep programs from waiting for input."""
@@ -151,7 +146,7 @@ async def _run(sandbox: Sandbox, command: str, seconds: float) -> tuple[Process,
     network = sandbox.view.network or sandbox.level == "none"
     readable, writable = os.pipe()
     output = Output()
-    environment = {name: os.environ[name] for name in VARIABLES if name in os.environ}
+    environment = clean_environment()
     environment |= SETTINGS if network else SETTINGS | OFFLINE
     process = sandbox.start(_shell_words(command, sandbox.level), environment, writable)
     reader = threading.Thread(target=output.read, args=(os.fdopen(readable, "rb"),), daemon=True)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
-from axe_nb.agents.tables import MODES
+from axe_nb.agents.tables import MODES, variable_problem
 from axe_nb.commands.overrides import is_timeout
 from axe_nb.results import Status
 from axe_nb.text import quote
@@ -29,7 +29,8 @@ EXPECTED = (*get_args(Status), "config", "provider")
 """Values of `--raises`."""
 
 Offer = Literal[
-    "", "agents", "models", "tools", "parameters", "variables", "expectations", "files"
+    "", "agents", "past agents", "models", "tools", "parameters", "prompt variables", "variables",
+    "outputs", "places", "runs", "expectations", "cassettes", "modes", "files",
 ]  # fmt: skip
 """Completions for a value; empty = its choices, if any; files are left to IPython."""
 
@@ -92,6 +93,17 @@ def seconds(text: str) -> float:
     return number
 
 
+def dollars(text: str) -> float:
+    """Parses an amount of US dollars; 0 = none."""
+    try:
+        number = float(text.removeprefix("$"))
+    except ValueError:
+        number = -1.0
+    if not 0 <= number < 1e9:
+        raise argparse.ArgumentTypeError(f"takes US dollars, as in 0.40, not {quote(text)}")
+    return number
+
+
 def parameter(word: str) -> tuple[str, Any]:
     """Parses KEY=VALUE; the value is parsed as JSON if it is valid JSON, else kept as text."""
     key, equals, value = word.partition("=")
@@ -105,6 +117,16 @@ def parameter(word: str) -> tuple[str, Any]:
         return key.strip(), value
 
 
+def prompt_variable(word: str) -> tuple[str, str]:
+    """Parses NAME=VALUE; the value is text, whatever it looks like."""
+    name, equals, value = word.partition("=")
+    if not equals or variable_problem(name.strip()):
+        raise argparse.ArgumentTypeError(
+            f"takes NAME=VALUE, as in language=French, not {quote(word)}"
+        )
+    return name.strip(), value
+
+
 def variable(word: str) -> str:
     """Checks that the word is a valid Python variable name."""
     if not word.isidentifier() or keyword.iskeyword(word):
@@ -112,7 +134,10 @@ def variable(word: str) -> str:
     return word
 
 
-AGENT = Option((), "agent", "name of the agent", "AGENT", offers="agents")
+AGENT = Option(
+    (), "agent", "name of the agent; without one, the model of -m is asked alone", "AGENT",
+    required=False, offers="agents",
+)  # fmt: skip
 
 BARE_PROMPT = Option(
     (), "bare_prompt", "the prompt, in quotes; same as -p", "PROMPT", ("line", "command"),
@@ -140,6 +165,10 @@ OPTIONS: tuple[Option, ...] = (
         ("--param",), "params", "set a model parameter", "KEY=VALUE", read=parameter, repeated=True,
         offers="parameters",
     ),
+    Option(
+        ("--var",), "vars", "set a variable of system prompts, {{ NAME }}", "NAME=VALUE",
+        read=prompt_variable, repeated=True, offers="prompt variables",
+    ),
     AGENTS_DIR,
     Option(
         ("--tools",), "tools", "tools to use instead, comma-separated", "A,B", read=names,
@@ -147,6 +176,11 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(("--mode",), "mode", "permission for tools that write", "MODE", choices=MODES),
     Option(("--no-stream",), "stream", "show whole replies, not text as it arrives", value=False),
+    Option(
+        ("--output",), "output",
+        "the answer has to be data: a file with a JSON Schema, or in a notebook a type or dict",
+        "FILE_OR_NAME", offers="outputs",
+    ),
     Option(
         ("--expect",), "expect", "fail unless the run meets these expectations, separated by ;",
         "EXPRS",
@@ -166,6 +200,15 @@ OPTIONS: tuple[Option, ...] = (
         instead={
             "command": "no: each command is a new session without conversations",
             "python": "`continue_from=`",
+        },
+    ),
+    Option(
+        ("--from",), "fork_from",
+        "fork: go on from a place of an earlier run; a body is the new prompt, or said there",
+        "R@PLACE", IN_NOTEBOOKS, offers="places",
+        instead={
+            "command": "no: each command is a new session without results",
+            "python": "`result.fork(place, …)`",
         },
     ),
     Option(

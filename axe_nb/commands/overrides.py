@@ -16,15 +16,21 @@ from typing import Any, TypeAlias, TypedDict, TypeVar
 from axe_nb.agents.tables import MODES, Mode
 from axe_nb.errors import ConfigError
 from axe_nb.expectations.grammar import parse
+from axe_nb.outputs.find import find_output
 from axe_nb.text import quote, suggestion
 from axe_nb.tools.python_tool import tool_of
 from axe_nb.tools.tool import Tool
+from axe_nb.values.libraries import to_plain
+from axe_nb.values.own_text import remove_addresses
 
 Tools: TypeAlias = str | Tool | Callable[..., Any]
 """A tool name, a Tool, or a function marked with `@axe_nb.tool`."""
 
 DEFAULT_TIMEOUT = 120.0
 """Seconds for a run and everything below it (B-9)."""
+
+FOR_TREE = ("timeout", "stream", "agents_dir", "expect")
+"""Options that are about a whole run, and change none of its agents."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -41,10 +47,12 @@ class RunOptions(TypedDict, total=False):
     workdir: str | os.PathLike[str] | None
     timeout: float | None
     params: Mapping[str, Any] | None
+    vars: Mapping[str, Any] | None
     agents_dir: str | os.PathLike[str] | None
     tools: Sequence[Tools] | None
     mode: Mode | None
     stream: bool | None
+    output: Any
     expect: str | None
 
 
@@ -61,16 +69,22 @@ class Overrides:
     """Seconds, fractions allowed; None or 0 = no limit."""
     params: Mapping[str, Any] = field(default_factory=dict)
     """Merged into `[params]`, key by key."""
+    vars: Mapping[str, Any] = field(default_factory=dict)
+    """Merged into `[vars]`, name by name; agents below the root get those that they have."""
     agents_dir: str | None = None
     tools: tuple[str | Tool, ...] | None = None
     """Names or Tool objects that replace the agent's."""
     mode: Mode | None = None
     stream: bool | None = None
     """If False, replies arrive whole, also those of children."""
+    output: Any = None
+    """Form of the answer: a JSON Schema, a type, or the path of a file with a JSON Schema."""
     expect: str | None = None
     """Expectations of the finished run, as in `depth <= 2; no write_file`."""
 
     def __post_init__(self) -> None:
+        if self.output is not None:
+            object.__setattr__(self, "output", find_output(self.output))
         for name, (wanted, fits) in _CHECKS.items():
             value = _normalize(name, getattr(self, name))
             if not fits(value):
@@ -100,6 +114,11 @@ class Overrides:
         return cls(**{**(defaults or {}), **chosen})
 
 
+def keep_for_tree(defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the defaults that apply to a fork."""
+    return {name: value for name, value in defaults.items() if name in FOR_TREE}
+
+
 def with_options_shown(function: F) -> F:
     """Expands `**options` in the function's signature, for `help` and Tab."""
     given = inspect.signature(function)
@@ -116,11 +135,13 @@ def with_options_shown(function: F) -> F:
 
 
 def _normalize(name: str, value: Any) -> Any:
-    """Converts paths to text, functions to tools, and no limit to None."""
+    """Converts paths to text, functions to tools, numbers of libraries, and no limit to None."""
     if name == "timeout" and value == 0 and value is not False:
         return None
     if isinstance(value, os.PathLike):
         return os.fspath(value)
+    if name == "params" and isinstance(value, Mapping):
+        return to_plain(dict(value))
     if name == "tools" and isinstance(value, list | tuple):
         return tuple(t if isinstance(t, str) or not callable(t) else tool_of(t) for t in value)
     return value
@@ -128,7 +149,7 @@ def _normalize(name: str, value: Any) -> Any:
 
 def shown_value(value: object) -> str:
     """Formats a value for an error message: one line, shortened."""
-    text = " ".join(repr(value).split())
+    text = " ".join(remove_addresses(repr(value), value).split())
     return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}…"
 
 
@@ -153,6 +174,7 @@ _KINDS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
         lambda v: isinstance(v, Mapping) and all(isinstance(key, str) for key in v),
     ),
     "tuple[str | Tool, ...] | None": ('a list of tools, as in ["grep"]', _is_tuple_of((str, Tool))),
+    "Any": ("a JSON Schema or a type", lambda v: True),
     "tuple[str, ...] | None": ("a list of strings", _is_tuple_of(str)),
 }
 """Annotation of a field of `Overrides` → name of its type for messages, and the check."""

@@ -16,13 +16,16 @@ from types import MappingProxyType
 from typing import Any, NoReturn
 
 from axe_nb.commands.options import BARE_PROMPT, Face, Option
-from axe_nb.commands.overrides import Overrides
+from axe_nb.commands.overrides import Overrides, keep_for_tree
 from axe_nb.commands.table import RUN, Command
 from axe_nb.errors import ConfigError
 from axe_nb.text import nearest
 
 DATA = "\0"
 """Beginning of a word that is the value of a variable: data, whatever it looks like."""
+
+NOT_WITH_FROM = {"goes_on": "-c", "dry_run": "--dry-run"}
+"""Keyword → flag that makes no sense for a fork: it has its conversation, and its request."""
 
 _PAIR = re.compile(r"[^\s=\0-][^\s=]*=")
 """Beginning of KEY=VALUE; neither data nor a text with an equals sign further on."""
@@ -32,11 +35,14 @@ _PAIR = re.compile(r"[^\s=\0-][^\s=]*=")
 class Options:
     """The parsed options of one run; each field is a keyword of the table."""
 
-    agent: str
+    agent: str | None = None
+    """None = a model is asked without an agent. An empty name is that of no agent: an error."""
     overrides: Overrides = Overrides()
     prompt: str | None = None
     goes_on: bool = False
     """If true, the agent's last conversation is continued."""
+    fork_from: str | None = None
+    """The place of an earlier run, as in `survey@0.2/3`, that this run forks."""
     out: str | None = None
     """Variable that receives the RunResult."""
     raises: str | None = None
@@ -74,6 +80,8 @@ class Parser(argparse.ArgumentParser):
             message += f"; did you mean {near}?"
         elif unknown and not unknown.startswith("-") and self._takes_a_prompt():
             message += "; put the prompt in quotes"
+        elif unknown and not unknown.startswith("-") and self.prog == "%%axe":
+            message += "; the prompt is the body of the cell"
         raise UsageError(message, hint=usage)
 
     def _takes_a_prompt(self) -> bool:
@@ -119,8 +127,9 @@ def _add_option(made: Parser, option: Option) -> None:
     if not option.flags:
         nargs = "+" if option.repeated else None if option.required else "?"
         made.add_argument(
-            option.keyword, metavar=option.metavar, help=about, nargs=nargs, type=_read_data
-        )
+            option.keyword, metavar=option.metavar, help=about, nargs=nargs,
+            type=partial(_read_data, read=option.read),
+        )  # fmt: skip
     elif not option.metavar:
         made.add_argument(
             *option.flags, dest=option.keyword, action="store_const", const=option.value,
@@ -200,12 +209,16 @@ def _repeat_flags(words: Sequence[str], options: Sequence[Option]) -> list[str]:
 
 
 def parse_run(
-    line: str | Sequence[str], face: Face, defaults: Mapping[str, Any] | None = None
+    line: str | Sequence[str],
+    face: Face,
+    defaults: Mapping[str, Any] | None = None,
+    names: Mapping[str, Any] = MappingProxyType({}),
 ) -> Options:
     """Parses the option line of a run, or its words.
 
     Args:
         defaults: keyword → value for options that the line omits.
+        names: the user's variables, one of which `--output` may name.
 
     Raises:
         UsageError: invalid options; the hint is the usage line.
@@ -217,11 +230,24 @@ def parse_run(
         if "prompt" in given:
             parser(RUN, face).error("the prompt is given twice: with -p and as an argument")
         given["prompt"] = given.pop(BARE_PROMPT.keyword)
+    if given.get("output") in names:
+        given["output"] = names[str(given["output"])]
     if "full" in given and "dry_run" not in given:
         parser(RUN, face).error("--full is for --dry-run")
+    is_fork = "fork_from" in given
+    for other, flag in NOT_WITH_FROM.items():
+        if is_fork and other in given:
+            parser(RUN, face).error(f"--from and {flag} cannot be combined")
     own = {field.name for field in fields(Overrides)}
+    defaults = keep_for_tree(defaults or {}) if is_fork else defaults
     overrides = Overrides.of({k: v for k, v in given.items() if k in own}, defaults)
-    return Options(overrides=overrides, **{k: v for k, v in given.items() if k not in own})
+    options = Options(overrides=overrides, **{k: v for k, v in given.items() if k not in own})
+    has_model = bool(overrides.model or overrides.model_all or options.goes_on or is_fork)
+    if options.agent is None and not has_model:
+        parser(RUN, face).error(
+            "the following arguments are required: AGENT, or -m for a model without an agent"
+        )
+    return options
 
 
 def _make_lexer(line: str) -> shlex.shlex:

@@ -7,9 +7,18 @@ Source: product.md "Notebook" and "Command line"; B-12.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from axe_nb.commands.options import AGENT, AGENTS_DIR, BARE_PROMPT, OPTIONS, Face, Option, seconds
+from axe_nb.commands.options import (
+    AGENT,
+    AGENTS_DIR,
+    BARE_PROMPT,
+    OPTIONS,
+    Face,
+    Option,
+    dollars,
+    seconds,
+)
 from axe_nb.provider_table import PROVIDERS
 
 PROGRAMS: Mapping[Face, str] = {"cell": "%%", "line": "%axe ", "command": "axe-nb "}
@@ -94,7 +103,28 @@ COMMANDS: tuple[Command, ...] = (
     ),
     RUN,
     Command(
-        "usage", "show the tokens used in this notebook, by agent and model", {"line": "usage"},
+        "env", "set variables from a file such as .env; without one, show which keys are set",
+        {"line": "env"},
+        (
+            Option(
+                (), "file", "file of NAME=VALUE lines; none = names of the keys that are set",
+                "FILE", required=False, offers="files",
+            ),
+        ),
+    ),
+    Command(
+        "usage", "show the tokens used in this notebook, by agent and model, and their price",
+        {"line": "usage"},
+    ),
+    Command(
+        "budget", "show or set what this notebook may spend; you are asked before it is passed",
+        {"line": "budget"},
+        (
+            Option(
+                (), "amount", "US dollars in all, 0 = no budget (default: show it)", "AMOUNT",
+                required=False, read=dollars,
+            ),
+        ),
     ),
     Command(
         "expect", "check that a run met expectations, separated by ;", {"line": "expect"},
@@ -108,18 +138,18 @@ COMMANDS: tuple[Command, ...] = (
     ),
     Command(
         "history", "list the latest runs of all notebooks, newest first", {"line": "history"},
-        (ANY_NAME,),
+        (replace(ANY_NAME, offers="past agents"),),
     ),
     Command(
         "cassette", "record the exchanges with models in a file, and replay them",
         {"line": "cassette"},
         (
             Option((), "path", "the file; none = show its counts", "PATH", required=False,
-                   offers="files"),
+                   offers="cassettes"),
             Option(
                 ("--mode",), "cassette_mode",
                 "live, record, replay or auto (default: auto; replay where no one can be asked)",
-                "M",
+                "M", offers="modes",
             ),
             Option(("--status",), "status", "show what was played, missed, recorded and not used"),
             Option(("--prune",), "prune", "remove the records that this session has not used"),
@@ -133,12 +163,22 @@ COMMANDS: tuple[Command, ...] = (
             Option(
                 (), "place",
                 "turn 3 of run 0.2 is R@0.2/3; R is a variable (default: the last run and turn)",
-                "R@PLACE", required=False, offers="variables",
+                "R@PLACE", required=False, offers="places",
             ),
             Option(
                 ("--protocol",), "protocol", "show it as it would be over another protocol", "P",
                 choices=tuple(name for name, info in PROVIDERS.items() if info.has_server),
             ),
+        ),
+    ),
+    Command(
+        "diff", "show where two runs differ, and how", {"line": "diff"},
+        (
+            Option(
+                (), "a", "variable of a run; run 0.2 of its tree is A@0.2, of the last run 0.2",
+                "A", offers="runs",
+            ),
+            Option((), "b", "the run that it is compared with", "B", offers="runs"),
         ),
     ),
     Command(

@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from axe_nb.agents.agent import Agent
+from axe_nb.agents.context import server_of
+from axe_nb.agents.servers import keep_servers, names_of_servers
 from axe_nb.builtin import table as builtin
 from axe_nb.delegation import table as delegation
 from axe_nb.text import one_line
@@ -23,7 +25,14 @@ NAME_SIZE = 60
 
 
 def copy_of_caller(ctx: ToolContext, name: str, tools: Sequence[str]) -> Agent:
-    """Copies the caller with its model, prompt, folder and settings, but only the given tools."""
+    """Copies the caller with its model, prompt, folder and settings, but only the given tools.
+
+    An MCP server without such a tool is left out, with its permissions and resources; the caller's
+    permissions hold for the copy in any case.
+    """
+    servers = keep_servers(ctx.agent.mcp_servers, tools)
+    gone = {*names_of_servers(ctx.agent.mcp_servers)} - {*names_of_servers(servers)}
+    permissions = ctx.agent.permissions.items()
     own = ctx.agent.own_tools
     of_sub_agents = {tool for tool in tools if tool not in own and _calls_sub_agents(tool)}
     return replace(
@@ -31,6 +40,9 @@ def copy_of_caller(ctx: ToolContext, name: str, tools: Sequence[str]) -> Agent:
         name=one_line(name, NAME_SIZE),
         tools=tuple(tool for tool in tools if tool not in of_sub_agents),
         sub_agents=ctx.agent.sub_agents if of_sub_agents else (),
+        mcp_servers=servers,
+        permissions={n: rule for n, rule in permissions if n.partition("__")[0] not in gone},
+        files=tuple(entry for entry in ctx.agent.files if server_of(entry) not in gone),
         warnings=(),
     )
 

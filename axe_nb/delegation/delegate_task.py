@@ -43,7 +43,7 @@ class Subtask:
     """Number, from 0, of an earlier step whose report it receives; None = none."""
 
 
-Outcome: TypeAlias = RunResult | AxeError
+Outcome: TypeAlias = RunResult | AxeError | ToolError
 """The result of a subtask, or the error that kept it from starting."""
 
 
@@ -104,7 +104,7 @@ async def _run_subtask(
     )  # fmt: skip
     try:
         return await ctx.start(replace(work, key=number))
-    except AxeError as error:
+    except (AxeError, ToolError) as error:
         return error
 
 

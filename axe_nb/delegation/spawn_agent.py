@@ -134,6 +134,7 @@ def job(
     child = replace(
         copy_of_caller(ctx, name, ctx.tools if tools is None else tools),
         system_prompt=_format_briefing(ctx, task, focus, limits),
+        vars={},  # the task comes from a model: its braces are text
         skill="",
         files=(),
     )

@@ -16,11 +16,13 @@ from axe_nb.agents.config import Config
 from axe_nb.agents.names import parse_model
 from axe_nb.agents.prompt import brief
 from axe_nb.agents.trust import check_trust
+from axe_nb.agents.variables import fill_in
 from axe_nb.engine.permissions import PermissionPolicy
 from axe_nb.engine.toolset import DepthLimit, assemble
 from axe_nb.errors import ConfigError
 from axe_nb.globs import check_glob
 from axe_nb.make_provider import provider_for
+from axe_nb.prices import Prices, make_price_error
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +69,8 @@ def _list_checks(
     if provider.strip() and name.strip():
         check = partial(_check_provider, provider, name, scripts)
         yield ("model",), "", _is_unknown(provider), check
-    bare = replace(agent, tools=(), permissions={}, files=(), skill="", workdir="")
+    yield ("system_prompt",), "", False, partial(fill_in, agent)
+    bare = replace(agent, vars={}, tools=(), permissions={}, files=(), skill="", workdir="")
     for name in agent.tools:
         yield ("tools",), name, True, partial(_check_tools, replace(bare, tools=(name,)))
     for name, decision in agent.permissions.items():
@@ -76,6 +79,8 @@ def _list_checks(
         yield ("permissions", name), "", True, partial(_check_tools, alone)
     for pattern in agent.files:
         yield ("files",), pattern, True, partial(check_glob, pattern)
+    if agent.limits.max_cost:
+        yield ("limits", "max_cost"), "", False, partial(_check_price, agent.model)
     yield ("workdir",), "", False, partial(brief, replace(bare, workdir=agent.workdir))
     yield ("skill",), "", False, partial(brief, replace(bare, skill=agent.skill))
     for name in agent.sub_agents:
@@ -94,6 +99,11 @@ def _run_check(
 
 def _check_tools(agent: Agent) -> None:
     assemble(agent, 0, DepthLimit(), PermissionPolicy(agent, agent.mode))
+
+
+def _check_price(model: str) -> None:
+    if not Prices(Config.load()).knows(model):
+        raise make_price_error(model, "limits.max_cost cannot be kept")
 
 
 def _is_unknown(provider: str) -> bool:

@@ -10,10 +10,10 @@ import asyncio
 import os
 import platform
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.agent_files import creation_step, list_agents
@@ -23,28 +23,27 @@ from axe_nb.agents.prompt import all_warnings
 from axe_nb.agents.trust import VARIABLE, check_trust, list_unusual, trusts_all
 from axe_nb.doctor.agent_problems import Problem, problems
 from axe_nb.doctor.caps import describe_caps, find_lifted_caps
-from axe_nb.doctor.reach import describe_protected, find_open_hosts, find_questions
-from axe_nb.errors import AxeError, ConfigError, ProviderError
+from axe_nb.doctor.finding import Finding, State, make_failed_finding
+from axe_nb.doctor.reach import find_open_hosts, find_questions
+from axe_nb.doctor.servers import Tried, try_servers
+from axe_nb.doctor.session import check_cassette, check_files, check_history, check_prices
+from axe_nb.errors import ConfigError, ProviderError
 from axe_nb.make_provider import server
-from axe_nb.provider_table import PROVIDERS
+from axe_nb.provider_table import PROVIDERS, ProviderInfo
 from axe_nb.providers import listing
+from axe_nb.recording.cassette import Cassette
 from axe_nb.sandbox.find import find_sandbox
 from axe_nb.sandbox.view import make_view
 from axe_nb.text import list_some, plural, quote
 from axe_nb.threads import in_thread
-from axe_nb.views.appearance import LOOKS
-
-State = Literal["right", "note", "wrong"]
-SIGNS: Mapping[State, str] = {
-    "right": LOOKS["completed"].sign,
-    "note": "·",
-    "wrong": LOOKS["error"].sign,
-}
 
 PACKAGES = ("axe-nb", "ipython", "ipykernel", "ipywidgets", "anywidget", "httpx")
 """Packages whose versions are shown; not every environment has those of the notebook."""
 
-DOES_NOT_LIST = (404, 405, 501)
+NOT_FOUND = 404
+"""Status of a server without a list of models, and of a wrong path."""
+
+DOES_NOT_LIST = (405, 501)
 """Statuses of servers that are up but do not list their models."""
 
 NO_KEY = 3
@@ -54,23 +53,11 @@ Models: TypeAlias = dict[str, list[str]]
 """Model → agents that use it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """The result of one check."""
-
-    state: State
-    what: str
-    message: str
-    next_step: str = ""
-    """Empty if there is nothing to do."""
-
-    def __str__(self) -> str:
-        first = f"{SIGNS[self.state]} {self.what:<16} {self.message}"
-        return f"{first}\n{'':<19}→ {self.next_step}" if self.next_step else first
-
-
 async def examine(
-    agents_dir: str | None, defined: Mapping[str, Agent], find: Callable[[str], Agent]
+    agents_dir: str | None,
+    defined: Mapping[str, Agent],
+    find: Callable[[str], Agent],
+    cassette: Cassette | None = None,
 ) -> list[Finding]:
     """Returns all findings in reading order; servers are queried concurrently.
 
@@ -78,6 +65,7 @@ async def examine(
         agents_dir: folder to search for agents first.
         defined: name → agent of this session, without a file.
         find: name -> agent, of the session or from a file. Raises ConfigError.
+        cassette: that of the session.
     """
     config, settings = _check_settings()
     agents, of_agents = await in_thread(_check_agents, agents_dir, defined, find, config)
@@ -88,13 +76,16 @@ async def examine(
         asked = [
             group.create_task(_check_server(name, used.get(name, {}), config)) for name in names
         ]
-    needing_keys = [info.name for info in known if info.needs_key]
-    keys = [_check_key(name, used.get(name, {}), config) for name in needing_keys]
+    keys = [_check_key(info, used.get(info.name, {}), config) for info in known]
     servers = [finding for task in asked for finding in task.result()]
     sandbox = await in_thread(_check_sandbox)
+    tried = [_make_server_finding(one) for one in await try_servers(config, agents)]
     caps = Finding("right", "caps", describe_caps())
-    files = await in_thread(_check_files)
-    return [_check_versions(), settings, sandbox, files, caps, *of_agents, *keys, *servers]
+    files = await in_thread(check_files)
+    recordings = [*check_cassette(cassette), await in_thread(check_history)]
+    prices = check_prices(config)
+    first = [_check_versions(), settings, sandbox, files, caps, prices, *recordings]
+    return [*first, *of_agents, *keys, *servers, *tried]
 
 
 def _check_versions() -> Finding:
@@ -112,7 +103,7 @@ def _check_sandbox() -> Finding:
     try:
         sandbox = find_sandbox("auto", make_view(Path.cwd()))
     except ConfigError as error:
-        return _make_failed_finding("sandbox", error)
+        return make_failed_finding("sandbox", error)
     except OSError as error:
         return Finding("note", "sandbox", f"not tried: {error.strerror or error}")
     if sandbox.level == "none":
@@ -127,12 +118,11 @@ def _check_sandbox() -> Finding:
     return Finding("note", "sandbox", message, step)
 
 
-def _check_files() -> Finding:
-    """Lists the protected files of the current folder."""
-    try:
-        return Finding("right", "files", describe_protected())
-    except OSError as error:
-        return Finding("note", "files", f"not listed: {error.strerror or error}")
+def _make_server_finding(tried: Tried) -> Finding:
+    what = f"mcp {tried.name}"
+    if tried.error is not None:
+        return make_failed_finding(what, tried.error)
+    return Finding("right", what, tried.message)
 
 
 def _find_version(package: str) -> str:
@@ -148,7 +138,7 @@ def _check_settings() -> tuple[Config, Finding]:
     try:
         config = Config.load()
     except ConfigError as error:
-        return Config(), _make_failed_finding("settings", error)
+        return Config(), make_failed_finding("settings", error)
     if not path.exists():
         return config, Finding("note", "settings", f"no {format_path(path)}, which is optional")
     if os.name == "posix" and path.stat().st_mode & 0o077 and _has_keys(config):
@@ -176,7 +166,7 @@ def _check_agents(
         try:
             agent = find(name)
         except ConfigError as error:
-            findings.append(_make_failed_finding(f"agent {name}", error))
+            findings.append(make_failed_finding(f"agent {name}", error))
             continue
         agents.append(agent)
         reach = (find_lifted_caps(agent), find_open_hosts(agent), find_questions(agent))
@@ -209,11 +199,13 @@ def _list_trust(agent: Agent) -> list[Finding]:
 def _make_problem_finding(what: str, problem: Problem) -> Finding:
     """Makes a finding; only a note if the agent runs all the same.
 
-    A cell may still define a missing script; a missing sub-agent is an error when it is called.
+    A cell may still define a missing script, an option a variable; a missing sub-agent is an error
+    when it is called.
     """
-    found = _make_failed_finding(what, problem.error)
+    found = make_failed_finding(what, problem.error)
     is_script = problem.key == ("model",) and not problem.is_mistake
-    return replace(found, state="note") if is_script or problem.key == ("sub_agents",) else found
+    is_note = is_script or problem.key in (("sub_agents",), ("system_prompt",))
+    return replace(found, state="note") if is_note else found
 
 
 def _is_reported_elsewhere(problem: Problem, agent: Agent, config: Config) -> bool:
@@ -237,19 +229,23 @@ def _is_worth_checking(provider: str, used: Mapping[str, Models], config: Config
     return is_named or provider in used or bool(config.key_source(provider))
 
 
-def _check_key(provider: str, models: Models, config: Config) -> Finding:
+def _check_key(info: ProviderInfo, models: Models, config: Config) -> Finding:
+    provider, variable = info.name, info.key_variable
     what = f"{provider} key"
-    try:
-        config.api_key(provider)
-        return Finding("right", what, f"set ({config.key_source(provider)})")
-    except ConfigError as error:
-        if config.key_source(provider):
-            return _make_failed_finding(what, error)
+    if source := config.key_source(provider):
+        try:
+            config.api_key(provider)
+        except ConfigError as error:
+            return make_failed_finding(what, error)
+        return Finding("right", what, f"set ({source})")
+    if not info.needs_key:
+        return Finding("note", what, f"{variable} is not set; it is called without a key")
     if not models:
-        return Finding("note", what, "not set; no agent here needs it")
-    variable = config.provider(provider).key_variable
+        return Finding("note", what, f"{variable} is not set; no agent here needs it")
     step = f"set {variable}, or api_key under [providers.{provider}] in config.toml"
-    return Finding("wrong", what, f"not set, needed by {_format_agents(models)}", step)
+    return Finding(
+        "wrong", what, f"{variable} is not set, needed by {_format_agents(models)}", step
+    )
 
 
 async def _check_server(provider: str, models: Models, config: Config) -> list[Finding]:
@@ -260,6 +256,9 @@ async def _check_server(provider: str, models: Models, config: Config) -> list[F
         names = await listing.models(asked)
     except ProviderError as error:
         where = listing.address(asked)
+        if error.status == NOT_FOUND:
+            step = f"if requests fail, check base_url under [providers.{provider}] in config.toml"
+            return [Finding("note", what, f"answers at {where}, but has no list of models", step)]
         if error.status in DOES_NOT_LIST:
             return [Finding("note", what, f"up at {where}; it does not list its models")]
         is_refused = error.category == "auth"
@@ -268,7 +267,7 @@ async def _check_server(provider: str, models: Models, config: Config) -> list[F
         return [Finding("wrong", what, f"{message}{at}", error.hint or "check its base_url")]
     except ConfigError as error:
         has_no_key = error.exit_code == NO_KEY  # reported in the row of keys
-        return [] if has_no_key else [_make_failed_finding(what, error)]
+        return [] if has_no_key else [make_failed_finding(what, error)]
     up = Finding("right", what, f"up at {listing.address(asked)}, {plural(len(names), 'model')}")
     missing = [model for model in models if not listing.has(model, names)]
     return [
@@ -288,8 +287,3 @@ def _format_agents(models: Models) -> str:
     """Formats the names of the agents that need the models."""
     agents = sorted({agent for users in models.values() for agent in users})
     return f"{'agent' if len(agents) == 1 else 'agents'} {list_some(agents, 3)}"
-
-
-def _make_failed_finding(what: str, error: AxeError) -> Finding:
-    place = f" ({error.place})" if error.place else ""
-    return Finding("wrong", what, f"{error}{place}", error.hint)

@@ -40,6 +40,8 @@ class Authorizer:
         self._scope = scope
         self._workdir = workdir
         self._covered: set[tuple[str, str]] = set()
+        self.unasked: dict[str, str] = {}
+        """Tool → why its calls were denied, of those that a person could have allowed."""
         self._guard_lock = asyncio.Lock()
         self._prompt_lock = asyncio.Lock()
 
@@ -83,7 +85,7 @@ class Authorizer:
     async def ask_question(self, question: str) -> str:
         """Returns the person's answer to a question of the model."""
         async with self._prompt_lock:
-            request = ApprovalRequest(self._scope.id, self._scope.agent.name, "", {}, question)
+            request = ApprovalRequest(self._scope.id, self._scope.name, "", {}, question)
             return (await self._prompt_person(request)).text
 
     async def _ask_guard(self, tool: Tool, arguments: Mapping[str, Any]) -> Guard | None:
@@ -111,6 +113,7 @@ class Authorizer:
             reason = (
                 f"{_need(guard)}, and no one can be prompted here; {policy.next_step(tool, guard)}"
             )
+            self.unasked[tool.name] = reason
         if verdict == "deny":
             raise PermissionDenied(f"permission denied for {tool.name}: {reason}")
         return verdict == "ask"
@@ -173,7 +176,7 @@ class Authorizer:
         told = [guard.reason if guard.floor == "ask" else "", guard.note] if guard else []
         return ApprovalRequest(
             self._scope.id,
-            self._scope.agent.name,
+            self._scope.name,
             tool.name,
             arguments,
             detail,

@@ -1,7 +1,8 @@
 """Execution of one tool call: its function, in a task of its own, and the children it starts.
 
 A tool cannot block its run: when cancelled, it gets a short grace period and is then abandoned. No
-child outlives the call that started it.
+child outlives the call that started it. Our own delegation tools end when they are cancelled, and
+so do their children: they need no other task than that of the call.
 Source: D-8, D-57, D-58.
 """
 
@@ -26,7 +27,7 @@ TASK = "axe_nb "
 GRACE = 0.1
 """Seconds that a cancelled tool has to finish on its own."""
 
-_left_behind: set[asyncio.Task[_Outcome]] = set()
+_left_behind: set[asyncio.Task[None]] = set()
 """Tools that ignored cancellation; the event loop itself holds only weak references to tasks."""
 
 
@@ -68,6 +69,10 @@ StartChild: TypeAlias = Callable[[PendingCall, Job, Env | None], Awaitable[RunRe
 """(call, job, dependencies of the child; None = those of its run) → the child's result."""
 
 
+Adopt: TypeAlias = Callable[[RunResult, int], None]
+"""Takes the result of a child that is not run again, and its depth."""
+
+
 @dataclass(slots=True)
 class CallChildren:
     """The children started by one call."""
@@ -99,6 +104,15 @@ class CallChildren:
         self._tasks.add(task)
         task.add_done_callback(self._note_end)
         return await task
+
+    async def start_here(self, job: Job) -> RunResult:
+        """Runs a child to its end in the task of its call, for a tool that only awaits it.
+
+        Raises:
+            ConfigError: the child cannot be started.
+        """
+        self.call.slot.release()
+        return await self._run(job, None)
 
     async def _run(self, job: Job, env: Env | None) -> RunResult:
         return await self.start_child(self.call, job, env)
@@ -152,11 +166,13 @@ async def run_call(
         asyncio.CancelledError: the call was cancelled; a tool that ignores this is abandoned.
         BaseException: any other exception raised by the tool.
     """
-    caller = Caller(context=context, env=env, start=children.start, loop=asyncio.get_running_loop())
+    loop = asyncio.get_running_loop()
+    caller = Caller(context=context, env=env, start=children.start, loop=loop)
     name = f"{TASK}{context.call.name}\n{context.agent.name}"
-    task = asyncio.create_task(_run_function(work, caller), name=name)
+    ended: asyncio.Future[_Outcome] = loop.create_future()
+    task = asyncio.create_task(_run_function(work, caller, ended), name=name)
     try:
-        await asyncio.wait({task})
+        outcome = await ended  # the task itself would be cancelled, and waited for
     except asyncio.CancelledError:
         task.cancel()
         try:
@@ -166,21 +182,24 @@ async def run_call(
             _leave_behind(task)
         raise
     await children.end()
-    outcome = task.result()
     if outcome.error is not None:
         raise outcome.error
     return outcome.answer
 
 
 async def _run_function(
-    work: Callable[[ToolContext], Awaitable[object]], caller: Caller
-) -> _Outcome:
+    work: Callable[[ToolContext], Awaitable[object]],
+    caller: Caller,
+    ended: asyncio.Future[_Outcome],
+) -> None:
     """Runs the function and catches any exception, which could otherwise stop the event loop."""
     enter_call(caller)
     try:
-        return _Outcome(await work(caller.context))
+        outcome = _Outcome(await work(caller.context))
     except BaseException as error:
-        return _Outcome(error=error)
+        outcome = _Outcome(error=error)
+    if not ended.done():
+        ended.set_result(outcome)
 
 
 async def _wait_for_all(tasks: set[asyncio.Task[RunResult]]) -> None:
@@ -195,7 +214,7 @@ async def _wait_for_all(tasks: set[asyncio.Task[RunResult]]) -> None:
         raise stop
 
 
-def _leave_behind(task: asyncio.Task[_Outcome]) -> None:
+def _leave_behind(task: asyncio.Task[None]) -> None:
     """Lets a tool that ignores cancellation continue with no one waiting for it."""
     if not task.done():
         _left_behind.add(task)

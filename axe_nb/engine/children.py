@@ -18,7 +18,7 @@ from axe_nb.engine.confine import check_confined, check_rights, confine
 from axe_nb.engine.plan import Plan, make_plan
 from axe_nb.engine.scope import Env
 from axe_nb.errors import ConfigError
-from axe_nb.events import Emit
+from axe_nb.events import Emit, events_of
 from axe_nb.limits import RunStopped, Slots
 from axe_nb.results import RunResult, Status
 from axe_nb.text import quote
@@ -45,22 +45,37 @@ class Place:
 
 
 class Child(Protocol):
-    """A started run."""
+    """A started run, or one that is over."""
 
-    plan: Plan
     result: RunResult | None
-
-    async def execute(self) -> RunResult:
-        """As `Run.execute`."""
 
     def break_off(self, status: Status, error: str, emit: Emit) -> RunResult:
         """As `Run.break_off`."""
 
 
+class StartedChild(Child, Protocol):
+    """A started run."""
+
+    async def execute(self) -> RunResult:
+        """As `Run.execute`."""
+
+
+@dataclass(slots=True)
+class KeptChild:
+    """A run that a fork has taken from the run that it forks."""
+
+    result: RunResult | None
+
+    def break_off(self, status: Status, error: str, emit: Emit) -> RunResult:
+        """Returns its result: it has ended."""
+        assert self.result is not None
+        return self.result
+
+
 class Children:
     """Starts the children of one run."""
 
-    def __init__(self, plan: Plan, begin: Callable[[Plan], Child]) -> None:
+    def __init__(self, plan: Plan, begin: Callable[[Plan], StartedChild]) -> None:
         """Creates an empty collection.
 
         Args:
@@ -93,20 +108,44 @@ class Children:
         """
         place: Place | None = None
         try:
-            self._scope.meter.check_room()  # cheap where a model makes calls without end
             place = self._take_place(call.number, job.key)
-            return await self._start(call, job, env or self._scope.env, place)
+            is_admitted = self._is_admitted(place)
+            if not is_admitted:
+                self._scope.meter.check_room()  # cheap where a model makes calls without end
+            return await self._start(call, job, env or self._scope.env, place, is_admitted)
         except (ConfigError, RunStopped) as error:
             if place is not None:
                 self._release(place)
             if isinstance(error, RunStopped):
+                if self._scope.env.tape is not None and place is not None:
+                    self._scope.env.tape.keep_refusal(self._locate(place), 1, error)
                 raise ToolError(f"not run: {error}") from None
             raise
 
-    async def _start(self, call: PendingCall, job: Job, env: Env, place: Place) -> RunResult:
+    def _is_admitted(self, place: Place) -> bool:
+        """True if the child is recorded, so that no cap refuses it.
+
+        Raises:
+            RunStopped: a cap refused it when it was recorded.
+        """
+        tape, origin = self._scope.env.tape, self._scope.env.origin
+        if origin is not None and origin.holds(self._locate(place), 1):
+            return True
+        return tape is not None and tape.admits(self._locate(place), 1, self._scope.meter.has_cap)
+
+    def _locate(self, place: Place) -> str:
+        """Returns the place of a child before its first turn."""
+        return f"{self._scope.id}.{place.key}/0"
+
+    async def _start(
+        self, call: PendingCall, job: Job, env: Env, place: Place, is_admitted: bool
+    ) -> RunResult:
         number = call.number
         agent = _load_agent(env, job.agent) if isinstance(job.agent, str) else job.agent
-        agent = confine(env.as_child(agent), self._scope.agent, env)
+        agent = env.as_child(agent)
+        if env.origin is not None:
+            agent, job = env.origin.adapt(f"{self._scope.id}.{place.key}", agent, job)
+        agent = confine(agent, self._scope.agent, env)
         try:
             parse_model(agent.model)
         except ConfigError as error:
@@ -115,8 +154,9 @@ class Children:
         async with self._slots:
             ahead = max(call.ahead, self._ahead.get(number, call.ahead))
             scope = self._scope.child(
-                agent, job, env, call_id=call.call.id, key=place.key, ahead=ahead
-            )
+                agent, job, env, call_id=call.call.id, key=place.key, ahead=ahead,
+                is_admitted=is_admitted,
+            )  # fmt: skip
             try:
                 scope.clock.check()
                 if not job.is_copy:
@@ -131,6 +171,17 @@ class Children:
                 after = scope.clock.ahead
                 self._ahead[number] = max(after, self._ahead.get(number, ahead))
                 self._scope.clock.ahead = max(self._scope.clock.ahead, after)
+
+    def adopt(self, child: RunResult, depth: int) -> None:
+        """Takes a child of the run that this one forks, as it is, with all below it."""
+        own = child.id.removeprefix(f"{self._scope.id}.")
+        number, _, key = own.partition("-")
+        position = int(key) if key.isdecimal() and len(key) < 7 else LAST if key else 0
+        name = key if position == LAST else ""
+        place = int(number) if number.isdecimal() and len(number) < 10 else 0
+        self._runs[place, position, name] = KeptChild(child)
+        for event in events_of(child, self._scope.id, depth):
+            self._scope.env.emit(event)
 
     def results(self) -> tuple[RunResult, ...]:
         """Results of the children that have ended, in call order."""

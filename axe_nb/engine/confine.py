@@ -18,6 +18,7 @@ from axe_nb.agents.workdir import Workdir, is_reviewed, leaves_by_link
 from axe_nb.engine.permissions import PermissionPolicy
 from axe_nb.engine.scope import Env
 from axe_nb.errors import ConfigError
+from axe_nb.imports import find_real_folder
 from axe_nb.text import printable, quote
 
 
@@ -25,7 +26,7 @@ def real_workdir(agent: Agent) -> str:
     """Returns the agent's workdir with links resolved; empty if the current folder was deleted."""
     try:
         given = agent.workdir.strip()
-        return os.path.realpath(expand_home(given) if given else os.curdir)
+        return os.path.realpath(expand_home(given)) if given else find_real_folder()
     except OSError:  # a run reports it
         return ""
 

@@ -17,13 +17,19 @@ from axe_nb.messages import (
     Message,
     Request,
     Response,
+    ToolCall,
     ToolResult,
     ToolSpec,
     Usage,
     WireCache,
     close_open_calls,
+    dump,
 )
-from axe_nb.results import Turn
+from axe_nb.pictures.picture import Picture
+from axe_nb.results import Asked, Turn
+
+BYTES_OF_TOKEN = 4
+"""UTF-8 bytes of a token, in the middle (D-18)."""
 
 
 class Conversation:
@@ -38,9 +44,15 @@ class Conversation:
         self._wire = WireCache()
         self._ids = CallIds(self.messages)
         self._last_text = ""
+        self._offered: Sequence[ToolSpec] = ()
+        """The tools of the latest request."""
         self._size = _Size(plan.briefing.system)
+        self._said = ""
+        """The text that a fork has added before the latest turn."""
         self.log: list[Turn] = []
         self.stop_reason = ""
+        self.last: Response | None = None
+        """The latest response."""
         self.turns = 0
         """Number of answered requests."""
         self.usage = Usage()
@@ -64,14 +76,21 @@ class Conversation:
         """Number of requests sent again."""
         return self._model.retries
 
-    def say(self, prompt: str) -> None:
+    def say(self, prompt: str, pictures: tuple[Picture, ...] = ()) -> None:
         """Adds a user message, after marking calls without a result as interrupted."""
         if self.messages and self.messages[-1].role != "user":
             self.messages = close_open_calls(self.messages)
-        self.messages.append(Message("user", prompt))
+        self.messages.append(Message("user", prompt, pictures=pictures))
 
     async def turn(
-        self, tools: Sequence[ToolSpec], *, with_calls: bool, closing: bool = False
+        self,
+        tools: Sequence[ToolSpec],
+        *,
+        with_calls: bool,
+        closing: bool = False,
+        asked: Asked = "",
+        question: str = "",
+        output: bool = False,
     ) -> Response:
         """Sends a request and adds the response to the conversation.
 
@@ -79,6 +98,8 @@ class Conversation:
             tools: the tools offered to the model.
             with_calls: if False, calls in the response will not be run and are left out of history.
             closing: if True, this is the request for a subagent's final summary.
+            asked: what the turn asks for at the end of the run, with `question`.
+            output: if True, a reply without calls has to be in the form of the run's output.
 
         Raises:
             ProviderError: the request failed and is not retried any more.
@@ -87,37 +108,52 @@ class Conversation:
         """
         scope, agent = self._scope, self._scope.agent
         scope.clock.check()
-        scope.meter.check()
+        self._offered = tools
+        self._go_back()
         number, pending = self.turns + 1, len(self.messages[-1].tool_results)
-        scope.env.emit(TurnStarted(scope.id, number, len(self.messages), pending, closing))
+        self._model.check_caps(f"{scope.id}/{number}")
+        scope.env.emit(TurnStarted(scope.id, number, len(self.messages), pending, closing, asked))
         before = len(self._model.exchanges)
-        response = await self._model.send(self.make_request(tools), number)
+        response = await self._model.send(self.make_request(tools, output=output), number)
         if calls := response.tool_calls:
-            calls = self._ids.settle(self._plan.provider.name, calls)
-            calls = tuple(map(self._plan.toolset.describe, calls))
+            calls = self._ids.settle(self._plan.provider.name, scope.clock.watch(calls))
+            calls = tuple(map(self._plan.toolset.describe, scope.clock.watch(calls)))
             response = replace(response, tool_calls=calls)
         self.turns = number
         self.usage += response.usage
         self.stop_reason = response.stop_reason
+        self.last = response
         self._last_text = response.content or self._last_text
         kept = with_calls and not response.is_cut
         if response.content.strip() or (kept and calls) or response.is_paused:
             self.messages.append(response.message(calls=kept))
-        scope.meter.charge(agent.name, self.context_size(response))
+        if not self._model.is_kept:
+            scope.meter.charge(scope.name, self.context_size(response), response.usage.cost)
         scope.env.emit(
             TurnFinished(
                 scope.id, number, response.content, () if closing else calls,
                 response.stop_reason, response.usage, agent.sub_agents_config.parallel, closing,
-                tuple(self._model.exchanges[before:]),
+                asked, question or self._said, tuple(self._model.exchanges[before:]),
+                self._model.exchanges[-1].source,
             )
         )  # fmt: skip
         return response
 
-    def make_request(self, tools: Sequence[ToolSpec]) -> Request:
+    def _go_back(self) -> None:
+        """Gives a fork the conversation that the run had before a turn, up to its place."""
+        origin = self._scope.env.origin
+        opening = origin.open_turn(self._scope.id, self.turns + 1) if origin else None
+        self._said = opening.said if opening else ""
+        if opening is not None and opening.messages:  # a file may be damaged
+            self.messages = list(opening.messages)
+            self._size = _Size(self._plan.briefing.system)
+
+    def make_request(self, tools: Sequence[ToolSpec], *, output: bool = False) -> Request:
         """Returns the request of the next turn.
 
         Args:
             tools: the tools offered to the model.
+            output: as in `turn`.
         """
         plan, agent = self._plan, self._scope.agent
         return Request(
@@ -125,10 +161,17 @@ class Conversation:
             agent.params, agent.name, f"{self._scope.id}/{self.turns + 1}",
             past_tools=() if tools else plan.toolset.offered,
             system_ends=plan.briefing.system_ends, wire=self._wire,
+            output=plan.output.sent if plan.output and output else None,
         )  # fmt: skip
 
     def finish_turn(
-        self, response: Response, results: tuple[ToolResult, ...] = (), *, closing: bool = False
+        self,
+        response: Response,
+        results: tuple[ToolResult, ...] = (),
+        *,
+        closing: bool = False,
+        asked: Asked = "",
+        question: str = "",
     ) -> None:
         """Logs the turn, and adds the results of its calls to the conversation."""
         if results:
@@ -137,13 +180,19 @@ class Conversation:
             Turn(
                 self.turns, response.content, () if closing else response.tool_calls, results,
                 response.stop_reason, response.usage,
-                self._scope.agent.sub_agents_config.parallel, closing,
+                self._scope.agent.sub_agents_config.parallel, closing, asked,
+                question or self._said, self._model.exchanges[-1].source,
             )
         )  # fmt: skip
 
     def context_size(self, response: Response) -> int:
-        """Tokens of the latest exchange; UTF-8 bytes / 4 if the API reports none (D-18)."""
-        return response.usage.total or self._size.of(self.messages) // 4
+        """Tokens of the latest exchange; UTF-8 bytes / 4 if the API reports none (D-18).
+
+        These are the bytes of the system prompt, the tools, and all messages with their calls;
+        pictures count as much text as they cost.
+        """
+        total = response.usage.total
+        return total or self._size.of(self.messages, self._offered) // BYTES_OF_TOKEN
 
 
 class _Size:
@@ -152,14 +201,28 @@ class _Size:
     def __init__(self, system: str) -> None:
         self._bytes = _count_bytes(system)
         self._counted = 0
+        self._tools: Sequence[ToolSpec] = ()
+        self._bytes_of_tools = 0
 
-    def of(self, messages: Sequence[Message]) -> int:
-        """UTF-8 bytes of the system prompt and all messages."""
+    def of(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> int:
+        """UTF-8 bytes of the system prompt, the tools and all messages."""
+        if tools is not self._tools:
+            self._tools, self._bytes_of_tools = tools, sum(map(_count_tool, tools))
         for message in messages[self._counted :]:
             self._bytes += _count_bytes(message.content)
             self._bytes += sum(_count_bytes(result.content) for result in message.tool_results)
+            self._bytes += sum(map(_count_call, message.tool_calls))
+            self._bytes += sum(BYTES_OF_TOKEN * one.tokens for one in message.all_pictures())
         self._counted = len(messages)
-        return self._bytes
+        return self._bytes + self._bytes_of_tools
+
+
+def _count_tool(tool: ToolSpec) -> int:
+    return _count_bytes(tool.name + tool.description) + len(dump(tool.input_schema()))
+
+
+def _count_call(call: ToolCall) -> int:
+    return _count_bytes(call.name) + (_count_bytes(call.raw) or len(dump(dict(call.arguments))))
 
 
 def _count_bytes(text: str) -> int:

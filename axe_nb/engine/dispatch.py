@@ -7,25 +7,29 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from axe_nb.delegation.ctx_delegate import delegate
 from axe_nb.engine.authorize import Authorizer, Permit
-from axe_nb.engine.call import CallChildren, CallSlot, PendingCall, StartChild, run_call
+from axe_nb.engine.call import Adopt, CallChildren, CallSlot, PendingCall, StartChild, run_call
+from axe_nb.engine.origin import KeptCall
 from axe_nb.engine.plan import Plan
 from axe_nb.errors import words
 from axe_nb.events import ToolFinished, ToolStarted
 from axe_nb.jsonable import copy_json
 from axe_nb.limits import RunStopped
-from axe_nb.messages import ToolCall, ToolResult, dump
+from axe_nb.messages import Message, ToolCall, ToolResult, dump
+from axe_nb.results import RunResult
 from axe_nb.text import cut_bytes, quote
+from axe_nb.threads import STRETCH
 from axe_nb.tools.output import limit_output, output_of
 from axe_nb.tools.tool import (
     FileLog,
     Guard,
+    Job,
     PermissionDenied,
     Tool,
     ToolContext,
@@ -37,23 +41,44 @@ from axe_nb.tools.tool import (
 MAX_EDIT = 4096
 """Bytes shown to the model of arguments that the person edited."""
 
+USED_UP = "the budget of tool calls is used up"
+
+LATER = "make the other calls in later replies"
+"""Ends of the reasons why a call of a reply was not made."""
+
+
+def is_refused(result: ToolResult) -> bool:
+    """True if a call was one too many: it was not made, and so has no number."""
+    return result.is_error and result.content.endswith((USED_UP, LATER))
+
 
 class Dispatch:
     """Executes the tool calls of one run."""
 
-    def __init__(self, plan: Plan, start_child: StartChild) -> None:
+    def __init__(self, plan: Plan, start_child: StartChild, adopt: Adopt) -> None:
         self._scope = plan.scope
         self._toolset = plan.toolset
         self._workdir = plan.briefing.workdir.real
         self._start_child = start_child
+        self._adopt = adopt
         self._authorizer = Authorizer(plan.scope, self._workdir)
         self._cap = plan.scope.meter.cap_reply()
+        self.pictures = plan.make_room()
+        """The room for pictures in the run's conversation."""
         self.calls = 0
         """Number of calls executed so far."""
         self.file_log = FileLog()
 
+    def describe_denials(self) -> list[str]:
+        """Returns a warning for each tool that was denied as no one could be asked."""
+        return [f"{name} was denied: {why}" for name, why in self._authorizer.unasked.items()]
+
     async def run_all(
-        self, calls: tuple[ToolCall, ...], results: list[ToolResult | None], most: int | None
+        self,
+        calls: tuple[ToolCall, ...],
+        results: list[ToolResult | None],
+        most: int | None,
+        kept: Sequence[KeptCall | None] = (),
     ) -> None:
         """Runs the calls and stores each result in `results`, also when cancelled midway.
 
@@ -61,6 +86,7 @@ class Dispatch:
             calls: the calls of one response, in order.
             results: a list as long as `calls`.
             most: the number of calls that may be run; the others get an error result (D-35).
+            kept: for each call its outcome in the run that this one forks; None = it is run.
         """
         clock = self._scope.clock
         allowed = self._refuse_calls(calls, results, most)
@@ -68,6 +94,9 @@ class Dispatch:
         parallel = self._scope.agent.sub_agents_config.parallel and len(allowed) > 1
 
         async def run(index: int, slot: CallSlot) -> None:
+            if index < len(kept) and (had := kept[index]) is not None:
+                results[index] = self._keep_call(allowed[index], had)
+                return
             results[index] = await self._run_call(
                 PendingCall(
                     call=allowed[index],
@@ -82,6 +111,9 @@ class Dispatch:
             try:
                 async with asyncio.TaskGroup() as group:
                     for index in range(len(allowed)):
+                        if index % STRETCH == STRETCH - 1:
+                            await asyncio.sleep(0)  # to those that have begun, and the timer
+                            clock.check()
                         slot = await CallSlot.take(slots)
                         group.create_task(run(index, slot)).add_done_callback(slot.release)
             except BaseExceptionGroup as stops:  # a call raises nothing but RunStopped
@@ -99,10 +131,10 @@ class Dispatch:
         self, calls: tuple[ToolCall, ...], results: list[ToolResult | None], most: int | None
     ) -> tuple[ToolCall, ...]:
         """Returns the calls to run, after storing an error result for each of the others."""
-        why = "the budget of tool calls is used up"
+        why = USED_UP
         cap, reached = self._cap
         if cap is not None and (most is None or cap < most):
-            most, why = cap, f"{reached}; make the other calls in later replies"
+            most, why = cap, f"{reached}; {LATER}"
         if most is None or len(calls) <= most:
             return calls
         text = f"Error: not run: {why}"
@@ -129,6 +161,19 @@ class Dispatch:
         emit(ToolFinished(run, result, time.monotonic() - started))
         return result
 
+    def _keep_call(self, call: ToolCall, kept: KeptCall) -> ToolResult:
+        """Takes the outcome of a call from the run that this one forks, with its children."""
+        emit, run = self._scope.env.emit, self._scope.id
+        self.calls += 1
+        emit(ToolStarted(run, call))
+        for child in kept.children:
+            self._adopt(child, self._scope.depth + 1)
+        self.file_log.files_read.update(dict.fromkeys(kept.files_read))
+        self.file_log.files_modified.update(dict.fromkeys(kept.files_modified))
+        self.pictures.use([Message("tool", tool_results=(kept.result,))])
+        emit(ToolFinished(run, kept.result, 0.0))
+        return kept.result
+
     async def _authorize_and_run(self, tool: Tool, pending: PendingCall) -> ToolResult:
         call, edited, is_denied = pending.call, None, False
         cancelled_before = _count_cancellations()
@@ -144,11 +189,11 @@ class Dispatch:
                 raise
             output = _describe_failure(error)
             is_denied = isinstance(error, PermissionDenied)
-        output = limit_output(tool, output)
+        output = await self.pictures.admit_output(limit_output(tool, output))
         content = output.content if edited is None else f"{output.content}\n{_format_edit(edited)}"
         return ToolResult(
             call.id, content, output.is_error, call.name, output.note,
-            is_denied=is_denied, edited=edited,
+            is_denied=is_denied, pictures=output.pictures, edited=edited,
         )  # fmt: skip
 
     async def _run_recorded(self, tool: Tool, pending: PendingCall, permit: Permit) -> ToolOutput:
@@ -172,15 +217,22 @@ class Dispatch:
     async def _run_tool(self, tool: Tool, pending: PendingCall, permit: Permit) -> object:
         call = replace(pending.call, arguments=permit.arguments)
         children = CallChildren(pending, self._start_child)
+        if tool.effect == "delegate":  # one of ours, which ends when it is cancelled
+            context = self._make_context(tool, call, children.start_here, permit.guard)
+            return await tool.fn(context, permit.arguments)
         return await run_call(
             lambda context: tool.fn(context, permit.arguments),
-            self._make_context(tool, call, children, permit.guard),
+            self._make_context(tool, call, children.start, permit.guard),
             children,
             self._scope.env,
         )
 
     def _make_context(
-        self, tool: Tool, call: ToolCall, children: CallChildren, guard: Guard | None
+        self,
+        tool: Tool,
+        call: ToolCall,
+        start: Callable[[Job], Awaitable[RunResult]],
+        guard: Guard | None,
     ) -> ToolContext:
         scope = self._scope
         can_ask = self._authorizer.person is not None and scope.depth == 0
@@ -191,7 +243,7 @@ class Dispatch:
             max_depth=scope.depth_limit.of(tool),
             workdir=self._workdir,
             file_log=self.file_log,
-            start=children.start,
+            start=start,
             tools=self._toolset.names,
             ask=self._authorizer.ask_question if can_ask else None,
             limits=scope.limits,

@@ -8,18 +8,24 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+from collections.abc import Sequence
 from copy import copy
+from dataclasses import replace
+from typing import Any
 
 from axe_nb.clock import TimeIsUp
+from axe_nb.engine.answer import take_data
 from axe_nb.engine.children import Children
 from axe_nb.engine.conversation import Conversation
 from axe_nb.engine.dispatch import Dispatch
+from axe_nb.engine.incomplete import format_cut, tell_incomplete
 from axe_nb.engine.nesting import inside_run
+from axe_nb.engine.origin import KeptCall
 from axe_nb.engine.plan import Plan
 from axe_nb.errors import AxeError, words
 from axe_nb.events import Emit, RunFinished, RunStarted
 from axe_nb.limits import RunStopped
-from axe_nb.messages import Response, ToolResult
+from axe_nb.messages import Response, ToolCall, ToolResult
 from axe_nb.results import RunResult, Status
 from axe_nb.text import one_line
 
@@ -45,9 +51,12 @@ class Run:
         self._has_begun = False
         self.children = Children(plan, Run)
         self.conversation = Conversation(plan)
-        self.dispatch = Dispatch(plan, self.children.start)
+        self.dispatch = Dispatch(plan, self.children.start, self.children.adopt)
         self.warnings = list(plan.warnings)
-        self.conversation.say(plan.prompt)
+        self.data: Any = None
+        """The answer as data."""
+        self.conversation.say(plan.prompt, plan.pictures)
+        self.dispatch.pictures.use(self.conversation.messages)
 
     @property
     def task(self) -> str:
@@ -95,9 +104,14 @@ class Run:
         scope.env.emit(
             RunStarted(
                 scope.id, scope.parent, scope.call_id, agent.name, agent.model, scope.depth,
-                self.task, self.plan.prompt,
+                self.task, self.plan.prompt, self.plan.pictures, self._origin,
             )
         )  # fmt: skip
+
+    @property
+    def _origin(self) -> str:
+        origin = self.scope.env.origin
+        return origin.place if origin and not self.scope.parent else ""
 
     def break_off(self, status: Status, error: str, emit: Emit) -> RunResult:
         """Ends a run that cannot end on its own; may be called from any thread.
@@ -127,6 +141,10 @@ class Run:
             status, error = stop.status, str(stop)
         if closing:
             await self._ask_for_summary(closing)
+        elif self.plan.output:
+            answer = await take_data(self.conversation, self.plan, self.plan.output)
+            self.conversation.text, self.data = answer.text, answer.value
+            self._warn_about(self.conversation.last)
         return status, error
 
     async def _run_turn(self) -> bool:
@@ -136,7 +154,9 @@ class Run:
             RunStopped: a limit has been reached.
         """
         talk, limits, toolset = self.conversation, self.scope.limits, self.plan.toolset
-        response = await talk.turn(toolset.offered, with_calls=toolset.is_needed)
+        response = await talk.turn(
+            toolset.offered, with_calls=toolset.is_needed, output=not self.plan.asks_at_end
+        )
         calls = response.tool_calls if toolset.is_needed else ()
         if not calls and response.is_paused:
             stop = self._check_limits(response)
@@ -146,10 +166,8 @@ class Run:
             return True
         if not calls:
             talk.text = response.content
-            if response.is_cut:
-                self.warnings.append(_format_cut(response))
-            if response.is_withheld:
-                self.warnings.append(_format_withheld(response))
+            if not self._takes_data:
+                self._warn_about(response)
             if response.tool_calls:
                 names = ", ".join(sorted({call.name for call in response.tool_calls}))
                 self.warnings.append(f"the model called {names}, but the agent has no tools")
@@ -161,7 +179,7 @@ class Run:
         left = None if limits.tool_calls is None else limits.tool_calls - self.dispatch.calls
         results: list[ToolResult | None] = [None] * len(calls)
         try:
-            await self.dispatch.run_all(calls, results, left)
+            await self.dispatch.run_all(calls, results, left, self._find_kept(calls))
         finally:
             talk.finish_turn(response, tuple(r for r in results if r is not None))
         if left is not None and len(calls) > left:
@@ -169,12 +187,27 @@ class Run:
             raise RunStopped("max_tool_calls", f"agent exceeded its budget of {most} tool calls")
         return True
 
+    def _find_kept(self, calls: tuple[ToolCall, ...]) -> Sequence[KeptCall | None]:
+        """The calls of the latest turn that a fork does not make again."""
+        origin = self.scope.env.origin
+        return origin.find_calls(self.scope.id, self.conversation.turns, calls) if origin else ()
+
+    @property
+    def _takes_data(self) -> bool:
+        """True if the answer has to be data; an error then says why it is not whole."""
+        return self.plan.output is not None and not self.plan.job.closing
+
+    def _warn_about(self, response: Response | None) -> None:
+        """Warns if the answer is not whole."""
+        if response is not None and (reason := tell_incomplete(response)):
+            self.warnings.append(reason)
+
     def _check_limits(self, response: Response) -> RunStopped | None:
         """The reason not to run the calls of a response; None = run them."""
         limits = self.scope.limits
         if response.is_cut:
             return RunStopped(
-                "max_tokens", _format_cut(response, " before its tool calls were complete")
+                "max_tokens", format_cut(response, " before its tool calls were complete")
             )
         if self.conversation.turns >= limits.turns:
             turns = f"agent exceeded maximum conversation turns ({limits.turns})"
@@ -194,10 +227,12 @@ class Run:
 
     def _end(self, status: Status, error: str | None, cause: AxeError | None = None) -> RunResult:
         env = self.scope.env
+        self.warnings += self.dispatch.describe_denials()
         if not self.scope.parent:
             problems = (
                 env.tape.finish(status) if env.tape else "",
                 env.recorder.problem() if env.recorder else "",
+                env.origin.finish() if env.origin else "",
             )
             self.warnings += filter(None, problems)
         result = self._make_result(status, error, cause, self.children.results())
@@ -222,34 +257,24 @@ class Run:
     ) -> RunResult:
         scope, talk, did = self.scope, self.conversation, self.dispatch
         result = RunResult(
-            status=status, text=talk.text, agent=scope.agent.name, model=scope.agent.model,
-            error=error, turns=talk.turns, tool_calls=did.calls, retries=talk.retries,
-            children=children, usage=talk.usage, stop_reason=talk.stop_reason,
+            status=status, text=talk.text, data=self.data, agent=scope.agent.name,
+            model=scope.agent.model, error=error, turns=talk.turns, tool_calls=did.calls,
+            retries=talk.retries, children=children, usage=talk.usage, stop_reason=talk.stop_reason,
             duration_ms=round(scope.clock.elapsed * 1000), messages=tuple(talk.messages),
             files_read=tuple(did.file_log.files_read),
             files_modified=tuple(did.file_log.files_modified), warnings=tuple(self.warnings),
             log=tuple(talk.log), id=scope.id, call_id=scope.call_id, prompt=self.plan.prompt,
-            task=self.task, exchanges=talk.exchanges,
+            pictures=self.plan.pictures, task=self.task, exchanges=talk.exchanges,
             cause=copy(cause),  # a copy: no traceback keeps the run alive
         )  # fmt: skip
-        if scope.parent:
+        if not scope.parent:
+            changed = scope.env.origin.changed if scope.env.origin else {}
+            kept = scope.env.agents.describe(scope.agent, changed)
+            result = replace(result, origin=self._origin, definitions=kept)
+        else:
             notes = {"depth": str(scope.depth), **self.plan.job.notes(result)}
             result = result.with_metadata(notes)
         return result
-
-
-def _format_cut(response: Response, when: str = "") -> str:
-    """The reason why a reply is not whole, and the next step."""
-    reason = response.stop_reason
-    if response.is_full:
-        step = "start a new conversation, or shorten the prompt, files and results of tools"
-        return f"the model's context is full, which cut the reply{when} ({reason}); {step}"
-    return f"the token limit cut the reply ({reason}){when}; raise params.max_tokens"
-
-
-def _format_withheld(response: Response) -> str:
-    who = "the model" if response.stop_reason == "refusal" else "a content filter"
-    return f"{who} broke the reply off ({response.stop_reason}); rephrase the prompt"
 
 
 def _format_fault(fault: BaseException) -> str:

@@ -1,9 +1,9 @@
 """One run's connection to its model, in layers: each method adds one concern to the next.
 
 `send` keeps partial text, `_send_with_retries` applies the agent's `[retry]`, `_send_metered`
-waits for its turn and counts requests against the caps of the tree, `_send_recorded` keeps the
-exchange or plays a recorded one, and `_send_once` passes the request to the provider and its deltas
-to the views.
+waits for its turn, `_send_recorded` counts requests against the caps of the tree and keeps the
+exchange with its price or plays a recorded one, and `_send_once` passes the request to the provider
+and its deltas to the views.
 Source: D-23, D-24; second form §2; product.md `[retry]`.
 """
 
@@ -17,15 +17,16 @@ from dataclasses import replace
 from functools import partial
 from typing import TypeAlias
 
+from axe_nb.engine.given_up import make_last_error, make_late_error
 from axe_nb.engine.pieces import Pieces
 from axe_nb.engine.scope import RunScope
+from axe_nb.engine.tape import play
 from axe_nb.errors import ProviderError
 from axe_nb.events import RetryScheduled, TextDelta
 from axe_nb.exchanges import Cut, Exchange
 from axe_nb.limits import RunStopped
-from axe_nb.messages import Delta, Request, Response
+from axe_nb.messages import Delta, Request, Response, Usage
 from axe_nb.providers.protocol import OnDelta, Provider
-from axe_nb.text import format_seconds
 from axe_nb.wire_log import WireLog
 
 Send: TypeAlias = Callable[[Request, OnDelta], Awaitable[Response]]
@@ -44,6 +45,9 @@ return together."""
 MAX_JITTER = 3.0
 """Seconds that are added at most."""
 
+CHARACTERS = 4
+"""Characters of a token, where nothing better is known."""
+
 
 class ModelClient:
     """Sends the requests of one run."""
@@ -55,7 +59,8 @@ class ModelClient:
         self._pieces: list[str] = []
         self._is_played = False
         """True if the last exchange was a recorded one."""
-
+        self.is_kept = False
+        """True if it was taken from the run that this one forks."""
         self.exchanges: list[Exchange] = []
         """The requests so far, and their outcomes."""
         self.retries = 0
@@ -89,6 +94,29 @@ class ModelClient:
         self._pieces.clear()
         return response
 
+    def check_caps(self, place: str, attempt: int = 1, *, is_live: bool = False) -> None:
+        """Checks that a request may be sent, or is recorded.
+
+        Args:
+            place: its place.
+            attempt: from 1.
+            is_live: if True, it is not going to be played.
+
+        Raises:
+            RunStopped: a cap of the tree has been reached, now or when the request was recorded.
+        """
+        tape, meter, origin = self._scope.env.tape, self._scope.meter, self._scope.env.origin
+        if not is_live and origin is not None and origin.holds(place, attempt):
+            return
+        if not is_live and tape is not None and tape.admits(place, attempt, meter.has_cap):
+            return
+        try:
+            meter.check()
+        except RunStopped as stop:
+            if tape is not None:
+                tape.keep_refusal(place, attempt, stop)
+            raise
+
     async def _send_with_retries(self, request: Request, turn: int) -> Response:
         most = self._scope.agent.retry.max_retries
         for attempt in range(1, most + 1):
@@ -98,7 +126,12 @@ class ModelClient:
                 if not error.retryable:
                     raise
                 await self._wait_to_retry(error, request.place, turn, attempt + 1)
-        return await self._send_metered(request, turn, most + 1)
+        try:
+            return await self._send_metered(request, turn, most + 1)
+        except ProviderError as error:
+            raise (
+                make_last_error(error, most + 1) if most and error.retryable else error
+            ) from None
 
     async def _wait_to_retry(
         self, error: ProviderError, place: str, turn: int, attempt: int
@@ -110,18 +143,28 @@ class ModelClient:
         """
         scope = self._scope
         tape = scope.env.tape
-        is_recorded = self._is_played and tape is not None and tape.holds(place, attempt)
+        is_recorded = self._is_played and self._holds(place, attempt)
         seconds = error.retry_after or min(RETRY_WAIT * 2 ** min(attempt - 2, 10), MAX_RETRY_WAIT)
         left = scope.clock.left
-        is_over = self._is_played and tape is not None and not tape.may_ask
+        is_over = self.is_kept or (self._is_played and tape is not None and not tape.may_ask)
         if ((left is not None and seconds >= left) or is_over) and not is_recorded:
-            raise _make_late_error(error)
+            raise make_late_error(error)
         slack = JITTER * seconds if left is None else min(JITTER * seconds, (left - seconds) / 2)
         seconds += min(slack, MAX_JITTER) * random.random()
         reason = str(error.status or error.category)
-        scope.env.emit(RetryScheduled(scope.id, turn, attempt, seconds, reason, error.message))
+        most = scope.agent.retry.max_retries
+        scope.env.emit(
+            RetryScheduled(scope.id, turn, attempt, seconds, reason, error.message, most)
+        )
         await asyncio.sleep(0.0 if is_recorded else seconds)
         self.retries += 1
+
+    def _holds(self, place: str, attempt: int) -> bool:
+        """True if what was played last has such an attempt."""
+        tape, origin = self._scope.env.tape, self._scope.env.origin
+        if self.is_kept:
+            return origin is not None and origin.holds(place, attempt)
+        return tape is not None and tape.holds(place, attempt)
 
     async def _send_metered(self, request: Request, turn: int, attempt: int) -> Response:
         scope = self._scope
@@ -132,7 +175,6 @@ class ModelClient:
             if scope.env.halt.is_set:
                 raise RunStopped("cancelled", "cancelled")
             scope.clock.check()
-            scope.meter.request(scope.agent.name)
             response = await self._send_recorded(request, turn, attempt)
         finally:
             slots.release()
@@ -145,17 +187,25 @@ class ModelClient:
         return response
 
     async def _send_recorded(self, request: Request, turn: int, attempt: int) -> Response:
-        tape, clock = self._scope.env.tape, self._scope.clock
-        recorded = None
+        tape, clock, meter = self._scope.env.tape, self._scope.clock, self._scope.meter
+        recorded, origin = None, self._scope.env.origin
+        request = replace(request, attempt=attempt)
+        if origin is not None and (kept := origin.find(request, self._scope.agent.model)):
+            return self._take(request, kept)
+        self.check_caps(request.place, attempt)
         if tape is not None:
-            request = replace(request, attempt=attempt)
             recorded = tape.find(request, self._scope.agent.model)
-        self._is_played = recorded is not None
+            if recorded is None:  # also one that is recorded, but was asked otherwise
+                self.check_caps(request.place, attempt, is_live=True)
+        meter.request(self._scope.name)
+        self._is_played, self.is_kept = recorded is not None, False
         log = WireLog(recorded.reply if recorded else None)
         log.protocol = recorded.protocol if recorded else ""
+        log.answer_tool = recorded.answer_tool if recorded else ""
         if recorded and recorded.cut:
             log.hang = partial(self._cut, recorded.cut)
-        request = replace(request, attempt=attempt, log=log)
+        request = replace(request, log=log)
+        held = 0.0 if recorded else await self._hold(request)
         deltas: list[Delta] = []
         response: Response | None = None
         error: ProviderError | None = None
@@ -163,6 +213,7 @@ class ModelClient:
         try:
             response = await self._send_once(request, turn, recorded, deltas)
             cut = ""
+            response = await self._price(response, recorded)
             return response
         except ProviderError as failure:
             error, cut = copy(failure), ""
@@ -171,19 +222,74 @@ class ModelClient:
             cut = "timeout"
             raise
         finally:
+            if not recorded:
+                self._settle(held, response)
             reply = log.reply
             exchange = Exchange(
                 turn=turn, attempt=attempt, model=request.model, protocol=self._provider.name,
                 sent=len(request.messages), system=request.system,
                 system_ends=request.system_ends, tools=request.tools,
-                past_tools=request.past_tools, params=request.params, streaming=log.streaming,
-                reply=reply, response=response,
+                past_tools=request.past_tools, output=request.output,
+                answer_tool=log.answer_tool, params=request.params,
+                streaming=log.streaming, reply=reply, response=response,
                 deltas=() if reply else tuple(deltas), error=error,
                 cut="timeout" if cut and clock.is_late else cut,
+                cost=response.usage.cost if response else None,
             )  # fmt: skip
             self.exchanges.append(exchange)
             if tape is not None:
                 tape.keep(request, exchange)
+
+    def _take(self, request: Request, kept: Exchange) -> Response:
+        """Takes an exchange of the run that this one forks: nothing is sent, and nothing is paid.
+
+        Raises:
+            ProviderError: the request had failed.
+        """
+        scope = self._scope
+        self._is_played = self.is_kept = True
+        scope.meter.settle()
+        self.exchanges.append(kept)
+        if scope.env.tape is not None:
+            scope.env.tape.note(request, scope.agent.model, kept)
+        if kept.response is None:
+            assert kept.error is not None
+            raise copy(kept.error)
+        return kept.response
+
+    async def _hold(self, request: Request) -> float:
+        """Holds what the request costs at least, within the budget of the session.
+
+        That is the price of the reply before it, of the first one that of its prompt.
+
+        Raises:
+            RunStopped: the budget would be passed.
+        """
+        scope, purse, prices = self._scope, self._scope.env.purse, self._scope.env.prices
+        if not purse.budget.amount:
+            return 0.0
+        dollars = next(filter(None, (one.cost for one in reversed(self.exchanges))), None)
+        if dollars is None:
+            size = len(request.system) + sum(len(message.content) for message in request.messages)
+            usage = Usage(1 + size // CHARACTERS)
+            dollars = await prices.find_cost(scope.agent.model, usage) or 0.0
+        await purse.hold(scope.id, scope.agent.name, dollars, scope.clock)
+        return dollars
+
+    async def _price(self, response: Response, recorded: Exchange | None) -> Response:
+        """The response with its price; a recorded one has that of its time."""
+        usage = response.usage
+        if recorded is not None:
+            return replace(response, usage=usage.at_cost(recorded.cost))
+        cost = await self._scope.env.prices.find_cost(self._scope.agent.model, usage)
+        return response if cost is None else replace(response, usage=usage.at_cost(cost))
+
+    def _settle(self, held: float, response: Response | None) -> None:
+        cost = response.usage.cost if response else None
+        is_counted = response is not None and self._provider.name != "script"
+        self._scope.env.purse.budget.settle(
+            held, self._scope.agent.model, cost, is_counted=is_counted
+        )
 
     async def _send_once(
         self, request: Request, turn: int, recorded: Exchange | None, deltas: list[Delta]
@@ -193,7 +299,7 @@ class ModelClient:
         before = task.cancelling()
         send = self._provider.send
         if recorded and recorded.reply is None:
-            send = partial(_play, recorded)
+            send = partial(play, recorded)
         try:
             if not self._streams:
                 return await send(request)
@@ -224,11 +330,8 @@ class ModelClient:
         scope = self._scope
 
         def show(delta: Delta) -> None:
-            scope.env.emit(
-                TextDelta(
-                    scope.id, turn, request.attempt, delta.text, delta.kind, delta.call, delta.name
-                )
-            )
+            attempt, kind, call, name = request.attempt, delta.kind, delta.call, delta.name
+            scope.env.emit(TextDelta(scope.id, turn, attempt, delta.text, kind, call, name))
 
         def take(delta: Delta) -> None:
             deltas.append(delta)
@@ -240,30 +343,3 @@ class ModelClient:
             return await send(request, take)
         finally:
             pieces.flush()
-
-
-async def _play(recorded: Exchange, request: Request, on_delta: OnDelta | None = None) -> Response:
-    """Plays the recorded answer of a model that has no server.
-
-    Raises:
-        ProviderError: the request had failed.
-    """
-    for delta in recorded.deltas:
-        if on_delta:
-            on_delta(delta)
-    if request.log and request.log.hang:
-        await request.log.hang()
-    if recorded.response is None:
-        raise copy(recorded.error) if recorded.error else asyncio.CancelledError
-    return recorded.response
-
-
-def _make_late_error(error: ProviderError) -> ProviderError:
-    """Returns the error of a request that could be sent again only after the run's time is up."""
-    asked = error.retry_after
-    wait = f"the server asks to wait {format_seconds(asked)}s" if asked else "a retry would wait"
-    late = copy(error)
-    late.message = f"{error.message}; {wait}, longer than the run has left"
-    late.args = (late.message,)
-    late.hint = "give the run more time with --timeout"
-    return late

@@ -57,6 +57,8 @@ class ApprovalRequest:
     """The real workdir of the call."""
     host: str = ""
     """The host that approval allows for the session; empty = the call reaches none (D-50)."""
+    raises: str = ""
+    """The budget that a yes sets, such as `$0.80`; empty = the question is about something else."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +207,7 @@ class PermissionPolicy:
         mode, allow = 'mode = "auto"', f'permissions.{tool.name} = "allow"'
         here = _format_file(self.agent)
         if self.by_option:
-            return f"{allow} in {here}, or start the run with --mode auto (in Python mode=)"
+            return f'{allow} in {here}, or start the run with --mode auto (in Python: mode="auto")'
         there = _format_file(self.mode_of or self.agent)
         if there == here:
             return f"{mode} or {allow} in {here}"
@@ -234,7 +236,7 @@ class PermissionPolicy:
         rules: Mapping[str, Any] = self.agent.permissions
         if tool.name in rules:
             return tool.name, rules[tool.name]
-        keys = [key for key in rules if tool.name in REGISTRY.expand(key)]
+        keys = [key for key in rules if key == tool.server or tool.name in REGISTRY.expand(key)]
         if not keys:
             return tool.name, None
         key = min(keys, key=lambda key: VERDICTS.index(rules[key]))
@@ -244,7 +246,7 @@ class PermissionPolicy:
         if self.by_call:
             return "the call that started the sub-agent requested this mode"
         if self.by_option:
-            return "start the run with --mode ask or --mode auto (in Python mode=)"
+            return 'start the run with --mode ask or --mode auto (in Python: mode="ask")'
         return f'set mode = "ask" or mode = "auto" in {_format_file(self.mode_of or self.agent)}'
 
 
@@ -254,4 +256,6 @@ def _pick_stricter(one: Mode, other: Mode) -> Mode:
 
 def _format_file(agent: Agent) -> str:
     """The file of an agent for messages; its name if it was made in code or in a cell."""
-    return printable(Path(agent.path).name) if agent.path else f"agent {quote(agent.name)}"
+    if agent.path:
+        return printable(Path(agent.path).name)
+    return f"agent {quote(agent.name)}" if agent.name else "an agent of your own"

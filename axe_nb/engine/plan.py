@@ -15,13 +15,20 @@ from axe_nb.agents.agent import Agent
 from axe_nb.agents.context import Context
 from axe_nb.agents.names import parse_model
 from axe_nb.agents.place import find_place
-from axe_nb.agents.prompt import NO_PROMPT, Briefing, brief
+from axe_nb.agents.prompt import NO_PROMPT, Briefing, add_files, brief
+from axe_nb.agents.variables import fill_in
 from axe_nb.engine.confine import check_rights
 from axe_nb.engine.permissions import PermissionPolicy
+from axe_nb.engine.pictures import PictureRoom
 from axe_nb.engine.scope import RunScope
 from axe_nb.engine.toolset import Toolset, assemble
 from axe_nb.errors import ConfigError
 from axe_nb.imports import protect_imports
+from axe_nb.mcp_servers.servers import ServerTools, list_resources
+from axe_nb.outputs.output import Output, make_output
+from axe_nb.pictures.parts import Illustrated
+from axe_nb.pictures.picture import Picture
+from axe_nb.prices import make_price_error
 from axe_nb.providers.protocol import Provider
 from axe_nb.scripting.lookup import ScriptNotFound
 from axe_nb.text import quote
@@ -46,6 +53,10 @@ class Plan:
     """Model name without the provider."""
     briefing: Briefing
     toolset: Toolset
+    output: Output | None
+    """The form of the answer; None = text."""
+    asked: Illustrated
+    """The complete prompt that the agent will receive, with its pictures (B-8)."""
     missing: tuple[str, ...]
     """Warnings about sub-agents that cannot be called."""
 
@@ -60,9 +71,23 @@ class Plan:
         return self.scope.env.streams and self.agent.stream
 
     @property
+    def asks_at_end(self) -> bool:
+        """True if the form of the answer is asked for in a turn of its own at the end (D-65)."""
+        return self.toolset.is_needed and getattr(self.provider, "answers_without_tools", False)
+
+    @property
     def prompt(self) -> str:
-        """The complete prompt that the agent will receive (B-8)."""
-        return self.job.prompt if self.job.prompt.strip() else NO_PROMPT
+        """The text of the complete prompt."""
+        return self.asked.text
+
+    @property
+    def pictures(self) -> tuple[Picture, ...]:
+        """The pictures of the prompt."""
+        return self.asked.pictures
+
+    def make_room(self) -> PictureRoom:
+        """Returns the room for pictures in a conversation that has none yet."""
+        return PictureRoom(self.agent.limits.max_picture_bytes, self.provider.name)
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -74,18 +99,70 @@ async def make_plan(scope: RunScope, job: Job) -> Plan:
     """Resolves the model, API key, skill, files and tools of a run.
 
     Raises:
-        ConfigError: invalid model, missing key, missing skill, invalid glob or unknown tool.
+        ConfigError: invalid model, missing key, missing skill, invalid glob, unknown tool or
+            server, a server that does not start, or pictures that are too large.
     """
     agent = scope.agent
     provider, model = _make_provider(scope)
+    await _check_price(scope)
     briefing = await _brief(scope)
     scope.env.sources.update(_list_sources(agent, briefing))
     protect_imports(briefing.workdir.real)
-    toolset = assemble(agent, scope.depth, scope.depth_limit, scope.policy, scope.env.tools)
+    output = _find_output(agent, job)
+    offered = await _open_servers(scope, briefing)
+    briefing = add_files(briefing, agent, offered.files, offered.warnings)
+    toolset = assemble(
+        agent, scope.depth, scope.depth_limit, scope.policy, scope.env.tools, offered.tools
+    )
     return Plan(
         scope=scope, job=job, provider=provider, model=model, briefing=briefing, toolset=toolset,
+        output=output, asked=await _find_prompt(scope, job, briefing, provider.name),
         missing=tuple(_find_missing(scope, toolset)),
     )  # fmt: skip
+
+
+async def _find_prompt(scope: RunScope, job: Job, briefing: Briefing, protocol: str) -> Illustrated:
+    """As `_ask`; a run on the way to the place of a fork has the prompt that it had.
+
+    Raises:
+        ConfigError: its pictures are too large.
+    """
+    origin = scope.env.origin
+    had = origin.find_prompt(scope.id) if origin else None
+    return had or await _ask(scope.agent, job, briefing, protocol)
+
+
+async def _ask(agent: Agent, job: Job, briefing: Briefing, protocol: str) -> Illustrated:
+    """The complete prompt; a picture of a file that the conversation has had is not sent again.
+
+    Raises:
+        ConfigError: its pictures are too large.
+    """
+    room = PictureRoom(agent.limits.max_picture_bytes, protocol)
+    room.use(job.history)
+    sent = {picture for message in job.history for picture in message.all_pictures()}
+    new = tuple(pair for pair in briefing.pictures if pair[1] not in sent)
+    prompt = job.prompt if job.prompt.strip() else NO_PROMPT
+    return await room.admit_prompt(prompt, job.pictures, new)
+
+
+def _find_output(agent: Agent, job: Job) -> Output | None:
+    """The form of the answer; a copy answers its own task, not that of its caller's file.
+
+    Raises:
+        ConfigError: it cannot be used; a mistake in the agent's file has its place.
+    """
+    given: Output | None = job.output
+    if given is not None or job.is_copy:
+        return given
+    if not agent.output:
+        return None
+    try:
+        return make_output(agent.output, "[output]")
+    except ConfigError as error:
+        error.place = find_place(agent, "output", next(iter(agent.output)))
+        error.place = error.place or find_place(agent, "output", "schema")
+        raise
 
 
 def _make_provider(scope: RunScope) -> tuple[Provider, str]:
@@ -104,6 +181,29 @@ def _make_provider(scope: RunScope) -> tuple[Provider, str]:
         raise
 
 
+async def _check_price(scope: RunScope) -> None:
+    """Checks that the cost of the run can be counted, if it has a limit; a recorded one is known.
+
+    Raises:
+        ConfigError: the price of the model is unknown (D-64).
+    """
+    agent = scope.agent
+    if scope.meter.caps_cost and not scope.env.tape:
+        await scope.env.prices.load(agent.model)
+    try:
+        _require_price(scope, agent)
+    except ConfigError as error:
+        error.place = find_place(agent, "model", agent.model)
+        raise
+
+
+def _require_price(scope: RunScope, agent: Agent) -> None:
+    """As `_check_price`, for any agent of the tree."""
+    if not scope.meter.caps_cost or scope.env.tape or scope.env.prices.knows(agent.model):
+        return
+    raise make_price_error(agent.model, "limits.max_cost cannot be kept")
+
+
 async def _brief(scope: RunScope) -> Briefing:
     """The agent's context; without its files if the time is up before they are read.
 
@@ -116,6 +216,23 @@ async def _brief(scope: RunScope) -> Briefing:
         return brief(scope.agent, Context("", (), ("not all files were read in time",), ()))
 
 
+async def _open_servers(scope: RunScope, briefing: Briefing) -> ServerTools:
+    """The tools and texts of the agent's MCP servers; none if the time is up before they start.
+
+    A tree has each server once, in the workdir of its root (O-5).
+    """
+    if not scope.agent.mcp_servers:
+        list_resources(scope.agent)  # which would be ones of no server
+        return ServerTools()
+    env = scope.env
+    workdir = Path(env.workdir) if env.workdir else briefing.workdir.real
+    try:
+        async with scope.clock.limit():
+            return await env.servers.open(scope.agent, env.server_tables, workdir, env.sources)
+    except TimeoutError:
+        return ServerTools(warnings=("the MCP servers did not start in time",))
+
+
 def _find_missing(scope: RunScope, toolset: Toolset) -> Iterator[str]:
     """Yields a warning for each sub-agent on offer that cannot be started (A-E2.4)."""
     if not any(toolset.tools[spec.name].calls_sub_agents for spec in toolset.offered):
@@ -123,7 +240,9 @@ def _find_missing(scope: RunScope, toolset: Toolset) -> Iterator[str]:
     for name in islice(dict.fromkeys(scope.agent.sub_agents), MAX_CHECKED):
         try:
             agent = scope.env.agents.load(name)
+            fill_in(scope.env.as_child(agent))
             check_rights(agent, PermissionPolicy.below(scope.policy, agent))
+            _require_price(scope, agent)
         except ConfigError as error:
             cause = "; ".join(filter(None, (error.message, error.hint)))
             yield f"sub-agent {quote(name)} cannot be called: {cause}"

@@ -11,15 +11,22 @@ from pathlib import Path
 from typing import Any
 
 from axe_nb.agents.agent import Agent
+from axe_nb.agents.definitions import Definitions
 from axe_nb.agents.prompt import Briefing, brief
+from axe_nb.agents.servers import McpServer
 from axe_nb.clock import Clock
+from axe_nb.engine.budget import Purse
+from axe_nb.engine.origin import Origin
 from axe_nb.engine.permissions import AskPerson, PermissionPolicy
 from axe_nb.engine.recorder import Recorder
 from axe_nb.engine.tape import Tape
 from axe_nb.engine.toolset import DepthLimit
 from axe_nb.events import Emit
 from axe_nb.limits import InFlight, Limits, UsageMeter
+from axe_nb.mcp_servers.servers import Servers
+from axe_nb.prices import Prices
 from axe_nb.providers.protocol import Provider
+from axe_nb.results import name_run
 from axe_nb.threads import in_thread
 from axe_nb.tools.tool import Job, Tool
 
@@ -51,6 +58,10 @@ class AgentSource:
     """(provider, model) → the provider; its connections are shared. Raises ConfigError."""
     brief: Callable[[Agent], Awaitable[Briefing]] = brief_now
     """Agent → its own context. Raises ConfigError."""
+    describe: Callable[[Agent, Mapping[str, Agent]], Definitions | None] = lambda root, changed: (
+        None
+    )
+    """(root, run id → agent that a fork changed) → the agents of the tree, to be kept."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,12 +85,22 @@ class Env:
     """Name → agent of the session when the root started, whatever source a nested run has."""
     hosts: dict[str, None] = field(default_factory=dict)
     """Hosts that the person allowed in this session; answers add to it (D-50)."""
+    servers: Servers = field(default_factory=Servers)
+    """The MCP servers of the session."""
+    server_tables: Mapping[str, McpServer] = field(default_factory=dict)
+    """Name → table of the MCP servers in the settings, as they were when the root started."""
     streams: bool = False
     """True if replies are streamed: someone watches the tree, and its root does not forbid it."""
     tape: Tape | None = None
     """Records the tree's exchanges and decisions, or plays recorded ones; None = neither."""
+    origin: Origin | None = None
+    """The run that the tree forks; None = the tree is not a fork."""
     recorder: Recorder | None = None
     """Keeps the tree in the history; None = it is not kept."""
+    prices: Prices = field(default_factory=Prices)
+    """The prices of models."""
+    purse: Purse = field(default_factory=Purse)
+    """Counts what is spent, within the budget of the session."""
     halt: Halt = field(default_factory=Halt)
     """Stops the tree's requests."""
     sources: set[Path] = field(default_factory=set)
@@ -107,9 +128,22 @@ class RunScope:
     """Id of the parent's call that started the run; empty for a root."""
     depth: int = 0
 
+    @property
+    def name(self) -> str:
+        """The run's name, for people."""
+        return name_run(self.agent.name, self.agent.model)
+
     @classmethod
     def root(
-        cls, agent: Agent, limits: Limits, env: Env, clock: Clock, *, has_mode: bool = False
+        cls,
+        agent: Agent,
+        limits: Limits,
+        env: Env,
+        clock: Clock,
+        *,
+        has_mode: bool = False,
+        above: UsageMeter | None = None,
+        in_flight: InFlight | None = None,
     ) -> RunScope:
         """The scope of a root run, whose clock has started.
 
@@ -119,20 +153,33 @@ class RunScope:
             env: dependencies of the tree.
             clock: its clock.
             has_mode: True if an option of the run replaced the agent's mode.
+            above: counts this tree and others; None = it is counted alone.
+            in_flight: slots that this tree shares with others; None = it has its own.
         """
+        most = agent.limits.max_in_flight
         return cls(
             env=env,
             agent=agent,
             limits=limits,
             policy=PermissionPolicy(agent, agent.mode, by_option=has_mode),
-            meter=UsageMeter(agent.name, agent.limits, path=agent.path),
-            in_flight=InFlight.of(agent.limits.max_in_flight),
+            meter=UsageMeter(
+                name_run(agent.name, agent.model), agent.limits, above, path=agent.path
+            ),
+            in_flight=in_flight.below(most) if in_flight else InFlight.of(most),
             depth_limit=DepthLimit(root=agent.sub_agents_config.max_depth),
             clock=clock,
         )
 
     def child(
-        self, agent: Agent, job: Job, env: Env, *, call_id: str, key: str, ahead: float
+        self,
+        agent: Agent,
+        job: Job,
+        env: Env,
+        *,
+        call_id: str,
+        key: str,
+        ahead: float,
+        is_admitted: bool = False,
     ) -> RunScope:
         """The scope of a child; its clock starts now.
 
@@ -144,6 +191,7 @@ class RunScope:
             key: the last part of the child's id: the number of its call, with a suffix if the call
                 has several children.
             ahead: virtual seconds already elapsed.
+            is_admitted: True if no cap refuses its first request.
 
         Raises:
             RunStopped: the tree may not send as many requests.
@@ -154,7 +202,12 @@ class RunScope:
             agent=agent,
             limits=limits,
             policy=PermissionPolicy.below(self.policy, agent, job.mode, is_copy=job.is_copy),
-            meter=self.meter.child(agent.name, agent.limits, agent.path),
+            meter=self.meter.child(
+                name_run(agent.name, agent.model),
+                agent.limits,
+                agent.path,
+                is_admitted=is_admitted,
+            ),
             in_flight=self.in_flight.below(agent.limits.max_in_flight),
             depth_limit=self.depth_limit.lowered(agent),
             clock=Clock(limits.seconds, self.clock.deadline, ahead),

@@ -5,12 +5,16 @@ Source: D-48, D-59; product.md "Cassettes".
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
+from copy import copy
 from typing import Any, Protocol
 
 from axe_nb.engine.permissions import ApprovalRequest, AskPerson, Decision
 from axe_nb.exchanges import Exchange
-from axe_nb.messages import Request
+from axe_nb.limits import RunStopped
+from axe_nb.messages import Request, Response
+from axe_nb.providers.protocol import OnDelta
 from axe_nb.results import Status
 from axe_nb.tools.tool import ToolOutput
 
@@ -37,6 +41,30 @@ class Tape(Protocol):
 
     def holds(self, place: str, attempt: int) -> bool:
         """True if an attempt is recorded that will be played."""
+
+    def admits(self, place: str, attempt: int, has_cap: Callable[[str], bool]) -> bool:
+        """True if a request is recorded, so that no cap refuses it.
+
+        Args:
+            place: that of the request; with turn 0 that of a child that is to start.
+            attempt: from 1.
+            has_cap: True for the words of a cap that applies now.
+
+        Raises:
+            RunStopped: a cap that still applies refused it.
+        """
+
+    def keep_refusal(self, place: str, attempt: int, stop: RunStopped) -> None:
+        """Notes that a cap refused what `admits` was asked for."""
+
+    def note(self, request: Request, model: str, exchange: Exchange) -> None:
+        """Notes an exchange that the tree takes from the run that it forks.
+
+        Args:
+            request: as for `find`.
+            model: provider/model.
+            exchange: the exchange.
+        """
 
     def keep(self, request: Request, exchange: Exchange) -> None:
         """Notes the outcome of a request that `find` was asked for."""
@@ -89,3 +117,19 @@ class Tape(Protocol):
 
     async def wait_to_cancel(self) -> None:
         """Cancels the tree, as it was when it was recorded, once its other runs have ended."""
+
+
+async def play(recorded: Exchange, request: Request, on_delta: OnDelta | None = None) -> Response:
+    """Plays the recorded answer of a model that has no server.
+
+    Raises:
+        ProviderError: the request had failed.
+    """
+    for delta in recorded.deltas:
+        if on_delta:
+            on_delta(delta)
+    if request.log and request.log.hang:
+        await request.log.hang()
+    if recorded.response is None:
+        raise copy(recorded.error) if recorded.error else asyncio.CancelledError
+    return recorded.response

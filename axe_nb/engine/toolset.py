@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.place import find_place
+from axe_nb.agents.servers import names_of_servers
 from axe_nb.builtin import table as builtin
 from axe_nb.delegation import table as delegation
 from axe_nb.engine.permissions import PermissionPolicy
@@ -17,7 +18,7 @@ from axe_nb.errors import ConfigError
 from axe_nb.messages import CallTraits, ToolCall, ToolSpec
 from axe_nb.text import list_some, quote
 from axe_nb.toolbox import REGISTRY, registry_of
-from axe_nb.tools.registry import Registry
+from axe_nb.tools.registry import Registry, ToolTable
 from axe_nb.tools.tool import Tool
 
 MAX_NAMED = 20
@@ -85,26 +86,37 @@ def assemble(
     depth_limit: DepthLimit,
     policy: PermissionPolicy,
     handed: Sequence[Tool] = (),
+    of_servers: Sequence[Tool] | None = None,
 ) -> Toolset:
     """Builds the toolset of `agent`; a delegation tool is offered iff `depth` is below its maximum.
 
     Args:
         handed: tools passed to the run as objects.
+        of_servers: tools of the agent's MCP servers; None = these have not been started, so that
+            their tools are not known.
 
     Raises:
         ConfigError: the agent names an unknown tool, or a function cannot be used as a tool.
     """
     registry = registry_of(agent, handed)
+    table = ToolTable({tool.name: tool for tool in of_servers or ()})
+    registry = Registry((*registry.sources, table))
     named = [name for given in agent.tools for name in registry.expand(given)]
+    servers = names_of_servers(agent.mcp_servers)
+    unknown = () if of_servers is not None else tuple(f"{name}__" for name in servers)
     tools: dict[str, Tool] = {}
-    for name in (*_list_sub_agent_tools(agent), *named):
+    more = (tool.name for tool in of_servers or ())
+    for name in dict.fromkeys((*_list_sub_agent_tools(agent), *named, *more)):
         tool = registry.find(name)
+        if tool is None and name.startswith(unknown):
+            continue
         if tool is None or (tool.calls_sub_agents and not agent.sub_agents):
             raise _make_unknown_error(name, agent, registry)
         if agent.sub_agents_config.enabled or tool.effect != "delegate":
             tools[name] = tool.for_agent(agent)
     for name in agent.permissions:
-        if name not in tools and name not in registry.known:
+        is_of_server = name.partition("__")[0] in servers
+        if name not in tools and name not in registry.known and not is_of_server:
             raise _make_unknown_error(name, agent, registry)
     offered = (
         tool.spec

@@ -20,11 +20,12 @@ from axe_nb.expectations.tree import (
     Use,
     are_parallel,
     count_in_order,
+    find_common_group,
     list_branches,
     list_uses,
     name_of,
 )
-from axe_nb.results import RunResult
+from axe_nb.results import RunResult, name_run
 from axe_nb.text import list_some, plural, quote, suggestion
 from axe_nb.toolbox import REGISTRY
 
@@ -90,7 +91,9 @@ class _Tree:
             ConfigError: it names something unknown, or cannot be decided.
         """
         subject, *others = clause.subjects
-        if others:
+        if others and clause.is_parallel:
+            verdict = self._run_beside(clause.subjects)
+        elif others:
             verdict = self._follow(clause.subjects)
         elif subject.measure and subject.measure.kind == "data":
             return self._decide_data(subject, clause)
@@ -118,10 +121,20 @@ class _Tree:
 
     def _describe_others(self, is_agent: bool) -> str:
         """The runs or calls that there were instead, in a few words."""
-        runs = [branch.run.agent for branch in self._branches[1:]]
+        runs = [name_run(b.run.agent, b.run.model) for b in self._branches[1:]]
         names = runs if is_agent else [use.call.name for use in self._uses]
         others = list(dict.fromkeys(map(name_of, names)))
         return f"; it {'ran' if is_agent else 'called'} {list_some(others, 5)}" if others else ""
+
+    def _run_beside(self, subjects: Sequence[Subject]) -> Verdict:
+        """Checks that a run or call of each ran in parallel with one of each other."""
+        found = [self._find(subject) for subject in subjects]
+        for subject, things in zip(subjects, found, strict=True):
+            if not things:
+                return Verdict(is_met=False, found=f"no {name_of(subject.name)}", at=self._root)
+        if common := find_common_group(found):
+            return Verdict(is_met=True, found="in parallel", at=common)
+        return Verdict(is_met=False, found="none in parallel", at=found[-1][-1])
 
     def _follow(self, subjects: Sequence[Subject]) -> Verdict:
         """Checks that runs and calls followed one another."""

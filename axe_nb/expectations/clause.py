@@ -78,7 +78,7 @@ class Clause:
     """As it is written."""
     is_negated: bool
     subjects: tuple[Subject, ...]
-    """More than one = in this order."""
+    """More than one = in this order, or in parallel."""
     test: Test
     is_parallel: bool
 

@@ -111,14 +111,17 @@ class _Parser:
             is_negated = not is_negated
             self._at += 1
         subjects = [self._subject()]
-        while self.take("then"):
+        joint = next((word for word in ("then", "and") if self.take(word)), "")
+        while joint and (len(subjects) < 2 or self.take(joint)):
             subjects.append(self._subject())
-        is_chain = len(subjects) > 1
-        if is_chain and any(subject.measure for subject in subjects):
-            self._fail("then takes agents and tools")
-        has_test = not (is_bare or is_chain)
+        if joint and any(subject.measure for subject in subjects):
+            self._fail(f"{joint} takes agents and tools")
+        has_test = not (is_bare or joint)
         test = self._test(subjects[0].measure) if has_test else Test()
-        is_parallel = has_test and not subjects[0].measure and self._take_parallel()
+        may_be_parallel = joint == "and" or (has_test and not subjects[0].measure)
+        is_parallel = may_be_parallel and self._take_parallel()
+        if joint == "and" and not is_parallel:
+            self._fail("and joins what runs in parallel", hint="write a and b, parallel; else a; b")
         if self.token.kind and self.token.text != ";":
             self._fail("expected ; or the end", hint=self._advise_end(is_bare))
         words = one_line(self._text[self._start : self.token.start], MAX_SHOWN)
@@ -144,8 +147,9 @@ class _Parser:
             return f"did you mean {near}?" if near else "separate expectations with ;"
         if is_bare and self.token.text in OPERATORS:
             return "use not before a comparison"
-        near = nearest(self.token.text, ("then", "contains"))
-        return f"did you mean {near}?" if near else ""
+        if near := nearest(self.token.text, ("then", "contains")):
+            return f"did you mean {near}?"
+        return "separate expectations with ;, and a result from them with :"
 
     def _subject(self) -> Subject:
         kind: Literal["", "agent", "tool"] = ""

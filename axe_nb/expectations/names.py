@@ -27,7 +27,7 @@ class KnownNames:
         for agent in DEFINED.values():
             self._tools.update(agent.own_tools)
         for branch in branches:
-            self._agents.add(branch.run.agent)
+            self._agents.update(filter(None, [branch.run.agent]))
             self._tools.update(call.name for turn in branch.run.log for call in turn.calls)
 
     def is_agent(self, subject: Subject) -> bool:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any, Literal, get_args
 
-from axe_nb.results import RunResult, Status
+from axe_nb.results import RunResult, Status, name_run
 
 Kind = Literal["number", "text", "list", "data"]
 
@@ -27,6 +27,7 @@ FORMS: Mapping[str, str] = {
     "not turns > 6": "the opposite of any expectation",
     "researcher >= 2, parallel": "at least two of them ran at the same time: in parallel calls of "
     "one reply, or started by one call",
+    "researcher and writer, parallel": "one of each ran at the same time",
     "researcher then writer then write_file": "each began after one before it had ended",
     'write_file(path ~ /report/, content contains "42")': "counts only calls with such arguments",
     'researcher(status == completed, task contains "Rome") == 2': "counts only runs with such "
@@ -95,7 +96,7 @@ MEASURES: Mapping[str, Measure] = {
     ),
     "cost": Measure(
         kind="number", help="cost in US dollars; an error if a price is unknown",
-        example="cost < $0.02", read=lambda run: getattr(run, "cost", None), units=DOLLARS,
+        example="cost < $0.02", read=lambda run: run.cost, units=DOLLARS,
     ),
     "seconds": Measure(
         kind="number", help="duration", example="seconds < 90; seconds < 2min", of="root",
@@ -112,7 +113,7 @@ MEASURES: Mapping[str, Measure] = {
     ),
     "incomplete": _list(
         "runs that did not complete, by agent", "no incomplete",
-        lambda run: () if run.ok else (run.agent,),
+        lambda run: () if run.ok else (name_run(run.agent, run.model),),
     ),
     "warnings": _list(
         "warnings", "no warnings; warnings ~ /token limit/", attrgetter("warnings")

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from axe_nb.messages import ToolCall, ToolResult
-from axe_nb.results import RunResult
+from axe_nb.results import RunResult, name_run
 from axe_nb.text import one_line, printable
 
 MAX_NAME = 60
@@ -31,7 +31,7 @@ class Branch:
     """Equal for the runs that ran at the same time."""
 
     def __str__(self) -> str:
-        way = " › ".join(map(name_of, (*self.above, self.run.agent)))
+        way = " › ".join(map(name_of, (*self.above, name_run(self.run.agent, self.run.model))))
         return f"in agent {way}" + (f" ({name_of(self.run.id)})" if self.above else "")
 
 
@@ -81,7 +81,7 @@ def _walk(branch: Branch) -> Iterator[Branch]:
         yield from _walk(
             Branch(
                 run=child,
-                above=(*branch.above, run.agent),
+                above=(*branch.above, name_run(run.agent, run.model)),
                 pointer=f"{branch.pointer}.children[{index}]",
                 group=(branch.pointer, turns.get(child.call_id, child.call_id)),
             )
@@ -110,6 +110,19 @@ def are_parallel(things: Sequence[Branch | Use]) -> bool:
     """True if at least two of them ran at the same time."""
     groups = [thing.group for thing in things if thing.group is not None]
     return len(set(groups)) < len(groups)
+
+
+def find_common_group(found: Sequence[Sequence[Branch | Use]]) -> Branch | Use | None:
+    """The first run or call that ran at the same time as one of each of the others."""
+    others = [{thing.group for thing in things} for things in found[1:]]
+    return next(
+        (
+            thing
+            for thing in found[0]
+            if thing.group is not None and all(thing.group in groups for groups in others)
+        ),
+        None,
+    )
 
 
 def count_in_order(root: RunResult, steps: Sequence[Set[int]]) -> int:

@@ -82,8 +82,10 @@ def count_context(
     for number, message in enumerate(request.messages):
         if message.tool_results:
             size[RESULTS] += sum(_count_bytes(result.content) for result in message.tool_results)
+            size[RESULTS] += _count_pictures(message)
         elif message.role == "user":
             size[PROMPT if number >= first else HISTORY] += _count_bytes(message.content)
+            size[PROMPT if number >= first else HISTORY] += _count_pictures(message)
         else:
             size[HISTORY] += sum(map(_count_texts, encode(message)))
     if not reported:
@@ -93,6 +95,11 @@ def count_context(
 
 def _count_bytes(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+
+
+def _count_pictures(message: Message) -> int:
+    """Counts the bytes of text that cost as much as the pictures."""
+    return sum(BYTES * picture.tokens for picture in message.all_pictures())
 
 
 def _count_texts(value: Any) -> int:

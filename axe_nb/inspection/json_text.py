@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 from axe_nb.text import cut_chars
 
 MAX_COLUMNS = 100
 """Lists and objects that fit are written on one line."""
+
+_PICTURE = re.compile(
+    r"(?:data:[\w/.+-]{1,40};base64,)?(?:iVBORw0KGgo|/9j/|R0lGOD|UklGR|JVBERi)"
+    r"(?=[A-Za-z0-9+/]{16,}={0,2}\Z)"
+)
+"""Beginning of the bytes of a PNG, JPEG, GIF, WebP or PDF in base64."""
 
 _encode = json.JSONEncoder(ensure_ascii=False).encode
 
@@ -35,6 +42,18 @@ def _join(brackets: str, parts: list[str], margin: str) -> str:
         return f"{brackets[0]}{', '.join(parts)}{brackets[1]}"
     inner = f"{margin}  "
     return f"{brackets[0]}{inner}{f',{inner}'.join(parts)}{margin}{brackets[1]}"
+
+
+def hide_pictures(value: Any) -> Any:
+    """Returns JSON data with the bytes of pictures left out, which tell a reader nothing."""
+    if isinstance(value, str):
+        found = _PICTURE.match(value)
+        return f"{found[0]}… ({len(value):,} characters of base64)" if found else value
+    if isinstance(value, list):
+        return [hide_pictures(entry) for entry in value]
+    if isinstance(value, dict):
+        return {key: hide_pictures(entry) for key, entry in value.items()}
+    return value
 
 
 def cut_texts(value: Any, limit: int) -> Any:

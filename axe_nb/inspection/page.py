@@ -14,7 +14,7 @@ from itertools import accumulate
 from typing import Any
 
 from axe_nb.inspection.context import SOURCES, ContextTokens
-from axe_nb.inspection.json_text import cut_texts, format_json
+from axe_nb.inspection.json_text import cut_texts, format_json, hide_pictures
 from axe_nb.redaction import find_filter
 from axe_nb.text import clean, plural
 from axe_nb.views.appearance import GAP, HUES, LINE_HEIGHT, MUTED, SWATCH, TEXT_MARGIN, TRACK
@@ -97,7 +97,7 @@ class Page:
             yield f"{more:,} more"
 
     def _format_body(self) -> Iterator[str]:
-        body = find_filter().json(self.body)
+        body = hide_pictures(find_filter().json(self.body))
         if not self.pointer:
             yield format_json(body)
             return

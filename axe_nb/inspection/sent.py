@@ -17,10 +17,10 @@ from axe_nb.errors import ConfigError
 from axe_nb.inspection.changes import describe_changes
 from axe_nb.inspection.context import ContextTokens, count_context
 from axe_nb.inspection.page import Page
-from axe_nb.inspection.places import find_exchange
 from axe_nb.messages import Request
 from axe_nb.provider_table import PROVIDERS
-from axe_nb.results import RunResult
+from axe_nb.recording.find_exchange import find_exchange
+from axe_nb.results import RunResult, name_run
 from axe_nb.text import quote
 
 OF_SCRIPTS = "openai"
@@ -58,7 +58,8 @@ class SentRequest:
         return decoded
 
     def __repr__(self) -> str:
-        return f"SentRequest({self.agent}, {self.place}, {self.protocol}, {self.context.size})"
+        who = name_run(self.agent, self.model)
+        return f"SentRequest({who}, {self.place}, {self.protocol}, {self.context.size})"
 
     def __str__(self) -> str:
         return self.format()
@@ -122,8 +123,8 @@ def preview_request(plan: Plan) -> SentRequest:
         ProviderError: it cannot be encoded.
     """
     talk = Conversation(plan)
-    talk.say(plan.prompt)
-    request = talk.make_request(plan.toolset.offered)
+    talk.say(plan.prompt, plan.pictures)
+    request = talk.make_request(plan.toolset.offered, output=not plan.asks_at_end)
     own = plan.provider.name
     streaming = {}
     if plan.streams and own in PROTOCOLS:

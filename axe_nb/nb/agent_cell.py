@@ -22,6 +22,7 @@ from axe_nb.agents.config import agent_dirs, format_path_or_name
 from axe_nb.agents.files import expand_home, read_text, reason, write_whole
 from axe_nb.agents.names import check_name
 from axe_nb.agents.prompt import all_warnings
+from axe_nb.agents.variables import UnknownVariable, find_line
 from axe_nb.commands.parser import parse, parser
 from axe_nb.commands.table import AGENT_CELL
 from axe_nb.doctor.agent_problems import Problem, problems
@@ -30,7 +31,7 @@ from axe_nb.interpolation import NBVAL
 from axe_nb.nb.cell_source import find_cell_source
 from axe_nb.nb.option_line import read_words
 from axe_nb.session.session import session
-from axe_nb.text import clean, quote
+from axe_nb.text import quote
 from axe_nb.toml_tables.table import Source
 from axe_nb.views.agent_summary import abilities
 
@@ -64,10 +65,11 @@ def define(shell: InteractiveShell, line: str, cell: str, names: Mapping[str, An
         session.forget(name)
     else:
         session.define(agent, text)
-    head = f"{name}: {agent.model}, mode {agent.mode}"
+    answers = ", answers as JSON" if agent.output else ""
+    head = f"{name}: {agent.model}, mode {agent.mode}{answers}"
     may = abilities(agent, lambda other: session.find(other, agents_dir or None))
     warnings = [f"! {warning}" for warning in all_warnings(agent)]
-    return clean("\n".join(filter(None, [head, may, *warnings, *notes, *saved])))
+    return "\n".join(filter(None, [head, may, *warnings, *notes, *saved]))
 
 
 def _parse_options(words: Sequence[str]) -> argparse.Namespace:
@@ -133,7 +135,9 @@ def _find_place(error: ConfigError, source: Source, magic_line: int) -> str:
 
 
 def _find_line(problem: Problem, source: Source) -> int | None:
-    """The line of the list's entry, or of the key; None if it is not in the TOML."""
+    """The line of the variable, the list's entry or the key; None if it is not in the TOML."""
+    if isinstance(problem.error, UnknownVariable):
+        return find_line(source, problem.error.variable)
     return source.line(problem.key, problem.entry)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING
 
@@ -22,17 +22,18 @@ from IPython.core.getipython import get_ipython
 from IPython.core.interactiveshell import InteractiveShell
 
 if TYPE_CHECKING:
+    from axe_nb.agents.agent import Agent
     from axe_nb.commands.options import Face, Option
     from axe_nb.commands.table import Command
 
-LINE = re.compile(r"\s*(?P<magic>%%axe_agent|%%axe|%axe)\s+(?P<rest>.*)\Z", re.DOTALL)
+LINE = re.compile(r"\s*(?P<magic>%%axe_agent|%%axe_grid|%%axe|%axe)\s+(?P<rest>.*)\Z", re.DOTALL)
 """A line with a magic, up to the cursor."""
 
-OTHER = re.compile(r"%%(?!axe\b|axe_agent\b)")
+OTHER = re.compile(r"%%(?!axe\b|axe_agent\b|axe_grid\b)")
 """A cell magic that may stand above ours, as %%time does."""
 
 MOST = 200
-"""Maximum number of agents whose files are read to complete models."""
+"""Maximum number of agents whose files are read to complete models and variables."""
 
 
 @context_matcher(identifier="axe_nb", priority=1000)  # type: ignore[untyped-decorator]  # IPython's own gap
@@ -84,10 +85,13 @@ def _list_completions(magic: str, words: list[str], word: str) -> Iterable[str] 
         words: those before the one at the cursor.
         word: the one at the cursor, as far as it is written.
     """
+    from axe_nb.commands.grid_command import GRID
     from axe_nb.commands.table import AGENT_CELL, RUN, commands_of
 
     if magic == "%%axe_agent":
         return _complete_command(AGENT_CELL, "cell", words, word)
+    if magic == "%%axe_grid":
+        return _complete_command(GRID, "cell", words, word)
     if magic == "%%axe":
         return _complete_command(RUN, "cell", words, word)
     commands = commands_of("line")
@@ -102,22 +106,30 @@ def _complete_command(
 ) -> Iterable[str] | None:
     options = command.options_of(face)
     if command.is_verbatim:
-        return _list_values(options[0])
+        return _list_values(options[0], word)
     by_flag = {flag: option for option in options for flag in option.flags}
     before = by_flag.get(words[-1]) if words else None
     if before is not None and before.metavar and not word.startswith("-"):
-        return _list_values(before)
+        return _list_values(before, word)
     given = sum(
         not named.startswith("-") and not (flag in by_flag and by_flag[flag].metavar)
         for flag, named in zip(["", *words], words, strict=False)
     )
     arguments = [option for option in options if not option.flags][given:]
     is_flag = word.startswith("-") or not arguments or not arguments[0].offers
-    return by_flag if is_flag else _list_values(arguments[0])
+    return by_flag if is_flag else _list_values(arguments[0], word)
 
 
-def _list_values(option: Option) -> Iterable[str] | None:
-    """Values of an option or argument; None = files, which IPython completes."""
+def _list_values(option: Option, word: str) -> Iterable[str] | None:
+    """Values of an option or argument; None = files, which IPython completes.
+
+    Args:
+        option: the option.
+        word: its value, as far as it is written.
+    """
+    from axe_nb.nb import offers
+    from axe_nb.recording.modes import MODES
+
     match option.offers:
         case "agents":
             return _list_agents()
@@ -125,10 +137,24 @@ def _list_values(option: Option) -> Iterable[str] | None:
             return _list_models()
         case "variables":
             return _list_variables()
+        case "outputs":
+            return _list_outputs()
+        case "places":
+            return offers.list_places(word, _list_variables())
+        case "runs":
+            return offers.list_runs(word, _list_variables())
+        case "past agents":
+            return offers.list_past_agents()
+        case "cassettes":
+            return offers.list_cassettes(word)
+        case "modes":
+            return MODES
         case "tools":
             return _list_tools()
         case "parameters":
             return ("temperature=", "max_tokens=")
+        case "prompt variables":
+            return _list_prompt_variables()
         case "expectations":
             return _list_expectations()
         case "files":
@@ -159,13 +185,26 @@ def _list_models() -> list[str]:
     from axe_nb.session.session import session
 
     models = {model for _, model in session.spent} | {f"script/{name}" for name in known()}
-    for name in _list_agents()[:MOST]:
-        with contextlib.suppress(ConfigError):
-            models.add(session.find(name, _get_agents_dir()).model)
+    models.update(agent.model for agent in _load_agents())
     providers: Iterable[str] = PROVIDERS
     with contextlib.suppress(ConfigError):
         providers = Config.load().known
     return sorted(models | {f"{provider}/" for provider in providers})
+
+
+def _list_prompt_variables() -> list[str]:
+    """Those of all agents, as they begin in an option."""
+    return sorted({f"{name}=" for agent in _load_agents() for name in agent.vars})
+
+
+def _load_agents() -> Iterator[Agent]:
+    """Yields the first agents whose files are valid."""
+    from axe_nb.errors import ConfigError
+    from axe_nb.session.session import session
+
+    for name in _list_agents()[:MOST]:
+        with contextlib.suppress(ConfigError):
+            yield session.find(name, _get_agents_dir())
 
 
 def _list_tools() -> list[str]:
@@ -177,6 +216,7 @@ def _list_tools() -> list[str]:
 def _list_expectations() -> list[str]:
     """Variables with results, and the words of expectations."""
     from axe_nb.expectations.table import MEASURES
+    from axe_nb.nb import offers
     from axe_nb.results import RunResult
     from axe_nb.session.runs import RunHandle
 
@@ -185,8 +225,20 @@ def _list_expectations() -> list[str]:
     found = [
         f"{name}:" for name in _list_variables() if isinstance(names[name], RunResult | RunHandle)
     ]
-    words = ("not", "no", "then", "parallel", "contains")
-    return [*found, *words, *MEASURES, *_list_agents(), *_list_tools()]
+    words = ("not", "no", "then", "and", "parallel", "contains")
+    known = {*MEASURES, *_list_agents(), *_list_tools(), *offers.list_names()}
+    return [*found, *words, *sorted(known)]
+
+
+def _list_outputs() -> list[str]:
+    """Types and schemas of the user."""
+    from axe_nb.outputs.output import may_be_output
+
+    shell = get_ipython()
+    names = shell.user_ns if shell else {}
+    return sorted(
+        name for name, value in names.items() if not name.startswith("_") and may_be_output(value)
+    )
 
 
 def _list_variables() -> list[str]:

@@ -15,9 +15,10 @@ from IPython.core.display_functions import DisplayHandle
 from IPython.display import display
 
 from axe_nb.messages import dump
+from axe_nb.pictures.scaled import Thumbnails
 from axe_nb.views import excerpts, html
 from axe_nb.views.appearance import css_rules
-from axe_nb.views.outline import Outline
+from axe_nb.views.outline import Block, Outline
 from axe_nb.views.row import make_row
 from axe_nb.views.tree import CallNode, Node, Times, TreeNode, TurnNode, parent_row, rows_of
 
@@ -60,6 +61,7 @@ class Feed:
         self._root = root
         self._outline = Outline(root, max_chars=MAX_CHARS)
         self._rows: dict[str, dict[str, Any]] = {}
+        self._thumbnails = Thumbnails()
         self._text = ""
         self._number = 0
         self._snapshot_at = now
@@ -125,6 +127,10 @@ class Feed:
         self._text = _read_text(turn) if turn and not turn.calls else ""
         return list(news.values())
 
+    def _format_block(self, block: Block) -> list[Any]:
+        thumbnails = filter(None, map(self._thumbnails.find, block.pictures))
+        return [block.label, block.text, block.rest, *thumbnails]
+
     def _format_row(self, key: str, thing: TreeNode) -> dict[str, Any]:
         before, after = self._outline.blocks(thing)
         over = parent_row(thing)
@@ -135,8 +141,8 @@ class Feed:
             "version": self._number,
             "above": over.key if over else None,
             "times": [times.started, times.ended],
-            "before": [[b.label, b.text, b.rest] for b in before],
-            "after": [[b.label, b.text, b.rest] for b in after],
+            "before": list(map(self._format_block, before)),
+            "after": list(map(self._format_block, after)),
         }
 
 
@@ -148,7 +154,7 @@ def _read_text(turn: TurnNode) -> str:
     size = turn.draft.text.size if turn.draft else len(turn.text)
     left_out = max(0, size // WINDOW - 1) * WINDOW
     shown = size - left_out
-    end = turn.draft.text.end(shown) if turn.draft else turn.text[left_out:]
+    end = turn.draft.text.show_end(shown) if turn.draft else turn.text[left_out:]
     before = f"… {left_out:,} characters\n" if left_out else ""
     return before + excerpts.mask_seconds(end)
 

@@ -20,22 +20,27 @@ from axe_nb.agents.prompt import all_warnings
 from axe_nb.agents.trust import check_link
 from axe_nb.commands.parser import UsageError, parse, parse_run
 from axe_nb.commands.table import RUN, commands_of
-from axe_nb.doctor.doctor import Finding
+from axe_nb.diffs.run_diff import RunDiff, diff_runs
+from axe_nb.doctor.finding import Finding
 from axe_nb.errors import ConfigError
 from axe_nb.expectations.check import check
 from axe_nb.inspection.sent import SentRequest, find_request
+from axe_nb.nb import env_line
 from axe_nb.nb.display import can_ask, describe_display
 from axe_nb.nb.help import help_text
-from axe_nb.nb.named_run import find_place, find_result
+from axe_nb.nb.named_run import find_place, find_result, find_tree
 from axe_nb.nb.option_line import read_words
+from axe_nb.pictures.parts import Illustrated
 from axe_nb.recording.cassette import Cassette
-from axe_nb.results import RunResult
+from axe_nb.results import NO_AGENT, RunResult
 from axe_nb.run_history.history import list_history
 from axe_nb.session.runs import RunHandle
-from axe_nb.session.session import Spent, session
-from axe_nb.text import clean, plural, quote, suggestion
+from axe_nb.session.session import session
+from axe_nb.session.spent import Spent
+from axe_nb.text import clean, format_dollars, list_some, plural, quote, suggestion
 from axe_nb.views import agent_summary
 from axe_nb.views.appearance import LOOKS
+from axe_nb.views.cost import format_cost
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
@@ -46,14 +51,14 @@ RESULT = re.compile(r"\s*(?!(?:agent|tool):\S)([^\W\d]\w*)\s*:(.*)", re.DOTALL)
 LATEST = 20
 """Runs that `%axe history` lists."""
 
-Action: TypeAlias = "Callable[[InteractiveShell, argparse.Namespace], str | SentRequest]"
+Action: TypeAlias = "Callable[[InteractiveShell, argparse.Namespace], str | SentRequest | RunDiff]"
 """(shell, what was chosen) -> the text that the cell prints, or the value of the line. Raises
 ConfigError."""
 
 
 def run_command(
     shell: InteractiveShell, line: str, names: Mapping[str, Any], write: Callable[[str], None]
-) -> RunResult | RunHandle | SentRequest | None:
+) -> RunResult | RunHandle | SentRequest | RunDiff | None:
     """Runs the command, passes its output to `write`, and returns the value of the line.
 
     Args:
@@ -69,8 +74,9 @@ def run_command(
     if verb == "run":
         from axe_nb.nb.run_cell import run_cell
 
-        options = parse_run(read_words(RUN, "line", rest, names), "line", session.defaults)
-        return run_cell(shell, options, lambda: options.prompt or "", write)
+        words = read_words(RUN, "line", rest, names)
+        options = parse_run(words, "line", session.defaults, names)
+        return run_cell(shell, options, lambda: Illustrated(options.prompt or ""), write)
     commands = commands_of("line")
     command = commands.get(verb or "help")
     if command is None:
@@ -89,7 +95,7 @@ def run_command(
     if not isinstance(done, str):
         return done
     if done:
-        write(clean(done))
+        write(done)
     return None
 
 
@@ -165,9 +171,8 @@ def _read_toml(name: str, agents_dir: str | None) -> str:
 
 def _list_tools(shell: InteractiveShell, chosen: argparse.Namespace) -> str:
     if chosen.agent is None:
-        return agent_summary.all_tools()
-    agent = session.find(chosen.agent, chosen.agents_dir)
-    return agent_summary.tools_of(agent) or f"{agent.name} has no tools"
+        return agent_summary.all_tools(session.servers.list_running())
+    return actions.format_tools(session.find(chosen.agent, chosen.agents_dir))
 
 
 def _expect(shell: InteractiveShell, chosen: argparse.Namespace) -> str:
@@ -186,22 +191,49 @@ def _find_request(shell: InteractiveShell, chosen: argparse.Namespace) -> SentRe
     return find_request(result, place, chosen.protocol)
 
 
+def _compare(shell: InteractiveShell, chosen: argparse.Namespace) -> RunDiff:
+    runs = (find_tree(shell, chosen.a), find_tree(shell, chosen.b))
+    return diff_runs(*runs, names=(chosen.a, chosen.b))
+
+
+def _read_env(shell: InteractiveShell, chosen: argparse.Namespace) -> str:
+    if chosen.file is not None:
+        return env_line.load(chosen.file)
+    return "\n".join(_format_columns(env_line.describe_keys()))
+
+
 def _show_usage(shell: InteractiveShell, chosen: argparse.Namespace) -> str:
     if not session.spent:
         return "nothing has run yet"
-    total = Spent()
-    rows: list[tuple[str, ...]] = [("agent", "model", "runs", "turns", "input", "output")]
+    total = sum(session.spent.values(), Spent())
+    heads = ["runs", "turns", "input", "output", *(["cost"] if total.usage.priced_tokens else [])]
+    rows: list[tuple[str, ...]] = [("agent", "model", *heads)]
     for (agent, model), spent in session.spent.items():
-        rows.append((agent, model, *_format_numbers(spent)))
-        total += spent
-    rows.append(("total", "", *_format_numbers(total)))
-    return "\n".join(_format_columns(rows, right=4))
+        rows.append((agent or NO_AGENT, model, *_format_numbers(spent)[: len(heads)]))
+    rows.append(("total", "", *_format_numbers(total)[: len(heads)]))
+    return "\n".join(_format_columns(rows, right=len(heads)))
 
 
 def _format_numbers(spent: Spent) -> tuple[str, ...]:
     usage = spent.usage
     counts = (spent.runs, spent.turns, usage.input_tokens, usage.output_tokens)
-    return tuple(f"{count:,}" for count in counts)
+    return *(f"{count:,}" for count in counts), format_cost(usage) or "unknown"
+
+
+def _use_budget(shell: InteractiveShell, chosen: argparse.Namespace) -> str:
+    budget = session.budget
+    if chosen.amount is not None:
+        budget.set(chosen.amount)
+    spent = f"{format_dollars(budget.spent)} spent"
+    if budget.amount:
+        left = format_dollars(max(0.0, budget.amount - budget.spent))
+        spent += f" of {format_dollars(budget.amount)}, {left} left"
+    else:
+        spent += "; there is no budget: %axe budget AMOUNT sets one"
+    unknown = sum(budget.unpriced.values())
+    models = list_some(list(budget.unpriced), 3)
+    more = f"not counted: {plural(unknown, 'request')} of unknown price ({models})"
+    return f"{spent}\n{more}" if unknown else spent
 
 
 def _diagnose(shell: InteractiveShell, chosen: argparse.Namespace) -> str:
@@ -255,7 +287,7 @@ def _reset(shell: InteractiveShell, chosen: argparse.Namespace) -> str:
     continued = [one for one in session.conversations if name in (None, one)]
     for one in continued:
         del session.conversations[one]
-    report = f"conversations forgotten: {', '.join(continued) or 'none'}"
+    report = f"conversations forgotten: {', '.join(one or NO_AGENT for one in continued) or 'none'}"
     if not chosen.agents:
         return report
     agents = [one for one in session.agents if name in (None, one)]
@@ -276,7 +308,10 @@ ACTIONS: Mapping[str, Action] = {
     "tools": _list_tools,
     "expect": _expect,
     "request": _find_request,
+    "diff": _compare,
+    "env": _read_env,
     "usage": _show_usage,
+    "budget": _use_budget,
     "doctor": _diagnose,
     "history": _show_history,
     "cassette": _use_cassette,

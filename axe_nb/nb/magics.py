@@ -1,4 +1,4 @@
-"""`%%axe`, `%axe` and `%%axe_agent`: what IPython knows of axe_nb.
+"""`%%axe`, `%axe`, `%%axe_agent` and `%%axe_grid`: what IPython knows of axe_nb.
 
 Imports nothing of the core until a magic is used, so that `%load_ext axe_nb` is quick.
 Source: product.md "Notebook"; jupyter-facts §6, §7.
@@ -22,6 +22,8 @@ from IPython.core.magic import (
 from traitlets import Bool, Enum, Float, Unicode, observe
 
 if TYPE_CHECKING:
+    from axe_nb.diffs.run_diff import RunDiff
+    from axe_nb.grids.grid import Grid
     from axe_nb.inspection.sent import SentRequest
     from axe_nb.nb.help import Topic
     from axe_nb.results import RunResult
@@ -62,6 +64,14 @@ def axe_magic(topic: Topic) -> Callable[[F], F]:
     return mark
 
 
+def _print(text: str) -> None:
+    """Prints what a cell shows, for a terminal and for a saved notebook."""
+    from axe_nb.redaction import redact
+    from axe_nb.text import clean
+
+    print(clean(redact(text)))
+
+
 @magics_class
 class AxeMagics(Magics):
     """The magics of axe_nb. `%config AxeMagics` shows and sets the defaults of all cells."""
@@ -100,33 +110,48 @@ class AxeMagics(Magics):
         from axe_nb.nb.cell_source import find_cell_source
         from axe_nb.nb.option_line import read_words
         from axe_nb.nb.run_cell import run_cell
+        from axe_nb.pictures.parts import Illustrated
+        from axe_nb.pictures.picture import Picture
         from axe_nb.session.session import session
 
         words = read_words(RUN, "cell", line, {**self.shell.user_ns, **local_ns})
-        options = parse_run(words, "cell", session.defaults)
+        options = parse_run(words, "cell", session.defaults, self.shell.user_ns)
         body, magic_line = find_cell_source(self.shell, "axe", cell)
 
-        def prompt() -> str:
-            names = self.shell.user_ns
-            return prompt_of(body, names, raw=options.raw, first_line=magic_line + 1)
+        def prompt() -> Illustrated:
+            names, pictures = self.shell.user_ns, list[Picture]()
+            text = prompt_of(
+                body, names, raw=options.raw, first_line=magic_line + 1, pictures=pictures
+            )
+            return Illustrated(text, tuple(pictures))
 
-        return run_cell(self.shell, options, prompt, print)
+        return run_cell(self.shell, options, prompt, _print)
 
     @line_magic("axe")  # type: ignore[arg-type]  # IPython's own gap
     @axe_magic("line")
     def axe_line(
         self, line: str, local_ns: Mapping[str, Any]
-    ) -> RunResult | RunHandle | SentRequest | None:
+    ) -> RunResult | RunHandle | SentRequest | RunDiff | None:
         from axe_nb.nb.line_magic import run_command
 
-        return run_command(self.shell, line, {**self.shell.user_ns, **local_ns}, print)
+        return run_command(self.shell, line, {**self.shell.user_ns, **local_ns}, _print)
 
     @cell_magic
     @axe_magic("agent")
     def axe_agent(self, line: str, cell: str, local_ns: Mapping[str, Any]) -> None:
         from axe_nb.nb.agent_cell import define
 
-        print(define(self.shell, line, cell, {**self.shell.user_ns, **local_ns}))
+        _print(define(self.shell, line, cell, {**self.shell.user_ns, **local_ns}))
+
+    @cell_magic
+    @axe_magic("grid")
+    def axe_grid(self, line: str, cell: str, local_ns: Mapping[str, Any]) -> Grid | None:
+        from axe_nb.commands.grid_command import GRID
+        from axe_nb.nb.grid_cell import run_grid
+        from axe_nb.nb.option_line import read_words
+
+        names = {**self.shell.user_ns, **local_ns}
+        return run_grid(self.shell, read_words(GRID, "cell", line, names), cell, names, _print)
 
     @observe(*OPTIONS)
     def _set_default(self, change: Any) -> None:
@@ -172,7 +197,12 @@ def unload(shell: InteractiveShell) -> None:
     session.keeps_history = True
     manager = shell.magics_manager
     magics = manager.registry.pop("AxeMagics", None)
-    for kind, name in (("line", "axe"), ("cell", "axe"), ("cell", "axe_agent")):
+    for kind, name in (
+        ("line", "axe"),
+        ("cell", "axe"),
+        ("cell", "axe_agent"),
+        ("cell", "axe_grid"),
+    ):
         manager.magics[kind].pop(name, None)
     if magics in shell.configurables:
         shell.configurables.remove(magics)

@@ -8,10 +8,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from axe_nb.errors import ConfigError
+from axe_nb.recording.find_exchange import MAX_SHOWN, find_run
 from axe_nb.results import RunResult
 from axe_nb.session.runs import RunHandle
 from axe_nb.session.session import session
-from axe_nb.text import quote, suggestion
+from axe_nb.text import cut_chars, quote, suggestion
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
@@ -25,6 +26,22 @@ def find_place(shell: InteractiveShell, text: str) -> tuple[RunResult, str]:
     """
     name, _, place = ("", "", text) if text[:1].isdecimal() else text.partition("@")
     return find_result(shell, name), place
+
+
+def find_tree(shell: InteractiveShell, text: str) -> RunResult:
+    """Reads `R`, `R@0.2` or `0.2`; returns the run there, with all runs below it.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    result, place = find_place(shell, text)
+    if "/" in place:
+        run = place.removeprefix("@").partition("/")[0]
+        raise ConfigError(
+            f"{quote(cut_chars(text, MAX_SHOWN, '…'))} is a turn, and runs are compared",
+            hint=f"name its run: {cut_chars(run, MAX_SHOWN, '…')}",
+        )
+    return find_run(result, place.removeprefix("@"))
 
 
 def find_result(shell: InteractiveShell, name: str) -> RunResult:

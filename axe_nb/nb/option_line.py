@@ -7,6 +7,7 @@ Source: product.md "Notebook" (option line); issue "Safe by construction".
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeAlias
@@ -16,6 +17,7 @@ from IPython.utils.text import DollarFormatter
 from axe_nb.commands.options import Face
 from axe_nb.commands.parser import DATA, split_line
 from axe_nb.commands.table import Command
+from axe_nb.values.render import write_text
 
 FLAG = re.compile(r"--[\w-]+=[^=]*\Z")
 """Beginning of a word such as `--model={name}`, where the value follows an option."""
@@ -46,8 +48,20 @@ class _MarkingFormatter(DollarFormatter):
 
     def format_field(self, value: Any, format_spec: str) -> str:
         """Keeps the value, formatted, and returns the mark."""
-        self.values.append(str(super().format_field(value, format_spec)))
+        is_plain = isinstance(value, str) or format_spec
+        text = super().format_field(value, format_spec) if is_plain else _write(value)
+        self.values.append(str(text))
         return self._mark
+
+
+def _write(value: object) -> str:
+    """Writes a value so that `--param` reads it as the same: JSON, but for text.
+
+    Raises:
+        NoText: it has no text.
+    """
+    is_plain = isinstance(value, bool | float | None)  # nan stays, so that it is refused
+    return json.dumps(value) if is_plain else write_text(value)
 
 
 def read_words(command: Command, face: Face, line: str, names: Mapping[str, Any]) -> list[str]:

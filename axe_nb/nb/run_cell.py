@@ -15,9 +15,12 @@ from axe_nb.console import StatusLine, TextView, request_of, show_dry_run
 from axe_nb.doctor.expected_end import check_end, is_expected
 from axe_nb.errors import AxeError
 from axe_nb.expectations.check import check
+from axe_nb.forks.point import make_point
 from axe_nb.front_end import find_approver
 from axe_nb.nb.background import run_in_background
 from axe_nb.nb.display import ShownOnce, display_mode, install, notebook_view
+from axe_nb.nb.named_run import find_place
+from axe_nb.pictures.parts import Illustrated
 from axe_nb.results import RunResult
 from axe_nb.session.drive import drive
 from axe_nb.session.runs import RunHandle, RunRequest
@@ -34,7 +37,7 @@ NOT_IN_BACKGROUND = {
 def run_cell(
     shell: InteractiveShell,
     options: Options,
-    prompt: Callable[[], str],
+    prompt: Callable[[], Illustrated],
     write: Callable[[str], None],
 ) -> RunResult | RunHandle | None:
     """Runs the cell and returns its value.
@@ -42,7 +45,7 @@ def run_cell(
     Args:
         shell: its namespace receives the names.
         options: as they were asked for.
-        prompt: () -> the prompt. Raises ConfigError.
+        prompt: () -> the prompt with its pictures. Raises ConfigError.
         write: takes a text that the cell prints.
 
     Raises:
@@ -52,10 +55,10 @@ def run_cell(
     try:
         if options.dry_run:
             streams = _is_streamed(shell, options)
-            request = request_of(options, prompt())
+            request = request_of(options, *prompt())
             show_dry_run(request, options, write, write, streams=streams)
             return None
-        request = request_of(options, prompt())
+        request = _make_request(shell, options, prompt())
         if options.background:
             return _start_in_background(shell, options, request)
         result = _run(shell, options, request, write)
@@ -70,6 +73,19 @@ def run_cell(
         name = options.out or "axe_nb.last()"
         check(result, overrides.expect, name=name, agents_dir=overrides.agents_dir)
     return None if _is_captured(shell) else result
+
+
+def _make_request(shell: InteractiveShell, options: Options, prompt: Illustrated) -> RunRequest:
+    """The run that a cell asks for, or the fork of an earlier one.
+
+    Raises:
+        ConfigError: there is no such conversation, run or place.
+    """
+    if options.fork_from is None:
+        return request_of(options, *prompt)
+    result, place = find_place(shell, options.fork_from)
+    point = make_point(result, place, prompt=prompt if prompt.text.strip() else None)
+    return RunRequest(agent=options.agent, overrides=options.overrides, fork=point)
 
 
 def _run(

@@ -119,6 +119,8 @@ class LiveTree:
     def tick(self) -> None:
         """Sends the changes, if the last update is long enough ago."""
         now, feed = self.now, self._feed
+        for transcript in self._transcripts:
+            self.note(transcript.tick(now))
         if feed is None or not (self._changed or feed.is_due(now)):
             return
         # what begins to be written is shown at once, and the next update comes the later for it

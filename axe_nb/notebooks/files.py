@@ -61,13 +61,54 @@ def read_notebook(path: Path) -> Book:
     nbformat = load("nbformat")
     try:
         book = nbformat.read(path, as_version=4)
-        cells = [(cell.cell_type, cell.source, cell.metadata) for cell in book.cells]
-        assert isinstance(cells, list)
     except OSError as error:
         raise ConfigError(f"cannot read {display_path(path)}: {reason(error)}") from None
     except Exception:  # of nbformat, which has no class for them
         raise ConfigError(f"{display_path(path)} is not a notebook") from None
+    # nbformat reports some of what is wrong, and only to its log
+    cells = book.get("cells")
+    if not (isinstance(cells, list) and isinstance(book.get("metadata"), dict)):
+        raise ConfigError(f"{display_path(path)} is not a notebook")
+    for number, cell in enumerate(cells, 1):
+        if fault := _find_fault(cell):
+            raise ConfigError(
+                f"{display_path(path)}, cell {number}: {fault}",
+                hint="open the notebook in Jupyter and save it, or repair the file",
+            )
     return book
+
+
+def _find_fault(cell: Any) -> str:
+    """Returns the fault of a cell, as far as it is read here; empty if it has none."""
+    if not isinstance(cell, dict) or not isinstance(cell.get("cell_type"), str):
+        return "it is not a cell"
+    if not _is_text(cell.get("source")):
+        return "its source is not a text"
+    metadata = cell.get("metadata")
+    tags = metadata.get("tags", []) if isinstance(metadata, dict) else None
+    if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
+        return "its metadata is malformed"
+    if cell["cell_type"] != "code":
+        return ""
+    outputs = cell.get("outputs")
+    is_fine = isinstance(outputs, list) and all(map(_is_output, outputs))
+    return "" if is_fine else "its outputs are malformed"
+
+
+def _is_output(output: Any) -> bool:
+    match output:
+        case {"output_type": "stream", "name": str(), "text": text}:
+            return _is_text(text)
+        case {"output_type": "error", "ename": str(), "evalue": str(), "traceback": list(lines)}:
+            return all(isinstance(line, str) for line in lines)
+        case {"output_type": "display_data" | "execute_result", "data": dict()}:
+            return isinstance(output.get("metadata", {}), dict)
+    return False
+
+
+def _is_text(value: Any) -> bool:
+    """True for a text that can be sent to a kernel and written."""
+    return isinstance(value, str) and not any("\ud800" <= c <= "\udfff" for c in value)
 
 
 def write_notebook(path: Path, book: Book) -> None:

@@ -15,6 +15,7 @@ from axe_nb.notebooks.check import describe_problems
 from axe_nb.notebooks.compare import Problem, describe_failure, find_failure, find_problems
 from axe_nb.notebooks.files import Book, find_notebooks, read_notebook, write_notebook
 from axe_nb.notebooks.headless import HeadlessRun, run_headless
+from axe_nb.notebooks.left_behind import describe_written, find_written, list_files
 from axe_nb.notebooks.marks import marks_of
 from axe_nb.recording.modes import Mode
 
@@ -60,6 +61,7 @@ def freeze_notebook(path: Path, timeout: float | None, write: Callable[[str], No
         ConfigError: it is not a notebook, or it cannot be run or written.
     """
     book = read_notebook(path)
+    before = list_files(path.parent)
     runs: list[HeadlessRun] = []
     for mode in MODES:
         run = run_headless(book, path, mode, timeout=timeout, prunes=mode != "replay")
@@ -67,10 +69,16 @@ def freeze_notebook(path: Path, timeout: float | None, write: Callable[[str], No
             _write_all([f"{line}; the notebook was not changed" for line in problems], write)
             return False
         runs.append(run)
-    _, first, second = runs
-    if varying := list(find_problems(first.book, second.book)):
+    recorded, first, second = runs
+    written = find_written(path, before)
+    varying = list(find_problems(first.book, second.book))
+    if not varying and any(name not in before for name in written):
+        varying = list(find_problems(recorded.book, first.book))
+    if varying:
         lines = describe_problems(path, first, varying)
-        _write_all([f"{line} from run to run; {REMEDY}" for line in lines], write)
+        remedy = "" if written else f"; {REMEDY}"
+        _write_all([f"{line} from run to run{remedy}" for line in lines], write)
+        _write_all(describe_written(written), write)
         return False
     write_notebook(path, normalize(book, first.book, second.book))
     write(f"{display_path(path)}: frozen{_describe_recording(runs[0])}")

@@ -13,14 +13,18 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
+from axe_nb.answer_tool import with_answer_tool
 from axe_nb.errors import ProviderError
 from axe_nb.messages import Message, Request, Response, ToolCall, ToolSpec, Usage
+from axe_nb.pictures.parts import split_parts
+from axe_nb.pictures.picture import Picture
 from axe_nb.provider_table import PROVIDERS, ProviderInfo
 from axe_nb.providers import wire
 from axe_nb.providers.anthropic_stream import STREAMING
 from axe_nb.providers.connections import show_server
 from axe_nb.providers.exchange import exchange
 from axe_nb.providers.history import write_messages
+from axe_nb.providers.output_schema import make_closed
 from axe_nb.providers.prompt_cache import Prefix, mark_prefix
 from axe_nb.providers.protocol import OnDelta
 from axe_nb.providers.reply_errors import TOO_LONG, missing_part, refusal
@@ -58,11 +62,15 @@ def _encode_content(message: Message) -> list[dict[str, Any]]:
                 "type": "tool_result",
                 "tool_use_id": _encode_id(result.call_id),
                 # the API rejects an error without text
-                "content": result.content or ("failed" if result.is_error else ""),
+                "content": [*_encode_parts(result.content, result.pictures)]
+                if result.pictures
+                else result.content or ("failed" if result.is_error else ""),
                 "is_error": result.is_error,
             }
             for result in message.tool_results
         ]
+    if message.pictures:
+        return [*_encode_parts(message.content, message.pictures)]
     kept = message.echo.get("anthropic")
     if kept and message.role == "assistant":
         return _restore_blocks(kept, message.tool_calls)
@@ -90,6 +98,15 @@ def _encode_text(content: str) -> list[dict[str, Any]]:
     return [{"type": "text", "text": content}] if content.strip() else []
 
 
+def _encode_parts(text: str, pictures: Sequence[Picture]) -> Iterator[dict[str, Any]]:
+    for part in split_parts(text, pictures):
+        if isinstance(part, Picture):
+            source = {"type": "base64", "media_type": part.media_type, "data": part.base64}
+            yield {"type": "document" if part.is_document else "image", "source": source}
+        else:
+            yield from _encode_text(part)
+
+
 def _encode_call(call: ToolCall) -> dict[str, Any]:
     return {
         "type": "tool_use",
@@ -108,6 +125,9 @@ def _encode_id(id: str) -> str:
 
 def body(request: Request, streaming: Mapping[str, Any] = wire.WHOLE) -> bytes:
     """Encodes the request as JSON, with the fields that ask for a stream, if any."""
+    form = make_closed(request.output) if request.output is not None else None
+    if form is None:
+        request = with_answer_tool(request)
     past = () if request.tools else _list_past_tools(request)
     tools = wire.write_tools(request.tools or past, "anthropic", _encode_tool)
     system = request.system if request.system.strip() else ""
@@ -118,9 +138,20 @@ def body(request: Request, streaming: Mapping[str, Any] = wire.WHOLE) -> bytes:
         **wire.own_params(request),
         **streaming,
         **({"tool_choice": {"type": "none"}} if past else {}),
+        **_encode_output(request, form),
         **({"system": prefix.system} if prefix.system else {}),
     }
     return wire.envelope(fields, prefix.tools, prefix.turns)
+
+
+def _encode_output(request: Request, form: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Encodes the form of an answer, or the tool that has to take it."""
+    if form is not None:
+        own = wire.table(request.params.get("output_config"))
+        return {"output_config": {**own, "format": {"type": "json_schema", "schema": form}}}
+    if request.must_call and "thinking" not in request.params:  # which the API refuses together
+        return {"tool_choice": {"type": "tool", "name": request.must_call}}
+    return {}
 
 
 def _list_past_tools(request: Request) -> Sequence[ToolSpec]:
@@ -264,7 +295,7 @@ class Anthropic:
 
     async def send(self, request: Request, on_delta: OnDelta | None = None) -> Response:
         """See `Provider.send`."""
-        return parse(await exchange(self, PATH, body, request, STREAMING, on_delta))
+        return await exchange(self, PATH, body, parse, request, STREAMING, on_delta)
 
 
 PROVIDER = Anthropic

@@ -114,11 +114,20 @@ def _describe_failure(
         return f"no such host: {base_url}", f"{at_base_url}, and the network"
     if _is_due_to(error, ssl.SSLCertVerificationError):
         trust = "set SSL_CERT_FILE in the environment to the certificates to trust"
-        return f"no secure connection to {where}: {reason}", f"{at_base_url}, or {trust}"
+        why = f"its certificate is not trusted ({_find_fault(error) or reason})"
+        return f"no secure connection to {where}: {why}", f"{at_base_url}, or {trust}"
     if _is_due_to(error, ssl.SSLError):
-        return f"no secure connection to {where}: {reason}", f"{at_base_url}: it may need http://"
+        speaks = not any(getattr(cause, "reason", "") in NO_TLS for cause in _list_causes(error))
+        why = reason if speaks else "it answers, but not over TLS"
+        return f"no secure connection to {where}: {why}", f"{at_base_url}: it may need http://"
     again = "try again, or set max_retries under [retry] of the agent"
     return f"the connection to {where} failed: {reason}", again
+
+
+def _find_fault(error: Exception) -> str:
+    """Returns the fault of a certificate, in OpenSSL's words; empty if it is not known."""
+    causes = (getattr(cause, "verify_message", "") for cause in _list_causes(error))
+    return masked_line(next(filter(None, causes), ""))
 
 
 def _is_final(cause: BaseException) -> bool:

@@ -8,8 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from base64 import b64encode
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
@@ -26,7 +25,7 @@ from axe_nb.providers.protocol import Server
 if TYPE_CHECKING:
     import httpx
 
-    from axe_nb.providers.transport import Transport
+    from axe_nb.providers.transport import Body, Transport
 
 logger = logging.getLogger(__name__)
 
@@ -37,42 +36,68 @@ MOST_IN_FLIGHT = 4096
 """Upper limit of concurrent requests per event loop, whatever the limit of open files."""
 
 
-@asynccontextmanager
-async def open_reply(
-    server: Server, method: str, path: str, body: bytes
-) -> AsyncIterator[httpx.Response]:
-    """Sends a request and yields the reply once its headers are there, to read its body from.
+class OpenReply:
+    """A reply whose headers are there, and whose body is to be read; it has to be closed."""
 
-    Leaving early, or cancelling, closes the connection.
+    def __init__(self, body: Body, slots: Slots) -> None:
+        self.status = body.status
+        self.headers = join_headers(body.headers)
+        """Name in lower case → value."""
+        self.body = body
+        """Its pieces, decompressed, as they arrive."""
+        self._slots = slots
+
+    def close(self) -> None:
+        """Ends the exchange; its connection is closed if the body was not read to its end."""
+        self.body.close()
+        self._slots.release()
+
+
+async def open_reply(server: Server, method: str, path: str, body: bytes) -> OpenReply:
+    """Sends a request and returns the reply once its headers are there.
+
+    Cancelling closes the connection.
 
     Raises:
         ProviderError: the server is unreachable, or the connection breaks before the reply.
     """
-    import httpx
+    from axe_nb.providers.routes import find_route
+    from axe_nb.providers.transport import write_head
 
     clients = await _get_loop_clients()
     client = clients.client(server.base_url)
     url = client.url(server.info.path_of(path))
-    headers = {"host": client.host} | OF_EVERY_REQUEST
+    fields = {"host": client.host, **OF_EVERY_REQUEST}
     if body:
-        headers |= {"content-length": str(len(body)), "content-type": "application/json"}
-    headers |= {**server.info.headers_with(server.key), **client.login}
+        fields |= {"content-length": str(len(body)), "content-type": "application/json"}
+    fields |= {**server.info.headers_with(server.key), **client.login}
+    headers = [(name.encode("ascii"), value.encode("ascii")) for name, value in fields.items()]
     seconds = {"connect": CONNECT_SECONDS, "read": server.info.read_timeout}
-    extensions = {"timeout": seconds, "pool": server.base_url}
-    request = httpx.Request(
-        method, url, headers=headers, stream=httpx.ByteStream(body), extensions=extensions
-    )
-    async with clients.slots:
-        # httpx.AsyncClient would double the time of a request, for cookies and redirects
-        try:
-            response = await clients.transport.handle_async_request(request)
-        except Exception as error:  # httpx and SSL raise more than httpx.HTTPError
+    if not clients.slots.acquire_now():
+        await clients.slots.acquire()
+    try:
+        # httpx's client, and its objects for a request and a reply, would be noticed in a turn
+        route = find_route(url)
+        head = write_head(method, url, headers, route)
+        place = server.base_url, route
+        reply = await clients.transport.exchange(place, head, body, seconds)
+    except BaseException as error:
+        clients.slots.release()
+        if isinstance(error, Exception):  # httpx and SSL raise more than httpx.HTTPError
             raise make_connection_error(server, error) from None
-        try:
-            logger.info("%s %s: %d", method, url, response.status_code)
-            yield response
-        finally:
-            await response.aclose()
+        raise
+    logger.info("%s %s: %d", method, url, reply.status)
+    return OpenReply(reply, clients.slots)
+
+
+def join_headers(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
+    """Returns the headers of a reply as text, repeated ones joined by commas, as httpx does."""
+    joined: dict[str, str] = {}
+    for name, value in headers:
+        key = name.decode("latin-1").lower()
+        text = value.decode("utf-8", "replace")
+        joined[key] = f"{joined[key]}, {text}" if key in joined else text
+    return joined
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -50,6 +50,14 @@ _QUOTA_CODES = frozenset(
 )  # fmt: skip
 """Codes of an account that has used up its quota or credit."""
 
+_KEY_REASONS = frozenset({"API_KEY_INVALID", "API_KEY_EXPIRED", "API_KEY_SERVICE_BLOCKED"})
+"""Google's reasons for refusing a key."""
+
+_WRONG_KEY = re.compile(
+    r"(invalid api key|api key (is )?(not valid|not found|invalid|expired))", re.I
+)
+"""Beginning of a message about a wrong key."""
+
 _INSTEAD = re.compile(r"\buse \W?([a-z_]+)\W? instead", re.IGNORECASE)
 
 _CAPITAL = re.compile("(?<=[a-z])[A-Z]")
@@ -106,6 +114,8 @@ def classify(status: int | None, data: Any) -> tuple[Category, bool | None]:
     status = status or next((int(c) for c in codes if re.fullmatch("[45][0-9]{2}", c)), None)
     kinds = [_KINDS[code] for code in sorted(codes) if code in _KINDS]
     found: Category = category(status) if status else next(iter(kinds), "server")
+    if found == "bad_request" and is_wrong_key(data):
+        return "auth", False
     if codes & _REFUSAL_CODES or _is_flagged(data):
         return "refusal", False
     if codes & _FAILED_CALLS:
@@ -119,6 +129,12 @@ def classify(status: int | None, data: Any) -> tuple[Category, bool | None]:
     if status in FINAL_STATUSES or (status and 300 <= status < 400):
         return found, False
     return found, None
+
+
+def is_wrong_key(data: Any) -> bool:
+    """True if the server says that the key is wrong, as Gemini does with status 400."""
+    reasons = {str(entry["reason"]).upper() for entry in _list_details(data, "reason")}
+    return bool(reasons & _KEY_REASONS) or bool(_WRONG_KEY.match(find_message(data)[:MAX_SEARCHED]))
 
 
 def is_quota(data: Any) -> bool:

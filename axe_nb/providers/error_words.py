@@ -67,6 +67,23 @@ REFUSED_PARAMETER: Mapping[str, str] = {
 }
 """A parameter that is refused, which the group names."""
 
+REFUSED_PICTURES: Mapping[str, str] = {
+    r"image_url is only supported by certain models": "OpenAI",
+    r"(does not|doesn.?t|do not|cannot|can.?t) (support|accept|process|read|handle) "
+    r"(\w+ ){0,3}(image|picture|vision|pdf|document|file|multimodal)": "Anthropic, LM Studio",
+    r"(image|vision|pdf|document|file|multimodal)s?( \w+){0,4} (is|are) not (supported|enabled|"
+    r"available)": "Gemini, llama.cpp, Mistral",
+    r"no endpoints found that support (image|file)": "OpenRouter",
+    r"at most 0 image": "vLLM",
+    r"is not a (multimodal|vision) model": "vLLM, SGLang",
+    r"unknown variant .?(image_url|file)": "DeepSeek",
+    r"missing data required for image input": "Ollama",
+    r"content must be a string": "Groq",
+    r"unsupported (content|media|input) type\W+(image|file|pdf)": "gateways",
+    r"(image|file|pdf) (input )?(content )?(type )?not supported": "Cerebras, Together",
+}
+"""A picture or document sent to a model, or a server, that reads text only."""
+
 
 def _any_of(words: Mapping[str, str]) -> re.Pattern[str]:
     return re.compile("|".join(words), re.IGNORECASE)
@@ -75,6 +92,7 @@ def _any_of(words: Mapping[str, str]) -> re.Pattern[str]:
 _TOO_LONG = _any_of(TOO_LONG)
 _COUNTS_ANSWER = _any_of(COUNTS_ANSWER)
 _USED_UP = _any_of(USED_UP)
+_REFUSED_PICTURES = _any_of(REFUSED_PICTURES)
 _REFUSED_PARAMETER = _any_of(REFUSED_PARAMETER)
 
 
@@ -91,6 +109,11 @@ def counts_answer(message: str) -> bool:
 def is_used_up(message: str) -> bool:
     """True if the message says that an account's quota or credit is used up."""
     return bool(_USED_UP.search(message[:MAX_SEARCHED]))
+
+
+def refuses_pictures(message: str) -> bool:
+    """True if the message says that pictures or documents are not read."""
+    return bool(_REFUSED_PICTURES.search(message[:MAX_SEARCHED]))
 
 
 def find_refused_parameter(message: str) -> str:

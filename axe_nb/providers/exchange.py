@@ -5,28 +5,50 @@ Source: D-24.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
+from axe_nb.answer_tool import take_answer, with_answer_tool
 from axe_nb.errors import ProviderError
-from axe_nb.messages import Request
+from axe_nb.messages import Request, Response, dump
 from axe_nb.providers import wire
 from axe_nb.providers.http import post, post_stream
 from axe_nb.providers.protocol import OnDelta, Server
 from axe_nb.providers.streamed_reply import Streaming
+from axe_nb.wire_log import AnswerTool
 
 REFUSALS = (400, 404, 405, 406, 415, 422, 501)
 """Statuses of a server that does not take a field."""
+
+FAILURE = 500
+"""Status of servers that refuse a form by failing over it."""
+
+OUTPUT = "output"
+"""The form of an answer, under whatever name; a server that refuses it gets a tool instead."""
+
+FORCED = "tool_choice"
+"""The demand that a tool is called; a server that refuses it is only offered the tool."""
 
 _FIELDS = {
     "stream_options": re.compile("stream_options|include_usage", re.IGNORECASE),
     "stream": re.compile(
         r"(?<![\w/-])(non-?|text/event-)?stream(ing|ed|s)?(?![\w/]|[.-]\w)", re.IGNORECASE
     ),
+    OUTPUT: re.compile(
+        r"response[ _]?format|json[ _-]?schema|output_config|output_format|structured[ _-]outputs?"
+        r"|response[ _]?(schema|mime[ _]?type)|guided[ _](json|decoding|grammar)|grammar\b"
+        r"|field format of type|invalid format\b|json mode",
+        re.IGNORECASE,
+    ),
+    FORCED: re.compile("tool[ _]choice", re.IGNORECASE),
 }
 """Field of a request → words of a server that refuses it, but not as a part of a model's name."""
+
+_OF_THIS_ONE = re.compile(r"(?<!json_)schema|grammar|\btools?\b|\bfunction", re.IGNORECASE)
+"""Words of a server that refuses one schema, or a form beside tools, but perhaps not another."""
 
 _NO_STREAM = re.compile(
     r"\bverified to stream|\bstream\w*( is| are)? not (yet )?(implemented|supported)", re.IGNORECASE
@@ -36,8 +58,10 @@ _NO_STREAM = re.compile(
 MAX_REMEMBERED = 500
 """Servers whose refusals are remembered; one that is forgotten is found out again."""
 
-Place: TypeAlias = "tuple[str, str, str]"
-"""Provider, base URL and model."""
+Place: TypeAlias = "tuple[str, ...]"
+"""Provider, base URL and model; a fourth part narrows it to one form of answers."""
+
+NONE: frozenset[str] = frozenset()
 
 _refused: OrderedDict[Place, frozenset[str]] = OrderedDict()
 """Fields that a server is known to refuse; those asked last are last."""
@@ -47,19 +71,22 @@ async def exchange(
     server: Server,
     path: str,
     encode: Callable[[Request, Mapping[str, Any]], bytes],
+    parse: Callable[[Mapping[str, Any]], Response],
     request: Request,
     streaming: Streaming,
     on_delta: OnDelta | None,
-) -> dict[str, Any]:
-    """Sends a request and returns the object of a whole reply, however it came.
+) -> Response:
+    """Sends a request and returns the answer, however it came.
 
     A server that refuses to stream is asked again for a whole reply, and not for a stream any more.
-    The caps of the run count both as one request, as that happens once for a server and model.
+    One that refuses the form of an answer is offered a tool for it. The caps of the run count all
+    as one request, as that happens once for a server and model, or for one schema.
 
     Args:
         server: the server.
         path: below its base URL.
         encode: (request, fields that ask for a stream) -> body.
+        parse: reads the object of a whole reply.
         request: the request.
         streaming: how the protocol streams.
         on_delta: takes the pieces; None = a whole reply is asked for.
@@ -67,29 +94,97 @@ async def exchange(
     Raises:
         ProviderError: the server is unreachable, refuses, fails or sends an invalid reply.
     """
-    if on_delta is None:
-        return await post(server, path, encode(request, wire.WHOLE), request, streaming)
-    place = (server.info.name, server.base_url, request.model)
-    known = refused = _refused.get(place, frozenset())
-    _remember(place, known)
+    refusals = _Refusals(server, request)
     while True:
-        fields = next((some for some in streaming.fields if not refused & some.keys()), wire.WHOLE)
-        body = encode(request, fields)
+        refused = refusals.all
+        fields = wire.WHOLE
+        if on_delta is not None:
+            fields = next((some for some in streaming.fields if not refused & some.keys()), fields)
+        asked = request
+        if OUTPUT in refused:
+            asked = with_answer_tool(request, may_force=FORCED not in refused)
+        body = encode(asked, fields)
         if request.log:
             request.log.streaming = dict(fields)
+            request.log.answer_tool = _find_answer_tool(request, asked)
         try:
-            if fields:
-                return await post_stream(server, path, body, request, streaming, on_delta)
-            return await post(server, path, body, request, streaming)
+            if fields and on_delta is not None:
+                data = await post_stream(server, path, body, asked, streaming, on_delta)
+            else:
+                data = await post(server, path, body, asked, streaming)
         except ProviderError as error:
-            field = _find_refused(error)
-            if field in fields:
-                refused |= {field}
-                _remember(place, refused)
+            if field := _find_refused(error, asked, fields):
+                refusals.add(field, error)
                 continue
-            if refused != known and error.status in REFUSALS:
-                _remember(place, known)  # the field was perhaps not what was wrong
+            if error.status in REFUSALS:
+                refusals.forget()  # the field was perhaps not what was wrong
             raise
+        return take_answer(request, parse(data))
+
+
+class _Refusals:
+    """Fields that a server refuses, in any request or in those for one form of answers."""
+
+    def __init__(self, server: Server, request: Request) -> None:
+        """Recalls what is known; of a recorded reply, what its request shows."""
+        self._wide: Place = (server.info.name, server.base_url, request.model)
+        self._narrow: Place = self._wide
+        if request.output is not None:
+            self._narrow = (*self._wide, _identify_form(request))
+        self._known: dict[Place, frozenset[str]] = {
+            p: _refused.get(p, NONE) for p in (self._wide, self._narrow)
+        }
+        for place, fields in self._known.items():
+            _remember(place, fields)
+        self._found = dict(self._known)
+        if request.log and request.log.recorded is not None:
+            shown = _list_refused(request.log.answer_tool)
+            for place, fields in self._known.items():
+                self._found[place] = fields - {OUTPUT, FORCED} | shown
+
+    @property
+    def all(self) -> frozenset[str]:
+        """The fields that this request must not have."""
+        return self._found[self._wide] | self._found[self._narrow]
+
+    def add(self, field: str, error: ProviderError) -> None:
+        """Remembers a field that the server has refused by an error."""
+        is_of_this_one = error.status == FAILURE or _OF_THIS_ONE.search(error.detail)
+        place = self._narrow if field == OUTPUT and is_of_this_one else self._wide
+        self._found[place] |= {field}
+        _remember(place, self._found[place])
+
+    def forget(self) -> None:
+        """Takes back what this request has added."""
+        for place, fields in self._known.items():
+            if self._found[place] != fields:
+                _remember(place, fields)
+
+
+def _find_answer_tool(request: Request, asked: Request) -> AnswerTool:
+    if asked is request:
+        return ""
+    return "forced" if asked.must_call else "offered"
+
+
+def _list_refused(answer_tool: AnswerTool) -> frozenset[str]:
+    """Returns what a server must have refused whose recorded reply is played."""
+    if not answer_tool:
+        return NONE
+    return frozenset({OUTPUT}) if answer_tool == "forced" else frozenset({OUTPUT, FORCED})
+
+
+def _has_field(asked: Request, fields: Mapping[str, Any], name: str) -> bool:
+    """True if a request has the field that its server refuses."""
+    if name == OUTPUT:
+        return asked.output is not None
+    return bool(asked.must_call) if name == FORCED else name in fields
+
+
+def _identify_form(request: Request) -> str:
+    """A text that requests for the same form of answers, with or without tools, have in common."""
+    form = dump([dict(request.output or {}), bool(request.tools)])
+    return hashlib.sha256(form).hexdigest()
 
 
 def _remember(place: Place, refused: frozenset[str]) -> None:
@@ -101,8 +196,13 @@ def _remember(place: Place, refused: frozenset[str]) -> None:
         _refused.popitem(last=False)
 
 
-def _find_refused(error: ProviderError) -> str:
-    """Returns the field that a server refuses by this error; empty if none."""
-    if error.status not in REFUSALS:
-        return "stream" if _NO_STREAM.search(error.detail) else ""
-    return next((field for field, words in _FIELDS.items() if words.search(error.detail)), "")
+def _find_refused(error: ProviderError, asked: Request, fields: Mapping[str, Any]) -> str:
+    """Returns the field of a request that its server refuses by this error; empty if none."""
+    if error.status not in (*REFUSALS, FAILURE):
+        words_of = {"stream": _NO_STREAM}
+    elif error.status == FAILURE:
+        words_of = {"stream": _NO_STREAM, OUTPUT: _FIELDS[OUTPUT]}
+    else:
+        words_of = _FIELDS
+    found = (field for field, words in words_of.items() if words.search(error.detail))
+    return next((field for field in found if _has_field(asked, fields, field)), "")

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from contextlib import aclosing
+from typing import Any
 
 from axe_nb.errors import ProviderError
 from axe_nb.messages import Delta, Request
@@ -19,9 +19,6 @@ from axe_nb.providers.reply_errors import Headers, read_reply
 from axe_nb.providers.secrets import Secrets
 from axe_nb.providers.streamed_reply import StreamedReply, Streaming, is_stream
 from axe_nb.wire_log import WireLog, play
-
-if TYPE_CHECKING:
-    import httpx
 
 MAX_REPLY = 32 * 1024 * 1024
 """Bytes of a reply's body."""
@@ -144,82 +141,83 @@ async def _receive(
     log: WireLog | None,
 ) -> tuple[int, Headers, bytes]:
     """Sends one request, or plays a recorded reply; returns (status, headers, body)."""
-    is_asked_for = stream is not None and stream.is_asked_for
-    limit = MAX_STREAM if is_asked_for else MAX_REPLY
-    async with _open(server, method, path, body, log, limit) as (status, headers, pieces):
-        is_success = 200 <= status < 300
-        if stream and is_asked_for and is_success:
-            reply = await stream.read(pieces)
-        else:
-            reply = b"".join([piece async for piece in pieces])
-    if stream and not is_asked_for and is_success and is_stream(reply):
-        reply = await stream.read(_once(reply))
-    if len(reply) > MAX_REPLY:
-        raise _too_large(MAX_REPLY)
-    return status, headers, reply
-
-
-@asynccontextmanager
-async def _open(
-    server: Server, method: str, path: str, body: bytes, log: WireLog | None, limit: int
-) -> AsyncIterator[tuple[int, Headers, AsyncIterator[bytes]]]:
-    """Yields (status, headers, pieces of the body) of a reply, recorded or from the server."""
     if log and (recorded := log.recorded):
         async with aclosing(play(recorded, log)) as played:
             if not recorded.status:
                 await anext(played, b"")
-            yield recorded.status, recorded.headers, played
-        return
+            reply = await _read(played, recorded.status, stream)
+        return recorded.status, recorded.headers, reply
     log = log or WireLog()
     log.begin()
-    async with AsyncExitStack() as stack:
-        try:
-            response = await stack.enter_async_context(open_reply(server, method, path, body))
-        except ProviderError as error:
-            raise log.fail(error) from None
-        log.start(response.status_code, response.headers)
-        bounded = _bound(server, _get_body(response), limit, log)
-        pieces = await stack.enter_async_context(aclosing(bounded))
-        yield response.status_code, response.headers, pieces
+    try:
+        opened = await open_reply(server, method, path, body)
+    except ProviderError as error:
+        raise log.fail(error) from None
+    try:
+        log.start(opened.status, opened.headers)
+        limit = MAX_STREAM if stream and stream.is_asked_for else MAX_REPLY
+        reply = await _read(_Bounded(server, opened.body, limit, log), opened.status, stream)
+    finally:
+        opened.close()
+    return opened.status, opened.headers, reply
 
 
-def _get_body(response: httpx.Response) -> AsyncIterator[bytes]:
-    """Returns the pieces of a body, which the transport has decompressed.
-
-    `aiter_bytes` would add two generators, which a turn would notice.
-    """
-    stream: Any = response.stream
-    return aiter(stream)
+async def _read(pieces: AsyncIterator[bytes], status: int, stream: StreamedReply | None) -> bytes:
+    """Returns the body of a reply, or the body that a whole reply would have."""
+    is_success = 200 <= status < 300
+    if stream and stream.is_asked_for and is_success:
+        reply = await stream.read(pieces)
+    else:
+        reply = b"".join([piece async for piece in pieces])
+    if stream and not stream.is_asked_for and is_success and is_stream(reply):
+        reply = await stream.read(_once(reply))
+    if len(reply) > MAX_REPLY:
+        raise _too_large(MAX_REPLY)
+    return reply
 
 
 async def _once(reply: bytes) -> AsyncGenerator[bytes, None]:
     yield reply
 
 
-async def _bound(
-    server: Server, pieces: AsyncIterator[bytes], limit: int, log: WireLog
-) -> AsyncGenerator[bytes, None]:
-    """Yields the pieces of a reply, of at most so many bytes; other tasks run between them."""
-    size = 0
-    number = 0
-    while True:
+class _Bounded:
+    """The pieces of a reply, of at most so many bytes; other tasks run between them."""
+
+    def __init__(
+        self, server: Server, pieces: AsyncIterator[bytes], limit: int, log: WireLog
+    ) -> None:
+        self._server = server
+        self._pieces = pieces
+        self._limit = limit
+        self._log = log
+        self._size = 0
+        self._number = 0
+
+    def __aiter__(self) -> _Bounded:
+        return self
+
+    async def __anext__(self) -> bytes:
+        if self._number and self._number % BREATH == 0:
+            await self._let_others_run()
         try:
-            piece = await anext(pieces)
+            piece = await anext(self._pieces)
         except StopAsyncIteration:
-            return
+            raise
         except Exception as error:  # SSL raises more than httpx.HTTPError
-            raise log.fail(make_connection_error(server, error)) from None
-        size += len(piece)
-        number += 1
-        if size > limit:
-            raise log.fail(_too_large(limit))
-        log.add(piece)
-        yield piece
-        if number % BREATH == 0:
-            # pieces that have already arrived are read without ever suspending
-            await asyncio.sleep(0)
-            if size < number * SMALL_PIECE and number > MAX_SMALL_PIECES:
-                raise log.fail(ProviderError("server", "the reply arrives in too many tiny pieces"))
+            raise self._log.fail(make_connection_error(self._server, error)) from None
+        self._size += len(piece)
+        self._number += 1
+        if self._size > self._limit:
+            raise self._log.fail(_too_large(self._limit))
+        self._log.add(piece)
+        return piece
+
+    async def _let_others_run(self) -> None:
+        """Suspends: pieces that have already arrived are read without ever doing so."""
+        await asyncio.sleep(0)
+        if self._size < self._number * SMALL_PIECE and self._number > MAX_SMALL_PIECES:
+            many = ProviderError("server", "the reply arrives in too many tiny pieces")
+            raise self._log.fail(many)
 
 
 def _too_large(limit: int) -> ProviderError:

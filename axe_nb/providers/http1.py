@@ -22,6 +22,9 @@ MAX_PIECE = 1024 * 1024
 FRAMED = frozenset({b"content-length", b"transfer-encoding"})
 """Headers of a reply whose end is known without the end of the connection."""
 
+ODD = {"lenient_headers": True, "lenient_version": True, "lenient_chunked_length": True}
+"""Leniencies of the parser for headers that are not quite HTTP/1.1."""
+
 _END_OF_HEAD = re.compile(rb"\n\r?\n")
 _LENGTH = re.compile(rb"^content-length:([^\r\n]*)\r?\n", re.IGNORECASE | re.MULTILINE)
 
@@ -59,15 +62,27 @@ class Reply:
         """Bytes since the last one of the body."""
         self._is_odd = False
         """True if the headers are not quite HTTP/1.1."""
-        self._parser = self._make_parser()
+        self._parser: httptools.HttpResponseParser | None = None
+        """While there is something to parse: it holds the reply in turn, and a cycle would have to
+        wait for the garbage collector."""
+        self._leniencies: dict[str, bool] = {}
 
-    def _make_parser(self, **leniencies: bool) -> httptools.HttpResponseParser:
-        """Returns a parser; servers of models are often small programs."""
-        parser = httptools.HttpResponseParser(self)
-        parser.set_dangerous_leniencies(
-            lenient_optional_cr_before_lf=True, lenient_spaces_after_chunk_size=True, **leniencies
-        )
-        return parser
+    def _parse(self, data: bytes) -> None:
+        """Passes data to the parser, which is lenient: servers of models are often small programs.
+
+        Raises:
+            httptools.HttpParserError: it is not HTTP/1.1.
+        """
+        if self._parser is None:
+            self._parser = httptools.HttpResponseParser(self)
+            self._parser.set_dangerous_leniencies(
+                lenient_optional_cr_before_lf=True,
+                lenient_spaces_after_chunk_size=True,
+                **self._leniencies,
+            )
+        self._parser.feed_data(data)
+        if self.is_whole:
+            self._parser = None
 
     def receive(self, data: bytes) -> None:
         """Takes bytes from the server.
@@ -90,13 +105,13 @@ class Reply:
 
     def _feed(self, data: bytes) -> None:
         if self._head is None:
-            self._parser.feed_data(data)
+            self._parse(data)
             return
         searched = len(self._head)
         self._head += data
         if not self._is_odd:
             try:
-                self._parser.feed_data(data)
+                self._parse(data)
                 return
             except httptools.HttpParserError:
                 if self._head is None or not self._head.startswith(b"HTTP/"):
@@ -110,10 +125,8 @@ class Reply:
         self._head = None
         self.reason = b""
         self.headers.clear()
-        self._parser = self._make_parser(
-            lenient_headers=True, lenient_version=True, lenient_chunked_length=True
-        )
-        self._parser.feed_data(_unite_lengths(head) + rest)
+        self._parser, self._leniencies = None, ODD
+        self._parse(_unite_lengths(head) + rest)
 
     def end(self) -> None:
         """Takes the end of the connection, which is the end of a body of unknown length.
@@ -157,7 +170,7 @@ class Reply:
 
     def on_headers_complete(self) -> None:
         """Notes the end of the headers, but for those of an interim reply."""
-        if not self.is_whole:
+        if not self.is_whole and self._parser is not None:
             self.status = self._parser.get_status_code()
             self.has_head = self.status >= 200
         if self.has_head:
@@ -172,8 +185,12 @@ class Reply:
     def on_message_complete(self) -> None:
         """Notes the end of the reply, or of an interim one."""
         if self.has_head:
-            is_expected = not self.is_whole and not self._is_odd
-            self.keeps_alive = is_expected and self._parser.should_keep_alive()
+            self.keeps_alive = (
+                not self.is_whole
+                and not self._is_odd
+                and self._parser is not None
+                and self._parser.should_keep_alive()
+            )
             self.is_whole = True
         else:
             self.reason = b""

@@ -12,6 +12,7 @@ from typing import Any
 
 from axe_nb.errors import ProviderError
 from axe_nb.messages import Message, Request, Response, ToolCall, ToolResult, Usage, dump
+from axe_nb.pictures.picture import Picture
 from axe_nb.provider_table import PROVIDERS, ProviderInfo
 from axe_nb.providers import wire
 from axe_nb.providers.connections import show_server
@@ -32,9 +33,16 @@ _MADE_UP = re.compile(r"ollama_\d+")
 
 
 def encode(message: Message) -> list[dict[str, Any]]:
-    """Encodes a message as wire messages: one per tool result, none if it is empty."""
+    """Encodes a message as wire messages: one per tool result, none if it is empty.
+
+    Pictures of results follow in a message of the user's, which every model's template has.
+    """
     if message.tool_results:
-        return [_encode_result(result) for result in message.tool_results]
+        shown = wire.collect_pictures(message.tool_results)
+        return [*map(_encode_result, message.tool_results), *(encode(shown) if shown else [])]
+    if message.pictures:
+        images = [_encode_picture(picture) for picture in message.pictures]
+        return [{"role": "user", "content": message.content, "images": images}]
     if message.role != "assistant":
         return [{"role": "user", "content": message.content}]
     if not message.content.strip() and not message.tool_calls:
@@ -45,6 +53,20 @@ def encode(message: Message) -> list[dict[str, Any]]:
     if message.tool_calls:
         entry["tool_calls"] = [_encode_call(call) for call in message.tool_calls]
     return [entry]
+
+
+def _encode_picture(picture: Picture) -> str:
+    """Encodes a picture.
+
+    Raises:
+        ProviderError: it is a document.
+    """
+    if picture.is_document:
+        raise ProviderError(
+            "bad_request", "Ollama reads no PDF",
+            hint="send its text or pictures of its pages, or use another provider",
+        )  # fmt: skip
+    return picture.base64
 
 
 def _encode_call(call: ToolCall) -> dict[str, Any]:
@@ -84,6 +106,7 @@ def body(request: Request, streaming: Mapping[str, Any] = wire.WHOLE) -> bytes:
         **streaming,
         **beside,
         **({"options": options} if options else {}),
+        **({"format": dict(request.output)} if request.output is not None else {}),
     }
     system = {"role": "system", "content": request.system}
     head = dump(system) if request.system.strip() else b""
@@ -132,6 +155,8 @@ class Ollama:
     """The server at one URL; only a proxy before it needs a key."""
 
     name = "ollama"
+    answers_without_tools = True
+    """A model that has to answer in a form cannot call tools in that turn (D-65)."""
     base_url: str
     key: str = field(default="", repr=False)
     info: ProviderInfo = field(default=PROVIDERS["ollama"], repr=False)
@@ -139,7 +164,7 @@ class Ollama:
 
     async def send(self, request: Request, on_delta: OnDelta | None = None) -> Response:
         """See `Provider.send`."""
-        response = parse(await exchange(self, PATH, body, request, STREAMING, on_delta))
+        response = await exchange(self, PATH, body, parse, request, STREAMING, on_delta)
         check(request, response)
         return response
 

@@ -5,19 +5,23 @@ Source: seed 000 §3.3 (A-3.*), B-4; D-11, D-28, D-32, D-49.
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from axe_nb.errors import ProviderError
 from axe_nb.messages import Message, Request, Response, ToolCall, Usage, dump
+from axe_nb.pictures.parts import split_parts
+from axe_nb.pictures.picture import Picture
 from axe_nb.provider_table import PROVIDERS, ProviderInfo
 from axe_nb.providers import wire
 from axe_nb.providers.connections import show_server
 from axe_nb.providers.exchange import exchange
 from axe_nb.providers.history import write_messages
 from axe_nb.providers.openai_stream import STREAMING
+from axe_nb.providers.output_schema import make_strict
 from axe_nb.providers.protocol import OnDelta
 from axe_nb.providers.reply_errors import error_in_reply, missing_part, refusal
 
@@ -35,17 +39,27 @@ FILTERED = "content_filter"
 MALFORMED = "function_call_filter"
 """Beginning of Gemini's finish reason for a call that it could not read."""
 
+_USER, _ASSISTANT = b'{"role":"user"', b'{"role":"assistant"'
+"""Beginnings of messages as they are written; no text has them, as quotes are escaped there."""
+
 SIGNED = "extra_content"
 """Key with Gemini's signature of a call; the server rejects the call without it."""
 
 
 def encode(message: Message) -> list[dict[str, Any]]:
-    """Encodes a message as wire messages: one per tool result, none if it is empty."""
+    """Encodes a message as wire messages: one per tool result, none if it is empty.
+
+    Results are text only: their pictures follow in a message of the user's.
+    """
     if message.tool_results:
-        return [
+        results: list[dict[str, Any]] = [
             {"role": "tool", "tool_call_id": result.call_id, "content": result.content}
             for result in message.tool_results
         ]
+        shown = wire.collect_pictures(message.tool_results)
+        return [*results, *(encode(shown) if shown else [])]
+    if message.pictures:
+        return [{"role": "user", "content": [*_encode_parts(message)]}]
     if message.role != "assistant":
         return [{"role": "user", "content": message.content}]
     if not message.content.strip() and not message.tool_calls:
@@ -59,6 +73,17 @@ def encode(message: Message) -> list[dict[str, Any]]:
     if message.tool_calls:
         entry["tool_calls"] = _encode_calls(message, kept.get(SIGNED, ()))
     return [entry]
+
+
+def _encode_parts(message: Message) -> Iterator[dict[str, Any]]:
+    for part in split_parts(message.content, message.pictures):
+        if not isinstance(part, Picture):
+            yield {"type": "text", "text": part}
+        elif part.is_document:
+            file = {"filename": f"{part.digest[:8]}.pdf", "file_data": part.url}
+            yield {"type": "file", "file": file}
+        else:
+            yield {"type": "image_url", "image_url": {"url": part.url}}
 
 
 def _encode_calls(message: Message, signed: Any) -> list[dict[str, Any]]:
@@ -87,12 +112,57 @@ def body(request: Request, streaming: Mapping[str, Any] = wire.WHOLE) -> bytes:
     params = _make_params(request)
     own = params.pop("stream_options", None)  # refused in requests for whole replies
     fields = {"model": request.model, **params, **streaming}
+    if request.output is not None:
+        fields["response_format"] = _encode_output(request.output)
+    if request.must_call:
+        fields["tool_choice"] = {"type": "function", "function": {"name": request.must_call}}
     if "stream_options" in streaming:
         fields["stream_options"] = {**streaming["stream_options"], **wire.table(own)}
     system = {"role": "system", "content": request.system}
     head = dump(system) if request.system.strip() else b""
-    older, recent = write_messages(request, "openai", encode)
-    return wire.envelope(fields, wire.function_tools(request.tools), [head, older, *recent])
+    older, recent = write_messages(request, "openai", encode, _join_turns)
+    messages = [head, older, *_merge_users(recent)]
+    return wire.envelope(fields, wire.function_tools(request.tools), messages)
+
+
+def _join_turns(messages: Iterable[bytes]) -> bytes:
+    return b",".join(_merge_users(messages))
+
+
+def _merge_users(messages: Iterable[bytes]) -> list[bytes]:
+    """Merges consecutive messages of the user's: templates of many models refuse them.
+
+    They follow one another where an empty answer is left out, and after pictures of results.
+    """
+    merged: list[bytes] = []
+    for written in filter(None, messages):
+        before = merged[-1] if merged and written.startswith(_USER) else b""
+        # what a server wants back in the assistant's messages may look like anything
+        at = -1 if before.startswith(_ASSISTANT) else before.rfind(_USER)
+        if at < 0:
+            merged.append(written)
+        else:
+            merged[-1] = before[:at] + _merge_two(before[at:], written)
+    return merged
+
+
+def _merge_two(first: bytes, second: bytes) -> bytes:
+    contents = [json.loads(message)["content"] for message in (first, second)]
+    if all(isinstance(content, str) for content in contents):
+        return dump({"role": "user", "content": "\n\n".join(filter(None, contents))})
+    parts = [
+        part
+        for content in contents
+        for part in ([{"type": "text", "text": content}] if isinstance(content, str) else content)
+    ]
+    return dump({"role": "user", "content": parts})
+
+
+def _encode_output(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Encodes the form of an answer; strictly where the API can hold the model to it."""
+    strict = make_strict(schema)
+    form = {"name": "answer", "strict": strict is not None, "schema": strict or dict(schema)}
+    return {"type": "json_schema", "json_schema": form}
 
 
 def _make_params(request: Request) -> dict[str, Any]:
@@ -206,7 +276,7 @@ class OpenAI:
 
     async def send(self, request: Request, on_delta: OnDelta | None = None) -> Response:
         """See `Provider.send`."""
-        return parse(await exchange(self, PATH, body, request, STREAMING, on_delta))
+        return await exchange(self, PATH, body, parse, request, STREAMING, on_delta)
 
 
 PROVIDER = OpenAI

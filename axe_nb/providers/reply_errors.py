@@ -11,12 +11,14 @@ import http
 import math
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
+from axe_nb.answer_tool import has_answer_tool_alone
 from axe_nb.errors import ProviderError
 from axe_nb.messages import Request
+from axe_nb.pictures.picture import Picture
 from axe_nb.provider_table import ProviderInfo
 from axe_nb.providers.error_bodies import (
     FINAL_STATUSES,
@@ -27,7 +29,7 @@ from axe_nb.providers.error_bodies import (
     is_failed_call,
     is_quota,
 )
-from axe_nb.providers.error_words import counts_answer, is_too_long
+from axe_nb.providers.error_words import counts_answer, is_too_long, refuses_pictures
 from axe_nb.providers.secrets import NO_SECRETS, Secrets
 from axe_nb.providers.wire import loads
 from axe_nb.redaction import MASK
@@ -101,7 +103,9 @@ def read_reply(
     else:
         error = _make_non_json_error(provider, status, headers, content, secrets)
     if request and request.tools and _refuses_tools(error, data):
-        error = _without_tools(error, request.model)
+        error = _without_tools(error, request)
+    elif request and refuses_pictures(error.detail) and (pictures := request.pictures):
+        error = _without_pictures(error, request.model, pictures)
     raise error
 
 
@@ -143,12 +147,28 @@ def _refuses_tools(error: ProviderError, data: Any) -> bool:
     return is_refused and bool(_NO_TOOLS.search(error.detail))
 
 
-def _without_tools(error: ProviderError, model: str) -> ProviderError:
+def _without_tools(error: ProviderError, request: Request) -> ProviderError:
     """Makes an error that names the model from its rejection of tools (D-30)."""
+    others = "remove `tools` and `sub_agents` from the agent"
+    if has_answer_tool_alone(request):
+        others = "ask for text: structured output needs tools where no form of answers is known"
     return ProviderError(
         "bad_request",
-        f"model {quote(model)} cannot use tools: {error.detail}",
-        hint="choose another model, or remove `tools` and `sub_agents` from the agent",
+        f"model {quote(request.model)} cannot use tools: {error.detail}",
+        hint=f"choose another model, or {others}",
+        status=error.status,
+    )
+
+
+def _without_pictures(
+    error: ProviderError, model: str, pictures: Sequence[Picture]
+) -> ProviderError:
+    """Makes an error that names the model from its rejection of pictures."""
+    what = "documents" if all(one.is_document for one in pictures) else "pictures"
+    return ProviderError(
+        "bad_request",
+        f"model {quote(model)} cannot read {what}: {error.detail}",
+        hint=f"choose another model, or leave out the {what}",
         status=error.status,
     )
 
@@ -218,10 +238,14 @@ def _find_hint(provider: ProviderInfo, error: ProviderError) -> str:
     status = error.status or 0
     or_retries = f", or {_RETRIES}" if error.retryable else ""
     match status:
-        case 401 | 403 if provider.has_server:
+        case _ if provider.has_server and (status in (401, 403) or error.category == "auth"):
             return f"check {provider.key_variable}, or api_key under {table}"
         case 402:
             return _BILLING
+        case 405 if provider.has_server:
+            return f"the path may be wrong: check base_url under {table}"
+        case 413:
+            return "the request is too large: shorten the prompt, files and results of tools"
         case _ if provider.has_server and status in (404, *FINAL_STATUSES):
             return f"check the model name, and base_url under {table}"
         case 429:

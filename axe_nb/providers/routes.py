@@ -7,6 +7,7 @@ Source: D-25, D-70; issue 10 "Connections".
 from __future__ import annotations
 
 import os
+import re
 import ssl
 from base64 import b64encode
 from dataclasses import dataclass
@@ -93,8 +94,13 @@ def _find_proxy(scheme: str, host: str, port: int) -> httpx.Proxy | None:
     names = (host, f"[{host}]") if ":" in host else (host, f"{host}:{port}")
     if not given or any(proxy_bypass(name) for name in names):
         return None
+    address = given if "://" in given else f"http://{given}"
+    # what follows a `/` of a password would be taken for the path, and the rest for host and port
+    _, *path = re.split(r"[/?#]", address.partition("://")[2])
+    if any("@" in part for part in path):
+        raise RouteError("the login of the proxy in the environment is not percent-encoded")
     try:
-        proxy = httpx.Proxy(given if "://" in given else f"http://{given}")
+        proxy = httpx.Proxy(address)
     except (httpx.InvalidURL, ValueError):
         raise RouteError("the proxy in the environment is not a valid http or https URL") from None
     if not proxy.url.host:

@@ -10,12 +10,12 @@ Source: D-8, D-23, D-25, D-70; goals.md "one tool-call turn", "new process to fi
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import httpx
 
 from axe_nb.providers.connect import connect, make_proxy_error
-from axe_nb.providers.http1 import Decompressor, format_head
+from axe_nb.providers.http1 import Decompressor, Reply, format_head
 from axe_nb.providers.routes import Route, find_route
 from axe_nb.providers.tcp import ClosedBeforeReply, Connection
 
@@ -23,9 +23,6 @@ IDLE_SECONDS = 60.0
 
 PROXY_LOGIN = 407
 """The status of a proxy that wants a login."""
-
-Message = tuple[bytes, bytes]
-"""A request up to its body, and the body."""
 
 Timeouts = Mapping[str, float | None]
 """httpx's `connect` and `read`: seconds of silence; None = no limit."""
@@ -47,33 +44,58 @@ class Transport(httpx.AsyncBaseTransport):
         self._max_open = max_open
         self._open: set[Connection] = set()
         self._connecting = 0
-        self._idle: dict[Place, dict[Connection, asyncio.TimerHandle]] = {}
-        """With the end of their time; those used last are last."""
-        self._by_age: dict[Connection, Place] = {}
-        """The idle connections, the oldest first."""
+        self._idle: dict[Place, dict[Connection, None]] = {}
+        """Those used last are last."""
+        self._by_age: dict[Connection, tuple[float, Place]] = {}
+        """The idle connections, with the end of their time; the oldest first."""
+        self._timer: asyncio.TimerHandle | None = None
+        """Closes those whose time is over; one for all, as each request would need one."""
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Sends a request and returns the reply once its headers are there.
-
-        It is sent once more if a connection that was used before turns out to be closed before
-        any byte of the reply: the server closed it for having been idle (D-23).
 
         Raises:
             httpx.TransportError: there is no reply.
             httpx.DecodingError: its body is compressed in a way that is not supported.
         """
         route = find_route(request.url)
-        place = request.extensions.get("pool"), route
-        message = _format_head(request, route), await request.aread()
-        timeouts: Timeouts = request.extensions.get("timeout", {})
+        reply = await self.exchange(
+            (request.extensions.get("pool"), route),
+            _format_head(request, route),
+            await request.aread(),
+            request.extensions.get("timeout", {}),
+        )
+        return httpx.Response(
+            reply.status,
+            headers=reply.headers,
+            stream=reply,
+            extensions={"http_version": b"HTTP/1.1", "reason_phrase": reply.reason},
+        )
+
+    async def exchange(self, place: Place, head: bytes, body: bytes, timeouts: Timeouts) -> Body:
+        """Sends a request and returns the reply once its headers are there; it has to be closed.
+
+        It is sent once more if a connection that was used before turns out to be closed before
+        any byte of the reply: the server closed it for having been idle (D-23).
+
+        Args:
+            place: whose connections may carry it, and the way to the server.
+            head: the request up to its body.
+            body: its body.
+            timeouts: how long the connection, and the server, may be silent.
+
+        Raises:
+            httpx.TransportError: there is no reply.
+            httpx.DecodingError: its body is compressed in a way that is not supported.
+        """
         used = self._take_idle(place)
         if used is not None:
             try:
-                return await self._send(used, place, message, timeouts)
+                return await self._send(used, place, head, body, timeouts)
             except ClosedBeforeReply:
                 pass
-        fresh = await self._connect(route, timeouts.get("connect"))
-        return await self._send(fresh, place, message, timeouts)
+        fresh = await self._connect(place[1], timeouts.get("connect"))
+        return await self._send(fresh, place, head, body, timeouts)
 
     async def _connect(self, route: Route, seconds: float | None) -> Connection:
         """Returns a new connection; the idle one that is the oldest of all makes room for it."""
@@ -90,36 +112,45 @@ class Transport(httpx.AsyncBaseTransport):
         return connection
 
     async def _send(
-        self, connection: Connection, place: Place, message: Message, timeouts: Timeouts
-    ) -> httpx.Response:
+        self, connection: Connection, place: Place, head: bytes, body: bytes, timeouts: Timeouts
+    ) -> Body:
         seconds = timeouts.get("read")
         try:
-            connection.send(*message)
+            connection.send(head, body)
             reply = await connection.read_head(seconds)
-            if reply.status == PROXY_LOGIN and _is_whole_url_sent(place[1]):
+            if reply.status == PROXY_LOGIN and is_whole_url_sent(place[1]):
                 raise make_proxy_error(reply)
             decompressor = Decompressor.of(reply)
         except BaseException:
             self._close(connection)
             raise
-        return httpx.Response(
-            reply.status,
-            headers=reply.headers,
-            stream=_Body(self, connection, place, seconds, decompressor),
-            extensions={"http_version": b"HTTP/1.1", "reason_phrase": reply.reason},
-        )
+        return Body(self, connection, place, seconds, reply, decompressor)
 
     def release(self, connection: Connection, place: Place) -> None:
         """Keeps a connection for later, unless its reply was not read to the end."""
         if not connection.is_reusable() or len(self._open) + self._connecting > self._max_open:
             self._close(connection)
             return
-        timer = asyncio.get_running_loop().call_later(IDLE_SECONDS, self._close, connection)
-        self._idle.setdefault(place, {})[connection] = timer
-        self._by_age[connection] = place
+        loop = asyncio.get_running_loop()
+        self._idle.setdefault(place, {})[connection] = None
+        self._by_age[connection] = loop.time() + IDLE_SECONDS, place
+        if self._timer is None:
+            self._timer = loop.call_later(IDLE_SECONDS, self._close_old, loop)
+
+    def _close_old(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Closes the connections whose time is over."""
+        self._timer = None
+        for connection, (end, _) in list(self._by_age.items()):
+            if end > loop.time():
+                self._timer = loop.call_at(end, self._close_old, loop)
+                return
+            self._close(connection)
 
     async def aclose(self) -> None:
         """Closes all connections."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         for connection in list(self._open):
             self._close(connection)
         await asyncio.sleep(0)  # the loop closes sockets in its next turn
@@ -136,11 +167,11 @@ class Transport(httpx.AsyncBaseTransport):
 
     def _withdraw(self, connection: Connection) -> None:
         """Makes sure that a connection is not idle."""
-        place = self._by_age.pop(connection, None)
+        _, place = self._by_age.pop(connection, (0.0, None))
         if place is None:
             return
         idle = self._idle[place]
-        idle.pop(connection).cancel()
+        del idle[connection]
         if not idle:
             del self._idle[place]
 
@@ -150,8 +181,8 @@ class Transport(httpx.AsyncBaseTransport):
         connection.abort()
 
 
-class _Body(httpx.AsyncByteStream):
-    """The body of a reply, in pieces as they arrive."""
+class Body(httpx.AsyncByteStream):
+    """A reply whose headers are there, and its body in pieces as they arrive."""
 
     def __init__(
         self,
@@ -159,8 +190,12 @@ class _Body(httpx.AsyncByteStream):
         connection: Connection,
         place: Place,
         seconds: float | None,
+        reply: Reply,
         decompressor: Decompressor | None,
     ) -> None:
+        self.status = reply.status
+        self.reason = reply.reason
+        self.headers = reply.headers
         self._transport = transport
         self._connection = connection
         self._place = place
@@ -168,7 +203,7 @@ class _Body(httpx.AsyncByteStream):
         self._decompressor = decompressor
         self._is_closed = False
 
-    def __aiter__(self) -> _Body:
+    def __aiter__(self) -> Body:
         return self
 
     async def __anext__(self) -> bytes:
@@ -183,23 +218,34 @@ class _Body(httpx.AsyncByteStream):
                 piece = self._decompressor.take(piece)
         return piece
 
-    async def aclose(self) -> None:
+    def close(self) -> None:
+        """Keeps the connection for later requests, unless the body was not read to its end."""
         if not self._is_closed:
             self._is_closed = True
             self._transport.release(self._connection, self._place)
 
+    async def aclose(self) -> None:
+        self.close()
 
-def _is_whole_url_sent(route: Route) -> bool:
+
+def is_whole_url_sent(route: Route) -> bool:
     """True for plain http through a proxy, which may answer in the server's place."""
     return route.proxy is not None and route.context is None
 
 
 def _format_head(request: httpx.Request, route: Route) -> bytes:
-    """Returns a request up to its body; a proxy for plain http gets the whole URL."""
-    headers, target = request.headers.raw, request.url.raw_path
+    headers = request.headers.raw
     if any(name.lower() == b"transfer-encoding" for name, _ in headers):
         raise httpx.LocalProtocolError("a request is sent whole, not in parts")
-    if _is_whole_url_sent(route):
-        target = b"http://" + request.url.netloc + target
+    return write_head(request.method, request.url, headers, route)
+
+
+def write_head(
+    method: str, url: httpx.URL, headers: Sequence[tuple[bytes, bytes]], route: Route
+) -> bytes:
+    """Returns a request up to its body; a proxy for plain http gets the whole URL."""
+    target = url.raw_path
+    if is_whole_url_sent(route):
+        target = b"http://" + url.netloc + target
         headers = [*headers, *route.proxy_login]
-    return format_head(b"%b %b HTTP/1.1" % (request.method.encode(), target), headers)
+    return format_head(b"%b %b HTTP/1.1" % (method.encode(), target), headers)

@@ -10,12 +10,14 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
 from axe_nb.errors import ProviderError
-from axe_nb.messages import Request, ToolCall, ToolSpec, dump
+from axe_nb.messages import Message, Request, ToolCall, ToolResult, ToolSpec, dump
+from axe_nb.pictures.parts import join_parts
+from axe_nb.pictures.picture import Picture
 from axe_nb.provider_table import NOT_PARAMS, PROMPT_CACHE
 
 MAX_NESTING = 100
@@ -203,6 +205,25 @@ def own_params(request: Request) -> dict[str, Any]:
     """
     left_out = NOT_PARAMS | {PROMPT_CACHE} | (frozenset() if request.tools else ABOUT_TOOLS)
     return {key: v for key, v in request.params.items() if key not in left_out and v is not None}
+
+
+def collect_pictures(results: Iterable[ToolResult]) -> Message | None:
+    """Returns the pictures of results in a message of the user's; None if there are none."""
+    parts: list[str | Picture] = []
+    for result in results:
+        if result.pictures:
+            name = f" of {tool_name(result.name)}" if result.name else ""
+            parts += [f"\n\nShown by the result{name}:", *_on_lines(result.pictures)]
+    if not parts:
+        return None
+    text, pictures = join_parts(parts)
+    return Message("user", text.lstrip("\n"), pictures=pictures)
+
+
+def _on_lines(pictures: Iterable[Picture]) -> Iterator[str | Picture]:
+    for picture in pictures:
+        yield "\n"
+        yield picture
 
 
 def write_tools(

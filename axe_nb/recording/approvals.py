@@ -16,7 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from axe_nb.agents.trust import load_trusted, remember_fingerprint, trusts_all
+from axe_nb.engine.permissions import ApprovalRequest
 from axe_nb.errors import ConfigError
+from axe_nb.jsonable import jsonable
+from axe_nb.recording.asked import is_same
+from axe_nb.recording.cleaning import Cleaner
+from axe_nb.redaction import MASK
 
 APPROVING = ("yes", "always", "edit")
 """Answers of a person that let a call run."""
@@ -30,33 +35,52 @@ def is_test() -> bool:
     return not TEST_VARIABLES.isdisjoint(os.environ)
 
 
-def counts(path: Path, where: list[str], asked: Any, decision: Mapping[str, Any]) -> bool:
+def is_same_question(recorded: Any, asked: Any, request: ApprovalRequest, clean: Cleaner) -> bool:
+    """True if a recorded answer is to this question; a masked secret fits no other call.
+
+    Args:
+        recorded: the question, as recorded.
+        asked: this question, as it would be recorded.
+        request: this question.
+        clean: what the recorded one was cleaned by.
+    """
+    if not request.tool or (recorded == asked and MASK not in f"{asked}"):
+        return is_same(recorded, asked)
+    return bool(clean.restore(recorded) == _state(request))
+
+
+def counts(path: Path, request: ApprovalRequest, decision: Mapping[str, Any]) -> bool:
     """True if a recorded answer stands for the person.
 
     Args:
         path: the cassette.
-        where: the agent that asked, and its workdir.
-        asked: the call.
-        decision: the answer, as recorded.
+        request: the question, with its secrets: with a mask for one, it is another.
+        decision: the answer, with the paths of this machine.
 
     Raises:
         ConfigError: the list of what the person trusts cannot be read.
     """
     if decision.get("choice") not in APPROVING or trusts_all() or is_test():
         return True
-    return _compute_fingerprint(path, where, asked, decision) in load_trusted()
+    return _compute_fingerprint(path, request, decision) in load_trusted()
 
 
-def remember(path: Path, where: list[str], asked: Any, decision: Mapping[str, Any]) -> None:
+def remember(path: Path, request: ApprovalRequest, decision: Mapping[str, Any]) -> None:
     """Remembers an approval that the person has given here, for later replays."""
     if decision.get("choice") in APPROVING:
         with contextlib.suppress(ConfigError):  # then the person is asked again
             real = os.path.realpath(path)
-            remember_fingerprint(_compute_fingerprint(path, where, asked, decision), real)
+            remember_fingerprint(_compute_fingerprint(path, request, decision), real)
 
 
-def _compute_fingerprint(
-    path: Path, where: list[str], asked: Any, decision: Mapping[str, Any]
-) -> str:
-    content = ["cassette", os.path.realpath(path), where, asked, decision]
+def _compute_fingerprint(path: Path, request: ApprovalRequest, decision: Mapping[str, Any]) -> str:
+    where = [request.agent, request.workdir]
+    content = ["cassette", os.path.realpath(path), where, _state(request), decision]
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def _state(request: ApprovalRequest) -> dict[str, Any]:
+    """Returns what an approval is for, secrets included: nothing to be kept."""
+    if not request.tool:
+        return {"question": request.detail}
+    return {"tool": request.tool, "arguments": jsonable(request.arguments)}

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 
 from axe_nb.jsonable import jsonable
 from axe_nb.messages import Message, Request, ToolCall, ToolResult, ToolSpec
+from axe_nb.pictures.picture import Picture
 from axe_nb.redaction import MASK, Filter
 
 Asked: TypeAlias = "dict[str, Any]"
@@ -86,6 +87,8 @@ class Describer:
             listed.append(("system", self.clean.text(request.system)))
         if before is None or before.params is not request.params:
             listed.append(("params", self.clean.json(jsonable(request.params))))
+        if request.output is not None:
+            listed.append(("output", self.clean.json(jsonable(request.output))))
         if before is None or before.tools is not request.tools:
             listed.append(("tools", [_describe_tool(tool, self.clean) for tool in request.tools]))
         return listed
@@ -98,14 +101,23 @@ def _describe_message(message: Message, clean: Filter) -> dict[str, Any]:
                 "tool": result.name,
                 **({"error": True} if result.is_error else {}),
                 "text": clean.text(_without_clock(result)),
+                **_describe_pictures(result.pictures),
             }
             for result in message.tool_results
         ]
         return {"results": results}
-    described: dict[str, Any] = {message.role: clean.text(message.content)}
+    described: dict[str, Any] = {
+        message.role: clean.text(message.content),
+        **_describe_pictures(message.pictures),
+    }
     if message.tool_calls:
         described["calls"] = [_describe_call(call, clean) for call in message.tool_calls]
     return described
+
+
+def _describe_pictures(pictures: Sequence[Picture]) -> dict[str, Any]:
+    """Returns the digests of pictures; what they are is in the text, with their sizes."""
+    return {"pictures": [picture.digest for picture in pictures]} if pictures else {}
 
 
 def _without_clock(result: ToolResult) -> str:

@@ -5,27 +5,32 @@ Source: product.md "Cassettes"; D-59, D-61, D-68.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
-from axe_nb.data_files import read_data, write_data
 from axe_nb.errors import CassetteMiss, ConfigError
 from axe_nb.recording.asked import Asked, is_same
 from axe_nb.recording.cleaning import FOLDER, Cleaner, make_cleaner
 from axe_nb.recording.modes import Mode, check_mode, name_command
-from axe_nb.recording.records import Record, Root, from_data, to_data
+from axe_nb.recording.records import Record, Root
+from axe_nb.recording.shared_file import Kept, SharedFile, digest, merge
 from axe_nb.redaction import MASK
 from axe_nb.text import plural
 
 SHARE = 20
-"""A file is written at the end of a run if this many times the last writing have passed since."""
+"""A file is written again if this many times the last writing have passed since."""
+
+SOON = 0.05
+"""Seconds until the records of a run that goes on are written."""
+
+FindRecords: TypeAlias = "Callable[[], Iterable[Record]]"
 
 Likeness: TypeAlias = "tuple[str, ...]"
 """Key of the roots that are alike in some way."""
@@ -92,10 +97,15 @@ class Cassette:
         """Position of the first root that may be free."""
         self._is_changed = False
         self._written_at, self._writing = 0.0, 0.0
+        self._problem = ""
+        """The reason why it could not be written last; empty = it could."""
         self._roots: list[Root] = []
-        self._stamp: tuple[int, int] | None = None
-        """State of the file when it was read or written."""
-        self._read()
+        self._unfinished: dict[Root, FindRecords] = {}
+        self._saving = threading.Lock()
+        """Held before `_lock`, by the only thread that reads or writes the file."""
+        self._thread: threading.Thread | None = None
+        self._file = SharedFile(self.path)
+        self._merge(self._file.read_changes() or ())
 
     def change_mode(self, mode: Mode | None) -> None:
         """Changes the mode, for the runs that begin after it.
@@ -108,24 +118,6 @@ class Cassette:
     def make_cleaner(self) -> Cleaner:
         """Returns what removes secrets, and paths of this machine, from all that is kept."""
         return make_cleaner(self.folders)
-
-    def _read(self) -> None:
-        """Adds the roots of the file that are not known yet, as when another process wrote it.
-
-        Raises:
-            ConfigError: it cannot be read.
-        """
-        stamp = _find_stamp(self.path)
-        if stamp is None or stamp == self._stamp:
-            return
-        known = {_digest(to_data([(0, root)])) for root in self._roots}
-        for root in read_data(self.path, "cassette", from_data):
-            is_known = known and _digest(to_data([(0, root)])) in known
-            if not is_known:
-                root.number = self._next_number() if self._roots and known else root.number
-                self._roots.append(root)
-                self._list_likenesses(root)
-        self._stamp = stamp
 
     def _next_number(self) -> int:
         return 1 + max((root.number for root in self._roots), default=0)
@@ -203,60 +195,111 @@ class Cassette:
         with self._lock:
             return len(self._alike.get(_make_likeness(asked, "", asked), ()))
 
+    def write_soon(self, root: Root, find_records: FindRecords) -> None:
+        """Has the records of a run that goes on written, with what they replace.
+
+        Args:
+            root: takes its records.
+            find_records: returns those that will not change any more; called by another thread.
+        """
+        with self._lock:
+            self._unfinished[root] = find_records
+            self._is_changed = True
+            if self._thread is None or not self._thread.is_alive():
+                self._thread = threading.Thread(target=self._write_later, daemon=True)
+                with suppress(RuntimeError):  # at the end of the process
+                    self._thread.start()
+
+    def _write_later(self) -> None:
+        while True:
+            due = self._written_at + SHARE * self._writing - time.monotonic()
+            time.sleep(max(SOON, due))
+            problem = self.save_quietly()
+            with self._lock:
+                if problem or not self._is_changed:
+                    self._thread = None
+                    return
+
     def commit(self, root: Root, new: Iterable[Record], stale: Iterable[Record]) -> str:
-        """Adds the new records of a run, and writes the file if that is not too often.
+        """Adds the new records of a run that has ended; writes the file if that is not too often.
 
         Returns:
             The problem, if the file cannot be written.
         """
         with self._lock:
-            for old in stale:
-                root.records.pop(old.key, None)
-                self._is_changed = True
+            self._unfinished.pop(root, None)
+            old = {record.key for record in stale}
+            kept = {key: record for key, record in root.records.items() if key not in old}
+            added = {record.key: record for record in new}
+            self._is_changed = self._is_changed or bool(old or added)
             is_new = root.first is None
-            for record in new:
-                root.records[record.key] = record
-                self._is_changed = True
+            root.records = {**kept, **added}
             if is_new:
                 self._list_likenesses(root)
             if time.monotonic() < self._written_at + SHARE * self._writing:
-                return ""
-            return self.save_quietly()
+                return self._problem
+        return self.save_quietly()
 
     def save_quietly(self) -> str:
         """Writes the file, if there is something new; returns the problem, if there is one."""
         try:
             self.save()
+            self._problem = ""
         except ConfigError as error:
-            return f"{error.message}; the exchanges are kept in this session only"
-        return ""
+            self._problem = f"{error.message}; the exchanges are kept in this session only"
+        return self._problem
 
     def save(self) -> None:
-        """Writes the file, if there is something new.
+        """Writes the file, if there is something new; what others have written meanwhile stays.
 
         Raises:
             ConfigError: it cannot be written.
         """
-        with self._lock:
+        with self._saving:
             if not self._is_changed:
                 return
             began = time.monotonic()
-            self._read()  # what another process has added stays
-            write_data(self.path, "cassette", to_data(self._list_kept()))
-            self._is_changed = False
-            self._stamp = _find_stamp(self.path)
-            self._written_at = time.monotonic()
-            self._writing = self._written_at - began
+            try:
+                with self._file.hold():
+                    self._is_changed = False  # what comes from now on is written next time
+                    theirs = self._file.read_changes()
+                    with self._lock:
+                        if theirs is not None:
+                            self._merge(theirs)
+                        kept = self._list_kept(unfinished=True)
+                    self._file.write(kept)
+            except BaseException:
+                self._is_changed = True
+                raise
+            finally:
+                self._written_at = time.monotonic()
+                self._writing = self._written_at - began
 
-    def _list_kept(self) -> list[tuple[int, Root]]:
-        """Returns (number in the file, root) of all roots that no changed run has replaced."""
+    def _merge(self, theirs: Iterable[Root]) -> None:
+        for root in merge(self._file.base, theirs, self._roots):
+            self._list_likenesses(root)
+
+    def _list_kept(self, *, unfinished: bool = False) -> list[Kept]:
+        """Returns all roots that no changed run has replaced, as they are in the file.
+
+        Args:
+            unfinished: with the records of runs that go on.
+        """
         replaced = {
             old: new
             for new, old in self._replaces.items()
             if new.records and old not in self._owners
         }
         numbers = {new: old.number for old, new in replaced.items()}
-        return [(numbers.get(r, r.number), r) for r in self._roots if r not in replaced]
+        roots = [root for root in self._roots if root not in replaced]
+        kept = [Kept(numbers.get(root, root.number), root, root.records) for root in roots]
+        return [self._add_unfinished(one) for one in kept] if unfinished else kept
+
+    def _add_unfinished(self, kept: Kept) -> Kept:
+        find_records = self._unfinished.get(kept.root)
+        new = {record.key: record for record in find_records()} if find_records else {}
+        before = {key: old for key, old in kept.records.items() if not new or key[0] != "end"}
+        return kept._replace(records={**before, **new})
 
     def status(self) -> CassetteStatus:
         """Returns the counts of this session."""
@@ -279,15 +322,19 @@ class Cassette:
                     hint="run the whole notebook first",
                 )
             for root, record in unused:
-                del root.records[record.key]
+                root.records = {k: one for k, one in root.records.items() if one is not record}
             self._is_changed = self._is_changed or bool(unused)
-            self.save()
+        self.save()
         return len(unused)
 
     def _list_unused(self) -> list[tuple[Root, Record]]:
         with self._lock:
-            kept = [root for _, root in self._list_kept()]
-            return [(r, one) for r in kept for one in r.records.values() if not one.is_used]
+            return [
+                (kept.root, record)
+                for kept in self._list_kept()
+                for record in kept.records.values()
+                if not record.is_used
+            ]
 
     def list_records(self) -> list[tuple[Root, Record]]:
         """Returns all records, with their roots."""
@@ -298,19 +345,5 @@ class Cassette:
 def _make_likeness(asked: Asked, agent: str, fields: Iterable[str]) -> Likeness:
     """Returns the key of the runs whose first requests agree in some fields."""
     if fields is asked:
-        return "", _digest(asked)
-    return agent, *fields, _digest([asked.get(name) for name in fields])
-
-
-def _digest(value: Any) -> str:
-    text = json.dumps(value, sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _find_stamp(path: Path) -> tuple[int, int] | None:
-    """Returns the state of a file; None if there is none."""
-    try:
-        found = path.lstat()
-    except OSError:
-        return None
-    return found.st_mtime_ns, found.st_size
+        return "", digest(asked)
+    return agent, *fields, digest([asked.get(name) for name in fields])

@@ -28,7 +28,10 @@ MAX_COMPARED = 2000
 MAX_RECORDS = 200
 """Records that are compared."""
 
-NAMES = {"model": "model", "system": "system prompt", "params": "params", "tools": "tools"}
+NAMES = {
+    "model": "model", "system": "system prompt", "params": "params", "output": "output",
+    "tools": "tools",
+}  # fmt: skip
 """Field of a request → its name for people."""
 
 

@@ -6,7 +6,6 @@ Source: D-59, D-61.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,10 +14,7 @@ from axe_nb.providers.wire import check_nesting
 from axe_nb.recording.cleaning import Cleaner
 from axe_nb.records.convert import from_json, to_json
 from axe_nb.redaction import Filter
-from axe_nb.wire_log import WireReply
-
-STREAM = re.compile("event-stream|ndjson", re.IGNORECASE)
-"""Content types of streams, of which a single line may be an object too."""
+from axe_nb.wire_log import WireReply, is_stream
 
 
 def encode(exchange: Exchange, clean: Filter) -> dict[str, Any]:
@@ -30,11 +26,13 @@ def encode(exchange: Exchange, clean: Filter) -> dict[str, Any]:
     outcome = Exchange(
         turn=exchange.turn,
         protocol=exchange.protocol,
+        answer_tool=exchange.answer_tool,
         reply=reply,
         response=None if reply else exchange.response,
         deltas=exchange.deltas,
         error=None if reply else exchange.error,
         cut=exchange.cut,
+        cost=exchange.cost,
     )
     kept = to_json(outcome, clean)
     del kept["turn"]
@@ -64,7 +62,7 @@ def decode(
 
 def _parse(reply: WireReply) -> dict[str, Any] | None:
     """Returns the object that a body is; None if it is a stream, or no object of usual depth."""
-    if STREAM.search(reply.headers.get("content-type", "")):
+    if is_stream(reply.headers):
         return None
     try:
         parsed = json.loads(reply.body)
@@ -72,3 +70,10 @@ def _parse(reply: WireReply) -> dict[str, Any] | None:
     except (ValueError, RecursionError):
         return None
     return parsed if isinstance(parsed, dict) else None
+
+
+def has_failed(exchange: Exchange) -> bool:
+    """True if an exchange brought no answer."""
+    status = exchange.reply.status if exchange.reply else 200
+    failure = exchange.error or (exchange.reply and exchange.reply.failure)
+    return bool(failure) or exchange.cut in ("timeout", "cancelled") or not 200 <= status < 300

@@ -29,6 +29,11 @@ def turn_of(place: str) -> int:
     return int(place.rpartition("/")[2])
 
 
+def is_below(place: str, other: str) -> bool:
+    """True if a place is in the same run as another, or in a descendant of it."""
+    return f"{run_of(place)}.".startswith(f"{run_of(other)}.")
+
+
 def order_of(place: str) -> Order:
     """Returns the sort key of a place: runs in the order of their calls, parents first."""
     run, _, turn = place.partition("/")

@@ -12,8 +12,17 @@ from typing import Any, Literal, TypeAlias, get_args
 from axe_nb.errors import ConfigError
 from axe_nb.recording.outcome import decode
 from axe_nb.recording.place import Order, is_place, order_of
+from axe_nb.records.shelf import (
+    TABLE,
+    Shelf,
+    read_picture,
+    read_table,
+    use_shelf,
+    write_picture,
+    write_table,
+)
 
-Kind = Literal["model", "person", "tool", "end"]
+Kind = Literal["model", "cap", "person", "tool", "end"]
 
 FIRST = "0/1"
 """Place of the first exchange of a root."""
@@ -21,8 +30,14 @@ FIRST = "0/1"
 Key: TypeAlias = "tuple[Kind, str, int]"
 """(kind, place, number): the attempt of an exchange, the number of a question or a call."""
 
+AT_TURN: tuple[Kind, ...] = ("model", "cap")
+"""Kinds whose records belong to a turn of a run."""
+
+OUTCOMES: Mapping[Kind, str] = {"cap": "refused", "person": "decision", "tool": "output"}
+"""Kind → the key of its outcome in the file."""
+
 NUMBER: Mapping[Kind, str] = {
-    "model": "attempt", "person": "question", "tool": "call", "end": "number",
+    "model": "attempt", "cap": "attempt", "person": "question", "tool": "call", "end": "number",
 }  # fmt: skip
 """Kind → the key of its number in the file."""
 
@@ -33,13 +48,14 @@ class Record:
 
     kind: Kind
     place: str
-    """Of an exchange `0.2/3`; of all else the id of the run, `0.2`."""
+    """Of an exchange `0.2/3`, of a refusal by a cap too (`0.2/0`: of a child that was to start); of
+    all else the id of the run, `0.2`."""
     number: int = 1
     agent: str = ""
     asked: Any = None
     """The question, as JSON types; None = the same as in the attempt before."""
     outcome: Mapping[str, Any] = field(default_factory=dict)
-    """Its result, as JSON types."""
+    """Its result, as JSON types; pictures as themselves."""
     is_used: bool = field(default=False, compare=False)
     """True if this session has played or recorded it."""
 
@@ -51,7 +67,7 @@ class Record:
     @property
     def order(self) -> tuple[Order, str, int]:
         """Its sort key."""
-        place = self.place if self.kind == "model" else f"{self.place}/0"
+        place = self.place if self.kind in AT_TURN else f"{self.place}/0"
         return order_of(place), self.kind, self.number
 
 
@@ -69,16 +85,17 @@ class Root:
         return self.records.get(("model", FIRST, 1))
 
 
-def to_data(roots: Iterable[tuple[int, Root]]) -> list[dict[str, Any]]:
+def to_data(roots: Iterable[tuple[int, Iterable[Record]]]) -> list[dict[str, Any]]:
     """Returns the records as JSON types, sorted by place.
 
     Args:
-        roots: (number in the file, root).
+        roots: (number in the file, records) of each root.
     """
+    shelf: Shelf = {}
     return [
-        _to_json(number, record)
-        for number, root in sorted(roots, key=lambda pair: pair[0])
-        for record in sorted(root.records.values(), key=lambda record: record.order)
+        _write_pictures(_to_json(number, record), shelf)
+        for number, records in sorted(roots, key=lambda pair: pair[0])
+        for record in sorted(records, key=lambda record: record.order)
     ]
 
 
@@ -91,15 +108,48 @@ def from_data(data: Any) -> list[Root]:
     if not isinstance(data, list):
         raise ConfigError("it is not a list of records")
     roots: dict[int, Root] = {}
+    shelf: Shelf = {}
     for position, value in enumerate(data, 1):
         try:
-            number, record = _from_json(value)
+            number, record = _from_json(_read_pictures(value, shelf))
         except (ConfigError, ValueError) as error:
             hint = "restore the file, or delete it and record again"
             raise ConfigError(f"record {position}: {error}", hint=hint) from None
         root = roots.setdefault(number, Root(number))
         root.records[record.key] = record
     return [roots[number] for number in sorted(roots)]
+
+
+def _write_pictures(record: dict[str, Any], shelf: Shelf) -> dict[str, Any]:
+    """Returns a record with the bytes of its pictures that no record before it has."""
+    output = record.get("output")
+    if not (isinstance(output, dict) and output.get("pictures")):
+        return record
+    new = {one.digest: one for one in output["pictures"] if one.digest not in shelf}
+    shelf.update(new)
+    pictures = list(map(write_picture, output["pictures"]))
+    record = {**record, "output": {**output, "pictures": pictures}}
+    return {**record, TABLE: write_table(new)} if new else record
+
+
+def _read_pictures(record: Any, shelf: Shelf) -> Any:
+    """Reverses `_write_pictures`.
+
+    Raises:
+        ConfigError: the bytes of a picture are damaged or missing.
+    """
+    if not isinstance(record, dict):
+        return record
+    record = dict(record)
+    shelf.update(read_table(record.pop(TABLE, {})))
+    output = record.get("output")
+    if not (isinstance(output, dict) and "pictures" in output):
+        return record
+    if not isinstance(output["pictures"], list):
+        raise ConfigError("the pictures of a result must be a list")
+    with use_shelf(shelf):
+        pictures = [read_picture(one, "output.pictures") for one in output["pictures"]]
+    return {**record, "output": {**output, "pictures": pictures}}
 
 
 def _check_asked(asked: Any) -> None:
@@ -140,7 +190,7 @@ def _from_json(value: Any) -> tuple[int, Record]:
     number = value.pop(NUMBER[kind], 1)
     if not all(type(n) is int and 0 < n < 1_000_000_000 for n in (root, number)):
         raise ValueError("root and number of a record are whole numbers from 1")
-    full = place if kind == "model" else f"{place}/0"
+    full = place if kind in AT_TURN else f"{place}/0"
     if not (isinstance(full, str) and is_place(full)):
         raise ValueError(f"not a place: {place!r}"[:100])
     record = Record(
@@ -150,6 +200,6 @@ def _from_json(value: Any) -> tuple[int, Record]:
     _check_asked(record.asked)
     if kind in ("model", "end"):
         decode(value, 1, number)  # raises now, not in the middle of a run
-    elif not isinstance(value.get("decision" if kind == "person" else "output"), dict):
+    elif not isinstance(value.get(OUTCOMES[kind]), dict):
         raise ValueError(f"a record of kind {kind} without its outcome")
     return root, record

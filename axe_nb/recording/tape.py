@@ -6,7 +6,7 @@ Source: product.md "Cassettes"; D-48, D-59.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from copy import copy
 from dataclasses import dataclass, field, replace
 from itertools import count
@@ -16,16 +16,16 @@ from axe_nb.agents.trust import VARIABLE
 from axe_nb.engine.permissions import ApprovalRequest, AskPerson, Decision
 from axe_nb.errors import CassetteMiss
 from axe_nb.exchanges import Exchange
-from axe_nb.jsonable import jsonable
 from axe_nb.limits import RunStopped
 from axe_nb.messages import Request
-from axe_nb.recording import approvals
+from axe_nb.recording import approvals, calls
 from axe_nb.recording.asked import Asked, Describer, is_same
 from axe_nb.recording.cassette import Cassette
+from axe_nb.recording.cleaning import Cleaner
 from axe_nb.recording.miss import describe_miss, pick_first
 from axe_nb.recording.modes import Mode
-from axe_nb.recording.outcome import decode, encode
-from axe_nb.recording.place import run_of, turn_of
+from axe_nb.recording.outcome import decode, encode, has_failed
+from axe_nb.recording.place import is_below, run_of, turn_of
 from axe_nb.recording.records import Key, Record, Root
 from axe_nb.results import Status
 from axe_nb.tools.tool import ToolOutput
@@ -57,8 +57,8 @@ class RootTape:
     """Implements `engine.tape.Tape` with a cassette."""
 
     def __init__(self, cassette: Cassette, mode: Mode) -> None:
-        self._cassette = cassette
-        self._mode = mode
+        self.cassette = cassette
+        self.mode = mode
         self.may_ask = mode != "replay"
         self._clean = cassette.make_cleaner()
         self._source: Root | None = None
@@ -68,7 +68,9 @@ class RootTape:
         self._runs: dict[str, _Run] = {}
         self._new: dict[Key, Record] = {}
         self._exchanges: dict[Key, Exchange] = {}
-        """The outcomes of new records, which are cleaned at the end."""
+        """The outcomes of new records, which are encoded when they are written."""
+        self._encoded: dict[Key, Cleaner] = {}
+        """The cleaners of the outcomes that are encoded."""
         self._played: dict[Key, Record] = {}
         self._misses: list[tuple[str, CassetteMiss]] = []
         """(place, error) of what was not recorded."""
@@ -80,32 +82,41 @@ class RootTape:
     @property
     def _records(self) -> Mapping[Key, Record]:
         """The records that may be played."""
-        plays = self._mode in ("replay", "auto")
+        plays = self.mode in ("replay", "auto")
         return self._source.records if plays and self._source else {}
 
     def find(self, request: Request, model: str) -> Exchange | None:
         """See `Tape`."""
+        if (exchange := self._look_up(request, model)) is not None:
+            return exchange
+        run = self._runs[run_of(request.place)]
+        run.changed_at = run.changed_at or turn_of(request.place)
+        self.cassette.misses += 1
+        if not self.may_ask:
+            assert self._source is not None
+            miss = describe_miss(self.cassette, self._source, request, run.asked)
+            self._note_miss(request.place, miss)
+            raise miss
+        self.has_asked = True
+        return None
+
+    def note(self, request: Request, model: str, exchange: Exchange) -> None:
+        """See `Tape`."""
+        if self._look_up(request, model) is None and self.may_ask:
+            self.keep(request, exchange)
+
+    def _look_up(self, request: Request, model: str) -> Exchange | None:
+        """Returns what is recorded for a request."""
         self._steps += 1
-        if below := [miss for miss in self._misses if _is_below(miss[0], request.place)]:
+        if below := [miss for miss in self._misses if is_below(miss[0], request.place)]:
             raise copy(pick_first(below))  # what the run goes on with is not what was recorded
         run = self._get_run(run_of(request.place))
         run.model = model
         if request.attempt == 1:
             run.asked = run.describer.describe(request, model)
         if self._source is None:
-            self._source, self._target = self._cassette.claim(run.asked, request.agent)
-        exchange = self._find_exchange(request, run)
-        if exchange is not None:
-            return exchange
-        if run.changed_at is None:
-            run.changed_at = turn_of(request.place)
-        self._cassette.misses += 1
-        if not self.may_ask:
-            miss = describe_miss(self._cassette, self._source, request, run.asked)
-            self._note_miss(request.place, miss)
-            raise miss
-        self.has_asked = True
-        return None
+            self._source, self._target = self.cassette.claim(run.asked, request.agent)
+        return self._find_exchange(request, run)
 
     def _find_exchange(self, request: Request, run: _Run) -> Exchange | None:
         if run.changed_at is not None:
@@ -121,22 +132,33 @@ class RootTape:
         if request.attempt == 1 and not is_same(record.asked, run.asked):
             return None
         exchange = decode(record.outcome, turn, request.attempt, self._clean)
-        if self.may_ask and self._has_failed(exchange, request):
+        is_last = not self.holds(request.place, request.attempt + 1)
+        if self.may_ask and is_last and has_failed(exchange):  # it may succeed now
             return None
         self._use(record)
-        self._cassette.hits += 1
+        self.cassette.hits += 1
         return exchange
-
-    def _has_failed(self, exchange: Exchange, request: Request) -> bool:
-        """True if a recorded request has failed in the end, so that it may succeed now."""
-        status = exchange.reply.status if exchange.reply else 200
-        failure = exchange.error or (exchange.reply and exchange.reply.failure)
-        failed = failure or exchange.cut in ("timeout", "cancelled") or not 200 <= status < 300
-        return bool(failed) and not self.holds(request.place, request.attempt + 1)
 
     def holds(self, place: str, attempt: int) -> bool:
         """See `Tape`."""
         return ("model", place, attempt) in self._records
+
+    def admits(self, place: str, attempt: int, has_cap: Callable[[str], bool]) -> bool:
+        """See `Tape`."""
+        record = self._records.get(("cap", place, attempt))
+        if record is not None:
+            kept = self._clean.restore(dict(record.outcome["refused"]))
+            if has_cap(str(kept.get("cap"))):
+                self._use(record)
+                raise calls.read_refusal(kept)
+        run, turn = run_of(place), turn_of(place)
+        return self.holds(f"{run}/{turn or 1}", attempt)
+
+    def keep_refusal(self, place: str, attempt: int, stop: RunStopped) -> None:
+        """See `Tape`."""
+        key: Key = ("cap", place, attempt)
+        if stop.cap and key not in self._played:
+            self._add(key, "", None, {"refused": calls.write_refusal(stop, self._clean)})
 
     def keep(self, request: Request, exchange: Exchange) -> None:
         """See `Tape`."""
@@ -152,30 +174,29 @@ class RootTape:
         """See `Tape`."""
         if self.may_ask and ask_person is not None:
             return ask_person
-        return _refuse if any(kind == "person" for kind, _, _ in self._records) else None
+        return calls.refuse if any(kind == "person" for kind, _, _ in self._records) else None
 
     def find_decision(self, request: ApprovalRequest) -> Decision | None:
         """See `Tape`."""
-        asked = self._describe_question(request)
+        asked = calls.describe_question(request, self._clean)
         record = next(
             (
                 one
                 for key, one in sorted(self._records.items(), key=lambda item: item[0][2])
                 if key[:2] == ("person", request.run)
                 and key not in self._played
-                and is_same(one.asked, asked)
+                and approvals.is_same_question(one.asked, asked, request, self._clean)
             ),
             None,
         )
         if record is None:
             if not self.may_ask:
                 question = request.detail if not request.tool else f"{request.tool} may run"
-                raise self._miss_other(
-                    request.run, request.agent, f"the person's answer: {question}"
-                )
+                what = f"the person's answer: {question}"
+                raise self._miss_other(request.run, request.agent, what)
             return None
-        said = record.outcome["decision"]
-        if not approvals.counts(self._cassette.path, _locate(request), record.asked, said):
+        said = self._clean.restore(dict(record.outcome["decision"]))
+        if not approvals.counts(self.cassette.path, request, said):
             if self.may_ask:
                 return None
             raise self._miss_other(
@@ -184,24 +205,21 @@ class RootTape:
                 f"set {VARIABLE}=1 if you trust whoever recorded it",
             )  # fmt: skip
         self._use(record)
-        return _make_decision(self._clean.restore(dict(said)))
+        return calls.read_decision(said)
 
     def keep_decision(self, request: ApprovalRequest, decision: Decision) -> None:
         """See `Tape`."""
         if decision.is_recorded or decision.choice == "stop":
             return
-        said: dict[str, Any] = {"choice": decision.choice}
-        if decision.text:
-            said["text"] = self._clean.text(decision.text)
-        if decision.arguments:
-            said["arguments"] = self._clean.json(jsonable(decision.arguments))
-        asked = self._describe_question(request)
+        said = calls.write_decision(decision)
+        asked = calls.describe_question(request, self._clean)
         taken = {
             number for kind, run, number in self._new if (kind, run) == ("person", request.run)
         }
         number = next(n for n in count(1) if n not in taken)
-        self._add(("person", request.run, number), request.agent, asked, {"decision": said})
-        approvals.remember(self._cassette.path, _locate(request), asked, said)
+        kept = {"decision": self._clean.json(said)}
+        self._add(("person", request.run, number), request.agent, asked, kept)
+        approvals.remember(self.cassette.path, request, said)
 
     def find_output(
         self, run: str, number: int, tool: str, arguments: Mapping[str, Any]
@@ -209,7 +227,8 @@ class RootTape:
         """See `Tape`."""
         self._steps += 1
         record = self._records.get(("tool", run, number))
-        if record is None or not is_same(record.asked, self._describe_call(tool, arguments)):
+        asked = calls.describe(tool, arguments, self._clean)
+        if record is None or not is_same(record.asked, asked):
             if self.may_ask:
                 return None
             if end := self._records.get(END):
@@ -217,24 +236,16 @@ class RootTape:
                 raise RunStopped(end.outcome["cut"], f"{end.outcome['cut']}, as it was recorded")
             raise self._miss_other(run, "", f"the result of {tool}, which is not to run again")
         self._use(record)
-        kept = self._clean.restore(dict(record.outcome["output"]))
-        return ToolOutput(
-            str(kept.get("text", "")), bool(kept.get("error")), str(kept.get("note", ""))
-        )
+        return calls.read_output(self._clean.restore(dict(record.outcome["output"])))
 
     def keep_output(
         self, run: str, number: int, tool: str, arguments: Mapping[str, Any], output: ToolOutput
     ) -> None:
         """See `Tape`."""
         key: Key = ("tool", run, number)
-        if key in self._played:
-            return
-        kept: dict[str, Any] = {"text": self._clean.text(output.content)}
-        if output.is_error:
-            kept["error"] = True
-        if output.note:
-            kept["note"] = self._clean.text(output.note)
-        self._add(key, "", self._describe_call(tool, arguments), {"output": kept})
+        if key not in self._played:
+            kept = calls.write_output(output, self._clean)
+            self._add(key, "", calls.describe(tool, arguments, self._clean), {"output": kept})
 
     async def wait_to_cancel(self) -> None:
         """See `Tape`."""
@@ -257,38 +268,58 @@ class RootTape:
         self._finish_records(status)
         stale = [one for one in self._target.records.values() if self._is_stale(one)]
         new = {**self._new} if self._source is self._target else {**self._played, **self._new}
-        return self._cassette.commit(self._target, new.values(), stale)
+        return self.cassette.commit(self._target, new.values(), stale)
 
     def _finish_records(self, status: Status) -> None:
         """Completes the new records, now that it is known how the tree ended."""
-        clean = self._cassette.make_cleaner()  # a tool may have set a secret
+        clean = self.cassette.make_cleaner()  # a tool may have set a secret
         cuts = set()
         for key, record in self._new.items():
             if exchange := self._exchanges.get(key):
                 if exchange.cut == "cancelled" and status != "cancelled":
                     exchange = replace(exchange, cut="abandoned")
                 cuts.add(exchange.cut)
-                record.outcome = encode(exchange, clean)
+                self._encode(record, exchange, clean)
             else:
                 record.outcome = self._clean.clean_again(record.outcome)
             record.asked = self._clean.clean_again(record.asked)
         if status in ("timeout", "cancelled") and status not in cuts and self._new:
             self._add(END, "", None, {"cut": status})
 
+    def _find_finished(self) -> Iterator[Record]:
+        """Yields the new records that will not change any more; called by another thread."""
+        clean = self.cassette.make_cleaner()
+        for key, record in self._new.copy().items():
+            exchange = self._exchanges.get(key)
+            if exchange is None and key[0] == "model":
+                continue
+            if exchange is not None:
+                if exchange.cut == "cancelled":  # or abandoned, as the end will tell
+                    continue
+                self._encode(record, exchange, clean)
+            asked, outcome = map(self._clean.clean_again, (record.asked, record.outcome))
+            yield replace(record, asked=asked, outcome=outcome)
+
+    def _encode(self, record: Record, exchange: Exchange, clean: Cleaner) -> None:
+        """Sets the outcome of a record, unless it is encoded already."""
+        if exchange.cut == "abandoned" or self._encoded.get(record.key) != clean:
+            record.outcome = encode(exchange, clean)
+            self._encoded[record.key] = clean
+
     def _is_stale(self, record: Record) -> bool:
         """True if a record belongs to a run that has been asked otherwise since."""
         if record.key in self._new or record.key in self._played:
             return False
-        if self._mode == "record" or (record.key == END and self._new):
+        if self.mode == "record" or (record.key == END and self._new):
+            return True
+        if record.kind == "cap" and self._new:
             return True
         run = self._runs.get(run_of(record.place))
         at = run.changed_at if run else None
         return record.kind == "model" and at is not None and turn_of(record.place) >= at
 
     def _get_run(self, run: str) -> _Run:
-        if run not in self._runs:
-            self._runs[run] = _Run(Describer(self._clean))
-        return self._runs[run]
+        return self._runs.setdefault(run, _Run(Describer(self._clean)))
 
     def _use(self, record: Record) -> None:
         record.is_used = True
@@ -300,47 +331,19 @@ class RootTape:
             kind=kind, place=place, number=number, agent=agent, asked=asked, outcome=outcome,
             is_used=True,
         )  # fmt: skip
-        self._cassette.recorded += kind != "end"
-
-    def _describe_question(self, request: ApprovalRequest) -> dict[str, Any]:
-        if not request.tool:
-            return {"question": self._clean.text(request.detail)}
-        return self._describe_call(request.tool, request.arguments)
-
-    def _describe_call(self, tool: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        return {"tool": tool, "arguments": self._clean.json(jsonable(arguments))}
+        self.cassette.recorded += kind not in ("end", "cap")
+        if kind != "end" and self._target is not None:
+            self.cassette.write_soon(self._target, self._find_finished)
 
     def _miss_other(self, run: str, agent: str, what: str, hint: str = "") -> CassetteMiss:
         who = f"agent {agent}, at {run}" if agent else f"at {run}"
         miss = CassetteMiss(
-            f"cassette {self._cassette.shown} lacks {what} ({who})",
-            hint=hint or self._cassette.how_to_record,
+            f"cassette {self.cassette.shown} lacks {what} ({who})",
+            hint=hint or self.cassette.how_to_record,
         )
         self._note_miss(f"{run}/0", miss)
         return miss
 
     def _note_miss(self, place: str, miss: CassetteMiss) -> None:
         self._misses.append((place, miss))
-        self._cassette.missed.append(miss)
-
-
-def _locate(request: ApprovalRequest) -> list[str]:
-    """Returns what an approval is for, besides its call."""
-    return [request.agent, request.workdir]
-
-
-def _make_decision(said: Mapping[str, Any]) -> Decision:
-    return Decision(
-        said.get("choice", "no"), str(said.get("text", "")), dict(said.get("arguments", {})),
-        is_recorded=True,
-    )  # fmt: skip
-
-
-async def _refuse(request: ApprovalRequest) -> Decision:
-    """Answers what is not recorded where no one can be asked."""
-    return Decision("no", "no one can be asked, and no answer is recorded")
-
-
-def _is_below(place: str, other: str) -> bool:
-    """True if a place is in the same run as another, or in a descendant of it."""
-    return f"{run_of(place)}.".startswith(f"{run_of(other)}.")
+        self.cassette.missed.append(miss)

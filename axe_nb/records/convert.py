@@ -15,7 +15,7 @@ import typing
 from collections import abc
 from collections.abc import Callable, Hashable, Mapping
 from functools import cache, partial
-from typing import Any, Literal, NamedTuple, TypeVar, Union
+from typing import Any, Literal, NamedTuple, TypeVar, Union, cast
 
 from axe_nb.errors import (
     AxeError,
@@ -25,6 +25,7 @@ from axe_nb.errors import (
     ProviderError,
     RunError,
 )
+from axe_nb.pictures.picture import Picture
 from axe_nb.records.forms import (
     ANY,
     SCALARS,
@@ -36,8 +37,17 @@ from axe_nb.records.forms import (
     write_plain,
     write_text,
 )
+from axe_nb.records.shelf import (
+    TABLE,
+    read_picture,
+    read_table,
+    use_shelf,
+    write_picture,
+    write_table,
+)
 from axe_nb.redaction import Filter
 from axe_nb.text import quote
+from axe_nb.wire_log import pack
 
 T = TypeVar("T")
 
@@ -68,6 +78,7 @@ def to_json(value: Any, clean: Filter | None = None) -> dict[str, Any]:
 
     What JSON cannot hold, which only the user's own code can put into a conversation, becomes a
     list if it is a tuple, else a text. Bytes become text, those that are not UTF-8 half characters.
+    The bytes of pictures are in a table of their own, once each; no filter changes them.
 
     Args:
         clean: applied to the texts and keys that come from people, models and tools.
@@ -77,8 +88,9 @@ def to_json(value: Any, clean: Filter | None = None) -> dict[str, Any]:
     """
     try:
         kind: Any = type(value)
-        data: dict[str, Any] = _find_form(kind).write(value, clean)
-        return data
+        with use_shelf({}) as shelf:
+            data: dict[str, Any] = _find_form(kind).write(value, clean)
+        return {**data, TABLE: write_table(shelf)} if shelf else data
     except RecursionError:
         raise ConfigError(f"{type(value).__name__} is nested too deeply to be kept") from None
 
@@ -91,8 +103,11 @@ def from_json(kind: type[T], data: object) -> T:
     """
     try:
         hint: Any = kind
-        value: T = _find_form(hint).read(data, "")
-        return value
+        read = _find_form(hint).read
+        if not (isinstance(data, dict) and TABLE in data):
+            return cast(T, read(data, ""))
+        with use_shelf(read_table(data[TABLE])):
+            return cast(T, read(data, ""))
     except RecursionError:
         raise ConfigError(f"{kind.__name__} is nested too deeply to be read") from None
 
@@ -108,13 +123,15 @@ def _find_form(hint: Hashable) -> Form:
     arguments = typing.get_args(hint)
     if origin in SCALARS:
         return SCALARS[origin]
+    if origin is Picture:
+        return Form(lambda picture, _: write_picture(picture), read_picture)
     if origin is Literal:
         return Form(write_plain, partial(read_choice, arguments))
     if origin in (Union, types.UnionType) and len(arguments) == 2 and arguments[1] is type(None):
         return _make_optional(_find_form(arguments[0]))
     if origin in (tuple, abc.Sequence) and arguments[1:] in ((), (...,)):
         form = _make_tuple(_find_form(arguments[0]))
-        return form._replace(write=write_pieces) if arguments[0] is bytes else form
+        return _make_pieces(form) if arguments[0] is bytes else form
     if origin in (abc.Mapping, dict):
         return _make_mapping(_find_form(arguments[1]))
     if isinstance(origin, type) and issubclass(origin, AxeError):
@@ -144,6 +161,13 @@ def _make_tuple(item: Form) -> Form:
         return tuple(item.read(one, f"{at}[{number}]") for number, one in enumerate(value))
 
     return Form(write, read)
+
+
+def _make_pieces(form: Form) -> Form:
+    def read(value: Any, at: str) -> Any:
+        return pack(form.read(value, at))
+
+    return Form(write_pieces, read)
 
 
 def _make_mapping(item: Form) -> Form:

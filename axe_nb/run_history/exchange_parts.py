@@ -5,23 +5,34 @@ Source: D-59, D-60.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import json
+from base64 import b64decode, b64encode
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
-from itertools import accumulate, pairwise
 from typing import Any
 
 from axe_nb.events import TurnFinished
-from axe_nb.exchanges import Exchange, drop_spelled
+from axe_nb.exchanges import Exchange, drop_spelled, has_secret, list_spelled
 from axe_nb.messages import Response
-from axe_nb.recording.outcome import STREAM
 from axe_nb.records.convert import from_json
 from axe_nb.redaction import Filter
 from axe_nb.run_history.story import RunStory
-from axe_nb.run_history.text import spread
-from axe_nb.wire_log import WireReply
+from axe_nb.run_history.text import is_clean, spread
+from axe_nb.wire_log import PackedPieces, WireReply, is_stream, pack, split
 
-CONSTANT = ("model", "system", "tools", "past_tools", "params")
+CONSTANT = (
+    "model", "protocol", "system", "system_ends", "tools", "past_tools", "output", "answer_tool",
+    "params", "streaming",
+)  # fmt: skip
 """Fields of an exchange that it often has in common with the one before it."""
+
+WRITTEN = (
+    json.JSONEncoder(ensure_ascii=False).encode, json.JSONEncoder(ensure_ascii=True).encode,
+)  # fmt: skip
+"""The forms in which servers write a text as JSON."""
+
+SHORTEST = 40
+"""Characters of a text that are worth being left out of a reply."""
 
 OF_TURN = {
     "content": "text", "tool_calls": "calls", "stop_reason": "stop_reason", "usage": "usage",
@@ -42,34 +53,92 @@ def write_exchanges(
 def _write_exchange(
     story: RunStory, exchange: Exchange, clean: Filter, turn: TurnFinished | None
 ) -> dict[str, Any]:
-    kept = drop_spelled(exchange, clean) if _is_in_pieces(exchange) else exchange
+    kept, body = exchange, exchange.reply.text if exchange.reply is not None else ""
+    unsearched: Filter | None = clean
+    if _is_in_pieces(exchange):
+        if has_secret((body, *list_spelled(body, exchange.deltas)), clean):
+            kept = drop_spelled(exchange, clean)
+        else:
+            unsearched = None
     data = spread(kept)
-    if kept.reply is not None and len(kept.reply.pieces) > 1:
-        data["reply"] = _join_pieces(kept.reply)
+    said = turn.text if turn is not None else ""
+    if kept.reply is not None:
+        data["reply"] = _write_reply(kept.reply, body, said, unsearched)
     if story.exchanges:
         before = story.exchanges[-1]
-        data["as_before"] = [n for n in CONSTANT if getattr(exchange, n) == getattr(before, n)]
-        for name in data["as_before"]:
-            data.pop(name, None)
+        same = [n for n in CONSTANT if getattr(exchange, n) == getattr(before, n)]
+        _leave_out(data, same, CONSTANT, data, "as_before")
     if turn is not None and exchange.response is not None:
         response = data["response"] = spread(exchange.response)
         pairs = OF_TURN.items()
-        data["as_turn"] = [n for n, m in pairs if getattr(exchange.response, n) == getattr(turn, m)]
-        for name in data["as_turn"]:
-            response.pop(name, None)
+        same = [n for n, m in pairs if getattr(exchange.response, n) == getattr(turn, m)]
+        _leave_out(response, same, OF_TURN, data, "as_turn")
     story.exchanges.append(exchange)
     return data
 
 
+def _leave_out(
+    fields: dict[str, Any], same: list[str], usual: Collection[str], data: dict[str, Any], key: str
+) -> None:
+    """Leaves out fields that are the same elsewhere, and notes their names if some are not."""
+    for name in same:
+        fields.pop(name, None)
+    if len(same) < len(usual):
+        data[key] = same
+
+
 def _is_in_pieces(exchange: Exchange) -> bool:
     """True if the answer is spread over the events of a stream."""
-    kind = exchange.reply.headers.get("content-type", "") if exchange.reply else ""
-    return bool(exchange.deltas or STREAM.search(kind))
+    return bool(exchange.deltas or (exchange.reply and is_stream(exchange.reply.headers)))
 
 
-def _join_pieces(reply: WireReply) -> dict[str, Any]:
-    """Returns a reply with one text, in which secrets are found, and the bytes of its pieces."""
-    return {**spread(reply), "pieces": (reply.body,), "sizes": list(map(len, reply.pieces))}
+def _write_reply(reply: WireReply, body: str, said: str, clean: Filter | None) -> dict[str, Any]:
+    """Returns a reply: compressed, or without what its turn says, unless it has secrets.
+
+    Then it has one text, in which they are found, and the sizes of its pieces.
+
+    Args:
+        reply: the reply.
+        body: its body as text.
+        said: the text of its turn.
+        clean: finds secrets in the body; None if it was searched, and has none.
+    """
+    data, pieces = spread(reply), reply.pieces
+    if isinstance(pieces, PackedPieces):
+        if is_clean(body, clean):
+            packed, sizes = (b64encode(part).decode() for part in pieces.packed)
+            del data["pieces"]
+            return {**data, "packed": packed, "packed_sizes": sizes}
+    elif len(pieces) == 1 and len(said) >= SHORTEST:
+        for form, write in enumerate(WRITTEN):
+            parts = body.split(write(said)[1:-1])
+            if len(parts) == 2:
+                if is_clean(body, clean):
+                    del data["pieces"]
+                    return {**data, "around": parts, "form": form}
+                break
+    if len(pieces) < 2:
+        return data
+    return {**data, "pieces": (reply.body,), "sizes": list(map(len, pieces))}
+
+
+def _read_pieces(data: Any, reply: WireReply, said: str) -> Sequence[bytes]:
+    """Reverses `_write_reply`.
+
+    Raises:
+        ValueError: it is damaged.
+    """
+    if "packed" in data:
+        return PackedPieces.of_packed(
+            b64decode(data["packed"], validate=True), b64decode(data["packed_sizes"], validate=True)
+        )
+    if "around" in data:
+        before, after = data["around"]
+        body = f"{before}{WRITTEN[data['form']](said)[1:-1]}{after}"
+        return (body.encode("utf-8", "surrogateescape"),)
+    if "sizes" in data:
+        return pack(split(reply.body, data["sizes"]))
+    return reply.pieces
 
 
 def clean_part(part: Any, clean: Filter) -> Any:
@@ -91,21 +160,16 @@ def read_exchanges(
 
 def _read_exchange(story: RunStory, data: Any, turn: TurnFinished | None) -> Exchange:
     exchange = from_json(Exchange, data)
-    if exchange.reply is not None and "sizes" in data["reply"]:
-        pieces = tuple(_split(exchange.reply.body, data["reply"]["sizes"]))
+    if exchange.reply is not None:
+        pieces = _read_pieces(data["reply"], exchange.reply, turn.text if turn else "")
         exchange = replace(exchange, reply=replace(exchange.reply, pieces=pieces))
     if story.exchanges:
-        names = [name for name in CONSTANT if name in data["as_before"]]
+        names = [name for name in CONSTANT if name in data.get("as_before", CONSTANT)]
         before = story.exchanges[-1]
         exchange = replace(exchange, **{name: getattr(before, name) for name in names})
-    if turn is not None and "as_turn" in data:
-        names = [name for name in OF_TURN if name in data["as_turn"]]
+    if turn is not None and "response" in data:
+        names = [name for name in OF_TURN if name in data.get("as_turn", OF_TURN)]
         said = {name: getattr(turn, OF_TURN[name]) for name in names}
         exchange = replace(exchange, response=replace(exchange.response or Response(), **said))
     story.exchanges.append(exchange)
     return exchange
-
-
-def _split(body: bytes, sizes: Iterable[int]) -> Iterator[bytes]:
-    for start, end in pairwise(accumulate(sizes, initial=0)):
-        yield body[start:end]

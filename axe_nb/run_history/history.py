@@ -13,13 +13,16 @@ from html import escape
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from axe_nb.agents.config import format_path_or_name
+from axe_nb.agents.definitions import TRUSTED
 from axe_nb.errors import ConfigError
+from axe_nb.frames import make_frame
+from axe_nb.results import NO_AGENT
 from axe_nb.run_history.recorder import history_path
 from axe_nb.run_history.story import DIED
 from axe_nb.run_history.text import parse_part
 from axe_nb.run_history.tree import Tree
 from axe_nb.run_history.writer import find_locks, find_writer
-from axe_nb.text import clean, format_seconds, one_line
+from axe_nb.text import clean, format_dollars, format_seconds, one_line, plural
 
 if TYPE_CHECKING:
     from axe_nb.results import RunResult
@@ -54,19 +57,25 @@ class HistoryRow:
     runs: int
     turns: int
     tokens: int
+    cost: float | None
+    """US dollars; None if the price of any part is unknown, or the run has not ended."""
     seconds: float
 
     @property
     def cells(self) -> tuple[str, ...]:
         """The fields as people read them."""
         return (
-            str(self.id), f"{self.when:%Y-%m-%d %H:%M}", self.agent, self.model,
+            str(self.id), f"{self.when:%Y-%m-%d %H:%M}", self.agent or NO_AGENT, self.model,
             one_line(self.prompt, MAX_SHOWN), self.status, f"{self.runs:,}", f"{self.turns:,}",
-            f"{self.tokens:,}", format_seconds(self.seconds),
+            f"{self.tokens:,}", "" if self.cost is None else format_dollars(self.cost),
+            format_seconds(self.seconds),
         )  # fmt: skip
 
 
 NAMES = tuple(field.name for field in fields(HistoryRow))
+
+TEXTS = frozenset({"when", "agent", "model", "prompt", "status"})
+"""Columns that begin on the left; numbers end on the right."""
 
 
 class History(Sequence[HistoryRow]):
@@ -103,11 +112,8 @@ class History(Sequence[HistoryRow]):
     def _repr_html_(self) -> str:
         if not self._rows:
             return f"<p>{self!r}</p>"
-        head = "".join(f"<th>{name}</th>" for name in NAMES)
-        body = "".join(
-            f"<tr>{''.join(f'<td>{escape(clean(cell))}</td>' for cell in row.cells)}</tr>"
-            for row in self._rows
-        )
+        head = _format_cells("th", NAMES)
+        body = "".join(f"<tr>{_format_cells('td', row.cells)}</tr>" for row in self._rows)
         return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
     def to_frame(self) -> Any:
@@ -116,12 +122,20 @@ class History(Sequence[HistoryRow]):
         Raises:
             ConfigError: pandas is not installed.
         """
-        try:
-            from pandas import DataFrame  # type: ignore[import-untyped]
-        except ImportError:
-            hint = "install it: pip install pandas"
-            raise ConfigError("to_frame needs pandas", hint=hint) from None
-        return DataFrame([asdict(row) for row in self._rows], columns=NAMES).set_index("id")
+        return make_frame(map(asdict, self._rows), NAMES).set_index("id")
+
+
+def _format_cells(tag: str, cells: Sequence[str]) -> str:
+    """The cells of a row as HTML; only prompts are broken into lines."""
+    styles = (
+        f"text-align:{'left' if name in TEXTS else 'right'}"
+        + ("" if name == "prompt" else ";white-space:nowrap")
+        for name in NAMES
+    )
+    return "".join(
+        f"<{tag} style='{style}'>{escape(clean(cell))}</{tag}>"
+        for style, cell in zip(styles, cells, strict=True)
+    )
 
 
 def list_history(agent: str | None = None, limit: int = 100) -> History:
@@ -136,6 +150,21 @@ def list_history(agent: str | None = None, limit: int = 100) -> History:
     """
     rows = _read(lambda store: list(map(_make_row, store.list_rows(agent, limit))))
     return History(rows or ())
+
+
+def describe_history() -> str:
+    """Returns the path of the history, its size and the number of its runs.
+
+    Raises:
+        ConfigError: it cannot be read.
+    """
+    path = history_path()
+    shown = format_path_or_name(path)
+    number = _read(lambda store: store.count_rows())
+    if number is None:
+        return f"{shown}, no runs yet"
+    sizes = [one.stat().st_size for one in path.parent.glob(f"{path.name}*")]
+    return f"{shown}, {plural(number, 'run')}, {sum(sizes) / 1e6:.1f} MB"
 
 
 def load_run(number: int) -> RunResult:
@@ -157,9 +186,12 @@ def load_run(number: int) -> RunResult:
     try:
         for part in parts:
             tree.read(parse_part(part))
-        return tree.tell(why=GOES_ON if _is_running(row) else DIED)
+        result = tree.tell(why=GOES_ON if _is_running(row) else DIED)
     except ConfigError as error:
         raise ConfigError(f"run {number} of the history cannot be read: {error}") from None
+    if result.definitions is not None:
+        result.definitions.memory[TRUSTED] = True  # the file is the user's own
+    return result
 
 
 def _read(look: Callable[[Store], T]) -> T | None:
@@ -188,7 +220,8 @@ def _make_row(row: Row) -> HistoryRow:
         id=int(row.id or 0), when=datetime.fromtimestamp(row.started).astimezone(),
         agent=str(row.agent), model=str(row.model), prompt=str(row.prompt),
         status="cancelled" if is_dead else str(row.status), runs=int(row.runs),
-        turns=int(row.turns), tokens=int(row.tokens), seconds=float(row.seconds),
+        turns=int(row.turns), tokens=int(row.tokens),
+        cost=None if row.cost is None else float(row.cost), seconds=float(row.seconds),
     )  # fmt: skip
 
 

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from axe_nb.agents.config import state_dir
 from axe_nb.engine.tape import Tape
 from axe_nb.events import Event, RunFinished, RunStarted, ToolFinished, TurnFinished
+from axe_nb.messages import Message
 from axe_nb.recording.approvals import is_test
 from axe_nb.results import RunResult
 from axe_nb.run_history.tree import Tree
@@ -29,28 +31,35 @@ def history_path() -> Path:
     return state_dir() / "runs.sqlite"
 
 
-def begin_recorder(continued: RunResult | None, tape: Tape | None) -> Recorder | None:
+def find_reason_against() -> str:
+    """Returns why runs are not kept; empty if they are."""
+    wanted = os.environ.get(VARIABLE, "").strip()
+    if wanted == "0":
+        return f"{VARIABLE}=0"
+    return "runs of tests are not kept" if wanted != "1" and is_test() else ""
+
+
+def begin_recorder(history: Sequence[Message], tape: Tape | None) -> Recorder | None:
     """Returns the recorder for a root run; None if it is not kept.
 
     Args:
-        continued: the result that the run continues.
+        history: the conversation that the run goes on with.
         tape: that of the tree; what only plays is not kept.
     """
-    wanted = os.environ.get(VARIABLE, "").strip()
-    if wanted == "0" or (wanted != "1" and is_test()):
+    if find_reason_against():
         return None
-    return Recorder(find_writer(history_path()), continued, tape)
+    return Recorder(find_writer(history_path()), history, tape)
 
 
 class Recorder:
     """Implements `engine.recorder.Recorder`."""
 
     def __init__(
-        self, writer: Writer, continued: RunResult | None = None, tape: Tape | None = None
+        self, writer: Writer, history: Sequence[Message] = (), tape: Tape | None = None
     ) -> None:
         self._writer = writer
         self._tape = tape
-        self._root = RootLog(Tree(continued.messages if continued else ()), time.time())
+        self._root = RootLog(Tree(history), time.time())
         self._held: list[tuple[RootLog, float, Event]] = []
         """Events before the first request that was not played."""
 

@@ -44,6 +44,7 @@ STEPS: tuple[str, ...] = (
     );
     CREATE INDEX parts_by_run ON parts (run);
     """,
+    "ALTER TABLE runs ADD COLUMN cost REAL",
 )
 """Statements that lead to each minor version from the one before; a step is never changed."""
 
@@ -52,6 +53,7 @@ APPLICATION = 0x41584548
 
 COLUMNS = (
     "started", "agent", "model", "prompt", "status", "runs", "turns", "tokens", "seconds", "bytes",
+    "cost",
 )  # fmt: skip
 
 PAGE = 16384
@@ -91,6 +93,8 @@ class Row:
     seconds: float = 0.0
     bytes: int = 0
     """Size of its parts."""
+    cost: float | None = None
+    """Price of the tree in US dollars; None if it is unknown."""
     id: int | None = None
     """None = not in the file yet."""
     parts: list[str] = field(default_factory=list)
@@ -223,24 +227,38 @@ class Store:
             "INSERT INTO parts (run, content) VALUES (?, ?)", [(number, p) for p in row.parts]
         )
         self._connection.execute(
-            "UPDATE runs SET status = ?, runs = ?, turns = ?, tokens = ?, seconds = ?, bytes = ?"
-            " WHERE id = ?",
-            (row.status, row.runs, row.turns, row.tokens, row.seconds, row.bytes, number),
-        )
+            "UPDATE runs SET status = ?, runs = ?, turns = ?, tokens = ?, seconds = ?, bytes = ?,"
+            " cost = ? WHERE id = ?",
+            (
+                row.status, row.runs, row.turns, row.tokens, row.seconds, row.bytes, row.cost,
+                number,
+            ),
+        )  # fmt: skip
 
     def list_rows(self, agent: str | None, limit: int) -> list[Row]:
         """Returns the latest rows, newest first."""
         where, names = ("WHERE agent = ? ", [agent]) if agent is not None else ("", [])
         found = self._connection.execute(
-            f"SELECT id, {', '.join(COLUMNS)} FROM runs {where}ORDER BY id DESC LIMIT ?",
+            f"SELECT id, {self._list_columns()} FROM runs {where}ORDER BY id DESC LIMIT ?",
             [*names, limit],
         )
         return [_make_row(*values) for values in found]
 
+    def count_rows(self) -> int:
+        """Returns the number of runs."""
+        (number,) = self._connection.execute("SELECT count(*) FROM runs").fetchone()
+        return int(number)
+
+    def _list_columns(self) -> str:
+        """Returns what is read of a row; the file of an older version lacks some."""
+        found = self._connection.execute("SELECT name FROM pragma_table_info('runs')")
+        present = {name for (name,) in found}
+        return ", ".join(name if name in present else f"NULL AS {name}" for name in COLUMNS)
+
     def find_row(self, number: int) -> Row | None:
         """Returns the row of that id."""
         found = self._connection.execute(
-            f"SELECT id, {', '.join(COLUMNS)} FROM runs WHERE id = ?", (number,)
+            f"SELECT id, {self._list_columns()} FROM runs WHERE id = ?", (number,)
         ).fetchone()
         return _make_row(*found) if found else None
 

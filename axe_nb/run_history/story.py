@@ -16,7 +16,10 @@ from axe_nb.results import RunResult, Turn
 
 DIED = "the process ended while this ran; what had been answered by then was kept"
 
-TOLD = ("messages", "log", "exchanges", "prompt", "task", "text", "model", "agent", "call_id")
+TOLD = (
+    "messages", "log", "exchanges", "prompt", "pictures", "task", "text", "model", "agent",
+    "call_id",
+)  # fmt: skip
 """Fields of a result that usually follow from the events."""
 
 
@@ -47,6 +50,7 @@ class RunStory:
             status="cancelled", error=why, agent=start.agent, model=start.model, id=start.run,
             text=next((turn.text for turn in reversed(self.turns) if turn.text), ""),
             call_id=start.call_id, prompt=start.prompt, task=start.task,
+            pictures=start.pictures, origin=start.origin,
             turns=len(self.turns), tool_calls=len(self.results),
             retries=sum(one.attempt > 1 for one in self.exchanges),
             usage=sum((turn.usage for turn in self.turns), Usage()),
@@ -59,8 +63,10 @@ class RunStory:
 
     def _list_messages(self) -> list[Message]:
         messages = close_open_calls(self.history)
-        messages.append(Message("user", self.start.prompt))
+        messages.append(Message("user", self.start.prompt, pictures=self.start.pictures))
         for turn in self.turns:
+            if turn.question:
+                messages.append(Message("user", turn.question))
             messages += _say(turn)
             if results := self._find_results(turn):
                 messages.append(Message("tool", tool_results=results))
@@ -69,7 +75,7 @@ class RunStory:
     def _log(self, turn: TurnFinished) -> Turn:
         return Turn(
             turn.turn, turn.text, turn.calls, self._find_results(turn), turn.stop_reason,
-            turn.usage, turn.parallel, turn.closing,
+            turn.usage, turn.parallel, turn.closing, turn.asked, turn.question, turn.source,
         )  # fmt: skip
 
     def _find_results(self, turn: TurnFinished) -> tuple[ToolResult, ...]:

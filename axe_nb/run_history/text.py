@@ -33,8 +33,10 @@ from axe_nb.messages import (
     ToolSpec,
     Usage,
 )
+from axe_nb.pictures.picture import Picture
 from axe_nb.records.convert import to_json
-from axe_nb.redaction import SECRET_HEADERS, Filter
+from axe_nb.records.shelf import write_picture
+from axe_nb.redaction import SECRET_HEADERS, Filter, compile_screens, is_found
 from axe_nb.results import RunResult, Status, Turn
 from axe_nb.wire_log import WireReply
 
@@ -42,13 +44,19 @@ HEADER = "axe_nb history {}.{}\n".format(*VERSIONS["history"])
 
 _HEADER = re.compile(r"axe_nb history (\d{1,4})\.\d{1,4}\n")
 
-_MARKS = tuple(
-    form
-    for name in sorted(SECRET_HEADERS)
-    if not any(other in name for other in SECRET_HEADERS - {name})
-    for form in {f'{name}":', f'{name}":'.replace("-", "_")}
+_MARKS = compile_screens(
+    (
+        (form, "")
+        for name in sorted(SECRET_HEADERS)
+        if not any(other in name for other in SECRET_HEADERS - {name})
+        for form in {f'{name}":', f'{name}":'.replace("-", "_")}
+    ),
+    "kz",
 )
-"""Ends of the keys of objects whose values are secrets, whatever they are."""
+"""Find ends of the keys of objects whose values are secrets, whatever they are."""
+
+_KELVIN = "\u212a"
+"""The one character beyond ASCII that becomes an ASCII one when it is made small: a k."""
 
 _DEEPLY_ESCAPED = "\\" * 4
 """Text that is JSON in JSON in JSON: a secret in it has more forms than the filter looks for."""
@@ -68,7 +76,7 @@ def format_part(data: Any, clean: Filter, clean_data: Callable[[Any, Filter], An
     clean = spare_words(clean)
     try:
         text = _encode(data)
-        if _needs_care(text) or clean.text(text) != text:
+        if not is_clean(text, clean):
             text = _encode(clean_data(json.loads(text), clean))
     except (RecursionError, TypeError, ValueError) as error:
         raise ConfigError(f"a part of the run has no form in JSON: {error}"[:200]) from None
@@ -86,10 +94,23 @@ def spare_words(clean: Filter) -> Filter:
     return Filter(tuple(form for form in clean.forms if form not in words))
 
 
+def is_clean(text: str, clean: Filter | None) -> bool:
+    """True if a text has no secrets, and none that only its parsed data would show.
+
+    Args:
+        text: the text.
+        clean: finds secrets; None if it was searched already, and has none.
+    """
+    return not _needs_care(text) and (clean is None or clean.text(text) == text)
+
+
 def _needs_care(text: str) -> bool:
     """True if a text may have secrets that only its parsed data shows."""
-    small = text.lower()
-    return _DEEPLY_ESCAPED in text or any(mark in small for mark in _MARKS)
+    if ("\\" in text and _DEEPLY_ESCAPED in text) or _KELVIN in text:
+        return True
+    # by way of bytes, since a text that is not ASCII is made small ten times as slowly
+    small = text.encode("utf-8", "surrogatepass").lower().decode("latin-1")
+    return is_found(_MARKS, small)
 
 
 def parse_part(text: object) -> dict[str, Any]:
@@ -140,6 +161,8 @@ def _find_fields(kind: type) -> tuple[tuple[str, ...], attrgetter[Any], tuple[An
 
 def _to_plain(value: Any) -> Any:
     """Returns what the encoder does not know in types that it knows."""
+    if isinstance(value, Picture):
+        return write_picture(value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return spread(value)
     if isinstance(value, bytes):

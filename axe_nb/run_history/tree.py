@@ -16,6 +16,7 @@ from axe_nb.events import Event, RunFinished, RunStarted, ToolFinished, TurnFini
 from axe_nb.messages import Message, ToolResult
 from axe_nb.recording.place import order_of
 from axe_nb.records.convert import from_json
+from axe_nb.records.shelf import TABLE, Shelf, read_table, use_shelf, write_table
 from axe_nb.redaction import Filter
 from axe_nb.results import RunResult
 from axe_nb.run_history.exchange_parts import clean_part, read_exchanges, write_exchanges
@@ -23,7 +24,8 @@ from axe_nb.run_history.story import DIED, RunStory
 from axe_nb.run_history.text import format_part, spread
 
 TOLD = (
-    "text", "agent", "model", "call_id", "prompt", "task", "messages", "log", "exchanges",
+    "text", "agent", "model", "call_id", "prompt", "pictures", "task", "messages", "log",
+    "exchanges",
 )  # fmt: skip
 """Fields of a result that its other parts usually tell."""
 
@@ -53,9 +55,13 @@ class Tree:
     """The ends that were read."""
     ended: set[str] = field(default_factory=set)
     """The runs whose ends were written."""
+    pictures: Shelf = field(default_factory=dict)
+    """Those that were written, or read."""
 
-    def write(self, event: Event, at: float, clean: Filter) -> str | None:
-        """Adds an event; returns its part as text, None if it is not kept.
+    def write(self, event: Event, at: float, clean: Filter) -> list[str]:
+        """Adds an event; returns its part as text, after one with its pictures that are new.
+
+        No part means that it is not kept.
 
         Args:
             event: the event.
@@ -65,8 +71,17 @@ class Tree:
         Raises:
             ConfigError: it is nested too deeply.
         """
-        part = self._write(event, at, clean)
-        return None if part is None else format_part(part, clean, clean_part)
+        part = self._write(event, round(at, 4), clean)
+        if part is None:
+            return []
+        with use_shelf({}) as shelf:
+            text = format_part(part, clean, clean_part)
+        new = {digest: one for digest, one in shelf.items() if digest not in self.pictures}
+        if not new:
+            return [text]
+        self.pictures.update(new)
+        kept = {"at": round(at, 4), TABLE: write_table(new)}
+        return [format_part(kept, Filter(()), lambda data, _: data), text]
 
     def _write(self, event: Event, at: float, clean: Filter) -> dict[str, Any] | None:
         match event:
@@ -89,11 +104,15 @@ class Tree:
             ConfigError: it is damaged.
         """
         try:
-            self._read(part, float(part["at"]))
+            with use_shelf(self.pictures):
+                self._read(part, float(part["at"]))
         except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
             raise ConfigError(f"a part of it is damaged: {error!r}"[:200]) from None
 
     def _read(self, part: Mapping[str, Any], at: float) -> None:
+        if TABLE in part:
+            self.pictures.update(read_table(part[TABLE]))
+            return
         if "start" in part:
             start = from_json(RunStarted, part["start"])
             order_of(start.run)

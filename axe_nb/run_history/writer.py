@@ -10,6 +10,7 @@ import contextlib
 import logging
 import os
 import threading
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -35,6 +36,10 @@ AT_EXIT = 1.5
 
 BATCH = 500
 """Maximum number of events written in one transaction."""
+
+REST, MIN_REST, MAX_REST = 9.0, 0.1, 0.5
+"""The thread rests this many times the seconds that it wrote, within these limits: many events are
+one transaction, and neither a burst of children nor a chain of quick turns is slowed down."""
 
 PRUNE_EVERY = 200
 """Finished runs after which the limits are applied again; they first are at the first write."""
@@ -77,6 +82,8 @@ class Writer:
         self._thread: threading.Thread | None = None
         self._store: Store | None = None
         self._ended = 0
+        self._is_awaited = threading.Event()
+        """Set while someone waits until all is written."""
         self._is_closing = False
         self.is_fine = False
         """True if the file is open, and the latest attempt to write succeeded."""
@@ -106,6 +113,7 @@ class Writer:
             return True
         mark = threading.Event()
         self.put(mark)
+        self._is_awaited.set()
         return mark.wait(seconds)
 
     def close(self) -> None:
@@ -116,6 +124,7 @@ class Writer:
     def _work(self) -> None:
         while True:
             batch = [self._queue.get()]
+            began = time.monotonic()
             with contextlib.suppress(Empty):
                 while len(batch) < BATCH:
                     batch.append(self._queue.get_nowait())
@@ -125,10 +134,17 @@ class Writer:
                 log.debug("the history missed %s events", len(batch), exc_info=error)
             if self._is_closing:
                 self._close()
-            for item in batch:
-                if isinstance(item, threading.Event):
-                    item.set()
+            marks = [item for item in batch if isinstance(item, threading.Event)]
+            is_full = len(batch) == BATCH
             del batch  # the results in it may be large
+            if marks:
+                self._is_awaited.clear()
+                if not self._queue.empty():  # perhaps another one waits
+                    self._is_awaited.set()
+            for mark in marks:
+                mark.set()
+            rest = min(REST * (time.monotonic() - began), MAX_REST)
+            self._is_awaited.wait(MIN_REST if is_full else max(rest, MIN_REST))
 
     def _process(self, items: Iterable[tuple[RootLog, float, Event]]) -> None:
         clean = find_filter()
@@ -210,8 +226,7 @@ def _add(root: RootLog, event: Event, at: float, clean: Filter) -> None:
     if row is None:
         return
     for one in _list_ends(root, event):
-        part = root.tree.write(one, at, clean)
-        if part is not None:
+        for part in root.tree.write(one, at, clean):
             row.parts.append(part)
             row.bytes += len(part.encode())
     row.seconds = at
@@ -226,6 +241,7 @@ def _add(root: RootLog, event: Event, at: float, clean: Filter) -> None:
             row.status, row.seconds = result.status, result.duration_ms / 1000
             row.turns = sum(one.turns for one in result.walk())
             row.tokens = result.total_usage.total
+            row.cost = result.total_cost
 
 
 def _list_ends(root: RootLog, event: Event) -> list[Event]:

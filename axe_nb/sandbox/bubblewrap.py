@@ -5,6 +5,7 @@ Source: D-55; safety-facts §1, §5.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -25,6 +26,8 @@ PLACES = (
 FLAGS = (
     "--unshare-all", "--unshare-user", "--cap-drop", "ALL", "--die-with-parent", "--new-session",
 )  # fmt: skip
+NOT_PROMISED_TO_ROOT = ("it may change modes of devices such as /dev/null",)
+"""Its read-only mounts of devices could not be opened at all."""
 NO_NESTING = "--disable-userns"
 """Known to 0.8 and newer, as is `--size`."""
 
@@ -56,6 +59,7 @@ def list_methods() -> Iterator[Method]:
                     name="bubblewrap",
                     ending="child",
                     promises=PROMISES,
+                    not_promised=() if os.geteuid() else NOT_PROMISED_TO_ROOT,
                     wrap=partial(_wrap, (place, *flags)),
                 )
             return

@@ -22,7 +22,7 @@ PLACES = (
 )  # fmt: skip
 
 FLAGS = (
-    "run", "--rm", "--init", "--pull", "never", "--cap-drop", "ALL",
+    "run", "--rm", "--init", "--interactive", "--pull", "never", "--cap-drop", "ALL",
     "--security-opt", "no-new-privileges", "--read-only", "--pids-limit", "4096",
     "--tmpfs", "/tmp:exec", "--env", "HOME=/tmp", "--env", "TMPDIR=/tmp", "--env", "TERM=dumb",
 )  # fmt: skip

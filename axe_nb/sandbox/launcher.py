@@ -146,11 +146,10 @@ def build_root(mounts: list[tuple[str, str, str]]) -> None:
 
 def show(kind: str, path: str, target: str, source: str) -> None:
     """Carries out one mount."""
-    inside = path.startswith("/proc/")  # of the new one
     if kind == "link":
         os.symlink(target, path)  # noqa: PTH211
     elif kind in ("read", "write"):
-        bind(path if inside else OLD + source, path, is_read_only=kind == "read")
+        bind(OLD + source, path, is_read_only=kind == "read")
     elif kind == "hide":
         bind(f"{OLD}/dev/null", path, is_read_only=True)
     elif kind == "freeze":
@@ -185,6 +184,7 @@ def show_devices(folder: str) -> None:
         place = f"{folder}/{name}"
         os.close(os.open(place, os.O_CREAT | os.O_WRONLY, 0o600))
         mount(f"{OLD}/dev/{name}", place, flags=MS_BIND_ALL)
+        set_attributes(place, 1, 0)  # its mode; data may be written
     for name, target in (("fd", ""), ("stdin", "/0"), ("stdout", "/1"), ("stderr", "/2")):
         os.symlink(f"/proc/self/fd{target}", f"{folder}/{name}")  # noqa: PTH211
     os.symlink("pts/ptmx", f"{folder}/ptmx")  # noqa: PTH211

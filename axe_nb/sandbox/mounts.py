@@ -26,16 +26,6 @@ SETTINGS = (
 )  # fmt: skip
 """Files and folders of `/etc` that programs need; none of them holds a secret."""
 
-WRITABLE_BY_ROOT = (
-    "/proc/sys",
-    "/proc/sysrq-trigger",
-    "/proc/irq",
-    "/proc/bus",
-    "/proc/acpi",
-    "/proc/mtrr",
-)
-"""Settings of the kernel that root may write even without capabilities."""
-
 SIZE = 1 << 30
 """Most bytes that a command can write into each empty folder, which is memory."""
 
@@ -63,10 +53,9 @@ def list_mounts(view: View) -> Iterator[Mount]:
     for name in SETTINGS:
         if (path := Path("/etc", name)).exists():
             yield Mount("read", str(path))
+    # else root may set what the whole machine sees: kernel settings, and modes even of a new /proc
     yield Mount("proc", "/proc")
-    for name in WRITABLE_BY_ROOT:
-        if Path(name).exists():
-            yield Mount("read", name)
+    yield Mount("freeze", "/proc")
     yield Mount("dev", "/dev")
     yield Mount("empty", "/dev/shm")
     yield Mount("freeze", "/dev")

@@ -12,8 +12,9 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Protocol
 
 from axe_nb.sandbox.claim import Claim
 from axe_nb.sandbox.launch import Launch, Method
@@ -94,7 +95,7 @@ class Process:
         with self._lock:
             self._is_killed = True
             if self._popen is not None and not self._over.is_set():
-                _end(self._popen, self._method, self._end)
+                end_process(self._popen, self._method, self._end)
         if not self._begun.is_set():
             self._claim.drop()  # it waits for a write
 
@@ -111,7 +112,7 @@ class Process:
             if self._popen is None and not self._is_killed:
                 self.failure = self.failure or "cannot start the command"
             for number in self._files:
-                _close(number)
+                close_file(number)
             self._claim.drop()
             self._begun.set()
             with self._lock:
@@ -128,9 +129,9 @@ class Process:
         self._start(prepare(self._method, view, self._words))
         if self._popen is None:
             return
-        _wait_exit(self._popen)
+        wait_exit(self._popen)
         if self._method.ending == "group":
-            _kill_group(self._popen)
+            kill_group(self._popen)
         code = self._popen.wait()
         self.code = 128 - code if self._is_wrapped and 128 < code <= 192 else code
         try:
@@ -157,14 +158,33 @@ class Process:
 _running: set[Process] = set()
 
 
+class Running(Protocol):
+    """A process that a thread of ours keeps running."""
+
+    owner: int
+    """The process that started it; a fork of it is not to end it."""
+
+    def kill(self) -> None: ...
+    def wait(self, timeout: float | None = None) -> bool: ...
+
+
+def end_own(running: Iterable[Running], patience: float) -> None:
+    """Kills what this process started, and waits until it has ended.
+
+    Args:
+        patience: most seconds to wait for all of it.
+    """
+    until = time.monotonic() + patience
+    own = [one for one in list(running) if one.owner == os.getpid()]
+    for one in own:
+        one.kill()
+    for one in own:
+        one.wait(max(0.0, until - time.monotonic()))
+
+
 def end_all(patience: float = 60.0) -> None:
     """Kills the commands that run and waits until their workdirs have been checked."""
-    until = time.monotonic() + patience
-    running = [process for process in list(_running) if process.owner == os.getpid()]
-    for process in running:
-        process.kill()
-    for process in running:
-        process.wait(max(0.0, until - time.monotonic()))
+    end_own(_running, patience)
 
 
 atexit.register(end_all)  # their threads would end with the interpreter
@@ -180,13 +200,18 @@ def run_trial(method: Method, view: View, timeout: float) -> int | None:
     try:
         return process.wait(timeout)
     except subprocess.TimeoutExpired:
-        _end(process, method, launch.end)
+        end_process(process, method, launch.end)
         process.wait()
         return None
 
 
 def spawn(
-    launch: Launch, view: View, environment: Mapping[str, str], stdout: int, stdin: int
+    launch: Launch,
+    view: View,
+    environment: Mapping[str, str],
+    stdout: int,
+    stdin: int,
+    stderr: int = subprocess.STDOUT,
 ) -> subprocess.Popen[bytes]:
     with _open_files(launch) as (words, numbers):
         return subprocess.Popen(
@@ -195,7 +220,7 @@ def spawn(
             env={**environment, **launch.environment},
             stdin=stdin,
             stdout=stdout,
-            stderr=subprocess.STDOUT,
+            stderr=stderr,
             pass_fds=numbers,
             start_new_session=True,
         )
@@ -220,17 +245,17 @@ def _open_files(launch: Launch) -> Iterator[tuple[Sequence[str] | str, Sequence[
             os.close(number)
 
 
-def _close(number: int) -> None:
+def close_file(number: int) -> None:
     if number >= 0:
         with contextlib.suppress(OSError):
             os.close(number)
 
 
-def _end(process: subprocess.Popen[bytes], method: Method, program: Sequence[str]) -> None:
+def end_process(process: subprocess.Popen[bytes], method: Method, program: Sequence[str]) -> None:
     """Ends everything that a process started; it ends by itself after that."""
     match method.ending:
         case "group":
-            _kill_group(process)
+            kill_group(process)
         case "child":
             # killing the outer process would end the inner ones too, but some time after it
             for child in list_children(process.pid):
@@ -245,7 +270,7 @@ def _end(process: subprocess.Popen[bytes], method: Method, program: Sequence[str
             threading.Thread(target=_run_quietly, args=(program,), daemon=True).start()
 
 
-def _wait_exit(process: subprocess.Popen[bytes]) -> None:
+def wait_exit(process: subprocess.Popen[bytes]) -> None:
     """Waits for the end of a process, whose number names nothing else until it is waited for."""
     if hasattr(os, "waitid"):
         with contextlib.suppress(ChildProcessError):
@@ -291,7 +316,7 @@ def _run_quietly(program: Sequence[str]) -> None:
         subprocess.run(program, stdin=subprocess.DEVNULL, capture_output=True, check=False)
 
 
-def _kill_group(process: subprocess.Popen[bytes]) -> None:
+def kill_group(process: subprocess.Popen[bytes]) -> None:
     if os.name == "nt":
         if process.poll() is None:
             kill = ["taskkill", "/T", "/F", "/PID", str(process.pid)]

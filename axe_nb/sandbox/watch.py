@@ -17,6 +17,7 @@ from weakref import WeakSet
 
 from axe_nb.agents.files import reason
 from axe_nb.descriptors import hold_real_folder, open_up
+from axe_nb.imports import find_real_folder
 from axe_nb.protected import list_protected
 from axe_nb.protected_names import AT_START
 from axe_nb.sandbox.leftovers import is_compiled, list_leftovers, look_around
@@ -90,7 +91,7 @@ class Watch:
     def _find_moved(self) -> Iterator[Path]:
         """Yields the current folder if the command moved it; Python goes on to import from it."""
         with suppress(OSError):  # it was deleted
-            here = Path(os.path.realpath(os.curdir))
+            here = Path(find_real_folder())
             if here not in self.view.folders and _identify(here) in self._folders:
                 yield here
 

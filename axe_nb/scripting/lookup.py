@@ -6,7 +6,7 @@ Source: product.md "Providers".
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from copy import copy
 from functools import lru_cache
 from pathlib import Path
@@ -65,13 +65,19 @@ class ScriptNotFound(ConfigError):
 class Scripts:
     """Scripts by name; a file is read once, however often it changes (D-53)."""
 
-    def __init__(self, dirs: tuple[Path, ...] | None = None) -> None:
+    def __init__(
+        self,
+        dirs: tuple[Path, ...] | None = None,
+        sent: Mapping[str, ScriptFunction | Script] | None = None,
+    ) -> None:
         """Creates an empty collection.
 
         Args:
             dirs: folders to look in before `./axe/scripts` and the config folder's `scripts`.
+            sent: name → script that came with a job from another process, before all others.
         """
         self.dirs = dirs
+        self._sent = sent or {}
         self._read: dict[str, Script | ConfigError | None] = {}
 
     def find(self, name: str) -> ScriptFunction | Script | None:
@@ -80,6 +86,8 @@ class Scripts:
         Raises:
             ConfigError: its file cannot be read or is invalid.
         """
+        if name in self._sent:
+            return self._sent[name]
         if name in functions:
             return functions[name]
         if name not in self._read:

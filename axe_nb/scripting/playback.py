@@ -12,6 +12,7 @@ from contextlib import aclosing
 
 from axe_nb.messages import Delta, Request, Response, ToolCall, Usage, dump
 from axe_nb.scripting.rules import Fault, Part, Reply, estimate_usage, stop_reason
+from axe_nb.threads import STRETCH
 
 ARGUMENTS = 8
 """Characters of one piece of a call's arguments."""
@@ -50,7 +51,11 @@ class Playback:
                 async for delta in played:
                     yield delta
             return
-        pieces = list(self._cut())
+        pieces: list[Delta] = []
+        for piece in self._cut():
+            pieces.append(piece)
+            if len(pieces) % STRETCH == 0:
+                await asyncio.sleep(0)
         pauses = len(pieces) if self._reply.stream else 1
         for number, delta in enumerate(pieces):
             if number < pauses:

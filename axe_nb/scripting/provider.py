@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import traceback
-from collections.abc import AsyncGenerator, Generator, Iterator
+from collections.abc import AsyncGenerator, Generator, Iterator, Mapping
 from contextlib import aclosing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -30,9 +30,10 @@ from axe_nb.scripting.rules import (
     Script,
     estimate_usage,
     stop_reason,
+    write_data,
 )
 from axe_nb.text import one_line, quote
-from axe_nb.threads import in_thread
+from axe_nb.threads import STRETCH, in_thread
 
 _END = object()
 """Stands for the end of what a function yields."""
@@ -68,14 +69,19 @@ async def answer(request: Request, scripts: Scripts) -> Reply:
 class ScriptProvider:
     """The provider `script`: answers from functions and files of rules."""
 
-    def __init__(self, dirs: tuple[Path, ...] | None = None) -> None:
+    def __init__(
+        self,
+        dirs: tuple[Path, ...] | None = None,
+        sent: Mapping[str, ScriptFunction | Script] | None = None,
+    ) -> None:
         """Creates a provider that reads each file of rules once.
 
         Args:
             dirs: folders to look in before `./axe/scripts` and the config folder's `scripts`.
+            sent: as for `Scripts`.
         """
         self.name = "script"
-        self.scripts = Scripts(dirs)
+        self.scripts = Scripts(dirs, sent)
 
     async def send(self, request: Request, on_delta: OnDelta | None = None) -> Response:
         """Returns the script's answer after its delay; streams it if the script streams.
@@ -141,6 +147,8 @@ async def _call_function(name: str, function: ScriptFunction, request: Request) 
         return Reply(parts=_read_parts(name, function, returned), stream=True)
     if isinstance(returned, Fault):
         return Reply(fault=_check_fault(name, returned))
+    if isinstance(returned, list | tuple) and len(returned) > STRETCH:
+        return Reply(await in_thread(_make_response, name, request, returned))
     return Reply(_make_response(name, request, returned))
 
 
@@ -239,6 +247,10 @@ def _make_response(name: str, request: Request, returned: Any) -> Response:
             calls = (returned,)
         case [_, *_] if all(isinstance(entry, ToolCall) for entry in returned):
             calls = tuple(returned)
+        case Mapping():
+            text = write_data(returned, request)
+        case _ if request.output is not None and returned is not None:
+            text = write_data(returned, request)
         case _:
             kind = "None" if returned is None else type(returned).__name__
             raise ProviderError(

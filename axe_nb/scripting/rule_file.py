@@ -90,6 +90,7 @@ _RULE: _Shape = {
     "when": ("a regex, or a table of last, turn and agent", lambda v: isinstance(v, (str, dict))),
     "reasoning": _TEXT,
     "text": _TEXT,
+    "data": ("a JSON value", _is_json),
     "calls": ("a list of { tool = …, arguments = … }", _is_tables),
     "stop_reason": _TEXT,
     "usage": (
@@ -192,6 +193,7 @@ def _make_rule(table: Mapping[str, Any], place: _Place) -> Rule:
         agent=when.get("agent", ""),
         reasoning=values.get("reasoning", ""),
         text=values.get("text", ""),
+        data=values.get("data"),
         calls=calls,
         stop_reason=values.get("stop_reason", ""),
         usage=place.check(values.get("usage", {}), _USAGE, "usage"),
@@ -211,8 +213,10 @@ def _check_purpose(values: Mapping[str, Any], place: _Place) -> None:
     fails = [key for key in ("status", "error") if key in values]
     if answers and fails:
         raise place.error(f"{answers[0]} and {fails[0]} cannot be combined", fails[0])
-    if not fails and not {"text", "calls"} & values.keys():
-        raise place.error("has no reply", hint="add text, calls, status or error")
+    if "text" in values and "data" in values:
+        raise place.error("text and data cannot be combined", "data")
+    if not fails and not {"text", "data", "calls"} & values.keys():
+        raise place.error("has no reply", hint="add text, data, calls, status or error")
 
 
 def _make_call(table: Mapping[str, Any], place: _Place) -> ToolCall:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from axe_nb.errors import ProviderError
+from axe_nb.jsonable import jsonable
 from axe_nb.messages import Delta, Request, Response, ToolCall, Usage, dump
 from axe_nb.text import format_seconds, one_line, quote
 
@@ -81,6 +82,8 @@ class Rule:
     """Name of the agent that asks; empty = any."""
     reasoning: str = ""
     text: str = ""
+    data: Any = None
+    """JSON data that is the answer instead of `text`; None = there is none."""
     calls: tuple[ToolCall, ...] = ()
     stop_reason: str = ""
     """Empty = `tool_calls` if there are calls, else `stop`."""
@@ -152,6 +155,8 @@ class Script:
             **groups,
         }
         text = fill_in(rule.text, words)
+        if rule.data is not None:
+            text = write_data(fill_in(rule.data, words), request)
         calls = tuple(ToolCall("", c.name, fill_in(dict(c.arguments), words)) for c in rule.calls)
         usage = (
             rule.usage
@@ -174,6 +179,14 @@ def _make_overtime(name: str, number: int) -> ProviderError:
         f"{format_seconds(MAX_SECONDS)}s",
         hint="use a simpler regex without nested repeats",
     )
+
+
+def write_data(data: Any, request: Request) -> str:
+    """Data as the text of an answer; within an object if the request asks for one."""
+    data = jsonable(data)
+    if request.output is not None and not isinstance(data, dict):
+        data = {"value": data}
+    return dump(data).decode()
 
 
 def fill_in(value: Any, words: Mapping[str, str]) -> Any:

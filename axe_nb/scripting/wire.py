@@ -12,6 +12,7 @@ from typing import Literal
 
 from axe_nb.messages import Request, Response, ToolCall, dump
 from axe_nb.scripting.wire_requests import Json, read_anthropic, read_chat
+from axe_nb.usage import Usage
 
 Protocol = Literal["anthropic", "openai", "ollama"]
 
@@ -56,11 +57,28 @@ def make_anthropic_response(request: Request, response: Response, reasoning: str
         "content": [*([thinking] if reasoning else []), *text, *calls],
         "stop_reason": words.get(response.stop_reason, response.stop_reason),
         "stop_sequence": None,
-        "usage": {
-            "input_tokens": response.usage.input_tokens,
-            "output_tokens": response.usage.output_tokens,
-        },
+        "usage": _count_for_anthropic(response.usage),
     }
+
+
+def _count_for_anthropic(usage: Usage) -> Json:
+    """Returns the counts; `input_tokens` are those that no cache has to do with."""
+    cached, written = usage.cached_tokens, usage.cache_write_tokens
+    others = {
+        "cache_read_input_tokens": cached,
+        "cache_creation_input_tokens": written,
+        "output_tokens_details": {"thinking_tokens": usage.reasoning_tokens},
+    }
+    return {
+        "input_tokens": max(0, usage.input_tokens - cached - written),
+        "output_tokens": usage.output_tokens,
+        **(others if _has_kinds(usage) else {}),
+    }
+
+
+def _has_kinds(usage: Usage) -> bool:
+    """True if some tokens are counted apart; other replies stay as short as they can be."""
+    return bool(usage.cached_tokens or usage.cache_write_tokens or usage.reasoning_tokens)
 
 
 def make_openai_response(request: Request, response: Response, reasoning: str = "") -> Json:
@@ -81,6 +99,10 @@ def make_openai_response(request: Request, response: Response, reasoning: str = 
     words = {"end_turn": "stop", "tool_use": "tool_calls", "max_tokens": "length"}
     reason = words.get(response.stop_reason, response.stop_reason)
     usage = response.usage
+    others = {
+        "prompt_tokens_details": {"cached_tokens": usage.cached_tokens},
+        "completion_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
+    }
     return {
         "id": f"chatcmpl-script-{request.turn}",
         "object": "chat.completion",
@@ -91,6 +113,7 @@ def make_openai_response(request: Request, response: Response, reasoning: str = 
             "prompt_tokens": usage.input_tokens,
             "completion_tokens": usage.output_tokens,
             "total_tokens": usage.total,
+            **(others if _has_kinds(usage) else {}),
         },
     }
 

@@ -6,10 +6,14 @@ Source: product.md "Providers"; seed 000 §3.2-3.4 (A-2.*, A-3.*, A-4.*).
 from __future__ import annotations
 
 import json
+from base64 import b64decode
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeAlias
 
+from axe_nb.errors import ConfigError
 from axe_nb.messages import Message, Request, ToolCall, ToolParameter, ToolResult, ToolSpec
+from axe_nb.pictures.picture import Picture
 
 Json: TypeAlias = dict[str, Any]
 
@@ -23,11 +27,13 @@ def read_anthropic(body: Json) -> Request:
     for entry in _read_messages(body):
         blocks = _read_blocks(entry.get("content"))
         texts = [_as_str(block.get("text")) for block in blocks if block.get("type") == "text"]
+        pictures = _read_pictures(blocks)
         results = tuple(
             ToolResult(
                 _as_str(block.get("tool_use_id")),
                 _join_text(block.get("content")),
                 bool(block.get("is_error")),
+                pictures=_read_pictures(_read_blocks(block.get("content"))),
             )
             for block in blocks
             if block.get("type") == "tool_result"
@@ -43,6 +49,8 @@ def read_anthropic(body: Json) -> Request:
             messages.append(Message("tool", tool_results=results))
         if entry.get("role") == "assistant":
             messages.append(Message("assistant", "".join(texts), calls))
+        elif pictures:
+            messages.append(Message("user", "".join(texts), pictures=pictures))
         elif texts or not results:  # a client joins messages of the same role
             messages += [Message("user", text) for text in texts or [""]]
     tools = [
@@ -70,7 +78,8 @@ def read_chat(body: Json) -> Request:
                 result = ToolResult(_as_str(entry.get("tool_call_id")), text)
                 messages.append(Message("tool", tool_results=(*before, result)))
             case _:
-                messages.append(Message("user", text))
+                parts = [*_read_blocks(entry.get("content")), *_list_images(entry)]
+                messages.append(Message("user", text, pictures=_read_pictures(parts)))
     functions = [_as_dict(entry.get("function")) for entry in _as_dicts(body.get("tools"))]
     tools = [
         _read_tool(f.get("name"), f.get("description"), f.get("parameters")) for f in functions
@@ -106,7 +115,16 @@ def _make_request(
     model = body.get("model")
     if not isinstance(model, str) or not model.strip():
         raise Malformed("model must be the name of a script")
-    return Request(model, tuple(messages), system, tuple(tools), agent=model)
+    return Request(
+        model, tuple(messages), system, tuple(tools), agent=model, output=_read_output(body)
+    )
+
+
+def _read_output(body: Json) -> Mapping[str, Any] | None:
+    """Returns the schema of the answer, wherever a protocol has it; None if there is none."""
+    openai = _as_dict(_as_dict(body.get("response_format")).get("json_schema"))
+    anthropic = _as_dict(_as_dict(body.get("output_config")).get("format"))
+    return openai.get("schema") or anthropic.get("schema") or _as_dict(body.get("format")) or None
 
 
 def _read_tool(name: Any, description: Any, schema: Any) -> ToolSpec:
@@ -123,11 +141,44 @@ def _read_tool(name: Any, description: Any, schema: Any) -> ToolSpec:
         for key, entry in _as_dict(schema.get("properties")).items()
         if isinstance(entry, dict)
     }
-    return ToolSpec(_as_str(name), _as_str(description), parameters)
+    spec = ToolSpec(_as_str(name), _as_str(description), parameters)
+    return spec if not schema or spec.input_schema() == schema else replace(spec, schema=schema)
 
 
 def _read_blocks(content: Any) -> list[Json]:
     return [{"type": "text", "text": content}] if isinstance(content, str) else _as_dicts(content)
+
+
+def _list_images(entry: Json) -> list[Json]:
+    """Returns the pictures of a message as Ollama has them, each as a block."""
+    images = entry.get("images")
+    return [{"image": one} for one in images] if isinstance(images, list) else []
+
+
+def _read_pictures(blocks: Sequence[Json]) -> tuple[Picture, ...]:
+    """Returns the pictures among blocks, in the form of any protocol.
+
+    Raises:
+        Malformed: one of them is none.
+    """
+    return tuple(_decode(data) for block in blocks if (data := _find_data(block)) is not None)
+
+
+def _find_data(block: Json) -> Any:
+    """Returns the base64 text of a picture, whatever form its block has; None if it is none."""
+    match block:
+        case {"type": "image" | "document", "source": {"data": data}} | {"image": data}:
+            return data
+        case {"image_url": {"url": str(url)}} | {"file": {"file_data": str(url)}}:
+            return url.partition(",")[2]
+    return None
+
+
+def _decode(data: Any) -> Picture:
+    try:
+        return Picture(b64decode(_as_str(data), validate=True))
+    except (ConfigError, ValueError) as error:
+        raise Malformed(f"invalid picture: {error}") from None
 
 
 def _join_text(content: Any) -> str:

@@ -92,7 +92,7 @@ def _raise_on_interrupt() -> Iterator[None]:
 
 def prompt_person(request: ApprovalRequest) -> Decision:
     """Prompts in the notebook or terminal until the answer is valid."""
-    if not request.tool:
+    if not request.tool and not request.raises:
         mark = format_answer_mark(request)
         return Decision("text", input(f"\n{format_model_question(request)}\n{mark}"))
     question = format_question(request)

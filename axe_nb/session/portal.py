@@ -10,6 +10,7 @@ import asyncio
 import atexit
 import concurrent.futures
 import contextlib
+import os
 import queue
 import signal
 import threading
@@ -159,6 +160,8 @@ portal = Portal()
 """The loop thread of this process."""
 
 atexit.register(portal.close)
+if hasattr(os, "register_at_fork"):  # a forked process has the loop of its parent, but no thread
+    os.register_at_fork(after_in_child=portal.__init__)  # type: ignore[misc]
 
 
 def pump(
@@ -201,7 +204,7 @@ def pump(
         halt()
         events.put(None)
 
-    with _record_interrupts(wake) as interrupt:
+    with record_interrupts(wake) as interrupt:
         future, loop = portal.begin(working())
         try:
             has_ended = _show_all(
@@ -235,7 +238,7 @@ def _show_all(
     events: queue.SimpleQueue[Event | _End | None],
     show: Callable[[Event], None],
     tick: Callable[[], None],
-    interrupt: _Interrupt,
+    interrupt: Interrupt,
     cancel: Callable[[], object],
     is_stuck: Callable[[], bool],
 ) -> bool:
@@ -269,7 +272,7 @@ def _show_rest(
                 show(event)
 
 
-class _Interrupt:
+class Interrupt:
     """A SIGINT handler that records the first signal and raises on the second."""
 
     def __init__(self, wake: Callable[[], None]) -> None:
@@ -285,9 +288,9 @@ class _Interrupt:
 
 
 @contextlib.contextmanager
-def _record_interrupts(wake: Callable[[], None]) -> Iterator[_Interrupt]:
+def record_interrupts(wake: Callable[[], None]) -> Iterator[Interrupt]:
     """Records interrupts within the block; outside the main thread there are none."""
-    interrupt = _Interrupt(wake)
+    interrupt = Interrupt(wake)
     before = signal.getsignal(signal.SIGINT)
     is_mine = threading.current_thread() is threading.main_thread()
     if not is_mine or not callable(before):  # ignored, or not handled by Python

@@ -89,6 +89,8 @@ class Question:
 
 def format_question(request: ApprovalRequest) -> Question:
     """Formats the prompt for a call."""
+    if request.raises:
+        return _format_budget(request)
     arguments = dict(request.arguments)
     whole = arguments.pop(request.whole, None) if request.whole else None
     call, hidden = _format_call(request.tool, arguments, whole)
@@ -102,6 +104,17 @@ def format_question(request: ApprovalRequest) -> Question:
     caution = _find_caution(hidden, text.count("\n") + 1)
     answers = _list_answers(show(request.always), show(request.host), caution)
     return Question(text=text, answers=tuple(answers), hidden=hidden, caution=caution)
+
+
+def _format_budget(request: ApprovalRequest) -> Question:
+    """The prompt before the budget of the session is passed."""
+    text = fold(f"{_format_caller(request)}: {show(request.reason)}", WIDTH, GOES_ON)
+    answers = (
+        Answer(choice="yes", about=f", raise it to {request.raises}"),
+        Answer(choice="no", about=", end the run with an error", takes_reason=True),
+        Answer(choice="stop", takes_reason=True),
+    )
+    return Question(text=text, answers=answers, hidden=0, caution="")
 
 
 def _find_caution(hidden: int, lines: int) -> str:

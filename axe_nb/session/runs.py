@@ -10,7 +10,7 @@ import asyncio
 import math
 import threading
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
 from concurrent.futures import Future, wait
 from copy import copy
 from dataclasses import dataclass
@@ -24,7 +24,10 @@ from axe_nb.engine.permissions import AskPerson
 from axe_nb.engine.plan import Plan
 from axe_nb.errors import AxeError, ConfigError
 from axe_nb.events import Emit, Event, RunFinished, RunStarted, discard
-from axe_nb.results import RunResult, Status
+from axe_nb.forks.point import ForkPoint
+from axe_nb.messages import Message
+from axe_nb.pictures.picture import Picture
+from axe_nb.results import NO_AGENT, RunResult, Status
 
 GLANCE = 0.05
 """Polling interval in seconds; on Windows, an interrupt does not wake a bare `wait()`."""
@@ -34,18 +37,29 @@ GLANCE = 0.05
 class RunRequest:
     """The request for a run."""
 
-    agent: str | Agent
-    """The agent or its name."""
+    agent: str | Agent | None
+    """The agent or its name; None = the model is asked without an agent."""
     prompt: str = ""
     """Blank = the task is in the agent's instructions."""
+    pictures: tuple[Picture, ...] = ()
+    """The pictures of the prompt, in the order of their marks there."""
     overrides: Overrides = Overrides()
     """Changes to the agent for this run only."""
     continue_from: RunResult | None = None
     """An earlier result whose conversation to continue."""
+    fork: ForkPoint | None = None
+    """The place of an earlier run that this one forks; `agent` None = the one that was there."""
+
+    @property
+    def history(self) -> Sequence[Message]:
+        """The conversation that the root goes on with."""
+        if self.fork is not None:
+            return self.fork.history
+        return self.continue_from.messages if self.continue_from else ()
 
     def __post_init__(self) -> None:
         for name, kinds, wanted in (
-            ("agent", (str, Agent), "a name or an Agent"),
+            ("agent", (str, Agent, type(None)), "a name or an Agent"),
             ("prompt", (str,), "text"),
             ("continue_from", (RunResult, type(None)), "a RunResult"),
         ):
@@ -120,9 +134,10 @@ class RunHandle:
 
     @property
     def name(self) -> str:
-        """The agent's name."""
-        agent = self.request.agent
-        return agent if isinstance(agent, str) else agent.name
+        """The agent's name, for people."""
+        fork = self.request.fork
+        agent = fork.root.agent if fork else self.request.agent
+        return (agent.name if isinstance(agent, Agent) else agent) or NO_AGENT
 
     def __repr__(self) -> str:
         state = self.finished.status if self.finished else "failed" if self.done else "running"

@@ -11,16 +11,16 @@ import os
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
-from pathlib import Path
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from axe_nb.agents.agent import DEFINED, Agent
 from axe_nb.agents.agent_files import check_agents_dir
 from axe_nb.agents.config import Config
 from axe_nb.agents.names import check_name
-from axe_nb.agents.trust import check_trust
 from axe_nb.clock import Clock
-from axe_nb.commands.overrides import Overrides, shown_value
+from axe_nb.commands.overrides import Overrides, keep_for_tree, shown_value
+from axe_nb.engine.budget import Budget, Purse
 from axe_nb.engine.confine import real_workdir
 from axe_nb.engine.permissions import AskPerson
 from axe_nb.engine.plan import Plan, make_plan
@@ -29,43 +29,33 @@ from axe_nb.engine.scope import Env, RunScope
 from axe_nb.errors import ConfigError
 from axe_nb.events import Emit, Event, discard
 from axe_nb.imports import protect_imports
-from axe_nb.limits import Limits
+from axe_nb.limits import InFlight, UsageMeter
 from axe_nb.make_provider import provider_for
-from axe_nb.messages import Usage
+from axe_nb.mcp_servers.servers import Servers
+from axe_nb.prices import Prices
 from axe_nb.recording.cassette import Cassette
 from axe_nb.recording.modes import find_mode
 from axe_nb.recording.tape import RootTape
 from axe_nb.results import RunResult
 from axe_nb.run_history.recorder import begin_recorder
 from axe_nb.scripting.lookup import ScriptFunction, functions
+from axe_nb.session.folders import find_script_dirs, find_source_dirs
+from axe_nb.session.forked import begin_fork, describe_agents
+from axe_nb.session.requested import adapt, check_variables, make_job
 from axe_nb.session.runs import RunHandle, RunRequest
 from axe_nb.session.snapshot import Snapshot
+from axe_nb.session.spent import Spent, count_spent
 from axe_nb.text import quote, suggestion
 from axe_nb.toolbox import SESSION
 from axe_nb.tools.registry import ToolTable
-from axe_nb.tools.tool import Job
+from axe_nb.tools.tool import Job, Tool
+from axe_nb.traces.spans import find_context, with_spans
+
+if TYPE_CHECKING:
+    from opentelemetry.context import Context
 
 CASSETTE = "AXE_CASSETTE"
 """Environment variable with the path of a cassette for the whole process."""
-
-SIMPLE = [
-    option.name
-    for option in fields(Overrides)
-    if option.name in {key.name for key in fields(Agent)} - {"params", "tools"}
-]
-"""Options that replace the agent's key of the same name."""
-
-
-@dataclass(frozen=True, slots=True)
-class Spent:
-    """Usage of one agent with one model in a session, as a root or a child."""
-
-    runs: int = 0
-    turns: int = 0
-    usage: Usage = Usage()
-
-    def __add__(self, other: Spent) -> Spent:
-        return Spent(self.runs + other.runs, self.turns + other.turns, self.usage + other.usage)
 
 
 @dataclass
@@ -88,31 +78,42 @@ class Session:
     """False if runs are not kept in the history; written by `%config AxeMagics`."""
     cassette: Cassette | None = None
     """Records the exchanges of the session's runs, and plays them; None = neither."""
+    budget: Budget = field(default_factory=Budget)
+    """The dollars that the session's runs have spent, and may spend."""
     hosts: dict[str, None] = field(default_factory=dict)
     """Hosts that the person allowed the agents to reach, until the session ends (D-50)."""
     tools: ToolTable = field(default_factory=lambda: SESSION)
     """Tools made by `@axe_nb.tool`, shared by the whole process: decorators know no session."""
     scripts: dict[str, ScriptFunction] = field(default_factory=lambda: functions)
     """Name → model made by `@axe_nb.script`; shared like the tools."""
+    servers: Servers = field(default_factory=Servers, repr=False)
+    """The MCP servers that were started; they end with the process."""
+    meter: UsageMeter | None = None
+    """Counts the requests of all runs of this session, within its caps; None = no caps."""
+    in_flight: InFlight | None = None
+    """Slots that all runs of this session share; None = each tree has its own."""
+    handed: tuple[Tool, ...] = ()
+    """Tools that came with a job from another process; they take precedence by name."""
     _remembering: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
 
     def snapshot(self) -> dict[str, Any]:
         """A copy of the whole state, for `restore`."""
         return {
             "last": self.last,
+            "budget": self.budget.copy(),
             **{name: table.copy() for name, table in self._get_tables().items()},
         }
 
     def restore(self, snapshot: Mapping[str, Any]) -> None:
         """Restores a snapshot in place, so that other references to the tables see it too."""
-        self.last = snapshot["last"]
+        self.last, self.budget = snapshot["last"], snapshot["budget"].copy()
         for name, table in self._get_tables().items():
             table.clear()
             table.update(snapshot[name])
 
     def clear(self) -> None:
         """Removes all definitions and results."""
-        self.last = None
+        self.last, self.budget = None, Budget()
         for table in self._get_tables().values():
             table.clear()
 
@@ -128,6 +129,14 @@ class Session:
             ConfigError: an option is unknown, or its value is of the wrong type.
         """
         return Overrides.of(given, self.defaults)
+
+    def fork_overrides(self, given: Mapping[str, Any]) -> Overrides:
+        """As `overrides`, without those defaults that change agents: a fork has its own.
+
+        Raises:
+            ConfigError: as for `overrides`.
+        """
+        return Overrides.of(given, keep_for_tree(self.defaults))
 
     def define(self, agent: Agent, text: str = "") -> Agent:
         """Registers an agent by name, for `%%axe`, `run` and other agents' `sub_agents`.
@@ -168,9 +177,18 @@ class Session:
         if cassette is not None:
             atexit.register(cassette.save_quietly)
 
+    def open_cassette(self) -> Cassette | None:
+        """Returns the cassette in use, which the environment may name; None = there is none."""
+        if self.cassette is None and (path := os.environ.get(CASSETTE)):
+            self.use_cassette(Cassette(path))
+        return self.cassette
+
     def start(self, request: RunRequest) -> RunHandle:
         """Creates the handle of a run; this session remembers its result."""
-        return RunHandle(request, self.plan, self.remember)
+        plan = self.plan
+        if (context := find_context()) is not None:
+            plan = partial(self.plan, traced_in=context)
+        return RunHandle(request, plan, self.remember)
 
     async def plan(
         self,
@@ -178,6 +196,8 @@ class Session:
         emit: Emit = discard,
         ask_person: AskPerson | None = None,
         streams: bool = False,
+        *,
+        traced_in: Context | None = None,
     ) -> Plan:
         """Resolves a run without sending anything; a dry run prints the plan.
 
@@ -186,6 +206,7 @@ class Session:
             emit: receives the events.
             ask_person: asks the user; None = no one can be prompted.
             streams: True if replies are shown as they arrive.
+            traced_in: the context of its spans; None = it is not traced.
 
         Raises:
             ConfigError: invalid configuration.
@@ -193,24 +214,39 @@ class Session:
         clock = Clock(request.overrides.timeout)
         protect_imports()
         tape = self._begin_tape(can_ask=ask_person is not None)
-        snapshot = self._begin_snapshot(request.overrides.agents_dir, needs_keys=tape is None)
-        recorder = begin_recorder(request.continue_from, tape) if self.keeps_history else None
+        agents_dir = request.overrides.agents_dir
+        config, snapshot = self._read_settings(agents_dir, needs_keys=tape is None)
+        fork = begin_fork(request, partial(self.find, agents_dir=agents_dir), snapshot)
+        forked = request.fork.root.definitions if request.fork else None
+        recorder = begin_recorder(request.history, tape) if self.keeps_history else None
         env = Env(
-            agents=snapshot.source,
+            agents=describe_agents(snapshot, request.overrides, forked),
             defined=snapshot.defined,
-            emit=_record(recorder, emit),
+            tools=self.handed,
+            emit=with_spans(_record(recorder, emit), traced_in),
+            origin=fork.origin if fork else None,
             recorder=recorder,
             ask_person=ask_person,
             tape=tape,
             nest=self._nest,
             hosts=self.hosts,
-            sources=_find_source_dirs(request.overrides.agents_dir),
+            prices=snapshot.prices,
+            purse=Purse(self.budget, ask_person),
+            servers=self.servers,
+            server_tables=config.mcp_servers,
+            sources=find_source_dirs(agents_dir),
         )
-        env = _adapt(env, request.overrides)
-        agent, job = _make_job(request, env)
+        env = adapt(env, request.overrides)
+        env = fork.adapt_env(env) if fork else env
+        agent, job = fork.make_job() if fork else make_job(request, env)
         env = replace(env, workdir=real_workdir(agent), streams=streams and agent.stream)
-        scope = RunScope.root(agent, job.limits, env, clock, has_mode=job.mode is not None)
+        scope = RunScope.root(
+            agent, job.limits, env, clock, has_mode=job.mode is not None,
+            above=self.meter, in_flight=self.in_flight,
+        )  # fmt: skip
         await snapshot.take(scope)
+        if fork is None:
+            check_variables(request, env)
         return await make_plan(scope, job)
 
     def remember(self, result: RunResult) -> None:
@@ -220,17 +256,27 @@ class Session:
 
     def _remember(self, result: RunResult) -> None:
         self.last = self.conversations[result.agent] = result
+        self._count(result)
+
+    def _count(self, result: RunResult) -> None:
         for one in result.walk():
             key = (one.agent, one.model)
-            own = Spent(1, one.turns, one.usage)
+            own = count_spent(one)
             self.spent[key] = self.spent.get(key, Spent()) + own
 
-    def conversation(self, agent: str, agents_dir: str | None = None) -> RunResult:
-        """The agent's last run in this session.
+    def conversation(self, agent: str | None, agents_dir: str | None = None) -> RunResult:
+        """The agent's last run in this session; None = the last run without an agent.
 
         Raises:
             ConfigError: the agent has not run yet.
         """
+        if agent is None:
+            if "" in self.conversations:
+                return self.conversations[""]
+            raise ConfigError(
+                "nothing to continue: no model was asked without an agent here",
+                hint="name an agent, or a model with -m and no -c",
+            )
         names = [agent]
         with contextlib.suppress(ConfigError):
             names.append(self.find(agent, agents_dir).name)  # its file may set another name (D-26)
@@ -244,28 +290,33 @@ class Session:
 
     def _begin_tape(self, *, can_ask: bool) -> RootTape | None:
         """The tape of a root run; None if there is no cassette, or it is not used."""
-        if self.cassette is None and (path := os.environ.get(CASSETTE)):
-            self.use_cassette(Cassette(path))
-        if self.cassette is None:
+        cassette = self.open_cassette()
+        if cassette is None:
             return None
-        mode = find_mode(self.cassette.mode, can_ask=can_ask)
-        return None if mode == "live" else RootTape(self.cassette, mode)
+        mode = find_mode(cassette.mode, can_ask=can_ask)
+        return None if mode == "live" else RootTape(cassette, mode)
 
-    def _begin_snapshot(self, agents_dir: str | None, *, needs_keys: bool = True) -> Snapshot:
+    def _read_settings(
+        self, agents_dir: str | None, *, needs_keys: bool = True
+    ) -> tuple[Config, Snapshot]:
+        """Returns the settings of a tree, and the agents that it can reach."""
+        config = Config.load()
         check_agents_dir(agents_dir)
-        folders = _find_script_dirs(agents_dir)
-        provider = provider_for(Config.load(), folders, needs_keys=needs_keys)
-        return Snapshot(self.agents, agents_dir, provider)
+        folders = find_script_dirs(agents_dir)
+        provider = provider_for(config, folders, needs_keys=needs_keys)
+        return config, Snapshot(self.agents, agents_dir, provider, Prices(config))
 
     def _nest(self, request: RunRequest, env: Env) -> tuple[Job, Env]:
         """The job of a child that `axe_nb.run` starts in a tool, and its dependencies (D-57)."""
         folder = request.overrides.agents_dir
         if folder is not None:
-            env.sources.update(_find_source_dirs(folder))
-            snapshot = self._begin_snapshot(folder, needs_keys=env.tape is None)
+            env.sources.update(find_source_dirs(folder))
+            _, snapshot = self._read_settings(folder, needs_keys=env.tape is None)
             env = replace(env, agents=snapshot.source)
-        below = _adapt(env, request.overrides)
-        return _make_job(request, below)[1], below
+        below = adapt(env, request.overrides)
+        job = make_job(request, below)[1]
+        check_variables(request, below)
+        return job, below
 
 
 def _record(recorder: Recorder | None, emit: Emit) -> Emit:
@@ -278,55 +329,6 @@ def _record(recorder: Recorder | None, emit: Emit) -> Emit:
         emit(event)
 
     return pass_to_both
-
-
-def _adapt(env: Env, overrides: Overrides) -> Env:
-    """The dependencies of a run with these overrides, and of its descendants."""
-    as_child = env.as_child
-    return replace(
-        env,
-        tools=(*env.tools, *(t for t in overrides.tools or () if not isinstance(t, str))),
-        as_child=lambda child: as_child(_with_model(child, overrides.model_all)),
-    )
-
-
-def _make_job(request: RunRequest, env: Env) -> tuple[Agent, Job]:
-    """The agent of a requested run, with the run's overrides applied, and its job."""
-    overrides, earlier = request.overrides, request.continue_from
-    found = env.agents.load(request.agent) if isinstance(request.agent, str) else request.agent
-    check_trust(found.path, found.text, found.name)
-    agent = apply_overrides(found, overrides)
-    history = earlier.messages if earlier else ()
-    limits = Limits(seconds=overrides.timeout)
-    job = Job(agent, request.prompt, request.prompt, limits, mode=overrides.mode, history=history)
-    return agent, job
-
-
-def apply_overrides(agent: Agent, overrides: Overrides) -> Agent:
-    """The agent with this run's overrides applied."""
-    changes = {name: value for name in SIMPLE if (value := getattr(overrides, name)) is not None}
-    if overrides.model is None:
-        agent = _with_model(agent, overrides.model_all)
-    if overrides.tools is not None:
-        changes["tools"] = overrides.tools  # tools that are objects travel with the agent
-    if not changes and not overrides.params:
-        return agent
-    return replace(agent, params={**agent.params, **overrides.params}, **changes)
-
-
-def _with_model(agent: Agent, model: str | None) -> Agent:
-    return agent if model is None else replace(agent, model=model)
-
-
-def _find_script_dirs(agents_dir: str | None) -> tuple[Path, ...]:
-    """Script folders that belong to a given agents folder."""
-    return (Path(agents_dir).expanduser().parent / "scripts",) if agents_dir else ()
-
-
-def _find_source_dirs(agents_dir: str | None) -> set[Path]:
-    """The given folder of agents and those of their scripts, which no tool changes unasked."""
-    folders = (Path(agents_dir).expanduser(), *_find_script_dirs(agents_dir)) if agents_dir else ()
-    return {Path(os.path.realpath(folder)) for folder in folders}
 
 
 session = Session(agents=DEFINED)

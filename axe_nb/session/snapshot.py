@@ -9,20 +9,20 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from copy import copy
 from itertools import islice
 from typing import TypeAlias, TypeVar
 
 from axe_nb.agents.agent import Agent
-from axe_nb.agents.agent_files import find_file, list_agents
-from axe_nb.agents.config import agent_dirs
+from axe_nb.agents.agent_files import find_file, has_file, list_agents
 from axe_nb.agents.context import Context, read_context
 from axe_nb.agents.names import parse_model
 from axe_nb.agents.prompt import Briefing, brief
 from axe_nb.agents.trust import check_trust
 from axe_nb.engine.scope import AgentSource, RunScope
 from axe_nb.errors import ConfigError
+from axe_nb.prices import Prices
 from axe_nb.providers.protocol import Provider
 from axe_nb.text import quote
 from axe_nb.threads import in_thread
@@ -57,6 +57,7 @@ class Snapshot:
         defined: Mapping[str, Agent],
         agents_dir: str | None,
         provider_for: Callable[[str, str], Provider],
+        prices: Prices,
     ) -> None:
         """Creates an empty snapshot; no file is read yet.
 
@@ -64,7 +65,10 @@ class Snapshot:
             defined: the agents of the session.
             agents_dir: folder to search for agents first.
             provider_for: (provider, model) → the provider, which keeps the scripts that it read.
+            prices: the prices of models.
         """
+        self.prices = prices
+        """As given."""
         self.defined = dict(defined)
         """Name → agent that the session had when the root started."""
         self._agents_dir = agents_dir
@@ -75,6 +79,8 @@ class Snapshot:
         self._size = 0
         self._stamps: dict[str, Stamp] = {}
         """Name → state of its file when the root started, of agents that are read on first use."""
+        self._loaded: dict[str, Agent] = {}
+        """Name → agent that a run has looked up."""
         self._is_taken = False
         self._check: Callable[[], None] = lambda: None
         """Raises TimeIsUp if the time of the root is up."""
@@ -83,6 +89,27 @@ class Snapshot:
     def source(self) -> AgentSource:
         """The agents, for the runs of the tree."""
         return AgentSource(load=self.load, provider_for=self.provider_for, brief=self.brief)
+
+    def list_read(self) -> tuple[dict[str, Agent | ConfigError], dict[Key, Context | ConfigError]]:
+        """Returns the agents and texts that were read from files, to be sent to another process."""
+        for name in list(self._stamps)[:MAX_AGENTS]:
+            if name not in self._agents:
+                self._read_agent(name)
+        return dict(self._agents), dict(self._contexts)
+
+    def add_read(
+        self,
+        agents: Mapping[str, Agent | ConfigError],
+        contexts: Mapping[Key, Context | ConfigError],
+    ) -> None:
+        """Takes what another process has read; nothing is read here any more."""
+        self._agents.update(agents)
+        self._contexts.update(contexts)
+        self._is_taken = True
+
+    def share(self) -> Snapshot:
+        """Returns the same agents and texts for another tree, with a time limit of its own."""
+        return copy(self)
 
     def load(self, name: str) -> Agent:
         """Returns the agent of that name, as it was when the root started.
@@ -97,7 +124,30 @@ class Snapshot:
             found = self._read_agent(name)
             if isinstance(found, Agent) and _stamp(found.path) != self._stamps[name]:
                 found = self._agents[name] = _make_error(name, "changed")
-        return _unwrap(found or self._read_agent(name))
+        self._loaded[name] = agent = _unwrap(found or self._read_agent(name))
+        return agent
+
+    def restore(
+        self, agents: Mapping[str, Agent], contexts: Iterable[tuple[Agent, Context]]
+    ) -> None:
+        """Takes agents of an earlier run, with their texts, in place of those of now.
+
+        Args:
+            agents: name → agent.
+            contexts: (agent, its texts) of each, and of what they were changed to.
+        """
+        self.defined.update(agents)
+        self._loaded.update(agents)
+        self._contexts.update({_make_key(agent): context for agent, context in contexts})
+
+    def list_loaded(self) -> Mapping[str, Agent]:
+        """Returns name → agent that the tree could reach."""
+        return self._loaded
+
+    def find_context(self, agent: Agent) -> Context | None:
+        """Returns the texts of an agent; None if they have not been read."""
+        found = self._contexts.get(_make_key(agent))
+        return found if isinstance(found, Context) else None
 
     async def brief(self, agent: Agent) -> Briefing:
         """Assembles the system prompt of an agent; its skill and files are read once.
@@ -121,6 +171,8 @@ class Snapshot:
         all files are noted, and one that has changed when it is started is an error.
         """
         self._check = root.clock.check
+        if self._is_taken:
+            return
         has_own = _has_own_tools(root.agent) or bool(root.env.tools)
         if has_own or root.agent.sub_agents:
             with contextlib.suppress(TimeoutError):  # the run ends before its first request
@@ -155,8 +207,7 @@ class Snapshot:
 
     def _exists(self, name: str) -> bool:
         """True if there is such an agent, without the search for similar names."""
-        files = (folder / f"{name}.toml" for folder in agent_dirs(self._agents_dir))
-        return name in self.defined or any(os.path.lexists(file) for file in files)
+        return name in self.defined or has_file(name, self._agents_dir)
 
     def _read_agent(self, name: str) -> Agent | ConfigError:
         try:
@@ -189,6 +240,7 @@ class Snapshot:
             try:
                 context = self._contexts[key] = read_context(agent, self._check)
                 self._size += len(context.skill) + sum(len(text) for _, text in context.files)
+                self._size += sum(picture.size for _, picture in context.pictures)
             except ConfigError as error:
                 self._contexts[key] = error
         return self._contexts[key]

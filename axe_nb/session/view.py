@@ -38,3 +38,21 @@ class NullView:
     def tick(self) -> None: ...
 
     def finish(self, result: RunResult | None) -> None: ...
+
+
+class Line(Protocol):
+    """Shows one line, and replaces it."""
+
+    def show(self, text: str) -> None:
+        """Shows the line as it is now."""
+
+    def finish(self, text: str) -> None:
+        """Shows the line that is kept, or removes it."""
+
+
+class NoLine:
+    """A line that no one sees."""
+
+    def show(self, text: str) -> None: ...
+
+    def finish(self, text: str) -> None: ...

@@ -35,7 +35,8 @@ def advise_value(key: str, wanted: str, value: object) -> str:
 
 def advise_table(key: str) -> str:
     """Returns the right form of a table."""
-    return f"write its keys below a line [{key}]; in Python, pass a dict"
+    also = "; axe_nb.run(…, output=…) takes types too" if key == "output" else ""
+    return f"write its keys below a line [{key}]; in Python, pass a dict{also}"
 
 
 def _split_items(key: str, text: str) -> list[str]:

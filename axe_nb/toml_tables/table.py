@@ -269,6 +269,14 @@ _KINDS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
         "a list of strings",
         lambda v: isinstance(v, (list, tuple)) and _are_texts(v),
     ),
+    "bool | tuple[str, ...]": (
+        "true, false or a list of strings",
+        lambda v: isinstance(v, bool) or (isinstance(v, (list, tuple)) and _are_texts(v)),
+    ),
+    "tuple[Any, ...] | Mapping[str, Any]": (
+        "a list of strings, or tables",
+        lambda v: isinstance(v, (list, tuple, Mapping)),
+    ),
     "Mapping[str, Any]": (
         "a table",
         lambda v: isinstance(v, (dict, Mapping)) and _are_texts(v),

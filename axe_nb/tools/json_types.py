@@ -6,33 +6,19 @@ Source: product.md "Python" (`@axe_nb.tool`), A-1.2, A-2.2, X-38.
 from __future__ import annotations
 
 import dataclasses
-import json
 import types
 import typing
 from collections import abc
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import Enum
-from typing import Any, Literal, TypeAlias, Union
+from typing import Annotated, Any, Literal, TypeVar, Union
 
 from axe_nb.errors import ConfigError
-from axe_nb.jsonable import jsonable, key_of
-from axe_nb.messages import ToolParameter, dump
-from axe_nb.text import cut_chars, quote, suggestion
+from axe_nb.messages import dump
 from axe_nb.tools.docstring import parse_docstring, type_hints
-
-MAX_MISTAKES = 8
-"""Maximum number of mistakes in one answer."""
-
-MAX_SHOWN = 60
-"""Maximum length of a quoted wrong value in characters."""
-
-MAX_TOLD = 400
-"""Maximum length of one mistake in characters."""
-
-Mistakes: TypeAlias = list[str]
-Read: TypeAlias = Callable[[Any, str, Mistakes, bool], Any]
-"""(JSON value, its place, mistakes so far, true to read nested values leniently) -> value."""
+from axe_nb.tools.shapes import Mistakes, Parameter, Shape, fields, note, note_wrong
+from axe_nb.tools.text_types import TEXT_TYPES
+from axe_nb.values.opened import key_of
 
 LISTS: Mapping[object, Callable[[list[Any]], Any]] = {
     **dict.fromkeys((list, abc.Sequence, abc.MutableSequence, abc.Collection, abc.Iterable), list),
@@ -45,80 +31,17 @@ LISTS: Mapping[object, Callable[[list[Any]], Any]] = {
 DICTS = (dict, abc.Mapping, abc.MutableMapping)
 
 
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """A Python type as JSON."""
-
-    schema: Mapping[str, Any]
-    """JSON Schema of its values."""
-    wanted: str
-    """The expected kind of value in words: `an integer`."""
-    read: Read
-
-    def accepts(self, value: object) -> bool:
-        """True if a JSON value is valid without conversion."""
-        mistakes: Mistakes = []
-        self.read(value, "", mistakes, False)
-        return not mistakes
-
-    def take(self, value: Any, at: str, mistakes: Mistakes, kindly: bool = True) -> Any:
-        """Returns the value as this type, read strictly or leniently.
-
-        If lenient, a string may also be parsed as JSON, and any other value becomes its JSON
-        text (D-11).
-        """
-        if not kindly or value is None or self.accepts(value):
-            return self.read(value, at, mistakes, False)
-        try:
-            other = json.loads(value) if isinstance(value, str) else dump(value).decode()
-        except (ValueError, RecursionError):
-            other = None
-        mine: Mistakes = []
-        result = self.read(other, at, mine, True)
-        return self.read(value, at, mistakes, True) if mine or other is None else result
-
-
-@dataclass(frozen=True, slots=True)
-class Parameter:
-    """One parameter of a function, or one field of a dataclass."""
-
-    shape: Shape
-    description: str = ""
-    required: bool = True
-    default: object = None
-    """Shown to the model; None if there is none."""
-
-    @property
-    def schema(self) -> dict[str, Any]:
-        """JSON Schema of the accepted values."""
-        schema = dict(self.shape.schema)
-        if self.description:
-            schema["description"] = self.description
-        if self.default is not None:
-            schema["default"] = jsonable(self.default)
-        return schema
-
-    @property
-    def spec(self) -> ToolParameter:
-        """The parameter as described to the model; without null if omitting it means null."""
-        schema = self.schema
-        schema.pop("description", None)
-        if not self.required and self.default is None and "anyOf" in schema:
-            members = [member for member in schema["anyOf"] if member != NULL.schema]
-            schema = {"anyOf": members} if len(members) > 1 else dict(members[0])
-        return ToolParameter(schema.pop("type", ""), self.description, self.required, schema)
-
-
-def shape(hint: Any, where: str, inside: tuple[type, ...] = ()) -> Shape:
+def shape(hint: Any, where: str, inside: tuple[Any, ...] = ()) -> Shape:
     """A type as JSON.
 
     Args:
         where: what has this type, for the error.
-        inside: the dataclasses that are being described already.
+        inside: the types that are being described already.
 
     Raises:
         ConfigError: JSON has no such type.
     """
+    hint = _find_bare(hint)
     origin, arguments = typing.get_origin(hint) or hint, typing.get_args(hint)
     if not isinstance(origin, abc.Hashable):
         raise _make_type_error(hint, where, "is not a type")
@@ -137,56 +60,62 @@ def shape(hint: Any, where: str, inside: tuple[type, ...] = ()) -> Shape:
     if isinstance(hint, type) and issubclass(hint, Enum) and len(hint):
         values = [(key_of(member), member) for member in hint]
         return _make_choice([*hint.__members__.items(), *values], [key for key, _ in values])
-    if isinstance(hint, type) and dataclasses.is_dataclass(hint) and hint not in inside:
-        return _make_record(hint, where, (*inside, hint))
+    if hint not in inside and (make := _find_maker(origin)):
+        return make(origin, arguments, (*inside, hint))
+    if _is_alias(hint) and hint not in inside:
+        return shape(hint.__value__, where, (*inside, hint))
     problem = "contains itself" if hint in inside else "has no JSON form"
     raise _make_type_error(hint, where, problem)
+
+
+def is_type(given: Any) -> bool:
+    """True for what may be a type, whether or not JSON has it."""
+    is_named = isinstance(given, type | typing.NewType) or _is_alias(given)
+    return is_named or typing.get_origin(given) is not None
+
+
+def is_record(given: Any) -> bool:
+    """True for a dataclass, a NamedTuple or a TypedDict, also a generic one with its arguments."""
+    return _find_maker(typing.get_origin(given) or given) is not None
+
+
+def _is_alias(given: Any) -> bool:
+    return type(given).__name__ == "TypeAliasType"  # in `typing` of newer Pythons only
+
+
+def _find_bare(hint: Any) -> Any:
+    """Returns the type below remarks, a name of its own, or a variable for any type."""
+    while True:
+        origin = typing.get_origin(hint)
+        if origin is Annotated or getattr(origin, "_name", "") == "ReadOnly":
+            hint = typing.get_args(hint)[0]
+        elif isinstance(hint, typing.NewType):
+            hint = hint.__supertype__
+        elif isinstance(hint, TypeVar):
+            hint = hint.__bound__ or Any
+        else:
+            return hint
+
+
+def _find_maker(kind: Any) -> Callable[[Any, tuple[Any, ...], tuple[Any, ...]], Shape] | None:
+    """Returns what describes records of a class; None if it is not one of records."""
+    if not isinstance(kind, type):
+        return None
+    if issubclass(kind, dict) and hasattr(kind, "__required_keys__"):
+        return _make_typed_dict  # `typing.is_typeddict` knows none of typing_extensions
+    is_record = dataclasses.is_dataclass(kind) or (
+        issubclass(kind, tuple) and hasattr(kind, "_field_defaults")
+    )
+    return _make_record if is_record else None
 
 
 def _make_type_error(hint: Any, where: str, problem: str) -> ConfigError:
     name = hint.__name__ if isinstance(hint, type) else hint
     return ConfigError(
         f"{name}, the type of {where}, {problem}",
-        hint="use str, int, float, bool, Literal, Enum, list, dict[str, …] or a dataclass",
+        hint="use str, int, float, bool, date, Decimal, UUID, Literal, Enum, list, dict[str, …], "
+        "dataclass, NamedTuple or TypedDict",
     )
-
-
-def note(mistakes: Mistakes, text: str) -> None:
-    """Adds a mistake, unless the list is full."""
-    if len(mistakes) <= MAX_MISTAKES:
-        mistakes.append(text[:MAX_TOLD])
-
-
-def _note_wrong(mistakes: Mistakes, at: str, wanted: str, value: object) -> None:
-    if len(mistakes) > MAX_MISTAKES:
-        return
-    shown = dump(value).decode()
-    note(mistakes, f'"{at}" must be {wanted}, not {cut_chars(shown, MAX_SHOWN, "…")}')
-
-
-def fields(
-    given: Mapping[str, Any],
-    wanted: Mapping[str, Parameter],
-    at: str,
-    mistakes: Mistakes,
-    kindly: bool = True,
-) -> dict[str, Any]:
-    """Returns an object's values by name; null counts as absent if it is not a valid value."""
-    for name in given:
-        if name not in wanted:
-            names = ", ".join(map(quote, wanted)) or "nothing"
-            remark = suggestion(name, wanted) or f"expected {names}"
-            note(mistakes, f'unexpected "{at}{name[:MAX_SHOWN]}" ({remark})')
-    values: dict[str, Any] = {}
-    for name, parameter in wanted.items():
-        if name not in given and not parameter.required:
-            continue
-        value = given.get(name)
-        if value is not None or parameter.shape.accepts(None):
-            values[name] = parameter.shape.take(value, f"{at}{name}", mistakes, kindly)
-        elif parameter.required:
-            note(mistakes, f'"{at}{name}" is missing; it must be {parameter.shape.wanted}')
-    return values
 
 
 def _make_scalar(
@@ -196,7 +125,7 @@ def _make_scalar(
     make: Callable[[Any], Any],
 ) -> Shape:
     def read(value: Any, at: str, mistakes: Mistakes, kindly: bool) -> Any:
-        return make(value) if fits(value) else _note_wrong(mistakes, at, wanted, value)
+        return make(value) if fits(value) else note_wrong(mistakes, at, wanted, value)
 
     return Shape(schema, wanted, read)
 
@@ -234,6 +163,7 @@ SCALARS: Mapping[object, Shape] = {
     type(None): NULL,
     Any: ANY,
     object: ANY,
+    **TEXT_TYPES,
 }
 """Type → its shape."""
 
@@ -251,7 +181,7 @@ def _make_choice(options: Sequence[tuple[Any, Any]], shown: Sequence[Any]) -> Sh
 
     def read(value: Any, at: str, mistakes: Mistakes, kindly: bool) -> Any:
         known = type(value) in LITERALS and (text := dump(value)) in by_text
-        return by_text[text] if known else _note_wrong(mistakes, at, wanted, value)
+        return by_text[text] if known else note_wrong(mistakes, at, wanted, value)
 
     kind = {"type": kinds.pop()} if len(kinds) == 1 else {}
     return Shape({**kind, "enum": list(shown)}, wanted, read)
@@ -269,7 +199,7 @@ def _make_union(members: Sequence[Shape]) -> Shape:
                 return result
         if len(others) == 1:  # its own mistakes say more than "none of these"
             return others[0].read(value, at, mistakes, kindly)
-        return _note_wrong(mistakes, at, wanted, value)
+        return note_wrong(mistakes, at, wanted, value)
 
     return Shape({"anyOf": [dict(member.schema) for member in members]}, wanted, read)
 
@@ -277,7 +207,7 @@ def _make_union(members: Sequence[Shape]) -> Shape:
 def _make_list(item: Shape, make: Callable[[list[Any]], Any]) -> Shape:
     def read(value: Any, at: str, mistakes: Mistakes, kindly: bool) -> Any:
         if not isinstance(value, list):
-            return _note_wrong(mistakes, at, "a list", value)
+            return note_wrong(mistakes, at, "a list", value)
         before = len(mistakes)
         items = [item.take(one, f"{at}[{i}]", mistakes, kindly) for i, one in enumerate(value)]
         return make(items) if len(mistakes) == before else None
@@ -291,7 +221,7 @@ def _make_tuple(items: Sequence[Shape]) -> Shape:
 
     def read(value: Any, at: str, mistakes: Mistakes, kindly: bool) -> Any:
         if not isinstance(value, list) or len(value) != len(items):
-            return _note_wrong(mistakes, at, wanted, value)
+            return note_wrong(mistakes, at, wanted, value)
         pairs = enumerate(zip(items, value, strict=True))
         return tuple(item.take(one, f"{at}[{i}]", mistakes, kindly) for i, (item, one) in pairs)
 
@@ -305,34 +235,76 @@ def _make_tuple(items: Sequence[Shape]) -> Shape:
 def _make_dict(item: Shape) -> Shape:
     def read(value: Any, at: str, mistakes: Mistakes, kindly: bool) -> Any:
         if not isinstance(value, dict):
-            return _note_wrong(mistakes, at, "an object", value)
+            return note_wrong(mistakes, at, "an object", value)
         return {n: item.take(one, f"{at}.{n}", mistakes, kindly) for n, one in value.items()}
 
     schema = {"additionalProperties": dict(item.schema)} if item is not ANY else {}
     return Shape({"type": "object", **schema}, "an object", read)
 
 
-def _make_record(kind: type, where: str, inside: tuple[type, ...]) -> Shape:
-    """A dataclass."""
-    types_of, descriptions = type_hints(kind, kind.__name__), parse_docstring(kind)[1]
-    wanted: dict[str, Parameter] = {}
+def _make_record(kind: type, arguments: tuple[Any, ...], inside: tuple[Any, ...]) -> Shape:
+    """A dataclass or a NamedTuple."""
+    types_of, descriptions = _find_types(kind, arguments), parse_docstring(kind)[1]
+    wanted = {}
+    for name, required, default in _list_fields(kind):
+        member = shape(types_of.get(name, Any), f'"{name}" of {kind.__name__}', inside)
+        wanted[name] = Parameter(member, descriptions.get(name, ""), required, default)
+    return _make_object(wanted, kind)
+
+
+def _list_fields(kind: Any) -> Iterator[tuple[str, bool, object]]:
+    """Yields name, whether it is required, and default of each field."""
+    if not dataclasses.is_dataclass(kind):
+        for name in kind._fields:
+            yield name, name not in kind._field_defaults, kind._field_defaults.get(name)
+        return
     for field in dataclasses.fields(kind):
         if field.init:
-            member = shape(types_of[field.name], f'"{field.name}" of {kind.__name__}', inside)
-            fresh = field.default_factory is not dataclasses.MISSING
-            required = field.default is dataclasses.MISSING and not fresh
-            default = None if required or fresh else field.default
-            wanted[field.name] = Parameter(
-                member, descriptions.get(field.name, ""), required, default
-            )
+            has_default = field.default is not dataclasses.MISSING
+            is_fresh = field.default_factory is not dataclasses.MISSING
+            yield field.name, not (has_default or is_fresh), field.default if has_default else None
+
+
+def _make_typed_dict(kind: Any, arguments: tuple[Any, ...], inside: tuple[Any, ...]) -> Shape:
+    """A TypedDict; keys may be `NotRequired`."""
+    types_of, descriptions = _find_types(kind, arguments), parse_docstring(kind)[1]
+    marked = typing.get_type_hints(kind, include_extras=True)
+    wanted = {}
+    for name, hint in types_of.items():
+        mark = typing.get_origin(marked[name])  # what `__required_keys__` misses in a text
+        required = mark is not typing.NotRequired and name in kind.__required_keys__
+        member = shape(hint, f'"{name}" of {kind.__name__}', inside)
+        wanted[name] = Parameter(
+            member, descriptions.get(name, ""), required or mark is typing.Required
+        )
+    return _make_object(wanted, dict)
+
+
+def _find_types(kind: Any, arguments: tuple[Any, ...]) -> dict[str, Any]:
+    """Returns the types of a record's fields; of a generic one, for these arguments."""
+    values = dict(zip(getattr(kind, "__parameters__", ()), arguments, strict=False))
+    hints = type_hints(kind, kind.__name__)
+    return {name: _fill_in(hint, values) for name, hint in hints.items()}
+
+
+def _fill_in(hint: Any, values: Mapping[Any, Any]) -> Any:
+    """Returns a type with its variables replaced."""
+    if isinstance(hint, TypeVar):
+        return values.get(hint, hint)
+    variables = () if isinstance(hint, type) else getattr(hint, "__parameters__", ())
+    return hint[tuple(values.get(one, one) for one in variables)] if variables else hint
+
+
+def _make_object(wanted: Mapping[str, Parameter], make: Callable[..., Any]) -> Shape:
+    """An object with these keys and no others, of which `make` makes the value."""
 
     def read(value: Any, at: str, mistakes: Mistakes, kindly: bool) -> Any:
         if not isinstance(value, dict):
-            return _note_wrong(mistakes, at, "an object", value)
+            return note_wrong(mistakes, at, "an object", value)
         mine: Mistakes = []
         values = fields(value, wanted, f"{at}.", mine, kindly)
         try:
-            return None if mine else kind(**values)
+            return None if mine else make(**values)
         except (ValueError, TypeError) as error:
             mine.append(f'"{at}": {error}')
         finally:

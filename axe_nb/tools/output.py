@@ -6,13 +6,15 @@ Source: D-6, D-7; X-30, X-38; product.md "Python" (`@axe_nb.tool`).
 from __future__ import annotations
 
 import inspect
-import json
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 
-from axe_nb.jsonable import jsonable
+from axe_nb.pictures.found import close_figure, find_parts
+from axe_nb.pictures.parts import Illustrated, join_parts
+from axe_nb.pictures.picture import NoPicture, Picture
 from axe_nb.text import cut_bytes
 from axe_nb.tools.tool import Tool, ToolError, ToolOutput
+from axe_nb.values.render import NoText, write_json
 
 MAX_OUTPUT = 65536
 """Maximum size of one result in bytes of UTF-8."""
@@ -21,12 +23,39 @@ MAX_OUTPUT = 65536
 def output_of(answer: object) -> ToolOutput:
     """Converts the return value of a tool to text for the model."""
     if not isinstance(answer, ToolOutput):
-        return ToolOutput(as_text(answer))
-    return ToolOutput(as_text(answer.content), bool(answer.is_error), as_text(answer.note))
+        text, pictures = _illustrate(answer)
+        return ToolOutput(text, pictures=pictures)
+    if answer.pictures:  # whose marks are in its text
+        text, pictures = as_text(answer.content), tuple(answer.pictures)
+    else:
+        text, pictures = _illustrate(answer.content)
+    return ToolOutput(text, bool(answer.is_error), as_text(answer.note), pictures)
+
+
+def _illustrate(answer: object) -> Illustrated:
+    """Returns a result as text with its pictures; a figure is not shown below the cell as well.
+
+    Raises:
+        ToolError: there is a picture that cannot be sent.
+    """
+    try:
+        parts = find_parts(answer)
+    except NoPicture as error:
+        raise ToolError(f"{error.message}; {error.hint}") from None
+    if not parts:
+        return Illustrated(as_text(answer))
+    for value in answer if isinstance(answer, list | tuple) else (answer,):
+        close_figure(value)
+    texts = (part if isinstance(part, Picture) else as_text(part) for part in parts)
+    return join_parts(texts, "\n")
 
 
 def as_text(result: object) -> str:
-    """Converts a result to text: strings unchanged, None to nothing, all else to JSON."""
+    """Converts a result to text: strings unchanged, None to nothing, tables to CSV, else JSON.
+
+    Raises:
+        ToolError: it is bytes or a picture, or is still to be computed.
+    """
     if isinstance(result, str):
         return result
     if result is None:
@@ -35,7 +64,10 @@ def as_text(result: object) -> str:
         result.close()  # else Python warns that it was never awaited
     if kind := _unfinished(result):
         raise ToolError(f"the tool returned {kind}")
-    return json.dumps(jsonable(result), ensure_ascii=False)
+    try:
+        return write_json(result, MAX_OUTPUT)
+    except NoText as error:
+        raise ToolError(f"the tool's result {error}") from None
 
 
 def _unfinished(result: object) -> str:

@@ -9,7 +9,6 @@ import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from axe_nb.agents.names import check_tool_name
@@ -56,9 +55,29 @@ def make_tool(function: Callable[..., Any], effect: Effect, name: str = "") -> T
     check_tool_name(name)
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise ConfigError(f"{name} yields its results", hint="return a list instead")
-    wanted = signature(function, name)
-    specs = {key: parameter.spec for key, parameter in wanted.parameters.items()}
-    return Tool(name, wanted.description, specs, partial(_run, function, wanted), effect)
+    run = PythonFunction(function, name)
+    specs = {key: parameter.spec for key, parameter in run.wanted.parameters.items()}
+    return Tool(name, run.wanted.description, specs, run, effect)
+
+
+class PythonFunction:
+    """A Python function as a tool runs it. Pickled as the function alone, so that tools travel."""
+
+    def __init__(self, function: Callable[..., Any], name: str) -> None:
+        """Reads the signature of the function.
+
+        Raises:
+            ConfigError: it cannot be turned into a tool.
+        """
+        self._function, self._name = function, name
+        self.wanted = signature(function, name)
+
+    async def __call__(self, ctx: ToolContext, arguments: Mapping[str, Any]) -> ToolOutput:
+        """Checks the arguments, and calls the function."""
+        return await _run(self._function, self.wanted, ctx, arguments)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return PythonFunction, (self._function, self._name)
 
 
 async def _run(

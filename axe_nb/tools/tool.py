@@ -15,7 +15,9 @@ from axe_nb.agents.tables import Mode
 from axe_nb.errors import AxeError, words
 from axe_nb.limits import Limits
 from axe_nb.messages import CallTraits, Message, ToolCall, ToolParameter, ToolSpec, dump
+from axe_nb.pictures.picture import Picture
 from axe_nb.results import RunResult
+from axe_nb.values.own_text import remove_addresses
 
 Effect = Literal["read", "user", "network", "write", "delegate"]
 """`user`: a user's function without a declared effect; `ask` mode runs it unasked (D-19).
@@ -42,7 +44,7 @@ class PermissionDenied(ToolError):
 def fault_text(error: BaseException) -> str:
     """Formats an exception for the model: its class, message and hint."""
     if not isinstance(error, AxeError):
-        return f"{type(error).__name__}: {words(error)}"
+        return f"{type(error).__name__}: {remove_addresses(words(error), error)}"
     known = (kind for kind in type(error).__mro__ if kind.__module__ == AxeError.__module__)
     hint = f"; {error.hint}" if error.hint else ""
     return f"{next(known).__name__}: {words(error)}{hint}"  # the class that a caller may catch
@@ -56,6 +58,8 @@ class ToolOutput:
     is_error: bool = False
     note: str = ""
     """A few words on how it was obtained, for the row of the call; never sent to a model."""
+    pictures: tuple[Picture, ...] = ()
+    """The pictures of `content`, in the order of their marks there: `[picture 1: …]`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +81,12 @@ class Job:
     """True if the child is a copy of the caller, whose file holds its settings."""
     notes: Callable[[RunResult], Mapping[str, str]] = lambda _: {}
     """(result) -> what the delegation tool notes about it, for `RunResult.metadata`."""
+    pictures: tuple[Picture, ...] = ()
+    """The pictures of the prompt."""
     history: tuple[Message, ...] = ()
     """An earlier conversation to continue."""
+    output: Any = None
+    """An `Output`, the form of the answer in place of `[output]` of the agent; None = as there."""
     key: str | int | None = None
     """Tells the children of one call apart, whatever order they begin in: a position from 0, or a
     name of letters, digits and `_`; None = in the order in which they begin (D-59)."""
@@ -250,6 +258,10 @@ class Tool:
     """Its outputs are recorded in cassettes, and played from there instead of running it."""
     is_budgeted: bool = field(default=False, kw_only=True)
     """Its children work within `[sub_agents_config.budget]`."""
+    schema: Mapping[str, Any] | None = field(default=None, kw_only=True)
+    """As in `ToolSpec.schema`; its arguments are then checked by whoever wrote it."""
+    server: str = field(default="", kw_only=True)
+    """The MCP server whose tool it is; `[permissions]` may name it for all of its tools."""
 
     @property
     def traits(self) -> CallTraits:
@@ -267,7 +279,7 @@ class Tool:
     @property
     def spec(self) -> ToolSpec:
         """The tool as described to the model."""
-        return ToolSpec(self.name, self.description, self.parameters)
+        return ToolSpec(self.name, self.description, self.parameters, schema=self.schema)
 
 
 def text_argument(arguments: Mapping[str, Any], name: str) -> str:

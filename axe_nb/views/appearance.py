@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from axe_nb.pictures.scaled import THUMBNAIL
 from axe_nb.views.tree import State
 
 Tone: TypeAlias = Literal["running", "good", "bad", "limit", "off"]
@@ -33,6 +34,9 @@ SWATCH = "■"
 
 LINE, TRACK, SHADE = "#8884", "#8882", "#8881"
 """Lines along levels, tracks of bars, backgrounds of texts."""
+
+GONE, NEW = "#d333", "#3933"
+"""Backgrounds of what one of two texts has and the other has not."""
 
 MUTED = ".7"
 """Opacity of labels and summaries."""
@@ -76,6 +80,9 @@ LINE_HEIGHT = "1.7em"
 TEXT_MARGIN, TEXT_PADDING = "1em", ".3em .6em"
 """Margin and padding of a text below a row."""
 
+PICTURE_HEIGHT = f"{THUMBNAIL}px"
+"""Maximum height of a picture."""
+
 WHO_LEAST, WHO_MOST = 6, 14
 """Width of a column of names, in em."""
 
@@ -99,6 +106,7 @@ def css_rules() -> str:
         "line-height": LINE_HEIGHT,
         "text-margin": TEXT_MARGIN,
         "text-padding": TEXT_PADDING,
+        "picture-height": PICTURE_HEIGHT,
         "who-least": f"{WHO_LEAST}em",
         "who-most": f"{WHO_MOST}em",
         "who-character": f"{WHO_CHARACTER}em",

@@ -5,6 +5,7 @@ Source: seed 000 §8.5-8.8, §7.5 (A-8.5..A-8.8, A-7.5), B-10, B-11; D-10, D-14,
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from collections.abc import Callable, Iterator
@@ -24,8 +25,10 @@ from axe_nb.events import (
     TurnStarted,
 )
 from axe_nb.messages import ToolResult, dump
+from axe_nb.redaction import redact
 from axe_nb.results import RunResult
-from axe_nb.text import clean, cut_chars, format_seconds, quote
+from axe_nb.text import clean, cut_chars, format_dollars, format_seconds, quote
+from axe_nb.views.cost import format_cost
 from axe_nb.views.transcript import Transcript
 from axe_nb.views.tree import CallNode, Node, TreeNode, TurnNode
 
@@ -53,11 +56,12 @@ def dry_run(plan: Plan) -> str:
     files = "\n".join(path for path, _ in plan.briefing.files)
     blocks = [
         f"=== Dry Run ===\n\n{_format_setup(plan, model=True)}{_format_streaming(plan)}",
-        _format_block("System Prompt", plan.agent.system_prompt),
+        _format_block("System Prompt", plan.briefing.prompt),
         _format_block("Skill", plan.briefing.skill),
         _format_block(f"Files ({len(plan.briefing.files)})", files),
         _format_block("Stdin", plan.job.prompt),
         *_format_tools(plan),
+        *_format_output(plan),
         _format_block("Sub-Agents", _format_sub_agents(plan)),
     ]
     return "\n\n".join(blocks)
@@ -92,9 +96,18 @@ def _format_tools(plan: Plan) -> list[str]:
             else "",
         ),
         ("Tokens", f"at most {limits.max_total_tokens}" if limits.max_total_tokens else ""),
+        ("Cost", f"at most {format_dollars(limits.max_cost)}" if limits.max_cost else ""),
     )
     lines = [f"{label + ':':<11}{value}" for label, value in rows if value]
     return [_format_block("Tools", "\n".join([", ".join(offered) or "(none)", *lines]))]
+
+
+def _format_output(plan: Plan) -> list[str]:
+    """The block of a run whose answer is data; none for the others."""
+    if plan.output is None:
+        return []
+    schema = json.dumps(plan.output.sent, ensure_ascii=False, indent=2)
+    return [_format_block("Output", schema)]
 
 
 def _format_hosts(plan: Plan) -> str:
@@ -183,9 +196,17 @@ def verbose_footer(result: RunResult) -> str:
         [
             f"Duration: {result.duration_ms}ms",
             f"Tokens:   {usage.input_tokens} input, {usage.output_tokens} output{cumulative}",
+            *_format_total_cost(result),
             f"Stop:     {result.stop_reason}",
         ]
     )
+
+
+def _format_total_cost(result: RunResult) -> list[str]:
+    """The line with the cost of the tree; none if nothing of it is known."""
+    cost = format_cost(result.total_usage)
+    of_tree = " (with sub-agents)" if result.children else ""
+    return [f"Cost:     {cost}{of_tree}"] if cost else []
 
 
 class VerboseLines:
@@ -217,7 +238,7 @@ def _format_lines(event: Event, about: TreeNode) -> Iterator[str]:
                 f"({about.messages} messages, {about.pending} tool calls pending)"
             )
         case RetryScheduled(), TurnNode() if not about.run.depth:
-            yield f"[turn {about.number}] {event.error}; {about.waits}"
+            yield f"[turn {about.number}] {redact(event.error)}; {about.waits}"
         case TurnFinished(), TurnNode() | CallNode():
             turn = about if isinstance(about, TurnNode) else about.turn
             if not turn.run.depth:

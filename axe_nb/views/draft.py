@@ -10,6 +10,10 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from axe_nb.events import TextDelta
+from axe_nb.redaction import redact
+
+BEFORE = 500
+"""Characters before the end of a text in which a secret may begin that reaches into it."""
 
 
 @dataclass(slots=True)
@@ -35,6 +39,10 @@ class Growing:
             found.append(piece)
             missing -= len(piece)
         return "".join(reversed(found))[-missing if missing < 0 else 0 :]
+
+    def show_end(self, size: int) -> str:
+        """The end without secrets, as far as they have arrived whole."""
+        return redact(self.end(size + BEFORE))[-size:]
 
     def __str__(self) -> str:
         return "".join(self._pieces)

@@ -31,6 +31,14 @@ NOT_NOTED = frozenset({"task_id", "depth", "token_estimate", "duration_ms"})
 """Metadata that the tree shows elsewhere, or that differs between equal runs."""
 
 
+def indent_json(text: str) -> str:
+    """JSON text with an indentation that people read; what is not JSON stays as it is."""
+    try:
+        return json.dumps(json.loads(text), ensure_ascii=False, indent=2)
+    except (ValueError, RecursionError):
+        return text
+
+
 def mask_seconds(text: str) -> str:
     """The text, cleaned, without what differs between two equal runs."""
     return SECONDS.sub(r"\1, …s", clean(text))

@@ -11,8 +11,11 @@ from collections.abc import Sequence
 from html import escape
 from math import ceil
 
+from axe_nb.pictures.picture import Picture
+from axe_nb.pictures.scaled import Thumbnails
 from axe_nb.results import RunResult
 from axe_nb.text import plural
+from axe_nb.views import bidi
 from axe_nb.views.appearance import (
     BAR_HEIGHT,
     BAR_WIDTH,
@@ -23,6 +26,7 @@ from axe_nb.views.appearance import (
     LINE,
     LINE_HEIGHT,
     MUTED,
+    PICTURE_HEIGHT,
     SHADE,
     TEXT_MARGIN,
     TEXT_PADDING,
@@ -31,6 +35,7 @@ from axe_nb.views.appearance import (
     WHO_LEAST,
     WHO_MOST,
 )  # fmt: skip
+from axe_nb.views.data_table import make_table
 from axe_nb.views.markdown import render
 from axe_nb.views.outline import Block, Entry, Outline, as_lines
 from axe_nb.views.row import Row, make_row
@@ -45,6 +50,14 @@ SLIVER = 3
 LEVEL = f"margin:0 0 0 {LEVEL_MARGIN};padding:0 0 0 {LEVEL_PADDING};border-left:1px solid {LINE}"
 """Indentation with a thin line; without styles, a blockquote is indented too."""
 
+PICTURE = f"max-height:{PICTURE_HEIGHT};max-width:100%;margin:0 0 0 {TEXT_MARGIN}"
+
+BAR = f"flex:0 99 {BAR_WIDTH};height:{BAR_HEIGHT};margin:auto 0"
+"""If there is little room, bars give way first, then costs and names; a part of each task stays."""
+
+TASK = "'flex:1 6em;overflow:hidden{}'"
+"""The task in a row with a bar or a column of names; in any other row it has enough room."""
+
 CLIPPED = 40
 """Characters of a row's task that fit in most windows; longer ones end in an ellipsis."""
 
@@ -53,6 +66,8 @@ SHORT = 50
 
 INDENT = "\u2003"
 """Indentation of a one-line text; takes fewer bytes than a margin."""
+
+DATA = "white-space:pre-wrap;margin-bottom:1em"
 
 TEXT = f"padding:{TEXT_PADDING};background:{SHADE};white-space:pre-wrap;word-break:normal"
 
@@ -89,6 +104,11 @@ def page(root: Node, name: str) -> dict[str, str]:
     return {"text/html": _Page(outline).whole(), "text/plain": text}
 
 
+def write_tree(outline: Outline) -> str:
+    """The HTML of an answer and its tree."""
+    return _Page(outline).whole()
+
+
 def waiting(root: Node) -> dict[str, str]:
     """The bundle beside a live view, for front ends that have no widgets."""
     who = make_row(root).who
@@ -111,6 +131,9 @@ def _wrap(inner: str) -> str:
 
 def _format_answer(block: Block) -> str:
     rest = f"<p>… {_escape(block.rest)}</p>" if block.rest else ""
+    if block.label == "data":
+        table = "" if block.rest else make_table(block.text)
+        return table or f"<pre style='{DATA}'>{_escape(block.text)}</pre>{rest}"
     return render(block.text) + rest
 
 
@@ -124,6 +147,7 @@ class _Page:
 
     def __init__(self, outline: Outline) -> None:
         self._outline = outline
+        self._thumbnails = Thumbnails()
 
     def whole(self) -> str:
         outline = self._outline
@@ -138,15 +162,18 @@ class _Page:
         warnings = "".join(map(_format_block, outline.warnings(outline.root)))
         return _wrap(_format_answer(outline.answer()) + tree + warnings)
 
-    def _format_entry(self, entry: Entry, column: str) -> str:
+    def _format_entry(self, entry: Entry, column: int) -> str:
         row = entry.row
         ellipsis = ";text-overflow:ellipsis" if len(row.asked) > CLIPPED else ""
+        bar = self._format_bar(row)
+        task = TASK.format(ellipsis) if bar or column else f"flex:1;overflow:hidden{ellipsis}"
+        cost = " style='flex:0 2 auto;overflow:hidden'" if column else ""
         return (
             f"<details{_format_open(row)}><summary>"
             f"<div style=display:inline-flex;width:96%;gap:{GAP}>"
-            f"{_format_sign(row)} <b{column}>{_escape(row.who)}</b> "
-            f"<bdi style=flex:1;overflow:hidden{ellipsis}>{_escape(row.asked)}</bdi> "
-            f"<small>{_escape(row.cost)}</small>{self._format_bar(row)}</div></summary>"
+            f"{_format_sign(row)} <b{_format_width(row, column)}>{_escape(row.who)}</b> "
+            f"<bdi style={task}>{_escape(row.asked)}</bdi> "
+            f"<small{cost}>{_escape(row.cost)}</small>{bar}</div></summary>"
             f"{self._format_inside(entry)}</details>"
         )
 
@@ -157,7 +184,7 @@ class _Page:
         if length < SLIVER and row.kind != "run":
             return ""
         return (
-            f"<i style='width:{BAR_WIDTH};height:{BAR_HEIGHT};margin:auto 0;"
+            f"<i style='{BAR};"
             "background:linear-gradient(90deg,"
             f"{TRACK} {first}%,{row.look.colour} 0 {first + length}%,{TRACK} 0)'></i>"
         )
@@ -165,24 +192,45 @@ class _Page:
     def _format_inside(self, entry: Entry) -> str:
         if not entry.rows:
             blocks = (*entry.before, *entry.after)
-            return "".join(_format_block(block, alone=len(blocks) == 1) for block in blocks)
-        column = _format_width([inner.row for inner in entry.rows])
+            alone = len(blocks) == 1
+            return "".join(self._format_block(block, alone=alone) for block in blocks)
+        column = _find_width([inner.row for inner in entry.rows])
         parts = (
-            *map(_format_block, entry.before),
+            *map(self._format_block, entry.before),
             *(self._format_entry(row, column) for row in entry.rows),
             f"<div>… {plural(entry.left_out, 'more row')}</div>" if entry.left_out else "",
-            *map(_format_block, entry.after),
+            *map(self._format_block, entry.after),
         )
         return f"<blockquote style='{LEVEL}'>{''.join(parts)}</blockquote>"
 
+    def _format_block(self, block: Block, alone: bool = False) -> str:
+        """A text with its pictures, each of which is drawn once on a page."""
+        urls = (self._find_thumbnail(picture) for picture in block.pictures)
+        images = "".join(f"<img src='{url}' style='{PICTURE}'>" for url in urls if url)
+        if not images:
+            return _format_block(block, alone)
+        return f"{_format_block(block)}<div>{images}</div>"
 
-def _format_width(rows: list[Row]) -> str:
-    """The width of the names, if rows of different names are listed below one another."""
+    def _find_thumbnail(self, picture: Picture) -> str:
+        """The URL of a picture's thumbnail; empty if it is drawn above, or there is no room."""
+        return "" if picture in self._thumbnails else self._thumbnails.find(picture)
+
+
+def _find_width(rows: list[Row]) -> int:
+    """The width of the names in em, if rows of different names are listed below one another."""
     longest = max(len(row.who) for row in rows)
     if len(rows) == 1 or rows[0].who.startswith("turn "):
+        return 0
+    return min(max(WHO_LEAST, ceil(longest * WHO_CHARACTER)), WHO_MOST)
+
+
+def _format_width(row: Row, column: int) -> str:
+    """The width of a name; one that is longer than its column takes the room that it needs."""
+    if not column:
         return ""
-    width = min(max(WHO_LEAST, ceil(longest * WHO_CHARACTER)), WHO_MOST)
-    return f" style=min-width:{width}em"
+    is_longer = len(row.who) * WHO_CHARACTER > column
+    width = "auto" if is_longer else f"{column}em"
+    return f" style='flex:0 1 {width};overflow:hidden;text-overflow:ellipsis'"
 
 
 def _format_open(row: Row) -> str:
@@ -197,9 +245,10 @@ def _format_block(block: Block, alone: bool = False) -> str:
     """A text under its row."""
     rest = f"<small>{'… ' if block.text else ''}{_escape(block.rest)}</small>" if block.rest else ""
     text = _escape(block.text)
-    quoted = f"<code style=background:{SHADE}>{text}</code> " if text else ""
+    way = bidi.direction(text)
+    quoted = f"<code{way} style=background:{SHADE}>{text}</code> " if text else ""
     if not block.is_line:
-        quoted = f"<pre style='{TEXT}'>{text}</pre>"
+        quoted = f"<pre{way} style='{TEXT}'>{text}</pre>"
     elif len(text) <= SHORT:
         line = f"{INDENT}{_format_label(block)}{quoted}{rest}"
         return line if alone else f"<div>{line}</div>"

@@ -19,6 +19,7 @@ from markdown_it.token import Token
 
 from axe_nb.invisible import INVISIBLE, REPLACEMENT
 from axe_nb.text import clean
+from axe_nb.views.bidi import is_mixed
 
 SCHEMES = ("http://", "https://", "mailto:")
 """Allowed beginnings of a link; other links stay plain text."""
@@ -40,7 +41,9 @@ HOST = re.compile(
 
 def render(text: str) -> str:
     """HTML of a Markdown text; one that would grow out of proportion stays as it is."""
-    html = clean(_make_parser().render(text))  # after `&shy;` and the like have become characters
+    html = clean(
+        _make_parser().render(text, {"mixed": is_mixed(text)})
+    )  # after `&shy;` and the like have become characters
     if len(html) > SMALL + GROWTH * len(text):
         return f"<pre style=white-space:pre-wrap>{escape(text, quote=False)}</pre>\n"
     return html
@@ -48,10 +51,11 @@ def render(text: str) -> str:
 
 @cache
 def _make_parser() -> MarkdownIt:
-    parser = MarkdownIt("commonmark", {"html": False, "maxNesting": DEEPEST})
+    parser = MarkdownIt("commonmark", {"html": False, "breaks": True, "maxNesting": DEEPEST})
     parser.enable(["table", "strikethrough"]).disable("image")
     parser.validateLink = _is_plain_link  # type: ignore[method-assign]
     parser.core.ruler.push("hosts", _mark_links)
+    parser.core.ruler.push("direction", _set_directions)
     return parser
 
 
@@ -64,6 +68,14 @@ def _mark_links(state: StateCore) -> None:
     for token in state.tokens:
         if token.children:
             token.children = list(_with_hosts(token.children))
+
+
+def _set_directions(state: StateCore) -> None:
+    """Lets each block of a text with letters from right to left take its own direction."""
+    if state.env.get("mixed"):
+        for token in state.tokens:
+            if token.nesting == 1:
+                token.attrSet("dir", "auto")
 
 
 def _with_hosts(tokens: list[Token]) -> Iterator[Token]:

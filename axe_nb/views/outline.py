@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
+from axe_nb.pictures.picture import Picture
+from axe_nb.redaction import redact
 from axe_nb.text import plural
 from axe_nb.views import excerpts
 from axe_nb.views.draft import Growing
@@ -19,6 +21,9 @@ MAX_ROWS = 500
 
 MAX_WARNINGS = 5
 """Maximum number of warnings of one run; others are counted."""
+
+MAX_PICTURES = 8
+"""Maximum number of pictures of one prompt or result; others are counted."""
 
 MAX_CHARS = 6000
 """Characters that all texts of a tree share, so that long runs do not make huge notebooks."""
@@ -53,6 +58,8 @@ class Block:
     """Characters that are left out."""
     pointer: str = ""
     """The Python expression for the whole text."""
+    pictures: tuple[Picture, ...] = ()
+    """Drawn below the text."""
 
     @property
     def is_line(self) -> bool:
@@ -90,6 +97,8 @@ class Outline:
     """The Python expression for the root's RunResult; empty = texts are cut without a pointer."""
     max_chars: int = 0
     """Characters of one text; 0 = a share of MAX_CHARS."""
+    max_rows: int = MAX_ROWS
+    """Rows in all; others are counted, not drawn."""
     is_long: bool = field(init=False)
     """True if there is no room to quote arguments and results of successful calls."""
     steps: int = field(init=False)
@@ -109,8 +118,13 @@ class Outline:
 
     def answer(self) -> Block:
         """The answer above the tree."""
-        text, more = excerpts.mask_seconds(self.root.text[:ANSWER]), len(self.root.text) - ANSWER
-        return Block("answer", text.strip("\n"), max(more, 0), f"{self.name}.text")
+        whole, room = self.root.text, max(ANSWER, self.max_chars)
+        is_data = self.root.result is not None and self.root.result.data is not None
+        if is_data and len(whole) <= room:
+            whole = excerpts.indent_json(whole)
+        text, more = excerpts.mask_seconds(whole[:room]), len(whole) - room
+        label = "data" if is_data else "answer"
+        return Block(label, text.strip("\n"), max(more, 0), f"{self.name}.text")
 
     def warnings(self, node: Node) -> list[Block]:
         """The run's warnings; a root's stay outside the fold, so that they are seen (D-31)."""
@@ -124,13 +138,13 @@ class Outline:
         return [*shown[:MAX_WARNINGS], Block("warning", rest)]
 
     def entry(self, thing: TreeNode) -> Entry:
-        """A row and everything below it, up to MAX_ROWS rows in all."""
+        """A row and everything below it, up to `max_rows` in all."""
         self._rows += 1
         before, after = self.blocks(thing)
         rows: list[Entry] = []
         below = nodes_below(thing)
         for child in below:
-            if self._rows >= MAX_ROWS:
+            if self._rows >= self.max_rows:
                 break
             rows.append(self.entry(child))
         return Entry(make_row(thing), before, tuple(rows), after, len(below) - len(rows))
@@ -149,9 +163,10 @@ class Outline:
 
     def _collect_run(self, node: Node, call: CallNode | None) -> tuple[list[Block], list[Block]]:
         result = node.result
-        before = (
-            [self._make_block("was told", node.prompt, f"{node.path}.prompt")] if node.depth else []
-        )
+        told = self._make_block("was told", node.prompt, f"{node.path}.prompt")
+        before = [
+            self._illustrate(told, node.pictures) if node.depth else self._show(node.pictures)
+        ]
         if result is None:
             turn = node.turns[-1] if node.turns else None
             return before, self._collect_draft(turn) if turn and turn.is_hidden else []
@@ -164,7 +179,7 @@ class Outline:
                 self._make_block("error", result.error, f"{node.path}.error")
             )
         if node.is_root and result.cause and result.cause.hint:
-            before.append(self._make_block("next", result.cause.hint, f"{node.path}.cause"))
+            before.append(self._make_block("next", redact(result.cause.hint), f"{node.path}.cause"))
         after += [
             self._make_block(label, ", ".join(files), f"{node.path}.{key}")
             for label, key, files in (
@@ -197,10 +212,12 @@ class Outline:
         said = self._make_block(
             "said", "" if turn.is_last else turn.text_so_far, f"{turn.path}.text"
         )
+        question = "" if turn.asked == "output" else turn.question
+        spoken = [self._make_block("asked", question, f"{turn.path}.question"), said]
         if not turn.only_call:
-            return [said], []
+            return spoken, []
         before, after = self._collect_call(turn.only_call, doing_of(turn))
-        return [said, *before], after
+        return [*spoken, *before], after
 
     def _collect_draft(self, turn: TurnNode) -> list[Block]:
         """The end of each part of a reply that is being written; a root's text is shown elsewhere.
@@ -216,7 +233,7 @@ class Outline:
             ("arguments", draft.arguments),
         )
         return [
-            Block(label, excerpts.cut_end(text.end(self.max_chars + 1), self.max_chars))
+            Block(label, excerpts.cut_end(text.show_end(self.max_chars + 1), self.max_chars))
             for label, text in parts
         ]
 
@@ -226,9 +243,22 @@ class Outline:
         content = call.result.content if call.result else ""
         label = "error" if call.state == "error" else "result"
         path = f"{call.result_path}.edited" if call.is_edited else f"{call.path}.arguments"
-        return [self._make_block("arguments", shown, path)], [
-            self._make_block(label, content, f"{call.result_path}.content")
-        ]
+        result = self._make_block(label, content, f"{call.result_path}.content")
+        pictures = call.result.pictures if call.result else ()
+        return [self._make_block("arguments", shown, path)], [self._illustrate(result, pictures)]
+
+    def _show(self, pictures: tuple[Picture, ...]) -> Block:
+        """The pictures of a root's prompt, which is shown nowhere else in the tree."""
+        text = "; ".join(picture.shown for picture in pictures[:MAX_PICTURES])
+        if more := pictures[MAX_PICTURES:]:
+            text += f"; {plural(len(more), 'more picture')}"
+        return self._illustrate(Block("was shown", text), pictures)
+
+    def _illustrate(self, block: Block, pictures: tuple[Picture, ...]) -> Block:
+        """A text with its pictures; a long run does not draw them."""
+        if not pictures or self.is_long:
+            return block
+        return replace(block, pictures=pictures[:MAX_PICTURES])
 
     def _make_block(self, label: str, text: str, path: str) -> Block:
         shown, more = excerpts.cut_beginning(text, self.max_chars)

@@ -14,9 +14,11 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from axe_nb.messages import Usage
+from axe_nb.results import name_run
 from axe_nb.text import plural
 from axe_nb.views import excerpts
 from axe_nb.views.appearance import LOOKS, Look
+from axe_nb.views.cost import format_cost
 from axe_nb.views.draft import Draft
 from axe_nb.views.tree import CallNode, Node, Span, State, TreeNode, TurnNode
 
@@ -84,7 +86,7 @@ def _make_run_row(node: Node) -> Row:
         if node.depth
         else (summary(node), "")
     )
-    who = excerpts.line(node.agent, excerpts.WHO)
+    who = excerpts.line(name_run(node.agent, node.model), excerpts.WHO)
     return Row("run", node.state, who, asked, cost, node.span, needs_look)
 
 
@@ -94,6 +96,7 @@ def _make_turn_row(turn: TurnNode) -> Row:
     children = (child for call in turn.calls for child in call.children)
     needs_look = has_failed or any(map(_list_denied, children))
     state = turn.only_call.state if turn.only_call else turn.state
+    state = "error" if _is_misfit(turn) else state
     who, doing = f"turn {turn.number}", doing_of(turn)
     return Row("turn", state, who, doing, cost_of_turn(turn), turn.span, needs_look)
 
@@ -121,12 +124,15 @@ def _format_given(call: CallNode) -> str:
 def who_of(call: CallNode) -> str:
     """The name of the callee: the sub-agent if there is one, else the tool."""
     if call.child:
-        return excerpts.line(call.child.agent, excerpts.WHO)
+        return excerpts.line(name_run(call.child.agent, call.child.model), excerpts.WHO)
     for name in ("agent", "label"):
         value = call.call.arguments.get(name)
         if call.call.traits.delegates and isinstance(value, str) and value.strip():
             return excerpts.line(value, excerpts.WHO)
     return excerpts.line(call.call.name, excerpts.WHO)
+
+
+_ASKED = {"output": "gives its answer as JSON", "repair": "repairs its answer"}
 
 
 def doing_of(turn: TurnNode) -> str:
@@ -136,7 +142,10 @@ def doing_of(turn: TurnNode) -> str:
             return _format_drafting(turn.draft) or turn.waits or "waits for the model"
         if turn.state != "completed":
             return "no answer"
-        return "answers" if turn.text.strip() else "answers without text"
+        answers = "answers" if turn.text.strip() else "answers without text"
+        doing = _ASKED[turn.asked] if turn.asked else answers
+        misfit = "still does not fit" if turn.asked else "does not fit the schema"
+        return f"{doing}, {misfit}" if _is_misfit(turn) else doing
     if turn.only_call:
         return excerpts.line(f"{who_of(turn.only_call)} {_format_given(turn.only_call)}")
     agents = [who_of(c) for c in turn.calls if c.call.traits.delegates]
@@ -148,6 +157,15 @@ def doing_of(turn: TurnNode) -> str:
     ]
     together = "" if len(turn.calls) == 1 else " at once" if turn.parallel else " one by one"
     return ", ".join(parts) + together
+
+
+def _is_misfit(turn: TurnNode) -> bool:
+    """True if the turn's answer was to be data, and does not fit its schema."""
+    turns = turn.run.turns
+    if turns[-1].asked != "repair":
+        return False
+    failed = turn is turns[-1] and turn.state == "completed" and turn.run.state == "error"
+    return failed or any(turn is before for before in turns[-2:-1])
 
 
 def draft_line(draft: Draft | None, *, size: int = LAST_WORDS) -> str:
@@ -162,7 +180,7 @@ def draft_line(draft: Draft | None, *, size: int = LAST_WORDS) -> str:
         case _:
             return ""
     size -= len(start)
-    return start + excerpts.last_words(text.end(size + 1), size)
+    return start + excerpts.last_words(text.show_end(size + 1), size)
 
 
 def _format_drafting(draft: Draft | None) -> str:
@@ -197,22 +215,24 @@ def cost_of_call(call: CallNode) -> str:
     if call.result is None:
         return call.state if call.state == "not run" else ""
     failed = "denied" if call.result.is_denied else "failed"
-    outcome = failed if call.result.is_error else size_of(call.result.content)
+    pictures = call.result.pictures
+    size = plural(len(pictures), "picture") if pictures else size_of(call.result.content)
+    outcome = failed if call.result.is_error else size
     return " · ".join(filter(None, (outcome, excerpts.line(call.result.note))))
 
 
 def cost_of_turn(turn: TurnNode) -> str:
-    """The tokens of a turn, and of its only call the failure or the note."""
+    """The tokens of a turn, its source, and of its only call the failure or the note."""
     tokens = _format_tokens(turn.usage)
-    return " · ".join(filter(None, (_outcome_of_only_call(turn.only_call), tokens)))
+    return " · ".join(filter(None, (_outcome_of_only_call(turn.only_call), turn.source, tokens)))
 
 
 def _format_tokens(usage: Usage) -> str:
-    """The number of tokens, and how many came from a cache; empty if none are known."""
+    """The number of tokens, how many came from a cache, and the price; empty if none are known."""
     if not usage.total:
         return ""
     cached = f" ({usage.cached_tokens:,} cached)" if usage.cached_tokens else ""
-    return plural(usage.total, "token") + cached
+    return " · ".join(filter(None, (plural(usage.total, "token") + cached, format_cost(usage))))
 
 
 def _outcome_of_only_call(call: CallNode | None) -> str:
@@ -224,8 +244,9 @@ def _outcome_of_only_call(call: CallNode | None) -> str:
 
 
 def cost_of_run(node: Node) -> str:
-    """The ending of a run, unless it completed, with its turns and tokens."""
-    return " · ".join(filter(None, (ending_of(node), _find_wait(node), *_format_counts(node))))
+    """The ending of a run, unless it completed, its source, with its turns and tokens."""
+    facts = (ending_of(node), _find_wait(node), node.source, *_format_counts(node))
+    return " · ".join(filter(None, facts))
 
 
 def _find_wait(node: Node) -> str:
@@ -258,13 +279,16 @@ def summary(node: Node) -> str:
     )
     denied, failed = len(_list_denied(node)), _count_failed(node)
     facts = [
-        excerpts.line(node.model, 2 * excerpts.WHO),
+        # without an agent, the model is the name that stands before
+        excerpts.line(node.model, 2 * excerpts.WHO) if node.agent else "",
         node.state,
+        _format_origin(node, below),
         plural(len(node.turns), "turn") if node.turns else "",
         plural(calls, "tool call") if calls else "",
         plural(len(below), "sub-agent") + (f" ({troubles})" if troubles else "") if below else "",
         f"{plural(denied, 'call')} denied" if denied else "",
         f"{plural(failed, 'call')} failed" if failed else "",
+        _format_repairs(node),
         _format_retries(node),
         _format_tokens(node.total),
         plural(len(node.result.warnings), "warning")
@@ -272,6 +296,21 @@ def summary(node: Node) -> str:
         else "",
     ]
     return " · ".join(filter(None, facts))
+
+
+def _format_repairs(node: Node) -> str:
+    """The number of answers that had to be repaired, in the whole tree."""
+    turns = (turn for run in (node, *node.below()) for turn in run.turns)
+    count = sum(turn.asked == "repair" for turn in turns)
+    return plural(count, "repair") if count else ""
+
+
+def _format_origin(node: Node, below: list[Node]) -> str:
+    """The place of the run that it forks, and how many turns were not asked again."""
+    if not node.origin:
+        return ""
+    kept = sum(turn.source == "recorded" for run in (node, *below) for turn in run.turns)
+    return f"fork of {node.origin}" + (f" ({plural(kept, 'turn')} recorded)" if kept else "")
 
 
 def _format_retries(node: Node) -> str:

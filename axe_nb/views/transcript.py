@@ -20,12 +20,15 @@ from axe_nb.events import (
     ToolStarted,
     TurnFinished,
     TurnStarted,
+    events_of,
 )
 from axe_nb.messages import ToolResult
+from axe_nb.redaction import find_filter, redact
 from axe_nb.results import RunResult
 from axe_nb.text import format_seconds
 from axe_nb.views.draft import Draft
 from axe_nb.views.outline import Outline, as_lines
+from axe_nb.views.shown import show_call, show_result, show_run
 from axe_nb.views.tree import CallNode, Node, Times, TreeNode, TurnNode, add_run, new_group
 
 
@@ -36,6 +39,8 @@ class Transcript:
     root: Node | None = None
     _nodes: dict[str, Node] = field(default_factory=dict)
     _calls: dict[tuple[str, str], CallNode] = field(default_factory=dict)
+    _retries: list[tuple[float, TurnNode, str]] = field(default_factory=list)
+    """(time of the next attempt, its turn, the words for it then)."""
     _place: CallNode | None = None
     """Its place in a group of runs; None = it stands alone."""
 
@@ -64,14 +69,14 @@ class Transcript:
                 node.turns.append(
                     TurnNode(
                         node, event.turn, event.messages, event.pending, event.closing,
-                        times=Times(now),
+                        asked=event.asked, times=Times(now),
                     )
                 )  # fmt: skip
                 return node, *node.turns[-2:]
             case TextDelta():
                 return self._take_piece(node, event)
             case RetryScheduled():
-                return self._wait(node, event)
+                return self._wait(node, event, now)
             case TurnFinished():
                 return self._finish_turn(node, event, now)
             case ToolStarted() | ToolFinished():
@@ -108,8 +113,9 @@ class Transcript:
         if self.root and (call is None or call.turn.run.times.ended is not None):
             return ()
         node = Node(
-            event.run, event.agent, event.model, event.depth, event.task, event.prompt, call,
-            times=Times(now),
+            event.run, redact(event.agent), redact(event.model), event.depth, redact(event.task),
+            redact(event.prompt), call, times=Times(now), pictures=event.pictures,
+            origin=event.origin,
         )  # fmt: skip
         self._nodes[event.run] = node
         self._settle(node)
@@ -129,25 +135,45 @@ class Transcript:
         turn.draft.take(event)
         return (node, turn) if node.depth else (turn,)
 
-    def _wait(self, node: Node, event: RetryScheduled) -> tuple[TreeNode, ...]:
+    def _wait(self, node: Node, event: RetryScheduled, now: float) -> tuple[TreeNode, ...]:
         """Drops the reply of the failed attempt (D-23)."""
         if not node.turns:
             return ()
         turn = node.turns[-1]
         turn.draft = None
         seconds = format_seconds(math.ceil(event.seconds * 10) / 10)
-        turn.waits = f"retries in {seconds} s ({event.reason})"
+        of = f", {event.attempt - 1} of {event.most}" if event.most else ""
+        turn.waits = f"retries in {seconds} s ({event.reason}){of}"
+        self._retries.append((now + event.seconds, turn, f"tries again{of}"))
         return node, turn
+
+    def tick(self, now: float) -> tuple[TreeNode, ...]:
+        """Notes the attempts that begin, which no event tells; returns the changed nodes."""
+        begun = [retry for retry in self._retries if retry[0] <= now]
+        if not begun:
+            return ()
+        self._retries = [retry for retry in self._retries if retry[0] > now]
+        changed: list[TreeNode] = []
+        for _, turn, words in begun:
+            if turn.waits and turn.draft is None:
+                turn.waits = words
+                changed += (turn.run, turn)
+        return tuple(changed)
 
     def _finish_turn(self, node: Node, event: TurnFinished, now: float) -> tuple[TreeNode, ...]:
         turn = node.turns[-1]
-        turn.text, turn.usage, turn.parallel = event.text, event.usage, event.parallel
+        clean = find_filter()
+        turn.text, turn.usage, turn.parallel = clean.text(event.text), event.usage, event.parallel
         turn.stop_reason, turn.closing = event.stop_reason, event.closing
+        turn.source = event.source
+        turn.asked, turn.question = event.asked, clean.text(event.question)
         turn.draft = None
         turn.waits = ""
         turn.times.ended = now
-        calls = () if event.closing else event.calls  # those of a closing turn are dropped (D-17)
-        turn.calls = [CallNode(turn, i, c) for i, c in enumerate(calls)]
+        calls = (
+            () if event.closing or event.asked else event.calls
+        )  # those of a closing turn are dropped (D-17)
+        turn.calls = [CallNode(turn, i, show_call(c, clean)) for i, c in enumerate(calls)]
         turn.waiting = len(turn.calls)
         turn.state = "running" if turn.calls else "completed"
         self._calls.update(((node.id, c.call.id), c) for c in turn.calls)
@@ -171,7 +197,7 @@ class Transcript:
         call = self._calls.get((node.id, event.result.call_id))
         if call is None:
             return ()
-        call.take(event.result)
+        call.take(show_result(event.result, find_filter()))
         call.seconds, call.times.ended = event.seconds, now
         call.turn.waiting -= 1
         if not call.turn.waiting:
@@ -179,7 +205,8 @@ class Transcript:
         return call.turn, call
 
     def _end(self, node: Node, result: RunResult, now: float) -> tuple[TreeNode, ...]:
-        node.result, node.state, node.times.ended = result, result.status, now
+        node.result = show_run(result, find_filter())
+        node.state, node.times.ended = result.status, now
         results = {r.call_id: r for turn in result.log for r in turn.results}
         answered = [turn for turn in node.turns if turn.times.ended is not None]
         closed = [thing for turn in node.turns for thing in self._close(turn, results, now)]
@@ -212,7 +239,7 @@ class Transcript:
             if call.result is None:
                 result = results.get(call.call.id)
                 if result:
-                    call.take(result)
+                    call.take(show_result(result, find_filter()))
                 call.state = "error" if result else "not run"
                 call.times.ended = now if call.times.started is not None else None
                 yield call
@@ -236,27 +263,3 @@ def as_text(result: RunResult, *, name: str = "axe_nb.last()") -> str:
     root = Transcript.of(result).root
     assert root is not None
     return "\n".join(as_lines(Outline(root, name)))
-
-
-def events_of(result: RunResult, parent: str = "", depth: int = 0) -> Iterator[Event]:
-    """The events of a finished run, in order, without pieces of text and times."""
-    run = result.id
-    yield RunStarted(
-        run, parent, result.call_id, result.agent, result.model, depth, result.task, result.prompt
-    )
-    for turn in result.log:
-        yield TurnStarted(run, turn.number, 0, 0, turn.closing)
-        yield TurnFinished(
-            run, turn.number, turn.text, turn.calls, turn.stop_reason, turn.usage, turn.parallel,
-            turn.closing,
-        )  # fmt: skip
-        results = {r.call_id: r for r in turn.results}
-        for call in turn.calls:
-            children = [c for c in result.children if c.call_id == call.id]
-            if children or call.id in results:
-                yield ToolStarted(run, call)
-            for child in children:
-                yield from events_of(child, run, depth + 1)
-            if call.id in results:
-                yield ToolFinished(run, results[call.id], 0.0)
-    yield RunFinished(run, result)

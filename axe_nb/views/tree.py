@@ -9,8 +9,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
+from axe_nb.exchanges import Source
 from axe_nb.messages import CallTraits, ToolCall, ToolResult, Usage
-from axe_nb.results import RunResult, Status
+from axe_nb.pictures.picture import Picture
+from axe_nb.results import Asked, RunResult, Status
 from axe_nb.views.draft import Draft
 
 State: TypeAlias = Status | Literal["running", "not run"]
@@ -91,6 +93,10 @@ class TurnNode:
     """Calls that its request brought results for; live only."""
     closing: bool = False
     """True if it is the summary at a subagent's end."""
+    asked: Asked = ""
+    """Its request at the end of the run."""
+    question: str = ""
+    """Its prompt, if it asks for something at the end of the run."""
     state: State = "running"
     text: str = ""
     draft: Draft | None = None
@@ -102,6 +108,7 @@ class TurnNode:
     """Calls that have no result yet."""
     usage: Usage = Usage()
     stop_reason: str = ""
+    source: Source = ""
     parallel: bool = True
     times: Times = field(default_factory=Times)
     span: Span = field(default_factory=Span)
@@ -159,14 +166,25 @@ class Node:
     """Set when it has ended."""
     times: Times = field(default_factory=Times)
     span: Span = field(default_factory=Span)
+    pictures: tuple[Picture, ...] = ()
+    """The pictures of its prompt."""
     path: str = ""
     """Below the root's RunResult: `.children[0]`; empty for the root."""
+    origin: str = ""
+    """The place of the run that it forks; empty if it is not a fork."""
     is_group: bool = False
     """True if it is not a run but the parent of a cell's runs, with a call of its turn for each."""
 
     @property
     def key(self) -> str:
         return self.id
+
+    @property
+    def source(self) -> Source:
+        """The source of all its answers; empty if a request of it was sent."""
+        asked = self.result.exchanges if self.result else self.turns
+        sources = {one.source for one in asked}
+        return sources.pop() if len(sources) == 1 else ""
 
     @property
     def is_root(self) -> bool:

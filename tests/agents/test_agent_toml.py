@@ -147,11 +147,11 @@ def test_a_text_without_quotes_is_told_what_it_lacks() -> None:
 def test_keys_that_the_axe_command_line_alone_acts_on_are_accepted_with_one_warning() -> None:
     agent = Agent.from_toml(
         START + "timeout = 9\n"
-        "[memory]\nenabled = true\n[artifacts]\nx = 1\n[[mcp_servers]]\nname = 'm'\n"
+        "[memory]\nenabled = true\n[artifacts]\nx = 1\n"
         "[retry]\nmax_retries = 2\nbackoff = 'fixed'\ninitial_delay_ms = 5\nmax_delay_ms = 9\n"
     )
     assert agent.warnings == (
-        "ignored by axe_nb: artifacts, mcp_servers, memory, timeout, "
+        "ignored by axe_nb: artifacts, memory, timeout, "
         "retry.backoff, retry.initial_delay_ms, retry.max_delay_ms; "
         "set a time limit with --timeout, in Python timeout=",
     )

@@ -253,7 +253,8 @@ def test_a_workdir_that_is_not_there_is_told(workdir: str, project: Path) -> Non
     with pytest.raises(ConfigError) as caught:
         brief(replace(AGENT, workdir=workdir))
     assert caught.value.lines() == [
-        f"workdir not found: {workdir}", 'fix `workdir` in agent "a", or pass --workdir',
+        f"workdir not found: {workdir}".replace("\0", "\ufffd"),
+        'fix `workdir` in agent "a", or pass --workdir',
     ]  # fmt: skip
     assert caught.value.exit_code == 2
 

@@ -577,3 +577,17 @@ def test_the_review_of_an_agent_in_auto_goes_through_what_it_starts(
     asked.clear()
     assert actions.trust(None, None, shown.append, lambda p: asked.append(p) or "y")  # type: ignore[func-returns-value]
     assert asked == []
+
+
+@pytest.mark.req("D-54")
+@pytest.mark.parametrize("form", ["[mcp_servers.s]\n", '[[mcp_servers]]\nname = "s"\n'])
+def test_trust_in_a_server_covers_its_program_as_it_is(repository: Path, form: str) -> None:
+    program = put("tools/server.py", "print('harmless')")
+    path = put_agent()
+    path.write_text(path.read_text() + form + 'command = ["python", "tools/server.py"]\n')
+    assert "MCP server" in parts(path)[0]
+    assert not trust.is_trusted(path, path.read_text())
+    accept()
+    assert trust.is_trusted(path, path.read_text())
+    program.write_text("print('evil')")
+    assert not trust.is_trusted(path, path.read_text())

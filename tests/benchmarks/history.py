@@ -2,8 +2,8 @@
 
 The events of a real run of fifty turns with a tool, over loopback, are passed to a recorder N
 times: at once, as with a model that answers at once, and one after the other, each written before
-the next. Prints a row of goals.md: time on the event loop and CPU of all threads for an exchange,
-and the size of what is kept beside its text: the replies and the results of the tool.
+the next. Prints a row of goals.md: time on the event loop and CPU of the thread that writes, for an
+exchange, and the size of what is kept beside its text: the replies and the results of the tool.
 """
 
 from __future__ import annotations
@@ -19,10 +19,12 @@ from typing import Any
 
 import axe_nb
 from axe_nb import Agent, Request, Response, RunResult, Usage, call, script, script_server
-from axe_nb.events import Event, RunFinished
+from axe_nb.events import Event, RunFinished, RunStarted, ToolFinished, TurnFinished
 from axe_nb.run_history.recorder import Recorder
 from axe_nb.run_history.writer import Writer
 from axe_nb.scripting.wire import Protocol
+
+KEPT = (RunStarted, TurnFinished, ToolFinished)
 
 CHAIN = 50
 ROUNDS = 20
@@ -53,18 +55,26 @@ def collect(protocol: Protocol) -> list[Event]:
 
 
 def keep(writer: Writer, events: Sequence[Event], *, one_by_one: bool) -> tuple[float, float]:
-    """Seconds on the event loop, and of CPU in all."""
+    """Seconds on the event loop, and of CPU of the thread that writes."""
     recorder, on_loop = Recorder(writer), 0.0
-    cpu = time.process_time()
+    cpu = read_clock(writer)
     for event in events[:-1]:
         began = time.perf_counter()
         recorder.event(event)
         on_loop += time.perf_counter() - began
-        if one_by_one:
+        if one_by_one and isinstance(event, KEPT):
             writer.flush(5)
     recorder.finish(result_of(events))
     writer.flush(5)
-    return on_loop, time.process_time() - cpu
+    return on_loop, read_clock(writer) - cpu
+
+
+def read_clock(writer: Writer) -> float:
+    """Seconds of CPU of the thread that writes."""
+    thread = writer._thread
+    if thread is None or thread.ident is None:
+        return 0.0
+    return time.clock_gettime(time.pthread_getcpuclockid(thread.ident))
 
 
 def result_of(events: Sequence[Event]) -> RunResult:

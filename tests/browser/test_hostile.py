@@ -40,6 +40,26 @@ view.event(last)
 view.finish(result)
 """
 
+SERVER = """
+%load_ext axe_nb
+import axe_nb
+from tests.mcp_servers.servers import everything, raw
+from tests.views.runs import PAYLOADS
+
+@axe_nb.script("victim")
+def model(request):
+    if request.turn == 1:
+        calls = [axe_nb.call("raw__echo", text=payload) for payload in PAYLOADS]
+        return [*calls, *(axe_nb.call("all__echo", message=payload) for payload in PAYLOADS)]
+    return "\\n\\n".join(result.content for result in request.results)
+
+servers = {"raw": raw(), "all": everything()}
+victim = axe_nb.Agent("victim", "script/victim", mcp_servers=servers, mode="auto")
+axe_nb.define(victim.but(name="reader", mcp_servers={"raw": raw("hostile")}))
+axe_nb.run(victim, "go")
+%axe tools reader
+"""
+
 
 def check(lab: Lab, selector: str) -> None:
     """Nothing in the output acts, loads, is typeset, or lies over the page."""
@@ -86,3 +106,16 @@ def test_the_live_tree_is_inert(new_lab: Lab) -> None:
     lab.finished()
     lab.page.wait_for_selector(".jp-OutputArea details")
     check(lab, ".jp-OutputArea-output")
+
+
+@pytest.mark.req("D-46")
+def test_the_words_of_an_mcp_server_are_inert(new_lab: Lab) -> None:
+    lab = new_lab
+    lab.open(code(SERVER))
+    lab.run_all()
+    lab.page.wait_for_selector(".jp-OutputArea details")
+    check(lab, ".jp-OutputArea-output")
+    listed = lab.page.locator(".jp-OutputArea-output", has_text="raw__a_b").first
+    assert "<script>" in listed.inner_text()
+    assert listed.evaluate("(e, active) => e.querySelectorAll(active).length", ACTIVE) == 0
+    assert "owned" not in lab.page.title()

@@ -199,6 +199,52 @@ def test_text_has_enough_contrast_in_either_theme(lab: Lab, theme: str) -> None:
         assert min(r for text, r in found.items() if text not in signs) >= 4.5
 
 
+LONG = """
+import asyncio, pathlib, axe_nb
+NAME = "the_long_named_researcher_of_everything"
+
+@axe_nb.script("lead")
+def lead(request):
+    return [axe_nb.call("call_agent", agent=NAME, task="שלום, Count all.") for _ in "ab"]
+
+@axe_nb.script("slow")
+async def slow(request):
+    while not pathlib.Path("go").exists():
+        await asyncio.sleep(0.05)
+    return "done"
+
+axe_nb.define(axe_nb.Agent(NAME, "script/slow"))
+r = axe_nb.run(axe_nb.Agent("lead", "script/lead", sub_agents=(NAME,)), "go", timeout=60)
+"""
+
+CELLS = """
+row => [...row.children].filter(e => e.matches(".axe-nb-who, .axe-nb-asked, .axe-nb-cost"))
+  .map(e => [e.getBoundingClientRect(), getComputedStyle(e).overflowX === "hidden", e])
+  .map(([{left, right}, isCut, e]) => [left, isCut ? right : left + e.scrollWidth])
+"""
+
+
+def test_in_a_narrow_window_a_long_name_gives_way_to_its_task(lab: Lab) -> None:
+    start(lab, LONG)
+    lab.command("application:toggle-left-area")
+    lab.page.set_viewport_size({"width": 520, "height": 900})
+    long = lab.page.locator(
+        ".axe-nb-row.axe-nb-run > summary:has(> b:text('the_long_named'))"
+    ).first
+    long.wait_for()
+    lab.page.wait_for_timeout(300)
+    who, asked, cost = long.evaluate(CELLS)
+    assert who[1] <= asked[0], "nothing is drawn over something else"
+    assert asked[1] <= cost[0]
+    assert asked[1] - asked[0] > 40
+    assert cost[1] <= lab.page.locator(".axe-nb-scroll").bounding_box()["x"] + 520
+    direction = "e => getComputedStyle(e).direction"
+    assert long.locator(".axe-nb-asked").evaluate(direction) == "rtl"
+    lab.command("application:toggle-left-area")
+    lab.gate("go")
+    lab.finished()
+
+
 def test_in_a_narrow_window_the_bar_goes_before_the_task(lab: Lab) -> None:
     start(lab, RESEARCH)
     task = lab.page.locator(f"{row(lab, 'researcher')} > summary > .axe-nb-asked")

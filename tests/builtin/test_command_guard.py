@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import time
 import tomllib
 from pathlib import Path
 
@@ -87,3 +89,20 @@ def test_the_docs_name_what_is_deliberately_not_caught() -> None:
     assert [command for command in CORPUS["not_caught"] if command not in lines] == []
     assert refusal("sed '/x/d' a.txt", WORK)
     assert refusal("sed -e '\\#x#d' a.txt", WORK) == ""
+
+
+@pytest.mark.req("D-43")
+def test_a_command_that_is_wrapped_thousands_of_times_costs_little(tmp_path: Path) -> None:
+    for wrapper in ("env ", "nice ", "nice -n 1 ", "timeout 9 ", "xargs ", "env sh -c x "):
+        began = time.thread_time()
+        reason = refusal(wrapper * (9_000 // len(wrapper)) + "ls", tmp_path)
+        assert time.thread_time() - began < 3, wrapper  # each of them once doubled the time
+        assert reason.startswith("more than 50 commands in one"), wrapper
+    script = "ls"
+    while len(script) < 4_000:
+        script = f"sh -c {shlex.quote(script)}"
+    began = time.thread_time()
+    refusal(script, tmp_path)
+    assert time.thread_time() - began < 3
+    assert refusal("env nice " * 20 + "ls", tmp_path) == ""
+    assert refusal("env nice " * 20 + "sudo ls", tmp_path).startswith('"sudo" ')

@@ -71,12 +71,14 @@ def test_an_option_is_refused_where_the_page_does_not_give_it() -> None:
 
 
 SAMPLES: Mapping[str, tuple[str, Any]] = {
+    "--output": ("answer.json", {"type": "object"}),
     "--model": ("script/other", "script/other"),
     "--model-all": ("script/other", "script/other"),
     "--skill": ("review.md", "review.md"),
     "--workdir": ("data", "data"),
     "--timeout": ("2.5", 2.5),
     "--param": ("temperature=0.5 seed=7", {"temperature": 0.5, "seed": 7}),
+    "--var": ("place=there tone=dry", {"place": "there", "tone": "dry"}),
     "--agents-dir": ("more/agents", "more/agents"),
     "--tools": ("read_file,grep", ("read_file", "grep")),
     "--mode": ("plan", "plan"),
@@ -93,10 +95,12 @@ def seen(project: Path) -> Iterator[list[Request]]:
         (project / folder).mkdir(parents=True, exist_ok=True)
     (project / "axe" / "review.md").write_text("Be strict.", "utf-8")
     (project / "data" / "notes.txt").write_text("seven", "utf-8")
+    (project / "answer.json").write_text('{"type": "object"}', "utf-8")
     for folder, prompt in (("axe", "Here."), ("more", "There.")):
         (project / folder / "agents" / "lead.toml").write_text(
-            f'name = "lead"\nmodel = "script/lead"\nsystem_prompt = "{prompt}"\n'
-            'files = ["*.txt"]\ntools = ["write_file", "grep"]\n',
+            f'name = "lead"\nmodel = "script/lead"\nsystem_prompt = "{prompt} {{{{ place }}}}"\n'
+            'files = ["*.txt"]\ntools = ["write_file", "grep"]\n'
+            '[vars]\nplace = "here"\ntone = ""\n',
             "utf-8",
         )
     requests: list[Request] = []
@@ -125,14 +129,14 @@ def test_an_option_means_the_same_in_every_face(seen: list[Request], flag: str) 
     for face in ("cell", "line", "command"):
         asked = parse_run(f"lead {flag} {text}", face)
         asyncio.run(ask_session(Session(), asked.agent, "quick", asked.overrides))
-    plain, in_python, *in_text = map(told, seen)
+    plain, in_python, *in_text = (told(request) for request in seen if request.turn == 1)
     assert in_python != plain, "the option does something"
     assert in_text == [in_python] * 3
 
 
 def told(request: Request) -> Any:
     tools = [tool.name for tool in request.tools]
-    return request.model, request.system, request.params, tools, request.last
+    return request.model, request.system, request.params, tools, request.last, request.output
 
 
 def test_the_time_is_the_same_in_every_face(seen: list[Request]) -> None:

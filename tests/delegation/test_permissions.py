@@ -76,12 +76,12 @@ def test_a_denial_by_an_option_names_the_option_and_not_the_file() -> None:
     run = attempt_with(uses("write"), mode="plan")
     assert told(run).endswith(
         "it is not allowed in plan mode; start the run with --mode ask or --mode auto "
-        "(in Python mode=)"
+        '(in Python: mode="ask")'
     )
     run = attempt_with(uses("write"), mode="ask")
     assert told(run).endswith(
         'set permissions.write_it = "allow" in agent "lead", '
-        "or start the run with --mode auto (in Python mode=)"
+        'or start the run with --mode auto (in Python: mode="auto")'
     )
 
 

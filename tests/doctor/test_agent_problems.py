@@ -111,3 +111,10 @@ def test_the_page_says_what_an_agent_may_do() -> None:
         "x  (depth 0, max_depth 3)",
         "└─ copies of itself, by subagent",
     ]
+
+
+@pytest.mark.req("D-64")
+def test_a_cap_on_the_cost_of_a_model_without_a_price_is_told() -> None:
+    [(key, _, is_mistake, told)] = found(limits={"max_cost": 1})
+    assert (key, is_mistake) == (("limits", "max_cost"), False)
+    assert 'the price of the model "script/echo" is unknown' in told

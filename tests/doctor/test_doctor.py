@@ -13,11 +13,13 @@ from typing import Any
 
 import pytest
 
-from axe_nb import cli
+import axe_nb
+from axe_nb import cli, script
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.config import config_path
 from axe_nb.agents.tables import SubAgentsConfig, TreeLimits
-from axe_nb.doctor.doctor import Finding, examine
+from axe_nb.doctor.doctor import examine
+from axe_nb.doctor.finding import Finding
 from axe_nb.session.session import Session
 from tests.wire.replay import Replay
 
@@ -77,11 +79,16 @@ def test_keys_are_set_or_not_and_never_shown(
     findings = found(using("anthropic/claude-x"))
     assert of("anthropic key", findings) == [
         (
-            "wrong", "not set, needed by agent lead",
+            "wrong", "ANTHROPIC_API_KEY is not set, needed by agent lead",
             "set ANTHROPIC_API_KEY, or api_key under [providers.anthropic] in config.toml",
         )
     ]  # fmt: skip
-    assert of("openai key", findings) == [("note", "not set; no agent here needs it", "")]
+    assert of("openai key", findings) == [
+        ("note", "OPENAI_API_KEY is not set; no agent here needs it", "")
+    ]
+    assert of("ollama key", findings) == [
+        ("note", "OLLAMA_API_KEY is not set; it is called without a key", "")
+    ]
     assert of("anthropic server", findings) == [], "without a key it is not asked"
     serve("anthropic", body={"data": []})
     serve("openai", body={"data": []})
@@ -169,7 +176,11 @@ def test_a_server_without_a_list_is_up_all_the_same(
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     server = serve("openai", status=404, body={"detail": "Not Found"})
     assert of("openai server", found(using("openai/x"))) == [
-        ("note", f"up at {server.url('x')}; it does not list its models", "")
+        (
+            "note",
+            f"answers at {server.url('x')}, but has no list of models",
+            "if requests fail, check base_url under [providers.openai] in config.toml",
+        )
     ]
 
 
@@ -278,7 +289,7 @@ def test_the_command_prints_the_same_and_fails_where_something_is_wrong(
     (project / "axe" / "agents" / "a.toml").write_text('name = "a"\nmodel = "openai/x"\n')
     assert cli.main(["doctor"]) == 1
     lines = capsys.readouterr().out.splitlines()
-    assert "✗ openai key       not set, needed by agent a" in lines
+    assert "✗ openai key       OPENAI_API_KEY is not set, needed by agent a" in lines
     step = "set OPENAI_API_KEY, or api_key under [providers.openai] in config.toml"
     assert f"                   → {step}" in lines
     (project / "axe" / "agents" / "a.toml").unlink()
@@ -293,6 +304,15 @@ def test_caps_are_told_and_those_that_an_agent_lifts() -> None:
     assert (state, message[:39]) == ("right", "by default 1000 requests of a tree, 256")
     noted = [message for state, message, _ in of("agent wild", findings) if "limit" in message]
     assert noted == ["limits.max_requests = 0, limits.max_in_flight = 0: no limit"]
+
+
+def test_the_table_of_prices_and_own_prices_are_told(project: Path) -> None:
+    config_path().parent.mkdir(parents=True, exist_ok=True)
+    config_path().write_text('[prices."lab/m"]\ninput = 1\noutput = 2\n', "utf-8")
+    [(state, message, _)] = of("prices", found())
+    assert state == "right"
+    assert message.startswith("of the table genai-prices ")
+    assert message.endswith(", and 1 price in $XDG_CONFIG_HOME/axe/config.toml")
 
 
 @pytest.mark.req("D-52")
@@ -326,3 +346,37 @@ def test_an_agent_whose_sub_agents_ask_the_person_is_noted() -> None:
         'sub_agents_config.ask = "person": its sub-agents ask you, with their place in the tree'
     )
     assert not [message for _, message, _ in of("agent one", findings) if "ask" in message]
+
+
+def test_the_history_has_a_row_that_says_why_it_is_off(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (row,) = of("history", found())
+    assert row[0] == "note"
+    assert row[1].startswith("off: runs of tests are not kept; ")
+    monkeypatch.setenv("AXE_NB_HISTORY", "0")
+    assert of("history", found())[0][1].startswith("off: AXE_NB_HISTORY=0; ")
+    monkeypatch.setenv("AXE_NB_HISTORY", "1")
+    script("echo")(lambda request: "Hello")
+    axe_nb.run(Agent("echo", "script/echo"), "Hi")
+    ((state, message, _),) = of("history", found())
+    assert (state, "runs.sqlite, 1 run, 0." in message) == ("right", True)
+
+
+def test_the_cassette_has_a_row_with_its_counts(project: Path) -> None:
+    assert of("cassette", found()) == []
+    agent = Agent("echo", "script/echo")
+    script("echo")(lambda request: "Hello")
+    with axe_nb.cassette("lesson.axe", "record"):
+        axe_nb.run(agent, "Hi")
+    with axe_nb.cassette("lesson.axe", "replay") as cassette:
+        axe_nb.run(agent, "Hi")
+        axe_nb.run(agent, "Hello")
+        session = Session()
+        rows = asyncio.run(examine(None, {}, session.find, cassette))
+    assert of("cassette", rows) == [
+        (
+            "note", "lesson.axe (replay): 1 played, 1 missed, 0 recorded; 0 records not used",
+            cassette.how_to_record,
+        )
+    ]  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import subprocess
 import sys
@@ -20,6 +21,7 @@ import pytest
 import axe_nb
 from axe_nb import Agent, Request, call
 from axe_nb.agents.tables import SubAgentsConfig, TreeLimits
+from axe_nb.clock import Clock, TimeIsUp
 from axe_nb.limits import InFlight, Slots
 from tests.engine.in_process import agent, ask, heard, lead, stage, tool
 
@@ -219,6 +221,37 @@ def test_a_wide_tree_is_over_soon_after_its_time(
     # then the last beat is that of its end, and the look was soon after the one before
     last = beats[bisect(beats, max(sent)) - 2]
     assert last - beats[0] < 2.5, "no request is sent when the time is up"
+
+
+@pytest.mark.req("D-51")
+def test_calls_of_one_reply_begin_while_others_of_it_are_prepared() -> None:
+    alive: list[int] = []
+
+    @axe_nb.tool
+    async def look(note: str) -> str:
+        """Looks."""
+        alive.append(len(asyncio.all_tasks()))
+        return note
+
+    def many(request: Request) -> Any:
+        return [call("look", note="x")] * 5_000 if request.turn == 1 else "done"
+
+    one = agent("one", many, tools=("look",), limits=LIFTED)
+    axe_nb.define(one)
+    result = asyncio.run(axe_nb.arun("one", "go", timeout=0, mode="auto"))
+    assert len(heard(result)) == len(alive) == 5_000
+    assert max(alive) < 1_000, "the loop would look at the time only after all of them"
+
+
+def test_long_work_on_a_reply_looks_at_the_time() -> None:
+    async def main() -> int:
+        clock, seen = Clock(60.0), 0
+        with contextlib.suppress(TimeIsUp):
+            for seen in clock.watch(range(1_000_000)):
+                clock.ahead = float(seen)  # virtual seconds
+        return seen
+
+    assert 60 <= asyncio.run(main()) < 1_000
 
 
 @contextmanager

@@ -321,7 +321,8 @@ def test_a_request_is_tried_again_as_often_as_the_agent_says() -> None:
     assert (result.text, result.turns, len(sent)) == ("at last", 1, 3)
     sent, model = failing_first(3, error)
     result = play(agent("retrying", model, retry=Retry(2)))
-    assert (result.status, result.error, len(sent)) == ("error", "rate_limit: slow down", 3)
+    told = "rate_limit: slow down (3 attempts)"
+    assert (result.status, result.error, len(sent)) == ("error", told, 3)
 
 
 @pytest.mark.req("D-23", "A-C3")

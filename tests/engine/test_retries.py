@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from axe_nb import Agent, ProviderError, Request, RunResult
-from axe_nb.agents.tables import Retry
+from axe_nb import Agent, ProviderError, Request, Response, RunResult, Usage, call
+from axe_nb.agents.tables import Retry, TreeLimits
 from axe_nb.events import Event, RetryScheduled, RunFinished, TextDelta, TurnFinished, TurnStarted
 from axe_nb.views.axe_text import VerboseLines
 from axe_nb.views.row import make_row, summary
@@ -51,7 +51,10 @@ def test_each_wait_is_an_event_and_the_result_counts_them() -> None:
 @pytest.mark.req("D-23")
 def test_the_retries_of_a_run_that_fails_all_the_same_are_counted() -> None:
     result = stage(failing(9, SLOW_DOWN, retries=2)).play()
-    assert (result.status, result.error, result.retries) == ("error", "rate_limit: slow down", 2)
+    error = "rate_limit: slow down (3 attempts)"
+    assert (result.status, result.error, result.retries) == ("error", error, 2)
+    assert result.cause
+    assert "max_retries" in result.cause.hint
 
 
 @pytest.mark.req("D-23")
@@ -190,7 +193,7 @@ def test_the_verbose_lines_tell_the_failure_and_the_wait() -> None:
     played.play()
     for event in played.events:
         verbose.show(event)
-    assert lines[1] == "[turn 1] rate_limit: slow down; retries in 0.1 s (429)"
+    assert lines[1] == "[turn 1] rate_limit: slow down; retries in 0.1 s (429), 1 of 9"
 
 
 def test_a_result_without_retries_does_not_mention_them() -> None:
@@ -205,3 +208,33 @@ def test_the_end_of_a_turn_follows_its_retries() -> None:
     played.play()
     kinds: list[Any] = [type(event) for event in played.events[1:]]
     assert kinds == [TurnStarted, RetryScheduled, TurnFinished, RunFinished]
+
+
+@pytest.mark.req("D-23")
+def test_the_wait_names_the_retry_and_ends_when_the_next_attempt_begins() -> None:
+    played = stage(failing(2, SLOW_DOWN, retries=5))
+    played.play()
+    transcript = Transcript()
+    for event in played.events:
+        if isinstance(event, TurnFinished):
+            break
+        transcript.apply(event, 100.0)
+    root = transcript.root
+    assert root is not None
+    [turn] = root.turns
+    assert turn.waits.endswith(" s (429), 2 of 5")
+    assert make_row(turn).asked == turn.waits
+    assert transcript.tick(100.0) == ()
+    assert transcript.tick(200.0)[-1] is turn
+    assert make_row(turn).asked == "tries again, 2 of 5"
+    assert transcript.tick(300.0) == ()
+
+
+def test_the_estimate_of_a_context_counts_tools_and_calls() -> None:
+    def many(request: Request) -> Any:
+        if request.turn == 1:
+            return Response("", (call("none", note="x" * 40_000),), "tool_calls", Usage())
+        return Response("done", (), "stop", Usage())
+
+    one = agent("one", many, tools=("read_file",), limits=TreeLimits(max_total_tokens=9_000))
+    assert stage(one).play().status == "max_tokens"

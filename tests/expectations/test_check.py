@@ -62,6 +62,9 @@ lead == 1
 runs == 5
 researcher >= 2, parallel
 call_agent, parallel
+researcher and call_agent, parallel
+not researcher and writer, parallel
+not call_agent and read_file and checker, parallel
 not writer, parallel
 not read_file, parallel
 researcher then writer
@@ -136,6 +139,11 @@ BAD = {
     "writer then researcher": (
         "no researcher after writer", "in agent lead › researcher (0.2)", ".children[1]"
     ),
+    "writer and checker, parallel": (
+        "none in parallel", "in agent lead › writer › checker (0.3.2)",
+        ".children[2].children[0]",
+    ),
+    "writer and edit_file, parallel": ("no edit_file", "in agent lead", ""),
     "writer then edit_file": ("no edit_file", "in agent lead", ""),
     "turns <= 6": ("9 in the whole tree", "in agent lead", ""),
     "depth <= 1": ("2", "in agent lead › writer › checker (0.3.2)", ".children[2].children[0]"),
@@ -241,17 +249,9 @@ class Item:
     price: float
 
 
-@dataclass(frozen=True)
-class Priced(RunResult):
-    """A result with what later versions have."""
-
-    cost: float | None = None
-    data: Any = None
-
-
-def priced(cost: float | None = None, data: Any = None, **more: Any) -> Priced:
+def priced(cost: float | None = None, data: Any = None, **more: Any) -> RunResult:
     own = {"status": "completed", "text": "", "agent": "lead", "model": "a/b", **more}
-    return Priced(cost=cost, data=data, **own)
+    return RunResult(usage=Usage(9, 1).at_cost(cost), turns=1, data=data, **own)
 
 
 def test_cost_is_that_of_the_tree_and_unknown_if_one_price_is() -> None:

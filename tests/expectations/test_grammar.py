@@ -59,6 +59,8 @@ def test_the_example_of_a_measure_is_about_it() -> None:
         ("a then turns", "`a then turns`: then takes agents and tools, at the end"),
         ("a(b == 1 c)", "`a(b == 1 c)`: expected , or ), at `c)`"),
         ("turns(b)", "`turns(b)`: conditions are for agents and tools, at `(b)`"),
+        ("r a <= 1", "`r a <= 1`: expected ; or the end, at `a <= 1` | "
+         "separate expectations with ;, and a result from them with :"),
         ("a contians b", "`a contians b`: expected ; or the end, at `contians b` | "
          "did you mean contains?"),
         ("a" * 20_000, "the expectations have over 10,000 characters"),

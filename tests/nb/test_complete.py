@@ -22,6 +22,10 @@ def cells(project: Path, kernel_python: Path, kernels: Kernels) -> Kernel:
     running = kernels.at(kernel_python, project)
     running.run("%load_ext axe_nb")
     running.run('%%axe_agent planner\nmodel = "script/echo"')
+    running.run('import os\nos.environ["AXE_NB_HISTORY"] = "1"')
+    running.run("%%axe planner -o told\nGo")
+    Path(project / "lesson.axe").write_text("axe_nb cassette 1.0\n[]\n", "utf-8")
+    (project / "notes.txt").write_text("", "utf-8")
     running.run("import json\nsurvey = 1\nsecond_survey = 2\ndef a_function(): ...")
     return running
 
@@ -46,7 +50,9 @@ OFFERED = {
     ],
     "%%axe reader -o su": ["%%axe reader -o survey"],
     "%%axe reader --out s": ["%%axe reader --out second_survey", "%%axe reader --out survey"],
-    "%%axe reader --out ": ["%%axe reader --out second_survey", "%%axe reader --out survey"],
+    "%%axe reader --out ": [
+        "%%axe reader --out second_survey", "%%axe reader --out survey", "%%axe reader --out told",
+    ],
     "%%axe reader --tools read_file,gr": ["%%axe reader --tools read_file,grep"],
     "%%axe reader --param temp": ["%%axe reader --param temperature="],
     "%%axe_agent re": ["%%axe_agent reader"],
@@ -54,8 +60,8 @@ OFFERED = {
     "%axe re": ["%axe request", "%axe reset"],
     "%axe ": [
         f"%axe {verb}" for verb in (
-            "list", "show", "init", "edit", "tools", "run", "usage", "expect", "history",
-            "cassette", "request", "doctor", "trust", "reset", "help",
+            "list", "show", "init", "edit", "tools", "run", "env", "usage", "budget", "expect",
+            "history", "cassette", "request", "diff", "doctor", "trust", "reset", "help",
         )
     ],
     "%axe show lead": ["%axe show lead-writer"],
@@ -65,6 +71,19 @@ OFFERED = {
     "%axe request survey --protocol o": [
         "%axe request survey --protocol openai", "%axe request survey --protocol ollama",
     ],
+    "%axe request told@": ["%axe request told@0/1"],
+    "%axe request @": ["%axe request @0/1"],
+    "%axe request 0": ["%axe request 0/1"],
+    "%axe diff to": ["%axe diff told"],
+    "%axe diff told told@": ["%axe diff told told@0"],
+    "%axe diff told 0": ["%axe diff told 0"],
+    "%axe cassette le": ["%axe cassette lesson.axe"],
+    "%axe cassette x.axe --mode re": [
+        "%axe cassette x.axe --mode record", "%axe cassette x.axe --mode replay",
+    ],
+    "%axe history pl": ["%axe history planner"],
+    "%axe expect told: plan": ["%axe expect told: planner"],
+    "%axe expect turns <= 2; tok": ["%axe expect turns <= 2; tokens"],
     "%axe run rea": ["%axe run reader"],
     "%axe run reader -m ollama/q": ["%axe run reader -m ollama/qwen3:8b"],
     "x = 1\n%axe sh": ["x = 1\n%axe show"],

@@ -115,7 +115,9 @@ def test_a_conversation_goes_on_after_every_end(
             assert ended(cells) == status, end
             before = len(server.requests)
             said = cells.run(f"%%axe {agent} -c -o s -m {protocol}/done -q\nand then?")
-            assert text(said) == "Heard: and then?", end
+            # servers of OpenAI's protocol refuse two messages of the user's in a row
+            is_one = protocol == "openai" and end == "an error at once"
+            assert text(said) == f"Heard: {'begin' * is_one}{chr(10) * 2 * is_one}and then?", end
             assert len(server.requests) == before + 1, end
 
             body = server.requests[-1]

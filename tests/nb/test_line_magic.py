@@ -186,9 +186,9 @@ def test_a_mistake_is_an_error_of_the_cell_with_what_was_meant(cells: Kernel) ->
         (
             "%axe nonsense",
             "UsageError",
-            "known commands: list, show, init, edit, tools, run, usage",
+            "known commands: list, show, init, edit, tools, run, env, usage",
         ),
-        ("%axe budget x", "UsageError", 'unknown command "budget"'),
+        ("%axe budget x", "UsageError", "takes US dollars, as in 0.40, not"),
         ("%axe show", "UsageError", "usage: %axe show [--agents-dir D] NAME"),
         ("%axe list extra", "UsageError", "unrecognized arguments: extra"),
         ("%axe reset --agent", "UsageError", "did you mean --agents?"),
@@ -315,7 +315,6 @@ def test_the_help_pages_are_written_from_the_tables(cells: Kernel) -> None:
     said = text(cells.run("%axe help"))
     assert said == text(cells.run("%axe"))
     assert "%axe doctor" in said
-    assert "budget" not in said
 
 
 @pytest.mark.req("D-54")
@@ -337,3 +336,29 @@ def test_trust_shows_what_is_unusual_and_asks(cells: Kernel, project: Path) -> N
     assert cells.asked[0].endswith("leads outside the project: /\nTrust echo? [y]es [n]o: ")
     assert text(cells.run("%%axe echo -q\nhi")) == "You said: hi"
     assert "%axe trust echo" in cells.complete("%axe trust ec")
+
+
+def test_usage_and_budget_say_what_was_spent(cells: Kernel) -> None:
+    settings = (
+        "from axe_nb.agents.config import config_path\n"
+        "config_path().parent.mkdir(parents=True, exist_ok=True)\n"
+        "config_path().write_text('[prices.\"script/echo\"]\\ninput = 1\\noutput = 10\\n')"
+    )
+    cells.run(settings)
+    cells.run("%%axe echo\nhi")
+    cells.run("%%axe lead\nhi")
+    rows = [line.split() for line in text(cells.run("%axe usage")).splitlines()]
+    assert rows[0] == ["agent", "model", "runs", "turns", "input", "output", "cost"]
+    assert rows[1] == ["echo", "script/echo", "2", "2", "2,000", "14", "$0.0021"]
+    assert rows[2] == ["lead", "script/lead", "1", "2", "50", "7", "unknown"]
+    assert rows[3] == ["total", "3", "4", "2,050", "21", "≥", "$0.0021"]
+    assert text(cells.run("%axe budget")) == (
+        "$0.0021 spent; there is no budget: %axe budget AMOUNT sets one\n"
+    )
+    assert text(cells.run("%axe budget 0.0025")) == "$0.0021 spent of $0.0025, $0.00036 left\n"
+    *_, passed = cells.run("%%axe echo\n" + "long " * 1000)
+    assert "the budget of this session ($0.0025) would be passed" in passed["evalue"]
+    assert "raise it: %axe budget" in passed["evalue"]
+    [wrong] = cells.run("%axe budget much")
+    assert "takes US dollars, as in 0.40" in wrong["evalue"]
+    assert text(cells.run("%axe budget 0")).startswith("$0.0021 spent; there is no budget")

@@ -71,6 +71,7 @@ def test_a_failure_is_a_real_error_of_at_most_three_lines(cells: Kernel) -> None
     for cell, name, said in (
         ("%%axe nobody\nhi", "ConfigError", "agent config not found: nobody"),
         ("%%axe typo\nhi", "ConfigError", 'unknown key "system_promt" (line 3)'),
+        ("%%axe echo hi there\nx", "UsageError", "the prompt is the body of the cell"),
         ("%%axe echo --timeout none\nhi", "UsageError", "argument --timeout: takes seconds"),
         ("%%axe\nhi", "UsageError", "AGENT"),
         ("%%axe echo --colour red\nhi", "UsageError", "--colour"),
@@ -158,6 +159,8 @@ def test_a_conversation_goes_on_where_it_was(cells: Kernel) -> None:
 @pytest.mark.req("D-8", "A-E5.6")
 def test_an_interrupt_gives_control_back_and_keeps_what_was_done(cells: Kernel) -> None:
     cells.run("%%axe echo\nwarm up")
+    count = "import threading; print(threading.active_count())"
+    before = int(text(cells.run(count)))  # an earlier test may have left some in this kernel
     *_, error = cells.run("%%axe crowd -o r\ngo", interrupt_after=1.5)
     back = cells.idle_at - cells.interrupted_at
     assert error["ename"] == "KeyboardInterrupt"
@@ -167,7 +170,7 @@ def test_an_interrupt_gives_control_back_and_keeps_what_was_done(cells: Kernel) 
     assert said == f"cancelled 1 {['cancelled'] * 8}\n"
     cells.run("%%axe crowd -c -o s -m script/echo\nand now?")
     assert text(cells.run("print(s.ok, len(s.messages[2].tool_results))")) == "True 8\n"
-    assert text(cells.run("import threading; print(threading.active_count() < 12)")) == "True\n"
+    assert int(text(cells.run(count))) < before + 8, "no thread for each of them"
 
 
 def test_python_functions_show_the_same_view_once(cells: Kernel) -> None:

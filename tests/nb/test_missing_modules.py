@@ -89,6 +89,9 @@ def test_what_a_kernel_misses_is_protected(folder: Path, monkeypatch: pytest.Mon
         ["-c", ALL_OF_PYTHON],
         ["-m", "axe_nb", "--version"],
         ["-m", "pytest", "-q", "test_a.py"],
+        ["-m", "pip", "install", "--dry-run", "--no-index", "--find-links", ".", "no-such-package"],
+        ["-m", "jupyter", "--version"],
+        ["-m", "jupyter", "labextension", "list"],
     ],
 )
 def test_what_a_program_misses_is_protected(
@@ -97,7 +100,15 @@ def test_what_a_program_misses_is_protected(
     (folder / "test_a.py").write_text("def test_a(): pass\n", "utf-8")
     environment = make_environment(folder)
     subprocess.run(
-        [sys.executable, *arguments], cwd=folder, env=environment, capture_output=True, check=True,
-        timeout=300,
+        [sys.executable, *arguments], cwd=folder, env=environment, capture_output=True, timeout=300,
     )  # fmt: skip
     check(folder, monkeypatch, "org")
+
+
+def test_what_jupyterlab_and_an_older_kernel_miss_is_protected(tmp_path: Path) -> None:
+    for name in (
+        "annotationlib", "attr", "docrepr", "jupyterlab_language_pack_de_DE", "lxml", "notebook",
+        "pickleshare", "pyls", "pylsp", "pytz", "qtconsole", "wsaccel",
+    ):  # fmt: skip
+        assert find_write_protection(tmp_path / f"{name}.py", tmp_path), name
+        assert find_write_protection(tmp_path / name / "part.py", tmp_path), name

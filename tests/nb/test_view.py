@@ -175,7 +175,8 @@ def test_a_fast_stream_is_sent_ten_times_a_second_and_each_word_about_once(cells
     assert written == f"… {left_out:,} characters\n{answer[left_out:]}"
     texts = [news["text"] for news in told]
     assert sum(len(piece) for at, piece in texts if at) <= len(answer), "each word once"
-    assert sum(len(piece) for _, piece in texts) < 5 * len(answer)  # not a copy of all in each
+    # not a copy of all in each: on a slow machine more of them are sent, one whole in 1.5 s at most
+    assert sum(len(piece) for _, piece in texts) < (5 + took / 1.5) * len(answer)
     snapshots = sum(at == 0 for at, _ in texts)  # all of them at first, then one in 1.5 s
     assert snapshots <= 15 + took / 1.5 + 3
 

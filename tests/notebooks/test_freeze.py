@@ -98,6 +98,44 @@ def check_under_pytest(folder: Path) -> None:
     )
     assert f"lesson.ipynb, cell 2: cassette lesson.axe {miss}" in done.stdout
     assert "Traceback" not in done.stdout
+    plugins = [f"-p{name}" for name in ("axe_nb.pytest_plugin", "nbmake.pytest_plugin")]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *plugins, "--nbmake", "lesson.ipynb",
+         "stale/lesson.ipynb"],
+        env=os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+        capture_output=True, encoding="utf-8", timeout=120, check=False,
+    )  # fmt: skip
+    assert "1 failed, 1 passed" in done.stdout, done.stdout + done.stderr
+    assert "has no answer for agent guide at 0/1" in done.stdout
+
+
+WRITING = [
+    "from pathlib import Path",
+    "print(sorted(path.name for path in Path('out').glob('*')))",
+    "Path('out').mkdir(exist_ok=True)\nPath('out/report.md').write_text('x')\n"
+    "Path('notes.txt').write_text('x');",
+]
+
+
+def test_files_that_a_notebook_leaves_behind_are_named_with_the_cell_that_removes_them(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in WRITING])
+    nbformat.write(book, project / "writes.ipynb")
+    assert main(["freeze", "writes.ipynb"]) == 1
+    varies, written, step = capsys.readouterr().out.splitlines()
+    assert "writes.ipynb, cell 2: " in varies
+    assert (
+        written == "its runs leave files behind, which the next one finds: notes.txt, out/report.md"
+    )
+    cell = step.partition("remove them in its first cell: ")[2]
+    assert cell
+    exec(cell)
+    assert not Path("notes.txt").exists()
+    assert not Path("out/report.md").exists()
+    book.cells.insert(0, nbformat.v4.new_code_cell(cell))
+    nbformat.write(book, project / "writes.ipynb")
+    assert main(["freeze", "writes.ipynb"]) == 0
 
 
 def test_notebooks_are_found_in_folders_and_by_patterns(project: Path) -> None:

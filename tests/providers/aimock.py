@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,8 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.bootstrap import AIMOCK, interpreter
-from tests.conftest import not_run
+from tests.node.packages import find_node, find_package
 
 HERE = Path(__file__).parent
 
@@ -38,10 +36,8 @@ class Aimock:
 @contextmanager
 def aimock(*options: str) -> Iterator[Aimock]:
     """A server with further options, in a process of its own."""
-    package = interpreter(".venv").parent.parent / AIMOCK / "package"
-    if not package.exists():
-        not_run("no model server by others; `python3 tests` fetches it")
-    words = [_node(), package / "dist" / "cli.js", "-p", "0", "-f", HERE / "aimock.json", *options]
+    cli = find_package("@copilotkit/aimock") / "dist" / "cli.js"
+    words = [find_node(), cli, "-p", "0", "-f", HERE / "aimock.json", *options]
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout
         try:
@@ -49,10 +45,3 @@ def aimock(*options: str) -> Iterator[Aimock]:
             yield Aimock(said.split()[-1])
         finally:
             process.kill()
-
-
-def _node() -> Path:
-    import playwright
-
-    name = "node.exe" if sys.platform == "win32" else "node"
-    return Path(str(playwright.__file__)).parent / "driver" / name

@@ -19,6 +19,9 @@ from tests.providers.dialects import MODULES
 BODIES = {name: module.body for name, module in MODULES.items()}
 """Protocol → what encodes its requests."""
 
+PARAMETERS = ("type", "$defs", "items", "required", "properties")
+"""Keywords of a tool's parameters that Ollama's own library knows."""
+
 SCHEMA = ("type", "items", "description", "enum")
 """Keywords of a parameter's schema that Ollama knows."""
 
@@ -102,12 +105,19 @@ def _consumed(value: Any) -> Any:
 
 
 def _ollama(body: Mapping[str, Any]) -> None:
-    from ollama._types import ChatRequest, Message
+    from ollama._types import ChatRequest, Image, Message
 
     body = copy.deepcopy(dict(body))
+    for entry in body["messages"]:  # which the SDK writes as text, but does not read as such
+        images = entry.pop("images", [])
+        assert [Image(value=image).model_dump() for image in images] == images
     for entry in body.get("tools", ()):
-        properties = entry["function"]["parameters"]["properties"]
-        for name, schema in properties.items():  # a server leaves other keywords out itself
+        given = entry["function"]["parameters"]
+        # a server leaves other keywords out itself
+        parameters = {key: given[key] for key in PARAMETERS if key in given}
+        entry["function"]["parameters"] = parameters
+        properties = parameters.get("properties", {})
+        for name, schema in properties.items():
             properties[name] = {key: schema[key] for key in SCHEMA if key in schema}
     request = ChatRequest.model_validate(body)
     assert request.model_dump(exclude_none=True, exclude={"messages"}) == {

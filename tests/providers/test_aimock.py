@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Iterator
+from typing import TypedDict
 
 import pytest
 
+import axe_nb
 from axe_nb import Agent, Request
 from axe_nb.agents.tables import Retry
+from axe_nb.commands.overrides import Overrides
 from axe_nb.errors import ProviderError
 from axe_nb.events import Event, RetryScheduled, TextDelta
 from axe_nb.messages import Delta, Message, Response
 from axe_nb.provider_table import PROVIDERS
 from axe_nb.session.session import session
 from tests.engine.in_process import ask_session
+from tests.pictures.samples import FIRST, SECOND
 from tests.providers.aimock import Aimock, aimock
 from tests.providers.dialects import BY_NAME, CALL_AGENT, DIALECTS, Dialect
 
@@ -114,3 +119,43 @@ def test_a_rate_limit_is_retried_as_the_agent_says(addressed: Aimock, dialect: D
     assert (result.status, result.retries) == ("error", 1)
     assert "Rate limited" in str(result.error)
     assert [e.reason for e in events if isinstance(e, RetryScheduled)] == ["429"]
+
+
+class Town(TypedDict):
+    name: str
+    people: int
+
+
+@each_protocol
+@pytest.mark.parametrize("prompt", ["name a town", "an old server", "a hasty town"])
+def test_an_answer_is_data_by_the_form_a_tool_or_a_repair(
+    addressed: Aimock, dialect: Dialect, prompt: str
+) -> None:
+    agent = Agent("one", f"{dialect.name}/{MODEL[dialect.name]}")
+    events: list[Event] = []
+    overrides = Overrides(output=Town)
+    result = asyncio.run(ask_session(session, agent, prompt, overrides, events.append))
+    knows_form = dialect.name == "openai"  # of the three, the only form that aimock looks at
+    other = {"name": "Bonn", "people": 4}
+    is_other = prompt == "name a town" and not knows_form
+    assert result.data == (other if is_other else {"name": "Ulm", "people": 3}), result.error
+    assert result.turns == (2 if prompt == "a hasty town" else 1)
+    assert [e for e in events if isinstance(e, TextDelta)] or prompt == "an old server"
+
+
+def chart(town: str) -> list[object]:
+    """Draws a chart."""
+    return [f"Chart of {town}:", SECOND.data]
+
+
+@each_protocol
+def test_pictures_of_a_prompt_and_of_a_tool_are_understood(
+    addressed: Aimock, dialect: Dialect
+) -> None:
+    agent = Agent("one", f"{dialect.name}/{MODEL[dialect.name]}", tools=(chart,))
+    result = axe_nb.run(agent, ["look at this", FIRST.data])
+    assert (result.text, result.turns) == ("Two pictures.", 2), result.error
+    [first, second] = [json.dumps(entry["body"]) for entry in addressed.journal()[-2:]]
+    if dialect.name == "openai":  # it keeps no pictures of the others
+        assert (FIRST.base64 in first, SECOND.base64 in first) == (True, False)
+        assert (FIRST.base64 in second, SECOND.base64 in second) == (True, True)

@@ -38,7 +38,7 @@ def caused_by(cause: Exception) -> ProviderError:
 def test_an_unknown_certificate_is_final_and_points_to_the_variable(own_ca: OwnCA) -> None:
     with raw_server(always(reply()), own_ca.server()) as server:
         error = failure(server.url)
-    assert "CERTIFICATE_VERIFY_FAILED" in error.detail
+    assert "its certificate is not trusted (" in error.detail
     assert "SSL_CERT_FILE" in error.hint
     assert not error.retryable
 
@@ -52,6 +52,7 @@ def test_a_server_without_tls_is_final_and_points_to_http() -> None:
     with raw_server(answer) as server:
         error = failure(server.url.replace("http:", "https:"))
     assert error.detail.startswith("no secure connection to https://127.0.0.1:")
+    assert error.detail.endswith(": it answers, but not over TLS")
     assert error.hint.endswith("it may need http://")
     assert not error.retryable
 
@@ -78,6 +79,38 @@ def test_too_many_open_files_are_named_with_the_limit_to_raise(number: int) -> N
 def test_a_proxy_that_cannot_be_used_is_final(monkeypatch: pytest.MonkeyPatch, proxy: str) -> None:
     monkeypatch.setenv("HTTP_PROXY", proxy.format(LOGIN))
     assert not failure("http://models.example").retryable
+
+
+@pytest.mark.req("B-5")
+@pytest.mark.parametrize("password", ["12/34", "ab/cd", "80?cd", "80#cd", "8/a@b"])
+@pytest.mark.parametrize("scheme", ["http://", ""])
+def test_a_login_of_a_proxy_that_is_not_encoded_is_not_shown(
+    monkeypatch: pytest.MonkeyPatch, password: str, scheme: str
+) -> None:
+    monkeypatch.setenv("HTTP_PROXY", f"{scheme}me:{password}@proxy.example:3128")
+    error = failure("http://models.example")
+    assert "percent-encoded" in error.detail
+    shown = "".join(error.lines()).removeprefix("server: ")
+    assert not any(part in shown for part in (password[:2], password[3:], "me:"))
+    assert not error.retryable
+
+
+@pytest.mark.req("B-5")
+@pytest.mark.parametrize(
+    ("status", "body", "category", "hint"),
+    [
+        ("405 Method Not Allowed", b"", "bad_request", "check base_url"),
+        ("413 Payload Too Large", b"", "bad_request", "shorten the prompt"),
+        ("400 Bad Request", b'[{"error": {"code": 400, "message": "API key not valid.", "status": '
+         b'"INVALID_ARGUMENT", "details": [{"reason": "API_KEY_INVALID"}]}}]', "auth", "check "),
+    ],
+)  # fmt: skip
+def test_what_to_do_about_a_status(status: str, body: bytes, category: str, hint: str) -> None:
+    with raw_server(always(reply(body, "content-type: application/json", status=status))) as server:
+        error = failure(server.url)
+    assert error.category == category
+    assert hint in error.hint
+    assert not error.retryable
 
 
 @pytest.mark.req("B-5")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import gzip
 import random
+import weakref
 import zlib
 
 import h11
@@ -36,6 +38,20 @@ def receive(data: bytes, cuts: list[int]) -> tuple[Reply, bytes]:
         made.receive(data[start:end])
         body += made.take()
     return made, body
+
+
+@pytest.mark.parametrize("kind", WHOLE)
+def test_a_whole_reply_needs_no_garbage_collector(kind: str) -> None:
+    """Else each request would leave a dozen objects behind, for a thousand children at once."""
+    gc.disable()
+    try:
+        made, _ = receive(WHOLE[kind][0], [])
+        assert made.is_whole
+        held = weakref.ref(made)
+        del made
+        assert held() is None
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize(("data", "expected"), WHOLE.values(), ids=WHOLE)

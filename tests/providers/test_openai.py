@@ -12,6 +12,7 @@ import pytest
 from axe_nb.errors import ProviderError
 from axe_nb.messages import Message, Response, ToolCall, ToolResult, Usage
 from axe_nb.providers.openai import body, parse
+from tests.pictures.samples import FIRST
 from tests.providers.dialects import BY_NAME, KEY, ask
 from tests.wire.replay import Replay
 
@@ -283,3 +284,37 @@ def test_the_limit_of_tokens_has_the_name_that_the_model_takes(model: str, key: 
     assert sent[key] == 9
     both = ask(params={"max_tokens": 9, "max_completion_tokens": 7})
     assert json.loads(body(replace(both, model=model)))["max_completion_tokens"] == 7
+
+
+def sent(*messages: Message) -> list[dict[str, Any]]:
+    written: list[dict[str, Any]] = json.loads(body(ask(*messages)))["messages"]
+    return written
+
+
+@pytest.mark.req("D-32")
+def test_two_messages_of_the_user_in_a_row_are_sent_as_one() -> None:
+    """Templates of many models refuse them, so vLLM answers 400 "roles must alternate"."""
+    empty, text = Message("assistant", ""), Message("user", "and then?")
+    assert sent(Message("user", "hi"), empty, text) == [
+        {"role": "user", "content": "hi\n\nand then?"}
+    ]
+    seen = Message("user", f"see {FIRST.mark(1)}", pictures=(FIRST,))
+    (one,) = sent(Message("user", "hi"), empty, seen, empty, text)
+    assert [part["type"] for part in one["content"]] == ["text", "text", "image_url", "text"]
+    assert one["content"][-1] == {"type": "text", "text": "and then?"}
+
+
+@pytest.mark.req("D-32")
+def test_a_message_after_the_pictures_of_a_result_is_sent_with_them() -> None:
+    call = Message("assistant", "", (ToolCall("c1", "chart"),))
+    shown = ToolResult("c1", f"a {FIRST.mark(1)}", name="chart", pictures=(FIRST,))
+    told = Message("tool", tool_results=(shown,))
+    *_, result, user = sent(Message("user", "go"), call, told, Message("user", "Summarise."))
+    assert result["role"] == "tool"
+    assert user["content"][-1] == {"type": "text", "text": "Summarise."}
+    plain = Message("tool", tool_results=(ToolResult("c1", '{"role":"user"}', name="chart"),))
+    roles = [one["role"] for one in sent(call, plain, Message("user", "Summarise."))]
+    assert roles == ["assistant", "tool", "user"]
+    details = {"reasoning_details": [{"role": "user", "content": "?"}]}
+    hostile = Message("assistant", "hm", echo={"openai": details})
+    assert [one["role"] for one in sent(hostile, Message("user", "so?"))] == ["assistant", "user"]

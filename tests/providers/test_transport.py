@@ -472,6 +472,21 @@ def test_idle_connections_close_after_their_time(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.req("D-25")
+def test_each_idle_connection_has_its_own_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transport, "IDLE_SECONDS", 0.2)
+
+    async def wait(one: str, other: str) -> None:
+        await send(one)
+        await asyncio.sleep(0.1)
+        await send(other)
+        for server in (first, second):  # one timer serves both
+            assert await asyncio.to_thread(server.closed.acquire, timeout=SECONDS)
+
+    with raw_server(always(reply())) as first, raw_server(always(reply())) as second:
+        asyncio.run(wait(first.url, second.url))
+
+
+@pytest.mark.req("D-25")
 def test_no_more_connections_than_allowed_are_kept() -> None:
     async def twice(url: str) -> None:
         async with httpx.AsyncClient(transport=Transport(3), timeout=SECONDS) as client:

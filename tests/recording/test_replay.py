@@ -8,7 +8,7 @@ import json
 import threading
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -472,3 +472,54 @@ def test_a_strangers_cassette_approves_nothing(
     monkeypatch.setenv("AXE_NB_TRUST", "1")
     assert replay().ok
     assert ran == ["x", "x", "x"]
+
+
+@pytest.mark.req("D-48", "D-60")
+@pytest.mark.parametrize("choice", ["yes", "edit"])
+def test_an_approval_with_a_masked_secret_fits_no_other_call(
+    choice: Literal["yes", "edit"], project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran: list[str] = []
+    secret, other = "ghp_" + "a1" * 12, "ghp_" + "b2" * 12
+
+    @axe_nb.tool(writes=True)
+    def keep(note: str) -> str:
+        """Keeps a note."""
+        ran.append(note)
+        return "kept"
+
+    @script("one")
+    def one(request: Request) -> Any:
+        note = "***" if choice == "edit" else f"rm {secret} now"
+        return call("keep", note=note) if request.turn == 1 else request.last
+
+    define(tools=("keep",), mode="ask")
+
+    async def answer(_: ApprovalRequest) -> Decision:
+        return Decision(choice, arguments={"note": f"rm {secret}"} if choice == "edit" else {})
+
+    with script_server("openai"), axe_nb.cassette("one.axe", "record"):
+        handle = session.start(RunRequest(agent="one", prompt="go"))
+        asyncio.run(handle.execute(lambda event: None, answer))
+    ran.clear()
+    kept = Path("one.axe").read_text()
+    assert secret not in kept
+    assert replay().ok  # in tests, what the file says is what was approved
+    assert ran == ["rm ghp_***" + " now" * (choice == "yes")]
+    if choice == "yes":
+        said = r"\"rm ghp_*** now"  # in the reply
+        assert kept.count(said) == 1
+        for instead in (f"rm {other}", "rm ghp_; rm /"):
+            Path("one.axe").write_text(kept.replace(said, rf"\"{instead} now"))
+            assert "lacks the person's answer: keep may run" in replay_to_its_error()
+        Path("one.axe").write_text(kept)
+    for name in ("PYTEST_VERSION", "PYTEST_CURRENT_TEST"):
+        monkeypatch.delenv(name, raising=False)
+    ran.clear()
+    assert "an approval of keep by this user" in replay_to_its_error()
+    assert ran == []
+
+
+def replay_to_its_error() -> str:
+    with axe_nb.cassette("one.axe", "replay"):
+        return axe_nb.run("one", "go").error or ""

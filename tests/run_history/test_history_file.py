@@ -198,7 +198,7 @@ def test_a_later_minor_version_is_used_and_a_later_major_one_is_not(kept: Path) 
     axe_nb.history()
     with closing(sqlite3.connect(kept)) as connection:
         connection.executescript(
-            "ALTER TABLE runs ADD COLUMN cost REAL; PRAGMA user_version = 1099"
+            "ALTER TABLE runs ADD COLUMN mood REAL; PRAGMA user_version = 1099"
         )
     find_writer(kept).close()
     assert problems(run_echo("Second")) == []
@@ -264,14 +264,14 @@ def test_a_file_of_the_first_version_is_read_and_gone_on_with(old: Path) -> None
 
 @pytest.mark.req("D-61")
 def test_a_file_of_the_first_version_takes_the_steps_to_a_later_one(old: Path) -> None:
-    steps = (*STEPS, "ALTER TABLE runs ADD COLUMN cost REAL", "CREATE TABLE notes (run, text)")
+    steps = (*STEPS, "ALTER TABLE runs ADD COLUMN mood REAL", "CREATE TABLE notes (run, text)")
     locks = RunLocks(old.with_suffix(".lock"))
     for _ in range(2):
         with closing(Store(old, locks, steps)) as store:
             store.write([Row(agent="echo")])
     with closing(sqlite3.connect(old)) as connection:
-        assert connection.execute("PRAGMA user_version").fetchone() == (1002,)
-        assert connection.execute("SELECT id, cost FROM runs").fetchall() == [
+        assert connection.execute("PRAGMA user_version").fetchone() == (1003,)
+        assert connection.execute("SELECT id, mood FROM runs").fetchall() == [
             (1, None), (2, None), (3, None),
         ]  # fmt: skip
 

@@ -7,6 +7,7 @@ import os
 import sqlite3
 import stat
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,9 @@ import pytest
 
 import axe_nb
 from axe_nb import Agent, ConfigError, Request, Response, RunResult, call, script, script_server
+from axe_nb.scripting.wire import Protocol
 from axe_nb.session.session import session
+from tests.chains import count_text, run_chain
 from tests.run_history.trees import define_tree
 
 
@@ -35,6 +38,15 @@ def test_a_run_is_listed_with_the_counts_of_its_tree(kept: Path) -> None:
     assert (row.runs, row.turns, row.tokens) == (3, 3, result.total_usage.total)
     assert row.seconds == result.duration_ms / 1000
     assert result.warnings == ()
+
+
+def test_a_run_without_an_agent_is_kept_with_its_model(kept: Path) -> None:
+    define_echo()
+    axe_nb.run("echo", "to an agent")
+    axe_nb.run(None, "to the model", model="script/echo")
+    (row,) = axe_nb.history("")
+    assert row.cells[2:5] == ("(no agent)", "script/echo", "to the model")
+    assert axe_nb.load(row.id).text == "You said: to the model"
 
 
 def test_a_tree_is_loaded_as_it_was(kept: Path) -> None:
@@ -86,11 +98,14 @@ def test_the_list_as_text_html_and_data_frame(kept: Path) -> None:
     rows = axe_nb.history()
     head, line = repr(rows).splitlines()
     assert head.split() == [
-        "id", "when", "agent", "model", "prompt", "status", "runs", "turns", "tokens", "seconds",
+        "id", "when", "agent", "model", "prompt", "status", "runs", "turns", "tokens", "cost",
+        "seconds",
     ]  # fmt: skip
     assert line.startswith("1   20")
     html = rows._repr_html_()
     assert "<script>" not in html
+    assert "<td style='text-align:left;white-space:nowrap'>echo</td>" in html
+    assert "<th style='text-align:right;white-space:nowrap'>tokens</th>" in html
     assert "&lt;script&gt;" in html
     frame = rows.to_frame()
     assert list(frame.index) == [1]
@@ -242,3 +257,16 @@ def test_a_forked_process_keeps_its_own_runs(kept: Path) -> None:
     with sqlite3.connect(kept) as connection:
         assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
     connection.close()
+
+
+@pytest.mark.parametrize("streams", [False, True])
+@pytest.mark.parametrize("protocol", ["anthropic", "openai", "ollama"])
+def test_a_run_takes_little_more_room_than_its_texts(
+    protocol: Protocol, streams: bool, kept: Path
+) -> None:
+    result = run_chain(protocol, streams=streams)
+    loaded = axe_nb.load(1)
+    assert loaded.to_dict(full=True) == result.to_dict(full=True)
+    with closing(sqlite3.connect(kept)) as connection:
+        (size,) = connection.execute("SELECT sum(length(content)) FROM parts").fetchone()
+    assert size < (2.7 if streams else 2) * count_text(result), "short texts: 1.1 kB a turn"

@@ -27,6 +27,7 @@ OF_LAUNCHER = {
     "filter": ('        refuse_calls(bytes.fromhex(plan["filter"]))\n', ""),
     "files": ("            restrict_files(plan)\n", "            pass\n"),
     "namespaces": ("            refuse_namespaces()\n", ""),
+    "freezing": ("        set_attributes(path, 1, 0)\n", "        pass\n"),
 }
 """A line of the launcher, and what stands there in a control."""
 
@@ -217,13 +218,33 @@ def test_settings_of_the_kernel_are_not_written(cage: Cage) -> None:
     assert [line for line in found if "launcher" not in line and "bash" not in line] == []
 
 
-@pytest.mark.parametrize("method", ["bubblewrap"])
+MODES = {
+    "bubblewrap": ("/proc/dma", "/proc/stat"),
+    "namespaces": ("/proc/dma", "/proc/stat", "/dev/null", "/dev/tty"),
+}
+"""What the kernel keeps once for the whole machine, even where it is mounted anew."""
+
+
+@pytest.mark.parametrize("method", FULL)
+def test_modes_of_the_machine_are_not_changed(cage: Cage) -> None:
+    names = MODES[cage.method]
+    before = [Path(name).stat().st_mode for name in names]
+    ended = cage.run(f"chmod a+x,a+w {' '.join(names)}; stat -c %a {' '.join(names)}")
+    assert [Path(name).stat().st_mode for name in names] == before
+    assert ended.output.split()[-len(names) :] == [f"{mode & 0o7777:o}" for mode in before]
+
+
+@pytest.mark.parametrize("method", FULL)
 @pytest.mark.parametrize("uid", users()[:1])
-def test_without_its_mount_root_may_write_settings_of_the_kernel(cage: Cage) -> None:
+def test_without_its_mount_root_changes_modes_of_the_machine(cage: Cage) -> None:
     if cage.uid:
-        not_run("only root may write them at all")
-    without = ["--ro-bind", "/proc/sys", "/proc/sys"]
-    assert control(cage, without).run(": >> /proc/sys/kernel/core_pattern").code == 0
+        not_run("only root may change them at all")
+    flag = ["--remount-ro", "/proc"]
+    weak = control(cage, flag if cage.method == "bubblewrap" else OF_LAUNCHER["freezing"])
+    changed = weak.run(
+        "chmod 445 /proc/version && stat -c %a /proc/version; chmod 444 /proc/version"
+    )
+    assert changed.output == "445\n"
 
 
 NEST = "unshare --user --map-root-user --mount true && echo nested"

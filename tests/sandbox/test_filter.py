@@ -63,8 +63,8 @@ call("process_mrelease", os.pidfd_open(pid), 0)
 """
 
 SHARED = """
+call("shmat", int(sys.argv[1]), 0, 0)  # first: what it makes itself may get the same number
 call("shmget", 0, 4096, 0o1600)
-call("shmat", int(sys.argv[1]), 0, 0)
 """
 
 IPC = """

@@ -316,7 +316,7 @@ MISTAKES = [
     (
         "[[rule]]\ndelay = 3",
         "axe/scripts/lead.toml, line 1: rule 1: has no reply",
-        "add text, calls, status or error",
+        "add text, data, calls, status or error",
     ),
     (
         '[[rule]]\ntext = "a"\ndelay = -1',

@@ -17,6 +17,7 @@ from axe_nb.results import RunResult
 from axe_nb.session.runs import RunRequest
 from axe_nb.session.session import Session
 from axe_nb.text import clean
+from axe_nb.views import agent_summary
 from axe_nb.views.axe_text import (
     VerboseLines,
     dry_run,
@@ -329,3 +330,11 @@ def test_the_line_of_json_has_seven_keys_and_counts_the_calls(turns: int, calls:
         "content": "end", "input_tokens": 10 * turns, "model": "script/counter",
         "output_tokens": turns, "stop_reason": "stop", "tool_calls": calls,
     }  # fmt: skip
+
+
+def test_an_agent_that_answers_as_data_says_so() -> None:
+    agent = Agent("guide", "script/x", output={"type": "object", "required": ["name"]})
+    shown = dict(agent_summary.rows(agent))
+    assert shown["Output"] == '{"type":"object","required":["name"]}'
+    long = dict(agent_summary.rows(Agent("g", "script/x", output={"const": "x" * 900})))
+    assert len(long["Output"]) <= agent_summary.MAX_OUTPUT

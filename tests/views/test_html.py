@@ -20,7 +20,7 @@ MARKDOWN = {
     "a", "blockquote", "br", "code", "del", "em", "h1", "h2", "h3", "h4", "h5", "h6", "hr", "li",
     "ol", "p", "pre", "s", "strong", "table", "tbody", "td", "th", "thead", "tr", "ul",
 }  # fmt: skip
-ATTRIBUTES = {"style", "open", "class", "href", "rel", "title", "start"}
+ATTRIBUTES = {"style", "open", "class", "href", "rel", "title", "start", "dir"}
 
 
 class Page(HTMLParser):
@@ -41,6 +41,9 @@ class Page(HTMLParser):
         self.attributes += [(tag, name, value or "") for name, value in attrs]
         if tag not in ("br", "hr"):
             self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attrs)
 
     def handle_endtag(self, tag: str) -> None:
         if not self.open or self.open.pop() != tag:

@@ -9,6 +9,7 @@ const SAY = 4000; // milliseconds between two announcements to a screen reader
 function make(tag, name, ...inside) {
   const element = document.createElement(tag);
   if (name) element.className = `axe-nb-${name}`;
+  if (tag === "pre" || name === "asked") element.dir = "auto";
   element.append(...inside);
   return element;
 }
@@ -116,18 +117,29 @@ class Row {
 
 function texts(box, blocks) {
   while (box.children.length > blocks.length) box.lastChild.remove();
-  blocks.forEach(([label, text, rest], index) => {
+  blocks.forEach(([label, text, rest, ...pictures], index) => {
     let block = box.children[index];
     if (!block) {
-      block = make("div", "text", make("small"), make("pre"), make("small", "rest"));
+      block = make("div", "text", make("small"), make("pre"), make("small", "rest"), make("div"));
       box.append(block);
     }
-    const [name, body, more] = block.children;
+    const [name, body, more, images] = block.children;
+    draw(images, pictures);
     put(name, label);
     put(body, text);
     put(more, rest ? `… ${rest}` : "");
     block.classList.toggle("axe-nb-warning", label === "warning");
     block.classList.toggle("axe-nb-lines", text.includes("\n"));
+  });
+}
+
+// Pictures are data of this page's own; nothing is fetched.
+function draw(box, urls) {
+  while (box.children.length > urls.length) box.lastChild.remove();
+  urls.filter((url) => url.startsWith("data:image/")).forEach((url, index) => {
+    const image = box.children[index] ?? make("img", "picture");
+    if (image.src !== url) image.src = url;
+    if (!image.parentElement) box.append(image);
   });
 }
 

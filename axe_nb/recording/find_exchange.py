@@ -12,7 +12,7 @@ from typing import NamedTuple
 from axe_nb.errors import ConfigError
 from axe_nb.exchanges import Exchange
 from axe_nb.messages import Request
-from axe_nb.results import RunResult
+from axe_nb.results import RunResult, name_run
 from axe_nb.text import cut_chars, list_some, quote
 
 MAX_COMPARED = 1000
@@ -52,21 +52,54 @@ def find_exchange(result: RunResult, place: str | int | None) -> Found:
     Raises:
         ConfigError: there is none.
     """
+    run, number, turn = find_turn(result, place)
+    turns = {exchange.turn: exchange for exchange in run.exchanges}
+    if number not in turns:
+        raise make_turn_error(run, turn)
+    earlier = [exchange for at, exchange in turns.items() if at < number]
+    return Found(run, turns[number], earlier[-1] if earlier else None)
+
+
+def find_turn(result: RunResult, place: str | int | None) -> tuple[RunResult, int, str]:
+    """Finds the run of a place; returns it with the turn, as a number and as it was written.
+
+    Args:
+        result: the result.
+        place: as in `find_exchange`; the turn need not exist.
+
+    Raises:
+        ConfigError: there is no such run, or it has sent no request.
+    """
     text = f"{result.id}/{place}" if isinstance(place, int) else place or result.id
     id, slash, turn = text.removeprefix("@").partition("/")
+    run = find_run(result, id)
+    if not run.exchanges:
+        raise ConfigError(f"run {run.id} of {name_run(run.agent, run.model)} has sent no request")
+    last = max(exchange.turn for exchange in run.exchanges)
+    is_number = turn.isdecimal() and len(turn) < 10
+    return run, int(turn) if is_number else 0 if slash else last, turn
+
+
+def make_turn_error(run: RunResult, turn: str) -> ConfigError:
+    """Returns the error for a turn that a run does not have."""
+    places = dict.fromkeys(f"{run.id}/{exchange.turn}" for exchange in run.exchanges)
+    return ConfigError(
+        f"no turn {quote(_cut(turn))} of {name_run(run.agent, run.model)}; "
+        f"its turns are {list_some([*places], 10)}"
+    )
+
+
+def find_run(result: RunResult, id: str) -> RunResult:
+    """Returns the run with an id in the tree below a result; without an id, the result.
+
+    Raises:
+        ConfigError: there is none.
+    """
     run = next((run for run in result.walk() if run.id == (id or result.id)), None)
     if run is None:
         near = _list_near(result, id)
         raise ConfigError(f"no run {quote(_cut(id))} in this tree; {near}")
-    turns = {exchange.turn: exchange for exchange in run.exchanges}
-    if not turns:
-        raise ConfigError(f"run {run.id} of {run.agent} has sent no request")
-    number = int(turn) if turn.isdecimal() and len(turn) < 10 else 0 if slash else max(turns)
-    if number not in turns:
-        places = list_some([f"{run.id}/{turn}" for turn in turns], 10)
-        raise ConfigError(f"no turn {quote(_cut(turn))} of {run.agent}; its turns are {places}")
-    earlier = [exchange for at, exchange in turns.items() if at < number]
-    return Found(run, turns[number], earlier[-1] if earlier else None)
+    return run
 
 
 def _list_near(result: RunResult, id: str) -> str:

@@ -1,0 +1,74 @@
+"""Prices of the user's own: the tables `[prices."PROVIDER/MODEL"]` of config.toml.
+
+Source: issue 12 (money); product.md "Models can do more than text".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from axe_nb.messages import Usage
+from axe_nb.toml_tables.table import Source, WrongValue, check_types, read
+
+MILLION = 1_000_000
+
+UNSET = -1.0
+"""A price that the table does not have."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PriceTable:
+    """`[prices."PROVIDER/MODEL"]`: what a model costs, in US dollars for a million tokens."""
+
+    input: float = UNSET
+    """Input tokens; required."""
+    output: float = UNSET
+    """Output tokens, reasoning included; required."""
+    cached_input: float = UNSET
+    """Input tokens read from the provider's prompt cache; by default as `input`."""
+    cache_write: float = UNSET
+    """Input tokens written to that cache; by default as `input`."""
+
+    def cost_of(self, usage: Usage) -> float:
+        """Returns the price of one reply in dollars."""
+        cached = min(usage.cached_tokens, usage.input_tokens)
+        written = min(usage.cache_write_tokens, usage.input_tokens - cached)
+        parts = (
+            (usage.input_tokens - cached - written) * self.input,
+            cached * (self.input if self.cached_input == UNSET else self.cached_input),
+            written * (self.input if self.cache_write == UNSET else self.cache_write),
+            usage.output_tokens * self.output,
+        )
+        return sum(parts) / MILLION
+
+
+def read_prices(tables: object, source: Source) -> Mapping[str, PriceTable]:
+    """Returns provider/model → its price, from the table `prices` of config.toml.
+
+    Raises:
+        ConfigError: an unknown key.
+        WrongValue: an invalid value.
+    """
+    if not isinstance(tables, dict):
+        raise WrongValue(("prices",), "must be a table", hint='write [prices."provider/model"]')
+    return {model: _read_price(model, table, source) for model, table in tables.items()}
+
+
+def _read_price(model: str, table: Any, source: Source) -> PriceTable:
+    at = ("prices", model)
+    provider, _, name = model.partition("/")
+    if not (provider.strip() and name.strip()):
+        raise WrongValue(at, "must name a model", hint='write [prices."provider/model"]')
+    price = PriceTable(**read(PriceTable, table, source, at))
+    check_types(price, at)
+    for key in ("input", "output"):
+        if key not in table:
+            raise WrongValue(
+                (*at, key), "is missing", hint="dollars for a million tokens; 0 = free"
+            )
+    for key in table:
+        if getattr(price, key) < 0:
+            raise WrongValue((*at, key), "must be non-negative")
+    return price

@@ -1,0 +1,64 @@
+"""Structured output over a server that knows tools only: a tool that takes the answer.
+
+Offered, not forced, while the model has other tools to use. The rest of the program does not see
+it: its arguments become the text of the answer.
+Source: product.md "Structured output"; D-65.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from axe_nb.messages import Request, Response, ToolSpec, dump
+
+NAME = "give_answer"
+DESCRIPTION = "Gives your final answer. Call it once, when you have everything; then you are done."
+
+
+def with_answer_tool(request: Request, *, may_force: bool = True) -> Request:
+    """Returns the request with the tool in place of the form of its answer.
+
+    Args:
+        may_force: if False, the tool is only offered, also where there is no other one.
+    """
+    if request.output is None:
+        return request
+    name = _choose_name(request)
+    tool = ToolSpec(name, DESCRIPTION, {}, schema=request.output)
+    must_call = "" if request.tools or not may_force else name
+    return replace(request, tools=(*request.tools, tool), output=None, must_call=must_call)
+
+
+def has_answer_tool_alone(request: Request) -> bool:
+    """True if the only tool of a request is the one for its answer."""
+    return [tool.description for tool in request.tools] == [DESCRIPTION]
+
+
+def take_answer(request: Request, response: Response) -> Response:
+    """Returns the response with the arguments of the tool, if it was called, as its text.
+
+    If other tools are called in the same reply, they come first: the answer was too early.
+
+    Args:
+        request: as it was before the tool took the place of `output`.
+        response: the reply to it.
+    """
+    if request.output is None or not response.tool_calls:
+        return response
+    name = _choose_name(request)
+    others = tuple(call for call in response.tool_calls if call.name != name)
+    if len(others) == len(response.tool_calls):
+        return response
+    if others:
+        return replace(response, tool_calls=others)
+    answer = response.tool_calls[-1]
+    text = answer.raw or dump(dict(answer.arguments)).decode()
+    return replace(response, content=text, tool_calls=(), echo={})
+
+
+def _choose_name(request: Request) -> str:
+    """A name that no tool of the request has; the same one for the same tools."""
+    name, taken = NAME, {tool.name for tool in request.tools}
+    while name in taken:
+        name += "_"
+    return name

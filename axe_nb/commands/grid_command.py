@@ -1,0 +1,66 @@
+"""The command of `%%axe_grid`: options of a grid, beside those that every run of it has.
+
+Source: product.md "Exploring".
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from axe_nb.commands.options import OPTIONS, Option, dollars, names, variable
+from axe_nb.commands.table import Command
+from axe_nb.text import quote
+
+OF_RUNS = (
+    "model_all", "skill", "workdir", "timeout", "params", "vars", "agents_dir", "tools", "mode",
+    "output", "expect", "out", "dry_run",
+)  # fmt: skip
+"""Options of a run that all runs of a grid have, or the grid as a whole."""
+
+
+def count(text: str) -> int:
+    """Parses a whole number from 1."""
+    if not (text.isascii() and text.isdecimal() and int(text[:9]) >= 1 and len(text) < 10):
+        raise argparse.ArgumentTypeError(f"takes a whole number from 1, not {quote(text)}")
+    return int(text)
+
+
+GRID = Command(
+    "grid", "run variants of agents on the same inputs", {"cell": "axe_grid"},
+    (
+        Option(
+            (), "agents", "agents, comma-separated; without one, the models are asked alone",
+            "AGENT[,AGENT]", required=False, read=names, offers="agents",
+        ),
+        Option(
+            ("--inputs",), "inputs", "variable with the inputs, or a .csv or .jsonl file",
+            "NAME_OR_FILE", offers="files",
+        ),
+        Option(
+            ("-m", "--models"), "models", "models to use instead, comma-separated", "P/M,P/M",
+            read=names, offers="models",
+        ),
+        Option(
+            ("--params",), "variants", "variable with a list of parameters, or label → parameters",
+            "NAME", read=variable, offers="variables",
+        ),
+        Option(("--repeats",), "repeats", "runs of each square (default 1)", "N", read=count),
+        Option(
+            ("--score",), "score", "function (result, row) that returns a number, or if it passed",
+            "NAME", read=variable, offers="variables",
+        ),
+        Option(
+            ("--judge",), "judge", "agent whose answer is a number and a reason", "AGENT",
+            offers="agents",
+        ),
+        Option(
+            ("--concurrency",), "concurrency", "maximum runs at once (default 8)", "N", read=count
+        ),
+        Option(("--budget",), "budget", "US dollars of all runs together", "AMOUNT", read=dollars),
+        Option(
+            ("--resume",), "resume", "file that keeps each result, and has those of earlier runs",
+            "PATH", offers="files",
+        ),
+        *(option for option in OPTIONS if option.keyword in OF_RUNS),
+    ),
+)  # fmt: skip

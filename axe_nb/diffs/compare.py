@@ -1,0 +1,299 @@
+"""Compares two trees of runs, and tells each change once, where it began.
+
+What follows from a change in the same step is not told again: the prompt of a child from the
+arguments of its call, the result of that call from the child's answer, the last turn from the
+answer. Texts are compared without secrets, since a saved run has none.
+Source: product.md "Runs are recordings"; D-6, D-60.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from axe_nb.diffs.change import Change, Kind, RunPair, TurnPair
+from axe_nb.diffs.likeness import (
+    CallFacts,
+    TurnFacts,
+    list_others,
+    list_turns,
+    pair_calls,
+    pair_runs,
+    pair_turns,
+)  # fmt: skip
+from axe_nb.diffs.texts import (
+    format_changed,
+    format_data,
+    format_earlier,
+    format_pictures,
+    format_result,
+    format_run,
+    format_status,
+    format_values,
+)  # fmt: skip
+from axe_nb.exchanges import Exchange
+from axe_nb.pictures.picture import Picture
+from axe_nb.redaction import Filter
+from axe_nb.results import RunResult, name_run
+
+OUTCOME = frozenset[Kind]({"answer", "data", "status", "error"})
+"""Changes of a run that its caller's model is told."""
+
+REQUEST_FIELDS: Mapping[Kind, Callable[[Exchange], Any]] = {
+    "system prompt": lambda exchange: exchange.system,
+    "params": lambda exchange: exchange.params,
+    "tools": lambda exchange: exchange.tools,
+    "output": lambda exchange: exchange.output,
+}
+"""The parts of a request that are not made of the turns before it."""
+
+
+def compare_runs(a: RunResult, b: RunResult, clean: Filter) -> RunPair:
+    """Compares two runs and all runs below them.
+
+    Args:
+        a: one run.
+        b: the other.
+        clean: removes secrets from texts that are compared.
+    """
+    return _RunComparison(a, b, clean).compare()
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """Two turns, or begins or ends of runs, whose changes are told."""
+
+    agent: str
+    place: str | None
+    other: str | None
+    clean: Filter
+
+    def tell(self, kind: Kind, before: str | None, after: str | None) -> Iterator[Change]:
+        """Yields the change between two texts, if they differ."""
+        yield from self.tell_of_call(None, kind, before, after)
+
+    def tell_of_call(
+        self, call: CallFacts | None, kind: Kind, before: str | None, after: str | None
+    ) -> Iterator[Change]:
+        """Yields the change between two texts of a call, if they differ."""
+        clean = self.clean.text
+        if before == after or (before and after and clean(before) == clean(after)):
+            return
+        yield Change(
+            kind=kind, place=self.place, other=self.other, agent=self.agent,
+            tool=call.call.name if call else "", call=call.number if call else None,
+            before=before, after=after,
+        )  # fmt: skip
+
+
+class _RunComparison:
+    """The comparison of two runs."""
+
+    def __init__(self, a: RunResult, b: RunResult, clean: Filter) -> None:
+        self._a = a
+        self._b = b
+        self._clean = clean
+        self._exchanges = [{one.turn: one for one in run.exchanges} for run in (a, b)]
+        self._told: dict[Kind, tuple[Any, Any]] = {}
+        """Values of the requests that differ, as they were last."""
+        self._is_answer_told = False
+
+    def compare(self, *, is_told: bool = False) -> RunPair:
+        """Compares them.
+
+        Args:
+            is_told: if True, the arguments of the call that started them differ, and so does what
+                they were told.
+        """
+        return RunPair(self._a, self._b, tuple(self._list_parts(is_told)))
+
+    def _list_parts(self, is_told: bool) -> Iterator[Change | TurnPair | RunPair]:
+        a, b = self._a, self._b
+        yield from self._compare_inputs(is_told)
+        turns, turns_b = list_turns(a), list_turns(b)
+        at = at_b = 0
+        for i, j in [*pair_turns(turns, turns_b), (len(turns), len(turns_b))]:
+            for turn in turns[at:i]:
+                if not _is_answer(a, turn):  # told as such
+                    yield from self._step(turn, None).tell("turn", str(turn), None)
+            for turn in turns_b[at_b:j]:
+                if not _is_answer(b, turn):
+                    yield from self._step(None, turn).tell("turn", None, str(turn))
+            if i < len(turns):
+                yield self._compare_turns(turns[i], turns_b[j])
+            at, at_b = i + 1, j + 1
+        ends = self._make_step(_last_place(a), _last_place(b))
+        yield from self._compare_children(ends, None, list_others(a), list_others(b))
+        if not self._is_answer_told:
+            yield from _compare_answers(ends, a, b)
+        yield from _compare_ends(ends, a, b)
+
+    def _make_step(self, place: str | None, other: str | None) -> _Step:
+        return _Step(name_run(self._a.agent, self._a.model), place, other, self._clean)
+
+    def _step(self, turn: TurnFacts | None, other: TurnFacts | None) -> _Step:
+        return self._make_step(
+            f"{self._a.id}/{turn.turn.number}" if turn else None,
+            f"{self._b.id}/{other.turn.number}" if other else None,
+        )
+
+    def _compare_inputs(self, is_told: bool) -> Iterator[Change]:
+        a, b = self._a, self._b
+        step = self._make_step(f"{a.id}/1", f"{b.id}/1")
+        if not is_told:
+            yield from step.tell("agent", a.agent, b.agent)
+        yield from step.tell("model", a.model, b.model)
+        exchanges, exchanges_b = self._exchanges
+        if exchanges and exchanges_b:
+            yield from self._compare_requests(step, min(exchanges), min(exchanges_b))
+        yield from step.tell("conversation", format_earlier(a), format_earlier(b))
+        if not is_told:
+            yield from step.tell("prompt", a.prompt, b.prompt)
+        yield from _compare_pictures(step, None, a.pictures, b.pictures)
+
+    def _compare_requests(self, step: _Step, turn: int, turn_b: int) -> Iterator[Change]:
+        """Yields what differs in two requests, unless it did so in those before."""
+        a, b = self._exchanges[0].get(turn), self._exchanges[1].get(turn_b)
+        if a is None or b is None:
+            return
+        for kind, read in REQUEST_FIELDS.items():
+            value, value_b = read(a), read(b)
+            if value is value_b or value == value_b:
+                self._told.pop(kind, None)
+            elif self._told.get(kind) != (value, value_b):
+                self._told[kind] = value, value_b
+                yield from step.tell(kind, *format_values(kind, value, value_b))
+
+    def _compare_turns(self, a: TurnFacts, b: TurnFacts) -> TurnPair:
+        step = self._step(a, b)
+        parts: list[Change | RunPair] = [
+            *self._compare_requests(step, a.turn.number, b.turn.number)
+        ]
+        if _is_answer(self._a, a) and _is_answer(self._b, b):
+            parts += _compare_answers(step, self._a, self._b)
+            self._is_answer_told = True
+        else:
+            parts += step.tell("said", a.turn.text, b.turn.text)
+        parts += step.tell("asked", a.turn.question, b.turn.question)
+        if a.key != b.key or a.goes_on_below or b.goes_on_below:
+            parts += self._compare_calls(step, a.calls, b.calls)
+        return TurnPair(a.turn, b.turn, step.place or "", step.other or "", tuple(parts))
+
+    def _compare_calls(
+        self, step: _Step, a: Sequence[CallFacts], b: Sequence[CallFacts]
+    ) -> Iterator[Change | RunPair]:
+        """Yields the changes of the reply first, then those of what came of its calls."""
+        pairs, moved = pair_calls(a, b)
+        paired, paired_b = dict(pairs), {j for _, j in pairs}
+        both = list[tuple[CallFacts, CallFacts, bool]]()
+        for i, one in enumerate(a):
+            if i not in paired:
+                yield from step.tell_of_call(one, "call", str(one), None)
+                continue
+            other = b[paired[i]]
+            if i in moved:
+                numbers = (f"call {one.number}", f"call {other.number}")
+                yield from step.tell_of_call(one, "order", *numbers)
+            changes = [
+                *step.tell_of_call(one, "tool", one.call.name, other.call.name),
+                *_compare_arguments(step, one, other),
+            ]
+            yield from changes
+            both.append((one, other, bool(changes)))
+        for j, other in enumerate(b):
+            if j not in paired_b:
+                yield from step.tell_of_call(other, "call", None, str(other))
+        for one, other, is_changed in both:
+            is_told = is_changed and one.call.traits.delegates
+            children = self._compare_children(step, one, one.children, other.children, is_told)
+            below = list(children)
+            yield from below
+            if not (one.call.traits.delegates and any(map(_has_new_outcome, below))):
+                yield from _compare_results(step, one, other)
+
+    def _compare_children(
+        self,
+        step: _Step,
+        call: CallFacts | None,
+        a: Sequence[RunResult],
+        b: Sequence[RunResult],
+        is_told: bool = False,
+    ) -> Iterator[Change | RunPair]:
+        at = at_b = 0
+        for i, j in [*pair_runs(a, b), (len(a), len(b))]:
+            for run in a[at:i]:
+                yield from step.tell_of_call(call, "run", format_run(run), None)
+            for run in b[at_b:j]:
+                yield from step.tell_of_call(call, "run", None, format_run(run))
+            if i < len(a):
+                yield _RunComparison(a[i], b[j], self._clean).compare(is_told=is_told)
+            at, at_b = i + 1, j + 1
+
+
+def _compare_answers(step: _Step, a: RunResult, b: RunResult) -> Iterator[Change]:
+    """Yields the change of the answer: of its data if both have some, which is its text, too."""
+    if a.data is None or b.data is None:
+        yield from step.tell("answer", a.text, b.text)
+    yield from step.tell("data", format_data(a.data), format_data(b.data))
+
+
+def _compare_ends(step: _Step, a: RunResult, b: RunResult) -> Iterator[Change]:
+    if a.status == b.status:
+        yield from step.tell("error", a.error, b.error)
+    else:
+        yield from step.tell("status", format_status(a), format_status(b))
+    yield from step.tell("warnings", "\n".join(a.warnings), "\n".join(b.warnings))
+
+
+def _compare_arguments(step: _Step, a: CallFacts, b: CallFacts) -> Iterator[Change]:
+    """Yields the arguments that differ, those of the person included if a call was edited."""
+    if a.call.raw or b.call.raw:
+        yield from step.tell_of_call(a, "arguments", a.given, b.given)
+        return
+    ran, ran_b = (
+        call.call.arguments if not call.result or call.result.edited is None else call.result.edited
+        for call in (a, b)
+    )
+    given, given_b = format_changed(a.call.arguments, b.call.arguments)
+    if given == given_b:
+        given, given_b = format_changed(ran, ran_b)
+    yield from step.tell_of_call(a, "arguments", given, given_b)
+
+
+def _compare_results(step: _Step, a: CallFacts, b: CallFacts) -> Iterator[Change]:
+    one, other = a.result, b.result
+    texts = [format_result(result) if result else None for result in (one, other)]
+    if one and other and (one.is_error, one.is_denied) != (other.is_error, other.is_denied):
+        words = (
+            "denied" if r.is_denied else "failed" if r.is_error else "worked" for r in (one, other)
+        )
+        texts = [f"{word}: {text}" for word, text in zip(words, texts, strict=True)]
+    yield from step.tell_of_call(a, "result", *texts)
+    yield from _compare_pictures(
+        step, a, one.pictures if one else (), other.pictures if other else ()
+    )
+
+
+def _compare_pictures(
+    step: _Step, call: CallFacts | None, a: Sequence[Picture], b: Sequence[Picture]
+) -> Iterator[Change]:
+    yield from step.tell_of_call(call, "pictures", *format_pictures(a, b))
+
+
+def _has_new_outcome(part: Change | RunPair) -> bool:
+    """True if a run ended differently, or is there on one side only."""
+    if isinstance(part, Change):
+        return True
+    own = [one for turn in part.parts if isinstance(turn, TurnPair) for one in turn.parts]
+    changes = (change for change in (*part.parts, *own) if isinstance(change, Change))
+    return any(change.kind in OUTCOME for change in changes)
+
+
+def _is_answer(run: RunResult, turn: TurnFacts) -> bool:
+    return run.log[-1] is turn.turn and turn.turn.text == run.text and not turn.calls
+
+
+def _last_place(run: RunResult) -> str:
+    numbers = [turn.number for turn in run.log[-1:]] + [one.turn for one in run.exchanges[-1:]]
+    return f"{run.id}/{max(numbers, default=1)}"

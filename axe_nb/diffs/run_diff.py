@@ -1,0 +1,101 @@
+"""`a.diff(b)`: the difference of two trees of runs.
+
+Source: product.md "Runs are recordings".
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+from axe_nb.diffs.change import Change, RunPair, list_changes
+from axe_nb.diffs.compare import compare_runs
+from axe_nb.diffs.figures import Figure, list_figures
+from axe_nb.diffs.path import find_path
+from axe_nb.errors import ConfigError
+from axe_nb.frames import make_frame
+from axe_nb.redaction import find_filter
+from axe_nb.results import RunResult
+
+COLUMNS = tuple(one.name for one in fields(Change))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunDiff:
+    """The difference of two runs and all runs below them; a notebook shows it as a tree."""
+
+    pair: RunPair = field(repr=False)
+    """The two runs, aligned."""
+    changes: tuple[Change, ...]
+    """All changes, in reading order: what an agent was told, its turns with their calls and the
+    runs of these, how it ended."""
+    same_path: bool
+    """True if the same agents called the same tools in the same order, whatever was said."""
+    figures: tuple[Figure, ...] = field(repr=False)
+    """Requests, tokens, money and time of the trees, beside one another."""
+    names: tuple[str, str] = ("a", "b")
+    """The names of the two in what is shown."""
+
+    @property
+    def first(self) -> str | None:
+        """The turn in which the runs first differ, such as `0.2/3`; None if they do not.
+
+        Until there, both trees have the same places.
+        """
+        return next((change.place or change.other for change in self.changes), None)
+
+    def to_frame(self) -> Any:
+        """Returns the changes as a pandas DataFrame, as they are shown: without secrets.
+
+        Raises:
+            ConfigError: pandas is not installed.
+        """
+        return make_frame(find_filter().json([asdict(change) for change in self.changes]), COLUMNS)
+
+    def format(self, *, whole: bool = False, times: bool = False) -> str:
+        """Returns it as text, without secrets.
+
+        Args:
+            whole: if True, no change is cut or left out.
+            times: if True, the seconds of both are told, which are never the same twice.
+        """
+        from axe_nb.views.diff_text import format_diff
+
+        return format_diff(self, whole=whole, times=times)
+
+    def __str__(self) -> str:
+        return self.format()
+
+    def __repr__(self) -> str:
+        from axe_nb.views.diff_outline import describe
+
+        return f"RunDiff({describe(self)})"
+
+    def _repr_mimebundle_(self, **_: Any) -> tuple[dict[str, str], dict[str, Any]]:
+        from axe_nb.views.diff_html import page
+
+        return page(self)
+
+
+def diff_runs(a: RunResult, b: RunResult, names: tuple[str, str] = ("a", "b")) -> RunDiff:
+    """Compares two runs and all runs below them.
+
+    Args:
+        a: one run, however it ended, in memory or loaded.
+        b: the other.
+        names: their names in what is shown.
+
+    Raises:
+        ConfigError: one of them is not the result of a run.
+    """
+    for one in (a, b):
+        if not isinstance(one, RunResult):
+            raise ConfigError(
+                f"diff compares two results of runs, and this is of type {type(one).__name__}",
+                hint="a.diff(b), with what axe_nb.run returned or axe_nb.load read",
+            )
+    pair = compare_runs(a, b, find_filter())
+    return RunDiff(
+        pair=pair, changes=tuple(list_changes(pair)), same_path=find_path(a) == find_path(b),
+        figures=list_figures(a, b), names=names,
+    )  # fmt: skip

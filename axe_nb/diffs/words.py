@@ -1,0 +1,161 @@
+"""The difference of two texts, word by word, in bounded time whatever the texts are.
+
+Lines are aligned first, then the words of changed lines. A text of one long line, as JSON often is,
+is compared by words alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Literal, NamedTuple, TypeAlias
+
+from axe_nb.diffs.alignment import align
+
+MAX_LINES = 2_000
+"""Lines between the equal beginning and end; if there are more, all of them are one change."""
+
+MAX_CHARS = 16_000
+"""Characters of changed lines that are compared by words; the lines after them are shown whole."""
+
+MAX_CELLS = 2_500
+"""Words or lines compared between two anchors."""
+
+LONGEST = 40
+"""Characters of one word; longer ones are compared in parts."""
+
+_WORD = re.compile(
+    # scripts without spaces: each character is a word
+    rf"[\u3040-\u30ff\u3400-\u9fff]|\d{{1,20}}[.,]\d{{1,20}}|[^\W\u3040-\u30ff\u3400-\u9fff]{{1,{LONGEST}}}"
+    rf"|\n|[^\S\n]{{1,{LONGEST}}}|[^\w\s]"
+)
+
+_LINE = re.compile(r"[^\n]*\n|[^\n]+")
+
+_FIRST_WORD, _LAST_WORD = re.compile(r"\A[\w.,]*"), re.compile(r"[\w.,]*\Z")
+
+PieceKind: TypeAlias = Literal["same", "gone", "new"]
+
+
+class Piece(NamedTuple):
+    """A part of two texts."""
+
+    kind: PieceKind
+    text: str
+
+
+class Hunk(NamedTuple):
+    """A change, and the text after it that is the same."""
+
+    gone: str
+    new: str
+    same: str
+
+
+def compare_texts(before: str, after: str) -> list[Piece]:
+    """Returns the parts of two texts in order; those that are not `new` make up the first."""
+    start, end = _find_equal_ends(before, after)
+    old, new = before[start : len(before) - end], after[start : len(after) - end]
+    hunks = _merge(_compare_lines(old, new))
+    pieces = [Piece("same", before[:start])]
+    for hunk in hunks:
+        pieces += (Piece("gone", hunk.gone), Piece("new", hunk.new), Piece("same", hunk.same))
+    if end:
+        pieces.append(Piece("same", before[-end:]))
+    return list(_join(pieces))
+
+
+def _join(pieces: Sequence[Piece]) -> Iterator[Piece]:
+    """Yields the pieces without empty ones, those of one kind in one."""
+    waiting: list[Piece] = []
+    for piece in pieces:
+        if not piece.text:
+            continue
+        if waiting and waiting[0].kind != piece.kind:
+            yield Piece(waiting[0].kind, "".join(one.text for one in waiting))
+            waiting.clear()
+        waiting.append(piece)
+    if waiting:
+        yield Piece(waiting[0].kind, "".join(one.text for one in waiting))
+
+
+def _find_equal_ends(before: str, after: str) -> tuple[int, int]:
+    """Returns the characters that are equal at the begin and at the end, without parts of words."""
+    most = min(len(before), len(after))
+    start = _count_equal(lambda size: before[:size] == after[:size], most)
+    start -= _count(_LAST_WORD, before[max(0, start - LONGEST) : start])
+    most -= start
+    whole, whole_new = len(before), len(after)
+    end = _count_equal(lambda size: before[whole - size :] == after[whole_new - size :], most)
+    rest = whole - end
+    return start, end - _count(_FIRST_WORD, before[rest : rest + LONGEST])
+
+
+def _count(word: re.Pattern[str], text: str) -> int:
+    """Returns the length of a word at an end of a text; 0 if it may be longer than the text."""
+    found = word.search(text)
+    size = len(found[0]) if found else 0
+    return size if size < LONGEST else 0
+
+
+def _count_equal(is_equal: Callable[[int], bool], most: int) -> int:
+    """Returns the largest size up to `most` that is equal; all smaller ones are, too."""
+    least = 0
+    while least < most:
+        size = (least + most + 1) // 2
+        if is_equal(size):
+            least = size
+        else:
+            most = size - 1
+    return least
+
+
+def _compare_lines(old: str, new: str) -> Iterator[Hunk]:
+    """Yields the changes, by words in the first of the changed lines."""
+    if max(old.count("\n"), new.count("\n")) > MAX_LINES:
+        yield Hunk(old, new, "")
+        return
+    room = MAX_CHARS
+    for hunk in _find_hunks(_LINE.findall(old), _LINE.findall(new)):
+        room -= len(hunk.gone) + len(hunk.new)
+        if room < 0 or not (hunk.gone and hunk.new):
+            yield hunk
+            continue
+        yield from _find_hunks(_WORD.findall(hunk.gone), _WORD.findall(hunk.new))
+        yield Hunk("", "", hunk.same)
+
+
+def _find_hunks(a: Sequence[str], b: Sequence[str]) -> Iterator[Hunk]:
+    """Yields the changes between two sequences of lines or words; the first may be empty."""
+
+    def weigh(i: int, j: int) -> float:
+        return (1 + len(a[i]) if a[i].strip() else 0.1) if a[i] == b[j] else 0
+
+    gone, new, same = "", "", list[str]()
+    told = told_b = 0
+    for at, at_b in [*align(a, b, weigh, MAX_CELLS), (len(a), len(b))]:
+        if at > told or at_b > told_b:
+            yield Hunk(gone, new, "".join(same))
+            gone, new, same = "".join(a[told:at]), "".join(b[told_b:at_b]), []
+        same += a[at : at + 1]
+        told, told_b = at + 1, at_b + 1
+    yield Hunk(gone, new, "".join(same))
+
+
+def _merge(hunks: Iterable[Hunk]) -> list[Hunk]:
+    """Returns the changes, joined if hardly anything between two is the same.
+
+    Words such as `the` are the same in any two sentences.
+    """
+    merged: list[Hunk] = []
+    for hunk in hunks:
+        last = merged[-1] if merged else None
+        size = max(len(hunk.gone), len(hunk.new))
+        if not size and last:
+            merged[-1] = last._replace(same=last.same + hunk.same)
+        elif last and 2 * len(last.same.strip()) <= min(size, max(len(last.gone), len(last.new))):
+            gone, new = last.gone + last.same + hunk.gone, last.new + last.same + hunk.new
+            merged[-1] = Hunk(gone, new, hunk.same)
+        else:
+            merged.append(hunk)
+    return merged

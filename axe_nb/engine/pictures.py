@@ -1,0 +1,119 @@
+"""How large the pictures of a run may be: each of them, and all in one request.
+
+Source: product.md "Models can do more than text" (pictures), `[limits]`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from axe_nb.errors import ConfigError
+from axe_nb.messages import Message
+from axe_nb.pictures.parts import Illustrated
+from axe_nb.pictures.picture import Picture, format_bytes
+from axe_nb.pictures.scaled import fit
+from axe_nb.threads import in_thread
+from axe_nb.tools.tool import ToolOutput
+
+IN_REQUEST = 4
+"""Times the limit of one picture, for all in one request."""
+
+MAX_COUNT = 500
+"""Pictures in one request; servers take about as many."""
+
+OF_PROTOCOL = {"anthropic": 3_900_000}
+"""Protocol → bytes of a picture that its API takes: 5 MiB in base64."""
+
+
+@dataclass(slots=True)
+class PictureRoom:
+    """The room that is left for pictures in the requests of one run."""
+
+    limit: int
+    """Bytes of one picture, as `limits.max_picture_bytes` says; 0 = no limit."""
+    protocol: str
+    used: int = 0
+    count: int = 0
+
+    def use(self, messages: Iterable[Message]) -> None:
+        """Counts the pictures of a conversation."""
+        sizes = [one.size for message in messages for one in message.all_pictures()]
+        self.used += sum(sizes)
+        self.count += len(sizes)
+
+    async def admit(self, pictures: Iterable[Picture]) -> tuple[Picture, ...]:
+        """Returns the pictures as they are sent, scaled down if need be, and counts them.
+
+        Raises:
+            ConfigError: one of them is too large, they are together, or they are too many.
+        """
+        fitted: list[Picture] = []
+        used, count = self.used, self.count
+        for picture in pictures:  # one by one: a run that is stopped leaves no more than one
+            fitted.append(await in_thread(self._fit, picture))
+            used, count = used + fitted[-1].size, count + 1
+            if 0 < IN_REQUEST * self.limit < used:
+                limit = format_bytes(IN_REQUEST * self.limit)
+                problem = f"more than {limit}, four times limits.max_picture_bytes"
+            elif count > MAX_COUNT:
+                problem = f"more than {MAX_COUNT}"
+            else:
+                continue
+            raise ConfigError(
+                f"the pictures of one request would be {problem}",
+                hint="send fewer, or start a new conversation",
+            )
+        self.used, self.count = used, count
+        return tuple(fitted)
+
+    def _fit(self, picture: Picture) -> Picture:
+        limits = (self.limit, OF_PROTOCOL.get(self.protocol, 0))
+        return fit(picture, min(filter(None, limits), default=0))
+
+    async def admit_prompt(
+        self, prompt: str, pictures: Sequence[Picture], files: Sequence[tuple[str, Picture]]
+    ) -> Illustrated:
+        """Returns a prompt with its pictures and those of the agent's files, as they are sent.
+
+        Args:
+            prompt: the text of the prompt.
+            pictures: those whose marks are in it.
+            files: (path, picture) of the others, which are listed below it.
+
+        Raises:
+            ConfigError: they are too large.
+        """
+        if not (pictures or files):
+            return Illustrated(prompt)
+        own = await self.admit(pictures)
+        added = await self.admit(picture for _, picture in files)
+        text = _with_marks(prompt, pictures, own)
+        if not files:
+            return Illustrated(text, own)
+        lines = (
+            f"{path}: {picture.mark(number)}"
+            for number, ((path, _), picture) in enumerate(
+                zip(files, added, strict=True), len(own) + 1
+            )
+        )
+        return Illustrated("\n".join([text, "", *lines]), (*own, *added))
+
+    async def admit_output(self, output: ToolOutput) -> ToolOutput:
+        """Returns the output of a tool as it is sent; an error if its pictures are too large."""
+        if not output.pictures:
+            return output
+        try:
+            fitted = await self.admit(output.pictures)
+        except ConfigError as error:
+            return ToolOutput(f"Error: {error.message}; {error.hint}", is_error=True)
+        content = _with_marks(output.content, output.pictures, fitted)
+        return replace(output, content=content, pictures=fitted)
+
+
+def _with_marks(text: str, before: Sequence[Picture], after: Sequence[Picture]) -> str:
+    """Returns the text with the marks of the pictures as they are now."""
+    for number, (old, new) in enumerate(zip(before, after, strict=True), 1):
+        if new is not old:
+            text = text.replace(old.mark(number), new.mark(number), 1)
+    return text

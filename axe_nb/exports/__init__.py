@@ -1,0 +1,1 @@
+"""A finished run as one file: an HTML page, Markdown, JSON lines."""

@@ -1,0 +1,59 @@
+"""A run as one HTML page: its answer and its tree, with texts that are not cut.
+
+A strict policy lets the page load and run nothing, whatever a model or a tool wrote.
+Source: product.md "Traces"; goals.md "Safety".
+"""
+
+from __future__ import annotations
+
+from html import escape
+
+from axe_nb.results import RunResult
+from axe_nb.text import clean, one_line
+from axe_nb.views.html import write_tree
+from axe_nb.views.outline import Outline
+from axe_nb.views.transcript import Transcript
+
+MAX_CHARS = 200_000
+"""Characters of one text."""
+
+MAX_ROWS = 20_000
+"""Rows of a page."""
+
+PAGE = """\
+<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; \
+style-src 'unsafe-inline'; img-src data:">
+<meta name="referrer" content="no-referrer">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{title}</title>
+<style>
+:root {{ color-scheme: light dark }}
+body {{ font: 15px/1.5 system-ui, sans-serif; max-width: 60em; margin: 2em auto; padding: 0 1em }}
+pre {{ white-space: pre-wrap; overflow-wrap: anywhere }}
+summary {{ cursor: pointer }}
+</style>
+</head>
+<body>
+<h1>{title}</h1>
+<details><summary>prompt</summary><pre>{prompt}</pre></details>
+{tree}
+</body>
+</html>
+"""
+
+
+def write_html(result: RunResult) -> str:
+    """Returns the page of a run."""
+    root = Transcript.of(result).root
+    assert root is not None
+    outline = Outline(root, "", max_chars=MAX_CHARS, max_rows=MAX_ROWS)
+    who = result.agent or result.model
+    return PAGE.format(
+        title=escape(one_line(f"{who}: {result.task or result.prompt}", 80)),
+        prompt=escape(clean(result.prompt[:MAX_CHARS])),
+        tree=write_tree(outline),
+    )

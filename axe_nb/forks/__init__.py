@@ -1,0 +1,1 @@
+"""Forks: a run that goes on from a place of another one, and asks only what the change touches."""

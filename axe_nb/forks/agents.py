@@ -1,0 +1,167 @@
+"""The agents of a fork: those of the run that it forks, whatever has become of them since.
+
+A saved run may come from a stranger. Its agents are data: one that differs from the user's own may
+do nothing that an agent file of a project would need the user's trust for.
+Source: D-53, D-54, D-60, D-66; docs/safety.md "Trust".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from axe_nb.agents.agent import Agent
+from axe_nb.agents.context import Context, read_context
+from axe_nb.agents.definitions import TRUSTED, Definition, Definitions
+from axe_nb.agents.no_agent import NoAgent
+from axe_nb.agents.trust import VARIABLE, check_trust, trusts_all
+from axe_nb.agents.unusual import find_unusual
+from axe_nb.errors import ConfigError
+from axe_nb.jsonable import jsonable
+from axe_nb.recording.asked import is_same
+from axe_nb.redaction import find_filter
+from axe_nb.results import RunResult
+from axe_nb.text import list_some, quote
+from axe_nb.toml_tables.table import make_table
+
+MAX_NAMED = 5
+"""Changed keys that a warning names."""
+
+FILE = Path("axe", "agents", "agent.toml")
+"""The place of a file that an agent from a saved run is judged as."""
+
+Find = Callable[[str], Agent]
+"""Name → the user's agent of now. Raises ConfigError."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestoredAgents:
+    """The agents of a recorded tree."""
+
+    root: Agent
+    """As it ran."""
+    agents: Mapping[str, Agent] = field(default_factory=dict)
+    """Name → agent, as it was loaded."""
+    changed: Mapping[str, Agent] = field(default_factory=dict)
+    """Id of a run → its agent, as earlier forks changed it."""
+    contexts: Sequence[tuple[Agent, Context]] = ()
+    """The texts that they refer to."""
+    warnings: tuple[str, ...] = ()
+    """The differences from the agents of now."""
+
+
+def restore_agents(result: RunResult, find: Find) -> RestoredAgents:
+    """Returns the agents that a tree was made of.
+
+    Args:
+        result: the result of its root.
+        find: finds the agents of now.
+
+    Raises:
+        ConfigError: they come from a file, and need the user's trust; or they were not kept, and
+            the root's is gone.
+    """
+    kept = result.definitions
+    if kept is None:
+        return _find_agents_of_now(result, find)
+    known = {name: _try(find, name) for name in {*kept.agents, kept.root.name}}
+    agents = {name: _restore(one, known[name], kept) for name, one in kept.agents.items()}
+    now = known[kept.root.name]
+    root = _restore(kept.root, now, kept)
+    changed = {id: _restore(one, _try(find, one.name), kept) for id, one in kept.changed.items()}
+    pairs = [(root, kept.root), *((agents[name], one) for name, one in kept.agents.items())]
+    pairs += [(changed[id], one) for id, one in kept.changed.items()]
+    warnings = (_compare(name, one, known[name]) for name, one in kept.agents.items())
+    return RestoredAgents(
+        root=root, agents=agents, changed=changed,
+        contexts=[(agent, one.context) for agent, one in pairs],
+        warnings=tuple(filter(None, warnings)),
+    )  # fmt: skip
+
+
+def _find_agents_of_now(result: RunResult, find: Find) -> RestoredAgents:
+    """The agents of now for a run whose process died, or that an older version saved."""
+    if not result.agent:
+        return RestoredAgents(root=NoAgent(name="", model=result.model))
+    root = replace(find(result.agent), model=result.model)
+    warning = "the agents of the forked run were not kept: the current ones are used"
+    return RestoredAgents(root=root, warnings=(warning,))
+
+
+def _try(find: Find, name: str) -> Agent | None:
+    try:
+        return find(name) if name else None
+    except ConfigError:
+        return None
+
+
+def _restore(kept: Definition, now: Agent | None, tree: Definitions) -> Agent:
+    """Returns a recorded agent.
+
+    Raises:
+        ConfigError: it comes from a file, and needs the user's trust.
+    """
+    if kept.agent is not None:
+        return kept.agent
+    if now is not None and _is_same(kept.values, make_table(now)):
+        check_trust(now.path, now.text, now.name)
+        return now
+    agent = kept.make_agent()
+    if now is not None:
+        own = {name: tool for name, tool in now.own_tools.items() if name in agent.tools}
+        agent = replace(agent, own_tools=own)
+    if not (trusts_all() or tree.memory.get(TRUSTED)):
+        _check_usual(agent, now)
+    return agent
+
+
+def _is_same(kept: Any, now: Any) -> bool:
+    clean = find_filter()
+    return is_same(clean.json(jsonable(kept)), clean.json(jsonable(now)))
+
+
+def _check_usual(agent: Agent, now: Agent | None) -> None:
+    """Rejects what an agent file of a project could do with the user's trust only.
+
+    Raises:
+        ConfigError: names the first such part.
+    """
+    own = {str(one) for one in find_unusual(FILE.absolute(), now.to_toml())} if now else set()
+    unusual = [one for one in find_unusual(FILE.absolute(), agent.to_toml()) if str(one) not in own]
+    if unusual:
+        raise ConfigError(
+            f"agent {quote(agent.name)} comes with a saved run and is not trusted: "
+            f"{unusual[0].what}",
+            hint=f"define it here as recorded, or name another agent for the place; "
+            f"in CI, {VARIABLE}=1 trusts all",
+        )
+
+
+def _compare(name: str, kept: Definition, now: Agent | None) -> str:
+    """Returns a warning if an agent has changed since; else empty."""
+    if now is None:
+        return f"agent {quote(name)} no longer exists; the fork uses the recorded one"
+    before, after = dict(kept.values), make_table(now)
+    keys = [
+        key for key in {**before, **after} if not _is_same(before.get(key, ""), after.get(key, ""))
+    ]
+    keys = keys or _list_changed_texts(kept, now)
+    if not keys:
+        return ""
+    changed = list_some(keys, MAX_NAMED)
+    return f"agent {quote(name)} has changed since ({changed}); the fork uses the recorded one"
+
+
+def _list_changed_texts(kept: Definition, now: Agent) -> list[str]:
+    """Returns the keys whose files have changed since."""
+    if not (now.skill or now.files):
+        return []
+    try:
+        check_trust(now.path, now.text, now.name)
+        read = read_context(now)
+    except ConfigError:
+        return ["skill, files"]
+    texts = {"skill": (kept.skill, read.skill), "files": (dict(kept.files), dict(read.files))}
+    return [key for key, (before, after) in texts.items() if not _is_same(before, after)]

@@ -1,0 +1,1 @@
+"""Grids: variants of agents × inputs × repeats, what they did, and how sure that is."""

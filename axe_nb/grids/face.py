@@ -1,0 +1,160 @@
+"""`axe_nb.grid`: variants of agents on the same inputs.
+
+Source: product.md "Exploring".
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from axe_nb.agents.agent import Agent
+from axe_nb.commands.overrides import shown_value
+from axe_nb.engine.nesting import calling
+from axe_nb.errors import AxeError, ConfigError
+from axe_nb.expectations.grammar import parse
+from axe_nb.front_end import make_table
+from axe_nb.grids.grid import Grid
+from axe_nb.grids.inputs import read_inputs
+from axe_nb.grids.page import show_grid
+from axe_nb.grids.run import GridOptions, GridRunner
+from axe_nb.grids.scoring import Score, Scoring
+from axe_nb.grids.variants import make_variants
+from axe_nb.maps.budget import BudgetOption
+from axe_nb.session.session import session
+from axe_nb.session.view import Line
+
+OWN = {"model": "models"}
+"""Option of a run → that of a grid in its place."""
+
+
+def grid(
+    agents: str | Agent | Sequence[str | Agent] | None,
+    prompt: str | Sequence[str] | Mapping[str, str],
+    *,
+    inputs: Any = None,
+    models: str | Sequence[str] | None = None,
+    params: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
+    repeats: int = 1,
+    expect: str | None = None,
+    score: Score | None = None,
+    judge: str | Agent | None = None,
+    concurrency: int = 8,
+    budget: BudgetOption = None,
+    resume: str | os.PathLike[str] | None = None,
+    display: bool = True,
+    **options: Any,
+) -> Grid:
+    """Runs every variant on every input, and returns the grid of their results.
+
+    Variants are all combinations of agents, models, parameters and prompts. Blocks; a failed run
+    is a square that did not pass.
+
+    Args:
+        agents: an agent or its name, or several; None = models are asked without one.
+        prompt: a template, in which `{{ name }}` is a column of the inputs; or several, also as
+            label → template.
+        inputs: a list, a DataFrame, or the path of a CSV or JSONL file; plain values have the
+            name `input`.
+        models: provider/model, or several; None = that of each agent.
+        params: parameters of the model, or several, also as label → parameters.
+        repeats: runs of each square.
+        expect: expectations that a run has to meet to pass.
+        score: `score(result, row) -> float | bool`; False = the run did not pass.
+        judge: an agent whose answer is a number and a reason, or its name.
+        concurrency: maximum runs at once.
+        budget: of all runs together: US dollars, or a table with keys of `[limits]`.
+        resume: file that takes each result as its run ends; runs that it has are not repeated.
+        display: if True, a notebook shows the table as it fills.
+        options: those of `axe_nb.run`, for all runs.
+
+    Raises:
+        ConfigError: invalid configuration, before anything is sent.
+    """
+    runner = make_runner(
+        agents, prompt, inputs=inputs, models=models, params=params, repeats=repeats,
+        expect=expect, score=score, judge=judge, concurrency=concurrency, budget=budget,
+        resume=resume, options=options,
+    )  # fmt: skip
+    runner.check()
+    runner.run(make_grid_table(runner, display))
+    return runner.grid
+
+
+def make_grid_table(runner: GridRunner, display: bool, name: str = "g") -> Line:
+    """Returns what shows a grid as it fills: its table in a notebook, a line in a terminal.
+
+    Args:
+        runner: runs the grid.
+        display: if False, nothing is shown.
+        name: the expression that gives the grid.
+    """
+
+    def draw(progress: str) -> dict[str, str]:
+        note = f"{runner.forecast} · {progress}" if progress else ""
+        return show_grid(runner.grid, name, note=note)
+
+    return make_table(runner.grid, draw, display)
+
+
+def make_runner(
+    agents: Any,
+    prompt: Any,
+    *,
+    inputs: Any,
+    models: Any,
+    params: Any,
+    repeats: int,
+    expect: str | None,
+    score: Score | None,
+    judge: str | Agent | None,
+    concurrency: int,
+    budget: BudgetOption,
+    resume: str | os.PathLike[str] | None,
+    options: Mapping[str, Any],
+    names: Mapping[str, Any] | None = None,
+    first_line: int = 1,
+) -> GridRunner:
+    """Returns the runner of a grid; see `grid`.
+
+    Args:
+        options: those of each run.
+        names: further names of the templates, behind the columns of the inputs.
+        first_line: line of the template's first line in its editor.
+
+    Raises:
+        ConfigError: an option is invalid.
+    """
+    if calling() is not None:
+        raise AxeError(
+            "axe_nb.grid was called inside a tool",
+            hint="use `await ctx.delegate(…)` or `await axe_nb.arun(…)`: the run's views show it",
+        )
+    for name, number in (("repeats", repeats), ("concurrency", concurrency)):
+        if isinstance(number, bool) or not isinstance(number, int) or number < 1:
+            given = shown_value(number)
+            raise ConfigError(f"{name} takes a whole number from 1, not {given}")
+    if score is not None and not callable(score):
+        raise ConfigError(f"score takes a function (result, row), not {shown_value(score)}")
+    for name, instead in OWN.items():
+        if name in options:
+            raise ConfigError(f"a grid takes {instead}, not {name}")
+    if expect is not None:
+        parse(expect)
+    overrides = session.overrides(options)
+    made = Grid(
+        read_inputs(inputs),
+        make_variants(agents, models, params, prompt),
+        repeats,
+        names,
+        first_line,
+    )
+    scoring = Scoring(expect=expect, score=score, agents_dir=overrides.agents_dir)
+    return GridRunner(
+        made,
+        GridOptions(
+            overrides=overrides, scoring=scoring, judge=judge, concurrency=concurrency,
+            budget=budget, resume=resume,
+        ),
+    )  # fmt: skip

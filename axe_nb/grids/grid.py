@@ -1,0 +1,121 @@
+"""The grid that a user has: its runs, as a table, a frame, a figure, a file.
+
+Source: product.md "Exploring".
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from axe_nb.agents.agent import Agent
+from axe_nb.frames import make_frame
+from axe_nb.grids.jobs import Job, write_prompt
+from axe_nb.grids.labels import Agreement, ask_labels, measure, read_labels
+from axe_nb.grids.outcome import GridRun
+from axe_nb.grids.pairs import Preference, ask_pairs
+from axe_nb.grids.plot import draw
+from axe_nb.grids.saved import load_grid, save_grid
+from axe_nb.grids.squares import Squares
+from axe_nb.grids.variants import Variant
+from axe_nb.jsonable import jsonable
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+COLUMNS = (
+    "agent", "model", "params", "repeat", "status", "text", "passed", "score", "reason", "tokens",
+    "cost", "seconds",
+)  # fmt: skip
+"""Of the data frame, after those of the inputs."""
+
+
+class Grid(Squares):
+    """Runs of each variant on each input. Squares are empty where the grid was stopped.
+
+    `grid[input, variant]` takes numbers from 0 or labels, which `inputs` and `variants` list.
+    """
+
+    def label(self, column: str | None = None) -> Agreement:
+        """Compares the verdicts with a person's: yes or no with what passed, numbers with scores.
+
+        Args:
+            column: column of the inputs with the labels; None = asks about each run.
+
+        Raises:
+            ConfigError: there is no such column, or a label is none.
+        """
+        return measure(ask_labels(self, input) if column is None else read_labels(self, column))
+
+    def judge(self, first: int | str, second: int | str, judge: str | Agent) -> Preference:
+        """Asks a judge which of two variants answered each input better, in both orders; blocks.
+
+        Args:
+            first: number or label of a variant.
+            second: number or label of the other one.
+            judge: the agent or its name.
+
+        Raises:
+            ConfigError: the judge could not be asked.
+        """
+        one, other = (self.column(variant) for variant in (first, second))
+        number = self.variants.index(one[0].variant)
+        tasks = [write_prompt(self, Job(at, number, 1)).text for at in range(len(self.rows))]
+        return ask_pairs(one, other, tasks, judge)
+
+    def to_frame(self) -> Any:
+        """Returns the runs as a pandas DataFrame: the columns of the inputs, then of the runs.
+
+        Its index are the labels of the variants.
+
+        Raises:
+            ConfigError: pandas is not installed.
+        """
+        names = list(dict.fromkeys(name for row in self.rows for name in row))
+        places = list(self.list_places())
+        rows = [
+            {**self.rows[input], **_list_facts(self.choices[variant], run)}
+            for (input, variant, _), run in places
+        ]
+        frame = make_frame(rows, [*names, *COLUMNS])
+        frame.index = [self.variants[variant] for (_, variant, _), _ in places]
+        frame.index.name = "variant"
+        return frame
+
+    def plot(self) -> Figure:
+        """Returns a figure: quality against cost of the variants, and each square by input.
+
+        Raises:
+            ConfigError: matplotlib is not installed.
+        """
+        return draw(self)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes the grid, without secrets, to a file for `axe_nb.load` (D-60, D-61).
+
+        Values of the inputs that JSON lacks become text.
+
+        Raises:
+            ConfigError: the file cannot be written.
+        """
+        save_grid(self, path)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Grid:
+        """Returns the grid of a file that `save` wrote; executes nothing.
+
+        Raises:
+            ConfigError: it cannot be read, or is not a grid.
+        """
+        return load_grid(path, cls)
+
+
+def _list_facts(variant: Variant, run: GridRun) -> Mapping[str, Any]:
+    result = run.result
+    facts = (
+        result.agent, result.model, jsonable(variant.params or {}), run.repeat, result.status,
+        result.text, run.passed, run.score, run.reason, result.total_usage.total,
+        result.total_cost, result.duration_ms / 1000,
+    )  # fmt: skip
+    return dict(zip(COLUMNS, facts, strict=True))

@@ -1,0 +1,130 @@
+"""A person's labels of the runs of a grid, and how often its verdicts agree with them.
+
+Source: product.md "Exploring".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from statistics import fmean
+from typing import TYPE_CHECKING, Any
+
+from axe_nb.errors import ConfigError
+from axe_nb.grids.outcome import GridRun
+from axe_nb.grids.statistics import Interval, find_share_interval
+from axe_nb.text import clean, cut_chars, list_some, quote, suggestion
+
+if TYPE_CHECKING:
+    from axe_nb.grids.squares import Squares
+
+MAX_SHOWN = 2_000
+"""Characters of an answer that a person is shown."""
+
+MAX_NAMED = 5
+"""Squares that an agreement names."""
+
+CHOICES = "[y]es, it is right  [n]o  [s]kip  [q]uit"
+
+YES = {"y", "yes", "true", "1", "right", "pass", "passed"}
+NO = {"n", "no", "false", "0", "wrong", "fail", "failed"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Agreement:
+    """A person's labels beside the verdicts of a grid."""
+
+    count: int
+    """Labelled runs."""
+    same: int
+    """Runs that the grid passed and the person found right, or neither."""
+    differ: tuple[str, ...]
+    """The other ones: input × variant."""
+    distance: float | None
+    """Mean distance of the scores from labels that are numbers; None if none are."""
+
+    @property
+    def interval(self) -> Interval:
+        """Of the share that is the same."""
+        return find_share_interval(self.same, self.count)
+
+    def __str__(self) -> str:
+        if not self.count:
+            return "no run is labelled"
+        if self.distance is not None:
+            return f"{self.count} labels, mean distance of the scores {self.distance:.3g}"
+        low, high = self.interval
+        others = f"; not on {list_some(self.differ, MAX_NAMED)}" if self.differ else ""
+        share = f"{self.same / self.count:.0%} ({low:.0%} to {high:.0%})"
+        return f"agrees on {self.same} of {self.count} labels, {share}{others}"
+
+    __repr__ = __str__
+
+
+def read_labels(grid: Squares, column: str) -> Iterator[tuple[GridRun, bool | float]]:
+    """Yields the labelled runs with the labels that a column of the inputs has.
+
+    Raises:
+        ConfigError: there is no such column, or a label is none.
+    """
+    names = list(dict.fromkeys(name for row in grid.rows for name in row))
+    if column not in names:
+        raise ConfigError(f"no column {quote(column)}", hint=suggestion(column, names))
+    words = [_to_word(row.get(column)) for row in grid.rows]
+    is_yes_or_no = all(word in YES | NO for word in words if word)
+    for word, label in zip(words, grid.inputs, strict=True):
+        if not word:
+            continue
+        value = word in YES if is_yes_or_no else _read_number(word, label)
+        for variant in grid.variants:
+            yield from ((run, value) for run in grid[label, variant])
+
+
+def _to_word(value: Any) -> str:
+    return "" if value is None or value != value else str(value).strip().lower()
+
+
+def _read_number(word: str, label: str) -> float:
+    try:
+        return float(word)
+    except ValueError:
+        shown = quote(cut_chars(clean(word), 40, "…"))
+        raise ConfigError(f"input {label}: the label {shown} is not yes, no or a number") from None
+
+
+def ask_labels(grid: Squares, ask: Callable[[str], str]) -> Iterator[tuple[GridRun, bool]]:
+    """Asks a person about each run; yields the labelled ones.
+
+    Args:
+        grid: the grid.
+        ask: shows a text and returns a line.
+    """
+    for run in grid.runs:
+        prompt = f"\n{run.input} × {run.variant}\n{cut_chars(clean(run.result.text), MAX_SHOWN)}"
+        while (word := ask(f"{prompt}\n{CHOICES}: ").strip().lower()) not in YES | NO:
+            if word in ("q", "quit"):
+                return
+            if word in ("s", "skip"):
+                break
+            prompt = "Please answer with one of these letters, or the whole word."
+        else:
+            yield run, word in YES
+
+
+def measure(labelled: Iterator[tuple[GridRun, bool | float]]) -> Agreement:
+    """Compares labels with verdicts: yes and no with what passed, numbers with scores."""
+    same, differ, distances = 0, [], []
+    for run, label in labelled:
+        if not isinstance(label, bool):
+            if run.score is not None:
+                distances.append(abs(run.score - label))
+        elif run.passed == label:
+            same += 1
+        else:
+            differ.append(f"{run.input} × {run.variant}")
+    return Agreement(
+        count=same + len(differ) + len(distances),
+        same=same,
+        differ=tuple(differ),
+        distance=fmean(distances) if distances else None,
+    )

@@ -1,0 +1,98 @@
+"""The runs of a square of a grid, and their verdicts.
+
+Source: product.md "Exploring".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from statistics import fmean
+from typing import overload
+
+from axe_nb.redaction import redact
+from axe_nb.results import RunResult
+from axe_nb.text import clean, one_line, plural
+from axe_nb.views.appearance import LOOKS
+
+MAX_TOLD = 100
+"""Characters shown of an answer and the reason for its verdict."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GridRun:
+    """One run of a grid, and what was thought of it."""
+
+    input: str
+    """Label of its input."""
+    variant: str
+    """Label of its variant."""
+    repeat: int = 1
+    """From 1."""
+    result: RunResult
+    passed: bool
+    """True if it completed, met the expectations, and no score was False."""
+    score: float | None = None
+    """Of `score=` or the judge; a bool counts as 0 or 1. None = there is none."""
+    reason: str = ""
+    """The reason for the score, or why it did not pass."""
+    judgement: RunResult | None = field(default=None, repr=False)
+    """The run of the judge; its tokens are none of the variant's."""
+
+
+class Square(Sequence[GridRun]):
+    """The runs of one variant on one input, one per repeat; fewer if the grid was stopped."""
+
+    def __init__(self, input_label: str, variant_label: str, runs: Sequence[GridRun]) -> None:
+        self.input = input_label
+        self.variant = variant_label
+        self._runs = tuple(runs)
+
+    @overload
+    def __getitem__(self, index: int) -> GridRun: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[GridRun]: ...
+
+    def __getitem__(self, index: int | slice) -> GridRun | Sequence[GridRun]:
+        return self._runs[index]
+
+    def __len__(self) -> int:
+        return len(self._runs)
+
+    def __repr__(self) -> str:
+        runs = plural(len(self), "run")
+        signs = {True: LOOKS["completed"].sign, False: LOOKS["error"].sign}
+        answers = (f"\n  {signs[run.passed]} {_tell(run)}" for run in self)
+        return f"{self.input} × {self.variant}: {self.passed} of {runs} passed{''.join(answers)}"
+
+    @property
+    def result(self) -> RunResult | None:
+        """The result of the first run; None if there is none."""
+        return self._runs[0].result if self._runs else None
+
+    @property
+    def passed(self) -> int:
+        """Number of runs that passed."""
+        return sum(run.passed for run in self._runs)
+
+    @property
+    def disagrees(self) -> bool:
+        """True if some of its repeats passed and some did not."""
+        return 0 < self.passed < len(self)
+
+    @property
+    def share(self) -> float | None:
+        """Share of its runs that passed; None if there are none."""
+        return self.passed / len(self) if self._runs else None
+
+    @property
+    def score(self) -> float | None:
+        """Mean of the scores; None if there are none."""
+        scores = [run.score for run in self._runs if run.score is not None]
+        return fmean(scores) if scores else None
+
+
+def _tell(run: GridRun) -> str:
+    said = " · ".join(filter(None, [run.result.text, run.reason]))
+    return one_line(redact(clean(said)), MAX_TOLD)

@@ -1,0 +1,233 @@
+"""A grid as people see it: the figures of each variant, then each input with its squares. Pure.
+
+The same for the same runs, so it holds no seconds; `to_frame` and `summary` do.
+Source: product.md "Exploring"; design README.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from html import escape
+from itertools import compress
+
+from axe_nb.grids.grid import Grid
+from axe_nb.grids.outcome import GridRun, Square
+from axe_nb.grids.summary import Summary
+from axe_nb.redaction import redact
+from axe_nb.text import clean, count_columns, format_dollars, one_line, plural
+from axe_nb.views.appearance import (
+    COLOURS,
+    GAP,
+    LINE_HEIGHT,
+    LOOKS,
+    MUTED,
+    TEXT_MARGIN,
+    TRACK,
+)
+from axe_nb.views.html import LEVEL, PLAIN, twin
+
+PASSED, FAILED = LOOKS["completed"], LOOKS["error"]
+
+MAX_TREES = 150_000
+"""Bytes of HTML that the trees of all runs take; the rest are named by their expression."""
+
+MAX_INPUTS = 200
+"""Inputs that are shown."""
+
+MAX_ANSWER = 80
+"""Characters shown of an answer or a reason."""
+
+SQUARE = "2.4em"
+"""Width of a square."""
+
+BAR = "5em"
+"""Width of the bar of a share."""
+
+HEADS = ("variant", "passed", "95 %", "disagree", "score", "tokens", "cost")
+
+NAME, SHARE = 1, 2
+"""Columns of the name of a variant, and of its share."""
+
+
+def show_grid(grid: Grid, name: str = "g", *, note: str = "") -> dict[str, str]:
+    """Returns the bundle of a grid.
+
+    Args:
+        grid: the grid.
+        name: the expression that gives it.
+        note: what is said of a grid that still runs, whose squares do not open yet.
+    """
+    return {"text/html": _Page(grid, name, note).whole(), "text/plain": format_grid(grid, note)}
+
+
+def format_grid(grid: Grid, note: str = "") -> str:
+    """Returns a grid as plain text."""
+    figures = _tabulate(grid.summary)
+    numbers = [str(number) for number in range(len(grid.variants))]
+    squares: list[tuple[str, ...]] = [("", *numbers)]
+    for row, label in enumerate(grid.inputs[:MAX_INPUTS]):
+        cells = [_describe_square(grid[row, column])[0] for column in range(len(numbers))]
+        squares.append((label, *cells))
+    lines = [note or _describe(grid), *_align(figures), "", *_align(squares), *_list_hidden(grid)]
+    return clean(redact("\n".join(lines)))
+
+
+def _tabulate(summaries: Sequence[Summary]) -> list[tuple[str, ...]]:
+    """The figures of the variants below their heads, without columns that are empty."""
+    rows = [(str(number), *_list_figures(one)) for number, one in enumerate(summaries)]
+    used = [any(column) for column in zip(*rows, strict=True)]
+    return [tuple(compress(row, used)) for row in (("", *HEADS), *rows)]
+
+
+def _align(table: Sequence[Sequence[str]]) -> Iterator[str]:
+    widths = [max(map(count_columns, column)) for column in zip(*table, strict=True)]
+    for row in table:
+        cells = (
+            cell + " " * (width - count_columns(cell))
+            for cell, width in zip(row, widths, strict=True)
+        )
+        yield "  ".join(cells).rstrip()
+
+
+def _describe(grid: Grid) -> str:
+    size = f"{plural(len(grid.inputs), 'input')} × {plural(len(grid.variants), 'variant')}"
+    times = f" × {grid.repeats} repeats" if grid.repeats > 1 else ""
+    done = "" if len(grid) == grid.planned else f", {len(grid):,} of {grid.planned:,} runs"
+    judged = sum(summary.judge_tokens for summary in grid.summary)
+    judge = f", the judge took {judged:,} tokens" if judged else ""
+    return f"{size}{times}{done}{judge}{f', {grid.note}' if grid.note else ''}"
+
+
+def _list_hidden(grid: Grid) -> Iterator[str]:
+    """Lines for what the table lacks: runs that did not complete, inputs that are not shown."""
+    failed = [run for run in grid.failures if not run.result.ok]
+    if failed:
+        yield f"{plural(len(failed), 'run')} did not complete; the first: {failed[0].reason}"
+    if (more := len(grid.inputs) - MAX_INPUTS) > 0:
+        yield f"… {plural(more, 'more input')}"
+
+
+def _list_figures(summary: Summary) -> tuple[str, ...]:
+    """The figures of a variant, under `HEADS`."""
+    low, high = summary.interval
+    return (
+        summary.variant,
+        f"{summary.passed} of {summary.runs}" if summary.runs else "",
+        f"{low:.0%} to {high:.0%}" if summary.runs else "",
+        "" if summary.disagree is None else f"{summary.disagree:.0%}",
+        "" if summary.score is None else f"{summary.score:.3g}",
+        f"{summary.tokens:,}" if summary.runs else "",
+        "" if summary.cost is None or not summary.runs else format_dollars(summary.cost),
+    )
+
+
+def _describe_square(square: Square) -> tuple[str, str]:
+    """The sign of a square and its colour."""
+    if not square:
+        return "–", COLOURS["off"]
+    if square.passed == len(square):
+        return PASSED.sign, PASSED.colour
+    if not square.passed:
+        return FAILED.sign, FAILED.colour
+    return f"{square.passed}/{len(square)}", COLOURS["limit"]
+
+
+class _Page:
+    """One grid as HTML."""
+
+    def __init__(self, grid: Grid, name: str, note: str) -> None:
+        self._grid, self._note = grid, note
+        self._name = name
+        self._room = MAX_TREES
+
+    def whole(self) -> str:
+        grid = self._grid
+        inputs = "".join(
+            self._format_input(row) for row in range(min(len(grid.inputs), MAX_INPUTS))
+        )
+        rest = "".join(f"<div>{_safe(line)}</div>" for line in _list_hidden(grid))
+        numbers = "".join(
+            _format_cell(str(number), "inherit") for number in range(len(grid.variants))
+        )
+        head = _safe(self._note or _describe(grid))
+        return (
+            f"<div class='{PLAIN}' style='line-height:{LINE_HEIGHT}'><div>{head}</div>"
+            f"{self._format_figures()}"
+            f"<div style='display:flex;opacity:{MUTED};margin-left:{TEXT_MARGIN}'>"
+            f"{numbers}<span>input</span></div>{inputs}{rest}</div>"
+        )
+
+    def _format_figures(self) -> str:
+        summaries = self._grid.summary
+        heads, *rows = _tabulate(summaries)
+        head = "".join(
+            f"<th style='{_align_cell(at)}'>{text}</th>" for at, text in enumerate(heads)
+        )
+        body = "".join(
+            f"<tr>{''.join(_format_figure(at, text, summary) for at, text in enumerate(row))}</tr>"
+            for row, summary in zip(rows, summaries, strict=True)
+        )
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+    def _format_input(self, row: int) -> str:
+        """The squares of an input; open, the answer of each run."""
+        grid = self._grid
+        squares = [grid[row, column] for column in range(len(grid.variants))]
+        cells = "".join(_format_cell(*_describe_square(square)) for square in squares)
+        label = _safe(grid.inputs[row])
+        if self._note:
+            return f"<div style='display:flex;margin-left:{TEXT_MARGIN}'>{cells}{label}</div>"
+        answers = "".join(
+            self._format_run(f"{self._name}[{row}, {column}][{at}]", run)
+            for column, square in enumerate(squares)
+            for at, run in enumerate(square)
+        )
+        return (
+            f"<details><summary><div style='display:inline-flex;width:96%'>{cells}"
+            f"<bdi style='overflow:hidden;text-overflow:ellipsis;white-space:nowrap'>"
+            f"{label}</bdi></div></summary>"
+            f"<blockquote style='{LEVEL}'>{answers}</blockquote></details>"
+        )
+
+    def _format_run(self, name: str, run: GridRun) -> str:
+        look = PASSED if run.passed else FAILED
+        repeat = f" #{run.repeat}" if self._grid.repeats > 1 else ""
+        score = "" if run.score in (None, 0, 1) else f"{run.score:.3g}"
+        answer = one_line(run.result.text, MAX_ANSWER)
+        reason = one_line(run.reason, MAX_ANSWER)
+        said = " · ".join(filter(None, [score, answer, reason]))
+        head = (
+            f"<span style=color:{look.colour}>{look.sign}</span> "
+            f"<b>{_safe(run.variant)}{repeat}</b> "
+            f"<span style=opacity:{MUTED}>{_safe(said)}</span>"
+        )
+        if self._room > 0:
+            tree = twin(run.result, name=f"{name}.result")["text/html"]
+            self._room -= len(tree)
+            if self._room >= 0:
+                return f"<details><summary>{head}</summary>{tree}</details>"
+        return f"<div>{head} <code>{name}.result</code></div>"
+
+
+def _align_cell(at: int) -> str:
+    """The style of a column: names on the left, figures on the right."""
+    return f"text-align:{'left' if at <= NAME else 'right'};white-space:nowrap"
+
+
+def _format_figure(at: int, text: str, summary: Summary) -> str:
+    inner = f"<b>{_safe(text)}</b>" if at == NAME else _safe(text)
+    if at == SHARE:
+        inner = (
+            f"<span style='display:inline-block;width:{BAR};height:.6em;margin-right:{GAP};"
+            f"background:linear-gradient(90deg,{COLOURS['good']} "
+            f"{round(100 * (summary.share or 0))}%,{TRACK} 0)'></span>{inner}"
+        )
+    return f"<td style='{_align_cell(at)}'>{inner}</td>"
+
+
+def _format_cell(text: str, colour: str) -> str:
+    return f"<span style='flex:0 0 {SQUARE};color:{colour}'>{text}</span>"
+
+
+def _safe(text: str) -> str:
+    return escape(clean(redact(text)), quote=False)

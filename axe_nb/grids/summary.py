@@ -1,0 +1,158 @@
+"""The figures of a variant, and of two on the same inputs. Pure.
+
+Source: product.md "Exploring".
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from axe_nb.grids.outcome import GridRun, Square
+from axe_nb.grids.statistics import (
+    Interval,
+    find_mean_interval,
+    find_share_interval,
+    find_sign_chance,
+)
+from axe_nb.text import list_some, plural
+
+MAX_NAMED = 5
+"""Inputs that a comparison names."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """The figures of a variant over all of its runs."""
+
+    variant: str
+    runs: int
+    passed: int
+    interval: Interval
+    """Of the share that passed. Repeats count as runs of their own."""
+    disagree: float | None
+    """Share of the inputs whose repeats disagree; None without repeats."""
+    score: float | None
+    """Mean over the inputs; None if nothing was scored."""
+    tokens: int
+    """Of all runs with their sub-agents."""
+    cost: float | None
+    """US dollars of all runs; None if the price of any is unknown."""
+    seconds: float | None
+    """Mean of a run; None if there are none."""
+    judge_tokens: int
+    """Of the judge, which are in no other figure."""
+
+    @property
+    def share(self) -> float | None:
+        """Share of the runs that passed; None if there are none."""
+        return self.passed / self.runs if self.runs else None
+
+
+def summarize(variant: str, squares: Sequence[Square]) -> Summary:
+    """Returns the figures of a variant.
+
+    Args:
+        variant: its label.
+        squares: its squares, one per input.
+    """
+    runs = [run for square in squares for run in square]
+    repeated = [square for square in squares if len(square) > 1]
+    scores = [square.score for square in squares if square.score is not None]
+    passed = sum(run.passed for run in runs)
+    return Summary(
+        variant=variant,
+        runs=len(runs),
+        passed=passed,
+        interval=find_share_interval(passed, len(runs)),
+        disagree=fmean(square.disagrees for square in repeated) if repeated else None,
+        score=fmean(scores) if scores else None,
+        tokens=sum(run.result.total_usage.total for run in runs),
+        cost=_add_costs(runs),
+        seconds=fmean(run.result.duration_ms / 1000 for run in runs) if runs else None,
+        judge_tokens=sum(run.judgement.total_usage.total for run in runs if run.judgement),
+    )
+
+
+def _add_costs(runs: Sequence[GridRun]) -> float | None:
+    costs = [run.result.total_cost for run in runs]
+    known = [cost for cost in costs if cost is not None]
+    return math.fsum(known) if len(known) == len(costs) else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """Two variants on the inputs that both have runs of."""
+
+    first: str
+    second: str
+    better: tuple[str, ...]
+    """Inputs on which a larger share of the second's runs passed."""
+    worse: tuple[str, ...]
+    same: int
+    """Number of inputs with equal shares."""
+    chance: float
+    """Of a difference at least so clear if both were equally good: the exact sign test."""
+    difference: float | None
+    """Mean difference of the shares; None without common inputs."""
+    interval: Interval | None
+    """Of the difference, by bootstrap over the inputs; None for fewer than two."""
+    score: float | None
+    """Mean difference of the scores; None if there are none."""
+    score_interval: Interval | None
+
+    def __str__(self) -> str:
+        lines = [f"{self.second} against {self.first}, {plural(self.count, 'input')}:"]
+        for word, names in (("better", self.better), ("worse", self.worse)):
+            named = f" ({list_some(names, MAX_NAMED)})" if names else ""
+            lines.append(f"  {word} on {len(names)}{named}")
+        lines.append(f"  same on {self.same}")
+        if self.difference is not None:
+            lines.append(f"  passed {self.difference:+.0%}{_format_range(self.interval, '.0%')}")
+        if self.score is not None:
+            lines.append(f"  score {self.score:+.3g}{_format_range(self.score_interval, '.3g')}")
+        lines.append(f"  by chance alone: {self.chance:.2g} (sign test)")
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+    @property
+    def count(self) -> int:
+        """Number of common inputs."""
+        return len(self.better) + len(self.worse) + self.same
+
+
+def compare(
+    first: Sequence[Square], second: Sequence[Square], labels: tuple[str, str]
+) -> Comparison:
+    """Compares two variants, input by input.
+
+    Args:
+        first: the squares of one, one per input.
+        second: those of the other, of the same inputs in the same order.
+        labels: their names.
+    """
+    pairs = [pair for pair in zip(first, second, strict=True) if pair[0] and pair[1]]
+    shares = [(a.input, (b.share or 0) - (a.share or 0)) for a, b in pairs]
+    better = tuple(name for name, change in shares if change > 0)
+    worse = tuple(name for name, change in shares if change < 0)
+    changes = [change for _, change in shares]
+    scores = [b.score - a.score for a, b in pairs if a.score is not None and b.score is not None]
+    return Comparison(
+        first=labels[0],
+        second=labels[1],
+        better=better,
+        worse=worse,
+        same=len(pairs) - len(better) - len(worse),
+        chance=find_sign_chance(len(better), len(worse)),
+        difference=fmean(changes) if changes else None,
+        interval=find_mean_interval(changes),
+        score=fmean(scores) if scores else None,
+        score_interval=find_mean_interval(scores),
+    )
+
+
+def _format_range(interval: Interval | None, form: str) -> str:
+    return f" ({interval.low:+{form}} to {interval.high:+{form}})" if interval else ""

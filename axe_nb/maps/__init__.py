@@ -1,0 +1,1 @@
+"""Many runs of one agent: bounded concurrency, a budget, resume files, executors."""

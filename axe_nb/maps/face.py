@@ -1,0 +1,132 @@
+"""`axe_nb.map` and `axe_nb.amap`: many runs of one agent.
+
+Source: product.md "Exploring".
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any, Unpack
+
+from axe_nb.agents.agent import Agent
+from axe_nb.commands.overrides import RunOptions, shown_value, with_options_shown
+from axe_nb.engine.nesting import calling
+from axe_nb.errors import AxeError, ConfigError
+from axe_nb.front_end import make_line
+from axe_nb.maps.batch import Batch, make_batch
+from axe_nb.maps.budget import BudgetOption
+from axe_nb.maps.drives import Runs
+from axe_nb.maps.local import LocalRuns
+from axe_nb.maps.run_map import RunMap
+from axe_nb.maps.summary import KEEPS, Keep
+from axe_nb.maps.tasks import Prompts, Source
+from axe_nb.recording.modes import find_mode
+from axe_nb.session.session import session
+
+
+@with_options_shown
+def map(
+    agent: str | Agent | None,
+    prompts: Source,
+    *,
+    concurrency: int = 8,
+    executor: object = None,
+    resume: str | os.PathLike[str] | None = None,
+    budget: BudgetOption = None,
+    keep: Keep = "results",
+    display: bool = True,
+    **options: Unpack[RunOptions],
+) -> RunMap:
+    """Returns a map: the runs of an agent with many prompts, which begin when it is iterated over.
+
+    `for` yields results in the order of the prompts, `async for` as the runs end, `await` returns
+    them all. A failed run is a result; nothing is written to `last()` or to conversations, and no
+    one is asked for approval.
+
+    Args:
+        agent: the agent or its name; None = the model of `model` is asked without one.
+        prompts: texts, or lists of texts and pictures, of any iterable or async iterable; each is
+            taken when it can be asked.
+        concurrency: maximum runs at once.
+        executor: where they run: a `concurrent.futures.Executor`, a Dask client, an ipyparallel
+            client or view; None = here.
+        resume: file that takes each result as its run ends; runs that it has are not repeated,
+            unless they timed out or were cancelled.
+        budget: of all runs together: US dollars, or a table with keys of `[limits]`; what is in
+            progress when it is reached is cancelled at its next request.
+        keep: `results`; `summaries`: without messages and exchanges; `nothing`: they are only
+            yielded, once.
+        display: if True, a line shows the progress.
+        options: those of `axe_nb.run`; `timeout` is that of each run.
+
+    Raises:
+        ConfigError: invalid configuration, before anything is sent.
+    """
+    made = _make_map(agent, prompts, concurrency, executor, resume, budget, keep, display, options)
+    made.check()
+    return made
+
+
+@with_options_shown
+def amap(
+    agent: str | Agent | None,
+    prompts: Source,
+    *,
+    concurrency: int = 8,
+    executor: object = None,
+    resume: str | os.PathLike[str] | None = None,
+    budget: BudgetOption = None,
+    keep: Keep = "results",
+    display: bool = True,
+    **options: Unpack[RunOptions],
+) -> RunMap:
+    """Like `map`, but blocks never: the configuration is checked when it is awaited or iterated.
+
+    `await axe_nb.amap(…)` returns the results, `async for` yields them as the runs end.
+    """
+    return _make_map(agent, prompts, concurrency, executor, resume, budget, keep, display, options)
+
+
+def _make_map(
+    agent: str | Agent | None,
+    prompts: Source,
+    concurrency: int,
+    executor: object,
+    resume: str | os.PathLike[str] | None,
+    budget: BudgetOption,
+    keep: Keep,
+    display: bool,
+    options: RunOptions,
+) -> RunMap:
+    if calling() is not None:
+        raise AxeError(
+            "axe_nb.map was called inside a tool",
+            hint="use `await ctx.delegate(…)` or `await axe_nb.arun(…)`: the run's views show it",
+        )
+    if isinstance(concurrency, bool) or not isinstance(concurrency, int) or concurrency < 1:
+        given = shown_value(concurrency)
+        raise ConfigError(f"concurrency takes a whole number from 1, not {given}")
+    if keep not in KEEPS:
+        raise ConfigError(f"keep takes {', '.join(KEEPS)}, not {shown_value(keep)}")
+    taken = Prompts(prompts)
+    batch = make_batch(
+        agent, session.overrides(options), budget=budget, keep=keep, path=resume,
+        total=taken.total,
+    )  # fmt: skip
+    runs = _make_runs(batch, executor, concurrency, {**session.defaults, **options})
+    return RunMap(batch, taken, runs, lambda: make_line(display))
+
+
+def _make_runs(batch: Batch, executor: object, concurrency: int, given: Mapping[str, Any]) -> Runs:
+    if executor is None:
+        return LocalRuns(batch, concurrency)
+    from axe_nb.maps.executors import find_workers
+    from axe_nb.maps.remote import RemoteRuns
+
+    workers, cassette = find_workers(executor), batch.session.cassette
+    if cassette is not None and find_mode(cassette.mode, can_ask=False) != "live":
+        # equal prompts have their answers in the order in which they come, which one place knows
+        batch.tally.notes.append("in this process, as a cassette is in use")
+        return LocalRuns(batch, concurrency)
+    return RemoteRuns(batch, workers, concurrency, given)

@@ -1,0 +1,113 @@
+"""The session of a map: its runs are counted, but neither remembered nor continued.
+
+Source: product.md "Exploring"; D-53, D-59.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from functools import partial
+from typing import TYPE_CHECKING
+
+from axe_nb.agents.config import Config
+from axe_nb.engine.permissions import AskPerson
+from axe_nb.engine.plan import Plan
+from axe_nb.events import Emit
+from axe_nb.exchanges import Exchange
+from axe_nb.limits import InFlight, UsageMeter
+from axe_nb.messages import Request
+from axe_nb.recording.tape import RootTape
+from axe_nb.results import RunResult
+from axe_nb.session.runs import RunHandle, RunRequest
+from axe_nb.session.session import Session, session
+from axe_nb.session.snapshot import Snapshot
+from axe_nb.traces.spans import find_context
+
+if TYPE_CHECKING:
+    from opentelemetry.context import Context
+
+OWN = ("agents", "conversations", "last", "meter", "in_flight")
+"""Fields that a map does not share with the session that it belongs to."""
+
+
+class ClaimingTape(RootTape):
+    """A tape that tells when its run has its records in the cassette."""
+
+    on_claim: Callable[[], None] | None = None
+
+    def find(self, request: Request, model: str) -> Exchange | None:
+        """See `Tape`."""
+        try:
+            return super().find(request, model)
+        finally:
+            if self.on_claim is not None:
+                self.on_claim()
+
+
+@dataclass
+class MapSession(Session):
+    """A session whose runs read the agents and settings once, when the map begins."""
+
+    _settings: tuple[Config, Snapshot] | None = None
+
+    @property
+    def settings(self) -> tuple[Config, Snapshot]:
+        """The settings and agents, once a run was planned."""
+        assert self._settings is not None
+        return self._settings
+
+    def start(self, request: RunRequest, on_claim: Callable[[], None] | None = None) -> RunHandle:
+        """Creates the handle of a run.
+
+        Args:
+            request: the run.
+            on_claim: called when the run has its records in the cassette; None = no one waits.
+        """
+        return RunHandle(request, partial(self._plan, find_context(), on_claim), self.remember)
+
+    async def _plan(
+        self,
+        context: Context | None,
+        on_claim: Callable[[], None] | None,
+        request: RunRequest,
+        emit: Emit,
+        ask_person: AskPerson | None,
+        streams: bool,
+    ) -> Plan:
+        plan = await self.plan(request, emit, ask_person, streams, traced_in=context)
+        if isinstance(plan.scope.env.tape, ClaimingTape):
+            plan.scope.env.tape.on_claim = on_claim
+        return plan
+
+    def _begin_tape(self, *, can_ask: bool) -> RootTape | None:
+        made = super()._begin_tape(can_ask=can_ask)
+        return made and ClaimingTape(made.cassette, made.mode)
+
+    def _read_settings(
+        self, agents_dir: str | None, *, needs_keys: bool = True
+    ) -> tuple[Config, Snapshot]:
+        if self._settings is None:
+            self._settings = super()._read_settings(agents_dir, needs_keys=needs_keys)
+            return self._settings
+        config, snapshot = self._settings
+        return config, snapshot.share()
+
+    def _remember(self, result: RunResult) -> None:
+        self._count(result)
+
+
+def open_session(meter: UsageMeter | None, in_flight: InFlight | None) -> MapSession:
+    """Returns a session for a map: the agents as they are now; usage, budget and tools shared.
+
+    Args:
+        meter: counts all runs of the map; None = it has no budget.
+        in_flight: slots for what may be in progress in all its runs; None = no limit.
+    """
+    session.open_cassette()  # which the environment may name, for both
+    shared = {
+        one.name: getattr(session, one.name)
+        for one in fields(Session)
+        if one.init and one.name not in OWN
+    }
+    return MapSession(agents=dict(session.agents), meter=meter, in_flight=in_flight, **shared)

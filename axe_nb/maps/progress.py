@@ -1,0 +1,129 @@
+"""The progress of a map, as one line: counts, rate and forecast.
+
+A line that is kept, in a saved notebook, has neither times nor rates.
+Source: product.md "Exploring"; cluster-facts.md §6.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, deque
+from dataclasses import dataclass, field
+
+from axe_nb.results import RunResult
+from axe_nb.session.view import Line, NoLine
+from axe_nb.text import clean, format_dollars, one_line, plural
+
+EVERY = 0.1
+"""Seconds between two updates of a line."""
+
+SPAN = 30.0
+"""Seconds of the past that the rate is taken from."""
+
+
+@dataclass
+class Tally:
+    """Counts of the runs of a map."""
+
+    name: str
+    """The agent's name, or that of the model."""
+    total: int | None = None
+    """Number of prompts; None = unknown."""
+    done: int = 0
+    from_file: int = 0
+    """Those whose results were in the resume file."""
+    statuses: Counter[str] = field(default_factory=Counter)
+    tokens: int = 0
+    dollars: float = 0.0
+    is_priced: bool = True
+    """False if the price of any run is unknown."""
+    notes: list[str] = field(default_factory=list)
+    """Facts that a reader has to know, such as a budget that was reached."""
+    _marks: deque[tuple[float, int]] = field(default_factory=deque)
+    """(time, runs that had ended by then) of the last `SPAN` seconds."""
+
+    @property
+    def failed(self) -> int:
+        """Runs that did not complete."""
+        return self.done - self.statuses["completed"]
+
+    def begin(self) -> None:
+        """Notes the start of the clock."""
+        self._marks.append((time.monotonic(), 0))
+
+    def add(self, result: RunResult, *, is_from_file: bool) -> None:
+        """Counts a run that has ended."""
+        self.done += 1
+        self.from_file += is_from_file
+        self.statuses[result.status] += 1
+        self.tokens += result.total_usage.total
+        cost = result.total_cost
+        self.is_priced = self.is_priced and cost is not None
+        self.dollars += cost or 0.0
+
+    def format_live(self) -> str:
+        """Returns the line while the map goes on, with rate and forecast."""
+        parts = [self._format_counts(), *self._format_usage()]
+        rate = self._find_rate()
+        if rate:
+            parts.append(f"{rate:.1f}/s" if rate >= 1 else f"{60 * rate:.1f}/min")
+            if self.total is not None:
+                parts.append(f"about {_format_time((self.total - self.done) / rate)} left")
+        return " · ".join(parts)
+
+    def format_end(self) -> str:
+        """Returns the line that is kept, without times."""
+        parts = [self._format_counts(), *self._format_usage()]
+        return " · ".join([*parts, *(one_line(note, 300) for note in self.notes)])
+
+    def _format_counts(self) -> str:
+        of = "" if self.total is None else f" of {self.total:,}"
+        failed = [
+            f"{count:,} {status}"
+            for status, count in sorted(self.statuses.items())
+            if status != "completed" and count
+        ]
+        runs = f"{self.done:,}{of} {'run' if (self.total or self.done) == 1 else 'runs'}"
+        return f"{one_line(clean(self.name), 60)}: {runs}, {', '.join(failed) or '0 failed'}"
+
+    def _format_usage(self) -> list[str]:
+        tokens = [plural(self.tokens, "token")] if self.tokens else []
+        return tokens + ([format_dollars(self.dollars)] if self.is_priced and self.dollars else [])
+
+    def _find_rate(self) -> float:
+        """Runs per second, those from the file not counted."""
+        now, asked = time.monotonic(), self.done - self.from_file
+        self._marks.append((now, asked))
+        while len(self._marks) > 2 and self._marks[1][0] < now - SPAN:
+            self._marks.popleft()
+        since, before = self._marks[0]
+        return (asked - before) / (now - since) if now > since else 0.0
+
+
+def _format_time(seconds: float) -> str:
+    minutes, whole = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours} h {minutes} min"
+    return f"{minutes} min {whole} s" if minutes else f"{whole} s"
+
+
+class Progress:
+    """Keeps a line up to date, at most ten times a second; used by one thread."""
+
+    def __init__(self, tally: Tally, line: Line) -> None:
+        self.tally, self._line = tally, line
+        self._next_at = time.monotonic() + EVERY
+
+    def tick(self) -> None:
+        """Updates the line if it is time to."""
+        if isinstance(self._line, NoLine):
+            return
+        now = time.monotonic()
+        if now >= self._next_at:
+            self._next_at = now + EVERY
+            self._line.show(self.tally.format_live())
+
+    def finish(self) -> None:
+        """Shows the end."""
+        self._line.finish(self.tally.format_end())

@@ -1,0 +1,282 @@
+"""One MCP server: started, asked, restarted when it has died, and ended.
+
+A task of its own opens and closes the connection, as the package demands; calls of others use it
+meanwhile. All of it happens on the loop of `LoopThread`.
+Source: product.md "Models can do more than text" (MCP); D-46, D-55; library-facts "MCP client".
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar
+
+from axe_nb.agents.servers import McpServer
+from axe_nb.errors import ConfigError
+from axe_nb.mcp_servers.endpoint import Endpoint
+from axe_nb.mcp_servers.library import check_library, describe, is_closed
+from axe_nb.mcp_servers.listing import Listing, list_tools
+from axe_nb.sandbox.service import Use
+from axe_nb.text import format_seconds, quote
+from axe_nb.threads import in_thread
+from axe_nb.tools.tool import ToolError
+
+T = TypeVar("T")
+
+MAX_DEATHS = 3
+"""Times in a row that a server may die in a call before calls do not start it again."""
+
+CLOSING = 8.0
+"""Seconds that the end of a connection may take."""
+
+
+@dataclass(slots=True)
+class _Life:
+    """One connection, from its start to its end."""
+
+    session: Any = None
+    """The package's; None until it is open."""
+    owner: asyncio.Task[None] | None = None
+    is_over: bool = False
+
+
+class Connection:
+    """A server with its tools."""
+
+    def __init__(
+        self, name: str, server: McpServer, workdir: Path, sources: frozenset[Path] = frozenset()
+    ) -> None:
+        """Makes it; nothing is started yet.
+
+        Args:
+            name: its name.
+            server: its table.
+            workdir: real folder that its program works in.
+            sources: real files and folders that the agents were loaded from.
+        """
+        self.name = name
+        self.server = server
+        self.listing = Listing()
+        """Its tools, once it was started."""
+        self.notes: tuple[str, ...] = ()
+        """Notes on its last start."""
+        self._endpoint = Endpoint(name, server, workdir, sources)
+        self._life = _Life(is_over=True)
+        self._lock = asyncio.Lock()
+        self._deaths = 0
+        self._is_stale = False
+
+    @property
+    def label(self) -> str:
+        """Its name and place, for the approval prompt."""
+        return f"MCP server {self.name}, {self._endpoint.label}"
+
+    @property
+    def is_running(self) -> bool:
+        """True if it can be asked."""
+        return self._life.session is not None and not self._life.is_over
+
+    async def start(self) -> None:
+        """Starts it unless it runs, and lists its tools unless they are known.
+
+        Raises:
+            ConfigError: it did not start; the message says why, and the hint what to do.
+        """
+        self._deaths = 0
+        async with self._lock:
+            if not self.is_running:
+                await self._start()
+            elif self._is_stale:
+                self._is_stale = False
+                self.listing = await self._within(list_tools(self._life.session))
+
+    async def close(self) -> None:
+        """Ends it."""
+        async with self._lock:
+            await self._end()
+
+    async def ask(self, question: Callable[[Any], Awaitable[T]]) -> T:
+        """Returns the answer to a question, for which a server that has died is started again.
+
+        Args:
+            question: (the package's session) → the answer.
+
+        Raises:
+            ToolError: the server refused it, died, or changed protected files.
+        """
+        async with self._lock:
+            if not self.is_running:
+                await self._restart()
+        life = self._life
+        try:
+            async with self._watch() as notes:
+                answer = await self._put(question, life)
+        except ConfigError as error:
+            raise ToolError("; ".join(error.lines())) from None
+        if notes:
+            raise ToolError("\n".join([f"the MCP server {self.name} changed files:", *notes]))
+        self._deaths = 0
+        return answer
+
+    async def _put(self, question: Callable[[Any], Awaitable[T]], life: _Life) -> T:
+        from mcp import MCPError
+
+        try:
+            return await question(life.session)
+        except MCPError as error:
+            if not (is_closed(error) or life.is_over):
+                raise ToolError(describe(error)) from None
+        except ToolError:
+            raise
+        except Exception as error:  # of the package, on what a server answered
+            if not life.is_over:
+                raise ToolError(f"invalid answer of the server: {describe(error)}") from None
+        self._deaths += 1
+        async with self._lock:
+            if self._life is life:
+                await self._end()
+        lost, again = f"the MCP server {self.name} ended", "starts it"
+        if not self.server.command:
+            lost, again = f"the connection to the MCP server {self.name} was lost", "connects"
+        end = self._endpoint.explain_end()
+        raise ToolError(
+            f"{lost} during this call{end}; it is not known what the call has done. "
+            f"The next call {again} again"
+        )
+
+    async def _restart(self) -> None:
+        if self._deaths >= MAX_DEATHS:
+            raise ToolError(
+                f"the MCP server {self.name} died {self._deaths} times in a row and is not started "
+                "again in this run"
+            )
+        try:
+            await self._start()
+        except ConfigError as error:
+            self._deaths += 1
+            raise ToolError("; ".join(error.lines())) from None
+
+    async def _start(self) -> None:
+        await self._end()
+        check_library()
+        await self._endpoint.prepare()
+        life = self._life = _Life()
+        ready: asyncio.Future[Listing] = asyncio.get_running_loop().create_future()
+        async with self._watch() as notes:
+            life.owner = asyncio.create_task(self._own(life, ready))
+            try:
+                self.listing = await self._within(ready)
+            except BaseException:
+                await self._end()
+                raise
+        self.notes = tuple(notes)
+        self._is_stale = False
+
+    async def _within(self, work: Awaitable[T]) -> T:
+        """Awaits a part of the start.
+
+        Raises:
+            ConfigError: it failed, or took too long.
+        """
+        seconds = self.server.start_timeout
+        try:
+            async with asyncio.timeout(seconds):
+                return await work
+        except TimeoutError:
+            problem = f"it did not answer within {format_seconds(seconds)} s"
+        except ConfigError:
+            raise
+        except Exception as error:
+            problem = describe(error)
+        place = f"{self._endpoint.label}: " if self.server.url else ""
+        end = self._endpoint.explain_end()
+        raise ConfigError(
+            f"the MCP server {quote(self.name)} did not start: {place}{problem}{end}",
+            hint=self._endpoint.advise(),
+        )
+
+    async def _own(self, life: _Life, ready: asyncio.Future[Listing]) -> None:
+        """Opens the connection, waits, and closes it: all in one task."""
+        from mcp import Client
+
+        over = asyncio.Event()
+
+        def lose() -> None:
+            life.is_over = True
+            over.set()
+
+        async def hear(message: Any) -> None:
+            if type(message).__name__ == "ToolListChangedNotification":
+                self._is_stale = True
+
+        try:
+            async with Client(
+                self._endpoint.open(lose),
+                message_handler=hear,
+                client_info=_describe_client(),
+                cache=None,
+            ) as client:
+                listing = await list_tools(client.session)
+                life.session = client.session
+                if not ready.done():
+                    ready.set_result(listing)
+                await over.wait()
+        except Exception as error:  # a server may do anything
+            if not ready.done():
+                ready.set_exception(error)
+        finally:
+            life.is_over = True
+            if not ready.done():
+                ready.set_exception(ConnectionError("the connection was closed"))
+
+    async def _end(self) -> None:
+        life = self._life
+        life.is_over, life.session = True, None
+        if life.owner is not None:
+            life.owner.cancel()
+            await asyncio.wait([life.owner], timeout=CLOSING)
+            life.owner = None
+
+    @asynccontextmanager
+    async def _watch(self) -> AsyncIterator[list[str]]:
+        """Compares the protected files of the workdir around what a server does there.
+
+        Yields a list that holds notes on them afterwards.
+        """
+        notes: list[str] = []
+        if self._endpoint.sandbox is None:
+            yield notes
+            return
+        use = Use(self._endpoint.sandbox)
+        is_done = False
+        try:
+            try:
+                await in_thread(use.begin)
+            except asyncio.CancelledError:
+                use.drop()
+                raise
+            except (OSError, ValueError) as error:
+                raise ConfigError(f"the MCP server {quote(self.name)}: {describe(error)}") from None
+            yield notes
+            is_done = True
+        finally:
+            notes += await in_thread(use.end)
+            if not is_done:
+                use.leave(notes)
+
+
+@cache
+def _describe_client() -> Any:
+    from importlib import metadata
+
+    from mcp_types import Implementation
+
+    try:
+        version = metadata.version("axe-nb")
+    except metadata.PackageNotFoundError:
+        version = "0"
+    return Implementation(name="axe-nb", version=version)

@@ -1,0 +1,124 @@
+"""The program or address of a server: how it is opened, and what is told of its end.
+
+Source: product.md "Models can do more than text" (MCP); D-43, D-55.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from axe_nb.agents.servers import McpServer, expand_variables
+from axe_nb.errors import ConfigError
+from axe_nb.mcp_servers.http import format_address, open_address
+from axe_nb.mcp_servers.stdio import Words, open_process
+from axe_nb.sandbox.environment import clean_environment
+from axe_nb.sandbox.find import Sandbox, find_sandbox
+from axe_nb.sandbox.view import make_view
+from axe_nb.text import one_line, quote
+from axe_nb.threads import in_thread
+
+LAST_WORDS = 300
+"""Characters of a server's last line that an error quotes."""
+
+
+class Endpoint:
+    """The other end of a connection."""
+
+    def __init__(
+        self, name: str, server: McpServer, workdir: Path, sources: frozenset[Path]
+    ) -> None:
+        """As for `Connection`."""
+        self.sandbox: Sandbox | None = None
+        """Of its program; None = it has none, or was not prepared."""
+        self._name, self._server = name, server
+        self._place = workdir, sources
+        self._words = Words()
+
+    @property
+    def label(self) -> str:
+        """Its sandbox or address, for people."""
+        return self.sandbox.label if self.sandbox else format_address(self._server.url)
+
+    async def prepare(self) -> None:
+        """Finds the sandbox.
+
+        Raises:
+            ConfigError: it does not work here.
+        """
+        if self._server.command and self.sandbox is None:
+            self.sandbox = await in_thread(self._choose_sandbox)
+
+    @asynccontextmanager
+    async def open(self, lose: Callable[[], object]) -> AsyncIterator[Any]:
+        """Starts the program, or connects to the address; yields the streams of its messages.
+
+        Args:
+            lose: called on the event loop when the program ends.
+
+        Raises:
+            ConfigError: a variable that its table names is not set.
+        """
+        server, self._words = self._server, Words()
+        if self.sandbox is None:
+            headers = expand_variables(server.headers, self._name, "headers")
+            async with open_address(server, headers) as streams:
+                yield streams
+            return
+        own = expand_variables(server.env, self._name, "env")
+        environment = clean_environment()
+        command = list(server.command)
+        if "-m" in command:  # else Python imports from the workdir first
+            environment["PYTHONSAFEPATH"] = "1"
+        if self.sandbox.level == "docker":
+            command = ["env", *(f"{name}={value}" for name, value in own.items()), *command]
+        process = open_process(self.sandbox, command, environment | own, self._words, lose)
+        async with process as streams:
+            yield streams
+
+    def explain_end(self) -> str:
+        """Returns the exit code and last words of the program, as the end of a sentence."""
+        words, service = self._words, self._words.service
+        if words.fault:
+            return f": {words.fault}"
+        told = []
+        if service is not None and service.failure:
+            told.append(service.failure)
+        elif service is not None and service.code is not None:
+            told.append(_describe_code(service.code))
+        if words.last:
+            told.append(f"its last words: {quote(one_line(words.last, LAST_WORDS))}")
+        return f" ({'; '.join(told)})" if told else ""
+
+    def advise(self) -> str:
+        """Returns the next step if it did not start."""
+        key = f"mcp_servers.{self._name}"
+        if self._server.url:
+            return f"check {key}.url, and that the server runs"
+        is_caged = self.sandbox is not None and self.sandbox.level != "none"
+        if is_caged and not self._server.network:
+            return (
+                f"check {key}.command; it runs in a sandbox without network and home folder: "
+                f'{key}.network = true, or {key}.sandbox = "off", changes that'
+            )
+        return f"check {key}.command: run it in a terminal; {key}.start_timeout gives it more time"
+
+    def _choose_sandbox(self) -> Sandbox:
+        workdir, sources = self._place
+        view = make_view(workdir, network=self._server.network, sources=sources)
+        sandbox = find_sandbox(self._server.sandbox, view)
+        if sandbox.level == "none" and not sandbox.is_off:
+            raise ConfigError(
+                f"the MCP server {quote(self._name)} is not started: there is no sandbox here, and "
+                "it could do anything that you can",
+                hint=f'mcp_servers.{self._name}.sandbox = "off" starts it all the same',
+            )
+        return sandbox
+
+
+def _describe_code(code: int) -> str:
+    if code < 0:
+        return f"it was ended by signal {-code}"
+    return f"it ended with exit code {code}" + (": program not found" if code == 127 else "")

@@ -1,0 +1,267 @@
+"""The MCP servers of a session, and what an agent has of them: tools, files, prompts.
+
+Source: product.md "Models can do more than text" (MCP) and "Agent files"; D-46, D-54, D-55; O-5.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import json
+import os
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from concurrent.futures import TimeoutError as Late
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from axe_nb.agents.agent import Agent
+from axe_nb.agents.context import RESOURCE
+from axe_nb.agents.place import find_place
+from axe_nb.agents.servers import McpServer, names_of_servers, parse_servers
+from axe_nb.errors import ConfigError
+from axe_nb.mcp_servers.content import format_blocks, format_resource
+from axe_nb.mcp_servers.thread import LoopThread
+from axe_nb.mcp_servers.tools import make_tools
+from axe_nb.text import list_some, one_line, plural, quote, suggestion
+from axe_nb.tools.tool import Tool, ToolError
+
+if TYPE_CHECKING:
+    from axe_nb.mcp_servers.connection import Connection
+
+T = TypeVar("T")
+
+MAX_TOOLS = 128
+"""Tools of one server that an agent gets without naming them; some providers take no more."""
+
+MAX_NAME = 60
+"""Characters of the name of a prompt, which a server chose."""
+
+MAX_RESOURCE = 1024 * 1024
+"""Characters of one resource."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerTools:
+    """Tools and texts that the servers of an agent offer it."""
+
+    tools: tuple[Tool, ...] = ()
+    files: tuple[tuple[str, str], ...] = ()
+    """(entry of `files`, text) of each resource that the agent names."""
+    warnings: tuple[str, ...] = ()
+
+
+def find_servers(agent: Agent, settings: Mapping[str, McpServer]) -> Mapping[str, McpServer]:
+    """Returns name → table of the servers of an agent: its own, else those of the settings.
+
+    Raises:
+        ConfigError: there is no such server.
+    """
+    found = {}
+    for name, own in parse_servers(agent.mcp_servers).items():
+        if own is None and name not in settings:
+            error = ConfigError(
+                f"unknown MCP server {quote(name)} in agent {quote(agent.name)}",
+                hint=suggestion(name, settings)
+                or f"add [mcp_servers.{name}] to config.toml, or to the agent's file",
+            )
+            error.place = find_place(agent, "mcp_servers", name)
+            raise error
+        found[name] = own or settings[name]
+    return found
+
+
+def list_resources(agent: Agent) -> tuple[tuple[str, str, str], ...]:
+    """Returns (entry, server, URI) of the resources among an agent's `files`.
+
+    Raises:
+        ConfigError: one names no server of the agent.
+    """
+    found = []
+    for entry in agent.files:
+        if entry.startswith(RESOURCE):
+            name, _, uri = entry.removeprefix(RESOURCE).partition("/")
+            if name not in names_of_servers(agent.mcp_servers) or not uri:
+                error = ConfigError(
+                    f"{quote(entry)} in files of agent {quote(agent.name)} names no resource",
+                    hint="write mcp:NAME/URI, with a NAME of mcp_servers",
+                )
+                error.place = find_place(agent, "files", entry)
+                raise error
+            found.append((entry, name, uri))
+    return tuple(found)
+
+
+def _check_permissions(agent: Agent, server: str, offered: Sequence[str]) -> None:
+    for name in agent.permissions:
+        if name.startswith(f"{server}__") and name not in offered:
+            error = ConfigError(
+                f"unknown tool {quote(name)} in agent {quote(agent.name)}",
+                hint=suggestion(name, offered)
+                or f"`%axe tools NAME` lists the tools of the MCP server {quote(server)}",
+            )
+            error.place = find_place(agent, "permissions", name)
+            raise error
+
+
+@dataclass
+class Servers:
+    """The servers that a session has started."""
+
+    _connections: dict[str, Connection] = field(default_factory=dict)
+    """Key of name, table and workdir → connection."""
+    _thread: LoopThread = field(default_factory=LoopThread)
+    _owner: int = 0
+    """The process whose threads serve them; 0 = none are there."""
+
+    async def open(
+        self,
+        agent: Agent,
+        settings: Mapping[str, McpServer],
+        workdir: Path,
+        sources: Iterable[Path] = (),
+    ) -> ServerTools:
+        """Starts the servers of an agent that do not run yet; returns what they offer.
+
+        Args:
+            agent: the agent.
+            settings: name → table of `config.toml`.
+            workdir: real folder that their programs work in.
+            sources: real files and folders that the agents were loaded from.
+
+        Raises:
+            ConfigError: a server is unknown or did not start, a resource cannot be read, or a
+                permission names no tool of its server.
+        """
+        tables, resources = find_servers(agent, settings), list_resources(agent)
+        if not tables:
+            return ServerTools()
+        connections = {
+            name: self._find(name, table, workdir, frozenset(sources))
+            for name, table in tables.items()
+        }
+        await self._thread.run(_start_all(connections.values()))
+        tools: list[Tool] = []
+        warnings: list[str] = []
+        for name, connection in connections.items():
+            offered = self._make_tools(connection)
+            _check_permissions(agent, name, [tool.name for tool in offered])
+            named = [tool for tool in offered if tool.name in agent.tools]
+            tools += named or offered[:MAX_TOOLS]
+            told = [*connection.notes, *connection.listing.warnings]
+            if not named and len(offered) > MAX_TOOLS:
+                told.append(
+                    f"it offers {plural(len(offered), 'tool')}, of which the agent has the first "
+                    f"{MAX_TOOLS}; `tools` can name others"
+                )
+            warnings += (f"MCP server {name}: {words}" for words in told)
+        files = [
+            (entry, await self._read(connections[name], uri)) for entry, name, uri in resources
+        ]
+        return ServerTools(tuple(tools), tuple(files), tuple(warnings))
+
+    async def get_prompt(
+        self, name: str, server: McpServer, workdir: Path, prompt: str, arguments: Mapping[str, str]
+    ) -> str:
+        """Returns the text of a prompt that a server offers.
+
+        Raises:
+            ConfigError: the server did not start, or has no such prompt.
+        """
+        connection = self._find(name, server, workdir)
+        await self._thread.run(connection.start())
+        asked = connection.ask(lambda session: session.get_prompt(prompt, dict(arguments)))
+        what = f"prompt {quote(prompt)} of the MCP server {quote(name)}"
+        try:
+            answer = await self._ask(asked, what)
+        except ConfigError as error:
+            error.hint = await self._advise_prompt(connection, prompt)
+            raise
+        return "\n\n".join(
+            text for message in answer.messages for text in format_blocks([message.content])
+        )
+
+    async def _advise_prompt(self, connection: Connection, prompt: str) -> str:
+        """Returns the nearest prompt of a server, or all that it has."""
+        try:
+            listed = await self._ask(connection.ask(lambda one: one.list_prompts()), "prompts")
+        except ConfigError:
+            return ""
+        names = [one_line(each.name, MAX_NAME) for each in listed.prompts]
+        if prompt in names:
+            return "check its arguments"
+        return suggestion(prompt, names) or f"it offers {list_some(names, 5) or 'no prompts'}"
+
+    def list_running(self) -> list[Tool]:
+        """Returns the tools of the servers that run, each tool once."""
+        if self._owner != os.getpid():
+            return []
+        running = [one for one in self._connections.values() if one.is_running]
+        tools = {tool.name: tool for one in running for tool in self._make_tools(one)}
+        return list(tools.values())
+
+    def close(self) -> None:
+        """Ends all servers."""
+        if self._owner == os.getpid() and self._connections:
+            from axe_nb.mcp_servers.connection import CLOSING
+
+            ending = self._thread.begin(_close_all(tuple(self._connections.values())))
+            with suppress(Late):
+                ending.result(CLOSING + 1)
+            self._thread.close()
+        self._connections.clear()
+
+    def _find(
+        self, name: str, server: McpServer, workdir: Path, sources: frozenset[Path] = frozenset()
+    ) -> Connection:
+        if self._owner != os.getpid():  # after a fork, which has none of the threads
+            self._connections, self._thread = {}, LoopThread()
+            self._owner = os.getpid()
+            atexit.register(self.close)
+        key = json.dumps([name, asdict(server), str(workdir)])
+        if key not in self._connections:
+            from axe_nb.mcp_servers.connection import Connection  # few runs need one
+
+            self._connections[key] = Connection(name, server, workdir, sources)
+        return self._connections[key]
+
+    def _make_tools(self, connection: Connection) -> list[Tool]:
+        return make_tools(connection, self._thread.run)
+
+    async def _read(self, connection: Connection, uri: str) -> str:
+        asked = connection.ask(lambda session: session.read_resource(uri))
+        what = f"resource {quote(uri)} of the MCP server {quote(connection.name)}"
+        answer = await self._ask(asked, what)
+        text = "\n".join(map(format_resource, answer.contents))
+        if len(text) > MAX_RESOURCE:
+            raise ConfigError(
+                f"{what} has {plural(len(text), 'character')}: more than {MAX_RESOURCE}",
+                hint="leave it out of files",
+            )
+        return text
+
+    async def _ask(self, asked: Awaitable[T], what: str) -> T:
+        async def ask() -> T:
+            return await asked
+
+        try:
+            return await self._thread.run(ask())
+        except ToolError as error:
+            raise ConfigError(f"cannot read the {what}: {error}") from None
+
+
+async def _start_all(connections: Iterable[Connection]) -> None:
+    """Starts servers side by side.
+
+    Raises:
+        ConfigError: that of the first one that did not start.
+    """
+    outcomes = await asyncio.gather(*(one.start() for one in connections), return_exceptions=True)
+    for outcome in outcomes:
+        if isinstance(outcome, BaseException):
+            raise outcome
+
+
+async def _close_all(connections: Iterable[Connection]) -> None:
+    await asyncio.gather(*(one.close() for one in connections), return_exceptions=True)

@@ -1,0 +1,275 @@
+"""Messages to and from a server that is started here: lines of JSON over its input and output.
+
+The package's own transport starts the program itself, without a sandbox.
+Source: product.md "Models can do more than text" (MCP); D-55.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import re
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
+from concurrent.futures import CancelledError
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from axe_nb.sandbox.find import Sandbox
+from axe_nb.sandbox.process import close_file
+from axe_nb.sandbox.service import Service
+from axe_nb.threads import in_thread
+
+T = TypeVar("T")
+
+MAX_MESSAGE = 16 * 1024 * 1024
+"""Bytes of one message; a server that sends a longer one is ended."""
+
+KEPT = 4096
+"""Bytes of a server's errors that are kept."""
+
+CHUNK = 65536
+
+ID = re.compile(rb'"id"\s*:\s*(\d{1,15})\b')
+
+BURST, PAUSE = 200, 0.02
+"""Messages after which nothing is read for that many seconds: a flood must not take all time."""
+
+MAX_ASKED = 100
+"""Requests of a server whose answers it has not read; one that asks more is ended."""
+
+GRACE, PATIENCE = 1.0, 5.0
+"""Seconds that a server has to end by itself once its input ends, and after it is killed."""
+
+ERROR = re.compile(rb"\s*[\w.]{0,99}(Error|Exception)\b.{0,99}: ")
+"""Beginning of a line that names an error."""
+
+
+@dataclass(slots=True)
+class Words:
+    """The words of a server beside its messages, for errors."""
+
+    errors: bytes = b""
+    """The end of its standard error."""
+    stray: bytes = b""
+    """Its last line of standard output that could not be read as a message."""
+    fault: str = ""
+    """The reason that it was ended, if it was."""
+    service: Service | None = field(default=None, repr=False)
+
+    @property
+    def last(self) -> str:
+        """The last line of standard error, else the stray one; the error itself if one names it."""
+        lines = [line for line in self.errors.splitlines() if line.strip()] or [self.stray]
+        named = [line for line in lines if ERROR.match(line)]  # Node.js says more after it
+        return (named or lines)[-1].decode("utf-8", "replace").strip()
+
+
+@asynccontextmanager
+async def open_process(
+    sandbox: Sandbox,
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    words: Words,
+    lose: Callable[[], object],
+) -> AsyncIterator[Any]:
+    """Starts a server; yields the streams of its messages, and ends it with all that it started.
+
+    Args:
+        sandbox: the way to start it.
+        command: program and arguments.
+        environment: all of its environment variables.
+        words: receives what it writes.
+        lose: called on the event loop when the server has ended, or its output has.
+    """
+    process = _Process(words, lose)
+    process.start(sandbox, command, environment)
+    try:
+        yield process.from_server, process.from_session
+    finally:
+        await process.close()
+
+
+class _Process:
+    """A server that runs, with the threads and tasks that move its messages."""
+
+    def __init__(self, words: Words, lose: Callable[[], object]) -> None:
+        import anyio
+
+        self.to_session, self.from_server = anyio.create_memory_object_stream[Any](0)
+        self.from_session, self.to_server = anyio.create_memory_object_stream[Any](0)
+        self._gone = (anyio.ClosedResourceError, anyio.BrokenResourceError)
+        self._loop = asyncio.get_running_loop()
+        self._words, self._lose = words, lose
+        self._asked = 0
+        """Requests of the server whose answers are not written yet."""
+
+    def start(
+        self, sandbox: Sandbox, command: Sequence[str], environment: Mapping[str, str]
+    ) -> None:
+        """Starts the server, the threads and the tasks."""
+        (stdin, ours), (messages, stdout), (errors, stderr) = os.pipe(), os.pipe(), os.pipe()
+        self._pipe = _Pipe(ours)
+        self._service = Service(sandbox, command, environment, (stdin, stdout, stderr))
+        self._words.service = self._service
+        for work in (lambda: self._read(messages), lambda: _keep_end(errors, self._words)):
+            threading.Thread(target=work, name="axe-nb-mcp-pipe", daemon=True).start()
+        self._tasks = [asyncio.create_task(self._write()), asyncio.create_task(self._watch())]
+
+    async def close(self) -> None:
+        """Ends the server: its input first, after a while all of it."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.wait(self._tasks)
+        self.from_server.close()
+        is_over = self._pipe.close() and await in_thread(self._service.wait, GRACE)
+        if not is_over:
+            self._service.kill()
+            await in_thread(self._service.wait, PATIENCE)
+            self._pipe.close()
+        for stream in (self.to_session, self.from_session, self.to_server):
+            stream.close()
+
+    def _read(self, number: int) -> None:
+        """Passes on the server's messages; runs in a thread."""
+        for message in _read_messages(number, self._words):
+            if not _run_on(self._loop, self._deliver(message)):
+                break
+        if self._words.fault:
+            self._service.kill()
+        _run_on(self._loop, self._end())
+        for _ in _read_chunks(number):  # else a server that still writes would not end
+            pass
+        close_file(number)
+
+    async def _deliver(self, message: Any) -> bool:
+        self._asked += _is_request(message)
+        if self._asked > MAX_ASKED:
+            self._words.fault = f"it asked {MAX_ASKED} times without reading an answer"
+            return False
+        try:
+            await self.to_session.send(message)
+        except self._gone:
+            return False
+        return True
+
+    async def _write(self) -> None:
+        """Passes messages on to the server."""
+        with contextlib.suppress(OSError):
+            async for message in self.to_server:
+                line = message.message.model_dump_json(by_alias=True, exclude_unset=True)
+                await in_thread(self._pipe.write, line.encode() + b"\n")
+                self._asked -= _is_answer(message)
+        await self._end()
+
+    async def _watch(self) -> None:
+        await in_thread(self._service.wait)
+        await asyncio.sleep(GRACE)  # for its last words; another program may hold its output open
+        await self._end()
+
+    async def _end(self) -> None:
+        self.to_session.close()
+        self._lose()
+
+
+def _read_messages(number: int, words: Words) -> Iterator[Any]:
+    """Yields the messages of a server; sets the fault of one that sends too much."""
+    import mcp_types
+    from mcp.shared.message import SessionMessage
+
+    for count, line in enumerate(_read_lines(number, words)):
+        if count % BURST == BURST - 1:
+            time.sleep(PAUSE)
+        try:
+            message = mcp_types.jsonrpc_message_adapter.validate_json(line, by_name=False)
+        except (ValueError, RecursionError):
+            words.stray = line[:KEPT]
+            found = ID.search(line[:CHUNK])
+            if found is None:
+                continue
+            message = _make_unreadable(int(found[1]))
+        yield SessionMessage(message)
+
+
+def _is_request(message: Any) -> bool:
+    return hasattr(message.message, "method") and hasattr(message.message, "id")
+
+
+def _is_answer(message: Any) -> bool:
+    return not hasattr(message.message, "method")
+
+
+def _make_unreadable(number: int) -> Any:
+    """Returns an error in the place of an answer that cannot be read, for which no one has to wait.
+
+    An answer to another question than the line says harms the server alone.
+    """
+    import mcp_types
+
+    error = mcp_types.ErrorData(code=mcp_types.PARSE_ERROR, message="its answer cannot be read")
+    return mcp_types.JSONRPCError(jsonrpc="2.0", id=number, error=error)
+
+
+def _read_lines(number: int, words: Words) -> Iterator[bytes]:
+    parts: list[bytes] = []
+    size = 0
+    for chunk in _read_chunks(number):
+        first, *rest = chunk.split(b"\n")
+        parts.append(first)
+        size += len(first)
+        if size > MAX_MESSAGE:
+            words.fault = f"it sent a message of more than {MAX_MESSAGE >> 20} MB"
+            return
+        for following in rest:
+            line = b"".join(parts)
+            parts, size = [following], len(following)
+            if line.strip():
+                yield line
+
+
+def _read_chunks(number: int) -> Iterator[bytes]:
+    with contextlib.suppress(OSError):
+        while chunk := os.read(number, CHUNK):
+            yield chunk
+
+
+def _keep_end(number: int, words: Words) -> None:
+    for chunk in _read_chunks(number):
+        words.errors = (words.errors + chunk)[-KEPT:]
+    close_file(number)
+
+
+def _run_on(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> T | None:
+    """Runs a coroutine on the loop of another thread; None if the loop has ended."""
+    try:
+        return asyncio.run_coroutine_threadsafe(work, loop).result()
+    except (RuntimeError, CancelledError):
+        work.close()
+        return None
+
+
+class _Pipe:
+    """The input of a server, written to by threads, which a server that does not read blocks."""
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+        self._lock = threading.Lock()
+
+    def write(self, data: bytes) -> None:
+        with self._lock:
+            view = memoryview(data)
+            while view:
+                view = view[os.write(self._number, view) :]
+
+    def close(self) -> bool:
+        """Closes it, or returns false if a thread still writes to it."""
+        if not self._lock.acquire(blocking=False):
+            return False
+        with contextlib.suppress(OSError):
+            os.close(self._number)
+        self._number = -1
+        self._lock.release()
+        return True

@@ -1,0 +1,1 @@
+"""Structured output: what an answer has to be, and how it is read and checked."""

@@ -1,0 +1,322 @@
+"""JSON Schemas that came from a file or a person: checked, and then used to check data.
+
+A schema may come with a repository, and the data is a model's. Nothing is loaded over the network
+or from files, patterns have a time limit, and so has each check as a whole.
+Source: library-facts "JSON-schema validation"; goals.md "Safety".
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import Any, TypeAlias
+from urllib.parse import unquote
+
+from axe_nb.errors import ConfigError
+from axe_nb.messages import dump
+from axe_nb.patterns import compile_pattern
+from axe_nb.text import cut_chars, list_some, one_line, quote
+
+MAX_SCHEMA = 100_000
+"""Bytes of a schema as JSON."""
+
+MAX_NESTING = 60
+"""Levels of a schema."""
+
+MAX_SECONDS = 1.0
+"""Longest check of one answer; a schema can be made so that it never ends."""
+
+MAX_PATTERN_SECONDS = 0.2
+"""Longest search for one pattern in one text."""
+
+MAX_MISTAKES = 8
+"""Mistakes that are told to a model."""
+
+MAX_TOLD = 300
+"""Characters of one of them."""
+
+MAX_SHOWN = 60
+"""Characters of a wrong value that a mistake quotes."""
+
+UNBOUNDED = ("$dynamicRef", "$recursiveRef", "unevaluatedItems", "unevaluatedProperties")
+"""Keywords whose time cannot be limited from outside."""
+
+DEFINITIONS = ("$defs", "definitions")
+"""Keys at the top whose schemas `$ref` may name."""
+
+SCHEMAS = (
+    "additionalProperties", "contains", "contentSchema", "else", "if", "items", "not",
+    "propertyNames", "then",
+)  # fmt: skip
+"""Keywords whose value is a schema."""
+
+LISTS = ("allOf", "anyOf", "oneOf", "prefixItems")
+"""Keywords whose value is a list of schemas."""
+
+TABLES = (*DEFINITIONS, "dependentSchemas", "patternProperties", "properties")
+"""Keywords whose value has a schema for each name."""
+
+AT_ROOT = ("$schema", "$id")
+"""Keywords that say where a schema comes from; only at its root, where they are left out."""
+
+
+Keyword: TypeAlias = Callable[[Any, Any, Any, Any], Iterable[Any]]
+"""(validator, the keyword's value, data, its schema) → mistakes."""
+
+
+class TooSlow(Exception):
+    """A check took longer than it may."""
+
+
+TYPES = ("object", "array", "string", "number", "integer", "boolean", "null")
+"""Types of JSON Schema."""
+
+
+def clean_schema(given: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """Returns a schema that can be used, without the keywords that say where it comes from.
+
+    Args:
+        where: what the schema is, for the error: `[output]`.
+
+    Raises:
+        ConfigError: it is not a JSON Schema (2020-12), too large, or refers to another place.
+    """
+    schema = {key: value for key, value in given.items() if key not in AT_ROOT}
+    if not all(isinstance(key, str) for key in schema):
+        raise _make_error(where, "its keys are not all texts")
+    try:
+        size = len(dump(schema))
+    except (TypeError, ValueError, RecursionError):
+        raise _make_error(where, "it is not JSON") from None
+    if size > MAX_SCHEMA:
+        raise _make_error(where, f"it has {size} bytes, the most are {MAX_SCHEMA}")
+    for problem in _list_problems(schema):
+        raise _make_error(where, problem)
+    from jsonschema import Draft202012Validator
+    from jsonschema.exceptions import SchemaError
+
+    try:
+        # without formats: patterns have been checked, and \p{L} is none of Python's `re`
+        Draft202012Validator.check_schema(schema, format_checker=None)
+    except SchemaError as error:
+        place = _format_path(error.absolute_path).lstrip(".") or "at its top"
+        said = one_line(_tell_schema(error), MAX_TOLD)
+        raise _make_error(where, f"{place}: {said}") from None
+    except RecursionError:
+        raise _make_error(where, "it is nested too deeply") from None
+    return schema
+
+
+def find_mistakes(
+    schema: Mapping[str, Any], data: object, *, seconds: float = MAX_SECONDS
+) -> list[str]:
+    """Returns the mistakes in the data, each with its place; none if it is valid.
+
+    Args:
+        schema: a schema that `clean_schema` has returned.
+        data: JSON data.
+        seconds: longest time to check it, of this thread on a processor.
+    """
+    mistakes: list[str] = []
+    try:
+        for error in _make_validator(schema, time.thread_time() + seconds).iter_errors(data):
+            mistakes.append(_tell(error))
+            if len(mistakes) >= MAX_MISTAKES:
+                break
+    except TooSlow:
+        mistakes.append("it takes too long to check against its schema")
+    except RecursionError:
+        mistakes.append("it is nested too deeply, or its schema refers to itself without an end")
+    except ArithmeticError as error:
+        mistakes.append(f"a number cannot be checked: {error}")
+    return mistakes
+
+
+def _tell_schema(error: Any) -> str:
+    """Returns a mistake in a schema; the validator's words for a type would name none."""
+    path = list(error.absolute_path)
+    if error.validator == "anyOf" and path[-1:] == ["type"]:
+        return f"{error.instance!r} is none of {', '.join(TYPES)}"
+    return str(error.message)
+
+
+def _make_error(where: str, problem: str) -> ConfigError:
+    return ConfigError(
+        f"{where} is not a JSON Schema that can be used: {problem}",
+        hint='an example: type = "object", and a table of `properties`',
+    )
+
+
+def _list_problems(schema: Mapping[str, Any]) -> Iterator[str]:
+    """Yields what cannot be used, wherever it is in the schema."""
+    targets: set[tuple[str, ...]] = {
+        ("#", key, name)
+        for key in DEFINITIONS
+        if isinstance(defined := schema.get(key), Mapping)
+        for name in defined
+    }
+    if schema.get("type") == "object":
+        targets.add(("#",))  # other schemas become a part of one, where # would lead elsewhere
+    rest: list[tuple[Any, int]] = [(schema, 0)]
+    while rest:
+        part, level = rest.pop()
+        if level > MAX_NESTING:
+            yield f"it is nested deeper than {MAX_NESTING} levels"
+        elif isinstance(part, Mapping):
+            yield from _list_problems_here(part, targets)
+            rest += [(below, level + 1) for below in _list_parts(part)]
+
+
+def _list_parts(part: Mapping[str, Any]) -> Iterator[Any]:
+    """Yields the schemas directly below one; what is data or a name there is none."""
+    for key, value in part.items():
+        if key in SCHEMAS:
+            yield value
+        elif key in LISTS and isinstance(value, list):
+            yield from value
+        elif key in TABLES and isinstance(value, Mapping):
+            yield from value.values()
+
+
+def _parse_reference(reference: str) -> tuple[str, ...]:
+    """Splits a reference as the validator does: `#/$defs/a~1b` → #, $defs, a/b."""
+    steps = unquote(reference).split("/")
+    return tuple(step.replace("~1", "/").replace("~0", "~") for step in steps)
+
+
+def _list_problems_here(
+    part: Mapping[str, Any], targets: Collection[tuple[str, ...]]
+) -> Iterator[str]:
+    for key in UNBOUNDED:
+        if key in part:
+            yield f"{key} is not supported"
+    if isinstance(part.get("$id"), str):
+        yield "$id is supported at the top only"
+    reference = part.get("$ref")
+    if isinstance(reference, str) and _parse_reference(reference) not in targets:
+        shown = quote(one_line(reference, MAX_SHOWN))
+        yield f"$ref {shown} is not a schema below $defs; nothing else is loaded"
+    patterns = part.get("patternProperties")
+    for pattern in (part.get("pattern"), *(patterns if isinstance(patterns, Mapping) else ())):
+        if isinstance(pattern, str):
+            try:
+                compile_pattern(pattern)
+            except ConfigError as error:
+                shown = quote(one_line(pattern, MAX_SHOWN))
+                yield f"pattern {shown} cannot be used: {error.message}"
+
+
+def _tell(error: Any) -> str:
+    """One mistake in the validator's words: `data.items[2].price: 'x' is not of type 'number'`."""
+    from jsonschema.exceptions import best_match
+
+    nearest = best_match([error]) if error.context else error
+    message, shown = nearest.message, repr(nearest.instance)
+    if len(shown) > MAX_SHOWN and message.startswith(shown):
+        message = cut_chars(shown, MAX_SHOWN, "…") + message[len(shown) :]
+    return one_line(f"data{_format_path(nearest.absolute_path)}: {message}", MAX_TOLD)
+
+
+def _format_path(path: Iterable[str | int]) -> str:
+    steps = (f"[{s}]" if isinstance(s, int) else f".{cut_chars(s, MAX_SHOWN, '…')}" for s in path)
+    return "".join(steps)
+
+
+def _make_validator(schema: Mapping[str, Any], deadline: float) -> Any:
+    """Makes a validator that loads nothing and looks at the time in each keyword.
+
+    It descends into data by way of keywords only, so that no check goes on for long after that.
+    """
+    import referencing
+    from jsonschema import Draft202012Validator
+    from jsonschema.validators import extend
+
+    def timed(check: Keyword) -> Keyword:
+        def check_in_time(validator: Any, value: Any, data: Any, schema: Any) -> Iterable[Any]:
+            if time.thread_time() > deadline:
+                raise TooSlow
+            return check(validator, value, data, schema) or ()
+
+        return check_in_time
+
+    keywords = {**Draft202012Validator.VALIDATORS, **_OWN}
+    bounded = extend(Draft202012Validator, {key: timed(keywords[key]) for key in keywords})
+    return bounded(schema, registry=referencing.Registry())
+
+
+def _matches(pattern: str, text: str) -> bool:
+    """True if a pattern matches somewhere in a text.
+
+    Raises:
+        TooSlow: it takes too long.
+    """
+    try:
+        return compile_pattern(pattern).search(text, timeout=MAX_PATTERN_SECONDS) is not None
+    except TimeoutError:
+        raise TooSlow from None
+
+
+def _check_pattern(validator: Any, pattern: str, data: Any, schema: Any) -> Iterator[Any]:
+    if isinstance(data, str) and not _matches(pattern, data):
+        yield _make_mistake(f"{data!r} does not match {pattern!r}")
+
+
+def _check_pattern_properties(
+    validator: Any, patterns: Mapping[str, Any], data: Any, schema: Any
+) -> Iterator[Any]:
+    if isinstance(data, dict):
+        for pattern, below in patterns.items():
+            for key, value in data.items():
+                if _matches(pattern, key):
+                    yield from validator.descend(value, below, path=key, schema_path=pattern)
+
+
+def _check_additional(
+    validator: Any, below: Any, data: Any, schema: Mapping[str, Any]
+) -> Iterator[Any]:
+    if not isinstance(data, dict):
+        return
+    known, patterns = schema.get("properties", {}), schema.get("patternProperties", {})
+    others = [k for k in data if k not in known and not any(_matches(p, k) for p in patterns)]
+    if isinstance(below, Mapping):
+        for key in others:
+            yield from validator.descend(data[key], below, path=key)
+    elif not below and others:
+        yield _make_mistake(f"unexpected {list_some([*map(quote, others)], MAX_MISTAKES)}")
+
+
+def _check_unique(validator: Any, wanted: Any, data: Any, schema: Any) -> Iterator[Any]:
+    if wanted and isinstance(data, list) and len({_identify(item) for item in data}) < len(data):
+        yield _make_mistake("it has an item more than once")
+
+
+def _identify(item: Any) -> str:
+    """A text that equal JSON values have in common: 1 and 1.0 are equal, 1 and true are not."""
+    return json.dumps(_unify(item), sort_keys=True)
+
+
+def _unify(item: Any) -> Any:
+    match item:
+        case float() if item.is_integer():
+            return int(item)
+        case list():
+            return list(map(_unify, item))
+        case dict():
+            return {key: _unify(value) for key, value in item.items()}
+    return item
+
+
+def _make_mistake(message: str) -> Any:
+    from jsonschema import ValidationError
+
+    return ValidationError(message)
+
+
+_OWN: Mapping[str, Keyword] = {
+    "additionalProperties": _check_additional,
+    "pattern": _check_pattern,
+    "patternProperties": _check_pattern_properties,
+    "uniqueItems": _check_unique,
+}
+"""Keywords that the library checks with patterns without a limit, or in quadratic time."""

@@ -1,0 +1,181 @@
+"""Pictures among the values of Python: bytes, figures, images of libraries, files.
+
+No library is imported: whoever made the value has done so.
+Source: product.md "Models can do more than text" (pictures), "Python" (prompts as lists).
+"""
+
+from __future__ import annotations
+
+import binascii
+import io
+import os
+import sys
+from base64 import b64decode
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from axe_nb.descriptors import open_real_file
+from axe_nb.errors import words
+from axe_nb.pictures.header import find_format, find_other_format
+from axe_nb.pictures.parts import Illustrated, join_parts
+from axe_nb.pictures.picture import NoPicture, Picture, format_bytes
+from axe_nb.text import one_line, printable
+
+METHODS = ("_repr_png_", "_repr_jpeg_")
+"""Methods by which objects show themselves as pictures in notebooks."""
+
+MAX_PARTS = 100
+"""Entries of a list in which pictures are looked for."""
+
+MAX_FILE = 50_000_000
+"""Bytes of a picture's file; a larger one is not even scaled down."""
+
+
+def find_picture(value: object) -> Picture | None:
+    """Returns the picture that a value is; None for any other value.
+
+    Raises:
+        NoPicture: it is a picture that cannot be sent.
+    """
+    if isinstance(value, Picture):
+        return value
+    if isinstance(value, bytes | bytearray | memoryview):
+        start = bytes(value[:1000])
+        known = find_format(start) or find_other_format(start) in ("BMP", "TIFF", "AVIF", "HEIC")
+        return Picture(bytes(value)) if known else None
+    if (figure := find_figure(value)) is not None:
+        return Picture(_draw(figure))
+    return _ask(value)
+
+
+def find_parts(value: object) -> list[object]:
+    """Returns a picture in a list, or the entries of a list with pictures, those as `Picture`.
+
+    Anything else is an empty list.
+
+    Raises:
+        NoPicture: there is a picture that cannot be sent.
+    """
+    entries = value if isinstance(value, list | tuple) else (value,)
+    if isinstance(value, str) or len(entries) > MAX_PARTS:
+        return []
+    found = [find_picture(entry) for entry in entries]
+    if not any(found):
+        return []
+    return [picture or entry for picture, entry in zip(found, entries, strict=True)]
+
+
+def find_figure(value: object) -> Any:
+    """Returns the matplotlib figure that a value is, or lies in; None if it is none."""
+    for module, name in (("matplotlib.figure", "FigureBase"), ("matplotlib.axes", "Axes")):
+        kind = getattr(sys.modules.get(module), name, None)
+        if isinstance(kind, type) and issubclass(type(value), kind):
+            return getattr(value, "figure", value)
+    return None
+
+
+def close_figure(value: object) -> None:
+    """Takes a figure out of those that the notebook shows by itself below the cell."""
+    figure, pyplot = find_figure(value), sys.modules.get("matplotlib.pyplot")
+    if figure is not None and pyplot is not None:
+        pyplot.close(figure)
+
+
+def read_picture(path: str | os.PathLike[str]) -> Picture:
+    """Reads the picture in a file.
+
+    Raises:
+        NoPicture: it cannot be read, or models read no such file.
+    """
+    shown = printable(one_line(Path(path).name, 100))
+    try:
+        with os.fdopen(open_real_file(Path(os.path.realpath(path))), "rb") as file:
+            data = file.read(MAX_FILE + 1)
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or str(error)
+        raise NoPicture(f"cannot read the picture {shown}: {why}") from None
+    if len(data) > MAX_FILE:
+        limit = format_bytes(MAX_FILE)
+        raise NoPicture(f"the picture {shown} is larger than {limit}", hint="make it smaller")
+    try:
+        return Picture(data)
+    except NoPicture as error:
+        raise NoPicture(f"{shown}: {error.message}", hint=error.hint) from None
+
+
+def split_prompt(prompt: object) -> tuple[str, tuple[Picture, ...]]:
+    """Returns the text of a prompt, and the pictures that its marks stand for.
+
+    Raises:
+        NoPicture: it is neither a text nor a list of texts and pictures.
+    """
+    return (prompt, ()) if isinstance(prompt, str) else join_prompt(prompt)
+
+
+def join_prompt(prompt: object) -> Illustrated:
+    """Returns a prompt that is a list of texts and pictures, each on lines of its own.
+
+    Raises:
+        NoPicture: an entry is neither; names its position.
+    """
+    if not isinstance(prompt, Sequence) or isinstance(prompt, bytes | bytearray | memoryview):
+        raise NoPicture(
+            f"prompt takes text or a list, not {type(prompt).__name__}",
+            hint="pass a list of texts and pictures, as in [text, figure]",
+        )
+    parts = (_read_part(part, number) for number, part in enumerate(prompt, 1))
+    return join_parts(parts, "\n\n")
+
+
+def _read_part(part: object, number: int) -> str | Picture:
+    if isinstance(part, str):
+        return part
+    try:
+        found = read_picture(part) if isinstance(part, os.PathLike) else find_picture(part)
+    except NoPicture as error:
+        message = f"part {number} of the prompt: {error.message}"
+        raise NoPicture(message, hint=error.hint) from None
+    if found is None and isinstance(part, bytes | bytearray | memoryview):
+        raise NoPicture(
+            f"part {number} of the prompt is not a picture that models read",
+            hint="they read PNG, JPEG, GIF, WebP and PDF; decode bytes that are text",
+        )
+    if found is None:
+        raise NoPicture(
+            f"part {number} of the prompt is neither text nor a picture: {type(part).__name__}",
+            hint="pass text, bytes, a pathlib.Path, a figure or an image",
+        )
+    return found
+
+
+def _draw(figure: Any) -> bytes:
+    file = io.BytesIO()
+    try:
+        figure.savefig(file, format="png", bbox_inches="tight")
+    except Exception as error:
+        why = one_line(f"{type(error).__name__}: {words(error)}", 200)
+        raise NoPicture(f"the figure cannot be drawn: {why}") from None
+    return file.getvalue()
+
+
+def _ask(value: object) -> Picture | None:
+    """Returns the picture as which an object shows itself in notebooks; None if it does not."""
+    if isinstance(value, type):
+        return None
+    for name in METHODS:
+        method = getattr(type(value), name, None)
+        if not callable(method):
+            continue
+        try:
+            answer = method(value)
+            data = answer[0] if isinstance(answer, tuple) and answer else answer
+            data = b64decode(data) if isinstance(data, str) else data
+        except binascii.Error:
+            continue
+        except Exception as error:
+            why = one_line(f"{type(error).__name__}: {words(error)}", 200)
+            raise NoPicture(f"{type(value).__name__} cannot be drawn: {why}") from None
+        if isinstance(data, bytes | bytearray):
+            return Picture(bytes(data))
+    return None

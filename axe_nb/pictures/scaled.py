@@ -1,0 +1,153 @@
+"""Pictures made smaller, where the user has Pillow; it is never required.
+
+Source: product.md "Models can do more than text" (pictures); library-facts "Pictures and PDF".
+"""
+
+from __future__ import annotations
+
+import io
+import warnings
+from functools import lru_cache
+from importlib import import_module
+from math import sqrt
+from typing import Any
+
+from axe_nb.pictures.picture import NoPicture, Picture, format_bytes
+
+MAX_SIDE = 8000
+"""Pixels of a side that servers take."""
+
+SHRINK = 0.8
+"""Of each side, if a picture is still too large."""
+
+THUMBNAIL = 96
+"""Height of a thumbnail in pixels of a style sheet."""
+
+SHARP = 2
+"""Pixels of a good screen for one of these."""
+
+SMALL = 20_000
+"""Bytes of a picture that is its own thumbnail."""
+
+FEW_PIXELS = 4_000_000
+"""Pixels of such a picture, which a browser has to unpack."""
+
+ROOM = 250_000
+"""Bytes of the thumbnails of one page."""
+
+PIXELS_PER_BYTE = 1000
+"""Pixels that are unpacked for a page as long as there is room for a byte: a picture that takes
+almost none may take a second."""
+
+
+def fit(picture: Picture, limit: int) -> Picture:
+    """Returns the picture, scaled down if it is larger than a server takes.
+
+    Args:
+        picture: the picture.
+        limit: maximum size in bytes; 0 = none.
+
+    Raises:
+        NoPicture: it is too large and cannot be scaled down.
+    """
+    is_wide = max(picture.width, picture.height) > MAX_SIDE
+    if not is_wide and not 0 < limit < picture.size:
+        return picture
+    kind = "document" if picture.is_document else "picture"
+    what = f"the {kind} ({picture.shown}) is too large: "
+    what += f"at most {MAX_SIDE} pixels a side" if is_wide else f"at most {format_bytes(limit)}"
+    if picture.is_document:
+        raise NoPicture(what, hint="send fewer pages, or raise limits.max_picture_bytes")
+    if not _has_pillow():
+        raise NoPicture(what, hint="make it smaller, or install Pillow, which scales it down")
+    return _scale_down(picture, limit, what)
+
+
+def _scale_down(picture: Picture, limit: int, what: str) -> Picture:
+    """Returns a smaller copy; `limit` 0 = its bytes do not matter."""
+    share = min(1.0, MAX_SIDE / max(picture.width, picture.height))
+    if limit:
+        share = min(share, sqrt(limit / picture.size))
+    side = int(max(picture.width, picture.height) * share)
+    for _ in range(20):
+        data = _resize(picture, (side, side), "JPEG" if picture.format == "JPEG" else "PNG")
+        if data is None:
+            raise NoPicture(f"{what}; it cannot be unpacked", hint="convert it to PNG or JPEG")
+        picture = Picture(data)  # the next copy is made of this one, which takes less time
+        if not limit or picture.size <= limit or side < THUMBNAIL:
+            return picture
+        side = int(side * SHRINK)
+    raise NoPicture(what, hint="make it smaller")
+
+
+class Thumbnails:
+    """The thumbnails of one page, as many as there is room and time for."""
+
+    def __init__(self) -> None:
+        """Has none yet."""
+        self._room = ROOM
+        self._urls: dict[str, str] = {}
+        """Digest → data URL; empty if there was no room."""
+
+    def __contains__(self, picture: Picture) -> bool:
+        """True if the page has had the picture."""
+        return picture.digest in self._urls
+
+    def find(self, picture: Picture) -> str:
+        """Returns a small copy as a data URL; empty if there is none, or no room for it."""
+        if picture not in self:
+            self._urls[picture.digest] = self._make(picture)
+        return self._urls[picture.digest]
+
+    def _make(self, picture: Picture) -> str:
+        effort = picture.width * picture.height // PIXELS_PER_BYTE
+        url = make_thumbnail(picture) if effort <= self._room else ""
+        if len(url) > self._room:
+            return ""
+        self._room -= max(len(url), effort)
+        return url
+
+
+@lru_cache(maxsize=256)
+def make_thumbnail(picture: Picture) -> str:
+    """Returns a small copy as a data URL; empty if there is none."""
+    if picture.is_document:
+        return ""
+    if picture.size > SMALL // 4 and _has_pillow():
+        height = SHARP * THUMBNAIL
+        data = _resize(picture, (4 * height, height), "WEBP")
+        if data is not None and len(data) < min(picture.size, SMALL):
+            return Picture(data).url
+    if picture.size <= SMALL and picture.width * picture.height <= FEW_PIXELS:
+        return picture.url
+    return ""
+
+
+def _has_pillow() -> bool:
+    try:
+        import_module("PIL.Image")
+    except ImportError:
+        return False
+    return True
+
+
+def _resize(picture: Picture, box: tuple[int, int], format: str) -> bytes | None:
+    """Returns a copy that fits into the box; None if the picture cannot be unpacked."""
+    image: Any = import_module("PIL.Image")
+    turned: Any = import_module("PIL.ImageOps").exif_transpose
+    file = io.BytesIO()
+    try:
+        with (
+            warnings.catch_warnings(action="ignore"),
+            image.open(io.BytesIO(picture.data), formats=(picture.format.upper(),)) as opened,
+        ):
+            opened.draft("RGB", box)
+            small = turned(opened)
+            small.thumbnail(box)
+            is_plain = format == "JPEG" or small.mode not in ("RGB", "RGBA", "L", "LA")
+            clear = "A" in small.getbands() or "transparency" in small.info
+            mode = "RGBA" if clear and format != "JPEG" else "RGB"
+            (small.convert(mode) if is_plain else small).save(file, format, quality=80)
+    except Exception:  # a damaged picture has many ways to fail
+        return None
+    return file.getvalue()

@@ -1,0 +1,140 @@
+"""The price of a reply: the user's own prices, else those of the table in the extra `prices`.
+
+The table is a package, read as it was installed: it is never fetched. What no one has a price for
+is unknown, never free.
+Source: issue 12 (money); D-64; library-facts.md "Prices".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+from urllib.parse import urlsplit
+
+from axe_nb.agents.config import Config
+from axe_nb.agents.names import parse_model
+from axe_nb.errors import ConfigError
+from axe_nb.messages import Usage
+from axe_nb.text import quote
+from axe_nb.threads import in_thread
+
+EXTRA = "axe-nb[prices]"
+"""Installs the table."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prices:
+    """The prices of models, as the settings were when the root of a tree started."""
+
+    config: Config = field(default_factory=Config, repr=False)
+    _addresses: dict[str, str] = field(default_factory=dict, repr=False, compare=False)
+    """Model → its address, as `_find_address` says; found once for all replies of the tree."""
+
+    async def find_cost(self, model: str, usage: Usage) -> float | None:
+        """Returns what a reply costs in dollars; None if that is unknown.
+
+        Args:
+            model: provider/model.
+            usage: that of the one reply: prices depend on its size.
+        """
+        await self.load(model)
+        return self.cost_of(model, usage)
+
+    async def load(self, model: str) -> None:
+        """Imports the table beside the event loop, if the price of the model is in it."""
+        if self._find_address(model) and not _load_table.cache_info().currsize:
+            await in_thread(_load_table)
+
+    def cost_of(self, model: str, usage: Usage) -> float | None:
+        """As `find_cost`, after `load`; without a count of tokens it is unknown."""
+        if not usage.total:
+            return None
+        if own := self.config.prices.get(model):
+            return own.cost_of(usage)
+        address = self._find_address(model)
+        try:
+            return _look_up(model.partition("/")[2], address, usage) if address else None
+        except LookupError:  # a search through the whole table, which would fail again
+            self._addresses[model] = ""
+            return None
+
+    def knows(self, model: str) -> bool:
+        """True if the model has a price, after `load`."""
+        return self.cost_of(model, Usage(1, 1)) is not None
+
+    def _find_address(self, model: str) -> str:
+        """The address of the company that sells a model; empty if its price is not in the table.
+
+        A model of the same name costs something else on a server of another address.
+        """
+        if model not in self._addresses:
+            self._addresses[model] = self._look_for_address(model)
+        return self._addresses[model]
+
+    def _look_for_address(self, model: str) -> str:
+        if model in self.config.prices:
+            return ""
+        try:
+            provider, _ = parse_model(model)
+            info = self.config.provider(provider)
+            address = self.config.base_url(provider) if info.has_server else ""
+            host = urlsplit(address).hostname or ""
+        except (ConfigError, ValueError):
+            return ""
+        is_name = "." in host and not host.rpartition(".")[2].isdigit()
+        return address if is_name else ""
+
+
+@cache
+def _load_table() -> Any:
+    """Returns the package with the table; None if it is not installed, or cannot be imported."""
+    try:
+        import genai_prices
+        from genai_prices import data  # takes most of the time
+    except Exception:
+        return None
+    return genai_prices if data else None
+
+
+def _look_up(name: str, address: str, usage: Usage) -> float | None:
+    """Returns the price of a reply by the table; None if it cannot be calculated.
+
+    Raises:
+        LookupError: the table does not have the model.
+    """
+    table = _load_table()
+    if table is None:
+        return None
+    try:
+        counts = table.Usage(
+            input_tokens=usage.input_tokens,
+            output_tokens=usage.output_tokens,
+            cache_read_tokens=usage.cached_tokens,
+            cache_write_tokens=usage.cache_write_tokens,
+        )
+        found = table.calc_price(counts, name, provider_api_url=address)
+    except Exception as error:
+        if type(error) is LookupError:
+            raise
+        return None  # odd counts; no fault of the table ends a run that was paid for
+    return float(found.total_price)
+
+
+def make_price_error(model: str, problem: str) -> ConfigError:
+    """Returns the error for a model whose price has to be known and is not."""
+    step = "" if find_table_version() else f", or install a table of prices: pip install '{EXTRA}'"
+    return ConfigError(
+        f"{problem}: the price of the model {quote(model)} is unknown",
+        hint=f'add [prices."{model}"] with input and output to config.toml{step}',
+    )
+
+
+def find_table_version() -> str:
+    """Returns the name and version of the table's package; empty if it is not installed."""
+    from importlib import metadata
+
+    try:
+        return f"genai-prices {metadata.version('genai-prices')}"
+    except metadata.PackageNotFoundError:
+        return ""

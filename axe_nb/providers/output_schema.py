@@ -1,0 +1,123 @@
+"""JSON Schemas of structured output, as each API takes them.
+
+Each API accepts a part of JSON Schema only. What it does not accept stays out of its request; the
+answer is checked against the whole schema in any case.
+Source: product.md "Structured output"; the APIs' documentation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+STRICT = {
+    "$defs", "$ref", "additionalProperties", "anyOf", "const", "definitions", "description", "enum",
+    "exclusiveMaximum", "exclusiveMinimum", "format", "items", "maxItems", "maximum", "minItems",
+    "minimum", "multipleOf", "pattern", "properties", "required", "title", "type",
+}  # fmt: skip
+"""Keywords that OpenAI takes in strict mode."""
+
+ANTHROPIC = {
+    "$defs", "$ref", "additionalProperties", "allOf", "anyOf", "const", "definitions",
+    "description", "enum", "items", "properties", "required", "title", "type",
+}  # fmt: skip
+"""Keywords that Anthropic takes, whatever their value."""
+
+FORMATS = {
+    "", "date", "date-time", "duration", "email", "hostname", "ipv4", "ipv6", "time", "uuid",
+}  # fmt: skip
+"""Formats of texts that OpenAI knows in strict mode."""
+
+NOTES = ("default", "deprecated", "description", "examples", "title")
+"""Keywords that only describe."""
+
+TABLE_KEYS = ("$defs", "definitions")
+"""Keywords that only hold schemas to refer to."""
+
+SCHEMAS = ("additionalProperties", "items")
+"""Keywords whose value is a schema."""
+
+LISTS = ("allOf", "anyOf")
+"""Keywords whose value is a list of schemas."""
+
+TABLES = ("$defs", "definitions", "properties")
+"""Keywords whose value has a schema for each name."""
+
+
+def make_strict(schema: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Returns the schema for OpenAI's strict mode; None if it cannot be expressed there.
+
+    Each object has to require all its keys and allow no others.
+    """
+    if "$ref" in schema:  # which stands alone there
+        schema = {key: value for key, value in schema.items() if key not in NOTES}
+        if len(schema.keys() - TABLE_KEYS) > 1:
+            return None
+    if not schema.keys() <= STRICT or _is_joined(schema):
+        return None
+    if schema.get("format", "") not in FORMATS:
+        schema = {key: value for key, value in schema.items() if key != "format"}
+    if schema.get("type") == "object" or "properties" in schema:
+        names = set(schema.get("properties", ()))
+        if set(schema.get("required", ())) != names or _is_open(schema):
+            return None
+        schema = {**schema, "additionalProperties": False}
+    return _rebuild(schema, make_strict)
+
+
+def make_closed(schema: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Returns the schema for Anthropic; None if it cannot be expressed there.
+
+    Bounds of values become words in the description. Objects allow no further keys, as the API
+    demands.
+    """
+    if isinstance(schema.get("oneOf"), list) and "anyOf" not in schema:
+        schema = {**schema, "anyOf": schema["oneOf"]}
+        del schema["oneOf"]
+    kept = {key: value for key, value in schema.items() if key in ANTHROPIC}
+    others = {key: value for key, value in schema.items() if key not in ANTHROPIC}
+    if _is_joined(schema) or not kept.keys() & {"type", "anyOf", "allOf", "enum", "const", "$ref"}:
+        return None
+    if schema.get("type") == "object" or "properties" in schema:
+        if _is_open(schema) or "patternProperties" in schema:
+            return None
+        kept["additionalProperties"] = False
+    if others and "$ref" not in kept:
+        limits = ", ".join(f"{key}: {value}" for key, value in others.items())
+        kept["description"] = f"{kept.get('description', '')} ({limits})".strip()
+    return _rebuild(kept, make_closed)
+
+
+def _is_joined(schema: Mapping[str, Any]) -> bool:
+    """True if an object has to fit several schemas, of which each would forbid others' keys."""
+    parts = [key for key in ("$ref", "allOf", "anyOf", "properties") if key in schema]
+    return len(parts) > 1 or len(schema.get("allOf", ())) > 1
+
+
+def _is_open(schema: Mapping[str, Any]) -> bool:
+    """True if an object may have keys that the schema does not name, each of some kind."""
+    return isinstance(schema.get("additionalProperties"), Mapping) or (
+        schema.get("additionalProperties") is True or not schema.get("properties")
+    )
+
+
+def _rebuild(schema: Mapping[str, Any], make: Any) -> dict[str, Any] | None:
+    """Returns the schema with `make` applied to all below it; None if one cannot be expressed."""
+    made = dict(schema)
+    for key, value in schema.items():
+        below: Any = value
+        if key in SCHEMAS and isinstance(value, Mapping):
+            below = make(value)
+        elif key in LISTS:
+            below = [make(one) if isinstance(one, Mapping) else None for one in value]
+        elif key in TABLES:
+            below = {k: make(v) if isinstance(v, Mapping) else None for k, v in value.items()}
+        elif key == "items" and not isinstance(value, Mapping):
+            below = None
+        inside = below.values() if isinstance(below, dict) and key in TABLES else [below]
+        if key in LISTS:
+            inside = below
+        if any(one is None for one in inside) and key != "const":
+            return None
+        made[key] = below
+    return made

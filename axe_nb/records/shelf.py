@@ -1,0 +1,83 @@
+"""The pictures of what is kept: their bytes once, by content, beside the data that refers to them.
+
+Source: product.md "Models can do more than text" (pictures), "Runs are recordings"; D-60.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, TypeAlias
+
+from axe_nb.errors import ConfigError
+from axe_nb.pictures.picture import Picture
+from axe_nb.text import one_line, quote
+
+Shelf: TypeAlias = dict[str, Picture]
+"""Digest → picture."""
+
+TABLE = "picture_bytes"
+"""Key of a table, digest → bytes in base64, beside the data that refers to it."""
+
+_DIGEST = "sha256"
+
+_shelf: ContextVar[Shelf | None] = ContextVar("axe_nb_pictures", default=None)
+
+
+@contextmanager
+def use_shelf(shelf: Shelf) -> Iterator[Shelf]:
+    """Within it, pictures are kept in the shelf as they are written, and found there when read."""
+    before = _shelf.set(shelf)
+    try:
+        yield shelf
+    finally:
+        _shelf.reset(before)
+
+
+def write_picture(picture: Picture) -> dict[str, str]:
+    """Returns what refers to a picture."""
+    shelf = _shelf.get()
+    if shelf is not None:
+        shelf[picture.digest] = picture
+    return {_DIGEST: picture.digest}
+
+
+def read_picture(value: Any, at: str) -> Picture:
+    """Returns the picture that is referred to.
+
+    Raises:
+        ConfigError: it is not there.
+    """
+    digest = value.get(_DIGEST) if isinstance(value, dict) else None
+    found = (_shelf.get() or {}).get(digest) if isinstance(digest, str) else None
+    if found is None:
+        raise ConfigError(f"{quote(one_line(at, 200))} is a picture whose bytes are missing")
+    return found
+
+
+def write_table(shelf: Mapping[str, Picture]) -> dict[str, str]:
+    """Returns the bytes of pictures."""
+    return {digest: picture.base64 for digest, picture in shelf.items()}
+
+
+def read_table(table: Any) -> Shelf:
+    """Reverses `write_table`.
+
+    Raises:
+        ConfigError: the bytes are not those that the digest names, or no picture.
+    """
+    if not isinstance(table, dict):
+        raise ConfigError(f"{quote(TABLE)} must be an object")
+    return {digest: _read_bytes(digest, text) for digest, text in table.items()}
+
+
+def _read_bytes(digest: str, text: Any) -> Picture:
+    try:
+        picture = Picture(b64decode(text, validate=True))
+    except (ConfigError, TypeError, ValueError) as error:
+        raise ConfigError(f"a picture in {quote(TABLE)} is damaged: {error}"[:200]) from None
+    if picture.digest != digest:
+        raise ConfigError(f"a picture in {quote(TABLE)} is not the one that was kept")
+    return picture

@@ -1,0 +1,151 @@
+"""From the request of a run to its agent and its job: names, overrides, variables of the tree.
+
+Source: product.md "Notebook" (AGENT may be left out; `--var`); D-27.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import fields, replace
+
+from axe_nb.agents.agent import Agent
+from axe_nb.agents.agent_files import has_file
+from axe_nb.agents.no_agent import NoAgent
+from axe_nb.agents.trust import check_trust
+from axe_nb.agents.variables import find_names, set_declared
+from axe_nb.commands.overrides import Overrides
+from axe_nb.engine.scope import Env
+from axe_nb.errors import ConfigError
+from axe_nb.limits import Limits
+from axe_nb.session.runs import RunRequest
+from axe_nb.text import list_some, quote, suggestion
+from axe_nb.tools.tool import Job
+
+SIMPLE = [
+    option.name
+    for option in fields(Overrides)
+    if option.name in {key.name for key in fields(Agent)} - {"params", "vars", "tools", "output"}
+]
+"""Options that replace the agent's key of the same name."""
+
+MAX_AGENTS = 1000
+"""Agents of a tree in which a variable is looked for."""
+
+ALONE = "to ask the model without an agent: the prompt is -p TEXT, the body of a cell, run(None, …)"
+"""The next step where a model was named and the agent does not exist: it may be the prompt."""
+
+
+def find_agent(request: RunRequest, env: Env) -> Agent:
+    """Returns the agent of a request; for one without an agent, what stands for it.
+
+    Raises:
+        ConfigError: no such agent exists, its file is invalid, or neither agent nor model is named.
+    """
+    if isinstance(request.agent, Agent):
+        return request.agent
+    options, earlier = request.overrides, request.continue_from
+    model = options.model or options.model_all or ""
+    if request.agent is None:
+        if earlier and not earlier.agent:
+            model = model or earlier.model
+        if not model:
+            raise ConfigError(
+                "neither an agent nor a model is named",
+                hint='for example axe_nb.run(None, prompt, model="openai/gpt-5")',
+            )
+        return NoAgent(name="", model=model)
+    try:
+        return env.agents.load(request.agent)
+    except ConfigError as error:
+        is_there = request.agent in env.defined or has_file(request.agent, options.agents_dir)
+        if model and not is_there:
+            error.hint = "; ".join(filter(None, [error.hint, ALONE]))
+        raise
+
+
+def check_variables(request: RunRequest, env: Env) -> None:
+    """Rejects a variable of a run that no agent of its tree has: a misspelt one has no effect.
+
+    Raises:
+        ConfigError: names the variable, and the nearest one.
+    """
+    given = request.overrides.vars
+    if not given:
+        return
+    root = find_agent(request, env)
+    known = {*find_names(root.system_prompt), *root.vars}
+    if not given.keys() <= known:
+        known.update(name for agent in _list_below(root, env) for name in agent.vars)
+    unknown = sorted(given.keys() - known)
+    if unknown:
+        listed = f"known variables: {list_some(sorted(known), 5)}"
+        step = listed if known else r"an agent names it as {{ name }} in its system_prompt"
+        raise ConfigError(
+            f"no agent of this run has a variable {quote(unknown[0])}",
+            hint=suggestion(unknown[0], known) or step,
+        )
+
+
+def _list_below(root: Agent, env: Env) -> Iterator[Agent]:
+    """Yields the agents that can be called below one; they were read when the run began."""
+    names, seen = list(root.sub_agents), set[str]()
+    while names and len(seen) < MAX_AGENTS:
+        name = names.pop()
+        if name in seen:
+            continue
+        seen.add(name)
+        with contextlib.suppress(ConfigError):  # reported where it is called
+            agent = env.agents.load(name)
+            names += agent.sub_agents
+            yield agent
+
+
+def adapt(env: Env, overrides: Overrides) -> Env:
+    """The dependencies of a run with these overrides, and of its descendants."""
+    as_child = env.as_child
+    return replace(
+        env,
+        tools=(*env.tools, *(t for t in overrides.tools or () if not isinstance(t, str))),
+        as_child=lambda child: as_child(_adapt_child(child, overrides)),
+    )
+
+
+def make_job(request: RunRequest, env: Env) -> tuple[Agent, Job]:
+    """The agent of a requested run, with the run's overrides applied, and its job."""
+    overrides, earlier = request.overrides, request.continue_from
+    found = find_agent(request, env)
+    check_trust(found.path, found.text, found.name)
+    agent = apply_overrides(found, overrides)
+    history = earlier.messages if earlier else ()
+    limits = Limits(seconds=overrides.timeout)
+    job = Job(
+        agent, request.prompt, request.prompt, limits, mode=overrides.mode, history=history,
+        output=overrides.output, pictures=request.pictures,
+    )  # fmt: skip
+    return agent, job
+
+
+def apply_overrides(agent: Agent, overrides: Overrides) -> Agent:
+    """The agent with this run's overrides applied."""
+    changes = {name: value for name in SIMPLE if (value := getattr(overrides, name)) is not None}
+    if overrides.model is None:
+        agent = _with_model(agent, overrides.model_all)
+    if overrides.tools is not None:
+        changes["tools"] = overrides.tools  # tools that are objects travel with the agent
+    for table in ("params", "vars"):
+        if given := getattr(overrides, table):
+            changes[table] = {**getattr(agent, table), **given}
+    return replace(agent, **changes) if changes else agent
+
+
+def _adapt_child(agent: Agent, overrides: Overrides) -> Agent:
+    """The agent with those overrides of its root that apply to the whole tree."""
+    agent = _with_model(agent, overrides.model_all)
+    if overrides.vars.keys().isdisjoint(agent.vars):
+        return agent
+    return replace(agent, vars=set_declared(agent, overrides.vars))
+
+
+def _with_model(agent: Agent, model: str | None) -> Agent:
+    return agent if model is None else replace(agent, model=model)

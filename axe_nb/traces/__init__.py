@@ -1,0 +1,1 @@
+"""OpenTelemetry spans of runs, where a program has set OpenTelemetry up."""

@@ -1,0 +1,63 @@
+"""The tokens of replies, and their price.
+
+Source: seed 000 §3.1 (A-1.*); product.md "Models can do more than text" (money).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens as reported by the API; 0 if it reports none."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = field(default=0, kw_only=True)
+    """Those of the input that were read from the provider's prompt cache, at a lower price."""
+    cache_write_tokens: int = field(default=0, kw_only=True)
+    """Those of the input that were written to it, which some providers charge more for."""
+    reasoning_tokens: int = field(default=0, kw_only=True)
+    """Those of the output that are reasoning."""
+    priced_tokens: int = field(default=0, kw_only=True, compare=False)
+    """Those of all whose price was known when they were used."""
+    dollars: float = field(default=0.0, kw_only=True, compare=False)
+    """The price of these, in US dollars."""
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(
+            self.input_tokens + other.input_tokens,
+            self.output_tokens + other.output_tokens,
+            cached_tokens=self.cached_tokens + other.cached_tokens,
+            cache_write_tokens=self.cache_write_tokens + other.cache_write_tokens,
+            reasoning_tokens=self.reasoning_tokens + other.reasoning_tokens,
+            priced_tokens=self.priced_tokens + other.priced_tokens,
+            dollars=self.dollars + other.dollars,
+        )
+
+    def at_cost(self, dollars: float | None) -> Usage:
+        """The usage of one reply with its price; None = it is unknown."""
+        if dollars is None:
+            return self
+        return replace(self, priced_tokens=self.total, dollars=dollars)
+
+    @property
+    def cost(self) -> float | None:
+        """The price in US dollars; None if that of any token is unknown, or none was counted."""
+        return self.dollars if self.total and self.priced_tokens == self.total else None
+
+    def counts(self) -> dict[str, int]:
+        """The counts of tokens by name."""
+        return {
+            "input_tokens": self.input_tokens,
+            "output_tokens": self.output_tokens,
+            "cached_tokens": self.cached_tokens,
+            "cache_write_tokens": self.cache_write_tokens,
+            "reasoning_tokens": self.reasoning_tokens,
+        }
+
+    @property
+    def total(self) -> int:
+        """Input and output tokens together."""
+        return self.input_tokens + self.output_tokens

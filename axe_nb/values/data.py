@@ -1,0 +1,268 @@
+"""Any value as JSON data that fits into a number of bytes, and names what had to be left out.
+
+Source: product.md "Models can do more than text" (values).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from axe_nb.text import cut_bytes, one_line
+from axe_nb.values.opened import open_safely
+from axe_nb.values.own_text import type_name
+from axe_nb.values.parts import Entries, Items, Leaf, Table
+
+MAX_DEPTH = 100
+"""Maximum nesting; what lies deeper is left out."""
+
+NOTE = 300
+"""Maximum size of a note in bytes of JSON; kept free for it in each open list and object."""
+
+LEAST_TEXT = 80
+"""Minimum bytes that must be free for the beginning of a text and its note."""
+
+LONGEST_KEY = 1000
+"""Maximum size of a key that is a list or an object, in bytes."""
+
+LONGEST_COMPARED = 1000
+"""Size of the part of a set's member that decides on its place, in bytes."""
+
+MOST_SORTED, MOST_COMPARED = 1_000_000, 10_000
+"""Number of members of the largest set of texts or integers, and of any others, that is sorted; a
+larger set is only counted."""
+
+MOST_NAMED = 3
+"""Maximum number of left-out entries that a note names."""
+
+_LEFT_OUT = object()
+
+_END = object()
+
+
+class TooLarge(Exception):
+    """A value does not fit whole."""
+
+
+def to_data(value: object, limit: int, indent: int | None = None) -> Any:
+    """Converts a value to JSON data, whole if it fits, else cut.
+
+    Args:
+        value: any value, also one whose own methods fail.
+        limit: maximum size of the JSON text in bytes of UTF-8, at least 1000.
+        indent: that with which the text will be written; None = on one line.
+    """
+    try:
+        return to_whole_data(value, limit, indent)
+    except TooLarge:
+        data = _Conversion(limit, indent, note=NOTE).convert(value, 0)
+        return "… left out" if data is _LEFT_OUT else data
+
+
+def to_whole_data(value: object, limit: int, indent: int | None = None) -> Any:
+    """Converts a value to JSON data.
+
+    Raises:
+        TooLarge: its text would be longer than the limit.
+    """
+    return _Conversion(limit, indent, note=0).convert(value, 0)
+
+
+def encode(data: object, indent: int | None = None) -> str:
+    """The text of JSON data, as its size is counted here."""
+    return json.dumps(data, ensure_ascii=False, indent=indent, allow_nan=False)
+
+
+def measure(text: str) -> int:
+    """Size of a text in bytes of UTF-8."""
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+
+
+class _Conversion:
+    """One conversion, and the bytes that are left for it."""
+
+    def __init__(self, limit: int, indent: int | None, note: int) -> None:
+        """Begins a conversion; without room for notes it ends with `TooLarge` instead."""
+        self._left = limit
+        self._indent = indent
+        self._note = note
+        self._around: set[int] = set()
+        """Ids of the lists and objects around the value that is being converted."""
+
+    def convert(self, value: Any, depth: int) -> Any:
+        """Returns a value's data, or `_LEFT_OUT`.
+
+        Raises:
+            TooLarge: it does not fit whole.
+        """
+        opened = open_safely(value)
+        if isinstance(opened, Leaf):
+            return self._convert_leaf(opened.value)
+        if id(value) in self._around:
+            return self._convert_leaf(f"… contains itself ({type_name(value)})")
+        if depth >= MAX_DEPTH:
+            return self._convert_leaf(f"… nested deeper than {MAX_DEPTH} levels: left out")
+        if isinstance(opened, Table):
+            opened = self._open_table(opened)
+        inside = self._margin(depth + 1)
+        if not self._note and opened.size * (3 + inside) - 3 > self._left:
+            raise TooLarge
+        reserved = self._note + inside if self._note else 0
+        around = 2 if self._indent is None else 3 + self._margin(depth)
+        if not self._spend(around + reserved):
+            return _LEFT_OUT
+        self._around.add(id(value))
+        if isinstance(opened, Items):
+            data: Any = self._convert_items(opened, depth + 1, reserved)
+        else:
+            data = self._convert_entries(opened, depth + 1, reserved)
+        self._around.discard(id(value))
+        return data
+
+    def _convert_items(self, items: Items, depth: int, reserved: int) -> list[Any]:
+        converted: list[Any] = []
+        values = _sort(items) if items.is_set else items.values
+        while (value := _take(values)) is not _END:
+            is_open = self._spend(self._separator(depth, len(converted)))
+            data = self.convert(value, depth) if is_open else _LEFT_OUT
+            if data is _LEFT_OUT:
+                break
+            converted.append(data)
+        self._left += reserved
+        if missing := max(items.size - len(converted), int(value is not _END)):
+            note = f"… {missing:,} of {len(converted) + missing:,} items left out"
+            converted.append(self._write_note(note, depth))
+        return converted
+
+    def _convert_entries(self, entries: Entries, depth: int, reserved: int) -> dict[str, Any]:
+        converted: dict[str, Any] = {}
+        left_out: list[str] = []
+        while len(left_out) < MOST_NAMED and (pair := _take(entries.pairs)) is not _END:
+            name = _make_name(pair[0], converted)
+            if left_out:
+                left_out.append(one_line(name, 20))
+                continue
+            is_open = self._spend(len(name)) and self._spend(
+                measure(encode(name)) - len(name) + 2 + self._separator(depth, len(converted))
+            )
+            data = self.convert(pair[1], depth) if is_open else _LEFT_OUT
+            if data is _LEFT_OUT:
+                left_out.append(one_line(name, 20))
+            else:
+                converted[name] = data
+        self._left += reserved
+        if missing := max(entries.size - len(converted), len(left_out)):
+            note = f"{missing:,} of {len(converted) + missing:,} entries left out"
+            note += f": {', '.join(left_out)}" if left_out else ""
+            note += f" and {missing - len(left_out):,} more" if missing > len(left_out) > 0 else ""
+            converted[_make_name("…", converted)] = self._write_note(note, depth)
+        return converted
+
+    def _write_note(self, note: str, depth: int) -> str:
+        """Takes the bytes of a note, of those kept free for it."""
+        if not self._note:
+            raise TooLarge
+        note = cut_bytes(note, NOTE // 2 - 20, "…")
+        self._left -= measure(encode(note)) + 12 + self._margin(depth)
+        return note
+
+    def _convert_leaf(self, value: Any) -> Any:
+        if not isinstance(value, str):
+            return value if self._spend(len(encode(value))) else _LEFT_OUT
+        if len(value) < self._left and (size := measure(encode(value))) <= self._left:
+            self._left -= size
+            return value
+        if not self._note:
+            raise TooLarge
+        kept = cut_to_size(value, self._left - LEAST_TEXT)
+        if not kept:
+            return _LEFT_OUT
+        text = f"{kept}… [{len(value) - len(kept):,} more characters left out]"
+        self._left -= measure(encode(text))
+        return text
+
+    def _open_table(self, table: Table) -> Items | Entries:
+        """Opens a table within other data: its only column, or columns and rows."""
+        if table.width == 1:
+            return Items((row[0] for row in table.rows(1)), table.height)
+        width = count_columns_within(table, self._left // (10 if self._note else 1))
+        columns = Items(iter(table.label(width)), table.width)
+        rows = Items(map(list, table.rows(width)), table.height)
+        return Entries(iter((("columns", columns), ("rows", rows))), 2)
+
+    def _spend(self, size: int) -> bool:
+        """Takes bytes from those that are left; False if there are not enough.
+
+        Raises:
+            TooLarge: there are not enough, and nothing may be left out.
+        """
+        if size > self._left and not self._note:
+            raise TooLarge
+        if size > self._left:
+            return False
+        self._left -= size
+        return True
+
+    def _separator(self, depth: int, count: int) -> int:
+        """Bytes before an item that has `count` others before it."""
+        if self._indent is None:
+            return 2 if count else 0
+        return 1 + self._margin(depth) + (1 if count else 0)
+
+    def _margin(self, depth: int) -> int:
+        """Bytes at the beginning of a line."""
+        return 0 if self._indent is None else self._indent * depth
+
+
+def count_columns_within(table: Table, size: int) -> int:
+    """The number of first columns, at least one, whose labels fit into a number of bytes."""
+    for count, label in enumerate(table.label(min(table.width, size))):
+        size -= measure(label) + 1
+        if size < 0:
+            return max(1, count)
+    return table.width
+
+
+def cut_to_size(text: str, size: int) -> str:
+    """The longest beginning of a text that is about as long as a number of bytes of JSON."""
+    kept = text[: max(0, size)]
+    while kept and (needed := measure(encode(kept))) > size:
+        kept = kept[: len(kept) * max(0, size) // needed]
+    return kept
+
+
+def _take(values: Iterator[Any]) -> Any:
+    """The next value; `_END` behind the last, or if the iterator fails."""
+    try:
+        return next(values, _END)
+    except Exception:  # an iterator of the user's
+        return _END
+
+
+def _sort(items: Items) -> Iterator[Any]:
+    """The members of a set in the order of their values, which is the same in every process."""
+    if items.size > MOST_SORTED:
+        return iter(())
+    members = list(items.values)
+    kinds = {type(member) for member in members}
+    is_ordered = kinds <= {str} or kinds <= {int, bool}
+    if not is_ordered and items.size > MOST_COMPARED:
+        return iter(())
+    return iter(sorted(members, key=None if is_ordered else _make_sort_key))
+
+
+def _make_sort_key(member: Any) -> str:
+    return encode([to_data(member, LONGEST_COMPARED), type_name(member)])
+
+
+def _make_name(key: Any, others: dict[str, Any]) -> str:
+    """The name of an entry; names of different keys with the same text have their types."""
+    opened = open_safely(key)
+    if not isinstance(opened, Leaf):
+        name = encode(to_data(key, LONGEST_KEY))
+    else:
+        name = opened.value if isinstance(opened.value, str) else encode(opened.value)
+    while name in others:
+        name += f" ({type_name(key)})"
+    return name

@@ -1,0 +1,286 @@
+"""Values of numpy, pandas, polars, pyarrow, pydantic and attrs, decimals and fractions.
+
+None of them is imported: a value of a library exists only if the user has imported it.
+Source: product.md "Models can do more than text" (values).
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from types import ModuleType
+from typing import Any
+
+from axe_nb.values.own_text import own_text
+from axe_nb.values.parts import BLOCK, Entries, Instead, Items, Leaf, Opened, Table
+
+_SHORT_FLOATS = {"float16", "float32", "float", "halffloat", "float[pyarrow]", "halffloat[pyarrow]"}
+"""Data types of numpy, pandas, polars and pyarrow, in lower case, with at most 32 bits."""
+
+
+def open_foreign(value: Any) -> Opened | None:
+    """Returns the parts of a library's value; None if it is of none of them."""
+    for name, open_ in _OPENERS.items():
+        module = sys.modules.get(name)
+        if module is not None and (opened := open_(module, value)) is not None:
+            return opened
+    return None
+
+
+def to_plain(value: Any) -> Any:
+    """Converts what a library has of JSON's own types, and leaves all else as it is.
+
+    For values that must not lose anything, such as parameters.
+    """
+    try:
+        return _make_plain(value)
+    except Exception:  # nested too deeply, or a method of the value's own
+        return value
+
+
+def _make_plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _make_plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_make_plain(item) for item in value]
+    opened = open_foreign(value)
+    if isinstance(opened, Instead):
+        return _make_plain(opened.value)
+    if isinstance(opened, Items):
+        return [_make_plain(item) for item in opened.values]
+    return value
+
+
+def _is(value: object, module: ModuleType, *names: str) -> bool:
+    """True if a value is of one of a module's types."""
+    kinds = (getattr(module, name, None) for name in names)
+    return any(isinstance(kind, type) and issubclass(type(value), kind) for kind in kinds)
+
+
+def get_attributes(value: object, names: Iterable[str]) -> Iterator[tuple[str, Any]]:
+    """The attributes of an object; what cannot be read is told in its place."""
+    for name in names:
+        try:
+            yield name, getattr(value, name)
+        except Exception:
+            yield name, "<unreadable>"
+
+
+def _shorten(values: Iterable[Any], dtype: object) -> Sequence[Any]:
+    """Removes the digits that a number of 32 bits only seems to have in 64."""
+    if str(dtype).lower() not in _SHORT_FLOATS:
+        return list(values)
+    return [_shorten_float(float(value)) if _is_number(value) else value for value in values]
+
+
+def _is_number(value: object) -> bool:
+    return hasattr(type(value), "__float__")
+
+
+def _shorten_float(value: float) -> float:
+    for digits in range(5, 9):
+        short = float(f"{value:.{digits}g}")
+        if _pack(short) == _pack(value):
+            return short
+    return value
+
+
+def _pack(value: float) -> bytes:
+    try:
+        return struct.pack("f", value)
+    except OverflowError:
+        return b""
+
+
+def _open_numpy(numpy: ModuleType, value: Any) -> Opened | None:
+    if _is(value, numpy, "ndarray"):
+        if type(value).__name__ == "MaskedConstant":  # its only item is itself
+            return Leaf(None)
+        if value.ndim == 0:
+            return Instead(value[()])
+        plain = value if type(value).__name__ == "MaskedArray" else numpy.asarray(value)
+        return Items(_read_array(plain), len(plain))
+    if not _is(value, numpy, "generic") or isinstance(value, str | bytes):
+        return None
+    match value.dtype.kind:
+        case "m" | "M":
+            return Leaf(None if numpy.isnat(value) else str(value))
+        case "c":
+            return Leaf(str(value))
+        case "f":
+            return Instead(float(str(value)))
+        case "V" if value.dtype.names:
+            names = value.dtype.names
+            return Entries(((name, value[name]) for name in names), len(names))
+    return Instead(value.item())
+
+
+def _read_array(array: Any) -> Iterator[Any]:
+    if array.ndim > 1:
+        yield from (array[row] for row in range(len(array)))
+        return
+    is_plain = array.dtype.kind in "biu" or array.dtype == "f8" or hasattr(array, "mask")
+    for start in range(0, len(array), BLOCK):
+        block = array[start : start + BLOCK]
+        yield from block.tolist() if is_plain else block
+
+
+def _open_pandas(pandas: ModuleType, value: Any) -> Opened | None:
+    if _is(value, pandas, "DataFrame"):
+        return _open_frame(value, value.columns, value.shape[1])
+    if _is(value, pandas, "Series"):
+        return _open_frame(value.to_frame(), ["value" if value.name is None else value.name], 1)
+    extensions = sys.modules.get("pandas.api.extensions", pandas)
+    if _is(value, pandas, "Index") or _is(value, extensions, "ExtensionArray"):
+        return Items(_read_slices(value, lambda block: _shorten(block, value.dtype)), len(value))
+    if _is_missing(value, pandas):
+        return Leaf(None)
+    if _is(value, pandas, "Timestamp"):
+        return Leaf(value.isoformat())
+    if _is(value, pandas, "Timedelta", "Period", "Interval"):
+        return Leaf(str(value))
+    return None
+
+
+def _is_missing(value: object, pandas: ModuleType) -> bool:
+    return any(value is getattr(pandas, name, None) for name in ("NaT", "NA"))
+
+
+def _read_slices(value: Any, read: Callable[[Any], Iterable[Any]]) -> Iterator[Any]:
+    for start in range(0, len(value), BLOCK):
+        yield from read(value[start : start + BLOCK])
+
+
+def _open_frame(frame: Any, columns: Sequence[Any], width: int) -> Table:
+    """Opens a pandas frame; an index that only counts the rows is left out."""
+    index = frame.index
+    counts = type(index).__name__ == "RangeIndex" and index.start == 0 and index.step == 1
+    levels = 0 if counts and index.name is None else index.nlevels
+    named = [name or "index" if levels == 1 else name or f"level {at}"
+             for at, name in enumerate(index.names)]  # fmt: skip
+
+    def read(start: int, stop: int, width: int) -> list[Sequence[Any]]:
+        block = frame.iloc[start:stop]
+        read = [list(block.index.get_level_values(at)) for at in range(levels)][:width]
+        for at in range(width - len(read)):
+            column = block.iloc[:, at]
+            read.append(list(_shorten(column, column.dtype)))
+        return read  # type: ignore[return-value]
+
+    def label(count: int) -> list[str]:
+        labels = [*named[:levels], *columns[: max(0, count - levels)]]
+        return [_label(label) for label in labels[:count]]
+
+    return Table(label, width + levels, len(frame), read)
+
+
+def _label(label: Any) -> str:
+    if isinstance(label, tuple):
+        return " / ".join(part for part in map(_label, label) if part)
+    return own_text(label)
+
+
+def _open_polars(polars: ModuleType, value: Any) -> Opened | None:
+    if _is(value, polars, "DataFrame"):
+        names = value.columns
+        frame = value
+    elif _is(value, polars, "Series"):
+        names = [value.name or "value"]
+        frame = value.to_frame()
+    elif _is(value, polars, "LazyFrame"):
+        return Leaf("<LazyFrame object>")
+    else:
+        return None
+
+    def read(start: int, stop: int, width: int) -> list[Sequence[Any]]:
+        columns = frame.slice(start, stop - start).get_columns()[:width]
+        return [_shorten(column.to_list(), column.dtype) for column in columns]
+
+    return Table(lambda count: names[:count], frame.width, frame.height, read)
+
+
+def _open_pyarrow(pyarrow: ModuleType, value: Any) -> Opened | None:
+    if _is(value, pyarrow, "Array", "ChunkedArray"):
+        return Items(_read_slices(value, _list_arrow), len(value))
+    if _is(value, pyarrow, "Scalar"):
+        return Instead(_read_arrow_scalar(value))
+    if not _is(value, pyarrow, "Table", "RecordBatch"):
+        return None
+
+    def read(start: int, stop: int, width: int) -> list[Sequence[Any]]:
+        block = value.slice(start, stop - start)
+        return [_list_arrow(block.column(at)) for at in range(width)]
+
+    return Table(lambda n: value.column_names[:n], value.num_columns, value.num_rows, read)
+
+
+def _list_arrow(column: Any) -> Sequence[Any]:
+    return _shorten(map(_read_arrow_scalar, column), column.type)
+
+
+def _read_arrow_scalar(scalar: Any) -> Any:
+    try:
+        return scalar.as_py()
+    except ValueError:  # nanoseconds, which only pandas has a type for
+        return str(scalar)
+
+
+def _open_pydantic(pydantic: ModuleType, value: Any) -> Opened | None:
+    if not _is(value, pydantic, "BaseModel"):
+        return None
+    try:
+        dumped = value.model_dump(mode="json", warnings=False)
+        dumped = _sort_sets(value.model_dump(warnings=False), dumped)
+    except Exception:  # a field without JSON form, or a model within itself
+        dumped = dict(vars(value))
+    if isinstance(dumped, dict):
+        return Entries(iter(dumped.items()), len(dumped))
+    return Instead(dumped)
+
+
+def _sort_sets(plain: Any, dumped: Any) -> Any:
+    """Sorts the lists of the dumped model that are sets in the plain one."""
+    if isinstance(dumped, dict) and isinstance(plain, dict) and len(plain) == len(dumped):
+        pairs = zip(plain.values(), dumped.items(), strict=True)
+        return {key: _sort_sets(before, after) for before, (key, after) in pairs}
+    if not isinstance(dumped, list):
+        return dumped
+    if isinstance(plain, set | frozenset):
+        return sorted(dumped, key=lambda item: json.dumps(item, sort_keys=True))
+    if isinstance(plain, list | tuple) and len(plain) == len(dumped):
+        return [_sort_sets(*pair) for pair in zip(plain, dumped, strict=True)]
+    return dumped
+
+
+def _open_attrs(attr: ModuleType, value: Any) -> Opened | None:
+    fields = getattr(type(value), "__attrs_attrs__", None)
+    if not isinstance(fields, tuple):
+        return None
+    return Entries(get_attributes(value, [field.name for field in fields]), len(fields))
+
+
+def _open_decimal(decimal: ModuleType, value: Any) -> Opened | None:
+    if not _is(value, decimal, "Decimal"):
+        return None
+    return Leaf(None if value.is_nan() else decimal.Decimal.__str__(value))
+
+
+def _open_fraction(fractions: ModuleType, value: Any) -> Opened | None:
+    if not _is(value, fractions, "Fraction"):
+        return None
+    return Leaf(fractions.Fraction.__str__(value))
+
+
+_OPENERS: dict[str, Callable[[ModuleType, Any], Opened | None]] = {
+    "numpy": _open_numpy,
+    "pandas": _open_pandas,
+    "polars": _open_polars,
+    "pyarrow": _open_pyarrow,
+    "pydantic": _open_pydantic,
+    "attr": _open_attrs,
+    "decimal": _open_decimal,
+    "fractions": _open_fraction,
+}
+"""Module → function that opens its values."""

@@ -1,0 +1,70 @@
+"""The text of an object that has no data: its own words, without addresses in memory, or its type.
+
+Source: product.md "Models can do more than text" (values); issue "Models can do more than text".
+"""
+
+from __future__ import annotations
+
+import re
+from types import ModuleType
+from typing import Any
+
+from axe_nb.text import one_line
+
+LONGEST_NAME = 80
+"""Maximum characters of a type's name."""
+
+_AT = re.compile(r"(?<!\s)\s+at 0x[0-9a-fA-F]+")
+"""Looks at each blank once: a wide text may have very many."""
+
+_HEXADECIMAL = re.compile(r"\b0[xX][0-9a-fA-F]{6,}")
+
+_LONG_NUMBER = re.compile(r"\b\d{12,}\b")
+"""The decimal address in texts such as `<Thread(worker, started 140239187752512)>`."""
+
+
+def describe(value: object) -> str:
+    """The kind of an object, as in `<Lock object>`; for a module, its name."""
+    if issubclass(type(value), ModuleType):
+        return f"<module {_name(value, 'unnamed')}>"
+    return f"<{type_name(value)} object>"
+
+
+def type_name(value: object) -> str:
+    """The name of an object's type, on one line."""
+    return _name(type(value), "unnamed")
+
+
+def _name(value: Any, default: str) -> str:
+    try:
+        name = value.__name__
+    except Exception:  # a metaclass, or a function-like object, of the user's
+        return default
+    return one_line(str.__str__(name), LONGEST_NAME) if isinstance(name, str) else default
+
+
+def has_own_text(value: object) -> bool:
+    """True if the type of an object defines its text; the text of all others is an address."""
+    kind = type(value)
+    return kind.__str__ is not object.__str__ or kind.__repr__ is not object.__repr__
+
+
+def own_text(value: object) -> str:
+    """The text that an object has of itself, without addresses; else its description.
+
+    Raises:
+        Exception: whatever the object's own method raises.
+    """
+    if not has_own_text(value) or issubclass(type(value), ModuleType):
+        return describe(value)
+    return remove_addresses(str.__str__(str(value)), value)
+
+
+def remove_addresses(text: str, value: object) -> str:
+    """The text without numbers that are, or may be, an address in memory."""
+    text = _HEXADECIMAL.sub("0x…", _AT.sub("", text))
+    if text.startswith("<") and text.endswith(">"):
+        text = _LONG_NUMBER.sub("…", text)
+    for address in (str(id(value)), f"{id(value):x}", f"{id(value):X}"):
+        text = text.replace(address, "…")
+    return text

@@ -1,0 +1,101 @@
+"""The difference of two trees as HTML that is kept in a saved notebook. Pure.
+
+No script, no style element: styles are inline, and without any, `del` and `ins` still show what
+changed. Times are in the metadata alone, since no two runs take as long.
+Source: product.md "Notebook", "Runs are recordings".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+from typing import Any
+
+from axe_nb.diffs.figures import SECONDS
+from axe_nb.diffs.run_diff import RunDiff
+from axe_nb.diffs.words import Piece
+from axe_nb.views.appearance import COLOURS, GONE, LINE_HEIGHT, MUTED, NEW, SHADE, TEXT_MARGIN
+from axe_nb.views.diff_outline import (
+    DIFFERS,
+    SAME,
+    Block,
+    Part,
+    describe,
+    list_rows,
+    make_outline,
+)  # fmt: skip
+from axe_nb.views.diff_text import format_diff
+from axe_nb.views.html import LEVEL, PLAIN, TEXT
+
+TAGS = {"gone": ("del", GONE), "new": ("ins", NEW)}
+"""Kind of a piece → its element and colour."""
+
+_DIFFERS = f"<b style=color:{COLOURS['limit']}>{DIFFERS}</b>"
+
+
+def page(diff: RunDiff) -> tuple[dict[str, str], dict[str, Any]]:
+    """Returns the bundle of a difference, and its metadata."""
+    outline = make_outline(diff)
+    sign = _DIFFERS if diff.changes else f"<b style=color:{COLOURS['good']}>{SAME}</b>"
+    html = (
+        f"<div class='{PLAIN}' style='line-height:{LINE_HEIGHT}'>"
+        f"<div>{sign} <b>{_escape(outline.who)}</b> "
+        f"<span style=opacity:{MUTED}>{_escape(describe(diff))}</span></div>"
+        f"{_format_table(list_rows(diff))}"
+        f"{_format_parts(outline.parts if diff.changes else ())}</div>"
+    )
+    seconds = {figure.name: [figure.a, figure.b] for figure in diff.figures}[SECONDS]
+    bundle = {"text/html": html, "text/plain": format_diff(diff)}
+    return bundle, {"axe_nb": {"seconds": seconds}}
+
+
+def _escape(text: str) -> str:
+    return escape(text, quote=False)
+
+
+def _format_table(rows: Sequence[tuple[str, ...]]) -> str:
+    if not rows:
+        return ""
+    (_, a, b, change), *figures = rows
+    names = ((a, GONE), (b, NEW))
+    heads = (f"<span style=background:{hue}>{_escape(name)}</span>" for name, hue in names)
+    head = "".join(f"<th>{cell}</th>" for cell in ("", *heads, change))
+    body = "".join(
+        f"<tr>{''.join(f'<td>{_escape(cell)}</td>' for cell in row)}</tr>" for row in figures
+    )
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _format_parts(parts: Sequence[Part]) -> str:
+    return "".join(map(_format_part, parts))
+
+
+def _format_part(part: Part) -> str:
+    if isinstance(part, str):
+        return f"<div style=opacity:{MUTED}>{_escape(part)}</div>"
+    if isinstance(part, Block):
+        return _format_block(part)
+    return (
+        f"<details{' open' if part.is_open else ''}><summary>{_DIFFERS} <b>{_escape(part.who)}</b> "
+        f"<small style=opacity:{MUTED}>{_escape(part.facts)}</small></summary>"
+        f"<blockquote style='{LEVEL}'>{_format_parts(part.parts)}</blockquote></details>"
+    )
+
+
+def _format_block(block: Block) -> str:
+    text = "".join(map(_tag, block.pieces))
+    rest = f"<small>… {_escape(block.rest)}</small>" if block.rest else ""
+    quoted = f"<pre style='{TEXT}'>{text}</pre>"
+    if block.is_line:
+        quoted = f" <code style=background:{SHADE};white-space:pre-wrap>{text}</code> "
+    return (
+        f"<div style=margin-left:{TEXT_MARGIN}><small style=opacity:{MUTED}>"
+        f"{_escape(block.label)}</small>{quoted}{rest}</div>"
+    )
+
+
+def _tag(piece: Piece) -> str:
+    if piece.kind == "same":
+        return _escape(piece.text)
+    name, colour = TAGS[piece.kind]
+    return f"<{name} style=background:{colour}>{_escape(piece.text)}</{name}>"

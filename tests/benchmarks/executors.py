@@ -1,0 +1,61 @@
+"""`python -m tests.benchmarks.executors`: what a run of a map costs beyond itself, by executor.
+
+The model is a function that answers at once, after one call of a tool; two workers each. Wall and
+CPU (of this process and its workers that have ended) per run, and the time that the workers take
+to start.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import time
+import warnings
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import nullcontext
+from typing import Any
+
+import axe_nb
+from tests.maps.cluster_code import AGENT, register
+from tests.maps.clusters import dask, engines
+
+RUNS = 400
+CONCURRENCY = (2, 20)
+
+
+def measure(executor: Any, concurrency: int) -> float:
+    """Milliseconds per run."""
+    prompts = [f"prompt {n}" for n in range(RUNS)]
+    options = {"executor": executor, "concurrency": concurrency, "display": False}
+    assert all(r.ok for r in axe_nb.map(AGENT, prompts[:40], **options))
+    began = time.perf_counter()
+    found = list(axe_nb.map(AGENT, prompts, **options))
+    seconds = time.perf_counter() - began
+    assert all(r.ok for r in found)
+    return 1000 * seconds / RUNS
+
+
+def main() -> None:
+    register()
+    warnings.simplefilter("ignore")
+    os.environ["AXE_NB_HISTORY"] = "0"
+    kinds = {
+        "none: this process": nullcontext,
+        "threads": lambda: ThreadPoolExecutor(2),
+        "processes, fork": lambda: ProcessPoolExecutor(2, multiprocessing.get_context("fork")),
+        "processes, spawn": lambda: ProcessPoolExecutor(2, multiprocessing.get_context("spawn")),
+        "dask LocalCluster": dask,
+        "ipyparallel Cluster": engines,
+    }
+    for name, make in kinds.items():
+        began = time.perf_counter()
+        with make() as executor:
+            list(axe_nb.map(AGENT, ["first"], executor=executor, display=False))
+            ready = time.perf_counter() - began
+            took = [measure(executor, concurrency) for concurrency in CONCURRENCY]
+        shown = ", ".join(f"{ms:.2f} ms at {n}" for ms, n in zip(took, CONCURRENCY, strict=True))
+        print(f"{name:20} first result after {ready:5.2f} s; per run {shown}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

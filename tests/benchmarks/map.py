@@ -1,0 +1,162 @@
+"""`python -m tests.benchmarks.map`: 10,000 prompts through a map, a model that takes a second.
+
+The model is a server of OpenAI's protocol in a process of its own, which counts its answers. Prints
+the row of goals.md, the same with a resume file, and what happens when the map is killed at half
+and begun again. `python -m tests.benchmarks.map 2000` asks fewer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, ClassVar
+
+from tests.benchmarks.fan_out import row
+from tests.benchmarks.http_server import HttpServer
+
+PROMPTS = 10_000
+CONCURRENCY = 1000
+SECONDS = 1.0
+
+
+class Model(HttpServer):
+    """Answers after `seconds`; the prompt `how many?` is answered with the counts at once."""
+
+    seconds = SECONDS
+    most = sys.maxsize
+    """Answers that are given; further requests wait for ever."""
+    answered: ClassVar[Counter[str]] = Counter()
+
+    def answer(self, head: bytes, body: bytes) -> None:
+        prompt = json.loads(body)["messages"][-1]["content"]
+        if prompt == "go on":
+            Model.most = sys.maxsize
+            self._send(prompt, "yes")
+        elif prompt == "how many?":
+            counts = Counter(Model.answered.values())
+            self._send(prompt, json.dumps(counts))
+        else:
+            asyncio.get_running_loop().call_later(self.seconds, self._send, prompt, "done")
+
+    def _send(self, prompt: str, text: str) -> None:
+        is_held = text == "done" and Model.answered.total() >= Model.most
+        if self.transport.is_closing() or is_held:
+            return
+        usage = {"prompt_tokens": 9, "completion_tokens": 9}
+        reply = json.dumps({"choices": [{"message": {"content": text}}], "usage": usage}).encode()
+        size = f"content-length: {len(reply)}"
+        head = f"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n{size}\r\n\r\n"
+        if text == "done":
+            Model.answered[prompt] += 1
+        self.transport.write(head.encode() + reply)
+
+
+async def serve(seconds: float, most: int) -> None:
+    """Prints the port, and serves until its input is closed."""
+    Model.seconds, Model.most = seconds, most
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(Model, "127.0.0.1", 0, backlog=4096)
+    print(server.sockets[0].getsockname()[1], flush=True)
+    await loop.run_in_executor(None, sys.stdin.read)
+
+
+@contextlib.contextmanager
+def model(seconds: float, most: int = sys.maxsize) -> Iterator[None]:
+    """A model in a process of its own, as OpenAI, which holds back answers after so many."""
+    words = [sys.executable, "-m", __spec__.name, "serve", str(seconds), str(most)]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin
+        assert process.stdout
+        port = int(process.stdout.readline())
+        os.environ |= {"AXE_OPENAI_BASE_URL": f"http://127.0.0.1:{port}", "OPENAI_API_KEY": "none"}
+        yield
+        process.stdin.close()
+
+
+def make_prompts(number: int) -> Iterator[str]:
+    """Prompts of about 120 characters."""
+    return (f"{n}: {'what changed since yesterday? ' * 4}" for n in range(number))
+
+
+def ask(number: int, **options: Any) -> dict[str, Any]:
+    """Seconds, and peak memory in megabytes, of a map over so many prompts."""
+    import axe_nb
+
+    agent = axe_nb.Agent(name="one", model="openai/one")
+    list(axe_nb.map(agent, ["warm up"], display=False))
+    began, cpu = time.perf_counter(), time.process_time()
+    results = list(axe_nb.map(agent, make_prompts(number), display=False, **options))
+    seconds = time.perf_counter() - began
+    assert [result.text for result in results] == ["done"] * number, results
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return {"seconds": seconds, "cpu": time.process_time() - cpu, "peak": peak}
+
+
+def apart(number: int, **options: Any) -> dict[str, Any]:
+    """`ask`, in a process of its own."""
+    words = [sys.executable, "-m", __spec__.name, "ask", str(number), json.dumps(options)]
+    done = subprocess.run(words, stdout=subprocess.PIPE, check=True)
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def kill_and_resume(number: int, path: Path) -> None:
+    """Kills a map when half of its results are in the file, and begins it again.
+
+    If the model does not hold back then, answers that are on their way to the map are lost. The
+    prompt that warms up is answered each time.
+    """
+    import axe_nb
+
+    options = {"concurrency": CONCURRENCY, "resume": str(path)}
+    words = [sys.executable, "-m", __spec__.name, "ask", str(number), json.dumps(options)]
+    with subprocess.Popen(words, stdout=subprocess.PIPE) as process:
+        while not path.exists() or path.read_bytes().count(b"\n") <= number // 2:
+            time.sleep(0.01)
+        process.send_signal(signal.SIGKILL)
+    kept = path.read_bytes().count(b"\n") - 1
+    axe_nb.run(None, "go on", model="openai/x")
+    again = apart(number, **options)
+    counts = axe_nb.run(None, "how many?", model="openai/x").text
+    print(f"{kept} of {number} in the file, then {again['seconds']:.1f} s more")
+    print(f"prompts by number of answers: {counts}")
+
+
+def main(number: int) -> None:
+    os.environ |= {"AXE_NB_HISTORY": "0"}
+    with model(SECONDS):
+        took = apart(number, concurrency=CONCURRENCY)
+        shown = f"{took['seconds']:.1f} s (CPU {took['cpu']:.1f} s)"
+        row(f"map of {number}", shown, took["seconds"], 20, 12, " s")
+        row("peak memory", f"{took['peak']:.0f} MB", took["peak"], 250, 120, " MB")
+        took = apart(number, concurrency=CONCURRENCY, keep="summaries")
+        row("peak memory, summaries", f"{took['peak']:.0f} MB", took["peak"], 250, 120, " MB")
+        with tempfile.TemporaryDirectory() as folder:
+            took = apart(number, concurrency=CONCURRENCY, resume=f"{folder}/runs.jsonl")
+            shown = f"{took['seconds']:.1f} s (CPU {took['cpu']:.1f} s)"
+            row("with a resume file", shown, took["seconds"], 20, 12, " s")
+    for most, what in ((number // 2 + 1, "held back"), (sys.maxsize, "going on")):
+        with model(SECONDS, most), tempfile.TemporaryDirectory() as folder:
+            print(f"killed at half, the model {what}:", end=" ")
+            kill_and_resume(number, Path(folder, "runs.jsonl"))
+
+
+if __name__ == "__main__":
+    match sys.argv[1:]:
+        case ["serve", seconds, most]:
+            asyncio.run(serve(float(seconds), int(most)))
+        case ["ask", number, options]:
+            print(json.dumps(ask(int(number), **json.loads(options))))
+        case numbers:
+            main(int(numbers[0]) if numbers else PROMPTS)

@@ -1,0 +1,68 @@
+"""A grid in a real JupyterLab: its table fills, and opens its runs in the saved notebook."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from tests.browser.lab import Lab
+from tests.views.runs import code
+
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
+
+SET_UP = """
+import asyncio, pathlib, axe_nb
+
+@axe_nb.script("atlas")
+async def atlas(request):
+    city = request.messages[-1].content.split()[-1]
+    while city > "G" and not pathlib.Path("go").exists():
+        await asyncio.sleep(0.05)
+    known = {"Berne": "Switzerland", "Rome": "Italy", "Paris": "France"}
+    if request.model.endswith("b") and city == "Rome":
+        return "<img src=x onerror=alert(1)> **unknown**"
+    return known.get(city, "unknown") if request.agent != "hasty" else "Italy"
+
+def right(result, row):
+    return result.text == row["country"]
+
+for name in ("hasty", "careful", "thorough", "a_name_that_is_rather_long"):
+    axe_nb.define(axe_nb.Agent(name, "script/atlas", system_prompt="Answer."))
+pairs = "Berne Switzerland, Athens Greece, Oslo Norway, Rome Italy, Paris France"
+cities = [dict(zip(("city", "country"), pair.split())) for pair in pairs.split(", ")]
+heat = {name: {"temperature": n} for n, name in enumerate(("cold", "mild", "hot"))}
+g = axe_nb.grid(["hasty", "careful", "thorough", "a_name_that_is_rather_long"],
+                "The country of {{ city }}", inputs=cities, repeats=3, score=right, params=heat)
+"""
+
+
+def shoot(lab: Lab, name: str) -> None:
+    if folder := os.environ.get("PICTURES_OF_TESTS"):
+        lab.page.screenshot(path=f"{folder}/grid-{name}.png")
+
+
+def test_a_table_fills_and_opens_its_runs_when_the_notebook_is_read_again(lab: Lab) -> None:
+    lab.open(code(SET_UP))
+    lab.run_all(wait=False)
+    output = lab.page.locator(".jp-OutputArea-output")
+    output.locator("text=/180 requests · grid: [1-9]/").wait_for()
+    shoot(lab, "fills")
+    assert output.locator("details").count() == 0
+    lab.gate("go")
+    lab.finished()
+    output.locator("text=5 inputs × 12 variants × 3 repeats").wait_for()
+    shoot(lab, "end")
+    saved = lab.save()
+    assert "onerror" not in str(saved.cells[0].outputs[0].data["text/html"]).split("&lt;img")[0]
+    lab.tidy()
+    reopened = code(SET_UP)
+    reopened.cells[0].outputs = saved.cells[0].outputs
+    reopened.cells[0].execution_count = 1
+    lab.open(reopened)
+    output.locator("summary >> text=Paris").click()
+    output.locator("summary:visible >> text=careful · cold #1").click()
+    output.locator("p:visible >> text=France").first.wait_for(timeout=10_000)
+    shoot(lab, "reopened")
+    lab.theme("JupyterLab Dark")
+    shoot(lab, "dark")

@@ -1,0 +1,129 @@
+"""A finished run as one file, which holds no secret and loads nothing."""
+
+from __future__ import annotations
+
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from markdown_it import MarkdownIt
+
+import axe_nb
+from axe_nb import Agent, ConfigError, RunResult, call, script
+
+SECRET = "sk-canary-0123456789abcdef0123"
+
+HOSTILE = (
+    "</pre><script>alert(1)</script><img src=http://127.0.0.1:9/x onerror=alert(1)>\n"
+    "```\n<b>out</b>\n````\n![x](http://127.0.0.1:9/y.png) [y](javascript:alert(1))\n\x1b[31mred"
+)
+
+
+@pytest.fixture
+def result(project: Path, monkeypatch: pytest.MonkeyPatch) -> RunResult:
+    """A tree whose texts are hostile, long and secret."""
+    monkeypatch.setenv("CANARY_API_KEY", SECRET)
+    script("lead")(
+        lambda r: [call("call_agent", agent="helper", task=HOSTILE)] if r.turn == 1 else HOSTILE
+    )
+    script("helper")(lambda r: f"{SECRET} {'long ' * 1000}end {HOSTILE}")
+    axe_nb.define(Agent("helper", "script/helper"))
+    return axe_nb.run(Agent("lead", "script/lead", sub_agents=("helper",)), HOSTILE)
+
+
+class Tags(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[tuple[str, dict[str, str | None]]] = []
+
+    def handle_starttag(self, tag: str, attrs: Any) -> None:
+        self.seen.append((tag, dict(attrs)))
+
+
+def test_a_page_has_all_texts_and_nothing_that_runs_or_loads(
+    result: RunResult, project: Path
+) -> None:
+    path = axe_nb.export(result, project / "run.html")
+    page = path.read_text("utf-8")
+    tags = Tags()
+    tags.feed(page)
+    names = {name for name, _ in tags.seen}
+    assert not names & {"script", "img", "link", "iframe", "object", "base"}
+    attributes = {key for _, given in tags.seen for key in given}
+    assert not {key for key in attributes if key.startswith("on") or key == "src"}
+    assert "default-src 'none'" in page
+    assert "long long long" in page
+    assert page.count("long ") >= 1000, "texts are not cut"
+    assert SECRET not in page
+    assert "\x1b" not in page
+
+
+def test_markdown_shows_hostile_texts_only_in_fences(result: RunResult, project: Path) -> None:
+    text = axe_nb.export(result, project / "run.md").read_text("utf-8")
+    assert SECRET not in text
+    assert "\x1b" not in text
+    html = MarkdownIt("commonmark", {"html": True}).render(text)
+    tags = Tags()
+    tags.feed(html)
+    assert not {name for name, _ in tags.seen} & {"script", "img", "a", "b"}
+    assert "long long long" in text
+    assert re.search(r"^# lead$", text, re.MULTILINE)
+
+
+def test_lines_have_every_run_turn_and_call(result: RunResult, project: Path) -> None:
+    path = axe_nb.export(result, project / "run.jsonl")
+    lines = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+    assert [(line["kind"], line.get("place")) for line in lines] == [
+        ("axe_nb", None), ("run", "0"), ("turn", "0/1"), ("call", "0/1"), ("run", "0.1"),
+        ("turn", "0.1/1"), ("turn", "0/2"),
+    ]  # fmt: skip
+    assert lines[3]["arguments"] == {"agent": "helper", "task": HOSTILE}
+    assert lines[5]["usage"]["output_tokens"] > 0
+    assert SECRET not in path.read_text("utf-8")
+
+
+def test_no_text_makes_a_line_of_its_own_or_keeps_a_run_from_being_exported(project: Path) -> None:
+    forged = 'x\u2028{"kind": "call"}\x85{"kind": "run"}\x0b\ud800'
+    script("m")(lambda r: forged)
+    result = axe_nb.run(Agent("a", "script/m"), "hi")
+    lines = axe_nb.export(result, "run.jsonl").read_text("utf-8").splitlines()
+    assert [json.loads(line)["kind"] for line in lines] == ["axe_nb", "run", "turn"]
+    assert json.loads(lines[2])["text"] == forged
+    for ending in ("html", "md"):
+        assert "\u2028" not in axe_nb.export(result, f"run.{ending}").read_text("utf-8")
+
+
+def test_exports_of_equal_runs_differ_in_times_only(project: Path) -> None:
+    script("m")(lambda r: "same")
+    agent = Agent("a", "script/m")
+    for name in ("one", "two"):
+        for ending in ("html", "md"):
+            axe_nb.export(axe_nb.run(agent, "hi"), project / f"{name}.{ending}")
+    for ending in ("html", "md"):
+        assert Path(f"one.{ending}").read_bytes() == Path(f"two.{ending}").read_bytes()
+
+
+def test_failed_runs_and_data_are_exported(project: Path) -> None:
+    script("m")(lambda r: {"a": 1})
+    data = axe_nb.run(Agent("a", "script/m"), "hi", output=dict[str, int])
+    axe_nb.export(data, "d.jsonl")
+    assert '"data": {"a": 1}' in Path("d.jsonl").read_text()
+    script("bad")(lambda r: 1 / 0)
+    failed = axe_nb.run(Agent("a", "script/bad"), "hi")
+    for ending in ("html", "md"):
+        assert "ZeroDivisionError" in axe_nb.export(failed, f"f.{ending}").read_text()
+    assert "## Answer\n\n(none)\n" in Path("f.md").read_text()
+
+
+def test_what_cannot_be_exported_is_an_error_of_one_line(result: RunResult, project: Path) -> None:
+    for wrong, path in ((result, "run.pdf"), (result, "run"), ("text", "run.html")):
+        with pytest.raises(ConfigError) as raised:
+            axe_nb.export(wrong, path)  # type: ignore[arg-type]
+        assert raised.value.hint
+    (project / "folder.html").mkdir()
+    for path in ("folder.html", "nul\0.html"):
+        with pytest.raises(ConfigError, match="cannot write"):
+            axe_nb.export(result, path)

@@ -1,0 +1,284 @@
+"""Forks of runs that ended in any way, and of runs that were kept: files, pickles, the history."""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+from collections.abc import Callable
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import axe_nb
+from axe_nb import Agent, ProviderError, Request, RunResult, call, script, tool
+from axe_nb.session.portal import run_and_wait
+from axe_nb.session.runs import RunRequest
+from axe_nb.session.session import session
+from tests.forks.trees import counted_tree, list_sources
+
+
+def say(name: str, *answers: Any) -> list[int]:
+    """A script with an answer for each turn; returns the turns that it was asked, in order."""
+    asked: list[int] = []
+
+    @script(name)
+    def model(request: Request) -> Any:
+        asked.append(request.turn)
+        answer = answers[request.turn - 1]
+        answer = answer(request) if callable(answer) else answer
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    return asked
+
+
+def fork(run: RunResult, place: Any = None, **changes: Any) -> RunResult:
+    return run.fork(place, display=False, **changes)
+
+
+@pytest.mark.req("D-66")
+def test_a_failed_request_is_tried_again_where_it_failed() -> None:
+    failures = [ProviderError("server", "down", status=500)]
+    asked = say(
+        "m", call("note", what="x"), lambda r: failures.pop() if failures else f"after {r.last}"
+    )
+    ran: list[str] = []
+
+    @tool(read_only=True)
+    def note(what: str) -> str:
+        ran.append(what)
+        return f"noted {what}"
+
+    run = axe_nb.run(Agent("a", "script/m", tools=(note,)), "go", display=False)
+    assert run.status == "error"
+    again = fork(run, "0/2")
+    assert (again.status, again.text) == ("completed", "after noted x")
+    assert (asked, ran) == ([1, 2, 2], ["x"])
+    assert again.retries == 0
+
+
+@pytest.mark.req("D-66")
+def test_an_error_elsewhere_is_what_it_was() -> None:
+    say("boss", [call("call_agent", agent="w", task="a")], lambda r: f"heard {r.last}")
+    asked = say("w", ProviderError("server", "down", status=500))
+    axe_nb.define(Agent("w", "script/w", retry={"max_retries": 1}))  # type: ignore[arg-type]
+    run = axe_nb.run(Agent("boss", "script/boss", sub_agents=("w",)), "go", display=False)
+    assert asked == [1, 1]
+    again = fork(run, "0/1")
+    assert asked == [1, 1], "the child is asked the same: its error, and its retry, are recorded"
+    assert again.children[0].error == run.children[0].error
+    assert again.text == run.text
+    fork(again, "0.1/1")
+    assert asked == [1, 1, 1, 1], "a fork there asks it again"
+
+
+@pytest.mark.req("D-66", "D-10")
+def test_a_run_that_timed_out_goes_on_with_a_new_deadline() -> None:
+    slow = [5.0]
+
+    async def wait_once(request: Request) -> str:
+        if slow:
+            await asyncio.sleep(slow.pop())
+        return f"after {request.last}"
+
+    asked: list[int] = []
+
+    @script("m")
+    async def model(request: Request) -> Any:
+        asked.append(request.turn)
+        return call("note", what="x") if request.turn == 1 else await wait_once(request)
+
+    @tool(read_only=True)
+    def note(what: str) -> str:
+        return f"noted {what}"
+
+    run = axe_nb.run(Agent("a", "script/m", tools=(note,)), "go", timeout=0.4, display=False)
+    assert run.status == "timeout"
+    assert fork(run).text == "after noted x"
+    assert asked == [1, 2, 2]
+
+
+@pytest.mark.req("D-66", "D-36")
+def test_virtual_seconds_of_the_recording_take_nothing_of_the_deadline(project: Path) -> None:
+    calls = '[{ tool = "call_agent", arguments = { agent = "w", task = "x" } }]'
+    scripts = project / "axe" / "scripts"
+    scripts.mkdir(parents=True)
+    (scripts / "m.toml").write_text(
+        'clock = "virtual"\n[[rule]]\nwhen = { turn = 1 }\ndelay = 40\n'
+        f'calls = {calls}\n[[rule]]\ndelay = 40\ntext = "done"\n'
+    )
+    (scripts / "w.toml").write_text('clock = "virtual"\n[[rule]]\ndelay = 5\ntext = "w"\n')
+    axe_nb.define(Agent("w", "script/w"))
+    run = axe_nb.run(Agent("a", "script/m", sub_agents=("w",)), "go", timeout=60, display=False)
+    assert run.status == "timeout"
+    again = fork(run, "0/2", timeout=60)
+    assert (again.status, again.text) == ("completed", "done")
+
+
+async def interrupt(agent: Agent, when: Callable[[], bool]) -> RunResult:
+    handle = session.start(RunRequest(agent=agent, prompt="go"))
+    task = asyncio.create_task(handle.execute(lambda _: None))
+    while not when():  # noqa: ASYNC110 - a thread may set it
+        await asyncio.sleep(0.01)
+    handle.cancel()
+    await asyncio.wait([task])
+    assert handle.finished
+    return handle.finished
+
+
+@pytest.mark.req("D-66", "D-32")
+def test_an_interrupted_run_goes_on_from_the_results_that_there_are() -> None:
+    ran: list[str] = []
+    asked = say(
+        "m", [call("note", what="x"), call("wait")],
+        lambda r: " | ".join(result.content for result in r.results),
+    )  # fmt: skip
+
+    @tool(read_only=True)
+    async def note(what: str) -> str:
+        ran.append("note")
+        return f"noted {what}"
+
+    @tool(read_only=True)
+    async def wait() -> str:
+        ran.append("wait")
+        await asyncio.sleep(60 if ran.count("wait") == 1 else 0)
+        return "waited"
+
+    agent = Agent("a", "script/m", tools=(note, wait))
+    run = run_and_wait(interrupt(agent, lambda: "wait" in ran and "note" in ran))
+    assert run.status == "cancelled"
+    on = fork(run, "0/2")
+    assert on.text == "noted x | Error: interrupted before this call had a result."
+    assert sorted(ran) == ["note", "wait"], "nothing before the place runs again"
+    given = fork(run, "0/1", results={2: "never mind"})
+    assert given.text == "noted x | never mind"
+    missing = fork(run, "0/1", results={})
+    assert missing.text == "noted x | waited", "what has no result is run"
+    assert sorted(ran) == ["note", "wait", "wait"]
+    assert asked == [1, 2, 2, 2]
+    anew = fork(run, "0/1")
+    assert anew.ok
+    assert sorted(ran) == ["note", "note", "wait", "wait", "wait"]
+
+
+@pytest.mark.req("D-66")
+def test_a_child_that_was_interrupted_is_asked_where_it_stopped() -> None:
+    waiting: list[int] = []
+    say("boss", [call("call_agent", agent="w", task=t) for t in "ab"], lambda r: r.last)
+
+    @script("w")
+    async def worker(request: Request) -> str:
+        if request.last.endswith("b"):
+            waiting.append(1)
+            await asyncio.sleep(60 if len(waiting) == 1 else 0)
+        return f"did {request.last}"
+
+    axe_nb.define(Agent("w", "script/w"))
+    boss = Agent("boss", "script/boss", sub_agents=("w",))
+    run = run_and_wait(interrupt(boss, lambda: bool(waiting)))
+    again = fork(run, "0.1/1", reply="short")
+    assert again.text == "short\n\ndid Task: b"
+    assert len(waiting) == 2
+
+
+@pytest.mark.req("D-66", "D-61")
+@pytest.mark.parametrize("keep", ["save", "pickle", "copy", "from_dict"])
+def test_a_run_that_was_kept_is_forked_as_any_other(keep: str, tmp_path: Path) -> None:
+    with counted_tree("openai") as (run, counted):
+        if keep == "save":
+            run.save(tmp_path / "run.axe")
+            kept = axe_nb.load(tmp_path / "run.axe")
+        elif keep == "pickle":
+            kept = pickle.loads(pickle.dumps(run))
+        elif keep == "copy":
+            kept = deepcopy(run)
+        else:
+            kept = RunResult.from_dict(run.to_dict(full=True))
+        assert kept.definitions == run.definitions
+        again = fork(kept, "0.2/2", system_prompt="You are Rome.")
+        assert counted.take() == (["lead 2", "lead 3", "town 2"], ["file_report"])
+        assert "You are Rome." in again.text
+        assert again.warnings == ()
+
+
+@pytest.mark.req("D-66", "D-61")
+def test_a_run_of_the_history_is_forked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AXE_NB_HISTORY", "1")
+    with counted_tree("anthropic") as (_, counted):
+        run = axe_nb.load(axe_nb.history()[0].id)
+        again = fork(run, "0.2/1", prompt="Task: Riga")
+        assert counted.take()[0] == ["lead 2", "lead 3", "town 1", "town 2"]
+        kept = axe_nb.load(axe_nb.history()[0].id)
+        assert kept == again
+        assert kept.origin == "0.2/1"
+        assert list_sources(kept) == list_sources(again)
+        fork(kept, "0.2/2")
+        assert counted.take()[0][:1] == ["town 2"]
+
+
+@pytest.mark.req("D-66", "D-61")
+def test_a_run_whose_process_died_is_forked_with_the_agents_of_now() -> None:
+    from dataclasses import replace
+
+    with counted_tree(None) as (run, counted):
+        died = replace(run, definitions=None)
+        again = fork(died, "0/3")
+        assert counted.take() == (["lead 3"], [])
+    assert again.warnings == (
+        "the agents of the forked run were not kept: the current ones are used",
+    )
+
+
+@pytest.mark.req("D-66")
+def test_what_an_earlier_fork_replaced_stays_replaced() -> None:
+    with counted_tree(None) as (run, counted):
+        first = fork(run, "0.2/1", prompt="Task: Riga", system_prompt="You are Riga.")
+        counted.clear()
+        second = fork(first, "0.2/2")
+        assert counted.take() == (["town 2"], []), "its system prompt is that of the first fork"
+        assert second.text == first.text
+        assert second.children[0].prompt == "Task: Riga"
+        third = fork(second, "0/3", system_prompt="You end.")
+        assert counted.take() == (["lead 3"], [])
+        assert "You are Riga." in third.text
+        fourth = fork(third, "0.3/2", reply="Oslo?")
+        assert "You are Riga." in fourth.text
+        assert "You end." in fourth.text
+        assert counted.take()[0] == ["lead 2", "lead 3"]
+
+
+@pytest.mark.req("D-66")
+def test_a_message_of_an_earlier_fork_stays_said() -> None:
+    with counted_tree(None) as (run, counted):
+        first = fork(run, "0/2", prompt="Be quick")
+        counted.clear()
+        second = fork(first, "0/3")
+        assert counted.take() == (["lead 3"], [])
+    assert second.messages[3].content == "Be quick"
+    assert second.log[1].question == "Be quick"
+    assert second.messages == first.messages
+
+
+@pytest.mark.req("D-66")
+def test_a_conversation_that_was_continued_keeps_its_beginning() -> None:
+    say("m", "one", lambda r: f"two of {len(r.messages)}")
+    agent = Agent("a", "script/m")
+    first = axe_nb.run(agent, "first", display=False)
+    second = axe_nb.run(agent, "second", continue_from=first, display=False)
+    again = fork(second, "0/1", prompt="instead")
+    assert [message.content for message in again.messages] == [
+        "first", "one", "instead", "two of 3",
+    ]  # fmt: skip
+
+
+@pytest.mark.req("D-66")
+def test_a_run_without_an_agent_is_forked() -> None:
+    asked = say("m", lambda r: f"to {r.last}")
+    run = axe_nb.run(None, "one", model="script/m", display=False)
+    again = fork(run, prompt="two")
+    assert (again.agent, again.model, again.text) == ("", "script/m", "to two")
+    assert asked == [1, 1]

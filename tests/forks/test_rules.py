@@ -1,0 +1,462 @@
+"""What a fork refuses before anything is sent; what it keeps, counts and may do."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Iterator
+from copy import deepcopy
+from functools import reduce
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import axe_nb
+from axe_nb import Agent, AxeError, ConfigError, Request, RunResult, TreeLimits, call, script, tool
+from axe_nb.agents.config import config_path
+from axe_nb.session.portal import run_and_wait
+from axe_nb.session.session import session
+from axe_nb.views.transcript import as_text
+from tests.forks.trees import counted_tree, list_sources
+
+
+def fork(run: RunResult, place: Any = None, **changes: Any) -> RunResult:
+    return run.fork(place, display=False, **changes)
+
+
+MISTAKES: dict[str, tuple[Any, dict[str, Any], str]] = {
+    "no such run": ("0.9/1", {}, 'no run "0.9" in this tree; near it: 0.'),
+    "no such turn": ("0/7", {}, 'no turn "7" of lead; its turns are 0/1, 0/2, 0/3'),
+    "no turn": ("0/x", {}, 'no turn "x" of lead; its turns are 0/1, 0/2, 0/3'),
+    "after its answer": ("0/4", {}, "turn 0/3 of lead was its answer: no turn follows it"),
+    "no such call": (
+        "0/1", {"results": {7: "x"}},
+        'no call "7" in turn 0/1; its calls are 1 (note, ',
+    ),
+    "a call of another turn": ("0/1", {"results": {4: "x"}}, 'no call "4" in turn 0/1'),
+    "a key that is none": ("0/1", {"results": {1.0: "x"}}, 'no call "1.0" in turn 0/1'),
+    "no calls": ("0/3", {"results": {1: "x"}}, "turn 0/3 of lead made no calls"),
+    "no dict": ("0/1", {"results": ["x"]}, "results takes a dict by call, not ['x']"),
+    "no result": (
+        "0/1", {"results": {1: b"x"}}, "the result of note: the tool's result is bytes",
+    ),
+    "two replies": ("0/1", {"results": {1: "x"}, "reply": "y"}, "fork takes reply= or results="),
+    "a prompt too late": (
+        "0/1", {"results": {1: "x"}, "prompt": "y"}, "results= keeps the reply of its turn",
+    ),
+    "no reply": ("0/1", {"reply": 3}, "reply takes text, calls or a Response, not 3"),
+    "no prompt": ("0/1", {"system_prompt": 3}, "system_prompt takes a string, not 3"),
+    "no option": ("0/1", {"sytem_prompt": "x"}, 'unknown option "sytem_prompt"'),
+    "no such tool": ("0/3", {"tools": ["nope"]}, 'unknown tool "nope" in agent "lead"'),
+    "no such model": ("0/3", {"model": "script/nope"}, "script not found: nope"),
+}  # fmt: skip
+
+
+@pytest.mark.req("D-66")
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_is_one_line_before_anything_is_sent(mistake: str) -> None:
+    place, changes, message = MISTAKES[mistake]
+    with counted_tree(None) as (run, counted):
+        with pytest.raises(ConfigError) as error:
+            fork(run, place, **changes)
+        assert counted.take() == ([], [])
+    assert error.value.message.startswith(message)
+    assert "\n" not in error.value.message
+
+
+@pytest.mark.req("D-66")
+def test_a_part_of_a_tree_is_forked_by_its_root() -> None:
+    with counted_tree(None) as (run, _), pytest.raises(ConfigError) as error:
+        fork(run.children[0], 2)
+    assert error.value.hint == 'fork the root with the whole place: .fork("0.2/2")'
+
+
+@pytest.mark.req("D-66")
+def test_calls_that_were_not_run_are_not_gone_on_from() -> None:
+    script("m")(lambda request: call("find_files", pattern="*"))
+    run = axe_nb.run(Agent("m", "script/m", tools=("find_files",)), "go", display=False)
+    assert run.status == "max_turns"
+    with pytest.raises(ConfigError, match="were not run: agent exceeded maximum"):
+        fork(run, f"0/{run.turns + 1}")
+
+
+@pytest.mark.req("D-66")
+@pytest.mark.parametrize("place", [None, "0", "0/3", "@0/3", 3])
+def test_a_place_is_written_as_for_requests(place: Any) -> None:
+    with counted_tree(None) as (run, counted):
+        assert fork(run, place).origin == "0/3"
+        assert counted.take()[0] == ["lead 3"]
+
+
+@pytest.mark.req("D-66")
+def test_results_are_what_tools_return_or_raise() -> None:
+    with counted_tree(None) as (run, _):
+        given = {"1": {"a": [1]}, 2: axe_nb.ToolError("no Rome"), 3: ValueError("no Oslo")}
+        again = fork(run, "0/1", results=given)
+    contents = [(one.content, one.is_error) for one in again.log[0].results]
+    assert contents == [
+        ('{"a": [1]}', False), ("Error: no Rome", True), ("Error: ValueError: no Oslo", True),
+    ]  # fmt: skip
+
+
+@pytest.mark.req("D-66")
+def test_afork_runs_on_the_loop_of_its_caller() -> None:
+    with counted_tree(None) as (run, _):
+        again = run_and_wait(run.afork("0/3", system_prompt="You end.", display=False))
+    assert "You end." in again.text
+
+
+@pytest.mark.req("D-66")
+def test_a_tool_does_not_fork() -> None:
+    caught: list[AxeError] = []
+
+    @tool(read_only=True)
+    def forks() -> str:
+        try:
+            fork(earlier[0])
+        except AxeError as error:
+            caught.append(error)
+        return "done"
+
+    script("m")(lambda request: call("forks") if request.turn == 1 and request.tools else "x")
+    earlier = [axe_nb.run(Agent("a", "script/m"), "go", display=False)]
+    axe_nb.run(Agent("b", "script/m", tools=(forks,)), "go", display=False).raise_for_status()
+    assert caught[0].message == "a run was forked inside a tool"
+
+
+@pytest.mark.req("D-66", "D-53")
+def test_agents_are_those_of_the_recording_and_a_difference_is_a_warning() -> None:
+    with counted_tree(None) as (run, counted):
+        axe_nb.define(session.agents["lead"].but(system_prompt="Changed.", sub_agents=()))
+        session.forget("town")
+        again = fork(run, "0.2/1", prompt="Task: Riga")
+        assert counted.take()[0] == ["lead 2", "lead 3", "town 1", "town 2"]
+    assert sorted(again.warnings) == [
+        'agent "lead" has changed since (system_prompt, sub_agents); '
+        "the fork uses the recorded one",
+        'agent "town" no longer exists; the fork uses the recorded one',
+    ]
+    assert "Changed." not in again.text
+    assert "You are a town." in again.text
+
+
+@pytest.mark.req("D-66", "D-53")
+def test_texts_of_files_are_those_of_the_recording(project: Path) -> None:
+    Path("facts.md").write_text("Rome is old.")
+    Path("axe/agents/reader.toml").write_text(
+        'name = "reader"\nmodel = "script/reader"\nfiles = ["facts.md"]\n'
+    )
+    script("reader")(lambda request: request.system[-24:])
+    run = axe_nb.run("reader", "go", display=False)
+    Path("facts.md").write_text("Rome is young.")
+    again = fork(run)
+    assert again.text == run.text
+    assert "old" in again.text
+    assert again.warnings == (
+        'agent "reader" has changed since (files); the fork uses the recorded one',
+    )
+    run.save("run.axe")
+    kept = fork(axe_nb.load("./run.axe"))
+    assert kept.text == run.text
+    assert kept.warnings == again.warnings
+
+
+@pytest.mark.req("D-66", "D-54")
+@pytest.mark.parametrize("harm", ["mode", "sandbox", "server"])
+def test_a_saved_run_of_a_stranger_brings_no_rights(project: Path, harm: str) -> None:
+    fields: dict[str, Any] = {
+        "mode": {"mode": "auto", "tools": ("run_command",)},
+        "sandbox": {"sandbox": "off"},
+        "server": {"mcp_servers": {"x": {"command": ["touch", "harm"]}}},
+    }[harm]
+    script("m")(lambda request: "x")
+    axe_nb.define(Agent("a", "script/m"))
+    run = axe_nb.run("a", "go", display=False)
+    run.save("run.axe")
+    text = Path("run.axe").read_text()
+    line = '"values": {"name": "a", "model": "script/m"}'
+    assert text.count(line) == 2
+    forged = json.dumps({"name": "a", "model": "script/m", **fields})
+    Path("run.axe").write_text(text.replace(line, f'"values": {forged}'))
+    with pytest.raises(ConfigError, match='agent "a" comes with a saved run and is not trusted'):
+        fork(axe_nb.load("./run.axe"))
+    assert not Path("harm").exists()
+
+
+@pytest.mark.req("D-66", "D-54")
+def test_the_agent_of_a_saved_run_that_is_the_users_own_may_do_what_it_could(
+    project: Path,
+) -> None:
+    script("m")(lambda request: call("write_file", path="x", content="y")
+                if request.turn == 1 else request.last)  # fmt: skip
+    axe_nb.define(Agent("a", "script/m", mode="auto", tools=("write_file",), sandbox="off"))
+    run = axe_nb.run("a", "go", display=False).raise_for_status()
+    run.save("run.axe")
+    Path("x").unlink()
+    again = fork(axe_nb.load("./run.axe"), "0/1").raise_for_status()
+    assert Path("x").read_text() == "y"
+    assert again.files_modified == ("x",)
+    assert fork(again, "0/2").files_modified == ("x",)
+
+
+@pytest.mark.req("D-66")
+def test_a_named_agent_takes_the_place() -> None:
+    from axe_nb.forks.point import make_point
+    from axe_nb.session.drive import drive
+    from axe_nb.session.runs import RunRequest
+    from axe_nb.session.view import NullView
+
+    with counted_tree(None) as (run, counted):
+        axe_nb.define(session.agents["town"].but(name="city", system_prompt="You are a city."))
+        request = RunRequest(agent="city", fork=make_point(run, "0.2/2"))
+        again = drive(session.start(request), NullView())
+        assert counted.take()[0] == ["lead 2", "lead 3", "town 2"]
+    assert again.children[0].agent == "city"
+    assert "You are a city." in again.text
+
+
+@pytest.mark.req("D-66", "D-64")
+def test_what_is_taken_over_counts_in_the_result_and_is_not_paid_again() -> None:
+    with counted_tree("openai") as (run, _):
+        spent = {key: one.turns for key, one in session.spent.items()}
+        again = fork(run, "0/3")
+    assert again.total_usage == run.total_usage
+    added = {key: one.turns - spent[key] for key, one in session.spent.items()}
+    assert added == {("lead", "openai/lead"): 1, ("town", "openai/town"): 0}
+
+
+@pytest.mark.req("D-66", "D-51")
+def test_caps_count_what_is_sent() -> None:
+    script("m")(lambda request: call("look") if request.turn < 4 else "end")
+
+    @tool(read_only=True)
+    def look() -> str:
+        return "seen"
+
+    agent = Agent("a", "script/m", tools=(look,), limits=TreeLimits(max_requests=2))
+    run = axe_nb.run(agent, "go", display=False)
+    assert (run.status, run.turns) == ("error", 2)
+    again = fork(run, "0/3")
+    assert (again.status, again.text, again.turns) == ("completed", "end", 4)
+    assert fork(run, "0/1").error == run.error
+
+
+@pytest.mark.req("D-66", "D-19")
+def test_calls_that_are_taken_over_need_no_approval(project: Path) -> None:
+    script("m")(lambda request: call("write_file", path="x", content="y")
+                if request.turn == 1 else request.last)  # fmt: skip
+    agent = Agent("a", "script/m", tools=("write_file",))
+    run = axe_nb.run(agent, "go", mode="auto", display=False).raise_for_status()
+    Path("x").unlink()
+    again = fork(run, "0/2", mode="ask")
+    assert again.text == run.text
+    assert not Path("x").exists()
+    denied = fork(run, "0/1", mode="ask")
+    assert "permission denied" in denied.text
+    assert not Path("x").exists()
+
+
+@pytest.mark.req("D-66")
+def test_changed_tools_are_those_of_the_run_at_the_place() -> None:
+    with counted_tree(None) as (run, _):
+
+        @tool(read_only=True)
+        def weigh(what: str) -> str:
+            return "3 kg"
+
+        again = fork(run, "0.2/2", tools=[weigh], params={"temperature": 0.5})
+    first, last = again.children[0].exchanges
+    assert [one.name for one in first.tools] == ["note"]
+    assert [one.name for one in last.tools] == ["weigh"]
+    assert dict(last.params) == {"temperature": 0.5}
+    assert dict(again.exchanges[1].params) == {}
+
+
+@pytest.mark.req("D-66")
+def test_the_form_of_the_answer_is_that_of_the_recording_and_may_be_changed() -> None:
+    asked: list[Any] = []
+
+    @script("m")
+    def model(request: Request) -> Any:
+        asked.append(request.output)
+        return {"value": [1, 2]} if request.output else "text"
+
+    run = axe_nb.run(Agent("a", "script/m"), "go", output=list[int], display=False)
+    assert run.data == [1, 2]
+    again = fork(run, prompt="more")
+    assert again.data == [1, 2]
+    plain = axe_nb.run(Agent("a", "script/m"), "go", display=False)
+    assert fork(plain, output=list[int]).data == [1, 2]
+
+
+@pytest.mark.req("D-66")
+def test_the_tree_marks_what_was_taken_over() -> None:
+    with counted_tree(None) as (run, _):
+        again = fork(run, "0.2/2", reply="Rome is fine")
+        fourth = fork(run, "0/2", prompt="Be quick")
+    rows = [line.strip() for line in as_text(again).split("\n")]
+    head = "✓ lead · script/lead · completed · fork of 0.2/2 (4 turns recorded) · 3 turns"
+    assert any(row.startswith(head) for row in rows)
+    assert any("turn 1 · asks town ×2" in row and "· recorded ·" in row for row in rows)
+    assert any(row.startswith("✓ town · Oslo · recorded · 2 turns") for row in rows)
+    assert any(row.startswith("✓ town · Rome · 2 turns") for row in rows)
+    assert any(row.startswith("✓ turn 2 · answers · given") for row in rows)
+    assert "asked: Be quick" in as_text(fourth)
+
+
+@pytest.mark.req("D-66")
+def test_a_place_that_is_not_reached_is_a_warning() -> None:
+    went: list[int] = []
+
+    @tool(read_only=True)
+    async def survey(ctx: axe_nb.ToolContext) -> str:
+        went.append(1)
+        return (await ctx.delegate("x", agent="w")).text if len(went) == 1 else "no"
+
+    script("m")(lambda request: call("survey") if request.turn == 1 else request.last)
+    script("w")(lambda request: "w")
+    axe_nb.define(Agent("w", "script/w"))
+    run = axe_nb.run(Agent("a", "script/m", tools=(survey,)), "go", display=False)
+    again = fork(run, "0.1/1", reply="z")
+    assert again.text == "no"
+    assert again.warnings == (
+        "the fork did not reach 0.1/1: the calls that lead there took another path",
+    )
+
+
+@pytest.mark.req("D-66", "D-48")
+def test_a_fork_is_recorded_in_a_cassette_and_replayed(tmp_path: Path) -> None:
+    def play(mode: Any) -> tuple[str, list[str], dict[str, str]]:
+        with axe_nb.cassette(tmp_path / "c.axe", mode):
+            run = run_tree()
+            asked.clear()
+            again = fork(run, "0.2/1", prompt="Task: Riga")
+        return again.text, list(asked), list_sources(again)
+
+    asked: list[str] = []
+    run_tree = _define_counted(asked)
+    text, live, sources = play("record")
+    assert sorted(live) == ["lead 2", "town 1"]
+    assert play("replay") == (text, [], sources)
+    assert play("auto") == (text, [], sources)
+
+
+def _define_counted(asked: list[str]) -> Callable[[], RunResult]:
+    @script("lead")
+    def lead(request: Request) -> Any:
+        asked.append(f"lead {request.turn}")
+        if request.turn == 1:
+            return [call("call_agent", agent="town", task=name) for name in ("x", "Rome", "Oslo")]
+        return request.last
+
+    @script("town")
+    def town(request: Request) -> str:
+        asked.append("town 1")
+        return f"{request.last}!"
+
+    axe_nb.define(Agent("town", "script/town"))
+    agent = Agent("lead", "script/lead", sub_agents=("town",))
+    return lambda: axe_nb.run(agent, "go", display=False)
+
+
+@pytest.mark.req("D-66", "D-64")
+def test_the_budget_of_the_notebook_pays_for_what_is_sent(own_config: None) -> None:
+    path = config_path()
+    path.parent.mkdir(parents=True)
+    names = ("lead", "town")
+    path.write_text("".join(f'[prices."openai/{n}"]\ninput = 1e6\noutput = 1e6\n' for n in names))
+    with counted_tree("openai") as (run, _):
+        before = session.budget.spent
+        again = fork(run, "0/3")
+    assert run.total_cost
+    assert again.total_cost == pytest.approx(run.total_cost)
+    assert session.budget.spent - before == pytest.approx(again.log[2].usage.cost)
+
+
+@pytest.mark.req("D-66", "D-54")
+def test_a_run_of_the_users_own_history_keeps_its_rights(
+    monkeypatch: pytest.MonkeyPatch, project: Path
+) -> None:
+    monkeypatch.setenv("AXE_NB_HISTORY", "1")
+    script("m")(lambda request: "x")
+    axe_nb.run(Agent("a", "script/m", mode="auto", sandbox="off"), "go", display=False)
+    kept = axe_nb.load(axe_nb.history()[0].id)
+    assert fork(kept).ok
+    kept.save("run.axe")
+    with pytest.raises(ConfigError, match="not trusted"):
+        fork(axe_nb.load("./run.axe"))
+
+
+@pytest.mark.req("D-66")
+def test_another_model_for_the_whole_tree() -> None:
+    with counted_tree(None) as (run, counted):
+        script("other")(lambda request: "other")
+        again = fork(run, "0.2/1", model_all="script/other")
+        assert counted.take() == ([], [])
+    assert [one.model for one in again.walk()] == [
+        "script/other", "script/other", "script/town",
+    ]  # fmt: skip
+    assert again.text == "other"
+
+
+@pytest.mark.req("D-66", "D-54")
+def test_an_untrusted_agent_of_the_project_is_not_trusted_for_a_saved_run(project: Path) -> None:
+    script("m")(lambda request: "x")
+    agent = Agent("a", "script/m", mode="auto", tools=("run_command",))
+    run = axe_nb.run(agent, "go", display=False)
+    run.save("run.axe")
+    Path("axe/agents/a.toml").write_text(agent.to_toml())
+    with pytest.raises(ConfigError, match='agent "a" of this project is not trusted yet'):
+        fork(axe_nb.load("./run.axe"))
+
+
+@pytest.mark.req("D-66", "D-61")
+def test_damaged_runs_are_errors_of_one_line_or_runs_of_their_own() -> None:
+    values = [
+        None,
+        0,
+        -1,
+        1.5,
+        "",
+        "x",
+        "0.x",
+        "0.2-1",
+        "../..",
+        [],
+        {},
+        [1],
+        {"schema": "f"},
+        True,
+    ]
+    chance = random.Random(1)
+    with counted_tree(None) as (run, _):
+        data = json.loads(json.dumps(fork(run, "0.2/2", reply="x").to_dict(full=True)))
+        places = [
+            place for place in _list_places(data)
+            if {"definitions", "id", "call_id", "exchanges", "messages"} & set(place)
+        ]  # fmt: skip
+        forked, messages = 0, list[str]()
+        for _ in range(300):
+            damaged = deepcopy(data)
+            *way, last = chance.choice(places)
+            reduce(lambda value, key: value[key], way, damaged)[last] = chance.choice(values)
+            try:
+                loaded = RunResult.from_dict(damaged)
+                again = fork(loaded, chance.choice(["0/2", "0.2/2", "0.3/1"]), timeout=5)
+            except AxeError as error:
+                messages.append(str(error))
+                continue
+            forked += 1
+            assert not again.error or "Error: " not in again.error, again.error
+    assert forked > 20
+    assert [message for message in messages if "\n" in message] == []
+
+
+def _list_places(data: Any, above: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The way to each value in JSON data."""
+    if above:
+        yield above
+    keys = data if isinstance(data, dict) else range(len(data)) if isinstance(data, list) else ()
+    for key in keys:
+        yield from _list_places(data[key], (*above, key))

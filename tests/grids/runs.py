@@ -1,0 +1,43 @@
+"""Grids of real runs, with a model that answers from a table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import axe_nb
+from axe_nb import Agent, Request
+from axe_nb.grids.grid import Grid
+from axe_nb.grids.inputs import read_inputs
+from axe_nb.grids.jobs import list_jobs, write_prompt
+from axe_nb.grids.outcome import GridRun
+from axe_nb.grids.variants import make_variants
+
+
+def make_grid(
+    answers: Mapping[str, Sequence[str]], inputs: Any, right: str = "right", repeats: int = 1
+) -> Grid:
+    """A grid whose variants answer each input, and each repeat of it, as their list says."""
+    for name, said in answers.items():
+        left = list(said)
+
+        def reply(request: Request, left: list[str] = left) -> str:
+            return left.pop(0)
+
+        axe_nb.script(name)(reply)
+        axe_nb.define(Agent(name=name, model=f"script/{name}", system_prompt="Answer."))
+    rows = read_inputs(inputs)
+    grid = Grid(rows, make_variants(list(answers), None, None, "Do {{ input }}"), repeats)
+    for job in list_jobs(grid):
+        variant = grid.choices[job.variant]
+        result = axe_nb.run(variant.agent, write_prompt(grid, job).text, display=False)
+        passed = right in result.text
+        label = grid.inputs[job.input]
+        grid.add(
+            job.input, job.variant,
+            GridRun(
+                input=label, variant=variant.label, repeat=job.repeat, result=result,
+                passed=passed, score=float(passed),
+            ),
+        )  # fmt: skip
+    return grid

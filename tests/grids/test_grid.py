@@ -1,0 +1,186 @@
+"""A grid of runs: its squares, figures, comparisons, labels and page."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+import axe_nb
+from axe_nb.errors import ConfigError
+from axe_nb.grids.grid import Grid
+from axe_nb.grids.page import show_grid
+from tests.grids.runs import make_grid
+
+RIGHT, WRONG = "right", "no"
+
+
+@pytest.fixture
+def grid() -> Grid:
+    """Two variants on three inputs, twice."""
+    return make_grid(
+        {
+            "old": [RIGHT, WRONG, WRONG, RIGHT, RIGHT, WRONG],
+            "new": [RIGHT, RIGHT, WRONG, WRONG, RIGHT, WRONG],
+        },
+        ["a", "b", "c"],
+        repeats=2,
+    )
+
+
+def test_a_square_is_found_by_numbers_and_labels(grid: Grid) -> None:
+    assert (grid.inputs, grid.variants) == (("a", "b", "c"), ("old", "new"))
+    assert grid[1, 1] is not grid["b", "new"]
+    assert [run.result.text for run in grid[0, 1]] == [RIGHT, WRONG]
+    assert [run.result.text for run in grid["a", "new"]] == [RIGHT, WRONG]
+    assert grid[-1, 0].passed == 0
+    assert repr(grid["a", "new"]) == "a × new: 1 of 2 runs passed\n  ✓ right\n  ✗ no"
+
+
+@pytest.mark.parametrize(
+    ("place", "told"),
+    [
+        (("x", 0), 'unknown input "x"'),
+        ((0, "nwe"), 'unknown variant "nwe"\ndid you mean "new"'),
+        ((0, "other"), 'unknown variant "other"\nits variants are old, new'),
+        ((3, 0), "no input 3; there are 3, from 0"),
+        (0, r"grid\[input, variant\]"),
+    ],
+)
+def test_a_wrong_place_is_told(grid: Grid, place: object, told: str) -> None:
+    with pytest.raises(ConfigError, match=told):
+        grid[place]  # type: ignore[index]
+
+
+def test_the_figures_of_a_variant(grid: Grid) -> None:
+    old, new = grid.summary
+    assert (old.runs, old.passed, new.passed) == (6, 3, 3)
+    assert (old.disagree, new.disagree) == (1 / 3, 1 / 3)
+    assert (old.score, new.score) == (0.5, 0.5)
+    used = [run.result.total_usage.total for run in grid.runs if run.variant == "old"]
+    assert old.tokens == sum(used) > 0
+    assert len(grid.failures) == 6
+
+
+def test_two_variants_are_compared_input_by_input(grid: Grid) -> None:
+    compared = grid.diff("old", "new")
+    assert (compared.better, compared.worse, compared.same) == (("b",), ("a",), 1)
+    assert compared.chance == 1
+    assert str(compared).splitlines()[:4] == [
+        "new against old, 3 inputs:",
+        "  better on 1 (b)",
+        "  worse on 1 (a)",
+        "  same on 1",
+    ]
+
+
+def test_a_frame_has_a_row_per_run(grid: Grid) -> None:
+    frame = grid.to_frame()
+    assert list(frame.columns) == [
+        "input", "agent", "model", "params", "repeat", "status", "text", "passed", "score",
+        "reason", "tokens", "cost", "seconds",
+    ]  # fmt: skip
+    assert list(frame["input"]) == ["a"] * 4 + ["b"] * 4 + ["c"] * 4
+    assert list(frame.index[:4]) == ["old", "old", "new", "new"]
+    assert frame["passed"].sum() == 6
+
+
+def test_a_person_s_labels_are_compared(
+    grid: Grid, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = iter(["y", "n", "maybe", "yes", "s", "q"])
+    asked: list[str] = []
+
+    def answer(prompt: str) -> str:
+        asked.append(prompt)
+        return next(words)
+
+    monkeypatch.setattr("builtins.input", answer)
+    agreement = grid.label()
+    assert (agreement.count, agreement.same, agreement.differ) == (3, 2, ("a × old",))
+    assert asked[0].startswith("\na × old\nright\n[y]es")
+
+
+def test_labels_of_a_column_are_words_or_numbers() -> None:
+    rows = [{"input": "a", "ok": "yes", "grade": 1}, {"input": "b", "ok": "no", "grade": 0.25}]
+    grid = make_grid({"one": [RIGHT, RIGHT]}, rows)
+    assert str(grid.label("ok")).startswith("agrees on 1 of 2 labels, 50% (9% to 91%); not on b")
+    assert grid.label("grade").distance == 0.375
+    with pytest.raises(ConfigError, match='no column "okay"'):
+        grid.label("okay")
+    with pytest.raises(ConfigError, match='input b: the label "b" is not yes, no or a number'):
+        make_grid({"two": [RIGHT, RIGHT]}, [{"input": 1}, {"input": "b"}]).label("input")
+
+
+def test_the_page_says_what_passed_and_opens_each_run(grid: Grid) -> None:
+    page = show_grid(grid)
+    assert page["text/plain"].splitlines() == [
+        "3 inputs × 2 variants × 2 repeats",
+        "   variant  passed  95 %        disagree  score  tokens",
+        f"0  old      3 of 6  19% to 81%  33%       0.5    {grid.summary[0].tokens}",
+        f"1  new      3 of 6  19% to 81%  33%       0.5    {grid.summary[1].tokens}",
+        "",
+        "   0    1",
+        "a  ✓    1/2",
+        "b  1/2  ✓",
+        "c  ✗    ✗",
+    ]
+    assert page["text/html"].count("<details") >= 3 + 12
+    assert show_grid(grid) == page
+
+
+def test_a_page_of_hostile_runs_is_inert_and_bounded() -> None:
+    evil = "<script>alert(1)</script><img src=x onerror=alert(1)>\x1b[2J" + "x" * 50_000
+    grid = make_grid({"one": [evil] * 30}, [f"{evil[:20]}{n}" for n in range(30)])
+    page = show_grid(grid)
+    assert len(page["text/html"]) < 300_000
+    assert not re.search(r"<(script|img)", page["text/html"])
+    assert "\x1b" not in page["text/plain"]
+    assert "g[29, 0][0].result</code>" in page["text/html"]
+
+
+def test_a_figure_is_drawn(grid: Grid) -> None:
+    quality, squares = grid.plot().axes[:2]
+    assert quality.get_xlabel() == "tokens per run"
+    assert [text.get_text() for text in squares.get_xticklabels()] == ["old", "new"]
+    assert squares.images[0].get_array().tolist() == [[1.0, 0.5], [0.5, 1.0], [0.0, 0.0]]
+
+
+def test_a_saved_grid_is_the_same(grid: Grid, tmp_path: Path) -> None:
+    grid.note = "interrupted"
+    grid.save(tmp_path / "g.jsonl")
+    assert (tmp_path / "g.jsonl").read_text().startswith("axe_nb grid 1.0\n{")
+    loaded = axe_nb.load(tmp_path / "g.jsonl")
+    assert show_grid(loaded) == show_grid(grid)
+    assert loaded.runs == grid.runs
+    assert loaded.to_frame().drop(columns="seconds").equals(grid.to_frame().drop(columns="seconds"))
+    assert oct((tmp_path / "g.jsonl").stat().st_mode)[-3:] == "600"
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("[]", "line 2 is not that of a grid"),
+        ('{"inputs": [{}], "variants": [], "repeats": 1, "note": ""}\n{"at": [0, 0, 1]}', "line 3"),
+        ("[" * 100_000, "line 2 is not that of a grid"),
+    ],
+)
+def test_a_file_that_is_no_grid_is_told(tmp_path: Path, line: str, told: str) -> None:
+    (tmp_path / "g.jsonl").write_text(f"axe_nb grid 1.0\n{line}\n")
+    with pytest.raises(ConfigError, match=told):
+        axe_nb.load(tmp_path / "g.jsonl")
+
+
+def test_a_newer_major_version_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "g.jsonl").write_text("axe_nb grid 2.0\n{}\n")
+    with pytest.raises(ConfigError, match=r"its version is 2\.0"):
+        axe_nb.load(tmp_path / "g.jsonl")
+
+
+def test_secrets_are_not_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MY_API_KEY", "sk-very-secret-12345")
+    grid = make_grid({"one": ["sk-very-secret-12345"]}, ["sk-very-secret-12345"])
+    grid.save(tmp_path / "g.jsonl")
+    assert "sk-very-secret" not in (tmp_path / "g.jsonl").read_text()
+    assert "sk-very-secret" not in str(show_grid(grid))

@@ -1,0 +1,51 @@
+"""The variants of a grid, and their names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from axe_nb import Agent
+from axe_nb.errors import ConfigError
+from axe_nb.grids.variants import make_variants
+
+
+def labels(*given: Any) -> list[str]:
+    return [variant.label for variant in make_variants(*given)]
+
+
+def test_a_variant_is_named_by_what_it_differs_in() -> None:
+    assert labels("a", None, None, "p") == ["a"]
+    assert labels(["a", Agent(name="b", model="script/x")], None, None, "p") == ["a", "b"]
+    assert labels("a", ["m/1", "m/2"], {"temperature": 0}, "p") == ["m/1", "m/2"]
+    assert labels(["a", "b"], ["m/1", "m/2"], None, "p") == [
+        "a · m/1", "a · m/2", "b · m/1", "b · m/2",
+    ]  # fmt: skip
+    assert labels("a", None, [{}, {"temperature": 0}], {"short": "p", "long": "q"}) == [
+        "no params · short", "no params · long", "temperature=0 · short", "temperature=0 · long",
+    ]  # fmt: skip
+    assert labels("a", None, {"cold": {"temperature": 0}, "hot": {"temperature": 1}}, "p") == [
+        "cold", "hot",
+    ]  # fmt: skip
+    assert labels(None, ["m/1", "m/2"], None, ["p", "q"]) == [
+        "m/1 · prompt 0", "m/1 · prompt 1", "m/2 · prompt 0", "m/2 · prompt 1",
+    ]  # fmt: skip
+
+
+def test_each_variant_has_what_it_asks_with() -> None:
+    [_, second] = make_variants("a", "m/1", {"x": {"n": 1}, "y": {"n": 2}}, "p")
+    assert (second.agent, second.model, second.params, second.prompt) == ("a", "m/1", {"n": 2}, "p")
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (([], None, None, "p"), "agents is empty"),
+        ((["a", "a"], None, None, "p"), "agents has a twice"),
+        (("a", 7, None, "p"), "models takes one or a list, not int"),
+    ],
+)
+def test_what_makes_no_variants_is_told(given: Any, told: str) -> None:
+    with pytest.raises(ConfigError, match=told):
+        make_variants(*given)

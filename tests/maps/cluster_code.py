@@ -1,0 +1,45 @@
+"""Functions that workers in other processes import."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import axe_nb
+from axe_nb import Agent, Request
+
+
+def counter(request: Request) -> Any:
+    """Calls `double` with the length of the prompt; says the prompt and the result."""
+    prompt = request.messages[0].content
+    if prompt == "fail":
+        raise axe_nb.ProviderError("server", "out of order")
+    if request.turn == 1:
+        return axe_nb.call("double", number=len(prompt))
+    if prompt.startswith("die"):
+        die(prompt.partition(" ")[2])
+    return f"{prompt}: {request.results[0].content}"
+
+
+def double(number: int) -> int:
+    """Doubles a number."""
+    return 2 * number
+
+
+def die(marker: str) -> None:
+    """Ends the process; with the path of a file, the first time only."""
+    if marker and Path(marker).exists():
+        return
+    if marker:
+        Path(marker).write_text("died")
+    os._exit(9)
+
+
+def register() -> None:
+    """Makes them known to this session; not on import, as every test would have them then."""
+    axe_nb.script("counter")(counter)
+    axe_nb.tool(double)
+
+
+AGENT = Agent(name="counter", model="script/counter", tools=("double",))

@@ -1,0 +1,55 @@
+"""A model for maps: `echo` answers with the prompt, and notes what it was asked."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+import axe_nb
+from axe_nb import Agent, Request
+
+
+@dataclass
+class Echo:
+    """What the model was asked."""
+
+    asked: list[str] = field(default_factory=list)
+    at_once: int = 0
+    most: int = 0
+    gates: dict[str, asyncio.Event] = field(default_factory=dict)
+    hangs: set[str] = field(default_factory=set)
+    """Prompts that are never answered."""
+
+    @property
+    def agent(self) -> Agent:
+        return Agent(name="echo", model="script/echo")
+
+    @property
+    def counts(self) -> Counter[str]:
+        return Counter(self.asked)
+
+    async def answer(self, request: Request) -> Any:
+        prompt = request.messages[-1].content
+        self.asked.append(prompt)
+        self.at_once += 1
+        self.most = max(self.most, self.at_once)
+        try:
+            if prompt in self.hangs:
+                await asyncio.Event().wait()
+            await asyncio.sleep(0.001 * (prompt.count("slow") * 50 + 1))
+        finally:
+            self.at_once -= 1
+        if prompt.startswith("fail"):
+            raise axe_nb.ProviderError("server", "out of order")
+        return prompt.upper()
+
+
+@pytest.fixture
+def echo() -> Echo:
+    made = Echo()
+    axe_nb.script("echo")(made.answer)
+    return made

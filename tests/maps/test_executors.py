@@ -1,0 +1,284 @@
+"""Maps on real executors: pools of threads and processes, a Dask cluster, engines of ipyparallel.
+
+Source: product.md "Exploring"; issue 13; cluster-facts.md §2-4.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import multiprocessing
+import os
+import warnings
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import axe_nb
+from axe_nb import Agent, ConfigError, RunResult
+from tests.maps.cluster_code import AGENT, double, register
+from tests.maps.clusters import dask, engines
+from tests.maps.server import counting_model
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # of the clusters' own threads
+
+PROMPTS = [f"p{'x' * n}" for n in range(7)] + ["fail"]
+KINDS = ("threads", "processes", "dask", "ipyparallel")
+IN_OTHER_PROCESSES = pytest.mark.parametrize("executor", KINDS[1:], indirect=True)
+
+
+class Clusters:
+    """Each kind of executor, started when a test first needs it."""
+
+    def __init__(self, ends: ExitStack) -> None:
+        self._ends = ends
+        self._made: dict[str, Any] = {}
+
+    def find(self, kind: str) -> Any:
+        if kind not in self._made:
+            match kind:
+                case "threads":
+                    made: Any = ThreadPoolExecutor(2)
+                case "processes":
+                    made = ProcessPoolExecutor(2, multiprocessing.get_context("spawn"))
+                case "dask":
+                    made = dask()
+                case _:
+                    made = engines()
+            self._made[kind] = self._ends.enter_context(made)
+        return self._made[kind]
+
+
+@pytest.fixture(autouse=True)
+def known() -> None:
+    register()
+
+
+@pytest.fixture(scope="module")
+def clusters() -> Iterator[Clusters]:
+    with pytest.MonkeyPatch.context() as patch, ExitStack() as ends, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        patch.setenv("CLUSTER_KEY_API_KEY", "s3cret-of-workers")
+        yield Clusters(ends)
+
+
+@pytest.fixture(params=KINDS)
+def executor(request: pytest.FixtureRequest, clusters: Clusters) -> Iterator[Any]:
+    warnings.simplefilter("ignore")  # of the clusters' own threads
+    before = dict(os.environ)
+    yield clusters.find(request.param)
+    os.environ.clear()  # distributed sets variables when it starts a worker
+    os.environ.update(before)
+
+
+def strip(result: RunResult) -> dict[str, Any]:
+    """A result without what no two runs have in common."""
+    data = {**result.to_dict(), "children": [strip(child) for child in result.children]}
+    del data["duration_ms"]
+    return data
+
+
+def test_results_are_equal_to_those_of_this_process(executor: Any) -> None:
+    here = list(axe_nb.map(AGENT, PROMPTS))
+    there = axe_nb.map(AGENT, (p for p in PROMPTS), executor=executor, concurrency=4)
+    assert [strip(r) for r in there] == [strip(r) for r in here]
+    assert [r.messages for r in there] == [r.messages for r in here]
+    assert [r.status for r in there] == ["completed"] * 7 + ["error"]
+    assert isinstance(there.results[-1].cause, axe_nb.ProviderError)
+    assert axe_nb.last() is None
+
+
+def test_async_for_budget_and_resume_file_work_there_too(executor: Any, tmp_path: Path) -> None:
+    path = tmp_path / "runs.jsonl"
+
+    async def ask() -> list[str]:
+        found = axe_nb.amap(AGENT, PROMPTS[:6], executor=executor, resume=path,
+                            budget={"max_requests": 4}, concurrency=2)  # fmt: skip
+        texts = [r.text async for r in found]
+        assert found.stopped == "the budget of this map was reached: max_requests = 4"
+        return texts
+
+    texts = asyncio.run(ask())
+    assert 2 <= len(texts) < 6
+    assert len(path.read_text().splitlines()) == 1 + len(texts)
+    again = axe_nb.map(AGENT, PROMPTS[:6], resume=path)
+    assert [r.text for r in again][:2] == ["p: 2", "px: 4"]
+
+
+def test_what_was_defined_in_a_notebook_travels_by_value(
+    executor: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = (
+        "import axe_nb\n"
+        "factor = 3\n"
+        "@axe_nb.script('inner')\n"
+        "def inner(request):\n"
+        "    if request.turn == 1: return axe_nb.call('times', number=len(request.last))\n"
+        "    return request.results[0].content\n"
+        "def times(number: int) -> int:\n"
+        "    return factor * number\n"
+    )
+    names: dict[str, Any] = {"__name__": "__main__"}
+    exec(source, names)
+    child = Agent(name="child", model="script/inner", tools=(names["times"],))
+    axe_nb.define(child)
+    found = None
+    if isinstance(executor, ProcessPoolExecutor):
+        with pytest.raises(ConfigError, match="cannot be sent to another process") as error:
+            axe_nb.map("child", ["abc"], executor=executor)
+        assert "module that the workers can import" in error.value.hint
+    else:
+        found = [r.text for r in axe_nb.map("child", ["abc"], executor=executor)]
+        assert found == ["9"]
+
+
+def test_agents_of_files_travel_as_they_were_read(executor: Any, project: Path) -> None:
+    agents = project / "axe" / "agents"
+    (project / "axe" / "scripts").mkdir()
+    (project / "note.txt").write_text("the note")
+    (project / "axe" / "scripts" / "lead.toml").write_text(
+        '[[rule]]\nwhen.turn = 1\ncalls = [{tool = "call_agent", arguments = {agent = "child", '
+        'task = "go"}}]\n[[rule]]\ntext = "all done"\n'
+    )
+    (project / "axe" / "scripts" / "child.toml").write_text('[[rule]]\ntext = "done"\n')
+    (agents / "lead.toml").write_text(
+        'name = "lead"\nmodel = "script/lead"\nsub_agents = ["child"]\nfiles = ["note.txt"]\n'
+    )
+    (agents / "child.toml").write_text('name = "child"\nmodel = "script/child"\n')
+    here = list(axe_nb.map("lead", ["a", "b"]))
+    assert all(r.ok for r in here), here
+    found = axe_nb.map("lead", ["a", "b"], executor=executor)
+    for file in (*agents.glob("*"), *(project / "axe" / "scripts").glob("*")):
+        file.unlink()
+    assert [strip(r) for r in found] == [strip(r) for r in here]
+    assert "the note" in here[0].exchanges[0].system
+
+
+@IN_OTHER_PROCESSES
+@pytest.mark.req("D-60")
+def test_a_key_that_workers_lack_is_told_before_the_first_job_and_none_travels(
+    executor: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent = Agent(name="one", model="openai/one")
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-of-this-process-1234567890")
+    with counting_model() as model:
+        monkeypatch.setenv("AXE_OPENAI_BASE_URL", model.environ["AXE_OPENAI_BASE_URL"])
+        with pytest.raises(ConfigError, match="on a worker: no API key") as error:
+            axe_nb.map(agent, ["a"], executor=executor)
+        assert "OPENAI_API_KEY" in error.value.message
+        leaky = agent.but(system_prompt="use sk-of-this-process-1234567890")
+        with pytest.raises(ConfigError, match="OPENAI_API_KEY would travel"):
+            axe_nb.map(leaky, ["a"], executor=executor)
+        assert model.answered == Counter()
+
+
+def test_a_worker_uses_the_keys_of_its_own_environment_and_the_settings_of_the_map(
+    clusters: Clusters, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = tmp_path / "config" / "axe" / "config.toml"
+    config.parent.mkdir(parents=True)
+    with counting_model() as model:
+        config.write_text(
+            f'[providers.mine]\nprotocol = "openai"\napi_key_env = "CLUSTER_KEY_API_KEY"\n'
+            f'base_url = "{model.environ["AXE_OPENAI_BASE_URL"]}"\n'
+        )
+        monkeypatch.setenv("CLUSTER_KEY_API_KEY", "s3cret-of-workers")
+        pool = clusters.find("processes")
+        found = axe_nb.map(Agent(name="one", model="mine/x"), ["a", "b", "c"], executor=pool)
+        assert [r.text for r in found] == ["done"] * 3
+        assert model.answered == Counter("abc")
+
+
+def test_a_large_common_part_travels_once_for_each_worker(
+    clusters: Clusters, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from axe_nb.maps import remote
+
+    sent = Counter[bool]()
+    make = remote.RemoteRuns._make_job
+
+    def count(self: Any, prompts: Any, *, with_parcel: bool) -> Any:
+        sent[with_parcel] += 1
+        return make(self, prompts, with_parcel=with_parcel)
+
+    monkeypatch.setattr(remote.RemoteRuns, "_make_job", count)
+    agent = AGENT.but(system_prompt="long " * 10_000)
+    pool = clusters.find("processes")
+    found = axe_nb.map(agent, [f"p{n}" for n in range(30)], executor=pool, concurrency=2)
+    assert all(r.ok for r in found)
+    assert sent[True] <= 4
+    assert sent[False] == 30
+
+
+@IN_OTHER_PROCESSES
+def test_a_worker_that_dies_once_costs_nothing(executor: Any, tmp_path: Path) -> None:
+    if isinstance(executor, Executor):
+        executor = ProcessPoolExecutor(2, multiprocessing.get_context("spawn"))  # it will break
+    prompts = ["a", f"die {tmp_path / 'marker'}", "b", "c"]
+    found = list(axe_nb.map(AGENT, prompts, executor=executor, concurrency=2))
+    assert [r.error for r in found] == [None] * 4
+    assert (tmp_path / "marker").exists()
+    if isinstance(executor, Executor):
+        executor.shutdown()
+
+
+def test_a_prompt_that_kills_its_worker_twice_fails_alone(tmp_path: Path) -> None:
+    path = tmp_path / "runs.jsonl"
+    with ProcessPoolExecutor(2, multiprocessing.get_context("spawn")) as pool:
+        found = list(axe_nb.map(AGENT, ["a", "die", "b", "c"], executor=pool, resume=path))
+    assert [r.status for r in found] == ["completed", "error", "completed", "completed"]
+    assert found[1].error == "its worker died twice: BrokenProcessPool"
+    kept = [json.loads(line)["status"] for line in path.read_text().splitlines()[1:]]
+    assert sorted(kept) == ["completed"] * 3 + ["error"]
+
+
+def test_an_interrupt_leaves_running_jobs_behind(clusters: Clusters) -> None:
+    import threading
+    import time
+
+    found = axe_nb.map(AGENT, ["a", "b", "c"], executor=clusters.find("processes"), concurrency=2)
+    results = iter(found)
+    assert next(results).text == "a: 2"
+    began = time.monotonic()
+    threading.Timer(0.0, found.cancel).start()
+    list(results)
+    assert time.monotonic() - began < 4.0
+    assert found.done
+
+
+def test_with_a_cassette_the_runs_are_in_this_process(clusters: Clusters, tmp_path: Path) -> None:
+    pool = clusters.find("processes")
+    prompts = ["a", "b", "a"]
+    with axe_nb.cassette(tmp_path / "c", mode="record"):
+        recorded = axe_nb.map(AGENT, prompts, executor=pool)
+        texts = [r.text for r in recorded]
+    assert "in this process" in repr(recorded)
+    with axe_nb.cassette(tmp_path / "c", mode="replay"):
+        assert [r.text for r in axe_nb.map(AGENT, prompts, executor=pool)] == texts
+    with axe_nb.cassette(tmp_path / "c", mode="live"):
+        assert "in this process" not in repr(axe_nb.map(AGENT, prompts, executor=pool))
+
+
+def test_a_tool_pickles_as_its_function() -> None:
+    import pickle
+
+    from axe_nb.tools.python_tool import tool_of
+
+    copied = pickle.loads(pickle.dumps(tool_of(double)))
+    assert (copied.name, copied.parameters) == ("double", tool_of(double).parameters)
+
+
+def test_errors_are_copied_and_pickled_beside_distributed() -> None:
+    import copy
+    import pickle
+
+    import distributed  # noqa: F401 - it changes how exceptions are copied
+
+    error = axe_nb.ProviderError("server", "out of order", hint="wait", status=500)
+    for copied in (copy.copy(error), pickle.loads(pickle.dumps(error))):
+        assert (copied.lines(), copied.status) == (error.lines(), 500)

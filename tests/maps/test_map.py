@@ -1,0 +1,398 @@
+"""`axe_nb.map` and `amap`: order, laziness, failures as results, limits, and how a map ends.
+
+Source: product.md "Exploring"; issue 13.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import tracemalloc
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import pytest
+
+import axe_nb
+from axe_nb import Agent, AxeError, ConfigError, RunResult
+from tests.maps.conftest import Echo
+
+
+def texts(results: Any) -> list[str]:
+    return [result.text for result in results]
+
+
+def test_results_are_in_the_order_of_the_prompts_whatever_ends_first(echo: Echo) -> None:
+    found = axe_nb.map(echo.agent, ["slow slow", "b", "slow", "d"])
+    assert texts(found) == ["SLOW SLOW", "B", "SLOW", "D"]
+    assert texts(found.results) == ["SLOW SLOW", "B", "SLOW", "D"]
+    assert texts(found) == ["SLOW SLOW", "B", "SLOW", "D"], "it may be iterated over again"
+    assert len(echo.asked) == 4
+
+
+def test_async_for_yields_results_as_the_runs_end(echo: Echo) -> None:
+    async def ask() -> list[str]:
+        return [r.text async for r in axe_nb.map(echo.agent, ["slow slow slow", "b", "slow"])]
+
+    assert asyncio.run(ask()) == ["B", "SLOW", "SLOW SLOW SLOW"]
+
+
+@pytest.mark.parametrize("make", [axe_nb.map, axe_nb.amap])
+def test_await_returns_the_results_in_order(make: Any, echo: Echo) -> None:
+    async def ask() -> list[RunResult]:
+        return await make(echo.agent, ["slow", "b"])
+
+    assert texts(asyncio.run(ask())) == ["SLOW", "B"]
+
+
+def test_a_map_may_block_inside_a_running_loop_as_in_a_notebook(echo: Echo) -> None:
+    async def ask() -> list[str]:
+        return texts(axe_nb.map(echo.agent, (p for p in "abc")))
+
+    assert asyncio.run(ask()) == ["A", "B", "C"]
+
+
+def test_maps_run_side_by_side_in_threads(echo: Echo) -> None:
+    found: dict[int, list[str]] = {}
+
+    def ask(number: int) -> None:
+        found[number] = texts(axe_nb.map(echo.agent, [f"{number} {n}" for n in range(5)]))
+
+    threads = [threading.Thread(target=ask, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == {n: [f"{n} {m}" for m in range(5)] for n in range(4)}
+
+
+def test_no_more_runs_than_concurrency_go_on_at_once(echo: Echo) -> None:
+    list(axe_nb.map(echo.agent, [f"slow {n}" for n in range(9)], concurrency=3))
+    assert echo.most == 3
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_prompts_are_taken_when_they_can_be_asked(is_async: bool, echo: Echo) -> None:
+    taken: list[int] = []
+
+    def plain() -> Iterator[str]:
+        for number in range(10_000):
+            taken.append(number)
+            yield f"prompt {number}"
+
+    async def later() -> AsyncIterator[str]:
+        for prompt in plain():
+            yield prompt
+
+    results = iter(axe_nb.map(echo.agent, later() if is_async else plain(), concurrency=2))
+    assert taken == []
+    assert next(results).text == "PROMPT 0"
+    time.sleep(0.1)
+    assert len(taken) < 20, "two at once, and a few whose results wait to be received"
+    results.close()  # type: ignore[attr-defined]
+
+
+def test_plain_prompts_are_taken_in_the_callers_own_thread(echo: Echo) -> None:
+    threads = set[threading.Thread]()
+
+    def prompts() -> Iterator[str]:
+        for prompt in "abc":
+            threads.add(threading.current_thread())
+            yield prompt
+
+    assert texts(axe_nb.map(echo.agent, prompts())) == ["A", "B", "C"]
+    assert threads == {threading.current_thread()}
+
+
+@pytest.mark.parametrize("blocks", [True, False])
+def test_an_error_of_the_prompts_ends_the_map_and_keeps_what_was_done(
+    blocks: bool, echo: Echo
+) -> None:
+    def prompts() -> Iterator[str]:
+        yield "a"
+        time.sleep(0.1)
+        raise LookupError("no more rows")
+
+    found = axe_nb.map(echo.agent, prompts(), concurrency=1)
+
+    async def ask() -> None:
+        await found
+
+    with pytest.raises(LookupError, match="no more rows"):
+        list(found) if blocks else asyncio.run(ask())
+    assert texts(found.results) == ["A"]
+
+
+@pytest.mark.req("D-2")
+def test_failures_are_results_in_their_place(echo: Echo) -> None:
+    found = axe_nb.map(echo.agent, ["a", "fail", 5, ["c", object()], "d"])  # type: ignore[list-item]
+    results = list(found)
+    assert [r.status for r in results] == ["completed", "error", "error", "error", "completed"]
+    assert results[1].error == "server: out of order"
+    assert "prompt takes text or a list, not int" in str(results[2].error)
+    assert "part 2 of the prompt" in str(results[3].error)
+    assert found.failures == results[1:4]
+    with pytest.raises(ConfigError, match="prompt takes text"):
+        results[2].raise_for_status()
+
+
+def test_expectations_that_are_not_met_make_a_run_fail(echo: Echo) -> None:
+    results = list(axe_nb.map(echo.agent, ["yes", "no"], expect="text ~ /YES/"))
+    assert [r.status for r in results] == ["completed", "error"]
+    assert isinstance(results[1].cause, axe_nb.ExpectationError)
+
+
+def test_the_timeout_is_that_of_each_run(echo: Echo) -> None:
+    echo.hangs = {"never"}
+    prompts = ["a", "never", *(f"slow {n}" for n in range(8))]
+    results = list(axe_nb.map(echo.agent, prompts, timeout=0.3, concurrency=2))
+    assert [r.status for r in results] == ["completed", "timeout", *["completed"] * 8]
+    assert results[1].error == "timeout after 0.3s"
+
+
+@pytest.mark.parametrize(
+    ("agent", "options", "problem"),
+    [
+        ("nobody", {}, "nobody"),
+        (Agent(name="a", model="openai/x"), {}, "no API key"),
+        (Agent(name="a", model="script/none"), {}, "script not found"),
+        (Agent(name="a", model="script/echo"), {"tools": ["nothing"]}, "nothing"),
+        (Agent(name="a", model="script/echo"), {"modell": "x"}, "unknown option"),
+        (Agent(name="a", model="script/echo"), {"concurrency": 0}, "concurrency"),
+        (Agent(name="a", model="script/echo"), {"keep": "all"}, "keep takes"),
+        (Agent(name="a", model="script/echo"), {"budget": -1}, "budget"),
+        (Agent(name="a", model="script/echo"), {"budget": {"max_turns": 1}}, "max_turns"),
+        (Agent(name="a", model="script/echo"), {"budget": 1}, "price of the model"),
+        (Agent(name="a", model="script/echo"), {"resume": "no/such/folder/x"}, "resume file"),
+        (Agent(name="a", model="script/echo"), {"executor": 4}, "executor takes"),
+    ],
+)
+def test_a_mistake_that_all_runs_share_is_raised_before_the_first(
+    agent: Any, options: dict[str, Any], problem: str, echo: Echo, project: object
+) -> None:
+    taken: list[str] = []
+    prompts = (taken.append(prompt) or prompt for prompt in "abc")  # type: ignore[func-returns-value]
+    with pytest.raises(ConfigError, match=problem):
+        axe_nb.map(agent, prompts, **options)
+
+    async def ask() -> None:
+        await axe_nb.amap(agent, prompts, **options)
+
+    with pytest.raises(ConfigError, match=problem):
+        asyncio.run(ask())
+    assert taken == []
+    assert echo.asked == []
+
+
+@pytest.mark.parametrize("prompts", ["one text", {"a": 1}, 5, None])
+def test_what_is_no_iterable_of_prompts_is_refused(prompts: Any, echo: Echo) -> None:
+    with pytest.raises(ConfigError, match="prompts takes an iterable"):
+        axe_nb.map(echo.agent, prompts)
+
+
+def test_nothing_is_written_to_last_or_to_conversations(echo: Echo) -> None:
+    before = axe_nb.run(echo.agent, "before")
+    list(axe_nb.map(echo.agent, ["a"]))
+    assert axe_nb.last() is before
+    from axe_nb.session.session import session
+
+    assert session.conversations == {"echo": before}
+    assert session.spent["echo", "script/echo"].runs == 2, "the usage counts"
+
+
+def test_agents_are_read_once_when_the_map_begins(echo: Echo, project: Any) -> None:
+    file = project / "axe" / "agents" / "one.toml"
+    file.write_text('name = "one"\nmodel = "script/echo"\n')
+
+    def prompts() -> Iterator[str]:
+        yield "a"
+        file.write_text("broken")
+        yield "b"
+
+    assert texts(axe_nb.map("one", prompts(), concurrency=1)) == ["A", "B"]
+
+
+def test_a_map_inside_a_tool_is_refused(echo: Echo) -> None:
+    def look() -> str:
+        return str(list(axe_nb.map(echo.agent, ["a"])))
+
+    def model(request: axe_nb.Request) -> Any:
+        return axe_nb.call("look") if request.turn == 1 else request.results[0].content
+
+    axe_nb.script("caller")(model)
+    result = axe_nb.run(Agent(name="caller", model="script/caller", tools=(look,)), "go")
+    assert "axe_nb.map was called inside a tool" in result.text
+
+
+def test_leaving_a_loop_early_stops_the_runs(echo: Echo) -> None:
+    echo.hangs = {"never"}
+    found = axe_nb.map(echo.agent, ["a", "never", "never", "d"], concurrency=3)
+    for result in found:
+        assert result.text == "A"
+        break
+    assert found.done
+    assert echo.at_once == 0
+    assert {r.status for r in found.results[1:]} <= {"cancelled", "completed"}
+
+
+def test_a_map_is_cancelled_from_another_thread(echo: Echo) -> None:
+    echo.hangs = {"never"}
+    found = axe_nb.map(echo.agent, ["a", "never", "c", "d"], concurrency=2)
+    threading.Timer(0.2, found.cancel).start()
+    results = list(found)
+    assert [r.status for r in results] == ["completed", "cancelled", "completed", "completed"]
+    assert found.stopped == "cancelled"
+
+
+def test_a_task_that_awaits_a_map_cancels_its_runs(echo: Echo) -> None:
+    echo.hangs = {"never"}
+    found = axe_nb.amap(echo.agent, ["a", "never"])
+
+    async def ask() -> None:
+        async with asyncio.timeout(0.2):
+            await found
+
+    with pytest.raises(TimeoutError):
+        asyncio.run(ask())
+    assert [r.status for r in found.results] == ["completed", "cancelled"]
+    assert echo.at_once == 0
+
+
+@pytest.mark.parametrize("blocks", ["", "time.sleep(5)"])
+def test_an_interrupt_is_back_at_once_and_keeps_what_was_done(blocks: str, echo: Echo) -> None:
+    echo.hangs = {"never", "never 2"}
+
+    async def block(request: axe_nb.Request) -> str:
+        if request.messages[-1].content == "block":
+            time.sleep(6.0)  # noqa: ASYNC251 - what a tool of a user may do
+        return await echo.answer(request)
+
+    axe_nb.script("echo")(block)
+    last = "block" if blocks else "never 2"
+    found = axe_nb.map(echo.agent, ["a", "never", last], concurrency=3)
+    timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    began = time.monotonic()
+    with pytest.raises(KeyboardInterrupt, match="what was done"):
+        list(found)
+    assert time.monotonic() - began < 4.0
+    assert found.done
+    assert [r.status for r in found.results][1:] == ["cancelled", "cancelled"]
+    assert "3 of 3 runs" in repr(found), "each is counted once"
+
+
+def test_a_budget_of_requests_stops_the_map_cleanly(echo: Echo) -> None:
+    found = axe_nb.map(echo.agent, (f"p{n}" for n in range(50)), budget={"max_requests": 7})
+    results = list(found)
+    assert len(echo.asked) == 7
+    assert texts(results)[:7] == [f"P{n}" for n in range(7)]
+    assert {r.status for r in results[7:]} <= {"cancelled"}
+    assert found.stopped == "the budget of this map was reached: max_requests = 7"
+
+
+def test_a_budget_holds_for_all_turns_of_all_runs(echo: Echo) -> None:
+    def model(request: axe_nb.Request) -> Any:
+        return axe_nb.call("list_dir", path=".") if request.turn < 5 else "done"
+
+    axe_nb.script("turns")(model)
+    agent = Agent(name="turns", model="script/turns", tools=("list_dir",))
+    found = axe_nb.map(agent, ["a", "b", "c", "d"], budget={"max_requests": 12}, concurrency=4)
+    results = list(found)
+    assert sum(r.turns for r in results) == 12
+    cut = [r for r in results if not r.ok]
+    assert cut
+    assert {r.status for r in cut} == {"cancelled"}
+    assert {r.error for r in cut} == {found.stopped}
+
+
+def test_a_budget_in_dollars_is_kept(echo: Echo, tmp_path: Any) -> None:
+    config = tmp_path / "config" / "axe" / "config.toml"
+    config.parent.mkdir(parents=True)
+    config.write_text('[prices."script/echo"]\ninput = 1000000\noutput = 0\n')
+    found = axe_nb.map(echo.agent, ["word"] * 20, budget=3.0, concurrency=1)
+    results = list(found)
+    assert 0 < len(results) < 20
+    assert "max_cost" in found.stopped
+    assert sum(r.cost or 0 for r in results) >= 3.0
+
+
+def test_a_budget_bounds_the_requests_in_flight_of_all_runs(echo: Echo) -> None:
+    prompts = [f"slow {n}" for n in range(8)]
+    list(axe_nb.map(echo.agent, prompts, concurrency=8, budget={"max_in_flight": 2}))
+    assert echo.most == 2
+
+
+def test_the_budget_of_the_session_stops_the_map_too(echo: Echo, tmp_path: Any) -> None:
+    from axe_nb.session.session import session
+
+    config = tmp_path / "config" / "axe" / "config.toml"
+    config.parent.mkdir(parents=True)
+    config.write_text('[prices."script/echo"]\ninput = 1000000\noutput = 0\n')
+    session.budget.set(2.0)
+    found = axe_nb.map(echo.agent, ["word"] * 20, concurrency=1)
+    results = list(found)
+    assert len(results) < 20
+    assert results[-1].status == "cancelled", "so that a resume file has it asked again"
+    assert found.stopped == "the budget of this session was reached"
+
+
+def test_what_is_kept_of_results(echo: Echo) -> None:
+    (whole,) = axe_nb.map(echo.agent, ["a"])
+    (brief,) = axe_nb.map(echo.agent, ["a"], keep="summaries")
+    assert whole.exchanges
+    assert (brief.exchanges, brief.messages, brief.log) == ((), (), ())
+    assert (brief.text, brief.task, brief.usage) == (whole.text, whole.task, whole.usage)
+    once = axe_nb.map(echo.agent, ["a"], keep="nothing")
+    assert texts(once) == ["A"]
+    assert once.results == []
+    with pytest.raises(ConfigError, match="not kept"):
+        list(once)
+
+
+def test_memory_is_bounded_where_nothing_is_kept(echo: Echo) -> None:
+    def grow(number: int) -> int:
+        for _ in axe_nb.map(echo.agent, (f"p{n}" for n in range(number)), keep="nothing"):
+            echo.asked.clear()
+        gc.collect()
+        return tracemalloc.get_traced_memory()[0]
+
+    tracemalloc.start()
+    try:
+        grow(50)
+        few = grow(50)
+        assert grow(500) - few < 200_000
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_map_is_iterated_over_by_one_at_a_time(echo: Echo) -> None:
+    found = axe_nb.map(echo.agent, ["a", "b"])
+    first = iter(found)
+    next(first)
+    with pytest.raises(AxeError, match="iterated over already"):
+        next(iter(found))
+
+
+def test_the_map_of_no_prompts_is_empty(echo: Echo) -> None:
+    assert list(axe_nb.map(echo.agent, [])) == []
+
+
+def test_a_map_says_what_it_is(echo: Echo) -> None:
+    found = axe_nb.map(echo.agent, ["a", "fail"])
+    assert repr(found) == (
+        "<map of echo: 0 of 2 runs, 0 failed; not begun: iterate over it, or await it>"
+    )
+    list(found)
+    assert repr(found).startswith("<map of echo: 2 of 2 runs, 1 error")
+
+
+def test_importing_axe_nb_imports_nothing_of_maps() -> None:
+    code = "import sys, axe_nb; print([m for m in sys.modules if 'maps' in m or 'asyncio' in m])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,97 @@
+"""The progress line: its words, and on a terminal.
+
+Source: product.md "Exploring"; cluster-facts.md §6.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import time
+from pathlib import Path
+
+import pytest
+
+import axe_nb
+from axe_nb.console import TerminalLine
+from axe_nb.maps.progress import Progress, Tally
+from tests.maps.conftest import Echo
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_the_line_that_is_kept_counts_and_has_no_times(echo: Echo) -> None:
+    tally = Tally("echo", 4)
+    tally.begin()
+    for result in axe_nb.map(echo.agent, ["a", "fail", "b"]):
+        tally.add(result, is_from_file=False)
+    assert tally.format_end() == "echo: 3 of 4 runs, 1 error"
+    tally.notes.append("stopped: enough")
+    assert tally.format_end().endswith(" · stopped: enough")
+
+
+def test_the_live_line_has_rate_and_forecast(echo: Echo, monkeypatch: pytest.MonkeyPatch) -> None:
+    (result,) = axe_nb.map(echo.agent, ["a"])
+    now = 100.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    tally = Tally("echo", 1000)
+    tally.begin()
+    for number in range(100):
+        tally.add(result, is_from_file=number < 20)
+    now += 20
+    assert tally.format_live().endswith(" · 4.0/s · about 3 min 45 s left"), "80 in 20 s"
+    tally = Tally("echo")
+    tally.begin()
+    tally.add(result, is_from_file=False)
+    now += 20
+    assert tally.format_live().endswith(" · 3.0/min")
+
+
+def test_names_of_agents_do_no_harm_to_a_terminal() -> None:
+    tally = Tally("evil\x1b[2J\nname" * 50, 1)
+    line = tally.format_live()
+    assert "\x1b" not in line
+    assert "\n" not in line
+    assert len(line) < 200
+
+
+def test_a_terminal_has_one_line_that_is_rewritten(
+    echo: Echo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr("sys.stderr", terminal)
+    list(axe_nb.map(echo.agent, [f"slow {n}" for n in range(8)], concurrency=2))
+    lines = terminal.getvalue().split("\r")
+    assert len(lines) > 2
+    assert lines[-1] == "echo: 8 of 8 runs, 0 failed · 16 tokens".ljust(len(lines[-1]) - 1) + "\n"
+    assert terminal.getvalue().count("\n") == 1
+
+
+def test_nothing_is_written_where_there_is_no_terminal_or_display_is_off(
+    echo: Echo, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    list(axe_nb.map(echo.agent, ["a"]))
+    monkeypatch.setattr("sys.stderr", terminal := Terminal())
+    list(axe_nb.map(echo.agent, ["a"], display=False))
+    assert terminal.getvalue() == ""
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_line_is_updated_at_most_ten_times_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    terminal = Terminal()
+    shown = Progress(Tally("a", 5), TerminalLine(terminal))
+    for _ in range(1000):
+        now += 0.001
+        shown.tick()
+    assert 8 <= len(re.findall("\r", terminal.getvalue())) <= 10
+
+
+def test_a_terminal_that_is_gone_stops_no_map(tmp_path: Path) -> None:
+    file = (tmp_path / "x").open("w")
+    file.close()
+    Progress(Tally("a", 5), TerminalLine(file)).finish()

@@ -1,0 +1,106 @@
+"""Maps and cassettes: recorded and replayed the same in any timing.
+
+Source: product.md "Cassettes", "Exploring"; D-59.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import axe_nb
+from axe_nb import Agent, Request, call
+from tests.maps.conftest import Echo
+
+PROMPTS = ["same", "same", "slow", "other", "same", "same", "slow"]
+
+
+@pytest.fixture
+def numbered() -> Iterator[Agent]:
+    """An agent that numbers its answers in the order of arrival, which is by chance."""
+    numbers = count(1)
+
+    async def answer(request: Request) -> str:
+        import asyncio
+
+        await asyncio.sleep(random.random() / 50)
+        return f"answer {next(numbers)}"
+
+    axe_nb.script("numbered")(answer)
+    return Agent(name="numbered", model="script/numbered")
+
+
+def ask(agent: Agent, **options: Any) -> list[str]:
+    return [r.text for r in axe_nb.map(agent, PROMPTS, **options)]
+
+
+@pytest.mark.req("D-59")
+def test_equal_prompts_replay_their_own_answers_in_any_timing(
+    numbered: Agent, tmp_path: Path
+) -> None:
+    path = tmp_path / "cassette.txt"
+    with axe_nb.cassette(path, mode="record"):
+        recorded = ask(numbered, concurrency=7)
+    assert len(set(recorded)) == len(PROMPTS)
+    for concurrency in (1, 3, 7):
+        with axe_nb.cassette(path, mode="replay"):
+            assert ask(numbered, concurrency=concurrency) == recorded
+            assert ask(numbered, keep="nothing")[0] == "", "each is played once"
+
+
+def test_roots_have_the_order_of_the_prompts(numbered: Agent, tmp_path: Path) -> None:
+    texts = []
+    for name in ("one", "two"):
+        axe_nb.script("numbered")(lambda request: request.messages[-1].content)
+        with axe_nb.cassette(tmp_path / name, mode="record"):
+            ask(numbered, concurrency=7)
+        texts.append((tmp_path / name).read_text())
+    assert texts[0] == texts[1]
+
+
+def test_children_replay_too(echo: Echo, tmp_path: Path) -> None:
+    def lead(request: Request) -> Any:
+        if request.turn > 1:
+            return " ".join(result.content for result in request.results)
+        task = request.messages[-1].content
+        return [call("call_agent", agent="echo", task=f"{task} {n}") for n in range(3)]
+
+    axe_nb.script("lead")(lead)
+    axe_nb.define(echo.agent)
+    agent = Agent(name="lead", model="script/lead", sub_agents=("echo",))
+    with axe_nb.cassette(tmp_path / "c", mode="record"):
+        recorded = ask(agent)
+    asked = len(echo.asked)
+    with axe_nb.cassette(tmp_path / "c", mode="replay"):
+        assert ask(agent) == recorded
+    assert len(echo.asked) == asked
+
+
+def test_a_miss_is_the_result_of_its_run(echo: Echo, tmp_path: Path) -> None:
+    with axe_nb.cassette(tmp_path / "c", mode="record"):
+        ask(echo.agent)
+    with axe_nb.cassette(tmp_path / "c", mode="replay"):
+        first, second = axe_nb.map(echo.agent, ["other", "new"])
+    assert first.ok
+    assert isinstance(second.cause, axe_nb.CassetteMiss)
+
+
+def test_the_cassette_of_the_environment_is_that_of_the_session(
+    echo: Echo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from axe_nb.session.session import session
+
+    monkeypatch.setenv("AXE_CASSETTE", str(tmp_path / "c"))
+    monkeypatch.setenv("AXE_CASSETTE_MODE", "record")
+    try:
+        ask(echo.agent)
+        axe_nb.run(echo.agent, "same")
+        assert session.cassette is not None
+        assert session.cassette.recorded == len(PROMPTS) + 1
+    finally:
+        session.use_cassette(None)

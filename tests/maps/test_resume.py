@@ -1,0 +1,282 @@
+"""Resume files: what is kept, what is asked again, and files that were damaged or are hostile.
+
+Source: product.md "Exploring" (`resume=`); D-60, D-61; cluster-facts.md §5.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+import textwrap
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import axe_nb
+from axe_nb import Agent, ConfigError, call
+from axe_nb.maps.resume_file import ResumeFile
+from tests.maps.conftest import Echo
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "runs.jsonl"
+
+
+def ask(echo: Echo, path: Path, *prompts: str, **options: Any) -> list[axe_nb.RunResult]:
+    return list(axe_nb.map(options.pop("agent", echo.agent), prompts, resume=path, **options))
+
+
+def test_finished_runs_are_not_asked_again_and_are_the_same(echo: Echo, path: Path) -> None:
+    before = ask(echo, path, "a", "fail", "b")
+    again = ask(echo, path, "b", "fail", "a", "c")
+    assert echo.counts == Counter({"a": 1, "b": 1, "c": 1, "fail": 1})
+    assert [r.text for r in again] == ["B", "", "A", "C"]
+    assert again[2].to_dict(full=True) == before[0].to_dict(full=True), "exchanges included"
+    assert isinstance(again[1].cause, axe_nb.ProviderError)
+
+
+@pytest.mark.req("D-61")
+def test_the_file_is_text_with_a_header_and_a_line_for_each_run(echo: Echo, path: Path) -> None:
+    ask(echo, path, "a", "fail")
+    header, *lines = path.read_text().splitlines()
+    assert header == "axe_nb runs 1.0"
+    assert sorted(json.loads(line)["status"] for line in lines) == ["completed", "error"]
+    if os.name == "posix":
+        assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_timed_out_and_cancelled_runs_are_asked_again(echo: Echo, path: Path) -> None:
+    echo.hangs = {"never"}
+    first = axe_nb.map(echo.agent, ["a", "never", "b"], resume=path, timeout=0.2)
+    assert [r.status for r in first] == ["completed", "timeout", "completed"]
+    echo.hangs = {"c"}
+    found = axe_nb.map(echo.agent, ["a", "c"], resume=path, concurrency=2)
+    for _ in found:
+        found.cancel()
+    echo.hangs.clear()
+    assert [r.text for r in ask(echo, path, "a", "never", "b", "c")] == ["A", "NEVER", "B", "C"]
+    assert echo.counts == Counter({"a": 1, "b": 1, "never": 2, "c": 2})
+
+
+def test_equal_prompts_are_runs_of_their_own(echo: Echo, path: Path) -> None:
+    ask(echo, path, "a", "a")
+    ask(echo, path, "a", "a", "a")
+    assert echo.counts == Counter({"a": 3})
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"agent": Agent(name="echo", model="script/echo", system_prompt="Be brief.")},
+        {"agent": Agent(name="other", model="script/echo")},
+        {"params": {"temperature": 1}},
+        {"mode": "plan"},
+        {"tools": ["grep"]},
+        {"output": {"type": "object"}},
+        {"vars": {"x": "1"}, "agent": Agent(name="echo", model="script/echo", vars={"x": "0"})},
+    ],
+)
+def test_a_changed_agent_or_option_is_a_new_run(change: Any, echo: Echo, path: Path) -> None:
+    ask(echo, path, "a")
+    ask(echo, path, "a", **change)
+    assert echo.counts["a"] >= 2
+
+
+def test_a_changed_agent_below_is_a_new_run(echo: Echo, path: Path, project: Path) -> None:
+    def lead(request: axe_nb.Request) -> Any:
+        return call("call_agent", agent="child", task="go") if request.turn == 1 else "done"
+
+    axe_nb.script("lead")(lead)
+    child = project / "axe" / "agents" / "child.toml"
+    agent = Agent(name="lead", model="script/lead", sub_agents=("child",))
+    for prompt in ("Be one.", "Be one.", "Be two."):
+        child.write_text(f'name = "child"\nmodel = "script/echo"\nsystem_prompt = "{prompt}"\n')
+        ask(echo, path, "a", agent=agent)
+    assert len(echo.asked) == 2
+
+
+def test_what_only_bounds_or_shows_a_run_is_no_change(echo: Echo, path: Path) -> None:
+    ask(echo, path, "a")
+    ask(echo, path, "a", timeout=5, stream=False, expect="turns == 1", concurrency=1, budget={
+        "max_requests": 5})  # fmt: skip
+    assert echo.counts == Counter({"a": 1})
+
+
+def test_data_of_the_file_has_the_type_that_was_asked_for(path: Path) -> None:
+    @dataclasses.dataclass
+    class Point:
+        x: int
+
+    asked = []
+
+    def point(request: axe_nb.Request) -> str:
+        asked.append(request)
+        return '{"x": 3}'
+
+    axe_nb.script("point")(point)
+    agent = Agent(name="point", model="script/point")
+    for _ in range(2):
+        (found,) = axe_nb.map(agent, ["a"], resume=path, output=Point)
+        assert found.data == Point(3)
+    assert len(asked) == 1
+
+
+def test_summaries_are_kept_as_such(echo: Echo, path: Path) -> None:
+    ask(echo, path, "a", keep="summaries")
+    (again,) = ask(echo, path, "a")
+    assert (again.text, again.messages, again.exchanges) == ("A", (), ())
+
+
+@pytest.mark.req("D-60")
+def test_secrets_are_not_kept(echo: Echo, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MY_API_KEY", "hunter2-hunter2-9")
+    (result,) = ask(echo, path, "say hunter2-hunter2-9")
+    assert "hunter2" in result.task
+    assert "hunter2" not in path.read_text()
+
+
+def test_a_line_that_was_cut_is_asked_again_and_costs_no_other(echo: Echo, path: Path) -> None:
+    ask(echo, path, "a", "b", concurrency=1)
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-40])
+    ask(echo, path, "a", "b", "c", concurrency=1)
+    assert echo.counts == Counter({"a": 1, "b": 2, "c": 1})
+    ask(echo, path, "a", "b", "c")
+    assert echo.counts == Counter({"a": 1, "b": 2, "c": 1})
+
+
+@pytest.mark.parametrize("size", range(16))
+def test_a_header_that_was_cut_is_completed(size: int, echo: Echo, path: Path) -> None:
+    path.write_bytes(b"axe_nb runs 1.0\n"[:size])
+    ask(echo, path, "a")
+    ask(echo, path, "a")
+    assert echo.counts == Counter({"a": 1})
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"prompt,answer\n1,2\n",
+        b"axe_nb run 1.1\n{}",
+        b"axe_nb runs 2.0\n",
+        b"\0" * 100,
+        b"x" * 5000,
+    ],
+)
+def test_another_file_is_refused_and_not_changed(content: bytes, echo: Echo, path: Path) -> None:
+    path.write_bytes(content)
+    with pytest.raises(ConfigError, match=r"runs\.jsonl"):
+        axe_nb.map(echo.agent, ["a"], resume=path)
+    assert path.read_bytes() == content
+
+
+def test_a_newer_minor_version_is_read(echo: Echo, path: Path) -> None:
+    ask(echo, path, "a")
+    path.write_bytes(path.read_bytes().replace(b"runs 1.0", b"runs 1.7", 1))
+    ask(echo, path, "a")
+    assert echo.counts == Counter({"a": 1})
+
+
+def test_what_is_no_regular_file_is_refused(echo: Echo, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="resume file"):
+        axe_nb.map(echo.agent, ["a"], resume=tmp_path)
+    if os.name == "posix":
+        os.mkfifo(tmp_path / "pipe")
+        with pytest.raises(ConfigError, match="not a file"):
+            axe_nb.map(echo.agent, ["a"], resume=tmp_path / "pipe")
+
+
+def test_hostile_lines_are_passed_over(echo: Echo, path: Path) -> None:
+    ask(echo, path, "a")
+    key = json.loads(path.read_text().splitlines()[1])["key"]
+    start = f'{{"key":"{key}","status":"completed","result":{{'
+    hostile = [
+        "", "null", "[" * 100_000, '{"key": 5}', start, start + "}}", start + '"status":5}}',
+        start + '"text":' + "[" * 100_000 + "}}", '{"key":"zz","status":"completed","result":{}}',
+        start + '"status":"completed","text":"","agent":"","model":"","children":"x"}}', "\x00",
+    ]  # fmt: skip
+    path.write_text("axe_nb runs 1.0\n" + "\n".join(hostile) + "\n")
+    assert [r.text for r in ask(echo, path, "a")] == ["A"]
+    assert echo.counts == Counter({"a": 2}), "none of them is an answer"
+
+
+def test_threads_append_whole_lines_and_see_one_anothers(echo: Echo, path: Path) -> None:
+    def work(number: int) -> None:
+        ask(echo, path, *(f"{number} {n}" for n in range(20)))
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(work, range(4)))
+    lines = path.read_text().splitlines()[1:]
+    assert len({json.loads(line)["key"] for line in lines}) == 80
+    work(2)
+    assert len(echo.asked) == 80
+
+
+def test_processes_append_to_one_file_and_see_one_anothers(echo: Echo, path: Path) -> None:
+    code = textwrap.dedent("""
+        import sys, axe_nb
+        axe_nb.script("echo")(lambda request: request.messages[-1].content.upper())
+        agent = axe_nb.Agent(name="echo", model="script/echo")
+        prompts = [f"{sys.argv[2]} {n}" for n in range(40)]
+        assert all(r.ok for r in axe_nb.map(agent, prompts, resume=sys.argv[1]))
+    """)
+    here = ResumeFile(path)
+    words = [sys.executable, "-c", code, str(path)]
+    processes = [subprocess.Popen([*words, str(n)]) for n in range(3)]
+    assert [process.wait(60) for process in processes] == [0, 0, 0]
+    lines = path.read_text().splitlines()[1:]
+    keys = [json.loads(line)["key"] for line in lines]
+    assert len(set(keys)) == 120
+    found = [here.take(key) for key in keys]
+    assert all(found), "also lines that were added after it was opened"
+    here.close()
+
+
+def test_a_file_that_cannot_be_written_any_more_is_told_and_stops_no_run(
+    echo: Echo, path: Path
+) -> None:
+    import resource
+
+    found = axe_nb.map(echo.agent, ["a", "b"], resume=path)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + 20, before[1]))
+    try:
+        texts = [r.text for r in found]
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert texts == ["A", "B"]
+    assert "runs.jsonl lacks results" in repr(found)
+
+
+SERVER = """
+import sys, time, axe_nb
+agent = axe_nb.Agent(name="one", model="openai/one")
+prompts = (f"prompt {n}" for n in range(int(sys.argv[2])))
+results = list(axe_nb.map(agent, prompts, resume=sys.argv[1], concurrency=20))
+print(len(results), sum(r.text == "done" for r in results))
+"""
+
+
+def test_a_map_killed_at_half_and_resumed_asks_each_prompt_exactly_once(path: Path) -> None:
+    """The server answers half of the prompts, and no more until the map was killed."""
+    from tests.maps.server import counting_model
+
+    number = 60
+    with counting_model(most=number // 2) as model:
+        words = [sys.executable, "-c", SERVER, str(path), str(number)]
+        environ = {**os.environ, **model.environ}
+        with subprocess.Popen(words, env=environ) as process:
+            model.wait_until(lambda: path.exists() and path.read_bytes().count(b"\n") > number // 2)
+            process.kill()
+        assert model.answered.total() == number // 2
+        model.most = number
+        done = subprocess.run(words, env=environ, capture_output=True, text=True, check=False)
+        assert done.stdout.split() == [str(number)] * 2, done.stderr
+    assert model.answered == Counter({f"prompt {n}": 1 for n in range(number)})

@@ -1,0 +1,248 @@
+"""Agents use the tools of an MCP server, which may die, flood, lie and send what it likes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from axe_nb import ConfigError, Request, call
+from axe_nb.session.session import Session
+from tests.engine.in_process import Stage, agent, heard, texts
+from tests.mcp_servers.raw_server import TREE
+from tests.mcp_servers.servers import caller, play, processes_with, raw, stage, wait_until
+
+pytestmark = pytest.mark.req("D-46")
+
+
+def test_the_tools_of_a_server_are_called_by_its_name_and_theirs() -> None:
+    asked: list[Request] = []
+
+    def model(request: Request) -> Any:
+        asked.append(request)
+        return call("raw__echo", text="hé\n") if request.turn == 1 else "done"
+
+    with stage() as on:
+        result = play(on, agent("a", model, mcp_servers={"raw": raw()}, mode="auto"))
+    assert result.text == "done", result.error
+    assert texts(result) == ["hé\n"]
+    offered = {tool.name: tool for tool in asked[0].tools}
+    assert list(offered)[:2] == ["raw__echo", "raw__tree"]
+    assert offered["raw__echo"].description == "Does echo."
+
+
+def test_schemas_reach_the_model_and_arguments_the_server_unchanged() -> None:
+    asked: list[Request] = []
+    arguments = {"root": {"next": {"next": {}}}, "size": None, "ω": [1.5, True]}
+
+    def first(request: Request) -> Any:
+        asked.append(request)
+        return call("raw__tree", **arguments)
+
+    with stage() as on:
+        result = play(on, caller(first))
+    [tree] = [tool for tool in asked[0].tools if tool.name == "raw__tree"]
+    assert tree.schema == TREE
+    assert list(tree.schema) == list(TREE)
+    assert json.loads(result.text) == arguments
+
+
+def test_failures_and_data_become_text_and_pictures_are_seen() -> None:
+    with stage() as on:
+        result = play(
+            on, caller(call("raw__fail"), call("raw__picture"), call("raw__data"), call("raw__ask"))
+        )
+    [failed] = heard(result, 0)
+    assert (failed.is_error, failed.content) == (True, "Error: it failed")
+    [seen] = texts(result, 1)
+    assert seen.startswith("see\n[a picture, image/png, 12 kB]\n[picture 1: 1×1 PNG")
+    assert [p.format for p in result.log[1].results[0].pictures] == ["PNG"]
+    assert texts(result, 2) == ['{"answer": [1, null, "é", "Infinity"]}']
+    assert texts(result, 3) == ["[true, true]"], "requests of the server are refused"
+
+
+def test_a_server_that_dies_in_a_call_is_started_again_by_the_next_one() -> None:
+    with stage() as on:
+        result = play(on, caller(call("raw__pid"), call("raw__die"), call("raw__echo", text="new")))
+    [died] = heard(result, 1)
+    assert died.is_error
+    assert died.content.startswith(
+        "Error: the MCP server raw ended during this call (it ended with exit code 7; its last "
+        'words: "killed by the test"); it is not known what the call has done.'
+    )
+    assert texts(result, 2) == ["new"]
+
+
+def test_a_server_that_always_dies_is_not_started_for_ever() -> None:
+    with stage() as on:
+        result = play(on, caller(*[call("raw__die")] * 5))
+        assert "died 3 times in a row" in texts(result, 3)[0]
+        assert "died 3 times in a row" in texts(result, 4)[0]
+        again = play(on, caller(call("raw__echo", text="a new run")))
+    assert again.text == "a new run"
+
+
+def test_another_call_ends_although_one_never_does() -> None:
+    async def both() -> tuple[Any, Any]:
+        with stage() as on:
+            on.root = caller(call("raw__hang"), name="patient")
+            hanging = asyncio.create_task(on.ask(timeout=2))
+            other = Stage(on.session, root=caller(call("raw__echo", text="quick")))
+            return await other.ask(), await hanging
+
+    quick, hung = asyncio.run(both())
+    assert quick.text == "quick"
+    assert hung.status == "timeout"
+
+
+def test_a_cancelled_call_is_cancelled_in_the_server_too() -> None:
+    with stage() as on:
+
+        def is_told() -> bool:
+            hanging = caller(call("raw__hang"), name="patient")
+            assert play(on, hanging, timeout=2).status == "timeout"
+            return int(play(on, caller(call("raw__cancelled"))).text) > 0
+
+        wait_until(is_told)  # the time of the first run may be up before its call begins
+
+
+def test_an_answer_that_is_too_large_ends_the_server_not_the_run() -> None:
+    with stage() as on:
+        result = play(on, caller(call("raw__large"), call("raw__big"), call("raw__echo", text="x")))
+    [large] = texts(result, 0)
+    assert large.startswith("xxx")
+    assert len(large) < 70_000
+    assert "it sent a message of more than 16 MB" in texts(result, 1)[0]
+    assert result.text == "x"
+
+
+def test_a_server_that_asks_and_never_reads_an_answer_is_ended() -> None:
+    with stage() as on:
+        result = play(on, caller(call("raw__nag"), call("raw__echo", text="x")))
+    assert "it asked 100 times without reading an answer" in texts(result, 0)[0]
+    assert result.text == "x"
+
+
+def test_lies_and_floods_do_no_harm() -> None:
+    with stage() as on:
+        result = play(on, caller(call("raw__lie"), call("raw__flood"), call("raw__lie")))
+    assert [texts(result, turn) for turn in range(3)] == [["truth"], ["after the flood"], ["truth"]]
+
+
+def test_words_of_a_server_that_are_no_messages_are_passed_over() -> None:
+    with stage() as on:
+        servers = {"raw": raw("chatty")}
+        assert play(on, caller(call("raw__echo", text="x"), mcp_servers=servers)).text == "x"
+
+
+def test_a_run_on_another_loop_uses_the_same_server() -> None:
+    with stage() as on:
+        first = play(on, caller(call("raw__pid")))
+        second = play(on, caller(call("raw__pid")))
+    assert first.text == second.text
+    assert first.text.isdigit()
+
+
+@pytest.mark.req("D-55", "D-43")
+def test_a_server_gets_no_keys_but_those_that_its_table_names(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-ant-not-for-servers")
+    monkeypatch.setenv("MEMO_TOKEN", "for-the-memo-server-1")
+    servers = {"raw": raw(env={"TOKEN": "Bearer ${MEMO_TOKEN}", "LANG": "C"})}
+    with stage() as on:
+        result = play(on, caller(call("raw__environ"), mcp_servers=servers))
+    environment = json.loads(result.text)
+    assert environment["TOKEN"] == "Bearer for-the-memo-server-1"
+    assert environment["LANG"] == "C"
+    assert "ANTHROPIC_API_KEY" not in environment
+    assert "MEMO_TOKEN" not in environment
+
+
+@pytest.mark.req("D-52", "D-55")
+def test_what_a_server_does_to_protected_files_is_undone(project: Path) -> None:
+    (project / "pyproject.toml").write_text("")
+    servers = {"raw": raw(sandbox="off")}
+    with stage() as on:
+        result = play(
+            on,
+            caller(
+                call("raw__write", text="notes.txt"),
+                call("raw__write", text="conftest.py"),
+                mcp_servers=servers,
+            ),
+        )
+    assert (project / "notes.txt").exists()
+    assert not (project / "conftest.py").exists()
+    [told] = heard(result, 1)
+    assert told.is_error
+    assert "conftest.py" in told.content
+
+
+@pytest.mark.req("D-55")
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+@pytest.mark.parametrize("sandbox", ["auto", "off"])
+def test_nothing_is_left_of_a_server_once_its_session_ends(sandbox: str) -> None:
+    mark = f"mark-{os.getpid()}-{sandbox}"
+    servers = {"raw": raw("usual", sandbox=sandbox, env={"X": "1"})}
+    servers["raw"]["command"].append(mark)
+    with stage() as on:
+        play(on, caller(call("raw__echo", text="x"), mcp_servers=servers))
+        assert processes_with(mark)
+    wait_until(lambda: not processes_with(mark))
+
+
+@pytest.mark.req("D-55")
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+def test_what_a_server_started_ends_with_it() -> None:
+    mark = f"grandchild-{os.getpid()}"
+    with stage() as on:
+        result = play(on, caller(call("raw__spawn", text=mark)))
+        assert result.text == "spawned"
+        wait_until(lambda: bool(processes_with(mark)))
+    wait_until(lambda: not processes_with(mark))
+
+
+NODE_ENDS = """import sys; sys.exit('''node:internal/modules:9
+Error [ERR_MODULE_NOT_FOUND]: Cannot find package 'zod'
+    at node:internal/modules:9 {
+  code: 'ERR_MODULE_NOT_FOUND'
+}
+
+Node.js v26.13.1''')"""
+"""A program that ends as Node.js does."""
+
+
+@pytest.mark.parametrize(
+    ("table", "problem"),
+    [
+        (raw("silent", start_timeout=1), "it did not answer within 1 s"),
+        (raw("crash"), 'it ended with exit code 3; its last words: "no�[31mdisplay: cannot <b>'),
+        (
+            {"command": [sys.executable, "-c", NODE_ENDS]},
+            """its last words: "Error [ERR_MODULE_NOT_FOUND]: Cannot find package 'zod'\"""",
+        ),
+        ({"command": ["no-such-program-here"]}, "program not found"),
+    ],
+)
+def test_a_server_that_does_not_start_is_an_error_before_the_first_request(
+    table: dict[str, Any], problem: str
+) -> None:
+    asked: list[Request] = []
+    with stage() as on, pytest.raises(ConfigError) as raised:
+        play(on, caller(asked.append, mcp_servers={"raw": table}))
+    assert 'the MCP server "raw" did not start: ' in str(raised.value)
+    assert problem in str(raised.value)
+    assert "mcp_servers.raw.command" in raised.value.hint
+    assert "\n" not in str(raised.value)
+    assert asked == []
+
+
+def test_a_server_that_is_not_in_the_settings_is_named() -> None:
+    with pytest.raises(ConfigError, match='unknown MCP server "files" in agent "a"'):
+        Stage(Session(), root=agent("a", "x", mcp_servers=("files",))).play()

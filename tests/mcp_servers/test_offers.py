@@ -1,0 +1,311 @@
+"""What agents have of their servers: tools by name and permission, resources, prompts."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tomli_w
+
+import axe_nb
+from axe_nb import Agent, ConfigError, Request, call
+from axe_nb.actions import format_tools
+from axe_nb.agents.config import config_path
+from axe_nb.api import mcp_prompt
+from axe_nb.doctor.finding import Finding
+from axe_nb.mcp_servers.listing import ListedTool, Listing
+from axe_nb.session.session import session
+from axe_nb.views import agent_summary
+from tests.engine.in_process import agent, heard, texts
+from tests.mcp_servers.servers import caller, play, raw, stage
+
+pytestmark = pytest.mark.req("D-46")
+
+
+def offer(on: Any, **fields: Any) -> dict[str, str]:
+    """Name → description of the tools that a model is offered."""
+    asked: list[Request] = []
+
+    def model(request: Request) -> str:
+        asked.append(request)
+        return "done"
+
+    fields = {"mcp_servers": {"raw": raw()}, "mode": "auto", **fields}
+    result = play(on, agent("offered", model, **fields))
+    assert result.text == "done", result.error
+    return {tool.name: tool.description for tool in asked[0].tools}
+
+
+def settle(name: str, table: dict[str, Any]) -> None:
+    """Writes `config.toml` with one server."""
+    config_path().parent.mkdir(parents=True, exist_ok=True)
+    config_path().write_text(tomli_w.dumps({"mcp_servers": {name: table}}))
+
+
+@pytest.fixture
+def ended() -> Any:
+    yield
+    session.servers.close()
+
+
+def test_an_agent_has_all_tools_of_a_server_or_those_that_it_names() -> None:
+    with stage() as on:
+        assert len(offer(on)) == 18
+        assert list(offer(on, tools=("raw__pid", "grep"))) == ["raw__pid", "grep"]
+
+
+@pytest.mark.req("D-19")
+def test_permissions_are_those_of_tools_that_write_unless_the_user_says_that_they_do_not() -> None:
+    some = {"raw": raw(read_only=["echo"])}
+    with stage() as on:
+        assert list(offer(on, mode="plan", mcp_servers=some)) == ["raw__echo"]
+        assert len(offer(on, mode="plan", mcp_servers={"raw": raw(read_only=True)})) == 18
+        fields = {"mode": "ask", "mcp_servers": some}
+        result = play(on, caller(call("raw__echo", text="x"), call("raw__pid"), **fields))
+        assert texts(result, 0) == ["x"]
+        assert heard(result, 1)[0].is_denied
+        denied = {"raw": "deny", "raw__pid": "allow"}
+        result = play(on, caller(call("raw__echo", text="x"), call("raw__pid"), permissions=denied))
+        assert heard(result, 0)[0].is_denied
+        assert 'permissions.raw is "deny"' in texts(result, 0)[0]
+        assert not heard(result, 1)[0].is_denied
+
+
+def test_ten_thousand_tools_are_cut_but_each_can_be_named() -> None:
+    with stage() as on:
+        many = {"raw": raw("many")}
+        assert len(offer(on, mcp_servers=many)) == 128
+        assert list(offer(on, mcp_servers=many, tools=("raw__t9999",))) == ["raw__t9999"]
+        on.root = agent("warned", "x", mcp_servers=many)
+        assert any("10,000 tools" in warning for warning in warnings_of(on))
+
+
+def warnings_of(on: Any) -> tuple[str, ...]:
+    import asyncio
+
+    from axe_nb.session.runs import RunRequest
+
+    return asyncio.run(on.session.plan(RunRequest(agent=on.root))).warnings
+
+
+def test_hostile_names_and_texts_are_bounded_and_cleaned() -> None:
+    with stage() as on:
+        offered = offer(on, mcp_servers={"raw": raw("hostile")})
+        with pytest.raises(ConfigError, match="its answer cannot be read"):
+            offer(on, mcp_servers={"raw": raw("deep")})
+    assert len(offered) == 5, "too deep and too large schemas are left out"
+    for name, description in offered.items():
+        assert len(name) <= 64
+        assert name.removeprefix("raw__").replace("_", "").replace("-", "").isalnum()
+        assert len(description) <= 4100
+        assert "\x1b" not in description
+        assert "\u202e" not in description
+    assert offered["raw__a_b"] == "fine"
+
+
+def test_names_of_tools_never_collide() -> None:
+    names = ["a b", "a_b", "a.b", "a/b", "", "x" * 80, "x" * 81, "ä", "ö", "é"]
+    tools = tuple(ListedTool(name, "", {}) for name in names)
+    named = Listing(tools).name_tools("s")
+    assert len(named) == len(names)
+    assert named["s__a_b"].name == "a_b"
+    assert Listing(tools[::-1]).name_tools("s").keys() == named.keys()
+
+
+def test_a_resource_is_a_context_file() -> None:
+    asked: list[Request] = []
+
+    def model(request: Request) -> str:
+        asked.append(request)
+        return "done"
+
+    entry = "mcp:raw/memo://today"
+    servers = {"raw": raw()}
+    with stage() as on:
+        play(on, agent("reader", model, mcp_servers=servers, files=(entry,)))
+        assert f"### {entry}\n```\nBuy <b>milk</b>.\n```" in asked[0].system
+        with pytest.raises(ConfigError, match='cannot read the resource "memo://none"'):
+            play(on, agent("reader", model, mcp_servers=servers, files=("mcp:raw/memo://none",)))
+        with pytest.raises(ConfigError, match="names no resource"):
+            play(on, agent("reader", model, mcp_servers=servers, files=("mcp:other/x",)))
+
+
+@pytest.mark.parametrize("servers", [{}, {"raw": raw()}])
+def test_a_resource_of_a_server_that_the_agent_does_not_have_is_an_error(servers: Any) -> None:
+    with stage() as on, pytest.raises(ConfigError, match='"mcp:notes/memo://x" in files'):
+        play(on, agent("reader", "done", mcp_servers=servers, files=("mcp:notes/memo://x",)))
+
+
+@pytest.mark.req("D-19", "D-27")
+def test_a_permission_that_names_no_tool_of_its_server_is_an_error() -> None:
+    with stage() as on:
+        with pytest.raises(ConfigError, match='unknown tool "raw__ecoh" in agent') as raised:
+            offer(on, permissions={"raw__ecoh": "deny"})
+        assert raised.value.hint == 'did you mean "raw__echo"?'
+        assert list(offer(on, tools=("raw__pid",), permissions={"raw__echo": "deny"})) == [
+            "raw__pid"
+        ]
+
+
+def test_a_copy_without_a_server_has_neither_its_files_nor_its_permissions() -> None:
+    def model(request: Request) -> Any:
+        if "subagent" in {tool.name for tool in request.tools} and request.turn == 1:
+            return call("subagent", label="x", task_prompt="work", allowed_tools=["grep"])
+        return "\n".join(result.content for result in request.results) or "done"
+
+    with stage() as on:
+        result = play(
+            on,
+            agent(
+                "lead", model, mcp_servers={"raw": raw()}, tools=("subagent", "grep"), mode="auto",
+                permissions={"raw": "deny", "raw__echo": "deny"}, files=("mcp:raw/memo://today",),
+            ),
+        )  # fmt: skip
+    assert result.text == "done"
+    assert [child.status for child in result.children] == ["completed"]
+
+
+@pytest.mark.usefixtures("ended")
+def test_a_prompt_of_a_server_in_the_settings_is_text() -> None:
+    settle("raw", raw())
+    assert mcp_prompt("raw", "review", what="the <plan>") == "Review the <plan>."
+    with pytest.raises(ConfigError, match='cannot read the prompt "reviw"') as raised:
+        mcp_prompt("raw", "reviw")
+    assert raised.value.hint == 'did you mean "review"?'
+    with pytest.raises(ConfigError) as raised:
+        mcp_prompt("rav", "review")
+    assert raised.value.hint == 'did you mean "raw"?'
+
+
+@pytest.mark.usefixtures("ended")
+def test_servers_of_the_settings_are_named_by_agents_and_listed() -> None:
+    settle("raw", raw("hostile"))
+    result = axe_nb.run(
+        agent("namer", "done", mcp_servers=("raw",), mode="auto"), "go", display=False
+    )
+    assert result.text == "done"
+    shown = agent_summary.all_tools(session.servers.list_running())
+    own = format_tools(agent("namer", "done", mcp_servers=("raw",)))
+    for text in (shown, own):
+        assert "raw__a_b" in text
+        assert "<script>" in text
+        assert "\x1b" not in text
+        assert "\u202e" not in text
+        assert max(map(len, text.split("\n"))) < 200
+
+
+@pytest.mark.usefixtures("ended")
+def test_a_mistake_in_the_settings_names_file_and_key() -> None:
+    settle("raw", {**raw(), "start_timeout": 0})
+    with pytest.raises(ConfigError, match=r"mcp_servers\.raw\.start_timeout must be more than 0"):
+        axe_nb.run(agent("namer", "done"), "go", display=False)
+
+
+def test_a_variable_that_is_not_set_is_an_error_that_names_it() -> None:
+    servers = {"raw": raw(env={"TOKEN": "${NO_SUCH_VARIABLE}"})}
+    with stage() as on, pytest.raises(ConfigError, match="NO_SUCH_VARIABLE, which is not set"):
+        play(on, caller(mcp_servers=servers))
+
+
+def test_doctor_tries_each_server(project: Path) -> None:
+    from axe_nb.actions import diagnose
+
+    settle("raw", raw())
+    session.define(Agent("own", "script/x", mcp_servers={"bad": raw("crash")}))
+    found = {finding.what: finding for finding in diagnose(None)}
+    assert found["mcp raw"].state == "right"
+    assert found["mcp raw"].message.startswith("18 tools: echo, tree, fail, die, hang and 13 more")
+    bad: Finding = found["mcp bad"]
+    assert bad.state == "wrong"
+    assert "exit code 3" in bad.message
+    assert "mcp_servers.bad.command" in bad.next_step
+
+
+def test_a_copy_has_only_the_servers_of_the_tools_that_it_is_given() -> None:
+    seen: list[list[str]] = []
+
+    def model(request: Request) -> Any:
+        seen.append([tool.name for tool in request.tools])
+        if len(seen) == 1:
+            return (
+                call("subagent", label="x", task_prompt="work", allowed_tools=["raw__pid"]),
+                call("raw__pid"),
+            )
+        if len(seen) == 2:
+            return call("raw__pid")
+        return "\n".join(result.content for result in request.results) or "done"
+
+    servers = {"raw": raw(sandbox="off"), "other": raw()}
+    with stage() as on:
+        result = play(
+            on,
+            agent(
+                "lead", model, mcp_servers=servers, tools=("subagent",), mode="auto",
+                sub_agents_config=axe_nb.SubAgentsConfig(parallel=False),
+            ),
+        )  # fmt: skip
+    assert len(seen[0]) == 37
+    assert seen[1] == ["raw__pid", "subagent"]
+    _, child = result.walk()
+    assert texts(child) == texts(result)[1:], "the child has asked the same process"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="commands of the shell")
+def test_the_extra_is_named_where_the_package_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import subprocess
+
+    code = """
+import sys
+sys.modules["mcp"] = None
+import axe_nb
+@axe_nb.script("a")
+def model(request):
+    return "x"
+try:
+    axe_nb.run(axe_nb.Agent("a", "script/a", mcp_servers={"t": {"url": "http://127.0.0.1:9"}}))
+except axe_nb.ConfigError as error:
+    print(*error.lines(), sep="\\n")
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, cwd=tmp_path
+    )
+    assert done.stdout.splitlines() == [
+        "MCP servers need the package mcp",
+        "pip install 'axe-nb[mcp]'",
+    ], done.stderr
+
+
+@pytest.mark.req("D-52")
+def test_libraries_that_a_folder_brings_do_not_run(tmp_path: Path) -> None:
+    import subprocess
+
+    planted = (
+        "mcp", "mcp_types", "pydantic", "pydantic_core", "httpx2", "httpcore2", "opentelemetry",
+        "starlette", "jsonschema", "anyio", "typing_inspection", "annotated_types", "uvicorn",
+    )  # fmt: skip
+    for name in planted:
+        (tmp_path / f"{name}.py").write_text(f"open('{name}.ran', 'w')\n")
+    code = f"""
+import sys
+sys.path[:0] = [""]  # as in a kernel
+from axe_nb import Agent, call, run, script
+
+@script("a")
+def model(request):
+    return call("raw__echo", text="hello") if request.turn == 1 else request.results[0].content
+
+print(run(Agent("a", "script/a", mcp_servers={{"raw": {raw()!r}}}, mode="auto"), "go").text)
+"""
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=240,
+        cwd=tmp_path,
+    )
+    assert done.stdout.splitlines()[-1:] == ["hello"], done.stderr
+    assert [path.name for path in tmp_path.glob("*.ran")] == []

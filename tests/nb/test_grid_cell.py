@@ -1,0 +1,100 @@
+"""`%%axe_grid`: a cell is a template, run by every variant on every input."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.nb.kernels import Kernel, Kernels, text
+
+SET_UP = """\
+import axe_nb
+
+@axe_nb.script("atlas")
+def atlas(request):
+    city = request.messages[-1].content.split()[-1]
+    known = {"Rome": "Italy", "Paris": "France"}
+    return known.get(city, "unknown") if request.agent == "careful" else "Italy"
+
+for name in ("hasty", "careful"):
+    axe_nb.define(axe_nb.Agent(name=name, model="script/atlas", system_prompt="x"))
+
+def right(result, row):
+    return result.text == row["country"]
+
+cities = [{"city": "Rome", "country": "Italy"}, {"city": "Paris", "country": "France"}]
+words = "The country of"
+"""
+
+
+@pytest.fixture
+def cells(project: Path, kernel_python: Path, kernels: Kernels) -> Kernel:
+    running = kernels.at(kernel_python, project)
+    assert running.run("%load_ext axe_nb") == []
+    assert running.run(SET_UP) == []
+    return running
+
+
+def test_a_cell_shows_one_table_which_is_the_same_each_time(cells: Kernel) -> None:
+    cell = "%%axe_grid hasty,careful --inputs cities --score right -o g\n{{ words }} {{ city }}"
+    [first] = cells.run(cell)
+    assert first["data"]["text/plain"].splitlines() == [
+        "2 inputs × 2 variants",
+        "   variant  passed  95 %         score  tokens",
+        "0  hasty    1 of 2  9% to 91%    0.5    12",
+        "1  careful  2 of 2  34% to 100%  1      12",
+        "",
+        "       0  1",
+        "Rome   ✓  ✓",
+        "Paris  ✗  ✓",
+    ]
+    assert cells.run(cell)[0]["data"] == first["data"]
+    assert text(cells.run("g['Paris', 'careful']")).startswith("Paris × careful: 1 of 1 run")
+    [shown] = cells.run("g")
+    assert shown["data"] == first["data"]
+    [drawn] = cells.run("g.plot()")  # one of the two environments has no matplotlib
+    shown = set(drawn.get("data", ()))
+    assert shown == {"text/plain", "image/png"} or "plot needs matplotlib" in text([drawn])
+
+
+def test_a_file_has_the_inputs_too(project: Path, cells: Kernel) -> None:
+    (project / "cities.csv").write_text("city,country\nRome,Italy\n", "utf-8")
+    cell = "%%axe_grid careful --inputs cities.csv --repeats 2 --concurrency 1\nOf {{ city }}"
+    assert "2 of 2" in text(cells.run(cell))
+
+
+def test_a_dry_run_tells_how_many_requests_there_will_be(cells: Kernel) -> None:
+    cell = "%%axe_grid hasty,careful --inputs cities --repeats 3 --dry-run\nOf {{ city }}"
+    assert text(cells.run(cell)) == (
+        "<grid of 2 inputs × 2 variants: 0 of 12 runs>\n12 requests, nothing was sent\n"
+    )
+    with_judge = cell.replace("--dry-run", "--judge careful --dry-run")
+    assert "\n24 requests" in text(cells.run(with_judge))
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("hasty --inputs citys", 'there is no variable "citys"\ndid you mean "cities"?'),
+        ("hasty --inputs cities --score wrong", "--score: there is no variable wrong"),
+        ("--inputs cities", "name an agent, or models with -m"),
+        ("hasty --inputs cities --repeats 0", "takes a whole number from 1"),
+        ("hasty --inputs words", "not a .csv or .jsonl file"),
+    ],
+)
+def test_a_mistake_is_told(cells: Kernel, line: str, told: str) -> None:
+    [error] = cells.run(f"%%axe_grid {line}\nOf {{{{ city }}}}")
+    assert told in text([error])
+
+
+def test_an_unknown_name_is_told_with_its_line(cells: Kernel) -> None:
+    [error] = cells.run("%%axe_grid hasty --inputs cities\n\nOf {{ citee }}")
+    assert 'unknown name "citee" in {{ citee }} (line 3)' in text([error])
+
+
+def test_tab_and_help_know_it(cells: Kernel) -> None:
+    assert "%%axe_grid careful" in cells.complete("%%axe_grid ca")
+    assert "%%axe_grid careful --repeats" in cells.complete("%%axe_grid careful --rep")
+    cells.run("%%axe_grid?")
+    assert "--repeats N" in cells.page()

@@ -1,0 +1,74 @@
+"""A map in a notebook: one line, live where a person watches, the same in saved notebooks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.nb.kernels import Kernel, Kernels, text
+
+SETUP = """
+import asyncio, axe_nb
+@axe_nb.script("echo")
+async def echo(request):
+    await asyncio.sleep(PAUSE)
+    return request.last.upper()
+PAUSE = 0.1
+agent = axe_nb.Agent("echo", "script/echo")
+"""
+
+
+@pytest.fixture
+def cells(project: Path, kernel_python: Path, kernels: Kernels) -> Kernel:
+    running = kernels.at(kernel_python, project)
+    running.run("import os; os.environ.pop('PYTEST_VERSION', None)")
+    assert text(running.run(SETUP)) == ""
+    return running
+
+
+def lines(outputs: list[dict[str, Any]]) -> list[str]:
+    """The texts of displays and their updates."""
+    kinds = ("display_data", "update_display_data")
+    return [one["data"]["text/plain"] for one in outputs if one["type"] in kinds]
+
+
+ASK = "[r.text for r in axe_nb.map(agent, [f'p{n}' for n in range(20)], concurrency=4)][-1]"
+
+
+def test_a_headless_notebook_has_one_line_without_times(cells: Kernel) -> None:
+    outputs = cells.run(ASK)
+    assert lines(outputs) == ["echo: 20 of 20 runs, 0 failed"]
+    assert "P19" in text(outputs)
+
+
+def test_a_person_sees_one_line_grow(cells: Kernel) -> None:
+    shown = lines(cells.run(ASK, live=True))
+    assert len(shown) > 2
+    assert "/s" in shown[-2]
+    assert shown[-1] == "echo: 20 of 20 runs, 0 failed"
+
+
+def test_await_and_async_for_work_in_a_cell(cells: Kernel) -> None:
+    outputs = cells.run(
+        "PAUSE = 0\nprint([r.text for r in await axe_nb.amap(agent, 'ab'.split())])"
+    )
+    assert "['AB']" in text(outputs)
+    outputs = cells.run(
+        "async for r in axe_nb.map(agent, ['a', 'b'], display=False): print(r.text)"
+    )
+    assert sorted(text(outputs).split()) == ["A", "B"]
+
+
+@pytest.mark.parametrize("ask", ["list(runs)", "await runs"])
+def test_an_interrupt_is_back_at_once_and_keeps_what_was_done(ask: str, cells: Kernel) -> None:
+    cells.run(f"PAUSE = 0.2\nprompts = [f'p{{n}}' for n in range(500)]")  # noqa: F541
+    cells.run("runs = axe_nb.map(agent, prompts, concurrency=4)")
+    outputs = cells.run(f"{ask}; 0", live=True, interrupt_after=1.0)
+    assert cells.idle_at - cells.interrupted_at < 4.0, "at the first interrupt, not the second"
+    assert outputs[-1]["type"] == "error"
+    shown = text(
+        cells.run("print(runs.done, 0 < len(runs.results) < 100, runs.results[-1].status)")
+    )
+    assert shown.strip() == "True True cancelled"

@@ -1,0 +1,83 @@
+"""Structured output in cells: `--output`, the data of the result, what the notebook shows."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.nb.kernels import Kernel, Kernels, text
+
+CODE = """\
+%load_ext axe_nb
+import axe_nb
+from dataclasses import dataclass
+@dataclass
+class Town:
+    name: str
+    people: int
+SCHEMA = {"type": "object", "required": ["name"], "properties": {"name": {"type": "string"}}}
+@axe_nb.script("guide")
+def guide(request):
+    if "wrong" in request.messages[0].content:
+        return "no data"
+    if "later" in request.last:
+        return '{"name": "<b>Ulm</b>", "people": "some"}'
+    return {"name": "<b>Ulm</b>", "people": 3}
+axe_nb.define(axe_nb.Agent("guide", "script/guide"))
+"""
+
+
+@pytest.fixture
+def cells(project: Path, kernels: Kernels) -> Kernel:
+    """A kernel with an agent that answers data."""
+    running = kernels.at(Path(sys.executable), project)
+    assert running.run(CODE) == []
+    return running
+
+
+def html(outputs: list[dict[str, Any]]) -> str:
+    return "".join(o["data"]["text/html"] for o in outputs if "text/html" in o.get("data", {}))
+
+
+def test_a_cell_names_a_type_a_dict_or_a_file(cells: Kernel, project: Path) -> None:
+    shown = html(cells.run("%%axe guide --output Town -o r\nhi"))
+    assert "&quot;" in shown or '"people": 3' in shown
+    assert "<b>Ulm" not in shown, "what is in the data is escaped"
+    assert text(cells.run("print(r.data)")) == "Town(name='<b>Ulm</b>', people=3)\n"
+    cells.run("%%axe guide -q --output SCHEMA -o r\nhi")
+    assert text(cells.run("print(r.data['people'])")) == "3\n"
+    (project / "town.json").write_text(json.dumps({"type": "object"}))
+    cells.run("%axe run guide -q --output town.json -p hi -o r")
+    assert text(cells.run("print(sorted(r.data))")) == "['name', 'people']\n"
+
+
+def test_a_repair_has_a_row_with_the_validators_words(cells: Kernel) -> None:
+    shown = html(cells.run("%%axe guide --output Town -o r\nlater"))
+    assert "repairs its answer" in shown
+    assert "is not of type" in shown
+    assert text(cells.run("print(r.turns, r.data.people)")) == "2 3\n"
+
+
+def test_what_does_not_fit_is_an_error_of_three_lines_at_most(cells: Kernel) -> None:
+    [*_, error] = cells.run("%%axe guide --output Town -o r\nwrong")
+    assert error["type"] == "error"
+    lines = "\n".join(error["traceback"]).splitlines()
+    assert len(lines) <= 3
+    assert "does not fit its schema" in lines[0]
+    assert text(cells.run("print(r.status, r.text)")) == "error no data\n"
+
+
+def test_a_name_that_is_no_type_is_told(cells: Kernel) -> None:
+    [error] = cells.run("%%axe guide --output Twon\nhi")
+    assert error["evalue"].startswith('no file "Twon" with a JSON Schema')
+    [error] = cells.run("%%axe guide --output guide\nhi")
+    assert "neither a JSON Schema nor a type" in error["evalue"]
+
+
+def test_tab_offers_types_and_schemas(cells: Kernel) -> None:
+    offered = {offer.rpartition(" ")[2] for offer in cells.complete("%%axe guide --output ")}
+    assert offered == {"Town", "SCHEMA"}

@@ -1,0 +1,166 @@
+"""Servers that refuse a form, a schema or a forced call, in their own words; replies cut short."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pydantic
+import pytest
+
+import axe_nb
+from axe_nb import Agent, script
+from axe_nb.cli import main
+from axe_nb.errors import ProviderError
+from axe_nb.messages import Response
+from axe_nb.providers import exchange
+from tests.outputs.test_runs import GOOD, SCHEMA, bodies, connect, said
+from tests.wire.replay import Replay
+
+ANSWER = said("openai", "", ("c1", "give_answer", {"name": "Ulm", "people": 3}))
+
+
+@pytest.fixture
+def server() -> Iterator[Replay]:
+    with Replay({}) as replay:
+        yield replay
+
+
+def refuse(message: str, status: int = 400) -> dict[str, Any]:
+    return {"status": status, "body": {"error": {"message": message}}}
+
+
+@pytest.mark.parametrize(
+    ("message", "status"),
+    [
+        ("Failed to parse grammar", 500),
+        ("Failed to initialize samplers: failed to parse grammar", 400),
+        ("invalid JSON schema in format", 500),
+        ("The provided JSON schema contains features not supported by xgrammar.", 400),
+        ("guided_json is not supported", 400),
+        ("json mode cannot be combined with tool/function calling", 400),
+        ("Function calling with a response mime type: 'application/json' is unsupported", 400),
+        ("GenerateContentRequest.generation_config.response_schema: should be non-empty", 400),
+        ('Invalid JSON payload received. Unknown name "response_format": Cannot find field.', 400),
+        ("Unsupported JSON schema fields: {'pattern'}", 422),
+        ("No endpoints found that support the requested structured outputs", 404),
+    ],
+)
+def test_a_refusal_in_a_servers_own_words_leads_to_the_tool(
+    message: str, status: int, server: Replay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent = connect(monkeypatch, "openai", server, refuse(message, status), ANSWER)
+    result = axe_nb.run(agent, "hi", output=SCHEMA)
+    assert (result.data, len(bodies(server))) == ({"name": "Ulm", "people": 3}, 2)
+
+
+def test_a_schema_that_was_refused_is_no_reason_against_another(
+    server: Replay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bad = refuse("Invalid schema for response_format 'answer': 'pattern' is not permitted")
+    agent = connect(monkeypatch, "openai", server, bad, ANSWER, ANSWER, said("openai", GOOD))
+    for schema in (SCHEMA, SCHEMA, {**SCHEMA, "title": "Town"}):
+        assert axe_nb.run(agent, "hi", output=schema).ok
+    assert ["response_format" in body for body in bodies(server)] == [True, False, False, True]
+
+
+def test_a_server_that_cannot_be_made_to_call_is_only_offered_the_tool(
+    server: Replay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = refuse("response_format is not supported")
+    second = refuse("the model does not support this tool_choice in thinking mode")
+    agent = connect(monkeypatch, "openai", server, first, second, ANSWER)
+    result = axe_nb.run(agent, "hi", output=SCHEMA)
+    assert result.data == {"name": "Ulm", "people": 3}
+    assert ["tool_choice" in body for body in bodies(server)] == [False, True, False]
+    assert result.request().body == bodies(server)[2]
+
+
+def test_a_server_that_refuses_both_is_an_error_of_one_line(
+    server: Replay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replies = [refuse("response_format is not supported"), refuse("tools are not supported")]
+    agent = connect(monkeypatch, "openai", server, *replies, said("openai", GOOD))
+    result = axe_nb.run(agent, "hi", output=SCHEMA)
+    assert "tools are not supported" in (result.error or "")
+    assert "\n" not in (result.error or "")
+    assert isinstance(result.cause, ProviderError)
+    assert "structured output needs tools" in result.cause.hint
+    assert axe_nb.run(agent, "hi", output=SCHEMA).ok, "the form is tried again"
+
+
+def test_a_replay_in_another_order_has_the_requests_that_were_sent(
+    server: Replay, monkeypatch: pytest.MonkeyPatch, project: Path
+) -> None:
+    refusal = refuse("response_format is not supported")
+    agent = connect(monkeypatch, "openai", server, refusal, ANSWER)
+    with axe_nb.cassette("c.axe", "record"):
+        for prompt in ("one", "two"):
+            axe_nb.run(agent, prompt, output=SCHEMA)
+    exchange._refused.clear()  # as in another process
+    with axe_nb.cassette("c.axe", "replay"):
+        two, one = (axe_nb.run(agent, prompt, output=SCHEMA) for prompt in ("two", "one"))
+    assert [one.request().body, two.request().body] == bodies(server)[1:]
+
+
+def test_a_closing_turn_that_is_cut_says_so(
+    server: Replay, monkeypatch: pytest.MonkeyPatch, project: Path
+) -> None:
+    cut = said("ollama", '{"name": "U')
+    cut["body"]["done_reason"] = "length"
+    agent = connect(monkeypatch, "ollama", server, said("ollama", "Ulm."), cut)
+    result = axe_nb.run(agent.but(tools=("list_dir",)), "hi", output=SCHEMA)
+    assert "raise params.max_tokens" in (result.error or "")
+
+
+def test_a_cut_that_left_valid_data_is_a_warning(
+    server: Replay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reply = said("openai", GOOD)
+    reply["body"]["choices"][0]["finish_reason"] = "length"
+    result = axe_nb.run(connect(monkeypatch, "openai", server, reply), "hi", output=SCHEMA)
+    assert result.ok
+    assert "raise params.max_tokens" in "".join(result.warnings)
+
+
+def test_an_empty_repair_keeps_the_text_before(project: Path) -> None:
+    script("m")(lambda request: "no JSON" if request.turn == 1 else " ")
+    result = axe_nb.run(Agent("a", "script/m"), "hi", output=SCHEMA)
+    assert (result.status, result.text) == ("error", "no JSON")
+    assert "it is empty" in (result.error or "")
+
+
+def test_words_of_an_earlier_turn_are_not_the_answer(project: Path) -> None:
+    early = Response(GOOD, (axe_nb.call("list_dir", path="."),))
+    replies = iter([early, " ", '{"name": "Bonn", "people": 1}'])
+    script("m")(lambda request: next(replies))
+    agent = Agent("a", "script/m", tools=("list_dir",))
+    assert axe_nb.run(agent, "hi", output=SCHEMA).data == {"name": "Bonn", "people": 1}
+
+
+def test_the_result_of_a_model_of_pydantic_is_saved_as_json(project: Path) -> None:
+    class Town(pydantic.BaseModel):
+        name: str
+        people: int
+
+    script("m")(lambda request: GOOD)
+    result = axe_nb.run(Agent("a", "script/m"), "hi", output=Town)
+    assert result.data == Town(name="Ulm", people=3)
+    assert result.to_dict()["data"] == {"name": "Ulm", "people": 3}
+    result.save("r.axe")
+    assert axe_nb.load("r.axe").data == {"name": "Ulm", "people": 3}
+
+
+def test_a_preview_has_the_form_of_the_answer(
+    server: Replay,
+    monkeypatch: pytest.MonkeyPatch,
+    project: Path,
+    capsys: pytest.CaptureFixture[str],
+    piped: Any,
+) -> None:
+    connect(monkeypatch, "openai", server, said("openai", GOOD))
+    text = 'name = "t"\nmodel = "openai/m"\n[output]\ntype = "object"\n'
+    (project / "axe" / "agents" / "t.toml").write_text(text)
+    assert main(["run", "t", "-p", "hi", "--dry-run", "--full"]) == 0
+    assert '"response_format"' in capsys.readouterr().out

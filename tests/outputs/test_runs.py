@@ -1,0 +1,429 @@
+"""Structured output in runs: over each protocol, with tools and sub-agents, repaired, recorded."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import axe_nb
+from axe_nb import Agent, CassetteMiss, ConfigError, Request, RunResult, call, script, script_server
+from axe_nb.cli import main
+from axe_nb.scripting.wire import Protocol
+from axe_nb.views.transcript import as_text
+from tests.providers.dialects import BY_NAME
+from tests.wire.replay import Replay
+
+PROTOCOLS: tuple[Protocol, ...] = ("anthropic", "openai", "ollama")
+
+every_protocol = pytest.mark.parametrize("protocol", PROTOCOLS)
+
+
+@dataclass
+class Town:
+    """A town.
+
+    Attributes:
+        people: Inhabitants.
+    """
+
+    name: str
+    people: int = 0
+
+
+SCHEMA = {
+    "type": "object",
+    "properties": {"name": {"type": "string"}, "people": {"type": "integer"}},
+    "required": ["name", "people"],
+}
+
+GOOD = '{"name": "Ulm", "people": 3}'
+
+
+@pytest.fixture
+def server() -> Iterator[Replay]:
+    with Replay({}) as replay:
+        yield replay
+
+
+def asked_of(result: RunResult) -> list[str]:
+    return [turn.asked for turn in result.log]
+
+
+@every_protocol
+def test_an_answer_is_data_over_each_protocol(protocol: Protocol, project: Path) -> None:
+    seen: list[Any] = []
+
+    @script("towns")
+    def towns(request: Request) -> Any:
+        seen.append(request.output)
+        return [{"name": "Ulm"}, {"name": "Bonn", "people": 2}]
+
+    with script_server(protocol):
+        agent = Agent("a", f"{protocol}/towns")
+        result = axe_nb.run(agent, "Two towns", output=list[Town])
+    assert result.data == [Town("Ulm"), Town("Bonn", 2)]
+    assert json.loads(result.text) == [{"name": "Ulm"}, {"name": "Bonn", "people": 2}]
+    assert (result.turns, asked_of(result)) == (1, [""])
+    assert set(seen[0]["properties"]) == {"value"}
+
+
+FORMS = {
+    "openai": {"response_format": {"type": "json_schema", "json_schema": {
+        "name": "answer", "strict": True, "schema": {**SCHEMA, "additionalProperties": False}}}},
+    "anthropic": {"output_config": {"format": {
+        "type": "json_schema", "schema": {**SCHEMA, "additionalProperties": False}}}},
+    "ollama": {"format": SCHEMA},
+}  # fmt: skip
+
+
+def connect(monkeypatch: pytest.MonkeyPatch, protocol: str, server: Replay, *replies: Any) -> Agent:
+    """An agent whose server sends these replies, one after another."""
+    server.replies = {"x": {"sequence": [*replies]}}
+    monkeypatch.setenv(f"AXE_{protocol.upper()}_BASE_URL", server.url("x"))
+    monkeypatch.setenv(f"{protocol.upper()}_API_KEY", "sk-canary-0123456789")
+    return Agent("a", f"{protocol}/m")
+
+
+def said(protocol: str, text: str, *calls: Any) -> dict[str, Any]:
+    dialect = BY_NAME[protocol]
+    stop = dialect.calling if calls else dialect.done
+    return {"status": 200, "body": dialect.reply(text, calls, stop)}
+
+
+def bodies(server: Replay) -> list[dict[str, Any]]:
+    return [asked.body for asked in server.log("x")]
+
+
+@every_protocol
+def test_each_protocol_has_its_own_form(
+    protocol: Protocol, server: Replay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent = connect(monkeypatch, protocol, server, said(protocol, GOOD))
+    result = axe_nb.run(agent, "hi", output=SCHEMA)
+    assert result.data == {"name": "Ulm", "people": 3}
+    assert FORMS[protocol].items() <= bodies(server)[0].items()
+    assert result.request().body.items() >= FORMS[protocol].items()
+
+
+REFUSALS = {
+    "openai": "Invalid parameter: 'response_format' of type 'json_schema' is not supported with "
+    "this model.",
+    "anthropic": "output_config.format: Extra inputs are not permitted",
+    "ollama": "json: cannot unmarshal object into Go struct field ChatRequest.format of type "
+    "string: field format of type string",
+}
+
+
+@every_protocol
+def test_a_server_without_a_form_gets_a_tool_for_the_answer_and_is_asked_once(
+    protocol: Protocol, server: Replay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refusal = {"status": 400, "body": {"error": {"message": REFUSALS[protocol]}}}
+    answer = said(protocol, "", ("call_1", "give_answer", {"name": "Ulm", "people": 3}))
+    agent = connect(monkeypatch, protocol, server, refusal, answer)
+    result = axe_nb.run(agent, "hi", output=SCHEMA)
+    again = axe_nb.run(agent, "hi", output=Town)
+    assert (result.status, result.data, result.turns) == ("completed", again.data.__dict__, 1)
+    assert result.tool_calls == 0
+    assert result.messages[-1].content == '{"name":"Ulm","people":3}'
+    sent = bodies(server)
+    assert len(sent) == 3, "what was refused is remembered"
+    for body in sent[1:]:
+        assert not FORMS[protocol].keys() & body.keys()
+        [tool] = body["tools"]
+        assert "give_answer" in json.dumps(tool)
+    if protocol == "openai":
+        forced = {"type": "function", "function": {"name": "give_answer"}}
+        assert sent[1]["tool_choice"] == forced
+    if protocol == "anthropic":
+        assert sent[1]["tool_choice"] == {"type": "tool", "name": "give_answer"}
+    assert "give_answer" in json.dumps(result.request().body), "as it was sent"
+
+
+@pytest.mark.parametrize("protocol", ["openai", "anthropic"])
+def test_the_tool_is_offered_but_not_forced_beside_other_tools(
+    protocol: str, server: Replay, monkeypatch: pytest.MonkeyPatch, project: Path
+) -> None:
+    refusal = {"status": 400, "body": {"error": {"message": REFUSALS[protocol]}}}
+    early = ("call_1", "give_answer", {"name": "early", "people": 0})
+    agent = connect(
+        monkeypatch, protocol, server, refusal,
+        said(protocol, "", early, ("call_2", "list_dir", {"path": "."})),
+        said(protocol, "", ("call_3", "give_answer", {"name": "Ulm", "people": 3})),
+    ).but(tools=("list_dir",))  # fmt: skip
+    result = axe_nb.run(agent, "hi", output=SCHEMA)
+    assert (result.data, result.turns, result.tool_calls) == ({"name": "Ulm", "people": 3}, 2, 1)
+    assert [c.name for c in result.log[0].calls] == ["list_dir"], "an answer beside calls is early"
+    assert all("tool_choice" not in body for body in bodies(server))
+
+
+def test_what_anthropic_cannot_express_is_a_tool_at_once(
+    server: Replay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer = said("anthropic", "", ("c1", "give_answer", {"a": 1}))
+    agent = connect(monkeypatch, "anthropic", server, answer)
+    result = axe_nb.run(agent, "hi", output=dict[str, int])
+    assert (result.data, len(bodies(server))) == ({"a": 1}, 1)
+    thinking = agent.but(params={"thinking": {"type": "enabled", "budget_tokens": 1024}})
+    axe_nb.run(thinking, "hi", output=dict[str, int], params={"max_tokens": 2000})
+    assert "tool_choice" not in bodies(server)[1], "thinking and a forced tool exclude one another"
+
+
+def test_a_refusal_of_something_else_is_no_reason_for_a_tool(
+    server: Replay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refusal = {"status": 400, "body": {"error": {"message": "temperature must be positive"}}}
+    result = axe_nb.run(connect(monkeypatch, "openai", server, refusal), "hi", output=SCHEMA)
+    assert (result.status, len(bodies(server))) == ("error", 1)
+
+
+@pytest.mark.req("D-65")
+def test_ollama_is_asked_for_the_form_on_the_closing_turn_only(
+    server: Replay, monkeypatch: pytest.MonkeyPatch, project: Path
+) -> None:
+    replies = [
+        said("ollama", "", (None, "list_dir", {"path": "."})),
+        said("ollama", "It is Ulm."), said("ollama", GOOD),
+    ]  # fmt: skip
+    agent = connect(monkeypatch, "ollama", server, *replies).but(tools=("list_dir",))
+    result = axe_nb.run(agent, "hi", output=SCHEMA)
+    assert (result.data, asked_of(result)) == ({"name": "Ulm", "people": 3}, ["", "", "output"])
+    assert ["format" in body for body in bodies(server)] == [False, False, True]
+    assert "tools" not in bodies(server)[2]
+    assert "gives its answer as JSON" in as_text(result)
+
+
+@pytest.mark.req("D-65")
+def test_an_answer_of_ollama_that_fits_needs_no_closing_turn(
+    server: Replay, monkeypatch: pytest.MonkeyPatch, project: Path
+) -> None:
+    agent = connect(monkeypatch, "ollama", server, said("ollama", GOOD)).but(tools=("list_dir",))
+    result = axe_nb.run(agent, "hi", output=SCHEMA)
+    assert (result.data, result.turns) == ({"name": "Ulm", "people": 3}, 1)
+
+
+def test_one_repair_is_asked_for_counted_and_shown(project: Path) -> None:
+    @script("m")
+    def m(request: Request) -> Any:
+        return '{"name": "Ulm", "people": "many"}' if request.turn == 1 else GOOD
+
+    result = axe_nb.run(Agent("a", "script/m", tools=("list_dir",)), "hi", output=SCHEMA)
+    assert (result.data, result.turns, asked_of(result)) == (
+        {"name": "Ulm", "people": 3}, 2, ["", "repair"]
+    )  # fmt: skip
+    assert result.usage.output_tokens == sum(t.usage.output_tokens for t in result.log)
+    assert "data.people: 'many' is not of type 'integer'" in result.log[1].question
+    shown = as_text(result)
+    assert "repairs its answer" in shown
+    assert "'many' is not of type 'integer'" in shown
+    assert result.exchanges[1].tools == (), "no tools while it is repaired"
+
+
+def test_what_is_still_wrong_is_a_failed_run_that_keeps_the_text(project: Path) -> None:
+    script("m")(lambda request: f"no JSON, {request.turn}")
+    result = axe_nb.run(Agent("a", "script/m"), "hi", output=SCHEMA)
+    assert (result.status, result.data, result.text, result.turns) == (
+        "error", None, "no JSON, 2", 2
+    )  # fmt: skip
+    assert result.error is not None
+    assert result.error.startswith("the answer does not fit its schema (even after one repair")
+    with pytest.raises(axe_nb.RunError) as raised:
+        result.raise_for_status()
+    assert raised.value.hint
+
+
+def test_a_cut_answer_is_not_repaired(server: Replay, monkeypatch: pytest.MonkeyPatch) -> None:
+    cut = BY_NAME["openai"].reply('{"name": "U', (), "length")
+    agent = connect(monkeypatch, "openai", server, {"status": 200, "body": cut})
+    result = axe_nb.run(agent, "hi", output=SCHEMA)
+    assert (result.status, len(bodies(server))) == ("error", 1)
+    assert "raise params.max_tokens" in (result.error or "")
+    assert result.warnings == (), "the error has said it"
+
+
+def test_caps_hold_for_a_repair(project: Path) -> None:
+    script("m")(lambda request: "no JSON")
+    agent = Agent("a", "script/m", limits={"max_requests": 1})  # type: ignore[arg-type]
+    result = axe_nb.run(agent, "hi", output=SCHEMA)
+    assert (result.turns, result.ok, result.text) == (1, False, "no JSON")
+    assert "max_requests" in (result.error or "")
+
+
+@every_protocol
+def test_a_sub_agent_with_an_output_gives_its_parent_json(
+    protocol: Protocol, project: Path
+) -> None:
+    @script("lead")
+    def lead(request: Request) -> Any:
+        if request.turn == 1:
+            return [call("call_agent", agent="town", task=t) for t in ("one", "two")]
+        total = sum(json.loads(r.content)["people"] for r in request.results)
+        return f'{{"value": {total}}}'
+
+    @script("town")
+    def town(request: Request) -> Any:
+        if "two" in request.last and request.turn == 1:
+            return "```json\n{}\n```"
+        return {"name": "Ulm", "people": 3}
+
+    axe_nb.define(Agent("lead", f"{protocol}/lead", sub_agents=("town",)))
+    axe_nb.define(Agent("town", f"{protocol}/town", output=SCHEMA))
+    with script_server(protocol):
+        result = axe_nb.run("lead", "hi", output=int)
+    assert (result.data, result.ok) == (6, True)
+    assert [child.data for child in result.children] == [{"name": "Ulm", "people": 3}] * 2
+    assert [asked_of(child) for child in result.children] == [[""], ["", "repair"]]
+
+
+def test_a_copy_of_the_caller_answers_its_own_task(project: Path) -> None:
+    @script("m")
+    def m(request: Request) -> Any:
+        if request.last == "sub":
+            return "words"
+        if request.turn == 1:
+            return call("subagent", label="x", task_prompt="sub")
+        return GOOD if request.results else "summary"
+
+    agent = Agent("a", "script/m", tools=("subagent",), output=SCHEMA)
+    result = axe_nb.run(agent, "hi")
+    assert result.data == {"name": "Ulm", "people": 3}
+    assert result.children[0].data is None
+    assert result.children[0].ok
+
+
+def test_an_agent_file_names_a_schema_beside_it(project: Path) -> None:
+    folder = project / "axe" / "agents"
+    (folder / "town.json").write_text(json.dumps(SCHEMA))
+    text = 'name = "t"\nmodel = "script/m"\n[output]\nschema = "town.json"\n'
+    (folder / "t.toml").write_text(text)
+    script("m")(lambda request: {"name": "Ulm", "people": 3})
+    assert axe_nb.run("t", "hi").data == {"name": "Ulm", "people": 3}
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        ("missing.json", "No such file"),
+        ("../secret.json", "has to lie beside"),
+        ("/etc/passwd", "has to lie beside"),
+        ("~/secret.json", "has to lie beside"),
+        ("link.json", "cannot be used"),
+        ("list.json", "does not hold a JSON object"),
+        ("bad.json", "it is not JSON"),
+        ("deep.json", "nested too deeply|not JSON"),
+    ],
+)
+def test_a_schema_elsewhere_or_broken_is_an_error_of_one_line(
+    name: str, problem: str, project: Path
+) -> None:
+    folder = project / "axe" / "agents"
+    (project / "axe" / "secret.json").write_text('{"canary": "s3cr3t"}')
+    (folder / "link.json").symlink_to(project / "axe" / "secret.json")
+    (folder / "list.json").write_text("[1]")
+    (folder / "bad.json").write_text("{canary")
+    (folder / "deep.json").write_text("[" * 100_000)
+    text = f'name = "t"\nmodel = "script/m"\n[output]\nschema = "{name}"\n'
+    (folder / "t.toml").write_text(text)
+    with pytest.raises(ConfigError, match=problem) as raised:
+        axe_nb.run("t", "hi")
+    assert "\n" not in raised.value.message
+    assert "s3cr3t" not in str(raised.value)
+
+
+def test_a_wrong_schema_is_told_with_its_file_and_line_before_anything_is_sent(
+    project: Path,
+) -> None:
+    text = 'name = "t"\nmodel = "script/never"\n\n[output]\ntype = "objct"\n'
+    (project / "axe" / "agents" / "t.toml").write_text(text)
+    script("never")(lambda request: pytest.fail("it was asked"))
+    with pytest.raises(ConfigError, match="objct") as raised:
+        axe_nb.run("t", "hi")
+    assert "t.toml" in str(raised.value.place)
+
+
+@every_protocol
+def test_data_is_recorded_replayed_and_kept(protocol: Protocol, project: Path) -> None:
+    turns: list[int] = []
+
+    @script("m")
+    def m(request: Request) -> Any:
+        turns.append(request.turn)
+        return "{}" if request.turn == 1 else {"name": "Ulm", "people": 3}
+
+    agent = Agent("a", f"{protocol}/m", output=SCHEMA)
+    with script_server(protocol), axe_nb.cassette("c.axe", "record"):
+        first = axe_nb.run(agent, "hi")
+    with axe_nb.cassette("c.axe", "replay"):
+        again = axe_nb.run(agent, "hi")
+    with axe_nb.cassette("c.axe", "replay"):
+        changed = {**SCHEMA, "required": ["name"]}
+        other = axe_nb.run(agent.but(output=changed), "hi")
+    assert first.data == again.data == {"name": "Ulm", "people": 3}
+    assert isinstance(other.cause, CassetteMiss)
+    assert "output" in str(other.cause)
+    again.save("r.axe")
+    loaded = axe_nb.load("r.axe")
+    assert (loaded.data, asked_of(loaded)) == (first.data, ["", "repair"])
+    assert pickle.loads(pickle.dumps(first)).data == first.data
+
+
+def test_a_replay_knows_the_tool_for_the_answer_without_a_server(
+    server: Replay, monkeypatch: pytest.MonkeyPatch, project: Path
+) -> None:
+    refusal = {"status": 400, "body": {"error": {"message": REFUSALS["openai"]}}}
+    answer = said("openai", "", ("call_1", "give_answer", {"name": "Ulm", "people": 3}))
+    agent = connect(monkeypatch, "openai", server, refusal, answer)
+    with axe_nb.cassette("c.axe", "record"):
+        axe_nb.run(agent, "hi", output=SCHEMA)
+    monkeypatch.setenv("AXE_OPENAI_BASE_URL", "http://127.0.0.1:9")
+    with axe_nb.cassette("c.axe", "replay"):
+        result = axe_nb.run(agent, "hi", output=SCHEMA)
+    assert result.data == {"name": "Ulm", "people": 3}
+
+
+def test_expectations_look_into_the_data(project: Path) -> None:
+    script("m")(lambda request: {"name": "Ulm", "people": 3})
+    result = axe_nb.run(Agent("a", "script/m"), "hi", output=Town)
+    assert axe_nb.expect(result, "data.people == 3; data.name ~ /U/") is result
+    with pytest.raises(axe_nb.ExpectationError):
+        axe_nb.expect(result, "data.people > 3")
+
+
+def test_rules_answer_data(project: Path) -> None:
+    folder = project / "axe" / "scripts"
+    folder.mkdir()
+    (folder / "m.toml").write_text('[[rule]]\ndata = { name = "{last}", people = 3 }\n')
+    result = axe_nb.run(Agent("a", "script/m"), 'Ulm "q"', output=Town)
+    assert result.data == Town('Ulm "q"', 3)
+
+
+def test_a_continued_conversation_may_ask_for_another_form(project: Path) -> None:
+    script("m")(lambda request: {"name": "Ulm"} if request.turn == 1 else {"n": 1})
+    agent = Agent("a", "script/m")
+    first = axe_nb.run(agent, "hi", output=Town)
+    second = axe_nb.run(agent, "more", output=dict[str, int], continue_from=first)
+    third = axe_nb.run(agent, "more", continue_from=second)
+    assert (first.data, second.data, third.data) == (Town("Ulm"), {"n": 1}, None)
+
+
+def test_the_command_line_reads_a_schema_from_a_file(
+    project: Path, capsys: pytest.CaptureFixture[str], piped: Any
+) -> None:
+    (project / "town.json").write_text(json.dumps(SCHEMA))
+    rules = project / "axe" / "scripts"
+    rules.mkdir()
+    (rules / "m.toml").write_text('[[rule]]\ndata = { name = "Ulm", people = 3 }\n')
+    (project / "axe" / "agents" / "t.toml").write_text('name = "t"\nmodel = "script/m"\n')
+    asked = ["run", "t", "-p", "hi", "--output"]
+    assert main([*asked, "town.json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"name": "Ulm", "people": 3}
+    assert main([*asked, "nothing.json"]) == 2
+    assert "nothing.json" in capsys.readouterr().err
+    assert main([*asked, "town.json", "--dry-run"]) == 0
+    assert "--- Output ---" in capsys.readouterr().out

@@ -1,0 +1,212 @@
+"""Pictures by their bytes: format and size, damage and bombs, what values are pictures."""
+
+from __future__ import annotations
+
+import io
+import random
+from base64 import b64encode
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from axe_nb.errors import ConfigError
+from axe_nb.interpolation import prompt_of
+from axe_nb.pictures.found import find_parts, find_picture, join_prompt
+from axe_nb.pictures.header import read_header
+from axe_nb.pictures.parts import join_parts, split_parts
+from axe_nb.pictures.picture import MAX_PIXELS, NoPicture, Picture
+from axe_nb.pictures.scaled import SMALL, fit, make_thumbnail
+from tests.pictures.samples import (
+    FIRST,
+    GIF,
+    JPEG,
+    PDF,
+    PNG,
+    SECOND,
+    WEBP,
+    Shown,
+    claimed_png,
+    png,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("data", "shown", "media_type"),
+    [
+        (PNG, "4×3 PNG, 70 bytes", "image/png"),
+        (JPEG, "640×480 JPEG, 35 bytes", "image/jpeg"),
+        (GIF, "5×7 GIF, 35 bytes", "image/gif"),
+        (WEBP, "10×10 WebP, 34 bytes", "image/webp"),
+        (PDF, "PDF, 46 bytes", "application/pdf"),
+    ],
+)
+def test_format_and_size_are_those_of_the_bytes(data: bytes, shown: str, media_type: str) -> None:
+    picture = Picture(data)
+    assert picture.shown.rpartition(",")[0] == shown.rpartition(",")[0]
+    assert picture.media_type == media_type
+    assert repr(picture).startswith(f"Picture({shown.partition(',')[0]}")
+
+
+@pytest.mark.parametrize("whole", [PNG, JPEG, GIF, WEBP])
+def test_every_cut_of_a_picture_is_refused_in_one_line(whole: bytes) -> None:
+    for end in range(len(whole)):
+        with pytest.raises(NoPicture) as caught:
+            Picture(whole[:end])
+        assert "\n" not in caught.value.message
+        assert caught.value.hint
+
+
+def test_any_bytes_are_a_header_or_none() -> None:
+    chance = random.Random(7)
+    for start in (b"", PNG[:8], PNG[:16], JPEG[:3], b"GIF89a", b"RIFF\0\0\0\0WEBPVP8X", PDF[:5]):
+        for size in range(60):
+            header = read_header(start + chance.randbytes(size))
+            assert header is None or (header.width >= 0 and header.height >= 0)
+
+
+def test_a_picture_that_is_huge_when_unpacked_is_refused_unseen() -> None:
+    with pytest.raises(NoPicture, match="50,000×50,000 pixels; at most 80,000,000"):
+        Picture(claimed_png(50_000, 50_000))
+    assert Picture(claimed_png(MAX_PIXELS // 10_000, 10_000)).width == MAX_PIXELS // 10_000
+
+
+@pytest.mark.parametrize(
+    ("data", "what"),
+    [
+        (b'<?xml version="1.0"?>\n<svg onload="x()">', "it is SVG"),
+        (b"<svg/>", "it is SVG"),
+        (b"BM" + bytes(60), "it is BMP"),
+        (b"II*\0" + bytes(60), "it is TIFF"),
+        (b"\0\0\0\x20ftypavif" + bytes(60), "it is AVIF"),
+        (b"PK\x03\x04" + PNG, "its bytes are of another format"),
+        (b"", "its bytes are of another format"),
+    ],
+)
+def test_what_models_do_not_read_is_named(data: bytes, what: str) -> None:
+    with pytest.raises(NoPicture, match=f"not a picture that models read: {what}"):
+        Picture(data)
+
+
+def test_values_that_are_pictures() -> None:
+    for value in (Picture(PNG), PNG, bytearray(PNG), memoryview(PNG), Shown(), Shown((PNG, {})),
+                  Shown(b64encode(PNG).decode())):  # fmt: skip
+        assert find_picture(value) == Picture(PNG)
+    for other in ("text", b"bytes", 1, None, [PNG], Shown, Shown(None), object()):
+        assert find_picture(other) is None
+    assert find_parts([1, PNG]) == [1, Picture(PNG)]
+    assert find_parts([1, 2]) == find_parts("x") == find_parts({"a": PNG}) == []
+
+
+def test_a_value_that_cannot_be_drawn_is_an_error_without_an_address() -> None:
+    class Broken:
+        def _repr_png_(self) -> bytes:
+            raise ValueError("no display")
+
+    with pytest.raises(NoPicture, match=r"^Broken cannot be drawn: ValueError: no display$"):
+        find_picture(Broken())
+
+
+def test_a_list_of_texts_and_pictures_is_a_prompt(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_bytes(JPEG)  # the name does not count
+    text, pictures = join_prompt(["Compare", tmp_path / "a.txt", "with", PNG])
+    assert text == (
+        "Compare\n\n[picture 1: 640×480 JPEG, 35 bytes]\n\nwith\n\n[picture 2: 4×3 PNG, "
+        f"{len(PNG)} bytes]"
+    )
+    assert pictures == (Picture(JPEG), Picture(PNG))
+
+
+def test_what_is_no_part_of_a_prompt_is_named_by_its_position(tmp_path: Path) -> None:
+    for part, message in (
+        (3, "part 2 of the prompt is neither text nor a picture: int"),
+        (b"abc", "part 2 of the prompt is not a picture that models read"),
+        (tmp_path / "no.png", "part 2 of the prompt: cannot read the picture no.png: No such"),
+        (tmp_path, "part 2 of the prompt: cannot read"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            join_prompt(["a", part])
+
+
+def test_each_picture_stands_after_its_mark() -> None:
+    text, pictures = join_parts(["a ", FIRST, " b ", SECOND, " c"])
+    one, two = FIRST.mark(1), SECOND.mark(2)
+    assert list(split_parts(text, pictures)) == [f"a {one}", FIRST, f" b {two}", SECOND, " c"]
+    assert list(split_parts("cut", pictures)) == ["cut", one, FIRST, two, SECOND]
+    assert list(split_parts(f"{two} {one}", pictures)) == [f"{two} {one}", FIRST, two, SECOND]
+    assert list(split_parts("no picture", ())) == ["no picture"]
+
+
+def test_a_picture_that_is_too_large_is_scaled_down() -> None:
+    pytest.importorskip("PIL")
+    large = Picture(png(900, 600, noise=bytes(50_000)))
+    small = fit(large, 20_000)
+    assert small.size <= 20_000
+    assert small.width < 900
+    assert abs(small.width / small.height - 1.5) < 0.05
+    assert fit(large, 0) is fit(large, large.size) is large
+    assert fit(Picture(png(9000, 10)), 0).width == 8000
+
+
+def test_a_copy_that_is_only_too_wide_may_have_more_bytes() -> None:
+    pytest.importorskip("PIL")
+    from PIL import Image
+
+    file = io.BytesIO()
+    Image.new("RGB", (8001, 50)).save(file, "WEBP", lossless=True)
+    assert len(file.getvalue()) < 100
+    assert fit(Picture(file.getvalue()), 0).width == 8000
+
+
+def test_a_picture_is_unpacked_once_however_often_it_is_made_smaller(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    image = pytest.importorskip("PIL.Image")
+    widths, unpack = [], image.open
+
+    def note(*args: Any, **options: Any) -> Any:
+        opened = unpack(*args, **options)
+        widths.append(opened.width)
+        return opened
+
+    monkeypatch.setattr(image, "open", note)
+    assert fit(Picture(png(3_000, 2_000)), 110).size <= 110
+    assert len(widths) > 1
+    assert max(widths[1:]) < 3_000
+
+
+def test_a_picture_with_very_many_short_rows_is_refused_unseen() -> None:
+    with pytest.raises(NoPicture, match="1×70,000 pixels; at most 80,000,000 are read, 65,535 a"):
+        Picture(png(1, 70_000))
+
+
+def test_one_that_cannot_be_unpacked_or_is_a_document_is_refused_with_its_size() -> None:
+    with pytest.raises(NoPicture, match=r"the picture \(3000×2000 PNG, 1 kB\) is too large"):
+        fit(Picture(claimed_png(3000, 2000) + bytes(1000)), 1000)
+    with pytest.raises(NoPicture, match=r"the document \(PDF, 5 kB\) is too large: at most 1 kB"):
+        fit(Picture(PDF + bytes(5000)), 1000)
+
+
+def test_a_thumbnail_is_small_or_none() -> None:
+    assert make_thumbnail(Picture(PNG)) == Picture(PNG).url
+    assert make_thumbnail(Picture(PDF)) == ""
+    assert make_thumbnail(Picture(claimed_png(5000, 5000))) == ""
+    assert make_thumbnail(Picture(claimed_png(50, 50) + bytes(SMALL))) == ""
+    pytest.importorskip("PIL")
+    url = make_thumbnail(Picture(png(2000, 1000, noise=bytes(90_000))))
+    assert url.startswith("data:image/webp;base64,")
+    assert len(url) < SMALL
+
+
+def test_pictures_in_braces_stand_where_the_braces_are() -> None:
+    pictures: list[Picture] = []
+    names = {"fig": Shown(), "figs": [FIRST, "and", SECOND], "bad": Shown(PNG[:40]), "b": b"x"}
+    text = prompt_of("Look at {{ fig }}, then\n{{ figs }}", names, pictures=pictures)
+    assert text == "\n".join(
+        [f"Look at {Picture(PNG).mark(1)}, then", FIRST.mark(2), "and", SECOND.mark(3)]
+    )
+    assert pictures == [Picture(PNG), FIRST, SECOND]
+    with pytest.raises(ConfigError, match=r"{{ bad }} cannot be sent: the PNG is damaged.*line 2"):
+        prompt_of("{{ bad }}", names, pictures=pictures)
+    with pytest.raises(ConfigError, match=r"{{ b }} is bytes, which has no text form"):
+        prompt_of("{{ b }}", names, pictures=pictures)

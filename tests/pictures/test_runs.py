@@ -1,0 +1,409 @@
+"""Pictures in runs: prompts, files and results of tools over each protocol; recordings; views."""
+
+from __future__ import annotations
+
+import base64
+import json
+import sqlite3
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import axe_nb
+from axe_nb import Agent, ConfigError, Request, RunResult, TreeLimits, call, script, script_server
+from axe_nb.errors import ProviderError
+from axe_nb.messages import Message, ToolResult
+from axe_nb.pictures.picture import Picture
+from axe_nb.pictures.scaled import Thumbnails
+from axe_nb.provider_table import PROVIDERS
+from axe_nb.providers import anthropic, ollama, openai
+from axe_nb.providers.reply_errors import read_reply
+from axe_nb.recording.modes import Mode
+from axe_nb.recording.records import Record, from_data, to_data
+from axe_nb.run_history.recorder import history_path
+from axe_nb.run_history.writer import find_writer
+from axe_nb.scripting.wire import Protocol
+from axe_nb.tools.tool import ToolOutput
+from axe_nb.views.html import twin
+from axe_nb.views.transcript import as_text
+from tests.pictures.samples import FIRST, JPEG, PDF, PNG, SECOND, Shown, claimed_png, png
+from tests.views.test_html import Page
+
+PROTOCOLS: tuple[Protocol, ...] = ("anthropic", "openai", "ollama")
+
+every_protocol = pytest.mark.parametrize("protocol", PROTOCOLS)
+
+
+def chart(town: str) -> Any:
+    """Draws a chart.
+
+    Args:
+        town: its town.
+    """
+    return [f"Chart of {town}:", Shown(SECOND.data)]
+
+
+def look(request: Request) -> Any:
+    """A model that asks for a chart, then says how many pictures it has been sent."""
+    if request.turn == 1:
+        return [call("chart", town="Ulm")]
+    return f"{len(request.pictures)}: {request.last}"
+
+
+def run_look(protocol: str = "script", **options: Any) -> RunResult:
+    script("look")(look)
+    agent = Agent("a", f"{protocol}/look", tools=(chart,))
+    return axe_nb.run(agent, ["What is this?", FIRST.data], **options)
+
+
+@every_protocol
+def test_pictures_of_prompt_and_tools_reach_the_model(protocol: Protocol, project: Path) -> None:
+    seen: list[tuple[Picture, ...]] = []
+
+    @script("see")
+    def see(request: Request) -> Any:
+        seen.append(request.pictures)
+        return look(request)
+
+    with script_server(protocol) as server:
+        agent = Agent("a", f"{protocol}/see", tools=(chart,))
+        result = axe_nb.run(agent, ["What is this?", FIRST.data])
+    assert result.ok, result.error
+    assert seen == [(FIRST,), (FIRST, SECOND)]
+    assert result.prompt == f"What is this?\n\n{FIRST.mark(1)}"
+    (told,) = result.log[0].results
+    assert told.content == f"Chart of Ulm:\n{SECOND.mark(1)}"
+    assert told.pictures == (SECOND,)
+    assert [body for body in server.requests if FIRST.base64 in json.dumps(body)] == server.requests
+
+
+def test_each_protocol_has_its_own_form() -> None:
+    asked = Message("user", f"a {FIRST.mark(1)} b", pictures=(FIRST,))
+    shown = ToolResult("i", f"c {SECOND.mark(1)}", name="chart", pictures=(SECOND,))
+    told = Message("tool", tool_results=(shown,))
+    image = {"type": "image", "source": {
+        "type": "base64", "media_type": "image/png", "data": FIRST.base64}}  # fmt: skip
+    before, after = ({"type": "text", "text": text} for text in (f"a {FIRST.mark(1)}", " b"))
+    assert anthropic.encode(asked) == [{"role": "user", "content": [before, image, after]}]
+    (block,) = anthropic.encode(told)[0]["content"]
+    assert [part["type"] for part in block["content"]] == ["text", "image"]
+    assert openai.encode(asked)[0]["content"][1] == {
+        "type": "image_url", "image_url": {"url": FIRST.url}}  # fmt: skip
+    result, extra = openai.encode(told)
+    assert (result["role"], result["content"]) == ("tool", f"c {SECOND.mark(1)}")
+    assert extra["role"] == "user"
+    assert extra["content"][0]["text"] == f"Shown by the result of chart:\n{SECOND.mark(1)}"
+    assert ollama.encode(asked) == [
+        {"role": "user", "content": asked.content, "images": [FIRST.base64]}]  # fmt: skip
+    assert ollama.encode(told)[1]["images"] == [SECOND.base64]
+
+
+@every_protocol
+def test_a_document_is_sent_where_it_is_read(protocol: Protocol, project: Path) -> None:
+    @script("see")
+    def see(request: Request) -> str:
+        return ",".join(one.format for one in request.pictures)
+
+    with script_server(protocol):
+        result = axe_nb.run(Agent("a", f"{protocol}/see"), [PDF])
+    if protocol == "ollama":
+        assert result.error == "bad_request: Ollama reads no PDF"
+    else:
+        assert result.text == "PDF"
+
+
+def test_a_text_without_pictures_is_sent_as_before() -> None:
+    asked = Message("user", "[picture 1: 4×3 PNG, 70 bytes]")
+    assert openai.encode(asked) == [{"role": "user", "content": asked.content}]
+    assert ollama.encode(asked) == [{"role": "user", "content": asked.content}]
+
+
+def test_files_that_are_pictures_are_sent_with_the_prompt_once(project: Path) -> None:
+    (project / "plots").mkdir()
+    (project / "plots" / "a.txt").write_bytes(FIRST.data)  # the name does not count
+    (project / "plots" / "b.png").write_bytes(b"no picture")
+    (project / "plots" / "c.png").write_bytes(SECOND.data[:-5])
+    (project / "d.png").symlink_to("/etc/hostname")
+    script("echo")(lambda request: f"{len(request.pictures)} {'b.png' in request.system}")
+    agent = Agent("a", "script/echo", files=("**/*.png", "**/*.txt"))
+    result = axe_nb.run(agent, ["Look", JPEG])
+    assert result.text == "2 True"
+    assert result.pictures == (Picture(JPEG), FIRST)
+    assert result.prompt.endswith(f"\n\nplots/a.txt: {FIRST.mark(2)}")
+    assert any("plots/c.png skipped: the PNG is damaged" in one for one in result.warnings)
+    again = axe_nb.run(agent, "And now?", continue_from=result)
+    assert (again.text, again.pictures, again.prompt) == ("2 True", (), "And now?")
+
+
+def test_a_picture_that_is_too_large_is_refused_before_anything_is_sent(project: Path) -> None:
+    sent: list[Request] = []
+    script("count")(lambda request: sent.append(request) or "ok")
+    agent = Agent("a", "script/count", limits=TreeLimits(max_picture_bytes=1000))
+    broken = png(3000, 2000, noise=bytes(2000))[:-12] + b"\0\0\0\0IEND\xaeB`\x82"
+    damaged = broken.replace(b"IDAT", b"IDAX")
+    with pytest.raises(ConfigError, match=r"the picture \(3000×2000 PNG, .* kB\) is too large"):
+        axe_nb.run(agent, [damaged])
+    small = [png(noise=bytes(800), colour=n) for n in range(5)]
+    with pytest.raises(ConfigError, match=r"more than 4 kB, four times limits.max_picture_bytes"):
+        axe_nb.run(agent, small)
+    assert sent == []
+    assert axe_nb.run(agent, small[:4]).ok
+
+
+def test_a_result_with_too_many_pictures_is_an_error_for_the_model(project: Path) -> None:
+    def shots(count: int) -> list[bytes]:
+        """Takes pictures."""
+        return [png(noise=bytes(800), colour=n) for n in range(count)]
+
+    @script("shoot")
+    def shoot(request: Request) -> Any:
+        if request.turn <= 3:
+            return [call("shots", count=(3, 2, 1)[request.turn - 1])]
+        return "done"
+
+    agent = Agent("a", "script/shoot", tools=(shots,), limits=TreeLimits(max_picture_bytes=1000))
+    result = axe_nb.run(agent, "go")
+    results = [turn.results[0] for turn in result.log[:3]]
+    assert [one.is_error for one in results] == [False, True, False]
+    assert results[1].content.startswith(
+        "Error: the pictures of one request would be more than 4 kB"
+    )
+    assert [len(one.pictures) for one in results] == [3, 0, 1]
+
+
+def test_no_request_has_thousands_of_tiny_pictures(project: Path) -> None:
+    def dots(count: int) -> ToolOutput:
+        """Takes pictures."""
+        return ToolOutput("dots", pictures=(Picture(PNG),) * count)
+
+    @script("dots")
+    def ask(request: Request) -> Any:
+        counts = (10_000, 500, 1)
+        return call("dots", count=counts[request.turn - 1]) if request.turn <= 3 else "done"
+
+    result = axe_nb.run(Agent("a", "script/dots", tools=(dots,)), "go")
+    results = [turn.results[0] for turn in result.log[:3]]
+    assert [len(one.pictures) for one in results] == [0, 500, 0]
+    assert "the pictures of one request would be more than 500" in results[2].content
+
+
+def test_what_a_tool_cannot_show_is_an_error_for_the_model(project: Path) -> None:
+    def draw() -> Any:
+        """Draws."""
+        return Shown(b"<svg/>")
+
+    script("x")(lambda request: [call("draw")] if request.turn == 1 else request.last)
+    result = axe_nb.run(Agent("a", "script/x", tools=(draw,)), "go")
+    assert result.text == (
+        "Error: not a picture that models read: it is SVG; convert it to PNG or JPEG"
+    )
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "Invalid content type. image_url is only supported by certain models.",
+        "'claude-2.1' does not support image input.",
+        "No endpoints found that support image input",
+        "At most 0 image(s) may be provided in one prompt.",
+        "m is not a multimodal model",
+        "this model is missing data required for image input",
+        "image input is not supported - hint: you may need to provide the mmproj",
+        "Failed to deserialize: unknown variant `image_url`, expected `text`",
+        "Model does not support images. Please use a model that does.",
+        "Image input is not enabled for this model",
+        "This model doesn't support the image content block that you provided.",
+    ],
+)
+def test_a_model_that_cannot_see_is_named_with_the_words_of_its_server(words: str) -> None:
+    body = json.dumps({"error": {"message": words}}).encode()
+    request = Request("m", [Message("user", FIRST.mark(1), pictures=(FIRST,))])
+    with pytest.raises(ProviderError) as raised:
+        read_reply(PROVIDERS["openai"], 400, {}, body, request=request)
+    assert raised.value.detail == f'model "m" cannot read pictures: {words}'
+    assert raised.value.hint == "choose another model, or leave out the pictures"
+    with pytest.raises(ProviderError) as raised:
+        read_reply(PROVIDERS["openai"], 400, {}, body, request=Request("m", [Message("user")]))
+    assert "cannot read" not in raised.value.message
+
+
+@pytest.mark.parametrize("words", ["image exceeds 5 MB maximum", "Could not process image"])
+def test_a_picture_that_is_wrong_is_no_model_that_cannot_see(words: str) -> None:
+    body = json.dumps({"error": {"message": words}}).encode()
+    request = Request("m", [Message("user", FIRST.mark(1), pictures=(FIRST,))])
+    with pytest.raises(ProviderError) as raised:
+        read_reply(PROVIDERS["anthropic"], 400, {}, body, request=request)
+    assert raised.value.detail == words
+
+
+def test_a_saved_run_has_the_bytes_of_a_picture_once(project: Path) -> None:
+    result = run_look()
+    result.save("run.json")
+    assert axe_nb.load("./run.json") == result
+    assert RunResult.from_dict(result.to_dict(full=True)) == result
+    text = (project / "run.json").read_text("utf-8")
+    assert [text.count(one.base64) for one in (FIRST, SECOND)] == [1, 1]
+    request = axe_nb.load("./run.json").request("0/2")
+    assert SECOND.base64 in request.raw.decode()
+    assert FIRST.base64 not in str(request)
+
+
+@pytest.mark.parametrize("damage", ["missing", "other", "no picture"])
+def test_a_file_whose_pictures_are_damaged_is_refused_in_one_line(
+    damage: str, project: Path
+) -> None:
+    data = run_look().to_dict(full=True)
+    table = data["picture_bytes"]
+    match damage:
+        case "missing":
+            del table[FIRST.digest]
+        case "other":
+            table[FIRST.digest] = SECOND.base64
+        case _:
+            table[FIRST.digest] = base64.b64encode(b"<svg/>").decode()
+    with pytest.raises(ConfigError, match="picture") as raised:
+        RunResult.from_dict(data)
+    assert "\n" not in raised.value.message
+
+
+@every_protocol
+def test_a_cassette_knows_pictures_by_their_digests(protocol: Protocol, project: Path) -> None:
+    with script_server(protocol), axe_nb.cassette("one.axe", "record"):
+        first = run_look(protocol)
+    assert first.ok, first.error
+    text = (project / "one.axe").read_text("utf-8")
+    assert FIRST.digest in text
+    assert FIRST.base64 not in text
+    with axe_nb.cassette("one.axe", "replay"):
+        assert run_look(protocol).text == first.text
+        agent = Agent("a", f"{protocol}/look", tools=(chart,))
+        other = axe_nb.run(agent, ["What is this?", png(40, 30, 201)])
+    assert not other.ok
+
+
+def test_the_recorded_output_of_a_tool_has_its_pictures(project: Path) -> None:
+    def record(number: int) -> Record:
+        output = {"text": FIRST.mark(1), "pictures": [FIRST]}
+        outcome = {"output": output}
+        return Record(kind="tool", place="0", number=number, asked={}, outcome=outcome)
+
+    records = (record(1), record(2))
+    data = json.loads(json.dumps(to_data([(1, records)])))
+    assert json.dumps(data).count(FIRST.base64) == 1
+    (root,) = from_data(data)
+    assert [one.outcome["output"]["pictures"] for one in root.records.values()] == [[FIRST]] * 2
+
+
+@pytest.mark.parametrize("pictures", ["abc", [3], [{"sha256": "0"}], [{"sha256": {}}]])
+def test_recorded_pictures_that_are_damaged_are_refused(pictures: Any) -> None:
+    record = {"root": 1, "place": "0", "kind": "tool", "output": {"pictures": pictures}}
+    with pytest.raises(ConfigError, match=r"^record 1: .*picture"):
+        from_data([record])
+
+
+def test_a_tool_that_is_recorded_shows_its_picture_without_running_again(project: Path) -> None:
+    ran: list[str] = []
+
+    @axe_nb.tool(record=True)
+    def snap(town: str) -> Any:
+        """Takes a picture."""
+        ran.append(town)
+        return [town, SECOND.data]
+
+    @script("look")
+    def model(request: Request) -> Any:
+        if request.turn == 1:
+            return [call("snap", town="Ulm"), call("snap", town="Bonn")]
+        return " ".join(one.digest[:8] for one in request.pictures)
+
+    agent = Agent("a", "script/look", tools=("snap",))
+    modes: tuple[Mode, ...] = ("record", "replay")
+    for mode in modes:
+        with axe_nb.cassette("one.axe", mode):
+            result = axe_nb.run(agent, "go")
+        assert result.ok, result.error
+        assert result.log[0].results[0].pictures == (SECOND,)
+        assert result.text == f"{SECOND.digest[:8]} {SECOND.digest[:8]}"
+    assert sorted(ran) == ["Bonn", "Ulm"]
+    assert (project / "one.axe").read_text("utf-8").count(SECOND.base64) == 1
+
+
+def test_the_history_has_the_bytes_of_a_picture_once_and_no_filter_changes_them(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AXE_NB_HISTORY", "1")
+    monkeypatch.setenv("MY_SECRET_TOKEN", FIRST.base64[40:70])
+    path = history_path()
+    try:
+        result = run_look()
+        loaded = axe_nb.load(1)
+        assert loaded == result
+        assert loaded.messages == result.messages
+        with sqlite3.connect(path) as base:
+            text = "\n".join(row[0] for row in base.execute("SELECT content FROM parts"))
+        base.close()
+        assert [text.count(one.base64) for one in (FIRST, SECOND)] == [1, 1]
+        again = axe_nb.run(Agent("a", "script/look"), "more", continue_from=loaded)
+        assert axe_nb.load(2).messages == again.messages
+    finally:
+        find_writer(path).close()
+
+
+def test_the_tree_shows_each_picture_small_and_once(project: Path) -> None:
+    def repeat(town: str) -> Any:
+        """Draws the same again."""
+        return FIRST
+
+    @script("twice")
+    def twice(request: Request) -> Any:
+        if request.turn == 1:
+            return [call("chart", town="Ulm"), call("repeat", town="Ulm")]
+        return "seen"
+
+    result = axe_nb.run(Agent("a", "script/twice", tools=(chart, repeat)), ["Look", FIRST.data])
+    page = Page(twin(result)["text/html"])
+    sources = page.values("src")
+    assert sources == [FIRST.url, SECOND.url]
+    assert page.tags.count("img") == 2
+    text = as_text(result)
+    assert f"was shown: {FIRST.shown}" in text
+    assert f"result: {FIRST.mark(1)}" in text
+    assert "1 picture" in text
+    assert FIRST.base64 not in text
+
+
+def test_a_page_has_room_for_so_many_pictures(project: Path) -> None:
+    def draw(first: int, count: int) -> list[bytes]:
+        """Makes pictures that no library can unpack, so that they are their own thumbnails."""
+        return [claimed_png(60, first + n) + bytes(15_000) for n in range(count)]
+
+    def album() -> Any:
+        """Shows pictures."""
+        return draw(40, 8)
+
+    script("x")(lambda request: [call("album")] if request.turn == 1 else "done")
+    result = axe_nb.run(Agent("a", "script/x", tools=(album,)), draw(100, 50))
+    page = twin(result)["text/html"]
+    assert 8 < page.count("<img ") < 16
+    assert len(page) < 260_000
+    assert "; 42 more pictures" in as_text(result)
+
+
+def test_a_page_unpacks_only_so_many_pixels() -> None:
+    pytest.importorskip("PIL")
+    large = [Picture(png(9_000, 4_000, colour)) for colour in range(8)]  # 35 kB each
+    thumbnails = Thumbnails()
+    began = time.process_time()
+    drawn = [picture for picture in large if thumbnails.find(picture)]
+    assert drawn == large[:6]
+    assert thumbnails.find(large[0])  # whatever is drawn stays
+    assert time.process_time() - began < 10
+
+
+def test_the_context_counts_pictures(project: Path) -> None:
+    context = run_look().request("0/2").context
+    assert context["prompt"] >= FIRST.tokens
+    assert context["results"] >= SECOND.tokens
+    assert context.total < 200

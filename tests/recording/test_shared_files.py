@@ -1,0 +1,227 @@
+"""A cassette's file: written while a run goes on, and by several processes and threads at once."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import axe_nb
+from axe_nb import Agent, Request, Response, call, script
+from axe_nb.data_files import read_data
+from axe_nb.recording.cassette import Cassette
+from axe_nb.session.session import session
+
+PATIENCE = 60
+"""Seconds until a test gives up."""
+
+STUCK = """
+import os, threading
+import axe_nb
+from axe_nb import Agent, Response, call, script
+
+@axe_nb.tool(record=True)
+def wait(what: str) -> str:
+    if what == "end":
+        return "it ended"
+    os.write(1, b"waiting\\n")
+    threading.Event().wait()
+
+@script("lead")
+def lead(request):
+    what = "ever" if request.turn == 3 else "end"
+    return Response(f"Turn {request.turn}.", (call("wait", what=what),))
+
+with axe_nb.cassette("tree.axe", "auto"):
+    axe_nb.run(Agent(name="lead", model="script/lead", tools=("wait",)), "Go")
+"""
+
+WRITER = """
+import sys
+import axe_nb
+from axe_nb import Agent, script
+
+who = sys.argv[1]
+script("echo")(lambda request: f"{who} said {request.last}")
+sys.stdout.write("ready\\n")
+sys.stdout.flush()
+sys.stdin.readline()
+with axe_nb.cassette("shared.axe", "auto") as cassette:
+    for number in range(6):
+        axe_nb.run(Agent(name="echo", model="script/echo"), f"{who} {number}")
+        cassette.save()
+"""
+
+
+@contextmanager
+def start(code: str, *words: str) -> Iterator[subprocess.Popen[str]]:
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        text=True,
+    )  # fmt: skip
+    with process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def wait_until(is_so: Callable[[], bool]) -> None:
+    until = time.monotonic() + PATIENCE
+    while not is_so():
+        assert time.monotonic() < until
+        time.sleep(0.02)
+
+
+def read(path: str) -> list[dict[str, Any]]:
+    if not Path(path).exists():
+        return []
+    records: list[dict[str, Any]] = read_data(Path(path), "cassette", lambda data: data)
+    return records
+
+
+def list_places(path: str) -> list[tuple[str, str]]:
+    return [(record.get("kind", "model"), record["place"]) for record in read(path)]
+
+
+def define_echo() -> Agent:
+    @script("echo")
+    def echo(request: Request) -> str:
+        return f"You said {request.last}"
+
+    return Agent(name="echo", model="script/echo")
+
+
+def record_run(cassette: Cassette, prompt: str) -> None:
+    """Runs with a cassette that is not written at the end."""
+    session.cassette = cassette
+    try:
+        axe_nb.run(define_echo(), prompt)
+    finally:
+        session.cassette = None
+
+
+def list_prompts(path: str) -> list[str]:
+    return [record["asked"]["messages"][0]["user"] for record in read(path)]
+
+
+@pytest.mark.req("D-59")
+def test_a_killed_process_leaves_what_was_answered_and_the_run_goes_on_there(project: Path) -> None:
+    with start(STUCK) as process:
+        assert process.stdout
+        assert process.stdout.readline() == "waiting\n"
+        wait_until(lambda: len(read("tree.axe")) >= 5)
+        process.kill()
+    assert list_places("tree.axe") == [
+        ("tool", "0"), ("tool", "0"), ("model", "0/1"), ("model", "0/2"), ("model", "0/3"),
+    ]  # fmt: skip
+    asked: list[int] = []
+
+    @axe_nb.tool(record=True)
+    def wait(what: str) -> str:
+        asked.append(-1)
+        return "it did not wait"
+
+    @script("lead")
+    def lead(request: Request) -> Any:
+        asked.append(request.turn)
+        return "Done."
+
+    agent = Agent(name="lead", model="script/lead", tools=("wait",))
+    with axe_nb.cassette("tree.axe", "auto") as cassette:
+        result = axe_nb.run(agent, "Go")
+    assert (result.text, asked, cassette.hits) == ("Done.", [-1, 4], 3)
+
+
+def test_the_records_of_a_changed_run_stay_until_it_has_ended(project: Path) -> None:
+    seen: list[list[tuple[str, str]]] = []
+
+    @axe_nb.tool
+    def look() -> str:
+        if cassette.mode == "auto":
+            wait_until(lambda: len(read("tree.axe")) == 3)
+            seen.append(list_places("tree.axe"))
+        return "seen"
+
+    @script("lead")
+    def lead(request: Request) -> Any:
+        return Response("", (call("look"),)) if request.turn == 1 else "Done."
+
+    agent = Agent(name="lead", model="script/lead", tools=("look",))
+    with axe_nb.cassette("tree.axe", "record") as cassette:
+        axe_nb.run(agent, "Go")
+    changed = Agent(name="lead", model="script/lead", system_prompt="Look.", tools=("look",))
+    with axe_nb.cassette("tree.axe", "auto") as cassette:
+        axe_nb.run(changed, "Go")
+    assert seen == [[("model", "0/1"), ("model", "0/2"), ("model", "0/1")]]
+    assert len(read("tree.axe")) == 2
+
+
+@pytest.mark.req("D-59")
+def test_processes_that_record_at_once_lose_nothing(project: Path) -> None:
+    names = ("ann", "bob", "eve")
+    with start(WRITER, "ann") as ann, start(WRITER, "bob") as bob, start(WRITER, "eve") as eve:
+        processes = (ann, bob, eve)
+        for process in processes:
+            assert process.stdout
+            assert process.stdout.readline() == "ready\n"
+        for process in processes:
+            assert process.stdin
+            process.stdin.write("\n")
+            process.stdin.flush()
+        assert [process.wait(PATIENCE) for process in processes] == [0, 0, 0]
+    expected = {f"{name} {number}" for name in names for number in range(6)}
+    assert sorted(list_prompts("shared.axe")) == sorted(expected)
+    assert len({record["root"] for record in read("shared.axe")}) == len(expected)
+    agent = define_echo()
+    with axe_nb.cassette("shared.axe", "replay"):
+        for prompt in sorted(expected):
+            result = axe_nb.run(agent, prompt)
+            assert result.text == f"{prompt.split()[0]} said {prompt}"
+
+
+def test_threads_with_cassettes_of_their_own_lose_nothing(project: Path) -> None:
+    agent = define_echo()
+    with axe_nb.cassette("shared.axe", "record"):
+        axe_nb.run(agent, "first")
+    copies = [Cassette("shared.axe", "auto") for _ in range(4)]
+    for number, cassette in enumerate(copies):
+        record_run(cassette, f"thread {number}")
+    threads = [threading.Thread(target=cassette.save) for cassette in copies]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(PATIENCE)
+    assert sorted(list_prompts("shared.axe")) == ["first", *(f"thread {n}" for n in range(4))]
+
+
+def test_what_another_has_removed_stays_removed_and_what_it_has_changed_stays(
+    project: Path,
+) -> None:
+    agent = define_echo()
+    with axe_nb.cassette("shared.axe", "record"):
+        for prompt in ("one", "two", "three"):
+            axe_nb.run(agent, prompt)
+    ours = Cassette("shared.axe", "auto")
+    with axe_nb.cassette("shared.axe", "auto") as other:
+        axe_nb.run(agent, "one")
+        other.prune()
+
+    @script("echo")
+    def echo(request: Request) -> str:
+        return "changed"
+
+    with axe_nb.cassette("shared.axe", "record"):
+        axe_nb.run(agent, "one")
+    record_run(ours, "four")
+    ours.save()
+    assert list_prompts("shared.axe") == ["one", "four"]
+    with axe_nb.cassette("shared.axe", "replay"):
+        assert axe_nb.run(agent, "one").text == "changed"

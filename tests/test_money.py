@@ -1,0 +1,509 @@
+"""What runs cost: prices, sums of trees, recordings, caps, and the budget of a session."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import genai_prices
+import pytest
+
+import axe_nb
+from axe_nb import Agent, ConfigError, Request, RunResult, call, script_server
+from axe_nb.agents.config import Config, config_path
+from axe_nb.agents.price_table import PriceTable
+from axe_nb.agents.tables import TreeLimits
+from axe_nb.engine.permissions import ApprovalRequest, Decision
+from axe_nb.messages import Response, Usage
+from axe_nb.prices import Prices, find_table_version
+from axe_nb.provider_table import PROVIDERS
+from axe_nb.run_history.recorder import history_path
+from axe_nb.run_history.writer import find_writer
+from axe_nb.scripting.wire import Protocol
+from axe_nb.session.session import Session, session
+from axe_nb.text import format_dollars
+from axe_nb.views.axe_text import verbose_footer
+from axe_nb.views.cost import format_cost
+from axe_nb.views.transcript import as_text
+from tests.engine.in_process import agent, ask, ask_session, lead
+from tests.wire.replay import Replay
+
+BODIES: dict[str, dict[str, Any]] = {
+    "anthropic": {
+        "content": [{"type": "text", "text": "yes"}], "stop_reason": "end_turn",
+        "usage": {
+            "input_tokens": 1000, "cache_read_input_tokens": 8000,
+            "cache_creation_input_tokens": 2000, "output_tokens": 500,
+        },
+    },
+    "openai": {
+        "choices": [{"message": {"role": "assistant", "content": "yes"}, "finish_reason": "stop"}],
+        "usage": {
+            "prompt_tokens": 11000, "completion_tokens": 500, "total_tokens": 11500,
+            "prompt_tokens_details": {"cached_tokens": 8000},
+            "completion_tokens_details": {"reasoning_tokens": 400},
+        },
+    },
+    "ollama": {
+        "message": {"role": "assistant", "content": "yes"}, "done": True, "done_reason": "stop",
+        "prompt_eval_count": 11000, "eval_count": 500,
+    },
+}  # fmt: skip
+"""Protocol → the reply of its server."""
+
+PRICE = "input = 3\noutput = 15\ncached_input = 0.3\ncache_write = 3.75\n"
+
+SUMS = {
+    "anthropic": (1000 * 3 + 8000 * 0.3 + 2000 * 3.75 + 500 * 15) / 1e6,
+    "openai": (3000 * 3 + 8000 * 0.3 + 500 * 15) / 1e6,
+    "ollama": (11000 * 3 + 500 * 15) / 1e6,
+}
+"""Protocol → what the reply costs, by hand; reasoning is part of the output."""
+
+
+def settings(text: str) -> None:
+    config_path().parent.mkdir(parents=True, exist_ok=True)
+    config_path().write_text(text, "utf-8")
+
+
+def price(*models: str, table: str = PRICE) -> str:
+    return "".join(f'[prices."{model}"]\n{table}' for model in models)
+
+
+@contextmanager
+def serving(*protocols: str, more: str = "", monkeypatch: pytest.MonkeyPatch) -> Iterator[Replay]:
+    """Servers for the built-in providers, and the settings that lead there."""
+    for info in PROVIDERS.values():
+        monkeypatch.delenv(info.url_variable, raising=False)
+        if info.key_variable:
+            monkeypatch.setenv(info.key_variable, "sk-canary-0123456789abcdef")
+    with Replay({name: {"status": 200, "body": BODIES[name]} for name in protocols}) as server:
+        urls = (f'[providers.{name}]\nbase_url = "{server.url(name)}"\n' for name in protocols)
+        settings("".join(urls) + more)
+        yield server
+
+
+@pytest.fixture
+def history(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A history that runs of this test are written to."""
+    monkeypatch.setenv("AXE_NB_HISTORY", "1")
+    yield
+    find_writer(history_path()).close()
+
+
+def said(text: str, usage: Usage) -> Response:
+    return Response(text, (), "stop", usage)
+
+
+@pytest.mark.parametrize("protocol", BODIES)
+def test_a_reply_costs_what_a_hand_made_sum_says(
+    protocol: str, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with serving(protocol, more=price(f"{protocol}/m"), monkeypatch=monkeypatch):
+        result = axe_nb.run(Agent("one", f"{protocol}/m"), "go")
+    assert result.cost == pytest.approx(SUMS[protocol], rel=1e-12)
+    assert result.total_cost == result.cost
+    assert f" · {format_dollars(SUMS[protocol])}" in as_text(result)
+    assert f"\nCost:     {format_dollars(SUMS[protocol])}\n" in verbose_footer(result)
+
+
+@pytest.mark.parametrize("protocol", BODIES)
+def test_a_model_without_a_price_is_unknown_never_free(
+    protocol: str, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with serving(protocol, monkeypatch=monkeypatch):
+        result = axe_nb.run(Agent("one", f"{protocol}/gpt-5"), "go")
+    assert result.ok
+    assert (result.cost, result.total_cost) == (None, None), "a server of another address"
+    assert "$" not in as_text(result) + verbose_footer(result)
+
+
+def test_the_table_prices_the_models_of_those_who_sell_them() -> None:
+    usage = Usage(10_000, 500, cached_tokens=8000, cache_write_tokens=1000, reasoning_tokens=100)
+    settings('[providers.groq]\nprotocol = "openai"\nbase_url = "https://api.groq.com/openai"\n')
+    prices = Prices(Config.load())
+
+    def cost(model: str) -> float | None:
+        return asyncio.run(prices.find_cost(model, usage))
+
+    by_hand = (1000 * 3 + 8000 * 0.3 + 1000 * 3.75 + 500 * 15) / 1e6
+    assert cost("anthropic/claude-sonnet-4-5") == pytest.approx(by_hand)
+    assert cost("openai/gpt-5") is not None
+    assert cost("groq/llama-3.3-70b-versatile") is not None
+    for model in ("openai/no-such-model", "ollama/llama3.2", "script/one", "nowhere/x", "odd"):
+        assert cost(model) is None
+    assert asyncio.run(prices.find_cost("openai/gpt-5", Usage())) is None, "nothing was counted"
+
+
+def test_a_model_that_the_table_does_not_have_is_looked_for_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    prices, asked = Prices(), []
+    calculate = genai_prices.calc_price
+
+    def calc_price(usage: Any, name: str, **more: Any) -> Any:
+        asked.append(name)
+        return calculate(usage, name, **more)
+
+    monkeypatch.setattr(genai_prices, "calc_price", calc_price)
+    for model in ("openai/no-such-model", "openai/gpt-5") * 3:
+        known = asyncio.run(prices.find_cost(model, Usage(9, 9))) is not None
+        assert known == (model == "openai/gpt-5")
+    assert asked.count("no-such-model") == 1
+    assert asked.count("gpt-5") == 3, "the price of each reply depends on its size"
+
+
+def test_the_price_of_a_long_prompt_is_that_of_its_own_size() -> None:
+    prices = Prices()
+
+    def cost(tokens: int) -> float:
+        found = asyncio.run(prices.find_cost("anthropic/claude-sonnet-4-5", Usage(tokens, 0)))
+        assert found is not None
+        return found
+
+    assert cost(100_000) * 4 < cost(400_000), "a tier begins between them"
+
+
+ALONE = """
+import asyncio, sys
+sys.addaudithook(lambda event, given: event.startswith("socket.connect") and sys.exit(7))
+class Missing:
+    def find_spec(self, name, *more):
+        if name.partition(".")[0] == "genai_prices":
+            raise ImportError(name)
+if sys.argv[1] == "missing":
+    sys.meta_path.insert(0, Missing())
+from axe_nb.messages import Usage
+from axe_nb.prices import Prices
+assert "genai_prices" not in sys.modules
+print(asyncio.run(Prices().find_cost("openai/gpt-5", Usage(1_000_000, 0))))
+"""
+
+
+@pytest.mark.parametrize(("package", "told"), [("missing", "None"), ("there", "1.25")])
+def test_the_table_is_optional_and_never_fetched(package: str, told: str, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", ALONE, package],
+        cwd=tmp_path, capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout.strip()) == (0, told), done.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ('[prices."a/b"]\ninput = 1\n', "prices.a/b.output is missing"),
+        ('[prices."a/b"]\ninput = -1\noutput = 1\n', "prices.a/b.input must be non-negative"),
+        ('[prices."a/b"]\ninput = "x"\noutput = 1\n', "prices.a/b.input must be a number"),
+        ('[prices."a/b"]\ninput = 1\noutput = 1\ncached = 1\n', 'unknown key "prices.a/b.cached"'),
+        ("[prices.gpt]\ninput = 1\noutput = 1\n", "prices.gpt must name a model"),
+        ("prices = 3\n", "prices must be a table"),
+    ],
+)
+def test_a_wrong_price_is_an_error_that_names_its_key(text: str, told: str) -> None:
+    settings(text)
+    with pytest.raises(ConfigError) as raised:
+        Config.load()
+    assert told in str(raised.value)
+
+
+def test_counts_that_contradict_one_another_never_make_a_price_negative() -> None:
+    odd = Usage(10, 0, cached_tokens=50, cache_write_tokens=50)
+    own = PriceTable(input=1, output=1, cached_input=0.5, cache_write=2)
+    assert own.cost_of(odd) == pytest.approx(10 * 0.5 / 1e6)
+    asyncio.run(Prices().find_cost("anthropic/claude-sonnet-4-5", odd))  # no exception
+
+
+def tree() -> None:
+    """A lead that asks a child twice; replies with cached tokens."""
+    replies = iter([Usage(2000, 100, cached_tokens=1000), Usage(500, 20, reasoning_tokens=10)])
+
+    def model(request: Request) -> Any:
+        if request.turn == 1:
+            return Response("", (ask("child"), ask("child")), "tool_use", Usage(1000, 50))
+        return said("done", Usage(4000, 10, cached_tokens=3000))
+
+    axe_nb.define(agent("lead", model, sub_agents=("child",)))
+    axe_nb.define(agent("child", lambda _: said("ok", next(replies))))
+
+
+BY_HAND = (
+    (1000 * 3 + 50 * 15) + (1000 * 3 + 3000 * 0.3 + 10 * 15)
+    + (1000 * 3 + 1000 * 0.3 + 100 * 15) + (500 * 3 + 20 * 15)
+) / 1e6  # fmt: skip
+
+
+def test_a_recorded_tree_costs_the_hand_made_sum_whatever_prices_become(
+    project: Path, history: None
+) -> None:
+    settings(price("script/lead", "script/child"))
+    tree()
+    with axe_nb.cassette("tree.axe", "record"):
+        first = axe_nb.run("lead", "go")
+    assert first.total_cost == pytest.approx(BY_HAND, rel=1e-12)
+    assert first.cost == pytest.approx(
+        (5 * 1000 * 3 - 3000 * 3 + 3000 * 0.3 + 60 * 15) / 1e6, rel=1e-12
+    )
+    spent = session.budget.spent
+    assert spent == pytest.approx(BY_HAND)
+    first.save("first.axe-run")
+    config_path().unlink()
+    session.budget.set(0.000001)
+    with axe_nb.cassette("tree.axe", "replay"):
+        again = axe_nb.run("lead", "go")
+    assert (again.cost, again.total_cost) == (first.cost, first.total_cost)
+    assert as_text(again) == as_text(first)
+    assert session.budget.spent == spent, "what is played again costs nothing"
+    loaded = axe_nb.load("first.axe-run")
+    assert (loaded.cost, loaded.total_cost) == (first.cost, first.total_cost)
+    same = RunResult.from_dict(json.loads(json.dumps(first.to_dict(full=True))))
+    assert same.total_cost == first.total_cost
+    assert first.to_dict()["total_cost"] == first.total_cost
+    [row] = axe_nb.history()
+    assert row.cost == first.total_cost
+    assert axe_nb.load(row.id).total_cost == first.total_cost
+    assert format_dollars(BY_HAND) in repr(axe_nb.history())
+
+
+WITHOUT_CACHE = ((1000 + 4000 + 2000 + 500) * 3 + (50 + 10 + 100 + 20) * 15) / 1e6
+"""The same tree over a protocol that reports no cached tokens."""
+
+
+@pytest.mark.parametrize("streams", [False, True])
+@pytest.mark.parametrize("protocol", ["anthropic", "openai", "ollama"])
+def test_a_recorded_tree_costs_the_hand_made_sum_over_each_protocol(
+    protocol: Protocol, streams: bool, project: Path
+) -> None:
+    settings(price(f"{protocol}/lead", f"{protocol}/child"))
+    tree()
+    for name in ("lead", "child"):
+        axe_nb.define(Agent.load(name).but(model=f"{protocol}/{name}"))
+
+    def play() -> RunResult:
+        return asyncio.run(ask_session(session, "lead", "go", streams=streams))
+
+    with script_server(protocol), axe_nb.cassette("tree.axe", "record"):
+        first = play()
+    config_path().unlink()
+    with axe_nb.cassette("tree.axe", "replay"):
+        again = play()
+    by_hand = WITHOUT_CACHE if protocol == "ollama" else BY_HAND
+    assert first.total_cost == pytest.approx(by_hand, rel=1e-12)
+    assert again.total_cost == first.total_cost
+    kinds = (first.total_usage.cached_tokens, first.total_usage.reasoning_tokens)
+    assert kinds == {"anthropic": (4000, 10), "openai": (4000, 10), "ollama": (0, 0)}[protocol]
+
+
+def test_a_recording_without_prices_stays_without_one(project: Path) -> None:
+    tree()
+    with axe_nb.cassette("tree.axe", "record"):
+        assert axe_nb.run("lead", "go").total_cost is None
+    settings(price("script/lead", "script/child"))
+    with axe_nb.cassette("tree.axe", "replay"):
+        assert axe_nb.run("lead", "go").total_cost is None
+
+
+def test_one_unknown_price_makes_the_sum_unknown_and_views_say_at_least(
+    project: Path, history: None
+) -> None:
+    settings(price("script/lead"))
+    tree()
+    result = axe_nb.run("lead", "go")
+    assert result.cost == pytest.approx(0.0078)
+    assert (result.total_cost, result.children[0].cost) == (None, None)
+    assert " · ≥ $0.0078" in as_text(result).replace(format_cost(result.usage), "$0.0078")
+    assert "Cost:     ≥ $0.0078 (with sub-agents)" in verbose_footer(result)
+    with pytest.raises(ConfigError, match='the model "script/child" is unknown'):
+        axe_nb.expect(result, "cost < 1")
+    axe_nb.expect(result.children[0], "turns == 1")
+    [row] = axe_nb.history()
+    assert row.cost is None
+
+
+def test_expectations_compare_the_cost_of_the_tree(project: Path) -> None:
+    settings(price("script/lead", "script/child"))
+    tree()
+    axe_nb.run("lead", "go", expect="cost < $0.02; cost > 0.0100; child >= 2")
+    with pytest.raises(axe_nb.ExpectationError, match=r"cost < \$0.001 \(found 0.0"):
+        axe_nb.expect(session.last, "cost < $0.001")
+
+
+@pytest.mark.parametrize(
+    ("dollars", "shown"),
+    [(0, "$0.00"), (1234.5, "$1,234.50"), (1, "$1.00"), (0.999, "$1.00"), (0.4, "$0.40"),
+     (0.123, "$0.12"), (0.0123, "$0.012"), (0.01, "$0.010"), (0.00456, "$0.0046"),
+     (0.0000123, "$0.000012"), (1e-9, "< $0.000001")],
+)  # fmt: skip
+def test_prices_show_the_digits_that_count(dollars: float, shown: str) -> None:
+    assert format_dollars(dollars) == shown
+
+
+def again(**limits: Any) -> Agent:
+    """An agent that never comes to an end; each turn costs $0.0045."""
+
+    def model(request: Request) -> Response:
+        return Response("", (call("list_dir", path="."),), "tool_use", Usage(1000, 100))
+
+    return agent("again", model, tools=("list_dir",), limits=TreeLimits(**limits))
+
+
+@pytest.mark.req("D-64")
+def test_max_cost_ends_a_run_and_names_the_key(project: Path) -> None:
+    settings(price("script/again"))
+    result = axe_nb.run(again(max_cost=0.01), "go")
+    assert (result.status, result.turns) == ("error", 3)
+    assert result.error == "limits.max_cost ($0.010) of again reached: again $0.013"
+
+
+@pytest.mark.req("D-64")
+def test_max_cost_counts_the_tree(project: Path) -> None:
+    settings(price("script/again", "script/lead"))
+    one = again()
+    axe_nb.define(one)
+    root = lead(ask("again"), ask("again"), parallel=False)
+    result = axe_nb.run(root.but(limits={"max_cost": 0.01}), "go")
+    assert result.status == "error"
+    assert str(result.error).startswith("limits.max_cost ($0.010) of lead reached: again $0.01")
+    assert result.total_cost is not None
+    assert result.total_cost < 0.02
+
+
+@pytest.mark.req("D-64")
+def test_max_cost_without_a_price_is_an_error_before_anything_is_sent(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Request] = []
+    axe_nb.script("one")(asked.append)
+    with pytest.raises(ConfigError) as raised:
+        axe_nb.run(Agent("one", "script/one", limits=TreeLimits(max_cost=1)), "go")
+    assert asked == []
+    assert str(raised.value) == (
+        'limits.max_cost cannot be kept: the price of the model "script/one" is unknown'
+    )
+    assert '[prices."script/one"]' in raised.value.hint
+
+
+@pytest.mark.req("D-64")
+def test_a_sub_agent_without_a_price_is_not_called_below_max_cost(project: Path) -> None:
+    settings(price("script/lead"))
+    axe_nb.define(agent("child", "never"))
+    root = lead(ask("child")).but(limits={"max_cost": 1})
+    result = axe_nb.run(root, "go")
+    assert "limits.max_cost cannot be kept" in result.warnings[0]
+    assert "limits.max_cost cannot be kept" in result.text
+    assert result.children == ()
+
+
+def test_max_cost_ends_where_a_server_counts_no_tokens(project: Path) -> None:
+    settings(price("script/silent"))
+
+    def model(request: Request) -> Response:
+        return Response("", (call("list_dir", path="."),), "tool_use")
+
+    one = agent("silent", model, tools=("list_dir",), limits=TreeLimits(max_cost=1))
+    result = axe_nb.run(one, "go")
+    assert result.turns == 1
+    assert result.error == (
+        "limits.max_cost of silent cannot be kept: the price of a reply to silent is unknown"
+    )
+    assert result.cost is None
+
+
+def run_within(
+    amount: float, answers: list[Decision] | None, one: Agent
+) -> tuple[RunResult, Session, list[ApprovalRequest]]:
+    """A run in a session with that budget, and what the person was asked."""
+    asked: list[ApprovalRequest] = []
+    left = list(answers or ())
+
+    async def person(request: ApprovalRequest) -> Decision:
+        asked.append(request)
+        return left.pop(0)
+
+    own = Session()
+    own.budget.set(amount)
+    work = ask_session(own, one, "go", ask_person=person if answers is not None else None)
+    return asyncio.run(work), own, asked
+
+
+def count(turns: int) -> Agent:
+    """An agent that answers at that turn; each costs $0.0045."""
+
+    def model(request: Request) -> Response:
+        more = () if request.turn == turns else (call("list_dir", path="."),)
+        return Response("done", more, "stop", Usage(1000, 100))
+
+    return agent("count", model, tools=("list_dir",))
+
+
+def test_the_person_is_asked_before_the_budget_is_passed(project: Path) -> None:
+    settings(price("script/count"))
+    result, own, asked = run_within(0.01, [Decision("yes"), Decision("yes")], count(5))
+    assert result.ok
+    assert own.budget.spent == pytest.approx(5 * 0.0045)
+    assert own.budget.amount == pytest.approx(0.03)
+    assert own.budget.held == pytest.approx(0)
+    assert [one.raises for one in asked] == ["$0.020", "$0.030"]
+    assert "($0.010) would be passed: $0.0090 spent, this request about $0.0045" in asked[0].reason
+
+
+def test_a_no_ends_the_run_and_is_not_asked_again_in_its_tree(project: Path) -> None:
+    settings(price("script/count", "script/lead"))
+    axe_nb.define(count(9))
+    root = lead(ask("count"), ask("count"), parallel=False)
+    own = Session(agents={"count": session.agents["count"]})
+    asked: list[ApprovalRequest] = []
+
+    async def person(request: ApprovalRequest) -> Decision:
+        asked.append(request)
+        return Decision("no")
+
+    own.budget.set(0.01)
+    result = asyncio.run(ask_session(own, root, "go", ask_person=person))
+    assert result.status == "error"
+    assert "the budget of this session ($0.010) would be passed" in str(result.error)
+    assert len(asked) == 1
+    assert own.budget.spent <= 0.01
+
+
+def test_where_no_one_can_be_asked_the_error_says_how_to_raise_it(project: Path) -> None:
+    settings(price("script/count"))
+    result, own, _ = run_within(0.01, None, count(5))
+    assert (result.status, result.turns) == ("error", 2)
+    assert str(result.error).endswith("; raise it: %axe budget 0.02")
+    assert own.budget.spent == pytest.approx(0.009)
+
+
+@pytest.mark.parametrize("amount", [1e-12, 1e-320])
+def test_a_budget_of_almost_nothing_ends_a_run_like_any_other(amount: float, project: Path) -> None:
+    settings(price("script/count"))
+    result, own, _ = run_within(amount, None, count(5))
+    assert (result.status, result.turns, own.budget.spent) == ("error", 0, 0)
+    assert str(result.error).endswith("; raise it: %axe budget 3e-06")
+
+
+def test_a_prompt_that_alone_passes_the_budget_is_not_sent(project: Path) -> None:
+    settings(price("script/count"))
+    one = count(1).but(system_prompt="x" * 40_000)
+    result, own, _ = run_within(0.01, None, one)
+    assert (result.status, result.turns, own.budget.spent) == ("error", 0, 0)
+
+
+def test_a_model_of_unknown_price_is_named_not_counted(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with serving("ollama", monkeypatch=monkeypatch):
+        session.budget.set(0.01)
+        assert axe_nb.run(Agent("one", "ollama/m"), "go").ok
+    assert session.budget.spent == 0
+    assert session.budget.unpriced == {"ollama/m": 1}
+
+
+def test_the_version_of_the_table_is_known() -> None:
+    assert find_table_version().startswith("genai-prices ")

@@ -1,0 +1,166 @@
+"""What is shown has no secrets and no escapes; what is kept in memory is as it came."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import axe_nb
+from axe_nb import Agent, ConfigError, ProviderError, Request, RunResult, call, script
+from axe_nb.cli import main
+from axe_nb.events import TextDelta, TurnStarted
+from axe_nb.redaction import find_filter
+from axe_nb.views import html
+from axe_nb.views.axe_text import VerboseLines
+from axe_nb.views.outline import Outline
+from axe_nb.views.row import make_row
+from axe_nb.views.transcript import Transcript, events_of
+
+VALUE = "corr3ct-horse-b4ttery"
+SHAPE = "ghp_" + "a1" * 12
+ESCAPE = "\x1b]0;title\x07\x9b2J"
+HOSTILE = f"{'say ' * 12}{VALUE} {ESCAPE} {SHAPE}"
+
+
+@pytest.fixture
+def result(project: Path, monkeypatch: pytest.MonkeyPatch) -> RunResult:
+    """A run in which every text that a model or a tool can choose is hostile."""
+    monkeypatch.setenv("THE_API_KEY", VALUE)
+
+    @axe_nb.tool
+    def look(note: str) -> str:
+        """Looks."""
+        if "fail" in note:
+            raise ValueError(HOSTILE)
+        return f"{note} {HOSTILE}"
+
+    @script("lead")
+    def lead(request: Request) -> Any:
+        if request.turn == 1:
+            return [
+                call("call_agent", agent="helper", task=HOSTILE),
+                call("look", note=HOSTILE),
+                call("look", note="fail"),
+                call(f"none{ESCAPE} {SHAPE}", note=HOSTILE),
+            ]
+        return HOSTILE
+
+    @script("helper")
+    def helper(_: Request) -> str:
+        raise ProviderError("server", HOSTILE, status=400, retryable=False)
+
+    axe_nb.define(Agent(name="lead", model="script/lead", tools=("look",), sub_agents=("helper",)))
+    axe_nb.define(Agent(name="helper", model="script/helper"))
+    return axe_nb.run("lead", HOSTILE, mode="auto")
+
+
+def check(shown: str, *, beside: str = "\n") -> None:
+    """Holds a text against what may be shown, and checks that something was masked in it."""
+    assert VALUE not in shown
+    assert SHAPE not in shown
+    assert "***" in shown
+    assert [c for c in shown if not c.isprintable() and c not in beside] == []
+
+
+@pytest.mark.req("D-60")
+def test_the_tree_and_its_twin_have_no_secrets_and_no_escapes(result: RunResult) -> None:
+    for name, shown in html.twin(result).items():
+        check(shown, beside="\n\u2003")
+        assert shown.count("***") >= 10, name
+    for shown in html.twins([result, result]).values():
+        check(shown, beside="\n\u2003")
+    for shown in html.answer(result).values():
+        check(shown)
+    assert result.text == HOSTILE  # memory keeps what came
+
+
+@pytest.mark.req("D-60")
+def test_verbose_lines_and_reprs_have_none(result: RunResult) -> None:
+    lines: list[str] = []
+    verbose = VerboseLines(lines.append)
+    for event in events_of(result):
+        verbose.show(event)
+    assert len(lines) > 8
+    check("".join(lines), beside="")
+    check(repr(result), beside="")
+
+
+@pytest.mark.req("D-60")
+@pytest.mark.parametrize("options", [[], ["--json"], ["--verbose"], ["--dry-run"]])
+def test_what_the_command_prints_has_none(
+    options: list[str], result: RunResult, capsys: pytest.CaptureFixture[str],
+    piped: Callable[[bytes], None],
+) -> None:  # fmt: skip
+    assert main(["run", "lead", "-p", HOSTILE, "--mode", "auto", *options]) == 0
+    out, err = capsys.readouterr()
+    assert VALUE not in out + err
+    assert SHAPE not in out + err
+    assert "***" in out
+    if options == ["--json"]:
+        assert json.loads(out)["content"].endswith(f"*** {ESCAPE} ghp_***")
+    if options == ["--verbose"]:
+        check(err)
+
+
+@pytest.mark.req("D-60")
+def test_errors_of_cells_and_commands_have_none(
+    result: RunResult, capsys: pytest.CaptureFixture[str], piped: Callable[[bytes], None]
+) -> None:
+    failed = axe_nb.run("helper", "go")
+    with pytest.raises(ProviderError) as caught:
+        failed.raise_for_status()
+    check("".join(caught.value._render_traceback_()), beside="")
+    check(str(caught.value), beside="")  # Jupyter saves it beside the traceback
+    assert VALUE in caught.value.message
+    assert main(["run", "helper", "-p", "go"]) == 3
+    check(capsys.readouterr().err)
+
+
+def test_no_error_has_escapes() -> None:
+    error = ConfigError(f"a{ESCAPE}", hint=ESCAPE)
+    assert "".join([str(error), *error.args, error.message, error.hint]).isprintable()
+    failure = ProviderError("server", f"b{ESCAPE}")
+    assert f"{failure}{failure.detail}".isprintable()
+
+
+def test_a_reply_that_is_being_written_shows_no_secret_that_has_arrived(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("THE_API_KEY", VALUE)
+    transcript = Transcript()
+    first, *_ = events_of(RunResult(status="completed", text="", agent="a", model="m"))
+    transcript.apply(first, 0)
+    transcript.apply(TurnStarted("0", 1, 1, 0, False), 0)
+    for piece in ("it is ", VALUE[:9], VALUE[9:], " so"):
+        transcript.apply(TextDelta("0", 1, 1, piece, "reasoning"), 0)
+    root = transcript.root
+    assert root is not None
+    _, [block] = Outline(root).blocks(root.turns[0])
+    assert (block.label, block.text) == ("thinks", "it is *** so")
+    draft = root.turns[0].draft
+    assert draft is not None
+    assert draft.reasoning.show_end(9) == "is *** so"
+    assert make_row(root.turns[0]).asked == "thinks"
+
+
+def test_the_environment_is_looked_at_anew_only_if_it_has_changed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("THE_API_KEY", VALUE)
+    first = find_filter()
+    assert first.text(VALUE) == "***"
+    assert find_filter() is first
+    monkeypatch.setenv("THE_API_KEY", "an0ther-secret")
+    assert find_filter().text(f"{VALUE} an0ther-secret") == f"{VALUE} ***"
+    monkeypatch.delenv("THE_API_KEY")
+    os.environb[b"OTHER_TOKEN"] = VALUE.encode()
+    try:
+        assert find_filter().text(VALUE) == "***"
+    finally:
+        del os.environb[b"OTHER_TOKEN"]
+    assert find_filter().text(VALUE) == VALUE

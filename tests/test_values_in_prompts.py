@@ -1,0 +1,164 @@
+"""Values in prompts, as parameters, and as results of tools: one way to write them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from axe_nb.agents.agent import Agent
+from axe_nb.commands.overrides import Overrides
+from axe_nb.commands.parser import parse_run
+from axe_nb.commands.table import RUN
+from axe_nb.errors import ConfigError
+from axe_nb.interpolation import prompt_of
+from axe_nb.nb.option_line import read_words
+from axe_nb.results import RunResult
+from axe_nb.tools.python_tool import tool_of
+from tests.calls import failure, run
+from tests.values.samples import Plain
+
+FRAME = pd.DataFrame({"a": [1, 2], "b": ["x", None]})
+CSV = "a,b\n1,x\n2,"
+
+
+@pytest.mark.parametrize(
+    ("body", "prompt"),
+    [
+        ("{{ frame }}", CSV),
+        ("Read {{ frame }}", f"Read\n{CSV}"),
+        ("Read {{ frame }} and say", f"Read\n{CSV}\n and say"),
+        ("Read\n{{ frame }}\nand say", f"Read\n{CSV}\nand say"),
+        ("Read\n  {{ frame }}  \nand say", f"Read\n{CSV}  \nand say"),
+        ("{{ frame }}{{ frame }}", f"{CSV}\n\n{CSV}".replace("\n\n", "\n")),
+        ("{{ n }}{{ frame }}.", f"3\n{CSV}\n."),
+        ("all: {{ [n] }}!", "all:\n[\n  3\n]\n!"),
+        ("of {{ text }}!", "of a\nb!"),
+        ("of {{ answer }}!", "of so\nit is!"),
+        ("of {{ array }}!", "of [1, 2]!"),
+    ],
+)
+def test_data_of_several_lines_stands_on_lines_of_its_own(body: str, prompt: str) -> None:
+    answer = RunResult(status="completed", text="so\nit is", agent="a", model="p/m")
+    names = {"frame": FRAME, "n": 3, "text": "a\nb", "answer": answer, "array": np.array([1, 2])}
+    assert prompt_of(body, names) == prompt
+
+
+class Figure:
+    def _repr_png_(self) -> bytes:
+        return b"\x89PNG"
+
+
+@pytest.mark.parametrize(
+    ("value", "problem"),
+    [
+        (b"\0\1", "is bytes, which has no text form: decode it"),
+        (Figure(), "is a picture (Figure), which cannot be sent as text"),
+        (Plain(), "is a Plain, which has no text form"),
+    ],
+)
+def test_what_has_no_text_is_an_error_of_one_line(value: object, problem: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        prompt_of("one\n{{ it }}", {"it": value})
+    assert caught.value.message == f"{{{{ it }}}} {problem} (line 3)"
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (FRAME, CSV),
+        ({"n": np.int64(3), "x": float("nan"), "s": {"b"}}, '{"n": 3, "x": null, "s": ["b"]}'),
+        (float("nan"), "null"),
+        (Plain(), '"<Plain object>"'),
+        (RunResult(status="completed", text="so it is", agent="a", model="p/m"), "so it is"),
+        (RunResult(status="failed", text="", agent="a", model="p/m", error="no key"), "no key"),
+    ],
+)  # fmt: skip
+def test_the_result_of_a_tool_is_written_in_the_same_way(
+    tmp_path: Path, value: Any, text: str
+) -> None:
+    def give() -> Any:
+        return value
+
+    assert run(tool_of(give), tmp_path) == text
+
+
+def test_large_data_of_a_tool_stays_valid_json(tmp_path: Path) -> None:
+    def give() -> Any:
+        return list(range(100_000))
+
+    text = run(tool_of(give), tmp_path)
+    assert 65_000 < len(text.encode()) <= 65_536
+    assert json.loads(text)[-1].endswith("of 100,000 items left out")
+
+
+@pytest.mark.parametrize(
+    ("value", "problem"),
+    [
+        (b"\0\1", "the tool's result is bytes, which has no text form: decode it"),
+        (
+            Figure(),
+            "not a picture that models read: its bytes are of another format; PNG, JPEG, GIF, "
+            "WebP and PDF are read",
+        ),
+    ],
+)
+def test_bytes_of_a_tool_are_an_error_for_the_model(
+    tmp_path: Path, value: Any, problem: str
+) -> None:
+    def give() -> Any:
+        return value
+
+    assert failure(tool_of(give), tmp_path) == problem
+
+
+@pytest.mark.parametrize(
+    ("value", "param"),
+    [
+        (np.float64(0.25), 0.25),
+        (np.int64(7), 7),
+        (["a", "b"], ["a", "b"]),
+        (np.array([1, 2]), [1, 2]),
+        ({"type": "json", "on": True}, {"type": "json", "on": True}),
+        (True, True),
+        ("text", "text"),
+    ],
+)
+def test_a_parameter_has_the_value_of_its_variable(value: Any, param: Any) -> None:
+    words = read_words(RUN, "cell", "a --param x={value}", {"value": value})
+    options = parse_run(words, "cell")
+    assert options.overrides.params == {"x": param}
+    assert Overrides(params={"x": value}).params == {"x": param}
+    assert json.dumps(Overrides(params={"x": value}).params)
+
+
+def test_a_parameter_that_is_no_number_is_still_refused(tmp_path: Path) -> None:
+    for value in (float("nan"), np.float64("nan")):
+        words = read_words(RUN, "cell", "a --param x={value}", {"value": value})
+        param = parse_run(words, "cell").overrides.params["x"]
+        with pytest.raises(ConfigError, match=r"params\.x must be valid JSON"):
+            Agent(name="a", model="script/a", params={"x": param})
+
+
+def fail(value: object) -> None:
+    raise LookupError(value)
+
+
+def test_an_error_has_no_address_in_memory(tmp_path: Path) -> None:
+    told = "LookupError: <tests.values.samples.Plain object>"
+    assert failure(tool_of(fail_with_an_object), tmp_path) == told
+    with pytest.raises(ConfigError) as caught:
+        prompt_of("{{ fail(it) }}", {"it": Plain(), "fail": fail})
+    assert caught.value.message.endswith(told)
+    with pytest.raises(ConfigError) as caught:
+        Overrides(timeout=Plain())  # type: ignore[arg-type]
+    assert "Plain object>" in caught.value.message
+    assert "0x" not in caught.value.message
+
+
+def fail_with_an_object() -> None:
+    fail(Plain())

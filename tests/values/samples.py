@@ -1,0 +1,324 @@
+"""One value of each kind that people put into prompts, and hostile ones.
+
+As a program: prints the text of each, for comparison with that of another process.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import threading
+import types
+import uuid
+from collections import ChainMap, Counter, OrderedDict, UserDict, UserString, deque, namedtuple
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
+from enum import Enum, Flag
+from fractions import Fraction
+from functools import partial
+from pathlib import PurePosixPath
+from typing import Any
+
+import attr
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pydantic
+
+from axe_nb.results import RunResult
+from axe_nb.values.data import encode, to_data
+
+
+class Colour(Enum):
+    RED = "red"
+    BLUE = "blue"
+
+
+class Size(Enum):
+    SMALL = 1
+
+
+class Access(Flag):
+    READ = 1
+    WRITE = 2
+
+
+class Plain:
+    def method(self) -> None: ...
+
+
+class Named:
+    def __str__(self) -> str:
+        return f"a name ({object.__repr__(self)}, {id(self)}, {id(self):x}, {hex(id(self))})"
+
+
+class Broken:
+    def __str__(self) -> str:
+        raise ValueError("no words")
+
+    __repr__ = __str__
+
+
+class Hostile(dict[str, int]):
+    def __len__(self) -> int:
+        raise OSError("no length")
+
+    def __iter__(self) -> Any:
+        raise OSError("no keys")
+
+    def __getitem__(self, key: str) -> int:
+        raise OSError("no values")
+
+    items = keys = values = __len__  # type: ignore[assignment]
+    __str__ = __repr__ = __len__  # type: ignore[assignment]
+
+
+class Liar:
+    @property
+    def __class__(self) -> Any:  # type: ignore[override]
+        raise OSError("no class")
+
+
+@dataclasses.dataclass
+class Trip:
+    to: Any
+    days: int = 1
+
+
+@attr.s(auto_attribs=True)
+class Stop:
+    name: str
+    tags: set[str]
+
+
+Point = namedtuple("Point", ["x", "y"])
+
+
+class Address(pydantic.BaseModel):
+    street: str
+    tags: set[str] = set()
+
+
+class Person(pydantic.BaseModel):
+    name: str
+    born: date
+    key: pydantic.SecretStr = pydantic.SecretStr("k")
+    addresses: list[Address] = []
+    friend: Person | None = None
+
+
+class Holder(pydantic.BaseModel):
+    model_config = {"arbitrary_types_allowed": True}
+    what: Any
+
+
+WORDS = {"alpha", "beta", "gamma", "delta", "epsilon"}
+
+
+def make_loop() -> list[Any]:
+    loop: list[Any] = [1]
+    loop.append({"again": loop})
+    return loop
+
+
+def make_deep() -> list[Any]:
+    deep: list[Any] = []
+    for _ in range(10_000):
+        deep = [deep]
+    return deep
+
+
+def make_recursive_trip() -> Trip:
+    trip = Trip("home")
+    trip.to = trip
+    return trip
+
+
+def make_recursive_person() -> Person:
+    person = Person(name="a", born=date(2000, 1, 1))
+    person.friend = person
+    return person
+
+
+def make_samples() -> list[Any]:
+    """All values, new ones with each call."""
+    plain = Plain()
+    return [
+        None,
+        True,
+        3,
+        -0.5,
+        float("nan"),
+        float("inf"),
+        -float("inf"),
+        10**5000,
+        "text",
+        "é\ud800",
+        b"abc",
+        bytearray(b"a"),
+        memoryview(b"ab"),
+        b"\x89PNG\r\n\x1a\n1234",
+        Decimal("1.10"),
+        Decimal("NaN"),
+        Decimal("sNaN"),
+        Fraction(1, 3),
+        1 + 2j,
+        date(2024, 1, 2),
+        datetime(2024, 1, 2, 3),
+        datetime(2024, 1, 2, tzinfo=UTC),
+        time(1, 2),
+        timedelta(days=1),
+        uuid.UUID(int=5),
+        PurePosixPath("a/b"),
+        range(3),
+        Colour.RED,
+        Size.SMALL,
+        Access.READ | Access.WRITE,
+        Access(0),
+        [1, [2, (3,)]],
+        {"a": {"b": None}},
+        {1: 2, "1": 3, None: 4, (1, 2): 5, date(2024, 1, 1): 6},
+        WORDS,
+        frozenset({1, 10, 9}),
+        {1, "a", (1, 2), frozenset(WORDS)},
+        {0.5, float("nan")},
+        WORDS & WORDS,
+        deque([1]),
+        OrderedDict(a=1),
+        Counter("aab"),
+        ChainMap({"a": 1}),
+        UserDict(a=1),
+        UserString("words"),
+        {"a": 1}.keys(),
+        {"a": 1}.values(),
+        {"a": 1}.items(),
+        types.SimpleNamespace(a=plain),
+        types.MappingProxyType({"a": 1}),
+        Point(1, {2}),
+        Trip("Ulm"),
+        Stop("a", WORDS),
+        ValueError("wrong", plain),
+        KeyError(),
+        Person(name="a", born=date(2000, 1, 1), addresses=[Address(street="s", tags=WORDS)]),
+        Holder(what=plain),
+        Holder(what=WORDS),
+        make_recursive_person(),
+        make_recursive_trip(),
+        make_loop(),
+        make_deep(),
+        Hostile(a=1),
+        Broken(),
+        Named(),
+        plain,
+        Liar(),
+        Plain,
+        plain.method,
+        print,
+        len,
+        lambda: 1,
+        types,
+        (n for n in [1]),
+        iter([1]),
+        threading.Lock(),
+        threading.RLock(),
+        threading.current_thread(),
+        partial(print, plain),
+        object,
+        RunResult,
+        RunResult(status="completed", text="so it is", agent="a", model="p/m"),
+        np.int8(3),
+        np.float32(0.1),
+        np.float64("nan"),
+        np.bool_(True),
+        np.str_("a"),
+        np.bytes_(b"a"),
+        np.datetime64("2024-01-02"),
+        np.datetime64("NaT"),
+        np.timedelta64(5, "D"),
+        np.complex64(1j),
+        np.arange(6).reshape(2, 3),
+        np.array([0.1, np.nan], "f4"),
+        np.array(5),
+        np.array([]),
+        np.array(["2024", "NaT"], "M8[ns]"),
+        np.array([(1, "a")], [("x", "i4"), ("y", "U3")]),
+        np.ma.masked_array([1, 2], [0, 1]),
+        np.array([plain, None, {2, 1}]),
+        np.array([b"a"]),
+        pd.DataFrame(
+            {
+                "a": [1, 2],
+                "b": ["x,y", None],
+                "c": pd.to_datetime(["2024", None]),
+                "d": [[1, {"k": WORDS}], ""],
+                "e": [plain, b"x"],
+            }
+        ),
+        pd.DataFrame(),
+        pd.DataFrame(index=range(3)),
+        pd.DataFrame({"a": [1.5]}, index=["r"]),
+        pd.DataFrame([[1, 2]], columns=["a", "a"]),
+        pd.Series([1, None], name="s"),
+        pd.Series({"x": 1}),
+        pd.DataFrame([[1, 2]], columns=pd.MultiIndex.from_tuples([("a", "x"), ("a", "y")])),
+        pd.DataFrame({"a": [1]}, index=pd.MultiIndex.from_tuples([(1, "q")], names=["k", None])),
+        pd.DataFrame(
+            {
+                "i": pd.array([1, None], "Int64"),
+                "f": pd.array([0.1, None], "Float32"),
+                "c": pd.Categorical(["a", None]),
+                "b": pd.array([True, None], "boolean"),
+                "p": pd.period_range("2024-01", periods=2, freq="M"),
+                "t": pd.to_timedelta([1, None], "D"),
+                "v": pd.interval_range(0, 2),
+                "w": pd.to_datetime(["2024", "2025"]).tz_localize("UTC"),
+                "z": [1j, 2j],
+            }
+        ),
+        pd.Index([1, 2]),
+        pd.MultiIndex.from_tuples([(1, "a")]),
+        pd.Categorical(["a", None]),
+        [
+            pd.NaT,
+            pd.NA,
+            pd.Timestamp("2024"),
+            pd.Timedelta("1D"),
+            pd.Period("2024"),
+            pd.Interval(0, 1),
+        ],
+        pd.DataFrame({"x": [1]}).groupby("x"),
+        {"frame": pd.DataFrame({"a": [1], "b": [2]})},
+        pl.DataFrame(
+            {
+                "a": [[1, 2], None],
+                "b": [{"x": 1}, {"x": None}],
+                "c": [date(2024, 1, 1), None],
+                "d": [Decimal("1.5"), None],
+                "e": ["", None],
+                "f": [b"x", None],
+            }
+        ),
+        pl.DataFrame(),
+        pl.Series("q", [0.1, None], pl.Float32),
+        pl.Series(["a", "b"], dtype=pl.Categorical),
+        pl.DataFrame({"a": [1]}).lazy(),
+        pl.col("a"),
+        pl.Int8,
+        pl.Series([plain], dtype=pl.Object),
+        pa.table(
+            {"a": pa.array([1, 2], pa.timestamp("us")), "b": [b"x", None], "c": [{"k": [1]}, None]}
+        ),
+        pa.record_batch({"a": [1]}),
+        pa.array([1, None]),
+        pa.chunked_array([[0.1], [2]], pa.float32()),
+        pa.array(["a", "a"]).dictionary_encode(),
+        pa.scalar(3),
+        pa.schema({"a": pa.int8()}),
+        pa.table([pa.array([1]), pa.array([2])], ["a", "a"]),
+    ]
+
+
+if __name__ == "__main__":
+    for sample in make_samples():
+        print(json.dumps([encode(to_data(sample, 100_000)), encode(to_data([sample], 1000))]))

@@ -1,0 +1,323 @@
+"""What becomes of each kind of value, and what a text says is missing."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import subprocess
+import sys
+import time
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from axe_nb.values.data import to_data
+from axe_nb.values.render import NoText, write_json, write_text
+from tests.values.samples import (
+    WORDS,
+    Address,
+    Broken,
+    Colour,
+    Hostile,
+    Plain,
+    Point,
+    Stop,
+    Trip,
+)
+
+
+@pytest.mark.parametrize(
+    ("value", "data"),
+    [
+        (
+            [float("nan"), float("inf"), Decimal("NaN"), Decimal("1.10")],
+            [None, "Infinity", None, "1.10"],
+        ),
+        (
+            [date(2024, 1, 2), datetime(2024, 1, 2, 3), timedelta(1)],
+            ["2024-01-02", "2024-01-02T03:00:00", "1 day, 0:00:00"],
+        ),
+        ([b"abc", b"\x89PNG\r\n\x1a\n"], ["<3 bytes>", "<a picture: PNG>"]),
+        (
+            [Trip("Ulm"), Point(1, 2), Colour.RED],
+            [{"to": "Ulm", "days": 1}, {"x": 1, "y": 2}, "red"],
+        ),
+        (Stop("a", {"z", "y"}), {"name": "a", "tags": ["y", "z"]}),
+        (Address(street="s", tags=WORDS), {"street": "s", "tags": sorted(WORDS)}),
+        ({10, 9, 1}, [1, 9, 10]),
+        ({"10", 9, (1,)}, ["10", 9, [1]]),
+        (
+            {1: "a", "1": "b", None: "d", (1, 2): "e"},
+            {"1": "a", "1 (str)": "b", "null": "d", "[1, 2]": "e"},
+        ),
+        (np.array([[0.1, np.nan]], "f4"), [[0.1, None]]),
+        (np.array(["2024", "NaT"], "M8[D]"), ["2024-01-01", None]),
+        ({"mean": np.ma.masked_array([1], [1]).mean()}, {"mean": None}),
+        ([np.int64(3), np.bool_(True), np.timedelta64(5, "D")], [3, True, "5 days"]),
+        (
+            [pd.NaT, pd.NA, pd.Timestamp("2024-01-02"), pd.Period("2024-01")],
+            [None, None, "2024-01-02T00:00:00", "2024-01"],
+        ),
+        ([pd.Categorical(["a", None]), pd.Series([1, 2])], [["a", None], [1, 2]]),
+        (
+            {"f": pd.DataFrame([[1, 2]], columns=["a", "a"])},
+            {"f": {"columns": ["a", "a"], "rows": [[1, 2]]}},
+        ),
+        ([pl.Series([[1], None]), pa.array([1, None]), pa.scalar(2)], [[[1], None], [1, None], 2]),
+        (
+            [Plain(), Broken(), Plain, print],
+            [
+                "<Plain object>",
+                "<Broken object>",
+                "<class 'tests.values.samples.Plain'>",
+                "<built-in function print>",
+            ],
+        ),
+        (Hostile(a=1), {"a": 1}),
+        ([10**5000], ["<an integer of 16,610 bits>"]),
+    ],
+)
+def test_a_value_within_data_is_written_as_json(value: Any, data: Any) -> None:
+    assert to_data(value, 100_000) == data
+
+
+def test_an_ordered_dictionary_keeps_its_order() -> None:
+    moved = OrderedDict(a=1, b=2)
+    moved.move_to_end("a")
+    assert list(to_data(moved, 1000)) == ["b", "a"]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (Decimal("1.10"), "1.10"),
+        (date(2024, 1, 2), "2024-01-02"),
+        (float("nan"), "null"),
+        (np.float32(0.1), "0.1"),
+        (np.bool_(True), "True"),
+        (np.arange(4).reshape(2, 2), "[[0, 1], [2, 3]]"),
+        (pa.array([1, None]), "[1, null]"),
+        (
+            pd.DataFrame({"a": [1, 2], "b": ["x,y", None], "c": ["", 'say "hi"']}),
+            'a,b,c\n1,"x,y",""\n2,,"say ""hi"""',
+        ),
+        (pd.DataFrame({"a": [1.5]}, index=pd.Index(["r"], name="row")), "row,a\nr,1.5"),
+        (
+            pd.DataFrame({"a": [1]}, index=pd.MultiIndex.from_tuples([(1, "q")])),
+            "level 0,level 1,a\n1,q,1",
+        ),
+        (
+            pd.DataFrame([[1, 2]], columns=pd.MultiIndex.from_tuples([("a", "x"), ("b", "")])),
+            "a / x,b\n1,2",
+        ),
+        (
+            pd.DataFrame({"d": [[1, {"k": 2}]], "t": pd.to_datetime(["2024"])}),
+            'd,t\n"[1, {""k"": 2}]",2024-01-01T00:00:00',
+        ),
+        (pd.Series([1, 2], index=["x", "y"], name="n"), "index,n\nx,1\ny,2"),
+        (
+            pd.DataFrame({"i": pd.array([1, None], "Int64"), "f": np.array([0.1, 2], "f4")}),
+            "i,f\n1,0.1\n,2.0",
+        ),
+        (pd.DataFrame(index=range(3)), "(an empty table: 3 rows, no columns)"),
+        (pl.DataFrame({"a": [[1], None], "b": [{"x": 1}, None]}), 'a,b\n[1],"{""x"": 1}"\n,'),
+        (pl.Series("q", ["a", None]), "q\na\n"),
+        (pa.table([pa.array([1]), pa.array([2])], ["a", "a"]), "a,a\n1,2"),
+    ],
+)
+def test_a_value_alone_is_text_a_table_or_json(value: Any, text: str) -> None:
+    assert write_text(value) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        (b"abc", "is bytes, which has no text form: decode it"),
+        (b"\xff\xd8\xff\xe0", "is a picture (JPEG), which cannot be sent as text"),
+        (Plain(), "is a Plain, which has no text form"),
+        (pl.DataFrame({"a": [1]}).lazy(), "is a LazyFrame, which has no text form"),
+        (map(str, [1]), "is a map, which has no text form"),
+    ],
+)
+def test_a_value_without_a_text_is_refused(value: Any, told: str) -> None:
+    with pytest.raises(NoText) as caught:
+        write_text(value)
+    assert str(caught.value) == told
+
+
+class Figure:
+    def _repr_png_(self) -> bytes:
+        return b"\x89PNG"
+
+    def __repr__(self) -> str:
+        return "Figure(640x480)"
+
+
+@pytest.mark.parametrize("write", [write_text, write_json])
+def test_a_picture_is_never_written_as_its_repr(write: Any) -> None:
+    with pytest.raises(NoText, match=r"is a picture \(Figure\)"):
+        write(Figure())
+    assert to_data([Figure()], 1000) == ["<a picture: Figure>"]
+
+
+class Long(Sequence[int]):
+    """Counts how much of it is read."""
+
+    read = 0
+
+    def __len__(self) -> int:
+        return 10**9
+
+    def __getitem__(self, at: Any) -> Any:
+        self.read += 1
+        return at
+
+
+def test_a_long_list_is_not_read_to_its_end() -> None:
+    long = Long()
+    *read, note = to_data(long, 1000)
+    assert read == list(range(len(read)))
+    assert note == f"… {10**9 - len(read):,} of 1,000,000,000 items left out"
+    assert long.read < 1000
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        np.broadcast_to(np.float64(0.5), (10**9, 3)),
+        pd.DataFrame(np.broadcast_to(np.float64(0.5), (10**9, 3)), copy=False),
+        pa.nulls(10**9),
+        pa.table({"a": pa.nulls(10**9), "b": pa.nulls(10**9)}),
+        pl.DataFrame({"a": pl.int_range(0, 10**6, eager=True)}),
+        range(10**12),
+    ],
+)
+def test_only_as_much_of_large_data_is_converted_as_fits(value: Any) -> None:
+    """Converted whole, most of these would need hundreds of gigabytes."""
+    assert 95_000 < len(write_text(value).encode()) <= 100_000
+    assert len(json.dumps(to_data([value], 1000))) < 1100
+
+
+def test_a_table_that_does_not_fit_names_the_rows_that_are_missing() -> None:
+    frame = pd.DataFrame({"n": range(100_000, 200_000), "text": "word"})
+    *lines, note = write_text(frame).split("\n")
+    assert note == f"… {100_001 - len(lines):,} of 100,000 rows left out"
+    assert lines[1] == "100000,word"
+    assert lines[-1] == f"{100_000 + len(lines) - 2},word"
+
+
+def test_a_table_that_is_too_wide_names_the_columns_that_are_missing() -> None:
+    frame = pd.DataFrame(np.full((1000, 5000), 0.25), columns=[f"c{at}" for at in range(5000)])
+    text = write_text(frame)
+    header, *rows, note = text.split("\n")
+    kept = header.count(",") + 1
+    assert len(rows) >= 10
+    assert note == (
+        f"… {1000 - len(rows)} of 1,000 rows and {5000 - kept:,} of 5,000 columns "
+        f"(c{kept}, c{kept + 1} and {5000 - kept - 2:,} more) left out"
+    )
+
+
+def test_a_table_that_fits_is_whole_however_wide_or_long() -> None:
+    wide = pd.DataFrame([range(9000)], columns=[f"{at:04}" for at in range(9000)])
+    assert len(next(csv.reader(io.StringIO(write_text(wide))))) == 9000
+    long = pl.DataFrame({"n": range(16_000)})
+    assert write_text(long).split("\n")[1:] == [str(at) for at in range(16_000)]
+    cell = pd.DataFrame({"text": ["x" * 99_000]})
+    assert write_text(cell) == "text\n" + "x" * 99_000
+
+
+def test_a_long_text_in_a_table_says_how_much_of_it_is_missing() -> None:
+    text = write_text(pd.DataFrame({"text": ["x" * 200_000, "y"]}))
+    assert text.split("\n")[2:] == ["y", "… long texts left out"]
+    assert "more characters left out]" in text
+
+
+def test_data_that_does_not_fit_names_what_is_missing() -> None:
+    data = to_data({"rows": list(range(1000)), "text": "x" * 1000, "end": 1}, 1000)
+    *rows, note = data["rows"]
+    assert rows == list(range(len(rows)))
+    assert note == f"… {1000 - len(rows)} of 1,000 items left out"
+    many = to_data({f"k{at}": at for at in range(1000)}, 1000)
+    *names, last = many
+    assert last == "…"
+    assert many["…"] == (
+        f"{1000 - len(names)} of 1,000 entries left out: k{len(names)}, k{len(names) + 1}, "
+        f"k{len(names) + 2} and {1000 - len(names) - 3} more"
+    )
+    assert to_data("x" * 2000, 1000).endswith("more characters left out]")
+
+
+def test_a_set_too_large_to_sort_is_counted() -> None:
+    odd = {(at,) for at in range(20_000)}
+    assert to_data(odd, 1000) == ["… 20,000 of 20,000 items left out"]
+
+
+def test_an_iterator_that_fails_leaves_what_it_gave() -> None:
+    class Failing(Long):
+        def __iter__(self) -> Iterator[int]:
+            yield 1
+            raise OSError("gone")
+
+        def __len__(self) -> int:
+            return 3
+
+    assert to_data(Failing(), 1000) == [1, "… 2 of 3 items left out"]
+
+
+def test_a_generator_is_never_started() -> None:
+    started = []
+
+    def generate() -> Iterator[int]:
+        started.append(1)
+        yield 1
+
+    assert to_data([generate()], 1000)[0].startswith("<generator object")
+    assert started == []
+
+
+def test_no_library_is_imported_for_a_value() -> None:
+    code = (
+        "import sys; from axe_nb.values.render import write_text; write_text({'a': [1.5, {2}]});"
+        "print([name for name in ('numpy', 'pandas', 'polars', 'pyarrow', 'pydantic', 'attr')"
+        " if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
+    assert done.stdout == "[]\n"
+
+
+def test_a_module_that_only_has_the_name_of_a_library_does_no_harm() -> None:
+    code = (
+        "import sys, types; sys.modules['pandas'] = types.ModuleType('pandas');"
+        "sys.modules['numpy'] = None; from axe_nb.values.render import write_text;"
+        "print(write_text([1, object()]))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
+    assert done.stdout == '[1, "<object object>"]\n'
+
+
+def test_an_array_whose_only_item_is_itself_is_opened_once() -> None:
+    loop = np.empty((), object)
+    loop[()] = loop
+    with pytest.raises(NoText, match="is a ndarray, which has no text form"):
+        write_text(loop)
+    assert write_json([loop]) == '["<ndarray object>"]'
+
+
+def test_a_text_with_very_many_blanks_takes_no_longer() -> None:
+    class Wide:
+        def __repr__(self) -> str:
+            return " " * 200_000 + "end at 0x7f00"
+
+    began = time.process_time()
+    assert "left out" in write_json([Wide()])
+    assert time.process_time() - began < 5  # quadratic: 70
