@@ -119,41 +119,50 @@ def fetch_packages(folder: Path, lock: Path = LOCK, registry: str = REGISTRY) ->
         shutil.rmtree(left, ignore_errors=True)
     packages = {path: one for path, one in json.loads(wanted)["packages"].items() if path}
 
-    def fetch(path: str) -> str:
+    def fetch(path: str) -> bytes:
         name, package = path.rpartition("node_modules/")[2], packages[path]
         file = f"{name.rpartition('/')[2]}-{package['version']}.tgz"
-        return _unpack(f"{registry}/{name}/-/{file}", package["integrity"], half / path)
+        return _download(f"{registry}/{name}/-/{file}", package["integrity"])
 
-    with ThreadPoolExecutor(AT_ONCE) as side_by_side:
-        problems = list(filter(None, side_by_side.map(fetch, packages)))
-    if problems:
+    try:
+        with ThreadPoolExecutor(AT_ONCE) as side_by_side:
+            for path, data in zip(packages, side_by_side.map(fetch, packages), strict=True):
+                _unpack(data, half / path)  # one by one: packages lie in folders of others
+    except OSError as error:
         shutil.rmtree(half, ignore_errors=True)
-        return problems[0]
+        return str(error)
     (half / lock.name).write_bytes(wanted)
     half.rename(folder)
     return ""
 
 
-def _unpack(url: str, integrity: str, folder: Path) -> str:
-    """Puts one package into the folder; returns the problem, if any."""
+def _download(url: str, integrity: str) -> bytes:
+    """One package, packed.
+
+    Raises:
+        OSError: it could not be fetched, or is not the one of the lock file.
+    """
     problem = ""
     for _ in range(ATTEMPTS):
         try:
             with urllib.request.urlopen(url, timeout=60) as reply:
-                data = reply.read()
+                data = bytes(reply.read())
         except OSError as error:
             problem = f"{url}: {error}"
             continue
         found = base64.b64encode(hashlib.sha512(data).digest()).decode()
         if f"sha512-{found}" == integrity:
-            with tarfile.open(fileobj=io.BytesIO(data)) as package:
-                members = package.getmembers()
-                for member in members:  # all below one folder, mostly `package`
-                    member.name = member.name.partition("/")[2]
-                package.extractall(folder, [one for one in members if one.name])
-            return ""
+            return data
         problem = f"{url}: not the package that was reviewed"
-    return problem
+    raise OSError(problem)
+
+
+def _unpack(data: bytes, folder: Path) -> None:
+    with tarfile.open(fileobj=io.BytesIO(data)) as package:
+        members = package.getmembers()
+        for member in members:  # all below one folder, mostly `package`
+            member.name = member.name.partition("/")[2]
+        package.extractall(folder, [one for one in members if one.name])
 
 
 def without_settings(environ: Mapping[str, str], home: Path) -> dict[str, str]:

@@ -64,18 +64,20 @@ def test_its_tools_resources_and_pictures_reach_a_model(protocol: Protocol, proj
 
 CELLS = [
     "%load_ext axe_nb\nimport axe_nb, os, signal, time\n"
-    "from tests.mcp_servers.servers import processes_with",
+    "from tests.mcp_servers.servers import processes_with, read_by, wait_until",
     """
 @axe_nb.tool
 def kill() -> str:
     "Kills the server while it works for the other call of the same turn."
-    time.sleep(1)
+    wait_until(lambda: read_by(MARK) > before)
     killed = [os.kill(pid, signal.SIGKILL) for pid in processes_with(MARK)]
     return f"killed: {len(killed) > 0}"
 
 @axe_nb.script("m")
 def model(request):
+    global before
     if request.turn == 1:
+        before = read_by(MARK)
         slow = axe_nb.call("all__trigger-long-running-operation", duration=60)
         return [slow, axe_nb.call("kill")]
     if request.turn == 2:
