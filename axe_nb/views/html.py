@@ -126,7 +126,7 @@ def answer(result: RunResult) -> dict[str, str]:
 
 
 def _wrap(inner: str) -> str:
-    return f"<div class='{PLAIN}'>{inner}</div>"
+    return f"<div class='{PLAIN}' style=overflow-wrap:break-word>{inner}</div>"
 
 
 def _format_answer(block: Block) -> str:

@@ -20,6 +20,7 @@ from markdown_it.token import Token
 from axe_nb.invisible import INVISIBLE, REPLACEMENT
 from axe_nb.text import clean
 from axe_nb.views.bidi import is_mixed
+from axe_nb.views.code import format_code
 
 SCHEMES = ("http://", "https://", "mailto:")
 """Allowed beginnings of a link; other links stay plain text."""
@@ -27,8 +28,8 @@ SCHEMES = ("http://", "https://", "mailto:")
 DEEPEST = 20
 """Nested lists, quotes and brackets; deeper ones are left out."""
 
-GROWTH = 12
-"""Characters of HTML for one of the text; a table of empty cells would have 50."""
+GROWTH = 14
+"""Characters of HTML for one of the text; a table of empty cells would have 70."""
 
 SMALL = 4000
 """Characters of HTML that any text may have."""
@@ -51,10 +52,19 @@ def render(text: str) -> str:
 
 @cache
 def _make_parser() -> MarkdownIt:
-    parser = MarkdownIt("commonmark", {"html": False, "breaks": True, "maxNesting": DEEPEST})
-    parser.enable(["table", "strikethrough"]).disable("image")
+    options = {
+        "html": False, "breaks": True, "linkify": True, "maxNesting": DEEPEST,
+        "highlight": format_code,
+    }  # fmt: skip
+    parser = MarkdownIt("commonmark", options)
+    parser.enable(["table", "strikethrough", "linkify"]).disable("image")
+    assert parser.linkify is not None
+    # only what is written as an address: `main.py` and `e.g.this` are none
+    parser.linkify.set({"fuzzy_link": False, "fuzzy_email": False, "fuzzy_ip": False})
     parser.validateLink = _is_plain_link  # type: ignore[method-assign]
+    parser.core.ruler.push("code", _name_code)
     parser.core.ruler.push("hosts", _mark_links)
+    parser.core.ruler.push("columns", _align_cells)
     parser.core.ruler.push("direction", _set_directions)
     return parser
 
@@ -68,6 +78,20 @@ def _mark_links(state: StateCore) -> None:
     for token in state.tokens:
         if token.children:
             token.children = list(_with_hosts(token.children))
+
+
+def _name_code(state: StateCore) -> None:
+    """Lets code that is merely indented look like code between fences."""
+    for token in state.tokens:
+        if token.type == "code_block":
+            token.type, token.tag, token.info = "fence", "code", ""
+
+
+def _align_cells(state: StateCore) -> None:
+    """Puts cells of columns without an alignment on the left, where Markdown cells have them."""
+    for token in state.tokens:
+        if token.type in ("th_open", "td_open"):
+            token.attrs.setdefault("style", "text-align:left")
 
 
 def _set_directions(state: StateCore) -> None:

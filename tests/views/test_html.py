@@ -66,7 +66,10 @@ def html(**fields: object) -> str:
 
 def test_the_answer_stands_first_as_markdown_and_the_tree_is_folded() -> None:
     page = html(text="There are **27** keys.", log=(turn(1, text="x"),))
-    start = "<div class='mathjax_ignore tex2jax_ignore'><p>There are <strong>27</strong> keys.</p>"
+    start = (
+        "<div class='mathjax_ignore tex2jax_ignore' style=overflow-wrap:break-word>"
+        "<p>There are <strong>27</strong> keys.</p>"
+    )
     assert page.startswith(start)
     assert "<details style=" in page
     assert "<details open" not in page
