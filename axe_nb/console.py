@@ -23,7 +23,7 @@ from axe_nb.session.session import session
 from axe_nb.text import count_columns, cut_chars, cut_to_columns, list_some, one_line, plural
 from axe_nb.views import axe_text
 from axe_nb.views.row import draft_line
-from axe_nb.views.shown import show_run
+from axe_nb.views.shown import TreeFilter, show_run
 from axe_nb.views.transcript import Transcript
 from axe_nb.views.tree import Node
 
@@ -127,7 +127,7 @@ class TextView:
         self._status.clear()
         if result is None:
             return
-        result = show_run(result, find_filter())
+        result = show_run(result, TreeFilter(find_filter()))
         if self._verbose:
             self._note(axe_text.verbose_footer(result))
         for warning in result.warnings:

@@ -16,7 +16,8 @@ from IPython.display import display
 
 from axe_nb.messages import dump
 from axe_nb.pictures.scaled import Thumbnails
-from axe_nb.views import excerpts, html
+from axe_nb.text import clean
+from axe_nb.views import html
 from axe_nb.views.appearance import css_rules
 from axe_nb.views.outline import Block, Outline
 from axe_nb.views.row import make_row
@@ -156,7 +157,7 @@ def _read_text(turn: TurnNode) -> str:
     shown = size - left_out
     end = turn.draft.text.show_end(shown) if turn.draft else turn.text[left_out:]
     before = f"… {left_out:,} characters\n" if left_out else ""
-    return before + excerpts.mask_seconds(end)
+    return before + clean(end)
 
 
 def _find_times(thing: TreeNode) -> Times:

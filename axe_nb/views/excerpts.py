@@ -24,9 +24,6 @@ POINTER = 60
 LINES = 12
 """Maximum number of lines of a text."""
 
-SECONDS = re.compile(r"(\b\d+ tool calls?), \d+(?:\.\d+)?s\b")
-"""Matches the seconds in a report of spawn_agent, which differ from run to run (D-6)."""
-
 NOT_NOTED = frozenset({"task_id", "depth", "token_estimate", "duration_ms"})
 """Metadata that the tree shows elsewhere, or that differs between equal runs."""
 
@@ -39,14 +36,9 @@ def indent_json(text: str) -> str:
         return text
 
 
-def mask_seconds(text: str) -> str:
-    """The text, cleaned, without what differs between two equal runs."""
-    return SECONDS.sub(r"\1, …s", clean(text))
-
-
 def line(text: str, size: int = LINE) -> str:
     """The beginning of a text in one line."""
-    return one_line(SECONDS.sub(r"\1, …s", text[: 8 * size]), size)
+    return one_line(text[: 8 * size], size)
 
 
 def cut_beginning(text: str, max_chars: int) -> tuple[str, int]:
@@ -61,7 +53,7 @@ def cut_beginning(text: str, max_chars: int) -> tuple[str, int]:
     lines = text[: end + 1].split("\n", LINES)
     if len(lines) > LINES:
         end = min(end, sum(map(len, lines[:LINES])) + LINES - 1)
-    return mask_seconds(text[:end]), len(text) - end
+    return clean(text[:end]), len(text) - end
 
 
 def cut_end(text: str, max_chars: int) -> str:
@@ -72,10 +64,10 @@ def cut_end(text: str, max_chars: int) -> str:
         max_chars: characters; what is left out is marked.
     """
     if len(text) <= max_chars:
-        return mask_seconds(text).strip("\n")
+        return clean(text).strip("\n")
     end = text[-max_chars:]
     words = re.split(r"\s", end, maxsplit=1)  # not from the middle of a word, unless it is huge
-    return "… " + mask_seconds(words[-1] if len(words[-1]) > max_chars // 2 else end).strip("\n")
+    return "… " + clean(words[-1] if len(words[-1]) > max_chars // 2 else end).strip("\n")
 
 
 def last_words(text: str, size: int) -> str:

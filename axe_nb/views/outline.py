@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from axe_nb.pictures.picture import Picture
 from axe_nb.redaction import redact
-from axe_nb.text import plural
+from axe_nb.text import clean, plural
 from axe_nb.views import excerpts
 from axe_nb.views.draft import Growing
 from axe_nb.views.row import Row, asked_of, doing_of, make_row
@@ -122,7 +122,7 @@ class Outline:
         is_data = self.root.result is not None and self.root.result.data is not None
         if is_data and len(whole) <= room:
             whole = excerpts.indent_json(whole)
-        text, more = excerpts.mask_seconds(whole[:room]), len(whole) - room
+        text, more = clean(whole[:room]), len(whole) - room
         label = "data" if is_data else "answer"
         return Block(label, text.strip("\n"), max(more, 0), f"{self.name}.text")
 
@@ -239,7 +239,7 @@ class Outline:
 
     def _collect_call(self, call: CallNode, asked: str) -> tuple[list[Block], list[Block]]:
         written = excerpts.format_arguments(call.call)
-        shown = "" if asked.endswith(excerpts.mask_seconds(written)) else written
+        shown = "" if asked.endswith(clean(written)) else written
         content = call.result.content if call.result else ""
         label = "error" if call.state == "error" else "result"
         path = f"{call.result_path}.edited" if call.is_edited else f"{call.path}.arguments"

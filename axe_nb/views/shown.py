@@ -1,19 +1,64 @@
 """Calls, results and runs as they are shown: without secrets, filtered once for each text. Pure.
 
 A text is filtered when it is complete, before it is cut: half a secret would not be recognised.
-Source: goals.md "Safety"; docs/safety.md "What is shown".
+Nothing else of it is changed, but the seconds in the reports of this tree, so that two equal runs
+are shown alike.
+Source: goals.md "Safety"; docs/safety.md "What is shown"; D-6.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+import re
+from collections.abc import Set
+from dataclasses import dataclass, replace
+from typing import Any
 
 from axe_nb.messages import ToolCall, ToolResult
 from axe_nb.redaction import Filter
 from axe_nb.results import RunResult
 
+REPORT = re.compile(r"(\b\d+ tool calls), \d+\.\ds\b")
+"""Matches the seconds in a report of spawn_agent."""
 
-def show_call(call: ToolCall, clean: Filter) -> ToolCall:
+
+@dataclass(frozen=True, slots=True)
+class TreeFilter:
+    """Removes secrets from the texts of a tree, and the seconds of its reports."""
+
+    secrets: Filter
+    reports: Set[str] = frozenset()
+    """Matches of REPORT in reports of the tree; the same words of anyone else's stay."""
+
+    def text(self, text: str) -> str:
+        """The text as it is shown."""
+        shown = self.secrets.text(text)
+        return REPORT.sub(self._mask, shown) if self.reports else shown
+
+    def json(self, value: Any) -> Any:
+        """Nested JSON data as it is shown."""
+        shown = self.secrets.json(value)
+        return self._mask_all(shown) if self.reports else shown
+
+    def _mask_all(self, value: Any) -> Any:
+        if isinstance(value, str):
+            return REPORT.sub(self._mask, value)
+        if isinstance(value, list):
+            return [self._mask_all(item) for item in value]
+        if isinstance(value, dict):
+            return {key: self._mask_all(item) for key, item in value.items()}
+        return value
+
+    def _mask(self, match: re.Match[str]) -> str:
+        return f"{match[1]}, …s" if match[0] in self.reports else match[0]
+
+
+def find_reports(call: ToolCall, result: ToolResult) -> list[str]:
+    """What the report of a child says of its seconds, before the child's own words."""
+    head = result.content.partition("\n\n")[0] if call.name == "spawn_agent" else ""
+    return [match[0] for match in REPORT.finditer(head)]
+
+
+def show_call(call: ToolCall, clean: TreeFilter) -> ToolCall:
     """The call without secrets in its name and arguments."""
     return replace(
         call,
@@ -23,7 +68,7 @@ def show_call(call: ToolCall, clean: Filter) -> ToolCall:
     )
 
 
-def show_result(result: ToolResult, clean: Filter) -> ToolResult:
+def show_result(result: ToolResult, clean: TreeFilter) -> ToolResult:
     """The result of a call without secrets."""
     return replace(
         result,
@@ -34,7 +79,7 @@ def show_result(result: ToolResult, clean: Filter) -> ToolResult:
     )
 
 
-def show_run(result: RunResult, clean: Filter) -> RunResult:
+def show_run(result: RunResult, clean: TreeFilter) -> RunResult:
     """The run without secrets in its own texts; those of its turns and children stay."""
     return replace(
         result,

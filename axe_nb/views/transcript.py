@@ -23,12 +23,12 @@ from axe_nb.events import (
     events_of,
 )
 from axe_nb.messages import ToolResult
-from axe_nb.redaction import find_filter, redact
+from axe_nb.redaction import find_filter
 from axe_nb.results import RunResult
 from axe_nb.text import format_seconds
 from axe_nb.views.draft import Draft
 from axe_nb.views.outline import Outline, as_lines
-from axe_nb.views.shown import show_call, show_result, show_run
+from axe_nb.views.shown import TreeFilter, find_reports, show_call, show_result, show_run
 from axe_nb.views.tree import CallNode, Node, Times, TreeNode, TurnNode, add_run, new_group
 
 
@@ -41,6 +41,8 @@ class Transcript:
     _calls: dict[tuple[str, str], CallNode] = field(default_factory=dict)
     _retries: list[tuple[float, TurnNode, str]] = field(default_factory=list)
     """(time of the next attempt, its turn, the words for it then)."""
+    _reports: set[str] = field(default_factory=set)
+    """What its reports say of seconds."""
     _place: CallNode | None = None
     """Its place in a group of runs; None = it stands alone."""
 
@@ -86,6 +88,10 @@ class Transcript:
             case _:
                 assert_never(event)
 
+    @property
+    def _filter(self) -> TreeFilter:
+        return TreeFilter(find_filter(), self._reports)
+
     def join(self, place: CallNode) -> None:
         """Makes this tree one of a group of runs, with what is in it already."""
         self._place = place
@@ -112,9 +118,10 @@ class Transcript:
         call = self._calls.get((event.parent, event.call_id))
         if self.root and (call is None or call.turn.run.times.ended is not None):
             return ()
+        clean = self._filter.text
         node = Node(
-            event.run, redact(event.agent), redact(event.model), event.depth, redact(event.task),
-            redact(event.prompt), call, times=Times(now), pictures=event.pictures,
+            event.run, clean(event.agent), clean(event.model), event.depth, clean(event.task),
+            clean(event.prompt), call, times=Times(now), pictures=event.pictures,
             origin=event.origin,
         )  # fmt: skip
         self._nodes[event.run] = node
@@ -162,7 +169,7 @@ class Transcript:
 
     def _finish_turn(self, node: Node, event: TurnFinished, now: float) -> tuple[TreeNode, ...]:
         turn = node.turns[-1]
-        clean = find_filter()
+        clean = self._filter
         turn.text, turn.usage, turn.parallel = clean.text(event.text), event.usage, event.parallel
         turn.stop_reason, turn.closing = event.stop_reason, event.closing
         turn.source = event.source
@@ -197,7 +204,8 @@ class Transcript:
         call = self._calls.get((node.id, event.result.call_id))
         if call is None:
             return ()
-        call.take(show_result(event.result, find_filter()))
+        self._reports.update(find_reports(call.call, event.result))
+        call.take(show_result(event.result, self._filter))
         call.seconds, call.times.ended = event.seconds, now
         call.turn.waiting -= 1
         if not call.turn.waiting:
@@ -205,7 +213,7 @@ class Transcript:
         return call.turn, call
 
     def _end(self, node: Node, result: RunResult, now: float) -> tuple[TreeNode, ...]:
-        node.result = show_run(result, find_filter())
+        node.result = show_run(result, self._filter)
         node.state, node.times.ended = result.status, now
         results = {r.call_id: r for turn in result.log for r in turn.results}
         answered = [turn for turn in node.turns if turn.times.ended is not None]
@@ -239,7 +247,7 @@ class Transcript:
             if call.result is None:
                 result = results.get(call.call.id)
                 if result:
-                    call.take(show_result(result, find_filter()))
+                    call.take(show_result(result, self._filter))
                 call.state = "error" if result else "not run"
                 call.times.ended = now if call.times.started is not None else None
                 yield call

@@ -201,6 +201,17 @@ def test_the_seconds_that_spawn_agent_tells_its_model_are_masked() -> None:
     assert "1.2s" not in text
 
 
+def test_what_is_shown_is_what_was_said_to_the_letter() -> None:
+    own = "It took 2 tool calls, 3.5s, after 3 tool calls, 1.2s; 3.5s."
+    block = "3 tool calls, 1.2s\n\nI made 2 tool calls, 3.5s."
+    calls = (ToolCall("c", "spawn_agent", {"task": "2 tool calls, 3.5s"}),)
+    log = (Turn(1, own, calls, (ToolResult("c", block),), "", Usage()), LAST)
+    text = as_text(done(text=own, log=log))
+    assert text.startswith("It took 2 tool calls, 3.5s, after 3 tool calls, …s; 3.5s.\n")
+    assert "I made 2 tool calls, 3.5s." in text
+    assert "✓ spawn_agent · 2 tool calls, 3.5s" in text
+
+
 def done(**fields: Any) -> RunResult:
     """A finished run made by hand."""
     return RunResult(
