@@ -59,6 +59,7 @@ LOOKS: Mapping[State, Look] = {
     "running": Look("●", "running"),
     "completed": Look("✓", "good"),
     "error": Look("✗", "bad"),
+    "denied": Look("✗", "limit"),
     "timeout": Look("◷", "limit"),
     "max_turns": Look("■", "limit"),
     "max_tool_calls": Look("■", "limit"),

@@ -7,8 +7,10 @@ Source: product.md "Notebook"; design README; jupyter-facts §9; goals.md "saved
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
+from dataclasses import replace
 from html import escape
+from itertools import groupby
 from math import ceil
 
 from axe_nb.pictures.picture import Picture
@@ -25,6 +27,7 @@ from axe_nb.views.appearance import (
     LEVEL_PADDING,
     LINE,
     LINE_HEIGHT,
+    LOOKS,
     MUTED,
     PICTURE_HEIGHT,
     SHADE,
@@ -36,11 +39,13 @@ from axe_nb.views.appearance import (
     WHO_MOST,
 )  # fmt: skip
 from axe_nb.views.data_table import make_table
+from axe_nb.views.folds import choose_folds, title_of
 from axe_nb.views.markdown import render
 from axe_nb.views.outline import Block, Entry, Outline, as_lines
 from axe_nb.views.row import Row, make_row
+from axe_nb.views.summary import Fact, states_of
 from axe_nb.views.transcript import Transcript, group_of
-from axe_nb.views.tree import Node
+from axe_nb.views.tree import Node, State
 
 WARNING = COLOURS["limit"]
 
@@ -70,6 +75,12 @@ INDENT = "\u2003"
 DATA = "white-space:pre-wrap;margin-bottom:1em"
 
 TEXT = f"padding:{TEXT_PADDING};background:{SHADE};white-space:pre-wrap;word-break:normal"
+
+STEPS = f"<small style=float:right;opacity:{MUTED}>steps, not seconds</small>"
+"""The unit of the bars, above them."""
+
+STRIPE, MOST_STRIPES = "▮", 60
+"""One for each sub-agent, in the colour of its state; many are not drawn one by one."""
 
 PLAIN = "mathjax_ignore tex2jax_ignore"
 """Keeps dollar signs from being typeset: JupyterLab's class, and nbconvert's."""
@@ -148,16 +159,20 @@ class _Page:
     def __init__(self, outline: Outline) -> None:
         self._outline = outline
         self._thumbnails = Thumbnails()
+        self._folds: Set[int] = frozenset()
 
     def whole(self) -> str:
         outline = self._outline
         root = outline.entry(outline.root)
         row = root.row
+        self._folds = choose_folds(root)
+        steps = STEPS if any(entry.rows for entry in root.rows) or root.rows[1:] else ""
         tree = (
             f"<details{_format_open(row)} style=line-height:{LINE_HEIGHT};white-space:nowrap>"
             f"<summary>{_format_sign(row)} <b>{_escape(row.who)}</b> "
-            f"<span style=opacity:{MUTED};white-space:normal>{_escape(row.asked)}</span></summary>"
-            f"{self._format_inside(root)}</details>"
+            f"<span style=white-space:normal>{_format_facts(row.facts)}</span>"
+            f"{_format_strip(states_of(outline.root))}</summary>"
+            f"{steps}{self._format_inside(root)}</details>"
         )
         warnings = "".join(map(_format_block, outline.warnings(outline.root)))
         return _wrap(_format_answer(outline.answer()) + tree + warnings)
@@ -190,26 +205,40 @@ class _Page:
         )
 
     def _format_inside(self, entry: Entry) -> str:
+        again = self._format_again(entry.place)
         if not entry.rows:
             blocks = (*entry.before, *entry.after)
-            alone = len(blocks) == 1
-            return "".join(self._format_block(block, alone=alone) for block in blocks)
+            alone = len(blocks) == 1 and not again
+            return "".join(self._format_block(block, alone=alone) for block in blocks) + again
         column = _find_width([inner.row for inner in entry.rows])
         parts = (
             *map(self._format_block, entry.before),
             *(self._format_entry(row, column) for row in entry.rows),
             f"<div>… {plural(entry.left_out, 'more row')}</div>" if entry.left_out else "",
             *map(self._format_block, entry.after),
+            again,
         )
         return f"<blockquote style='{LEVEL}'>{''.join(parts)}</blockquote>"
 
+    def _format_again(self, place: str) -> str:
+        """The line of a cell that goes on from a turn, if the result has a name of the user's."""
+        name = self._outline.name
+        if not place or not name.isidentifier():
+            return ""
+        code = f"<code>%%axe --from {name}@{place}</code>"
+        return (
+            f"<div style=margin-left:{TEXT_MARGIN}>{_format_muted('again from here')}{code}</div>"
+        )
+
     def _format_block(self, block: Block, alone: bool = False) -> str:
-        """A text with its pictures, each of which is drawn once on a page."""
+        """A text with its pictures, each of which is drawn once on a page; a long one is folded."""
         urls = (self._find_thumbnail(picture) for picture in block.pictures)
         images = "".join(f"<img src='{url}' style='{PICTURE}'>" for url in urls if url)
-        if not images:
-            return _format_block(block, alone)
-        return f"{_format_block(block)}<div>{images}</div>"
+        fold = _format_fold(block) if id(block) in self._folds else ""
+        if fold:
+            block = replace(block, more=0)
+        shown = _format_block(block, alone and not (images or fold)) if block.text else ""
+        return f"{shown}{fold}" + (f"<div>{images}</div>" if images else "")
 
     def _find_thumbnail(self, picture: Picture) -> str:
         """The URL of a picture's thumbnail; empty if it is drawn above, or there is no room."""
@@ -241,6 +270,44 @@ def _format_sign(row: Row) -> str:
     return f"<b style=color:{row.look.colour}>{row.look.sign}</b>"
 
 
+def _format_facts(facts: Sequence[Fact]) -> str:
+    """The line of a root; parts that need a look have their colour."""
+    return f"<span style=opacity:{MUTED}> · </span>".join(map(_format_fact, facts))
+
+
+def _format_fact(fact: Fact) -> str:
+    text = f"<span style=opacity:{MUTED}>{_escape(fact.text)}</span>" if fact.text else ""
+    if not fact.marks:
+        return text
+    marks = ", ".join(
+        f"<span style=color:{COLOURS[tone]}>{_escape(words)}</span>" for words, tone in fact.marks
+    )
+    return f"{text} ({marks})" if text else marks
+
+
+def _format_strip(states: Sequence[State]) -> str:
+    """A stripe for each of several sub-agents, in the colour of its state."""
+    if not 1 < len(states) <= MOST_STRIPES:
+        return ""
+    tones = groupby(LOOKS[state].colour for state in states)
+    stripes = (f"<b style=color:{c}>{STRIPE * len(list(run))}</b>" for c, run in tones)
+    return f" <span title='one for each sub-agent'>{''.join(stripes)}</span>"
+
+
+def _format_fold(block: Block) -> str:
+    """The whole of a long text."""
+    text = _escape(block.whole)
+    return (
+        f"<details style=margin-left:{TEXT_MARGIN}><summary><small style=opacity:{MUTED}>"
+        f"{title_of(block)}</small></summary>"
+        f"<pre{bidi.direction(text)} style='{TEXT}'>{text}</pre></details>"
+    )
+
+
+def _format_muted(text: str) -> str:
+    return f"<small style=opacity:{MUTED}>{text}</small> "
+
+
 def _format_block(block: Block, alone: bool = False) -> str:
     """A text under its row."""
     rest = f"<small>{'… ' if block.text else ''}{_escape(block.rest)}</small>" if block.rest else ""
@@ -261,4 +328,4 @@ def _format_label(block: Block) -> str:
         return ""
     if block.label == "warning":
         return f"<b style=color:{WARNING}>!</b> <small style=opacity:{MUTED}>warning</small> "
-    return f"<small style=opacity:{MUTED}>{block.label}</small> "
+    return _format_muted(block.label)

@@ -13,7 +13,8 @@ from axe_nb.redaction import redact
 from axe_nb.text import clean, plural
 from axe_nb.views import excerpts
 from axe_nb.views.draft import Growing
-from axe_nb.views.row import Row, asked_of, doing_of, make_row
+from axe_nb.views.middle import asked_of, doing_of
+from axe_nb.views.row import Row, make_row
 from axe_nb.views.tree import CallNode, Node, TreeNode, TurnNode, lay_out, nodes_below
 
 MAX_ROWS = 500
@@ -25,7 +26,7 @@ MAX_WARNINGS = 5
 MAX_PICTURES = 8
 """Maximum number of pictures of one prompt or result; others are counted."""
 
-MAX_CHARS = 6000
+MAX_CHARS = 5000
 """Characters that all texts of a tree share, so that long runs do not make huge notebooks."""
 
 MAX_ROOMS = 10
@@ -60,6 +61,8 @@ class Block:
     """The Python expression for the whole text."""
     pictures: tuple[Picture, ...] = ()
     """Drawn below the text."""
+    whole: str = ""
+    """The text of which some is left out; empty = nothing is, or the whole is nowhere to be had."""
 
     @property
     def is_line(self) -> bool:
@@ -86,6 +89,8 @@ class Entry:
     after: tuple[Block, ...]
     left_out: int = 0
     """Rows below this one that are not drawn."""
+    place: str = ""
+    """The place of a turn, for forks: `0.2/1`; empty if it is not one, or the run is long."""
 
 
 @dataclass
@@ -147,7 +152,17 @@ class Outline:
             if self._rows >= self.max_rows:
                 break
             rows.append(self.entry(child))
-        return Entry(make_row(thing), before, tuple(rows), after, len(below) - len(rows))
+        return Entry(
+            make_row(thing), before, tuple(rows), after, len(below) - len(rows), self._place(thing)
+        )
+
+    def _place(self, thing: TreeNode) -> str:
+        """The place of a turn, or of a sub-agent's only turn, which has no row of its own."""
+        if isinstance(thing, CallNode):
+            thing = thing.child.turns[0] if thing.child and len(thing.child.turns) == 1 else thing
+        if not isinstance(thing, TurnNode) or self.is_long or self.root.is_group:
+            return ""
+        return f"{thing.run.id}/{thing.number}"
 
     def blocks(self, thing: TreeNode) -> tuple[tuple[Block, ...], tuple[Block, ...]]:
         """The texts before and after the rows that a row opens into."""
@@ -241,7 +256,7 @@ class Outline:
         written = excerpts.format_arguments(call.call)
         shown = "" if asked.endswith(clean(written)) else written
         content = call.result.content if call.result else ""
-        label = "error" if call.state == "error" else "result"
+        label = "error" if call.state in ("error", "denied") else "result"
         path = f"{call.result_path}.edited" if call.is_edited else f"{call.path}.arguments"
         result = self._make_block(label, content, f"{call.result_path}.content")
         pictures = call.result.pictures if call.result else ()
@@ -264,7 +279,8 @@ class Outline:
         shown, more = excerpts.cut_beginning(text, self.max_chars)
         if more and label in MINOR and self.is_long:
             shown, more = "", len(text)
-        return Block(label, shown, more, f"{self.name}{path}" if self.name else "")
+        whole = clean(text).strip("\n") if more else ""
+        return Block(label, shown, more, f"{self.name}{path}" if self.name else "", whole=whole)
 
 
 def _has_text(block: Block) -> bool:

@@ -53,7 +53,7 @@ class TreeFilter:
 
 
 def find_reports(call: ToolCall, result: ToolResult) -> list[str]:
-    """What the report of a child says of its seconds, before the child's own words."""
+    """The seconds in the report of a child, before the child's own words."""
     head = result.content.partition("\n\n")[0] if call.name == "spawn_agent" else ""
     return [match[0] for match in REPORT.finditer(head)]
 

@@ -42,7 +42,7 @@ class Transcript:
     _retries: list[tuple[float, TurnNode, str]] = field(default_factory=list)
     """(time of the next attempt, its turn, the words for it then)."""
     _reports: set[str] = field(default_factory=set)
-    """What its reports say of seconds."""
+    """The seconds in its reports."""
     _place: CallNode | None = None
     """Its place in a group of runs; None = it stands alone."""
 
@@ -248,7 +248,8 @@ class Transcript:
                 result = results.get(call.call.id)
                 if result:
                     call.take(show_result(result, self._filter))
-                call.state = "error" if result else "not run"
+                else:
+                    call.state = "not run"
                 call.times.ended = now if call.times.started is not None else None
                 yield call
 

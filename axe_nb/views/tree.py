@@ -15,7 +15,7 @@ from axe_nb.pictures.picture import Picture
 from axe_nb.results import Asked, RunResult, Status
 from axe_nb.views.draft import Draft
 
-State: TypeAlias = Status | Literal["running", "not run"]
+State: TypeAlias = Status | Literal["running", "denied", "not run"]
 """Of a run, a turn or a call; a failed call is `error`, one that was stopped `not run`."""
 
 TURN = 2
@@ -70,7 +70,8 @@ class CallNode:
     def take(self, result: ToolResult) -> None:
         """Sets the result; a call that the person edited is shown as it ran."""
         self.result = result
-        self.state = "error" if result.is_error else "completed"
+        failed: State = "denied" if result.is_denied else "error"
+        self.state = failed if result.is_error else "completed"
         if result.edited is not None:
             self.call = replace(self.call, arguments=result.edited, raw="")
             self.is_edited = True

@@ -20,7 +20,10 @@ def test_the_tree_grows_and_at_the_end_its_twin_stands_there_alone(lab: Lab) -> 
     start(lab, RESEARCH)
     lab.page.wait_for_selector(f"{row(lab, 'researcher')} >> text=2 turns")
     summary = lab.page.locator(".axe-nb-scroll > details > summary")
-    assert "running · 1 turn · 3 sub-agents · 1 call failed · 1,114 tokens" in summary.inner_text()
+    assert (
+        "turn 1 · 0 of 3 sub-agents done · 3 at work · 1 failed · 1,114 tokens"
+        in summary.inner_text()
+    )
     lab.gate("counter")
     lab.page.wait_for_selector(f"{row(lab, 'counter')}.axe-nb-good >> text=1 turn · 310 tokens")
     assert lab.page.locator(f"{row(lab, 'critic')}.axe-nb-running").count() == 1

@@ -11,7 +11,8 @@ from axe_nb import Agent, ProviderError, Request, Response, RunResult, Usage, ca
 from axe_nb.agents.tables import Retry, TreeLimits
 from axe_nb.events import Event, RetryScheduled, RunFinished, TextDelta, TurnFinished, TurnStarted
 from axe_nb.views.axe_text import VerboseLines
-from axe_nb.views.row import make_row, summary
+from axe_nb.views.row import make_row
+from axe_nb.views.summary import summary
 from axe_nb.views.transcript import Transcript
 from axe_nb.views.tree import Node
 from tests.engine.in_process import Stage, agent, ask, lead, stage
@@ -180,7 +181,7 @@ def test_the_row_of_a_child_shows_its_wait() -> None:
         if isinstance(event, RetryScheduled):
             assert transcript.root
             [call] = transcript.root.turns[0].calls
-            assert make_row(call).cost.startswith("retries in 0.1 s (429)")
+            assert make_row(call).asked.startswith("retries in 0.1 s (429)")
     assert [child.retries for child in result.children] == [1]
     assert "1 retry" in summary(played_root(transcript))
 

@@ -81,9 +81,9 @@ def test_the_verbose_lines_say_so_too() -> None:
 @pytest.mark.req("D-56", "D-19")
 def test_a_denied_call_is_visible_in_its_row_and_in_the_line_of_the_root() -> None:
     text = as_text(run(None))
-    assert "1 tool call · 1 call denied" in text
+    assert "1 tool call (1 denied)" in text
     assert "failed" not in text.split("\n\n")[0]
-    assert "1 call denied" in twin(run(Person(Decision("no"))))["text/html"]
+    assert "1 denied" in twin(run(Person(Decision("no"))))["text/html"]
     assert "denied" not in as_text(run(Person(Decision("yes"))))
 
 
@@ -102,7 +102,7 @@ def test_the_denial_of_a_child_is_visible_in_the_line_of_the_root(ask: Any) -> N
     session = stage(lead, child).session
     result = asyncio.run(ask_session(session, lead, "go", overrides, ask_person=person.ask_person))
     assert [q.run for q in person.questions] == (["0.1"] if ask == "person" else [])
-    assert "1 sub-agent · 1 call denied" in as_text(result)
+    assert "1 sub-agent · 1 tool call (1 denied)" in as_text(result)
 
 
 def test_the_note_of_a_tool_that_fails_is_in_its_row() -> None:

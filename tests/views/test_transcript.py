@@ -90,20 +90,20 @@ def three() -> Stage:
 TEXT = """\
 There are **27** keys.
 
-✓ lead · script/lead · completed · 2 turns · 1 tool call · 2 sub-agents (1 timeout) · \
-1 call failed · N tokens · 1 warning
+✓ lead · script/lead · completed · 2 turns · 2 sub-agents (1 timeout) · \
+1 tool call (1 failed) · N tokens · 1 warning
 ! warning: sub-agent "ghost" cannot be called: agent config not found: ghost; create it with \
 `axe-nb agents init ghost`
   ✓ turn 1 · asks reader, ghost, sleeper at once · N tokens
-    ✓ reader · List every TOML key that the loader accepts · 1 turn · N tokens
+    ✓ reader · → 27 keys · 1 turn · N tokens
       was told: Task: List every TOML key that the loader accepts
       answered: 27 keys
-    ✗ ghost · work · failed
+    ✗ ghost · work → Error: sub-agent "ghost" failed - failed to load agent "ghost":… · failed
       arguments: {"agent": "ghost", "task": "work"}
       error:
         Error: sub-agent "ghost" failed - failed to load agent "ghost": agent config not found: \
 ghost. You may retry or proceed without this result.
-    ◷ sleeper · Wait · timeout after 0.5s
+    ◷ sleeper · timeout after 0.5s · timeout
       was told: Task: Wait
       answered: Error: sub-agent "sleeper" failed - timeout after 0.5s. You may retry or proceed \
 without this result.
@@ -177,7 +177,7 @@ def test_a_cancelled_run_keeps_what_was_finished(project: Path) -> None:
     text = as_text(result, name="r")
     assert "\n".join(as_lines(Outline(folded(made.events), "r"))) == text
     assert "⊘ lead · script/lead · cancelled · 1 turn" in text
-    assert "    ✓ reader · work · 1 turn" in text
+    assert "    ✓ reader · → 27 keys · 1 turn" in text
     assert "      answered: 27 keys" in text
     assert "    ⊘ sleeper · work · cancelled" in text
 
@@ -209,7 +209,7 @@ def test_what_is_shown_is_what_was_said_to_the_letter() -> None:
     text = as_text(done(text=own, log=log))
     assert text.startswith("It took 2 tool calls, 3.5s, after 3 tool calls, …s; 3.5s.\n")
     assert "I made 2 tool calls, 3.5s." in text
-    assert "✓ spawn_agent · 2 tool calls, 3.5s" in text
+    assert 'spawn_agent {"task": "2 tool calls, 3.5s"}' in text
 
 
 def done(**fields: Any) -> RunResult:
@@ -558,7 +558,7 @@ def denied_child() -> RunResult:
 @pytest.mark.req("D-56")
 def test_a_denied_call_is_seen_without_a_click() -> None:
     page = twin(denied_child())["text/html"]
-    assert "1 call denied" in page
+    assert "1 denied" in page
     before, _, _ = page.partition(">write_file")
     assert before.count("<details open") == 4, "root, turn, child and its turn"
 
@@ -567,7 +567,7 @@ def test_the_summary_counts_failed_calls_of_the_whole_tree() -> None:
     calls = tuple(ToolCall(str(n), "list_dir", {}) for n in range(3))
     results = tuple(ToolResult(str(n), "no", is_error=n > 0) for n in range(3))
     text = as_text(done(log=(Turn(1, "", calls, results, "", Usage()), LAST)))
-    assert "3 tool calls · 2 calls failed" in text
+    assert "3 tool calls (2 failed)" in text
 
 
 def test_the_reason_of_a_failed_run_stands_right_under_its_summary() -> None:
