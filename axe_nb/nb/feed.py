@@ -21,6 +21,8 @@ from axe_nb.views import html
 from axe_nb.views.appearance import css_rules
 from axe_nb.views.outline import Block, Outline
 from axe_nb.views.row import make_row
+from axe_nb.views.segments import segments_of
+from axe_nb.views.summary import progress_of
 from axe_nb.views.tree import CallNode, Node, Times, TreeNode, TurnNode, parent_row, rows_of
 
 STATIC = Path(__file__).parent / "static"
@@ -142,6 +144,8 @@ class Feed:
             "version": self._number,
             "above": over.key if over else None,
             "times": [times.started, times.ended],
+            "segments": segments_of(thing),
+            "progress": progress_of(self._root) if over is None else [],
             "before": list(map(self._format_block, before)),
             "after": list(map(self._format_block, after)),
         }

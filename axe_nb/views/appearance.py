@@ -35,6 +35,9 @@ SWATCH = "■"
 LINE, TRACK, SHADE = "#8884", "#8882", "#8881"
 """Lines along levels, tracks of bars, backgrounds of texts."""
 
+SEGMENTS = {"model": "#27c9", "tool": "#393", "retry": "#d338"}
+"""Colours of the parts of a live bar: what the time went to."""
+
 GONE, NEW = "#d333", "#3933"
 """Backgrounds of what one of two texts has and the other has not."""
 
@@ -95,6 +98,7 @@ def css_rules() -> str:
     """Rules that give the style sheet of the live tree its values, and each tone its accent."""
     values: dict[str, str] = {
         **{str(tone): colour for tone, colour in COLOURS.items()},
+        **SEGMENTS,
         "line": LINE,
         "track": TRACK,
         "shade": SHADE,

@@ -171,8 +171,8 @@ class _Page:
             f"<details{_format_open(row)} style=line-height:{LINE_HEIGHT};white-space:nowrap>"
             f"<summary>{_format_sign(row)} <b>{_escape(row.who)}</b> "
             f"<span style=white-space:normal>{_format_facts(row.facts)}</span>"
-            f"{_format_strip(states_of(outline.root))}</summary>"
-            f"{steps}{self._format_inside(root)}</details>"
+            f"{_format_strip(states_of(outline.root))}{steps}</summary>"
+            f"{self._format_inside(root)}</details>"
         )
         warnings = "".join(map(_format_block, outline.warnings(outline.root)))
         return _wrap(_format_answer(outline.answer()) + tree + warnings)

@@ -60,9 +60,10 @@ def _format_work(node: Node) -> str:
 
 
 def main_argument(arguments: Mapping[str, Any]) -> str:
-    """The arguments that say most, in a few words: the first two texts or numbers."""
+    """The arguments that say most, in a few words: the first two texts, else numbers."""
     plain = [value for value in arguments.values() if isinstance(value, str | int | float)]
-    return " ".join(excerpts.line(_format_value(value), GIVEN) for value in plain[:2])
+    texts = [value for value in plain if isinstance(value, str)]
+    return " ".join(excerpts.line(_format_value(value), GIVEN) for value in (texts or plain)[:2])
 
 
 def _format_value(value: str | float) -> str:

@@ -50,6 +50,7 @@ class Row:
             "who": self.who,
             "asked": self.asked,
             "cost": self.cost,
+            "facts": [[fact.text, fact.marks] for fact in self.facts],
         }
 
 

@@ -16,6 +16,9 @@ from axe_nb.views.appearance import LOOKS, Tone
 from axe_nb.views.cost import format_cost
 from axe_nb.views.tree import CallNode, Node, State
 
+ORDER: tuple[Tone, ...] = ("good", "bad", "limit", "off", "running")
+"""Of the parts of the bar below the line."""
+
 
 @dataclass(frozen=True, slots=True)
 class Fact:
@@ -52,6 +55,12 @@ def states_of(node: Node) -> list[State]:
     return [child.state for call in calls for child in call.children]
 
 
+def progress_of(node: Node) -> list[tuple[Tone, int]]:
+    """How many of all sub-agents are in a state of each tone: done, failed, at work."""
+    counts = Counter(LOOKS[child.state].tone for child in node.below())
+    return [(tone, counts[tone]) for tone in ORDER if counts[tone]]
+
+
 def _count_runs(group: Node) -> Iterator[Fact]:
     counts = Counter(sorted(states_of(group)))
     return (Fact(f"{n} {state}") for state, n in counts.items())
@@ -79,7 +88,8 @@ def _figures(node: Node) -> Iterator[Fact]:
     ended = Counter(n.state for n in below if n.state not in ("completed", "running"))
     marks = tuple((f"{n} {state}", LOOKS[state].tone) for state, n in ended.items())
     if node.state == "running":
-        yield Fact("", marks)
+        troubled = sum(ended.values())
+        yield Fact("", ((f"{troubled} failed", "bad"),) if troubled else ())
     else:
         yield Fact(plural(len(below), "sub-agent") if below else "", marks)
     calls = [call for call in list_calls(node) if not call.children]

@@ -150,6 +150,7 @@ class Transcript:
         turn.draft = None
         seconds = format_seconds(math.ceil(event.seconds * 10) / 10)
         of = f", {event.attempt - 1} of {event.most}" if event.most else ""
+        turn.pauses.append(Times(now, now + event.seconds))
         turn.waits = f"retries in {seconds} s ({event.reason}){of}"
         self._retries.append((now + event.seconds, turn, f"tries again{of}"))
         return node, turn

@@ -102,6 +102,8 @@ class TurnNode:
     text: str = ""
     draft: Draft | None = None
     """The reply so far, if it is streamed and has not ended."""
+    pauses: list[Times] = field(default_factory=list)
+    """The waits before its further attempts; live only."""
     waits: str = ""
     """The wait before the next attempt, in a few words; empty once its reply arrives."""
     calls: list[CallNode] = field(default_factory=list)

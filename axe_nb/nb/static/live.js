@@ -5,6 +5,9 @@
 const TICK = 250; // milliseconds between two looks at the clock
 const SHORTEST = 4; // seconds that the bars span at first
 const SAY = 4000; // milliseconds between two announcements to a screen reader
+const MANY = 20; // rows above which there are chips and a search box
+const TICKS = 4; // parts of the axis of seconds
+const KINDS = ["model", "tool", "retry"]; // of segments, as views/segments.py numbers them
 
 function make(tag, name, ...inside) {
   const element = document.createElement(tag);
@@ -22,6 +25,10 @@ function seconds(value) {
   return value < 60
     ? `${value.toFixed(1)} s`
     : `${Math.floor(value / 60)} min ${Math.floor(value % 60)} s`;
+}
+
+function percent(part, whole) {
+  return `${((100 * part) / whole).toFixed(2)}%`;
 }
 
 // What is known of one tree; every view of the widget draws from it.
@@ -65,6 +72,7 @@ class Row {
     this.bar = make("i");
     const line = make("summary", "", this.sign, this.who, this.asked, this.cost);
     if (row.above !== null) line.append(make("span", "bar", this.bar));
+    else this.asked.append((this.facts = make("span")), (this.clock = make("b")));
     this.before = make("div", "texts");
     this.below = make("div", "rows");
     this.after = make("div", "texts");
@@ -88,6 +96,7 @@ class Row {
     this.sign.setAttribute("aria-label", row.state);
     put(this.who, row.who);
     if (row.above !== null) put(this.asked, row.asked);
+    else facts(this.facts, row.facts);
     this.fill();
     this.inside.classList.toggle("axe-nb-leaf", !this.below.children.length);
     this.tick(now);
@@ -103,15 +112,158 @@ class Row {
     return this.data.times[0] !== null && this.data.times[1] === null;
   }
 
-  tick(now) {
+  took(now) {
     const [started, ended] = this.data.times;
-    const took = started === null ? 0 : Math.max(0, (ended ?? now) - started);
+    return started === null ? 0 : Math.max(0, (ended ?? now) - started);
+  }
+
+  get said() {
+    const { who, asked, cost, before, after } = this.data;
+    const texts = [...before, ...after].map(([, text]) => text);
+    return [who, asked, cost, ...texts].join("\n").toLowerCase();
+  }
+
+  tick(now) {
+    const [started] = this.data.times;
+    const took = this.took(now);
+    if (this.clock) {
+      put(this.clock, took >= 0.1 ? ` · ${seconds(took)}` : "");
+      return;
+    }
     this.bar.hidden = started === null;
     this.bar.style.setProperty("--from", (started ?? 0).toFixed(2));
     this.bar.style.setProperty("--took", took.toFixed(2));
-    const facts = [this.data.above === null ? this.data.asked : this.data.cost];
-    if (took >= 0.1) facts.push(seconds(took));
-    put(this.data.above === null ? this.asked : this.cost, facts.filter(Boolean).join(" · "));
+    this.paint(started, took, now);
+    const facts = [this.data.cost, took >= 0.1 ? seconds(took) : ""];
+    put(this.cost, facts.filter(Boolean).join(" · "));
+  }
+
+  // The segments of a bar: what the time went to.
+  paint(started, took, now) {
+    const segments = this.data.segments ?? [];
+    if (!segments.length || !took) return;
+    const stops = [];
+    let at = started;
+    for (const [kind, from, to] of segments) {
+      const [begin, end] = [Math.max(at, from), Math.min(to ?? now, started + took)];
+      if (end <= begin) continue;
+      const [first, last] = [percent(begin - started, took), percent(end - started, took)];
+      stops.push(`transparent ${percent(at - started, took)} ${first}`);
+      stops.push(`var(--${KINDS[kind]}) ${first} ${last}`);
+      at = end;
+    }
+    stops.push(`transparent ${percent(at - started, took)} 100%`);
+    this.bar.style.background = `linear-gradient(90deg, ${stops.join(", ")})`;
+  }
+}
+
+// Facts in one line; what needs a look has the colour of its tone.
+function facts(box, all) {
+  const text = JSON.stringify(all);
+  if (box.dataset.facts === text) return;
+  box.dataset.facts = text;
+  const parts = all.map(([text, marks], index) => {
+    const part = make("span", "", index ? " · " : "", text, text && marks.length ? " (" : "");
+    marks.forEach(([words, tone], number) => {
+      part.append(number ? ", " : "", make("b", `mark axe-nb-${tone}`, words));
+    });
+    if (text && marks.length) part.append(")");
+    return part;
+  });
+  box.replaceChildren(...parts);
+}
+
+// The part of the head below its line: progress, the axis of seconds; above MANY rows, what to
+// show of them. It filters and sorts in the browser alone.
+class Head {
+  constructor(view) {
+    this.view = view;
+    this.only = "all";
+    this.progress = make("div", "progress");
+    this.axis = make("div", "axis");
+    this.axis.setAttribute("aria-hidden", "true");
+    this.chips = make("span", "chips");
+    this.chips.setAttribute("role", "group");
+    this.chips.setAttribute("aria-label", "rows to show");
+    this.buttons = new Map();
+    for (const name of ["all", "working", "failed", "slowest first"]) {
+      const button = make("button", "chip", name);
+      button.type = "button";
+      button.addEventListener("click", () => this.choose(name));
+      this.buttons.set(name, button);
+      this.chips.append(button);
+    }
+    this.search = make("input", "search");
+    this.search.type = "search";
+    this.search.placeholder = "search";
+    this.search.setAttribute("aria-label", "search the rows");
+    this.search.addEventListener("input", () => this.filter());
+    // JupyterLab would take the letters for its own shortcuts
+    this.search.addEventListener("keydown", (event) => event.stopPropagation());
+    this.tools = make("div", "tools", this.chips, this.search);
+    this.element = make("div", "head", this.progress, make("div", "ruled", this.tools, this.axis));
+    this.choose("all");
+  }
+
+  choose(name) {
+    this.only = name;
+    for (const [each, button] of this.buttons) {
+      button.setAttribute("aria-pressed", String(each === name));
+    }
+    this.filter();
+  }
+
+  draw(row, count) {
+    const parts = row.progress ?? [];
+    while (this.progress.children.length > parts.length) this.progress.lastChild.remove();
+    parts.forEach(([tone, count], index) => {
+      const part = this.progress.children[index] ?? make("i");
+      part.className = `axe-nb-${tone}`;
+      part.style.flexGrow = count;
+      if (!part.parentElement) this.progress.append(part);
+    });
+    this.tools.hidden = count <= MANY;
+    if (this.only !== "all" || this.search.value) this.filter();
+  }
+
+  scale(span) {
+    const ticks = Array.from({ length: TICKS + 1 }, (_, n) => {
+      const value = (span * n) / TICKS;
+      const text = span < 60 ? +value.toFixed(1) : `${+(value / 60).toFixed(1)} min`;
+      const tick = make("small", "", n === TICKS && span < 60 ? `${text} s` : `${text}`);
+      tick.style.left = percent(n, TICKS);
+      return tick;
+    });
+    this.axis.replaceChildren(...ticks);
+  }
+
+  isWanted(row, words) {
+    if (words && !row.said.includes(words)) return false;
+    if (this.only === "working") return row.data.kind === "run" && row.runs;
+    if (this.only === "failed") return ["bad", "limit"].includes(row.data.tone);
+    return true;
+  }
+
+  filter() {
+    const { rows, store } = this.view;
+    const words = this.search.value.trim().toLowerCase();
+    const isOn = words || ["working", "failed"].includes(this.only);
+    const shown = new Set();
+    for (const [key, row] of rows) {
+      if (!isOn || !this.isWanted(row, words)) continue;
+      shown.add(key);
+      for (let at = row.data.above; at !== null && !shown.has(at); ) {
+        shown.add(at);
+        rows.get(at).element.open = true;
+        at = rows.get(at).data.above;
+      }
+    }
+    const isSorted = this.only === "slowest first";
+    for (const [key, row] of rows) {
+      row.element.hidden = Boolean(isOn) && row.data.above !== null && !shown.has(key);
+      const isRun = isSorted && row.data.kind === "run";
+      row.element.style.order = isRun ? -Math.round(1000 * row.took(store.now)) : "";
+    }
   }
 }
 
@@ -146,13 +298,14 @@ function draw(box, urls) {
 class View {
   constructor(store, element) {
     this.store = store;
-    this.rows = new Map();
     this.text = make("pre", "writing");
     this.said = make("span", "said");
     this.said.setAttribute("role", "status");
     this.scroll = make("div", "scroll", this.text);
     this.root = make("div", "tree", this.scroll, this.said);
     element.append(this.root);
+    this.rows = new Map();
+    this.head = new Head(this);
     this.newest = null;
     this.span = SHORTEST; // seconds
     this.isScaled = false;
@@ -170,6 +323,8 @@ class View {
   draw(fresh) {
     const now = this.store.now;
     for (const row of fresh) this.place(row).draw(row, now);
+    const top = this.rows.values().next().value;
+    if (top) this.head.draw(top.data, this.rows.size);
     this.mark();
     put(this.text, this.store.text);
     if (this.follows) requestAnimationFrame(() => this.scroll.scrollTo(0, 1e9));
@@ -180,8 +335,10 @@ class View {
     if (known) return known;
     const made = new Row(row);
     this.rows.set(row.key, made);
-    if (row.above === null) this.scroll.insertBefore(made.element, this.text);
-    else {
+    if (row.above === null) {
+      this.scroll.insertBefore(made.element, this.text);
+      made.element.insertBefore(this.head.element, made.inside);
+    } else {
       const over = this.rows.get(row.above);
       over.below.append(made.element);
       over.inside.classList.remove("axe-nb-leaf");
@@ -204,7 +361,10 @@ class View {
     const now = this.store.now;
     // by leaps, so that bars stand still in between and few of them are laid out anew
     for (; this.span < now; this.span *= 1.5) this.isScaled = false;
-    if (!this.isScaled) this.root.style.setProperty("--span", this.span.toFixed(2));
+    if (!this.isScaled) {
+      this.root.style.setProperty("--span", this.span.toFixed(2));
+      this.head.scale(this.span);
+    }
     this.isScaled = true;
     for (const row of this.rows.values()) if (row.runs) row.tick(now);
     const top = this.rows.values().next().value;

@@ -1,0 +1,59 @@
+"""The segments of a live bar: the model, tools, and waits before retries. Pure.
+
+Source: design README "Second generation" (a real timeline while running).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TypeAlias
+
+from axe_nb.views.tree import CallNode, Node, Times, TreeNode, TurnNode
+
+MODEL, TOOL, RETRY = range(3)
+"""As in `nb/static/live.js`."""
+
+MOST = 60
+"""Segments of one bar; of a longer run, the latest are drawn."""
+
+Segment: TypeAlias = tuple[int, float, float | None]
+"""Kind, start and end in seconds; None = it goes on."""
+
+
+def segments_of(thing: TreeNode) -> list[Segment]:
+    """The parts of a run's or a turn's time, in the order of their start."""
+    if isinstance(thing, CallNode):
+        if thing.child is None:
+            return list(_segment(TOOL, thing.times))
+        thing = thing.child
+    turns = thing.turns[-MOST:] if isinstance(thing, Node) else [thing]
+    found = [segment for turn in turns for segment in _list_turn(turn)]
+    return _join(sorted(found, key=lambda segment: segment[1]))[-MOST:]
+
+
+def _list_turn(turn: TurnNode) -> Iterator[Segment]:
+    began = turn.times.started
+    for pause in turn.pauses:
+        yield from _segment(MODEL, Times(began, pause.started))
+        yield from _segment(RETRY, pause)
+        began = pause.ended
+    yield from _segment(MODEL, Times(began, turn.times.ended))
+    for call in turn.calls:
+        yield from _segment(TOOL, call.times)
+
+
+def _segment(kind: int, times: Times) -> Iterator[Segment]:
+    if times.started is not None:
+        yield kind, round(times.started, 2), times.ended and round(times.ended, 2)
+
+
+def _join(segments: list[Segment]) -> list[Segment]:
+    """Segments of one kind that overlap, as one: calls at once."""
+    joined: list[Segment] = []
+    for kind, start, end in segments:
+        last_kind, first, last = joined[-1] if joined else (None, 0.0, 0.0)
+        if kind != last_kind or (last is not None and start > last):
+            joined.append((kind, start, end))
+        elif last is not None:
+            joined[-1] = kind, first, None if end is None else max(end, last)
+    return joined
