@@ -32,6 +32,12 @@ HUES = ("#27c", "#85c", "#098", "#b70", "#888", "#393", "#c49")
 SWATCH = "■"
 """Sign that shows the colour of a part beside its name."""
 
+CODE = {
+    "word": "#86c", "text": "#383", "number": "#187", "name": "#37d", "comment": "#777",
+    "gone": "#d33", "new": "#383",
+}  # fmt: skip
+"""Colours of code in answers: as much contrast as one colour can have on white and on black."""
+
 LINE, TRACK, SHADE = "#8884", "#8882", "#8881"
 """Lines along levels, tracks of bars, backgrounds of texts."""
 

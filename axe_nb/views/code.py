@@ -13,7 +13,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from axe_nb.text import clean
-from axe_nb.views.appearance import COLOURS, HUES, SHADE, TEXT_PADDING
+from axe_nb.views.appearance import CODE, SHADE, TEXT_PADDING
 from axe_nb.views.bidi import direction
 
 if TYPE_CHECKING:
@@ -38,23 +38,21 @@ is not coloured."""
 
 BLOCK = f"padding:{TEXT_PADDING};background:{SHADE};white-space:pre-wrap;word-break:normal"
 
-_BLUE, _PURPLE, _TEAL = HUES[:3]
-
 STYLES = {
-    "Comment": f"color:{COLOURS['off']};font-style:italic",
-    "Keyword": f"color:{_PURPLE}",
-    "Operator.Word": f"color:{_PURPLE}",
-    "Literal.String": f"color:{COLOURS['good']}",
-    "Literal.Number": f"color:{_TEAL}",
-    "Name.Function": f"color:{_BLUE}",
-    "Name.Class": f"color:{_BLUE}",
-    "Name.Decorator": f"color:{_BLUE}",
-    "Name.Tag": f"color:{_BLUE}",
-    "Name.Attribute": f"color:{_TEAL}",
-    "Name.Variable": f"color:{_TEAL}",
-    "Generic.Deleted": f"color:{COLOURS['bad']}",
-    "Generic.Inserted": f"color:{COLOURS['good']}",
-    "Generic.Prompt": f"color:{COLOURS['off']}",
+    "Comment": f"color:{CODE['comment']};font-style:italic",
+    "Keyword": f"color:{CODE['word']}",
+    "Operator.Word": f"color:{CODE['word']}",
+    "Literal.String": f"color:{CODE['text']}",
+    "Literal.Number": f"color:{CODE['number']}",
+    "Name.Function": f"color:{CODE['name']}",
+    "Name.Class": f"color:{CODE['name']}",
+    "Name.Decorator": f"color:{CODE['name']}",
+    "Name.Tag": f"color:{CODE['name']}",
+    "Name.Attribute": f"color:{CODE['number']}",
+    "Name.Variable": f"color:{CODE['number']}",
+    "Generic.Deleted": f"color:{CODE['gone']}",
+    "Generic.Inserted": f"color:{CODE['new']}",
+    "Generic.Prompt": f"color:{CODE['comment']}",
 }
 """Kind of a token, or of those that it is one of → its style; coarse, so that a newer library gives
 the same page."""

@@ -76,6 +76,9 @@ DATA = "white-space:pre-wrap;margin-bottom:1em"
 
 TEXT = f"padding:{TEXT_PADDING};background:{SHADE};white-space:pre-wrap;word-break:normal"
 
+MARK = "border-bottom:2px solid"
+"""Of what needs a look: no colour of a text has enough contrast in both kinds of theme."""
+
 STEPS = f"<small style=float:right;opacity:{MUTED}>steps, not seconds</small>"
 """The unit of the bars, above them."""
 
@@ -280,7 +283,8 @@ def _format_fact(fact: Fact) -> str:
     if not fact.marks:
         return text
     marks = ", ".join(
-        f"<span style=color:{COLOURS[tone]}>{_escape(words)}</span>" for words, tone in fact.marks
+        f"<span style='{MARK} {COLOURS[tone]}'>{_escape(words)}</span>"
+        for words, tone in fact.marks
     )
     return f"{text} ({marks})" if text else marks
 

@@ -98,3 +98,28 @@ def writer() -> Agent:
 
     axe_nb.script("writer")(writes)
     return Agent("writer", "script/writer")
+
+
+def crowd(count: int = 24) -> Agent:
+    """A lead with many agents: the first fails, the last two wait at the gate `crowd`."""
+    names = [f"worker_{n}" for n in range(count)]
+
+    def lead(request: Request) -> Response:
+        if request.turn == 1:
+            calls = tuple(call("call_agent", agent=a, task=f"Do the part of {a}") for a in names)
+            return Response("", calls, "tool_use", Usage(400, 112))
+        return Response("All is **done**.", (), "end_turn", Usage(900, 88))
+
+    async def worker(request: Request) -> Response:
+        number = names.index(request.agent)
+        if number == 0:
+            raise axe_nb.ProviderError("bad_request", "no such <b>model</b>")
+        if number >= count - 2:
+            await gate("crowd")
+        return Response(f"part {number}\nand more", (), "end_turn", Usage(10, 10))
+
+    axe_nb.script("lead")(lead)
+    axe_nb.script("worker")(worker)
+    for name in names:
+        axe_nb.define(Agent(name, "script/worker"))
+    return Agent("lead", "script/lead", sub_agents=tuple(names))

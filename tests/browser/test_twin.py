@@ -167,8 +167,8 @@ def test_without_any_style_it_is_an_outline_in_reading_order(lab: Lab) -> None:
     text = " ".join(lab.page.locator(".jp-OutputArea-output").inner_text().split())
     order = (
         "It costs $5 or $6", "✓ lead script/x · completed", "✓ turn 1 asks researcher",
-        "said Three at once.", "✓ researcher Do researcher 1 turn · 512 tokens",
-        "was told Task: Do researcher", "◷ critic Do critic timeout after 2s", "✓ turn 2 answers",
+        "said Three at once.", "✓ researcher → ok 1 turn · 512 tokens",
+        "was told Task: Do researcher", "◷ critic timeout after 2s timeout", "✓ turn 2 answers",
     )  # fmt: skip
     places = [text.index(words) for words in order]
     assert places == sorted(places)

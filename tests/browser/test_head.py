@@ -1,0 +1,71 @@
+"""The head of a live tree: progress, the axis of seconds, chips and the search."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.lab import Lab
+from tests.browser.live_tree import RESEARCH, row, start
+
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
+
+CROWD = "import axe_nb; from tests.browser.browser_runs import *; r = axe_nb.run(crowd(), 'Go.')"
+
+
+def test_forty_rows_are_found_by_state_and_by_word(lab: Lab) -> None:
+    start(lab, CROWD)
+    head = lab.page.locator(".axe-nb-scroll > details > summary")
+    expect(head).to_contain_text("21 of 24 sub-agents done · 2 at work · 1 failed")
+    shares = lab.page.locator(".axe-nb-progress > i").evaluate_all(
+        "all => all.map(e => [e.className, e.style.flexGrow])"
+    )
+    assert shares == [["axe-nb-good", "21"], ["axe-nb-bad", "1"], ["axe-nb-running", "2"]]
+    workers = lab.page.locator(".axe-nb-row .axe-nb-row .axe-nb-row:visible")
+    assert workers.count() == 24
+    chip = "button.axe-nb-chip >> text="
+    lab.page.click(f"{chip}working")
+    assert [text.split("\n")[1] for text in workers.all_inner_texts()] == ["worker_22", "worker_23"]
+    lab.page.click(f"{chip}failed")
+    assert workers.count() == 1
+    assert "no such <b>model</b>" in workers.inner_text(), "the cause stands in the row"
+    lab.page.click(f"{chip}all")
+    lab.page.fill(".axe-nb-search", "PART 7")
+    assert [text.split("\n")[1] for text in workers.all_inner_texts()] == ["worker_7"]
+    lab.page.fill(".axe-nb-search", "")
+    lab.page.click(f"{chip}slowest")
+    tops = {
+        name: lab.page.locator(row(lab, name)).bounding_box() for name in ("worker_23", "worker_5")
+    }
+    assert tops["worker_23"]["y"] < tops["worker_5"]["y"]  # type: ignore[index]
+    expect(lab.page.locator(".axe-nb-chip[aria-pressed=true]")).to_have_text("slowest first")
+    lab.gate("crowd")
+    lab.finished()
+
+
+def test_the_head_stays_while_the_rows_are_scrolled_and_its_axis_is_in_seconds(lab: Lab) -> None:
+    lab.page.set_viewport_size({"width": 1280, "height": 500})
+    start(lab, CROWD)
+    expect(lab.page.locator(row(lab, "worker_23"))).to_be_attached()
+    lab.page.evaluate("() => document.querySelector('.axe-nb-scroll').scrollTo(0, 200)")
+    box = lab.page.locator(".axe-nb-scroll").bounding_box()
+    for part in (".axe-nb-scroll > details > summary", ".axe-nb-head"):
+        own = lab.page.locator(part).bounding_box()
+        assert box
+        assert own
+        assert box["y"] - 1 <= own["y"] <= box["y"] + 60
+    assert lab.page.locator(".axe-nb-axis > small").all_inner_texts()[0] == "0"
+    assert lab.page.locator(".axe-nb-axis > small").last.inner_text().endswith(" s")
+    lab.gate("crowd")
+    lab.finished()
+
+
+def test_a_small_tree_has_no_chips_and_its_bars_show_the_time_of_the_model(lab: Lab) -> None:
+    start(lab, RESEARCH)
+    lab.page.wait_for_selector(f"{row(lab, 'researcher')} >> text=2 turns")
+    assert not lab.page.locator(".axe-nb-tools").is_visible()
+    bar = lab.page.locator(f"{row(lab, 'researcher')} > summary > .axe-nb-bar > i")
+    paint = bar.evaluate("e => e.style.background")
+    assert "var(--model)" in paint
+    lab.gate("counter", "researcher", "critic")
+    lab.finished()

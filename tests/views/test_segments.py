@@ -1,0 +1,64 @@
+"""The segments of a live bar."""
+
+from __future__ import annotations
+
+from axe_nb.events import (
+    RetryScheduled,
+    RunStarted,
+    ToolFinished,
+    ToolStarted,
+    TurnFinished,
+    TurnStarted,
+)
+from axe_nb.messages import ToolCall, ToolResult, Usage
+from axe_nb.views.segments import MODEL, MOST, RETRY, TOOL, segments_of
+from axe_nb.views.transcript import Transcript
+
+CALLS = (ToolCall("a", "grep", {}), ToolCall("b", "grep", {}))
+
+
+def begun() -> Transcript:
+    transcript = Transcript()
+    transcript.apply(RunStarted("0", "", "", "lead", "m", 0, "task", "task"), 0.0)
+    return transcript
+
+
+def take_turn(transcript: Transcript, number: int, at: float) -> None:
+    """A turn of one second with two calls at once, of one and of two seconds."""
+    transcript.apply(TurnStarted("0", number, 1, 0), at)
+    transcript.apply(TurnFinished("0", number, "", CALLS, "", Usage(), True), at + 1)
+    for call in CALLS:
+        transcript.apply(ToolStarted("0", call), at + 1)
+    for seconds, call in enumerate(CALLS, 1):
+        transcript.apply(ToolFinished("0", ToolResult(call.id, "ok"), seconds), at + 1 + seconds)
+
+
+def test_calls_at_once_are_one_segment_between_two_of_the_model() -> None:
+    transcript = begun()
+    take_turn(transcript, 1, 0.0)
+    transcript.apply(TurnStarted("0", 2, 3, 2), 3.0)
+    assert transcript.root
+    assert segments_of(transcript.root) == [
+        (MODEL, 0.0, 1.0), (TOOL, 1.0, 3.0), (MODEL, 3.0, None),
+    ]  # fmt: skip
+    assert segments_of(transcript.root.turns[0].calls[0]) == [(TOOL, 1.0, 2.0)]
+
+
+def test_a_wait_before_a_retry_is_a_segment_of_its_own() -> None:
+    transcript = begun()
+    transcript.apply(TurnStarted("0", 1, 1, 0), 0.0)
+    transcript.apply(RetryScheduled("0", 1, 2, 2.0, "429", "slow down"), 1.0)
+    assert transcript.root
+    assert segments_of(transcript.root) == [
+        (MODEL, 0.0, 1.0), (RETRY, 1.0, 3.0), (MODEL, 3.0, None),
+    ]  # fmt: skip
+
+
+def test_a_long_run_has_a_bounded_number_of_segments_the_latest() -> None:
+    transcript = begun()
+    for number in range(200):
+        take_turn(transcript, number + 1, 3.0 * number)
+    assert transcript.root
+    segments = segments_of(transcript.root)
+    assert len(segments) == MOST
+    assert segments[-1] == (TOOL, 598.0, 600.0)
