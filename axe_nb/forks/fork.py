@@ -194,30 +194,36 @@ class Fork:
         """Returns the recorded run that a new run is: its own place first; each is one run only."""
         if id in self._way:
             return self._recorded[id]
-        key = agent, digest(asked)
-        alike = [run for run in self._by_first_request.get(key, ()) if self._is_free(run)]
-        alike = alike or [
-            run
-            for run in self._masked
-            if run.result.agent == agent and self._is_free(run) and is_same(run.get_asked(1), asked)
-        ]
-        found = next((run for run in alike if run.result.id == id), None) or next(iter(alike), None)
+        exact = self._by_first_request.get((agent, digest(asked)), {})
+        found = self._take_free(id, exact) or self._take_free(id, self._find_masked(agent, asked))
         if found is not None:
             self._used.add(found.result.id)
         return found
 
-    def _is_free(self, run: RecordedRun) -> bool:
-        return run.result.id not in self._used
+    def _take_free(self, id: str, alike: dict[str, RecordedRun]) -> RecordedRun | None:
+        """Takes out a run that is not in the new tree yet; None = all are."""
+        while alike:
+            found = alike.pop(id if id in alike else next(iter(alike)))
+            if found.result.id not in self._used:
+                return found
+        return None
 
     @cached_property
-    def _by_first_request(self) -> Mapping[tuple[str, str], Sequence[RecordedRun]]:
-        """(agent, digest of its first request) → the runs that were asked so."""
-        found: dict[tuple[str, str], list[RecordedRun]] = {}
-        for run in self._recorded.values():
+    def _by_first_request(self) -> Mapping[tuple[str, str], dict[str, RecordedRun]]:
+        """(agent, digest of its first request) → id → the runs that were asked so."""
+        found: dict[tuple[str, str], dict[str, RecordedRun]] = {}
+        for id, run in self._recorded.items():
             if run.find(1) is not None:
-                key = run.result.agent, digest(run.get_asked(1))
-                found.setdefault(key, []).append(run)
+                found.setdefault((run.result.agent, digest(run.get_asked(1))), {})[id] = run
         return found
+
+    def _find_masked(self, agent: str, asked: Asked) -> dict[str, RecordedRun]:
+        """Returns the runs that were asked so, but for a secret; by id."""
+        return {
+            run.result.id: run
+            for run in self._masked
+            if run.result.agent == agent and is_same(run.get_asked(1), asked)
+        }
 
     @cached_property
     def _masked(self) -> Sequence[RecordedRun]:
