@@ -21,7 +21,7 @@ from axe_nb.text import quote, suggestion
 from axe_nb.tools.python_tool import tool_of
 from axe_nb.tools.tool import Tool
 from axe_nb.values.libraries import to_plain
-from axe_nb.values.own_text import remove_addresses
+from axe_nb.values.own_text import describe, remove_addresses
 
 Tools: TypeAlias = str | Tool | Callable[..., Any]
 """A tool name, a Tool, or a function marked with `@axe_nb.tool`."""
@@ -94,21 +94,28 @@ class Overrides:
             parse(self.expect)
 
     @classmethod
-    def of(cls, given: Mapping[str, Any], defaults: Mapping[str, Any] | None = None) -> Overrides:
+    def of(
+        cls,
+        given: Mapping[str, Any],
+        defaults: Mapping[str, Any] | None = None,
+        others: Sequence[str] = (),
+    ) -> Overrides:
         """Makes overrides from keywords, for every interface.
 
         Args:
             given: keyword → value; None counts as omitted, except for `timeout` (no limit).
             defaults: keyword → value for omitted keywords, as set by `%config AxeMagics`.
+            others: keywords that the caller takes itself, for the error.
 
         Raises:
             ConfigError: an unknown option or an invalid value.
         """
         for name in given:
             if name not in _CHECKS:
+                known = (*others, *_CHECKS)
                 raise ConfigError(
                     f"unknown option {quote(name)}",
-                    hint=suggestion(name, _CHECKS) or f"known options: {', '.join(_CHECKS)}",
+                    hint=suggestion(name, known) or f"known options: {', '.join(known)}",
                 )
         chosen = {k: v for k, v in given.items() if v is not None or k == "timeout"}
         return cls(**{**(defaults or {}), **chosen})
@@ -149,7 +156,10 @@ def _normalize(name: str, value: Any) -> Any:
 
 def shown_value(value: object) -> str:
     """Formats a value for an error message: one line, shortened."""
-    text = " ".join(remove_addresses(repr(value), value).split())
+    try:
+        text = " ".join(remove_addresses(repr(value), value).split())
+    except Exception:  # of the value's own method
+        text = describe(value)
     return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}…"
 
 

@@ -232,7 +232,7 @@ class Run:
             problems = (
                 env.tape.finish(status) if env.tape else "",
                 env.recorder.problem() if env.recorder else "",
-                env.origin.finish() if env.origin else "",
+                *(env.origin.finish(status) if env.origin else ()),
             )
             self.warnings += filter(None, problems)
         result = self._make_result(status, error, cause, self.children.results())

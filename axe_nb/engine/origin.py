@@ -6,7 +6,7 @@ Source: D-53, D-59, D-66; product.md "Runs are recordings" (Fork).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -14,7 +14,7 @@ from axe_nb.agents.agent import Agent
 from axe_nb.exchanges import Exchange
 from axe_nb.messages import Message, Request, ToolCall, ToolResult
 from axe_nb.pictures.parts import Illustrated
-from axe_nb.results import RunResult
+from axe_nb.results import RunResult, Status
 from axe_nb.tools.tool import Job
 
 
@@ -85,5 +85,9 @@ class Origin(Protocol):
     ) -> Sequence[KeptCall | None]:
         """Returns the calls of a turn that are not made again; None = make it."""
 
-    def finish(self) -> str:
-        """Ends the fork; returns the problem if its place was not reached, else ""."""
+    def finish(self, status: Status) -> Iterable[str]:
+        """Ends the fork; returns what of it was not as a person would expect.
+
+        Args:
+            status: that of the root.
+        """

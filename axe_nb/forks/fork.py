@@ -7,7 +7,7 @@ Source: D-53, D-59, D-60, D-66.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -23,7 +23,8 @@ from axe_nb.recording.asked import Asked, Describer, is_same
 from axe_nb.recording.place import run_of, turn_of
 from axe_nb.recording.shared_file import digest
 from axe_nb.redaction import MASK, find_filter
-from axe_nb.results import RunResult
+from axe_nb.results import RunResult, Status
+from axe_nb.text import quote
 from axe_nb.tools.tool import Job
 
 Adapt = Callable[[Agent, Job], tuple[Agent, Job]]
@@ -69,31 +70,53 @@ class Fork:
         leads on; none for the run of the place."""
         self._used: set[str] = set()
         """Recorded runs that are in the new tree already, or will be."""
+        self._alike: set[str] = set()
+        """Recorded runs whose agents new runs have."""
+        self._made_again: dict[str, str] = {}
+        """Tool of the user's on the way to the place → the run there that it started."""
         self._find_way()
 
     def _find_way(self) -> None:
         point, id = self._point, self._point.run.id
         self._way[id] = (point.turn if point.keeps_reply else point.turn - 1, "")
         while (above := id.rpartition(".")[0]) and above in self._recorded:
-            call_id = self._recorded[id].result.call_id
-            self._way[above] = self._recorded[above].find_call_turn(call_id), call_id
+            run, call_id = self._recorded[above], self._recorded[id].result.call_id
+            self._way[above] = turn, _ = run.find_call_turn(call_id), call_id
+            for call in run.list_calls(turn):
+                if call.id == call_id and not call.traits.delegates:
+                    self._made_again[call.name] = id
             id = above
-        for id, (last, leads_on) in self._way.items():
+        for id, (last, _) in self._way.items():
             run = self._recorded[id]
             self._used.add(id)
-            for child in run.result.children:
-                if child.call_id != leads_on and run.find_call_turn(child.call_id) <= last:
-                    self._used.update(below.id for below in child.walk())
+            for turn in (turn for turn in run.sent if turn <= last):
+                for call_id in self._list_kept(run, turn):
+                    for child in self._list_children(run, turn, call_id):
+                        self._used.update(below.id for below in child.walk())
 
     def adapt(self, run: str, agent: Agent, job: Job) -> tuple[Agent, Job]:
         """See `Origin`."""
-        had = self._earlier.get(run)
-        if had is not None and had.name == agent.name:
-            agent = had
+        had = run if run in self._way else self._find_alike(run, agent, job)
+        if had in self._earlier:
+            self.changed[run] = agent = self._earlier[had]
         if run == self._point.run.id:
             agent, job = self._adapt(agent, job)
             self.changed[run] = agent
         return agent, job
+
+    def _find_alike(self, run: str, agent: Agent, job: Job) -> str:
+        """Returns the id of the recorded run that had a child's agent and task; "" = none had.
+
+        Its own place first; else one that an earlier fork changed, wherever that was.
+        """
+        asked = agent.name, job.task or job.prompt
+        for id in (run, *self._earlier):
+            had = self._recorded.get(id)
+            is_free = had is not None and id not in self._used and id not in self._alike
+            if had and is_free and (had.result.agent, had.result.task) == asked:
+                self._alike.add(id)
+                return id
+        return ""
 
     def find_prompt(self, run: str) -> Illustrated | None:
         """See `Origin`."""
@@ -171,30 +194,36 @@ class Fork:
         """Returns the recorded run that a new run is: its own place first; each is one run only."""
         if id in self._way:
             return self._recorded[id]
-        key = agent, digest(asked)
-        alike = [run for run in self._by_first_request.get(key, ()) if self._is_free(run)]
-        alike = alike or [
-            run
-            for run in self._masked
-            if run.result.agent == agent and self._is_free(run) and is_same(run.get_asked(1), asked)
-        ]
-        found = next((run for run in alike if run.result.id == id), None) or next(iter(alike), None)
+        exact = self._by_first_request.get((agent, digest(asked)), {})
+        found = self._take_free(id, exact) or self._take_free(id, self._find_masked(agent, asked))
         if found is not None:
             self._used.add(found.result.id)
         return found
 
-    def _is_free(self, run: RecordedRun) -> bool:
-        return run.result.id not in self._used
+    def _take_free(self, id: str, alike: dict[str, RecordedRun]) -> RecordedRun | None:
+        """Takes out a run that is not in the new tree yet; None = all are."""
+        while alike:
+            found = alike.pop(id if id in alike else next(iter(alike)))
+            if found.result.id not in self._used:
+                return found
+        return None
 
     @cached_property
-    def _by_first_request(self) -> Mapping[tuple[str, str], Sequence[RecordedRun]]:
-        """(agent, digest of its first request) → the runs that were asked so."""
-        found: dict[tuple[str, str], list[RecordedRun]] = {}
-        for run in self._recorded.values():
+    def _by_first_request(self) -> Mapping[tuple[str, str], dict[str, RecordedRun]]:
+        """(agent, digest of its first request) → id → the runs that were asked so."""
+        found: dict[tuple[str, str], dict[str, RecordedRun]] = {}
+        for id, run in self._recorded.items():
             if run.find(1) is not None:
-                key = run.result.agent, digest(run.get_asked(1))
-                found.setdefault(key, []).append(run)
+                found.setdefault((run.result.agent, digest(run.get_asked(1))), {})[id] = run
         return found
+
+    def _find_masked(self, agent: str, asked: Asked) -> dict[str, RecordedRun]:
+        """Returns the runs that were asked so, but for a secret; by id."""
+        return {
+            run.result.id: run
+            for run in self._masked
+            if run.result.agent == agent and is_same(run.get_asked(1), asked)
+        }
 
     @cached_property
     def _masked(self) -> Sequence[RecordedRun]:
@@ -209,51 +238,61 @@ class Fork:
         known = self._runs.get(run)
         if known is None or known.recorded is None or turn not in known.kept:
             return ()
-        recorded, results = known.recorded, known.recorded.find_results(turn)
+        recorded, kept = known.recorded, self._list_kept(known.recorded, turn)
         had = recorded.list_calls(turn)
         if len(had) != len(calls):
             return ()
-        pairs = zip(had, calls, strict=True)
-        return [self._find_call(run, turn, recorded, results, *pair) for pair in pairs]
+        return [
+            KeptCall(
+                result=replace(kept[one.id], call_id=call.id),
+                children=tuple(
+                    replace(self._move(child, recorded.result.id, run), call_id=call.id)
+                    for child in self._list_children(recorded, turn, one.id)
+                ),
+                files_read=recorded.result.files_read,
+                files_modified=recorded.result.files_modified,
+            )
+            if one.id in kept
+            else None
+            for one, call in zip(had, calls, strict=True)
+        ]
 
-    def _find_call(
-        self,
-        run: str,
-        turn: int,
-        recorded: RecordedRun,
-        results: Mapping[str, ToolResult],
-        had: ToolCall,
-        call: ToolCall,
-    ) -> KeptCall | None:
-        """Returns the outcome of one call; None = it leads to the place, or has no result."""
-        if run in self._way and self._way[run] == (turn, had.id):
-            return None
-        is_place = self._is_place(run, turn)
-        if is_place and had.id in self._point.results:
-            return KeptCall(result=replace(self._point.results[had.id], call_id=call.id))
-        result = results.get(had.id)
-        if result is None:
-            if run != self._point.run.id or is_place:
-                return None
-            result = ToolResult(call.id, INTERRUPTED, is_error=True, name=call.name)
-        children = (self._move(child, recorded.result.id, run) for child in
-                    recorded.list_children(had.id))  # fmt: skip
-        return KeptCall(
-            result=replace(result, call_id=call.id),
-            children=tuple(replace(child, call_id=call.id) for child in children),
-            files_read=recorded.result.files_read,
-            files_modified=recorded.result.files_modified,
-        )
+    def _list_kept(self, run: RecordedRun, turn: int) -> Mapping[str, ToolResult]:
+        """Returns id of a call of a turn → its result, if the call is not made again.
+
+        It is made if it leads to the place, or has no result to go on from.
+        """
+        kept, point = dict(run.find_results(turn)), self._point
+        if run.result.id == point.run.id and turn < point.turn:
+            for call in run.list_calls(turn):
+                result = ToolResult(call.id, INTERRUPTED, is_error=True, name=call.name)
+                kept.setdefault(call.id, result)
+        if self._is_place(run.result.id, turn):
+            kept.update(point.results)
+        if turn == self._way.get(run.result.id, (0, ""))[0]:
+            kept.pop(self._way[run.result.id][1], None)
+        return kept
+
+    def _list_children(self, run: RecordedRun, turn: int, call_id: str) -> Sequence[RunResult]:
+        """Returns the runs that a call which is not made again had started; given, it has none."""
+        if self._is_place(run.result.id, turn) and call_id in self._point.results:
+            return ()
+        return run.list_children(call_id)
 
     def _move(self, child: RunResult, before: str, now: str) -> RunResult:
-        self._used.update(below.id for below in child.walk())
+        for below in child.walk():
+            self._used.add(below.id)
+            if below.id in self._earlier:
+                self.changed[f"{now}{below.id.removeprefix(before)}"] = self._earlier[below.id]
         return move_run(child, before, now)
 
-    def finish(self) -> str:
+    def finish(self, status: Status) -> Iterator[str]:
         """See `Origin`."""
-        if self._is_reached:
-            return ""
-        return f"the fork did not reach {self.place}: the calls that lead there took another path"
+        for tool, run in self._made_again.items():
+            yield f"tool {quote(tool)} was run again: it starts {run}, on the way to {self.place}"
+        if status == "completed" and not self._is_reached:
+            why = "the calls that lead there took another path"
+            yield f"the fork did not reach {self.place}: {why}"
 
 
 def _make_given(request: Request, reply: Response) -> Exchange:

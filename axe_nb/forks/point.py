@@ -82,7 +82,7 @@ def make_point(
         root: the result of the root.
         place: as in `find_exchange`; also the turn after the last, which goes on from the results
             of its calls.
-        prompt: replaces the prompt, or is said before the turn.
+        prompt: replaces the prompt, or is said before the turn; a blank one is none (D-12).
         system_prompt: of the agent at the place.
         reply: in place of the model's at the turn: a text, calls or a `Response`.
         results: id or number of a call of the turn → what its tool returns instead, or raises.
@@ -93,6 +93,8 @@ def make_point(
     if root.id != "0":
         hint = f'fork the root with the whole place: .fork("{root.id}/{place or 1}")'
         raise ConfigError(f"run {root.id} is a part of a tree", hint=hint)
+    if prompt is not None and not (prompt.text.strip() or prompt.pictures):
+        prompt = None
     run, turn, written = find_turn(root, place)
     recorded = RecordedRun(run, find_filter())
     is_asked = any(one.turn == turn for one in run.exchanges)
@@ -225,5 +227,6 @@ def _read_output(value: Any, call: ToolCall) -> ToolOutput:
         return ToolOutput(f"Error: {fault_text(value)}", is_error=True)
     try:
         return output_of(value)
-    except ToolError as error:
-        raise ConfigError(f"the result of {call.name}: {words(error)}") from None
+    except Exception as error:  # ToolError, or whatever the value's own methods raise
+        why = words(error) if isinstance(error, ToolError) else fault_text(error)
+        raise ConfigError(f"the result of {call.name}: {why}") from None

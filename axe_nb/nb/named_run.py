@@ -63,6 +63,6 @@ def find_result(shell: InteractiveShell, name: str) -> RunResult:
         raise ConfigError(f"{name} is not the result of a run, but of type {type(value).__name__}")
     results = [key for key, one in shell.user_ns.items() if isinstance(one, RunResult | RunHandle)]
     raise ConfigError(
-        f"no variable {quote(name)}",
+        f"no variable {quote(cut_chars(name, MAX_SHOWN, '…'))}",
         hint=suggestion(name, results) or "bind a result with -o NAME, or leave the name out",
     )

@@ -84,7 +84,7 @@ def _make_request(shell: InteractiveShell, options: Options, prompt: Illustrated
     if options.fork_from is None:
         return request_of(options, *prompt)
     result, place = find_place(shell, options.fork_from)
-    point = make_point(result, place, prompt=prompt if prompt.text.strip() else None)
+    point = make_point(result, place, prompt=prompt)
     return RunRequest(agent=options.agent, overrides=options.overrides, fork=point)
 
 

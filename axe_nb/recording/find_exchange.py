@@ -68,8 +68,12 @@ def find_turn(result: RunResult, place: str | int | None) -> tuple[RunResult, in
         place: as in `find_exchange`; the turn need not exist.
 
     Raises:
-        ConfigError: there is no such run, or it has sent no request.
+        ConfigError: the place is invalid, there is no such run, or it has sent no request.
     """
+    if not isinstance(place, str | int | None):
+        raise ConfigError(
+            f"a place is text, as in 0.2/3, or the number of a turn, not {type(place).__name__}"
+        )
     text = f"{result.id}/{place}" if isinstance(place, int) else place or result.id
     id, slash, turn = text.removeprefix("@").partition("/")
     run = find_run(result, id)

@@ -123,7 +123,6 @@ def describe_agents(
         options: those of the root.
         forked: the agents of the run that is forked; None = the run is not a fork.
     """
-    before_changed = forked.changed if forked else {}
     output = options.output or _find_output(forked)
 
     def describe(root: Agent, changed: Mapping[str, Agent]) -> Definitions:
@@ -133,7 +132,7 @@ def describe_agents(
         made = Definitions(
             root=define(root),
             agents={name: define(agent) for name, agent in snapshot.list_loaded().items()},
-            changed={**before_changed, **{id: define(one) for id, one in changed.items()}},
+            changed={id: define(one) for id, one in changed.items()},
             model_all=options.model_all or (forked.model_all if forked else ""),
             vars={**(forked.vars if forked else {}), **options.vars},
             output=output.sent if output else None,

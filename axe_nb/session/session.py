@@ -28,6 +28,7 @@ from axe_nb.engine.recorder import Recorder
 from axe_nb.engine.scope import Env, RunScope
 from axe_nb.errors import ConfigError
 from axe_nb.events import Emit, Event, discard
+from axe_nb.forks.point import CHANGES
 from axe_nb.imports import protect_imports
 from axe_nb.limits import InFlight, UsageMeter
 from axe_nb.make_provider import provider_for
@@ -136,7 +137,7 @@ class Session:
         Raises:
             ConfigError: as for `overrides`.
         """
-        return Overrides.of(given, keep_for_tree(self.defaults))
+        return Overrides.of(given, keep_for_tree(self.defaults), CHANGES)
 
     def define(self, agent: Agent, text: str = "") -> Agent:
         """Registers an agent by name, for `%%axe`, `run` and other agents' `sub_agents`.

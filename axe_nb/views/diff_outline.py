@@ -8,8 +8,8 @@ Source: product.md "Runs are recordings"; design README; D-60.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import groupby
+from dataclasses import dataclass, replace
+from itertools import groupby, takewhile
 from typing import TypeAlias
 
 from axe_nb.diffs.change import Change, RunPair, TurnPair, list_changes
@@ -111,7 +111,12 @@ def make_outline(diff: RunDiff, *, whole: bool = False) -> Entry:
         diff: the difference.
         whole: if True, nothing is left out.
     """
-    return _Outline(diff, whole).make(diff.pair)
+    outline = _Outline(diff, whole)
+    made = outline.make(diff.pair)
+    if (left := len(diff.changes) - outline.drawn) > 0:
+        rest = f"… {plural(left, 'more change')}: .changes[{outline.drawn}:], .to_frame()"
+        made = replace(made, parts=(*made.parts, rest))
+    return made
 
 
 def _name_sides(diff: RunDiff) -> tuple[str, str]:
@@ -150,9 +155,9 @@ class _Outline:
         self._whole = whole
         self._names = _name_sides(diff)
         self._numbers = {id(change): number for number, change in enumerate(changes)}
-        self._drawn = len(changes) if whole else MAX_BLOCKS
-        shown = min(len(changes), self._drawn)
-        self._room = max(LEAST, min(MOST, MAX_CHARS // max(1, shown)))
+        self.drawn = len(changes) if whole else min(len(changes), MAX_BLOCKS)
+        """Changes that are shown; what follows them is left out."""
+        self._room = max(LEAST, min(MOST, MAX_CHARS // max(1, self.drawn)))
 
     def make(self, pair: RunPair) -> Entry:
         """Returns the row of two runs."""
@@ -170,7 +175,7 @@ class _Outline:
         return Entry(who, facts, tuple(parts), is_open)
 
     def _list_parts(self, pair: RunPair) -> Iterator[Part]:
-        for is_same, parts in groupby(pair.parts, _is_same):
+        for is_same, parts in groupby(takewhile(self._is_shown, pair.parts), _is_same):
             some = list(parts)
             if is_same:
                 yield _describe_same(some)
@@ -180,10 +185,7 @@ class _Outline:
 
     def _draw(self, part: Change | TurnPair | RunPair) -> Iterator[Part]:
         if isinstance(part, Change):
-            yield from self._draw_change(part)
-        elif not self._has_room(part):
-            if (number := sum(1 for _ in list_changes(part))) > 0:
-                yield f"… {plural(number, 'more change')}: .changes, .to_frame()"
+            yield self._make_block(part, self._numbers[id(part)])
         elif isinstance(part, RunPair):
             yield self.make(part)
         else:
@@ -191,8 +193,9 @@ class _Outline:
 
     def _draw_turn(self, pair: TurnPair) -> Iterator[Part]:
         """Yields the row of a turn; only those of its runs, if nothing else differs."""
-        inner = [one for part in pair.parts for one in self._draw(part) if not _is_same(part)]
-        same = [part for part in pair.parts if _is_same(part)]
+        shown = list(takewhile(self._is_shown, pair.parts))
+        inner = [one for part in shown if not _is_same(part) for one in self._draw(part)]
+        same = [part for part in shown if _is_same(part)]
         if same:
             inner.append(_describe_same(same))
         if any(isinstance(part, Change) for part in pair.parts):
@@ -202,17 +205,9 @@ class _Outline:
         else:
             yield from inner
 
-    def _has_room(self, part: TurnPair | RunPair) -> bool:
-        first = next(list_changes(part), None)
-        return first is not None and self._numbers[id(first)] < self._drawn
-
-    def _draw_change(self, change: Change) -> Iterator[Part]:
-        number = self._numbers[id(change)]
-        if number < self._drawn:
-            yield self._make_block(change, number)
-        elif number == self._drawn:
-            more = len(self._numbers) - self._drawn
-            yield f"… {plural(more, 'more change')}: .changes, .to_frame()"
+    def _is_shown(self, part: Change | TurnPair | RunPair) -> bool:
+        first = part if isinstance(part, Change) else next(list_changes(part), None)
+        return first is None or self._numbers[id(first)] < self.drawn
 
     def _make_block(self, change: Change, number: int) -> Block:
         masked = [find_filter().text(text or "") for text in (change.before, change.after)]

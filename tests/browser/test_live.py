@@ -39,6 +39,32 @@ def test_the_tree_grows_and_at_the_end_its_twin_stands_there_alone(lab: Lab) -> 
     assert "widgets" not in saved.metadata
 
 
+FORK = """\
+import axe_nb; from pathlib import Path; from tests.browser.browser_runs import *
+for name in ("researcher", "counter", "critic"):
+    Path(name).touch()
+r = axe_nb.run(research(), "Check.", display=False)
+Path("critic").unlink()
+f = r.fork("0.3/1", prompt="Task: Look again")"""
+
+
+@pytest.mark.req("D-66")
+def test_the_tree_of_a_fork_marks_what_was_recorded_while_the_rest_is_live(lab: Lab) -> None:
+    start(lab, FORK)
+    critic = lab.page.locator(f"{row(lab, 'critic')}.axe-nb-running")
+    expect(critic).to_have_count(1)
+    head = lab.page.locator(".axe-nb-scroll > details > summary")
+    expect(head).to_contain_text("fork of 0.3/1")
+    recorded = lab.page.locator("details.axe-nb-good > summary", has_text="recorded")
+    expect(recorded).to_contain_text(["researcher", "turn 2", "counter"])
+    expect(critic.locator("> summary")).not_to_contain_text("recorded")
+    lab.gate("critic")
+    lab.finished()
+    shown = lab.page.locator(".jp-OutputArea").first
+    expect(shown).to_contain_text("completed · fork of 0.3/1")
+    assert lab.page.locator(".axe-nb-tree").count() == 0
+
+
 @pytest.mark.req("D-24")
 def test_a_reply_is_shown_while_it_is_written_and_its_thoughts_are_gone_at_the_end(
     lab: Lab,

@@ -224,6 +224,20 @@ def test_a_continued_run_differs_in_the_conversation_before_it(settings: dict[st
     assert told(more, axe_nb.run("guide", "Bonn", continue_from=once)) == []
 
 
+def test_a_result_that_comes_from_no_run_is_told_beside_the_run_that_is_gone(
+    settings: dict[str, Any],
+) -> None:
+    run = axe_nb.run("lead", "go")
+    fork = run.fork("0/1", results={2: "Bonn is closed"}, display=False)
+    for a, b, texts in (
+        (run, fork, ("Bonn is old, fine", "Bonn is closed")),
+        (fork, run, ("Bonn is closed", "Bonn is old, fine")),
+    ):
+        assert told(a, b) == [("run", "0/1"), ("result", "0/1")]
+        change = a.diff(b).changes[1]
+        assert (change.call, (change.before, change.after)) == (2, texts)
+
+
 def test_agents_that_have_nothing_in_common_are_compared_all_the_same(
     settings: dict[str, Any],
 ) -> None:

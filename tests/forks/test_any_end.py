@@ -13,9 +13,12 @@ import pytest
 
 import axe_nb
 from axe_nb import Agent, ProviderError, Request, RunResult, call, script, tool
+from axe_nb.forks.point import make_point
+from axe_nb.session.drive import drive
 from axe_nb.session.portal import run_and_wait
 from axe_nb.session.runs import RunRequest
 from axe_nb.session.session import session
+from axe_nb.session.view import NullView
 from tests.forks.trees import counted_tree, list_sources
 
 
@@ -185,6 +188,44 @@ def test_a_child_that_was_interrupted_is_asked_where_it_stopped() -> None:
     assert len(waiting) == 2
 
 
+@pytest.mark.req("D-66")
+@pytest.mark.parametrize(
+    ("place", "changes"), [("0.1/2", {"reply": "short"}), ("0/1", {"results": {}}), ("0/1", {})]
+)
+def test_turns_and_tools_of_a_child_that_was_interrupted_are_not_repeated_if_it_goes_on(
+    place: str, changes: dict[str, Any]
+) -> None:
+    asked: list[str] = []
+    ran: list[str] = []
+    slow: list[int] = []
+    say("boss", [call("call_agent", agent="w", task=t) for t in "ab"], lambda r: r.last)
+
+    @script("w")
+    async def worker(request: Request) -> Any:
+        who = request.messages[0].content[-1]
+        asked.append(f"{who} {request.turn}")
+        if request.turn == 1:
+            return call("pay", what=who)
+        if who == "b":
+            slow.append(1)
+            await asyncio.sleep(60 if len(slow) == 1 else 0)
+        return f"did {who}"
+
+    @tool(read_only=True)
+    def pay(what: str) -> str:
+        ran.append(what)
+        return f"paid {what}"
+
+    axe_nb.define(Agent("w", "script/w", tools=(pay,)))
+    boss = Agent("boss", "script/boss", sub_agents=("w",))
+    run = run_and_wait(interrupt(boss, lambda: bool(slow)))
+    asked.clear()
+    ran.clear()
+    again = fork(run, place, **changes)
+    assert again.text.endswith("did b")
+    assert (asked, ran) == (["b 2"], [])
+
+
 @pytest.mark.req("D-66", "D-61")
 @pytest.mark.parametrize("keep", ["save", "pickle", "copy", "from_dict"])
 def test_a_run_that_was_kept_is_forked_as_any_other(keep: str, tmp_path: Path) -> None:
@@ -249,6 +290,49 @@ def test_what_an_earlier_fork_replaced_stays_replaced() -> None:
         assert "You are Riga." in fourth.text
         assert "You end." in fourth.text
         assert counted.take()[0] == ["lead 2", "lead 3"]
+
+
+@pytest.mark.req("D-66")
+@pytest.mark.parametrize("saved", [False, True])
+def test_what_an_earlier_fork_replaced_goes_where_its_run_goes(saved: bool, tmp_path: Path) -> None:
+    asked: list[str] = []
+    tasks = [call("call_agent", agent="w", task=town) for town in ("Rome", "Oslo")]
+    say("boss", tasks, lambda r: r.last)
+
+    @script("w")
+    def worker(request: Request) -> str:
+        asked.append(f"{request.last[6:]} {request.system}")
+        return asked[-1]
+
+    axe_nb.define(Agent("w", "script/w", system_prompt="old"))
+    axe_nb.define(Agent("boss", "script/boss", sub_agents=("w",)))
+    run = axe_nb.run("boss", "go", display=False)
+    first = fork(run, "0.1/1", system_prompt="new")
+    if saved:
+        first.save(tmp_path / "first.axe")
+        first = axe_nb.load(tmp_path / "first.axe")
+    asked.clear()
+    second = fork(first, "0/1", reply=tasks[::-1])
+    assert asked == [], "both are asked as they were, in the places of one another"
+    assert [(one.id, one.text) for one in second.children] == [
+        ("0.1", "Oslo old"), ("0.2", "Rome new"),
+    ]  # fmt: skip
+    fork(second, "0.1/1")
+    fork(second, "0.2/1")
+    assert asked == ["Oslo old", "Rome new"]
+
+
+@pytest.mark.req("D-66")
+def test_an_agent_that_an_earlier_fork_put_in_a_place_stays_there() -> None:
+    with counted_tree(None) as (run, counted):
+        axe_nb.define(session.agents["town"].but(name="city", system_prompt="You are a city."))
+        request = RunRequest(agent="city", fork=make_point(run, "0.2/2"))
+        first = drive(session.start(request), NullView())
+        counted.clear()
+        second = fork(first, "0.2/2")
+        assert counted.take() == (["town 2"], [])
+    assert second.children[0].agent == "city"
+    assert second.text == first.text
 
 
 @pytest.mark.req("D-66")

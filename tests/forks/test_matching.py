@@ -70,6 +70,29 @@ def test_two_equal_children_have_their_own_answers() -> None:
     assert len(asked) == 2
 
 
+@pytest.mark.req("D-66")
+def test_a_child_whose_result_is_given_is_what_it_was_when_it_is_asked_again() -> None:
+    asked: list[str] = []
+
+    @script("boss")
+    def boss(request: Request) -> Any:
+        if request.turn == 1 or request.last == "try again":
+            return call("call_agent", agent="w", task="x")
+        return request.last
+
+    @script("w")
+    def worker(request: Request) -> str:
+        asked.append(request.last)
+        return "w"
+
+    axe_nb.define(Agent("w", "script/w"))
+    run = axe_nb.run(Agent("boss", "script/boss", sub_agents=("w",)), "go", display=False)
+    again = fork(run, "0/1", results={1: "try again"})
+    assert again.text == "w"
+    assert [child.id for child in again.children] == ["0.2"]
+    assert len(asked) == 1
+
+
 @pytest.mark.req("D-66", "D-57")
 def test_the_tree_below_a_child_moves_with_it() -> None:
     asked: list[str] = []
@@ -134,6 +157,9 @@ def test_a_tool_of_the_user_runs_again_only_where_one_of_its_children_is_forked(
     again = fork(run, "0.1-two/1", reply="new")
     assert (ran, asked) == (["a"], [])
     assert again.text == "Task: a one!, new\n\nTask: b one!, Task: b two!"
+    assert again.warnings == (
+        'tool "survey" was run again: it starts 0.1-two, on the way to 0.1-two/1',
+    )
     assert [one.id for one in again.walk()] == [one.id for one in run.walk()]
 
 

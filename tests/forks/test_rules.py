@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import random
 from collections.abc import Callable, Iterator
@@ -23,6 +24,11 @@ from tests.forks.trees import counted_tree, list_sources
 
 def fork(run: RunResult, place: Any = None, **changes: Any) -> RunResult:
     return run.fork(place, display=False, **changes)
+
+
+class Wordless:
+    def __repr__(self) -> str:
+        raise LookupError("no words")
 
 
 MISTAKES: dict[str, tuple[Any, dict[str, Any], str]] = {
@@ -48,6 +54,11 @@ MISTAKES: dict[str, tuple[Any, dict[str, Any], str]] = {
     "no reply": ("0/1", {"reply": 3}, "reply takes text, calls or a Response, not 3"),
     "no prompt": ("0/1", {"system_prompt": 3}, "system_prompt takes a string, not 3"),
     "no option": ("0/1", {"sytem_prompt": "x"}, 'unknown option "sytem_prompt"'),
+    "no place": (1.5, {}, "a place is text, as in 0.2/3, or the number of a turn, not float"),
+    "no text of its own": ("0/1", {"reply": Wordless()}, "reply takes text, calls or a Response"),
+    "a result without text": (
+        "0/1", {"results": {1: Wordless()}}, "the result of note: LookupError: no words",
+    ),
     "no such tool": ("0/3", {"tools": ["nope"]}, 'unknown tool "nope" in agent "lead"'),
     "no such model": ("0/3", {"model": "script/nope"}, "script not found: nope"),
 }  # fmt: skip
@@ -63,6 +74,26 @@ def test_a_mistake_is_one_line_before_anything_is_sent(mistake: str) -> None:
         assert counted.take() == ([], [])
     assert error.value.message.startswith(message)
     assert "\n" not in error.value.message
+
+
+@pytest.mark.req("D-66")
+def test_an_unknown_option_of_a_fork_is_told_what_there_is() -> None:
+    with counted_tree(None) as (run, _):
+        with pytest.raises(ConfigError) as error:
+            fork(run, "0/1", sytem_prompt="x")
+        assert error.value.hint == 'did you mean "system_prompt"?'
+        with pytest.raises(ConfigError) as error:
+            fork(run, "0/1", zzz="x")
+    assert "known options: prompt, system_prompt, reply, results, model, " in error.value.hint
+
+
+@pytest.mark.req("D-66", "D-12", "D-32")
+@pytest.mark.parametrize("blank", ["", " \n", []])
+def test_a_blank_prompt_is_none(blank: Any) -> None:
+    with counted_tree(None) as (run, counted):
+        assert fork(run, "0/2", prompt=blank).messages == run.messages
+        counted.clear()
+        assert fork(run, "0/1", prompt=blank).text == run.text
 
 
 @pytest.mark.req("D-66")
@@ -321,8 +352,28 @@ def test_a_place_that_is_not_reached_is_a_warning() -> None:
     again = fork(run, "0.1/1", reply="z")
     assert again.text == "no"
     assert again.warnings == (
+        'tool "survey" was run again: it starts 0.1, on the way to 0.1/1',
         "the fork did not reach 0.1/1: the calls that lead there took another path",
     )
+
+
+@pytest.mark.req("D-66")
+def test_a_fork_that_was_stopped_before_its_place_does_not_blame_the_calls() -> None:
+    went: list[int] = []
+
+    @tool(read_only=True)
+    async def survey(ctx: axe_nb.ToolContext) -> str:
+        went.append(1)
+        await asyncio.sleep(60 if len(went) == 2 else 0)
+        return (await ctx.delegate("x", agent="w")).text
+
+    script("m")(lambda request: call("survey") if request.turn == 1 else request.last)
+    script("w")(lambda request: "w")
+    axe_nb.define(Agent("w", "script/w"))
+    run = axe_nb.run(Agent("a", "script/m", tools=(survey,)), "go", display=False)
+    again = fork(run, "0.1/1", timeout=0.2)
+    assert again.status == "timeout"
+    assert not any("another path" in warning for warning in again.warnings)
 
 
 @pytest.mark.req("D-66", "D-48")

@@ -134,7 +134,10 @@ def test_beyond_some_changes_they_are_counted() -> None:
     diff = a.diff(b)
     shown, whole = str(diff), diff.format(whole=True)
     assert len(diff.changes) > 100
-    assert "more changes: .changes, .to_frame()" in shown
+    left = len(diff.changes) - 60
+    assert shown.endswith(f"\n… {left} more changes: .changes[60:], .to_frame()")
+    assert shown.count("more change") == 1, "in one row, however many rows they would have"
+    assert diff._repr_mimebundle_()[0]["text/html"].count("more change") == 1
     assert "more changes" not in whole
     assert len(shown) < 30_000
     assert len(html(a, b)) < 60_000
