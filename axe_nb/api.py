@@ -72,6 +72,9 @@ def run(
             pydantic model, a list of one of these, or the path of a file with a schema.
         stream: if False, whole replies, also where someone watches.
         expect: expectations of the run, as in `researcher >= 2, parallel; no write_file`.
+        step: True: pause before each request and call, and ask you; a function, which may be
+            async: it is given each `Step`, and decides.
+        break_at: pause only at these places: `tool:NAME`, `agent:NAME`, `depth:N`, `turn`.
 
     Raises:
         ConfigError: invalid configuration, before anything is sent; `hint` has the next step,

@@ -20,7 +20,7 @@ from axe_nb.views import excerpts
 from axe_nb.views.appearance import LOOKS, Look
 from axe_nb.views.cost import format_cost
 from axe_nb.views.draft import Draft
-from axe_nb.views.tree import CallNode, Node, Span, State, TreeNode, TurnNode
+from axe_nb.views.tree import WAITS, CallNode, Node, Span, State, TreeNode, TurnNode
 
 LAST_WORDS = 48
 """Characters of the last words in a row; its end must not be cut off where there is little room."""
@@ -213,7 +213,9 @@ def size_of(text: str) -> str:
 def cost_of_call(call: CallNode) -> str:
     """The outcome of a call: its size, or its failure."""
     if call.result is None:
-        return call.state if call.state == "not run" else ""
+        return call.state if call.state == "not run" else call.waits
+    if call.result.is_skipped:
+        return excerpts.line(call.result.note)
     failed = "denied" if call.result.is_denied else "failed"
     pictures = call.result.pictures
     size = plural(len(pictures), "picture") if pictures else size_of(call.result.content)
@@ -238,21 +240,31 @@ def _format_tokens(usage: Usage) -> str:
 def _outcome_of_only_call(call: CallNode | None) -> str:
     if call is None:
         return ""
-    if call.state in ("error", "not run"):
+    if call.state in ("error", "not run") or call.waits:
         return cost_of_call(call)
     return excerpts.line(call.result.note) if call.result else ""
 
 
 def cost_of_run(node: Node) -> str:
     """The ending of a run, unless it completed, its source, with its turns and tokens."""
-    facts = (ending_of(node), _find_wait(node), node.source, *_format_counts(node))
+    facts = (ending_of(node), find_wait(node), node.source, *_format_counts(node))
     return " · ".join(filter(None, facts))
 
 
-def _find_wait(node: Node) -> str:
-    """The wait of a run before a retry; empty once its reply arrives."""
-    turn = node.turns[-1] if node.turns and node.state == "running" else None
-    return turn.waits if turn else ""
+def find_wait(node: Node) -> str:
+    """The wait of a run before a retry, or for the person; else empty."""
+    if not node.turns or node.state != "running":
+        return ""
+    turn = node.turns[-1]
+    return next(filter(None, (turn.waits, *(call.waits for call in turn.calls))), "")
+
+
+def _format_waits(node: Node, below: list[Node]) -> str:
+    """Who waits for the person, in the whole tree."""
+    if find_wait(node) == WAITS:
+        return WAITS
+    names = [name_run(run.agent, run.model) for run in below if find_wait(run) == WAITS]
+    return f"{excerpts.line(names[0], excerpts.WHO)} {WAITS}" if names else ""
 
 
 def _format_counts(node: Node) -> list[str]:
@@ -282,6 +294,7 @@ def summary(node: Node) -> str:
         # without an agent, the model is the name that stands before
         excerpts.line(node.model, 2 * excerpts.WHO) if node.agent else "",
         node.state,
+        _format_waits(node, below),
         _format_origin(node, below),
         plural(len(node.turns), "turn") if node.turns else "",
         plural(calls, "tool call") if calls else "",
@@ -333,7 +346,7 @@ def _list_denied(node: Node) -> list[CallNode]:
 def _count_failed(node: Node) -> int:
     """The number of failed calls, but for those that are sub-agents, which are counted as such."""
     return sum(
-        bool(call.result and call.result.is_error and not call.result.is_denied)
+        call.state == "error" and not (call.result and call.result.is_denied)
         for call in _list_calls(node)
         if not call.children
     )

@@ -18,6 +18,9 @@ from axe_nb.views.draft import Draft
 State: TypeAlias = Status | Literal["running", "not run"]
 """Of a run, a turn or a call; a failed call is `error`, one that was stopped `not run`."""
 
+WAITS = "waits for you"
+"""Words for what cannot go on without the person."""
+
 TURN = 2
 """Steps that a turn takes on the structural timeline."""
 
@@ -53,6 +56,8 @@ class CallNode:
     result: ToolResult | None = None
     is_edited: bool = False
     """True if the person changed the arguments before it ran."""
+    waits: str = ""
+    """What it waits for, in a few words; live only."""
     seconds: float = 0.0
     """Time that it took, as its run counts it."""
     children: list[Node] = field(default_factory=list)
@@ -70,7 +75,10 @@ class CallNode:
     def take(self, result: ToolResult) -> None:
         """Sets the result; a call that the person edited is shown as it ran."""
         self.result = result
+        self.waits = ""
         self.state = "error" if result.is_error else "completed"
+        if result.is_skipped:
+            self.state = "not run"
         if result.edited is not None:
             self.call = replace(self.call, arguments=result.edited, raw="")
             self.is_edited = True
@@ -102,7 +110,7 @@ class TurnNode:
     draft: Draft | None = None
     """The reply so far, if it is streamed and has not ended."""
     waits: str = ""
-    """The wait before the next attempt, in a few words; empty once its reply arrives."""
+    """The wait before the next attempt, or for the person, in a few words; else empty."""
     calls: list[CallNode] = field(default_factory=list)
     waiting: int = 0
     """Calls that have no result yet."""

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from axe_nb.engine.permissions import ApprovalRequest, Decision
+from axe_nb.engine.questions import ApprovalRequest, Decision
 from axe_nb.session.approval import Approver, prompt_person
 from axe_nb.session.portal import pump
 
