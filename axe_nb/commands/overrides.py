@@ -124,8 +124,8 @@ class Overrides:
         return cls(**{**(defaults or {}), **chosen})
 
 
-def refuse_steps(overrides: Overrides, many: str) -> None:
-    """Checks that many runs at once are not stepped through.
+def refuse_steps(overrides: Overrides, many: str) -> Overrides:
+    """Returns the options of many runs at once, which cannot be stepped through.
 
     Raises:
         ConfigError: they are.
@@ -136,6 +136,7 @@ def refuse_steps(overrides: Overrides, many: str) -> None:
                 f"{many} takes no {name}: no one could follow its runs side by side",
                 hint="step through one of them with axe_nb.run",
             )
+    return overrides
 
 
 def keep_for_tree(defaults: Mapping[str, Any]) -> dict[str, Any]:

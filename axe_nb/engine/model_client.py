@@ -45,7 +45,7 @@ class ModelClient:
         self._streams = streams
         self._pieces: list[str] = []
         self._kept: Exchange | None = None
-        """What a fork has for the first attempt of the latest request."""
+        """The exchange that a fork has for the first attempt of the latest request."""
         self._is_played = False
         """True if the last exchange was a recorded one."""
         self.is_kept = False
@@ -249,7 +249,7 @@ class ModelClient:
                 tape.keep(request, exchange)
 
     def _find_kept(self, request: Request) -> Exchange | None:
-        """What a fork has for a request in the run that it forks; None = it is sent."""
+        """The exchange that a fork takes from the run that it forks; None = the request is sent."""
         origin = self._scope.env.origin
         return origin.find(request, self._scope.agent.model) if origin else None
 

@@ -101,7 +101,7 @@ class Stepper:
         """Has the function decide; an `AskPerson`.
 
         Raises:
-            RunStopped: it failed, or what it returned is no decision.
+            RunStopped: it failed, or what it returned is not a decision.
         """
         assert self.function is not None
         assert isinstance(question, Step)
@@ -128,7 +128,7 @@ def _read_decision(said: Any, step: Step) -> Decision:
     """Returns what a function has decided.
 
     Raises:
-        RunStopped: it is no decision.
+        RunStopped: it is not a decision.
     """
     if said is None:
         return Decision("go")
@@ -139,7 +139,7 @@ def _read_decision(said: Any, step: Step) -> Decision:
     given = quote(said) if isinstance(said, str) else type(said).__name__
     raise RunStopped(
         "error",
-        f"the step function returned {given}, which is no decision; "
+        f"the step function returned {given}, which is not a decision; "
         'return "go", "skip", "end", "stop", step.edit(…) or step.result(…)',
     )
 

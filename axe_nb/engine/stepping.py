@@ -29,7 +29,7 @@ GIVEN = "given by the user"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallStep:
-    """What a pause has made of a call."""
+    """A call after its pause."""
 
     arguments: Mapping[str, Any]
     """Those to run with."""

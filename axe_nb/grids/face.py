@@ -142,8 +142,7 @@ def make_runner(
             raise ConfigError(f"a grid takes {instead}, not {name}")
     if expect is not None:
         parse(expect)
-    overrides = session.overrides(options)
-    refuse_steps(overrides, "a grid")
+    overrides = refuse_steps(session.overrides(options), "a grid")
     made = Grid(
         read_inputs(inputs),
         make_variants(agents, models, params, prompt),

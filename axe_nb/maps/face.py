@@ -109,8 +109,7 @@ def _make_map(
         raise ConfigError(f"concurrency takes a whole number from 1, not {given}")
     if keep not in KEEPS:
         raise ConfigError(f"keep takes {', '.join(KEEPS)}, not {shown_value(keep)}")
-    taken, overrides = Prompts(prompts), session.overrides(options)
-    refuse_steps(overrides, "a map")
+    taken, overrides = Prompts(prompts), refuse_steps(session.overrides(options), "a map")
     batch = make_batch(
         agent, overrides, budget=budget, keep=keep, path=resume,
         total=taken.total,

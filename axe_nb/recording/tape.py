@@ -206,8 +206,7 @@ class RootTape:
 
     def keep_decision(self, question: Question, decision: Decision) -> None:
         """See `Tape`."""
-        is_step = isinstance(question, Step)
-        if decision.is_recorded or (decision.choice == "stop" and not (is_step and self._has_sent)):
+        if decision.is_recorded or (decision.choice == "stop" and not self._plays_stop(question)):
             return
         said = decisions.write_decision(decision)
         asked = decisions.describe_question(question, self._clean)
@@ -218,10 +217,9 @@ class RootTape:
         if not isinstance(question, Step):
             approvals.remember(self.cassette.path, question, said)
 
-    @property
-    def _has_sent(self) -> bool:
-        """True if a root can be found again by its first request."""
-        return FIRST in self._new or FIRST in self._played
+    def _plays_stop(self, question: Question) -> bool:
+        """True if a stop can be played: its root is found again by the first request."""
+        return isinstance(question, Step) and (FIRST in self._new or FIRST in self._played)
 
     def find_output(
         self, run: str, number: int, tool: str, arguments: Mapping[str, Any]

@@ -193,21 +193,18 @@ def pump(
         KeyboardInterrupt: the caller was interrupted.
         Unresponsive: the work is overdue, and the loop does not respond.
     """
-    events: queue.SimpleQueue[Event | _End | None] = queue.SimpleQueue()
+    inbox = _Inbox(show)
 
     async def working() -> T:
         try:
-            return await work(events.put)
+            return await work(inbox.put)
         finally:
-            events.put(_End())
+            inbox.put(_End())
 
-    # a `get` that is interrupted by a signal just as it times out waits for ever (CPython 3.11);
-    # the handler wakes it with None
     def wake() -> None:
         halt()
-        events.put(None)
+        inbox.put(None)
 
-    inbox = _Inbox(events, show)
     with record_interrupts(wake) as interrupt:
         future, loop = portal.begin(working())
         try:
@@ -217,7 +214,7 @@ def pump(
             )  # fmt: skip
             if not has_ended:
                 close()
-                _show_rest(events, show)
+                inbox.show_rest()
         except BaseException:
             future.cancel()
             raise
@@ -239,13 +236,16 @@ def run_and_wait(work: Coroutine[Any, Any, T]) -> T:
 
 
 class _Inbox:
-    """The events of some work, and its end; one thread at a time shows them."""
+    """The events of some work, and its end; one thread at a time shows them.
 
-    def __init__(
-        self, events: queue.SimpleQueue[Event | _End | None], show: Callable[[Event], None]
-    ) -> None:
-        self._events = events
+    A `get` that is interrupted by a signal just as it times out waits for ever (CPython 3.11): a
+    None wakes it.
+    """
+
+    def __init__(self, show: Callable[[Event], None]) -> None:
+        self._events: queue.SimpleQueue[Event | _End | None] = queue.SimpleQueue()
         self._show = show
+        self.put = self._events.put
         self.has_ended = False
 
     def show_more(self) -> None:
@@ -261,6 +261,14 @@ class _Inbox:
                     return
                 self._show(event)
                 wait = 0.0
+
+    def show_rest(self) -> None:
+        """Shows the events that there are."""
+        with contextlib.suppress(queue.Empty):
+            while True:
+                event = self._events.get_nowait()
+                if not isinstance(event, _End | None):
+                    self._show(event)
 
 
 def _show_all(
@@ -285,16 +293,6 @@ def _show_all(
         if is_stuck():
             break
     return False
-
-
-def _show_rest(
-    events: queue.SimpleQueue[Event | _End | None], show: Callable[[Event], None]
-) -> None:
-    with contextlib.suppress(queue.Empty):
-        while True:
-            event = events.get_nowait()
-            if not isinstance(event, _End | None):
-                show(event)
 
 
 class Interrupt:

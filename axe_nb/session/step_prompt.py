@@ -23,7 +23,7 @@ ANSWERS: Mapping[str, Choice | None] = {
     "result": "result", "k": "skip", "skip": "skip", "n": "end", "end": "end",
     "run to the end": "end", "s": "stop", "stop": "stop", "l": None, "look": None,
 }  # fmt: skip
-"""What may be typed → the decision; None = to look at all of it first."""
+"""Answer → decision; None = to look at all of it first."""
 
 RESULT = "result: "
 """The prompt for the result of a call."""

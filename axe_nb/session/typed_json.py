@@ -26,7 +26,7 @@ EXAMPLE = '{"text": "…", "calls": [{"tool": "…", "arguments": {…}}]}'
 
 
 class WrongInput(Exception):
-    """What was typed cannot be used; the message is a sentence with the place."""
+    """Typed text that cannot be used; the message is a sentence with the place."""
 
 
 def read_arguments(schema: Mapping[str, Any]) -> dict[str, Any]:

@@ -214,9 +214,8 @@ def cost_of_call(call: CallNode) -> str:
     """The outcome of a call: its size, or its failure."""
     if call.result is None:
         return call.state if call.state == "not run" else call.waits
-    if call.result.is_skipped:
-        return excerpts.line(call.result.note)
     failed = "denied" if call.result.is_denied else "failed"
+    failed = "" if call.result.is_skipped else failed
     pictures = call.result.pictures
     size = plural(len(pictures), "picture") if pictures else size_of(call.result.content)
     outcome = failed if call.result.is_error else size
@@ -256,11 +255,11 @@ def find_wait(node: Node) -> str:
     if not node.turns or node.state != "running":
         return ""
     turn = node.turns[-1]
-    return next(filter(None, (turn.waits, *(call.waits for call in turn.calls))), "")
+    return turn.waits or next((call.waits for call in turn.calls if call.waits), "")
 
 
 def _format_waits(node: Node, below: list[Node]) -> str:
-    """Who waits for the person, in the whole tree."""
+    """The run that waits for the person, in the whole tree."""
     if find_wait(node) == WAITS:
         return WAITS
     names = [name_run(run.agent, run.model) for run in below if find_wait(run) == WAITS]

@@ -57,7 +57,7 @@ class CallNode:
     is_edited: bool = False
     """True if the person changed the arguments before it ran."""
     waits: str = ""
-    """What it waits for, in a few words; live only."""
+    """Its wait, in a few words; live only."""
     seconds: float = 0.0
     """Time that it took, as its run counts it."""
     children: list[Node] = field(default_factory=list)

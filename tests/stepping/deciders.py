@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from axe_nb import Agent, Request, Step, call
-from axe_nb.tools.tool import Tool, ToolContext
 from axe_nb.messages import ToolParameter
+from axe_nb.tools.tool import Tool, ToolContext
 from tests.engine.in_process import agent
 
 

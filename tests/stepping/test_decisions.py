@@ -139,8 +139,8 @@ def test_the_function_may_be_async() -> None:
 @pytest.mark.parametrize(
     ("said", "problem"),
     [
-        ("yes", 'the step function returned "yes", which is no decision; return "go"'),
-        (7, "the step function returned int, which is no decision"),
+        ("yes", 'the step function returned "yes", which is not a decision; return "go"'),
+        (7, "the step function returned int, which is not a decision"),
     ],
 )
 def test_what_is_no_decision_ends_the_run_and_names_the_decisions(said: Any, problem: str) -> None:
