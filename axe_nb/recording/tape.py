@@ -210,10 +210,9 @@ class RootTape:
             return
         said = decisions.write_decision(decision)
         asked = decisions.describe_question(question, self._clean)
-        taken = {number for *key, number in self._new if key == ["person", question.run]}
-        number = next(n for n in count(1) if n not in taken)
-        kept = {"decision": self._clean.json(said)}
-        self._add(("person", question.run, number), question.agent, asked, kept)
+        keys: Iterator[Key] = (("person", question.run, number) for number in count(1))
+        key = next(key for key in keys if key not in self._new and key not in self._records)
+        self._add(key, question.agent, asked, {"decision": self._clean.json(said)})
         if not isinstance(question, Step):
             approvals.remember(self.cassette.path, question, said)
 

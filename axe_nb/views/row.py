@@ -214,8 +214,7 @@ def cost_of_call(call: CallNode) -> str:
     """The outcome of a call: its size, or its failure."""
     if call.result is None:
         return call.state if call.state == "not run" else call.waits
-    failed = "denied" if call.result.is_denied else "failed"
-    failed = "" if call.result.is_skipped else failed
+    failed = "denied" if call.result.is_denied else "" if call.result.is_skipped else "failed"
     pictures = call.result.pictures
     size = plural(len(pictures), "picture") if pictures else size_of(call.result.content)
     outcome = failed if call.result.is_error else size
