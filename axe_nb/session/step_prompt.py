@@ -102,7 +102,7 @@ def format_step(step: Step) -> str:
         return _format_lines(about, "\n".join(filter(None, lines)))
     request = step.request
     count = plural(len(request.messages), "message") if request else ""
-    about = f"{caller}, turn {step.turn}, is about to ask {model} ({count}; l looks at the request)"
+    about = f"{caller}, turn {step.turn}, is about to ask {model} ({count}; l = look)"
     return _format_lines(about, step.text)
 
 

@@ -65,7 +65,7 @@ def test_the_request_is_told_in_short_and_shown_completely_on_request(
     prompts = say(monkeypatch, "l", "g")
     assert prompt_person(REQUEST) == Decision("go")
     first, second = prompts
-    assert first.startswith("\nlead, turn 1, is about to ask script/m (1 message; l looks at the")
+    assert first.startswith("\nlead, turn 1, is about to ask script/m (1 message; l = look)")
     assert "\n  | What changed?\n" in first
     shown = json.loads(second.removesuffix(f"\n{STEP_CHOICES}: "))
     assert shown["messages"][0] == {"role": "system", "content": "Be brief."}
