@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from axe_nb.api import load as load
     from axe_nb.api import run as run
     from axe_nb.api import stream as stream
+    from axe_nb.engine.questions import Step as Step
     from axe_nb.errors import AxeError as AxeError
     from axe_nb.errors import CassetteMiss as CassetteMiss
     from axe_nb.errors import ConfigError as ConfigError
@@ -69,6 +70,7 @@ _HOMES = {
     "Response": "messages",
     "RunError": "errors",
     "RunResult": "results",
+    "Step": "engine.questions",
     "ToolCall": "messages",
     "Usage": "messages",
     "amap": "maps.face",
@@ -108,6 +110,7 @@ __all__ = [
     "Retry",
     "RunError",
     "RunResult",
+    "Step",
     "SubAgentsConfig",
     "ToolCall",
     "ToolContext",

@@ -63,8 +63,7 @@ def run(
         workdir: folder for files and tools.
         timeout: time limit of the whole run in seconds (default 120); 0 or None = no limit.
         params: parameters of the model, merged into those of the agent.
-        vars: values of `{{ name }}` in system prompts, merged into those of the agent; agents
-            below it get those that they have a value for.
+        vars: values of `{{ name }}` in system prompts; agents below get those that they have.
         agents_dir: folder to search for agents first.
         tools: tools to use instead: names, or functions.
         mode: permission for tools that write: plan, ask or auto.
@@ -72,10 +71,11 @@ def run(
             pydantic model, a list of one of these, or the path of a file with a schema.
         stream: if False, whole replies, also where someone watches.
         expect: expectations of the run, as in `researcher >= 2, parallel; no write_file`.
+        step: pause before each request and call: True asks you, a function decides on each `Step`.
+        break_at: pause there only: `tool:NAME`, `agent:NAME`, `depth:N`, `turn`.
 
     Raises:
-        ConfigError: invalid configuration, before anything is sent; `hint` has the next step,
-            which `str` of an error leaves out.
+        ConfigError: invalid configuration, before anything is sent; `hint` has the next step.
         ExpectationError: the run did not meet `expect`; `last()` is its result.
     """
     request = _make_request(agent, prompt, continue_from, options)

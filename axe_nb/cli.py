@@ -23,7 +23,7 @@ from axe_nb.agents.files import reason, write_new
 from axe_nb.agents.prompt import NO_PROMPT
 from axe_nb.commands.parser import Options, parse, parse_run
 from axe_nb.commands.program import command_of
-from axe_nb.engine.permissions import ApprovalRequest, Decision
+from axe_nb.engine.questions import Decision, Question
 from axe_nb.errors import AxeError, ConfigError
 from axe_nb.redaction import redact
 from axe_nb.results import RunResult
@@ -128,7 +128,7 @@ def _make_approver(before: Callable[[], None]) -> Approver | None:
     if sys.stdin is None or not (sys.stdin.isatty() and sys.stderr.isatty()):
         return None
 
-    def ask(question: ApprovalRequest) -> Decision:
+    def ask(question: Question) -> Decision:
         before()
         with contextlib.redirect_stdout(sys.stderr):  # stdout carries the answer only
             return prompt_person(question)

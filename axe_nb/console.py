@@ -22,7 +22,7 @@ from axe_nb.session.runs import RunHandle, RunRequest
 from axe_nb.session.session import session
 from axe_nb.text import count_columns, cut_chars, cut_to_columns, list_some, one_line, plural
 from axe_nb.views import axe_text
-from axe_nb.views.middle import draft_line
+from axe_nb.views.middle import draft_line, find_wait
 from axe_nb.views.shown import TreeFilter, show_run
 from axe_nb.views.transcript import Transcript
 from axe_nb.views.tree import Node
@@ -76,6 +76,8 @@ def show_dry_run(
 
 class TextView:
     """Shows a run in plain text: verbose lines or a status line, then the result."""
+
+    is_live = False
 
     def __init__(
         self,
@@ -140,6 +142,8 @@ class TextView:
 
 class StatusLine:
     """A line on a terminal, rewritten in place: agents at work, counts, time, the last words."""
+
+    is_live = False
 
     def __init__(self, stream: TextIO | None) -> None:
         self._stream = stream if stream is not None and stream.isatty() else None
@@ -217,9 +221,8 @@ class TerminalLine:
 
 
 def _find_wait(runs: Sequence[Node]) -> str:
-    """The wait before a retry of the run that began last; empty if none waits."""
-    waits = [run.turns[-1].waits for run in runs if run.state == "running" and run.turns]
-    return next(filter(None, reversed(waits)), "")
+    """The wait of the run that began last; empty if none waits."""
+    return next(filter(None, map(find_wait, reversed(runs))), "")
 
 
 def _count_columns(stream: TextIO) -> int:

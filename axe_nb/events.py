@@ -130,6 +130,25 @@ class ToolFinished:
 
 
 @dataclass(frozen=True, slots=True)
+class PersonAsked:
+    """A run waits for the person's word, and its time stands still."""
+
+    run: str
+    call_id: str = ""
+    """Id of the call that the question is about; empty = the turn that began last."""
+
+
+@dataclass(frozen=True, slots=True)
+class PersonAnswered:
+    """The question has its answer, which may be a recorded one or that of `step=function`."""
+
+    run: str
+    call_id: str
+    choice: str
+    """As in `Decision`: `yes`, `go`, `skip`."""
+
+
+@dataclass(frozen=True, slots=True)
 class RunFinished:
     """A run has ended, including any turn or call still in progress."""
 
@@ -145,6 +164,8 @@ Event: TypeAlias = (
     | TurnFinished
     | ToolStarted
     | ToolFinished
+    | PersonAsked
+    | PersonAnswered
     | RunFinished
 )
 

@@ -133,6 +133,8 @@ class ToolResult:
     """As in `Message.pictures`."""
     edited: Mapping[str, Any] | None = field(default=None, kw_only=True)
     """The arguments that the person gave instead of the model's; None = the call ran as it was."""
+    is_skipped: bool = field(default=False, kw_only=True)
+    """True if the person had the call skipped, so that it did not run."""
 
 
 @dataclass(frozen=True, slots=True)

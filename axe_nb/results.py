@@ -18,7 +18,7 @@ from axe_nb.agents.definitions import Definitions
 from axe_nb.data_files import write_data
 from axe_nb.endings import EXIT_CODES, NEXT_STEPS
 from axe_nb.errors import AxeError, RunError
-from axe_nb.exchanges import Exchange, Source, drop_spelled
+from axe_nb.exchanges import UNASKED, Exchange, Source, drop_spelled
 from axe_nb.jsonable import jsonable
 from axe_nb.messages import Message, ToolCall, ToolResult, Usage
 from axe_nb.pictures.picture import Picture
@@ -156,7 +156,7 @@ class RunResult:
     @property
     def cost(self) -> float | None:
         """The price of its own turns in US dollars; None if that of any is unknown."""
-        counted = (turn for turn in self.log if turn.source != "given")
+        counted = (turn for turn in self.log if turn.source not in UNASKED)
         if any(not turn.usage.total for turn in counted):  # a server that counts no tokens
             return None
         return self.usage.cost if self.turns else 0.0

@@ -31,6 +31,7 @@ EXPECTED = (*get_args(Status), "config", "provider")
 Offer = Literal[
     "", "agents", "past agents", "models", "tools", "parameters", "prompt variables", "variables",
     "outputs", "places", "runs", "expectations", "cassettes", "modes", "files",
+    "breaks",
 ]  # fmt: skip
 """Completions for a value; empty = its choices, if any; files are left to IPython."""
 
@@ -184,6 +185,15 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         ("--expect",), "expect", "fail unless the run meets these expectations, separated by ;",
         "EXPRS",
+    ),
+    Option(
+        ("--step",), "step",
+        "pause before each request and call, for you to go on, edit, skip or stop", "",
+    ),
+    Option(
+        ("--break",), "break_at",
+        "pause only at tool:NAME, agent:NAME, depth:N or turn; several are comma-separated",
+        "WHERE", read=names, offers="breaks",
     ),
     Option(
         ("-p", "--prompt"), "prompt", "the prompt; piped input is appended to it", "TEXT",

@@ -14,6 +14,7 @@ from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, TypeAlias, TypedDict, TypeVar
 
 from axe_nb.agents.tables import MODES, Mode
+from axe_nb.engine.stepper import StepFunction, make_stepper
 from axe_nb.errors import ConfigError
 from axe_nb.expectations.grammar import parse
 from axe_nb.outputs.find import find_output
@@ -29,8 +30,10 @@ Tools: TypeAlias = str | Tool | Callable[..., Any]
 DEFAULT_TIMEOUT = 120.0
 """Seconds for a run and everything below it (B-9)."""
 
-FOR_TREE = ("timeout", "stream", "agents_dir", "expect")
+FOR_TREE = ("timeout", "stream", "agents_dir", "expect", "step", "break_at")
 """Options that are about a whole run, and change none of its agents."""
+
+StepOption: TypeAlias = bool | StepFunction
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -54,6 +57,8 @@ class RunOptions(TypedDict, total=False):
     stream: bool | None
     output: Any
     expect: str | None
+    step: bool | StepFunction | None
+    break_at: str | Sequence[str] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +86,10 @@ class Overrides:
     """Form of the answer: a JSON Schema, a type, or the path of a file with a JSON Schema."""
     expect: str | None = None
     """Expectations of the finished run, as in `depth <= 2; no write_file`."""
+    step: StepOption | None = None
+    """True, or the function that decides at each pause: the run is stepped through."""
+    break_at: tuple[str, ...] | None = None
+    """The places of the pauses; None or none = each request and call, if `step` says so."""
 
     def __post_init__(self) -> None:
         if self.output is not None:
@@ -92,6 +101,7 @@ class Overrides:
             object.__setattr__(self, name, value)
         if self.expect is not None:
             parse(self.expect)
+        make_stepper(self.step, self.break_at)
 
     @classmethod
     def of(
@@ -119,6 +129,21 @@ class Overrides:
                 )
         chosen = {k: v for k, v in given.items() if v is not None or k == "timeout"}
         return cls(**{**(defaults or {}), **chosen})
+
+
+def refuse_steps(overrides: Overrides, many: str) -> Overrides:
+    """Returns the options of many runs at once, which cannot be stepped through.
+
+    Raises:
+        ConfigError: they are.
+    """
+    for name in ("step", "break_at"):
+        if getattr(overrides, name):
+            raise ConfigError(
+                f"{many} takes no {name}: no one could follow its runs side by side",
+                hint="step through one of them with axe_nb.run",
+            )
+    return overrides
 
 
 def keep_for_tree(defaults: Mapping[str, Any]) -> dict[str, Any]:
@@ -149,6 +174,10 @@ def _normalize(name: str, value: Any) -> Any:
         return os.fspath(value)
     if name == "params" and isinstance(value, Mapping):
         return to_plain(dict(value))
+    if name == "break_at" and isinstance(value, str):
+        return tuple(place.strip() for place in value.split(",") if place.strip())
+    if name == "break_at" and isinstance(value, list):
+        return tuple(value)
     if name == "tools" and isinstance(value, list | tuple):
         return tuple(t if isinstance(t, str) or not callable(t) else tool_of(t) for t in value)
     return value
@@ -177,6 +206,10 @@ def _is_tuple_of(kinds: type | tuple[type, ...]) -> Callable[[Any], bool]:
 _KINDS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
     "str | None": ("a string", lambda v: v is None or isinstance(v, str)),
     "bool | None": ("True or False", lambda v: v is None or isinstance(v, bool)),
+    "StepOption | None": (
+        "True or a function",
+        lambda v: isinstance(v, bool | None) or callable(v),
+    ),
     "float | None": ("seconds, as in 120 or 0.5", is_timeout),
     "Mode | None": (", ".join(MODES), lambda v: v in (None, *MODES)),
     "Mapping[str, Any]": (

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from axe_nb.engine.permissions import ApprovalRequest, AskPerson, Decision
+from axe_nb.engine.ask_person import ask_person, find_person
+from axe_nb.engine.questions import ApprovalRequest, AskPerson, Decision
 from axe_nb.engine.scope import RunScope
-from axe_nb.limits import RunStopped
+from axe_nb.engine.stepping import find_schema
 from axe_nb.threads import in_thread
 from axe_nb.tools.tool import CallSite, Guard, PermissionDenied, Tool
 
@@ -45,8 +46,15 @@ class Authorizer:
         self._guard_lock = asyncio.Lock()
         self._prompt_lock = asyncio.Lock()
 
-    async def authorize(self, tool: Tool, arguments: Mapping[str, Any]) -> Permit:
+    async def authorize(
+        self, tool: Tool, arguments: Mapping[str, Any], call_id: str = ""
+    ) -> Permit:
         """Returns the permission for a call.
+
+        Args:
+            tool: the tool.
+            arguments: those of the call.
+            call_id: its id.
 
         Raises:
             PermissionDenied: the call is denied; the message names the key to change.
@@ -63,14 +71,13 @@ class Authorizer:
         if self._needs_approval(tool, guard):
             async with self._prompt_lock:
                 if self._needs_approval(tool, guard):  # else: covered by the previous answer
-                    return await self._ask_approval(tool, arguments, guard)
+                    return await self._ask_approval(tool, arguments, guard, call_id)
         return Permit(arguments=arguments, guard=guard)
 
     @property
     def person(self) -> AskPerson | None:
         """The one who answers questions, or the recorded answers of one; None = there is none."""
-        env = self._scope.env
-        return env.tape.find_person(env.ask_person) if env.tape else env.ask_person
+        return find_person(self._scope)
 
     def allows_host(self, tool: Tool, host: str) -> bool:
         """True if a call may reach a host without asking (D-50)."""
@@ -82,11 +89,13 @@ class Authorizer:
         env = self._scope.env
         return host in env.hosts or bool(env.tape and host in env.tape.hosts)
 
-    async def ask_question(self, question: str) -> str:
-        """Returns the person's answer to a question of the model."""
+    async def ask_question(self, call_id: str, question: str) -> str:
+        """Returns the person's answer to a question of the model, asked by a call."""
         async with self._prompt_lock:
-            request = ApprovalRequest(self._scope.id, self._scope.name, "", {}, question)
-            return (await self._prompt_person(request)).text
+            request = ApprovalRequest(
+                self._scope.id, self._scope.name, "", {}, question, call_id=call_id
+            )
+            return (await ask_person(self._scope, request)).text
 
     async def _ask_guard(self, tool: Tool, arguments: Mapping[str, Any]) -> Guard | None:
         if tool.guard is None:
@@ -125,7 +134,7 @@ class Authorizer:
         return (tool.name, _covers(guard)) in self._covered
 
     async def _ask_approval(
-        self, tool: Tool, arguments: Mapping[str, Any], guard: Guard | None
+        self, tool: Tool, arguments: Mapping[str, Any], guard: Guard | None, call_id: str
     ) -> Permit:
         """Asks the person for approval; they may edit the arguments.
 
@@ -133,18 +142,21 @@ class Authorizer:
             PermissionDenied: the person denied the call, or edited it to one that is denied.
             RunStopped: the person stopped the run.
         """
-        answer = await self._prompt_person(await self._make_request(tool, arguments, guard))
+        request = await self._make_request(tool, arguments, guard, call_id)
+        answer = await ask_person(self._scope, request)
         match answer.choice:
             case "yes" | "always":
                 self._remember(tool, guard, answer)
                 return Permit(arguments=arguments, guard=guard)
             case "edit":
-                return await self._check_edited(tool, answer, guard)
+                return await self._check_edited(tool, answer, guard, call_id)
             case _:
                 why = f": {answer.text}" if answer.text else ""
                 raise PermissionDenied(f"permission denied for {tool.name} by the user{why}")
 
-    async def _check_edited(self, tool: Tool, answer: Decision, asked: Guard | None) -> Permit:
+    async def _check_edited(
+        self, tool: Tool, answer: Decision, asked: Guard | None, call_id: str
+    ) -> Permit:
         """Permits the call as the person typed it, unless it now needs another approval."""
         arguments = answer.arguments
         guard = await self._ask_guard(tool, arguments)
@@ -153,7 +165,7 @@ class Authorizer:
             raise PermissionDenied(f"permission denied for {tool.name}: {reason}")
         permit = Permit(arguments=arguments, guard=guard)
         if guard and guard.floor == "ask" and guard.reason != (asked.reason if asked else ""):
-            permit = await self._ask_approval(tool, arguments, guard)
+            permit = await self._ask_approval(tool, arguments, guard, call_id)
         else:
             self._remember(tool, guard, answer)
         return Permit(arguments=permit.arguments, guard=permit.guard, is_edited=True)
@@ -168,7 +180,7 @@ class Authorizer:
             self._covered.add((tool.name, _covers(guard)))
 
     async def _make_request(
-        self, tool: Tool, arguments: Mapping[str, Any], guard: Guard | None
+        self, tool: Tool, arguments: Mapping[str, Any], guard: Guard | None, call_id: str
     ) -> ApprovalRequest:
         detail = ""
         if tool.preview:  # it reads files
@@ -185,21 +197,9 @@ class Authorizer:
             reason="\n".join(filter(None, told)),
             host=guard.host if guard else "",
             workdir=str(self._workdir),
+            call_id=call_id,
+            schema=find_schema(tool),
         )
-
-    async def _prompt_person(self, request: ApprovalRequest) -> Decision:
-        tape = self._scope.env.tape
-        answer = tape.find_decision(request) if tape else None
-        if answer is None:
-            ask_person = self.person
-            assert ask_person is not None
-            with self._scope.clock.paused():
-                answer = await ask_person(request)
-        if tape:
-            tape.keep_decision(request, answer)
-        if answer.choice == "stop":
-            raise RunStopped("cancelled", "stopped by the user at a prompt")
-        return answer
 
 
 def _covers(guard: Guard | None) -> str:

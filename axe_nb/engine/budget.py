@@ -11,7 +11,7 @@ import threading
 from dataclasses import dataclass, field
 
 from axe_nb.clock import Clock
-from axe_nb.engine.permissions import ApprovalRequest, AskPerson
+from axe_nb.engine.questions import ApprovalRequest, AskPerson
 from axe_nb.limits import RunStopped
 from axe_nb.text import format_dollars
 

@@ -59,6 +59,8 @@ class PendingCall:
     call: ToolCall
     number: int
     """Among all calls of the run, from 1 (D-59)."""
+    turn: int
+    """The turn that made it."""
     ahead: float
     """Virtual seconds already elapsed."""
     slot: CallSlot

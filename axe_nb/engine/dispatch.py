@@ -17,6 +17,7 @@ from axe_nb.engine.authorize import Authorizer, Permit
 from axe_nb.engine.call import Adopt, CallChildren, CallSlot, PendingCall, StartChild, run_call
 from axe_nb.engine.origin import KeptCall
 from axe_nb.engine.plan import Plan
+from axe_nb.engine.stepping import CallStep, step_call
 from axe_nb.errors import words
 from axe_nb.events import ToolFinished, ToolStarted
 from axe_nb.jsonable import copy_json
@@ -79,6 +80,8 @@ class Dispatch:
         results: list[ToolResult | None],
         most: int | None,
         kept: Sequence[KeptCall | None] = (),
+        *,
+        turn: int,
     ) -> None:
         """Runs the calls and stores each result in `results`, also when cancelled midway.
 
@@ -87,6 +90,7 @@ class Dispatch:
             results: a list as long as `calls`.
             most: the number of calls that may be run; the others get an error result (D-35).
             kept: for each call its outcome in the run that this one forks; None = it is run.
+            turn: number of the turn.
         """
         clock = self._scope.clock
         allowed = self._refuse_calls(calls, results, most)
@@ -101,6 +105,7 @@ class Dispatch:
                 PendingCall(
                     call=allowed[index],
                     number=first + index + 1,
+                    turn=turn,
                     ahead=ahead if parallel else clock.ahead,
                     slot=slot,
                 )
@@ -146,8 +151,7 @@ class Dispatch:
     async def _run_call(self, pending: PendingCall) -> ToolResult:
         """Runs a call. A failure becomes an error result (A-13.1); only a stop is raised."""
         self._scope.clock.check()  # the timer does not fire before all calls have begun
-        if self._scope.env.halt.is_set:
-            raise RunStopped("cancelled", "cancelled")
+        self._scope.env.halt.check()
         started = time.monotonic()
         emit, run, call = self._scope.env.emit, self._scope.id, pending.call
         self.calls += 1
@@ -159,6 +163,8 @@ class Dispatch:
         else:
             result = await self._authorize_and_run(tool, pending)
         emit(ToolFinished(run, result, time.monotonic() - started))
+        if self._scope.env.halt.stop is not None:  # below this call; it is the end of all
+            self._scope.env.halt.check()
         return result
 
     def _keep_call(self, call: ToolCall, kept: KeptCall) -> ToolResult:
@@ -175,13 +181,17 @@ class Dispatch:
         return kept.result
 
     async def _authorize_and_run(self, tool: Tool, pending: PendingCall) -> ToolResult:
-        call, edited, is_denied = pending.call, None, False
+        call, edited, is_denied, is_skipped = pending.call, None, False, False
         cancelled_before = _count_cancellations()
         try:
-            arguments = copy_json(call.arguments)  # history keeps its own
-            permit = await self._authorizer.authorize(tool, arguments)
-            edited = copy_json(permit.arguments) if permit.is_edited else None
-            output = await self._run_recorded(tool, pending, permit)
+            step = await self._step(tool, pending)
+            is_skipped, output = step.is_skipped, step.output
+            if output is None:
+                arguments = copy_json(step.arguments)  # history keeps its own
+                permit = await self._authorizer.authorize(tool, arguments, call.id)
+                is_edited = step.is_edited or permit.is_edited
+                edited = copy_json(permit.arguments) if is_edited else None
+                output = await self._run_recorded(tool, pending, permit)
         except RunStopped:
             raise
         except BaseException as error:
@@ -193,8 +203,15 @@ class Dispatch:
         content = output.content if edited is None else f"{output.content}\n{_format_edit(edited)}"
         return ToolResult(
             call.id, content, output.is_error, call.name, output.note,
-            is_denied=is_denied, pictures=output.pictures, edited=edited,
+            is_denied=is_denied, pictures=output.pictures, edited=edited, is_skipped=is_skipped,
         )  # fmt: skip
+
+    async def _step(self, tool: Tool, pending: PendingCall) -> CallStep:
+        """Pauses before a call, if the tree is stepped through."""
+        call = pending.call
+        if self._scope.env.stepper is None:
+            return CallStep(arguments=call.arguments)
+        return await step_call(self._scope, tool, call, pending.number, pending.turn)
 
     async def _run_recorded(self, tool: Tool, pending: PendingCall, permit: Permit) -> ToolOutput:
         """Runs a tool, or returns its recorded output if it is one that is recorded."""
@@ -245,7 +262,7 @@ class Dispatch:
             file_log=self.file_log,
             start=start,
             tools=self._toolset.names,
-            ask=self._authorizer.ask_question if can_ask else None,
+            ask=partial(self._authorizer.ask_question, call.id) if can_ask else None,
             limits=scope.limits,
             delegation=delegate,
             guard=guard,

@@ -179,7 +179,8 @@ class Run:
         left = None if limits.tool_calls is None else limits.tool_calls - self.dispatch.calls
         results: list[ToolResult | None] = [None] * len(calls)
         try:
-            await self.dispatch.run_all(calls, results, left, self._find_kept(calls))
+            kept = self._find_kept(calls)
+            await self.dispatch.run_all(calls, results, left, kept, turn=talk.turns)
         finally:
             talk.finish_turn(response, tuple(r for r in results if r is not None))
         if left is not None and len(calls) > left:
@@ -233,6 +234,7 @@ class Run:
                 env.tape.finish(status) if env.tape else "",
                 env.recorder.problem() if env.recorder else "",
                 *(env.origin.finish(status) if env.origin else ()),
+                *(env.stepper.describe_missed() if env.stepper else ()),
             )
             self.warnings += filter(None, problems)
         result = self._make_result(status, error, cause, self.children.results())

@@ -1,52 +1,39 @@
 """One run's connection to its model, in layers: each method adds one concern to the next.
 
-`send` keeps partial text, `_send_with_retries` applies the agent's `[retry]`, `_send_metered`
-waits for its turn, `_send_recorded` counts requests against the caps of the tree and keeps the
-exchange with its price or plays a recorded one, and `_send_once` passes the request to the provider
-and its deltas to the views.
+`send` keeps partial text, `_send_stepped` asks the person first, `_send_with_retries` applies the
+agent's `[retry]`, `_send_metered` waits for its turn, `_send_recorded` counts requests against the
+caps of the tree and keeps the exchange with its price or plays a recorded one, and `_send_once`
+passes the request to the provider and its deltas to the views.
 Source: D-23, D-24; second form §2; product.md `[retry]`.
 """
 
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Awaitable, Callable
 from copy import copy
 from dataclasses import replace
 from functools import partial
 from typing import TypeAlias
 
+from axe_nb.engine.given import make_given
 from axe_nb.engine.given_up import make_last_error, make_late_error
+from axe_nb.engine.payment import hold, price, settle
 from axe_nb.engine.pieces import Pieces
+from axe_nb.engine.retry_wait import add_jitter, compute_wait
 from axe_nb.engine.scope import RunScope
+from axe_nb.engine.stepping import step_reply, step_request
 from axe_nb.engine.tape import play
 from axe_nb.errors import ProviderError
 from axe_nb.events import RetryScheduled, TextDelta
 from axe_nb.exchanges import Cut, Exchange
 from axe_nb.limits import RunStopped
-from axe_nb.messages import Delta, Request, Response, Usage
+from axe_nb.messages import Delta, Request, Response
 from axe_nb.providers.protocol import OnDelta, Provider
 from axe_nb.wire_log import WireLog
 
 Send: TypeAlias = Callable[[Request, OnDelta], Awaitable[Response]]
 """As `Provider.send`."""
-
-RETRY_WAIT = 0.5
-"""Seconds before the first retry if the server gives no `Retry-After`; doubles each time."""
-
-MAX_RETRY_WAIT = 30.0
-"""Longest wait before a retry in seconds, unless the server asks for more."""
-
-JITTER = 0.25
-"""Part of a wait that is added to it at most, at random: requests that failed together do not all
-return together."""
-
-MAX_JITTER = 3.0
-"""Seconds that are added at most."""
-
-CHARACTERS = 4
-"""Characters of a token, where nothing better is known."""
 
 
 class ModelClient:
@@ -57,6 +44,8 @@ class ModelClient:
         self._provider = provider
         self._streams = streams
         self._pieces: list[str] = []
+        self._kept: Exchange | None = None
+        """The exchange that a fork has for the first attempt of the latest request."""
         self._is_played = False
         """True if the last exchange was a recorded one."""
         self.is_kept = False
@@ -87,7 +76,7 @@ class ModelClient:
         """
         self._pieces.clear()
         try:
-            response = await self._send_with_retries(request, turn)
+            response = await self._send_stepped(request, turn)
         except ProviderError as error:
             self._pieces = [error.partial_text] if error.partial_text else self._pieces
             raise
@@ -117,6 +106,26 @@ class ModelClient:
                 tape.keep_refusal(place, attempt, stop)
             raise
 
+    async def _send_stepped(self, request: Request, turn: int) -> Response:
+        scope, protocol = self._scope, self._provider.name
+        self._kept = self._find_kept(request)
+        if scope.env.stepper is None or self._kept is not None:
+            return await self._send_with_retries(request, turn)
+        decision = await step_request(scope, request, turn, protocol)
+        if decision.choice == "skip":
+            return self._give(request, make_given(request, turn, Response(), "skipped"))
+        if decision.reply is not None:
+            return self._give(request, make_given(request, turn, decision.reply))
+        response = await self._send_with_retries(request, turn)
+        if decision.choice != "edit":
+            return response
+        edited = await step_reply(scope, request, turn, protocol, response)
+        if edited is not None:
+            self.exchanges[-1] = replace(
+                self.exchanges[-1], response=edited, reply=None, deltas=(), source="edited"
+            )
+        return edited or response
+
     async def _send_with_retries(self, request: Request, turn: int) -> Response:
         most = self._scope.agent.retry.max_retries
         for attempt in range(1, most + 1):
@@ -144,13 +153,12 @@ class ModelClient:
         scope = self._scope
         tape = scope.env.tape
         is_recorded = self._is_played and self._holds(place, attempt)
-        seconds = error.retry_after or min(RETRY_WAIT * 2 ** min(attempt - 2, 10), MAX_RETRY_WAIT)
         left = scope.clock.left
+        seconds = compute_wait(error, attempt)
         is_over = self.is_kept or (self._is_played and tape is not None and not tape.may_ask)
         if ((left is not None and seconds >= left) or is_over) and not is_recorded:
             raise make_late_error(error)
-        slack = JITTER * seconds if left is None else min(JITTER * seconds, (left - seconds) / 2)
-        seconds += min(slack, MAX_JITTER) * random.random()
+        seconds = add_jitter(seconds, left)
         reason = str(error.status or error.category)
         most = scope.agent.retry.max_retries
         scope.env.emit(
@@ -172,8 +180,7 @@ class ModelClient:
         if not slots.acquire_now():
             await slots.acquire()
         try:
-            if scope.env.halt.is_set:
-                raise RunStopped("cancelled", "cancelled")
+            scope.env.halt.check()
             scope.clock.check()
             response = await self._send_recorded(request, turn, attempt)
         finally:
@@ -188,9 +195,9 @@ class ModelClient:
 
     async def _send_recorded(self, request: Request, turn: int, attempt: int) -> Response:
         tape, clock, meter = self._scope.env.tape, self._scope.clock, self._scope.meter
-        recorded, origin = None, self._scope.env.origin
+        recorded = None
         request = replace(request, attempt=attempt)
-        if origin is not None and (kept := origin.find(request, self._scope.agent.model)):
+        if kept := self._kept if attempt == 1 else self._find_kept(request):
             return self._take(request, kept)
         self.check_caps(request.place, attempt)
         if tape is not None:
@@ -205,7 +212,7 @@ class ModelClient:
         if recorded and recorded.cut:
             log.hang = partial(self._cut, recorded.cut)
         request = replace(request, log=log)
-        held = 0.0 if recorded else await self._hold(request)
+        held = 0.0 if recorded else await hold(self._scope, request, self.exchanges)
         deltas: list[Delta] = []
         response: Response | None = None
         error: ProviderError | None = None
@@ -213,7 +220,7 @@ class ModelClient:
         try:
             response = await self._send_once(request, turn, recorded, deltas)
             cut = ""
-            response = await self._price(response, recorded)
+            response = await price(self._scope, response, recorded)
             return response
         except ProviderError as failure:
             error, cut = copy(failure), ""
@@ -223,7 +230,8 @@ class ModelClient:
             raise
         finally:
             if not recorded:
-                self._settle(held, response)
+                is_free = self._provider.name == "script"
+                settle(self._scope, held, response, is_free=is_free)
             reply = log.reply
             exchange = Exchange(
                 turn=turn, attempt=attempt, model=request.model, protocol=self._provider.name,
@@ -239,6 +247,26 @@ class ModelClient:
             self.exchanges.append(exchange)
             if tape is not None:
                 tape.keep(request, exchange)
+
+    def _find_kept(self, request: Request) -> Exchange | None:
+        """The exchange that a fork takes from the run that it forks; None = the request is sent."""
+        origin = self._scope.env.origin
+        return origin.find(request, self._scope.agent.model) if origin else None
+
+    def _give(self, request: Request, given: Exchange) -> Response:
+        """Takes the reply of the person: nothing is sent, and nothing is paid.
+
+        Raises:
+            CassetteMiss: the request is not the one for which it was recorded.
+        """
+        scope = self._scope
+        self._is_played = self.is_kept = True
+        scope.meter.settle()
+        self.exchanges.append(given)
+        if scope.env.tape is not None and not scope.env.tape.find(request, scope.agent.model):
+            scope.env.tape.keep(request, given)
+        assert given.response is not None
+        return given.response
 
     def _take(self, request: Request, kept: Exchange) -> Response:
         """Takes an exchange of the run that this one forks: nothing is sent, and nothing is paid.
@@ -256,40 +284,6 @@ class ModelClient:
             assert kept.error is not None
             raise copy(kept.error)
         return kept.response
-
-    async def _hold(self, request: Request) -> float:
-        """Holds what the request costs at least, within the budget of the session.
-
-        That is the price of the reply before it, of the first one that of its prompt.
-
-        Raises:
-            RunStopped: the budget would be passed.
-        """
-        scope, purse, prices = self._scope, self._scope.env.purse, self._scope.env.prices
-        if not purse.budget.amount:
-            return 0.0
-        dollars = next(filter(None, (one.cost for one in reversed(self.exchanges))), None)
-        if dollars is None:
-            size = len(request.system) + sum(len(message.content) for message in request.messages)
-            usage = Usage(1 + size // CHARACTERS)
-            dollars = await prices.find_cost(scope.agent.model, usage) or 0.0
-        await purse.hold(scope.id, scope.agent.name, dollars, scope.clock)
-        return dollars
-
-    async def _price(self, response: Response, recorded: Exchange | None) -> Response:
-        """The response with its price; a recorded one has that of its time."""
-        usage = response.usage
-        if recorded is not None:
-            return replace(response, usage=usage.at_cost(recorded.cost))
-        cost = await self._scope.env.prices.find_cost(self._scope.agent.model, usage)
-        return response if cost is None else replace(response, usage=usage.at_cost(cost))
-
-    def _settle(self, held: float, response: Response | None) -> None:
-        cost = response.usage.cost if response else None
-        is_counted = response is not None and self._provider.name != "script"
-        self._scope.env.purse.budget.settle(
-            held, self._scope.agent.model, cost, is_counted=is_counted
-        )
 
     async def _send_once(
         self, request: Request, turn: int, recorded: Exchange | None, deltas: list[Delta]

@@ -5,10 +5,10 @@ Source: D-19, D-47, D-48, D-50, D-52, D-56; seed 003 §8 (O-19, O-25, O-32, O-35
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.hosts import is_allowed
@@ -16,10 +16,6 @@ from axe_nb.agents.tables import MODES, Mode
 from axe_nb.text import printable, quote
 from axe_nb.toolbox import REGISTRY
 from axe_nb.tools.tool import VERDICTS, Effect, Guard, Tool, Verdict
-
-Choice = Literal["yes", "no", "always", "edit", "stop", "text"]
-"""`text` answers a question of the model's."""
-
 
 OF_MODE: Mapping[Mode, Mapping[Effect, Verdict]] = {
     "plan": {
@@ -34,48 +30,6 @@ OF_MODE: Mapping[Mode, Mapping[Effect, Verdict]] = {
 }  # fmt: skip
 """Mode → effect → verdict, if `[permissions]` does not name the tool (D-19). A tool that is
 `in_plan` is allowed in plan mode too; a host of `allowed_hosts` is not asked for (D-50)."""
-
-
-@dataclass(frozen=True, slots=True)
-class ApprovalRequest:
-    """A question for the user: approval of a call, or a model's own question."""
-
-    run: str
-    """Id of the run that asks."""
-    agent: str
-    tool: str
-    arguments: Mapping[str, Any]
-    detail: str = ""
-    """A diff of the changes that the call would make, or the model's question."""
-    whole: str = ""
-    """The argument to show completely, with its line breaks; empty = none."""
-    always: str = "this tool"
-    """The later calls that `always` covers; empty = it covers none."""
-    reason: str = ""
-    """The reason to ask, if it is not the mode, and notes about the call; one a line."""
-    workdir: str = ""
-    """The real workdir of the call."""
-    host: str = ""
-    """The host that approval allows for the session; empty = the call reaches none (D-50)."""
-    raises: str = ""
-    """The budget that a yes sets, such as `$0.80`; empty = the question is about something else."""
-
-
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """The user's answer."""
-
-    choice: Choice
-    text: str = ""
-    """For `text`: the answer to a model's question. For `no` and `stop`: the reason, if given."""
-    arguments: Mapping[str, Any] = field(default_factory=dict)
-    """For `edit`: the arguments to run instead."""
-    is_recorded: bool = field(default=False, kw_only=True, compare=False)
-    """True if the answer comes from a cassette."""
-
-
-AskPerson: TypeAlias = Callable[[ApprovalRequest], Awaitable[Decision]]
-"""Asks the user at the notebook or terminal. Cassettes record and replay the answers (D-48)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ Source: D-1, D-3, D-10, D-19, D-59; house style §3.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,12 +18,14 @@ from axe_nb.agents.servers import McpServer
 from axe_nb.clock import Clock
 from axe_nb.engine.budget import Purse
 from axe_nb.engine.origin import Origin
-from axe_nb.engine.permissions import AskPerson, PermissionPolicy
+from axe_nb.engine.permissions import PermissionPolicy
+from axe_nb.engine.questions import AskPerson
 from axe_nb.engine.recorder import Recorder
+from axe_nb.engine.stepper import Stepper
 from axe_nb.engine.tape import Tape
 from axe_nb.engine.toolset import DepthLimit
 from axe_nb.events import Emit
-from axe_nb.limits import InFlight, Limits, UsageMeter
+from axe_nb.limits import InFlight, Limits, RunStopped, UsageMeter
 from axe_nb.mcp_servers.servers import Servers
 from axe_nb.prices import Prices
 from axe_nb.providers.protocol import Provider
@@ -46,6 +49,24 @@ class Halt:
 
     is_set: bool = False
     """True if no further request may be sent."""
+    stop: RunStopped | None = None
+    """Ends every run of the tree: the person stopped it at a prompt, or a step function failed."""
+
+    def end_tree(self, stop: RunStopped) -> RunStopped:
+        """Ends all runs, each as soon as it can; returns the reason, to be raised."""
+        self.is_set, self.stop = True, self.stop or stop
+        return self.stop
+
+    def check(self) -> None:
+        """Checks that the tree may go on.
+
+        Raises:
+            RunStopped: it may not.
+        """
+        if self.stop is not None:
+            raise RunStopped(self.stop.status, str(self.stop))
+        if self.is_set:
+            raise RunStopped("cancelled", "cancelled")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +95,10 @@ class Env:
     """Tools passed to this run as objects, in addition to those found by name."""
     ask_person: AskPerson | None = None
     """Asks the user; None = no one can be prompted."""
+    asking: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held while a question of the tree is open: they come one at a time."""
+    stepper: Stepper | None = None
+    """Steps through the tree; None = it runs without pauses."""
     as_child: Callable[[Agent], Agent] = lambda agent: agent
     """Agent → the agent as a child in this tree (`--model-all`)."""
     nest: Callable[[Any, Env], tuple[Job, Env]] | None = None

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from copy import copy
 from typing import Any, Protocol
 
-from axe_nb.engine.permissions import ApprovalRequest, AskPerson, Decision
+from axe_nb.engine.questions import AskPerson, Decision, Question
 from axe_nb.exchanges import Exchange
 from axe_nb.limits import RunStopped
 from axe_nb.messages import Request, Response
@@ -78,14 +78,18 @@ class Tape(Protocol):
     def find_person(self, ask_person: AskPerson | None) -> AskPerson | None:
         """Returns who answers questions now; None = no one can be prompted."""
 
-    def find_decision(self, request: ApprovalRequest) -> Decision | None:
+    @property
+    def has_steps(self) -> bool:
+        """True if decisions about steps are recorded that will be played."""
+
+    def find_decision(self, request: Question) -> Decision | None:
         """Returns the person's recorded answer to a question; None = ask.
 
         Raises:
             CassetteMiss: none is recorded, and no one may be asked.
         """
 
-    def keep_decision(self, request: ApprovalRequest, decision: Decision) -> None:
+    def keep_decision(self, request: Question, decision: Decision) -> None:
         """Notes the answer to a question that `find_decision` was asked for."""
 
     def find_output(

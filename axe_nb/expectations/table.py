@@ -59,7 +59,8 @@ class Measure:
 def _list_calls(run: RunResult, *, denied: bool) -> tuple[str, ...]:
     """The tools of the calls that were denied, or that failed for another reason."""
     results = (result for turn in run.log for result in turn.results)
-    return tuple(r.name for r in results if r.is_error and r.is_denied == denied)
+    failed = (r for r in results if r.is_error and not r.is_skipped)
+    return tuple(r.name for r in failed if r.is_denied == denied)
 
 
 def _number(name: str, help: str, example: str) -> Measure:

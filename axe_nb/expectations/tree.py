@@ -89,7 +89,7 @@ def _walk(branch: Branch) -> Iterator[Branch]:
 
 
 def list_uses(branches: Sequence[Branch]) -> list[Use]:
-    """The tool calls of these runs that were permitted, run by run."""
+    """The tool calls of these runs that were permitted and not skipped, run by run."""
     return [use for branch in branches for use in _list_own_uses(branch)]
 
 
@@ -98,7 +98,7 @@ def _list_own_uses(branch: Branch) -> Iterator[Use]:
         results = {result.call_id: result for result in turn.results}
         for index, call in enumerate(() if turn.closing else turn.calls):
             result = results.get(call.id)
-            if result is None or not result.is_denied:
+            if result is None or not (result.is_denied or result.is_skipped):
                 yield Use(
                     branch=branch, call=call, result=result, turn=turn.number,
                     pointer=f"{branch.pointer}.log[{number}].calls[{index}]",

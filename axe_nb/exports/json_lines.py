@@ -61,4 +61,5 @@ def _describe_call(place: str, call: ToolCall, result: ToolResult | None) -> Map
         "result": result.content if result else None,
         "is_error": bool(result and result.is_error),
         "is_denied": bool(result and result.is_denied),
+        **({"is_skipped": True} if result and result.is_skipped else {}),
     }  # fmt: skip

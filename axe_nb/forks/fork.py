@@ -12,12 +12,13 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from axe_nb.agents.agent import Agent
+from axe_nb.engine.given import make_given
 from axe_nb.engine.origin import KeptCall, Opening
 from axe_nb.exchanges import Exchange
 from axe_nb.forks.moved import move_run
 from axe_nb.forks.point import ForkPoint
 from axe_nb.forks.recorded import RecordedRun
-from axe_nb.messages import INTERRUPTED, Message, Request, Response, ToolCall, ToolResult, Usage
+from axe_nb.messages import INTERRUPTED, Message, Request, ToolCall, ToolResult
 from axe_nb.pictures.parts import Illustrated
 from axe_nb.recording.asked import Asked, Describer, is_same
 from axe_nb.recording.place import run_of, turn_of
@@ -172,7 +173,7 @@ class Fork:
         if self._is_changed_turn(id, turn):
             run.is_live = True
             given = self._point.reply if self._is_place(id, turn) else None
-            return _make_given(request, given) if given else None
+            return make_given(request, turn, given) if given else None
         exchange = self._find_same(run, id, turn, request.attempt)
         if exchange is None or run.recorded is None:
             run.is_live = True
@@ -293,13 +294,3 @@ class Fork:
         if status == "completed" and not self._is_reached:
             why = "the calls that lead there took another path"
             yield f"the fork did not reach {self.place}: {why}"
-
-
-def _make_given(request: Request, reply: Response) -> Exchange:
-    """Returns the exchange of a turn whose reply a person gives."""
-    return Exchange(
-        turn=turn_of(request.place), model=request.model, protocol="script",
-        sent=len(request.messages), system=request.system, system_ends=request.system_ends,
-        tools=request.tools, past_tools=request.past_tools, output=request.output,
-        params=request.params, response=replace(reply, usage=Usage()), cost=0.0, source="given",
-    )  # fmt: skip

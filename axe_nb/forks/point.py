@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from axe_nb.commands.overrides import shown_value
+from axe_nb.engine.given import make_reply
 from axe_nb.errors import ConfigError, words
 from axe_nb.forks.recorded import RecordedRun
 from axe_nb.messages import Message, Response, ToolCall, ToolResult
@@ -17,7 +18,6 @@ from axe_nb.pictures.parts import Illustrated
 from axe_nb.recording.find_exchange import find_turn, make_turn_error
 from axe_nb.redaction import find_filter
 from axe_nb.results import RunResult, name_run
-from axe_nb.scripting.rules import stop_reason
 from axe_nb.text import cut_chars, list_some, quote
 from axe_nb.tools.output import cut_output, output_of
 from axe_nb.tools.tool import ToolError, ToolOutput, fault_text
@@ -166,15 +166,8 @@ def _make_reply(given: Any) -> Response:
     Raises:
         ConfigError: it cannot be one.
     """
-    match given:
-        case Response():
-            return given
-        case str():
-            return Response(given, (), stop_reason(()))
-        case ToolCall():
-            return Response("", (given,), stop_reason((given,)))
-        case [_, *_] if all(isinstance(one, ToolCall) for one in given):
-            return Response("", tuple(given), stop_reason(tuple(given)))
+    if (reply := make_reply(given)) is not None:
+        return reply
     raise ConfigError(
         f"reply takes text, calls or a Response, not {shown_value(given)}",
         hint='for example reply="42", or reply=axe_nb.call("grep", pattern="x")',

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from axe_nb.agents.agent import Agent
-from axe_nb.commands.overrides import shown_value
+from axe_nb.commands.overrides import refuse_steps, shown_value
 from axe_nb.engine.nesting import calling
 from axe_nb.errors import AxeError, ConfigError
 from axe_nb.expectations.grammar import parse
@@ -142,7 +142,7 @@ def make_runner(
             raise ConfigError(f"a grid takes {instead}, not {name}")
     if expect is not None:
         parse(expect)
-    overrides = session.overrides(options)
+    overrides = refuse_steps(session.overrides(options), "a grid")
     made = Grid(
         read_inputs(inputs),
         make_variants(agents, models, params, prompt),

@@ -12,6 +12,7 @@ from importlib import import_module
 from typing import Any
 
 from axe_nb.engine.conversation import Conversation
+from axe_nb.engine.given import OF_SCRIPTS
 from axe_nb.engine.plan import Plan
 from axe_nb.errors import ConfigError
 from axe_nb.inspection.changes import describe_changes
@@ -22,9 +23,6 @@ from axe_nb.provider_table import PROVIDERS
 from axe_nb.recording.find_exchange import find_exchange
 from axe_nb.results import RunResult, name_run
 from axe_nb.text import quote
-
-OF_SCRIPTS = "openai"
-"""Protocol in which the requests to models without a server are shown."""
 
 PROTOCOLS = tuple(name for name, info in PROVIDERS.items() if info.has_server)
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any, Unpack
 
 from axe_nb.agents.agent import Agent
-from axe_nb.commands.overrides import RunOptions, shown_value, with_options_shown
+from axe_nb.commands.overrides import RunOptions, refuse_steps, shown_value, with_options_shown
 from axe_nb.engine.nesting import calling
 from axe_nb.errors import AxeError, ConfigError
 from axe_nb.front_end import make_line
@@ -109,9 +109,9 @@ def _make_map(
         raise ConfigError(f"concurrency takes a whole number from 1, not {given}")
     if keep not in KEEPS:
         raise ConfigError(f"keep takes {', '.join(KEEPS)}, not {shown_value(keep)}")
-    taken = Prompts(prompts)
+    taken, overrides = Prompts(prompts), refuse_steps(session.overrides(options), "a map")
     batch = make_batch(
-        agent, session.overrides(options), budget=budget, keep=keep, path=resume,
+        agent, overrides, budget=budget, keep=keep, path=resume,
         total=taken.total,
     )  # fmt: skip
     runs = _make_runs(batch, executor, concurrency, {**session.defaults, **options})

@@ -11,8 +11,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from axe_nb.agents.config import Config
-from axe_nb.engine.permissions import AskPerson
 from axe_nb.engine.plan import Plan
+from axe_nb.engine.questions import AskPerson
 from axe_nb.events import Emit
 from axe_nb.exchanges import Exchange
 from axe_nb.limits import InFlight, UsageMeter

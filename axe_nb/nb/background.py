@@ -27,6 +27,7 @@ class _Noticed:
     def __init__(self, inner: View, begun: threading.Event) -> None:
         self._inner = inner
         self.streams = inner.streams
+        self.is_live = inner.is_live
         self._begun = begun
 
     def event(self, event: Event) -> None:

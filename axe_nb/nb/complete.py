@@ -157,6 +157,8 @@ def _list_values(option: Option, word: str) -> Iterable[str] | None:
             return _list_prompt_variables()
         case "expectations":
             return _list_expectations()
+        case "breaks":
+            return offers.list_breaks(_list_agents(), _list_tools())
         case "files":
             return None
         case "":

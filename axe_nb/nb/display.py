@@ -97,7 +97,7 @@ def can_ask() -> bool:
 class AnswerOnly:
     """A view that shows the answer, at the end."""
 
-    streams = False
+    streams = is_live = False
 
     def event(self, event: Event) -> None: ...
 
@@ -111,7 +111,7 @@ class AnswerOnly:
 class Unseen:
     """A view that shows nothing; a cell that returns the result still shows its answer."""
 
-    streams = False
+    streams = is_live = False
 
     def event(self, event: Event) -> None: ...
 
@@ -128,6 +128,7 @@ class ShownOnce:
     def __init__(self, inner: View) -> None:
         self._inner = inner
         self.streams = inner.streams
+        self.is_live = inner.is_live
         self.event = inner.event
         self.tick = inner.tick
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from axe_nb.results import RunResult
     from axe_nb.session.runs import RunHandle
 
-OPTIONS = ("model", "model_all", "timeout", "mode", "agents_dir", "stream")
+OPTIONS = ("model", "model_all", "timeout", "mode", "agents_dir", "stream", "step", "break_at")
 """Settings that are options of a run."""
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -92,6 +92,10 @@ class AxeMagics(Magics):
     stream = Bool(
         True, help="If False, live runs show whole replies, not their text as it arrives."
     ).tag(config=True)
+    step = Bool(False, help="If True, runs pause before each request and call.").tag(config=True)
+    break_at = Unicode("", help="Places at which runs pause, as of --break; empty = none.").tag(
+        config=True
+    )
     history = Bool(True, help="If False, runs are not kept in the history.").tag(config=True)
     display = Enum(
         ("", "live", "static", "off"),

@@ -91,3 +91,9 @@ def list_names() -> list[str]:
     runs = list(session.last.walk()) if session.last else []
     calls = {call.name for run in runs for turn in run.log for call in turn.calls}
     return sorted({run.agent for run in runs} | calls)
+
+
+def list_breaks(agents: Iterable[str], tools: Iterable[str]) -> list[str]:
+    """The places of `--break`."""
+    named = [f"agent:{name}" for name in agents] + [f"tool:{name}" for name in tools]
+    return ["turn", "depth:0", "depth:1", *named]

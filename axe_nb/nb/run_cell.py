@@ -29,9 +29,9 @@ from axe_nb.session.view import View
 
 NOT_IN_BACKGROUND = {
     "json": "--json", "verbose": "--verbose", "quiet": "--quiet", "raises": "--raises",
-    "expect": "--expect",
+    "expect": "--expect", "step": "--step", "break_at": "--break",
 }  # fmt: skip
-"""Options that say what the cell itself prints or ends as; a background run outlives its cell."""
+"""Options of what the cell itself asks, prints or ends as; a background run outlives its cell."""
 
 
 def run_cell(

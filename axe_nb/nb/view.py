@@ -224,7 +224,7 @@ class RunView:
         self.result: RunResult | None = None
         self.is_over = False
         self._display = shown
-        self.streams = shown.is_live
+        self.streams = self.is_live = shown.is_live
         self.tick = shown.tick
 
     def event(self, event: Event) -> None:

@@ -94,6 +94,27 @@ class Describer:
         return listed
 
 
+@dataclass
+class AskedRun:
+    """One run of a tree, while it is played or recorded."""
+
+    describer: Describer
+    model: str = ""
+    """provider/model."""
+    asked: Asked = field(default_factory=dict)
+    """The part of its latest request that is new, beside the one before."""
+    place: str = ""
+    """That of its latest request."""
+    changed_at: int | None = None
+    """The first turn that was not asked as recorded; all later ones differ too."""
+
+    def take(self, request: Request, model: str) -> None:
+        """Describes a request, unless that is done: a pause may have come before it."""
+        self.model = model
+        if request.attempt == 1 and self.place != request.place:
+            self.asked, self.place = self.describer.describe(request, model), request.place
+
+
 def _describe_message(message: Message, clean: Filter) -> dict[str, Any]:
     if message.tool_results:
         results = [

@@ -1,4 +1,4 @@
-"""Records beside exchanges: outputs of tools, a person's decisions, refusals by a cap.
+"""Records beside exchanges and decisions: outputs of tools, refusals by a cap.
 
 Source: D-48, D-59.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from axe_nb.engine.permissions import ApprovalRequest, Decision
+from axe_nb.engine.questions import Decision, Question
 from axe_nb.jsonable import jsonable
 from axe_nb.limits import RunStopped
 from axe_nb.redaction import Filter
@@ -21,32 +21,7 @@ def describe(tool: str, arguments: Mapping[str, Any], clean: Filter) -> dict[str
     return {"tool": tool, "arguments": clean.json(jsonable(arguments))}
 
 
-def describe_question(request: ApprovalRequest, clean: Filter) -> dict[str, Any]:
-    """Returns what a person is asked, as it is kept and compared."""
-    if not request.tool:
-        return {"question": clean.text(request.detail)}
-    return describe(request.tool, request.arguments, clean)
-
-
-def write_decision(decision: Decision) -> dict[str, Any]:
-    """Returns a person's answer as data, secrets included."""
-    said: dict[str, Any] = {"choice": decision.choice}
-    if decision.text:
-        said["text"] = decision.text
-    if decision.arguments:
-        said["arguments"] = jsonable(decision.arguments)
-    return said
-
-
-def read_decision(said: Mapping[str, Any]) -> Decision:
-    """Reverses `write_decision`."""
-    return Decision(
-        said.get("choice", "no"), str(said.get("text", "")), dict(said.get("arguments", {})),
-        is_recorded=True,
-    )  # fmt: skip
-
-
-async def refuse(request: ApprovalRequest) -> Decision:
+async def refuse(question: Question) -> Decision:
     """Answers what is not recorded where no one can be asked."""
     return Decision("no", "no one can be asked, and no answer is recorded")
 

@@ -8,18 +8,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from copy import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import count
 from typing import Any
 
 from axe_nb.agents.trust import VARIABLE
-from axe_nb.engine.permissions import ApprovalRequest, AskPerson, Decision
+from axe_nb.engine.questions import AskPerson, Decision, Question, Step
 from axe_nb.errors import CassetteMiss
 from axe_nb.exchanges import Exchange
 from axe_nb.limits import RunStopped
 from axe_nb.messages import Request
-from axe_nb.recording import approvals, calls
-from axe_nb.recording.asked import Asked, Describer, is_same
+from axe_nb.recording import approvals, calls, decisions
+from axe_nb.recording.asked import AskedRun, Describer, is_same
 from axe_nb.recording.cassette import Cassette
 from axe_nb.recording.cleaning import Cleaner
 from axe_nb.recording.miss import describe_miss, pick_first
@@ -30,6 +30,9 @@ from axe_nb.recording.records import Key, Record, Root
 from axe_nb.results import Status
 from axe_nb.tools.tool import ToolOutput
 
+FIRST: Key = ("model", "0/1", 1)
+"""The record by which a root is found again."""
+
 END: Key = ("end", "0", 1)
 """The record of a tree that was cut while it did not wait for a model."""
 
@@ -38,19 +41,6 @@ PATIENCE = 5.0
 
 QUIET = 0.1
 """Seconds without any exchange after which a tree waits for nothing but what was cancelled."""
-
-
-@dataclass
-class _Run:
-    """One run of the tree, while it is played or recorded."""
-
-    describer: Describer
-    model: str = ""
-    """provider/model."""
-    asked: Asked = field(default_factory=dict)
-    """The part of its latest request that is new, beside the one before."""
-    changed_at: int | None = None
-    """The first turn that was not asked as recorded; all later ones differ too."""
 
 
 class RootTape:
@@ -65,7 +55,7 @@ class RootTape:
         """The root whose records are played."""
         self._target: Root | None = None
         """The root that takes new records."""
-        self._runs: dict[str, _Run] = {}
+        self._runs: dict[str, AskedRun] = {}
         self._new: dict[Key, Record] = {}
         self._exchanges: dict[Key, Exchange] = {}
         """The outcomes of new records, which are encoded when they are written."""
@@ -110,15 +100,17 @@ class RootTape:
         self._steps += 1
         if below := [miss for miss in self._misses if is_below(miss[0], request.place)]:
             raise copy(pick_first(below))  # what the run goes on with is not what was recorded
+        return self._find_exchange(request, self._open(request, model))
+
+    def _open(self, request: Request, model: str) -> AskedRun:
+        """Returns the run of a request, which is described once, and claims the records."""
         run = self._get_run(run_of(request.place))
-        run.model = model
-        if request.attempt == 1:
-            run.asked = run.describer.describe(request, model)
+        run.take(request, model)
         if self._source is None:
             self._source, self._target = self.cassette.claim(run.asked, request.agent)
-        return self._find_exchange(request, run)
+        return run
 
-    def _find_exchange(self, request: Request, run: _Run) -> Exchange | None:
+    def _find_exchange(self, request: Request, run: AskedRun) -> Exchange | None:
         if run.changed_at is not None:
             return None
         turn = turn_of(request.place)
@@ -176,50 +168,57 @@ class RootTape:
             return ask_person
         return calls.refuse if any(kind == "person" for kind, _, _ in self._records) else None
 
-    def find_decision(self, request: ApprovalRequest) -> Decision | None:
+    @property
+    def has_steps(self) -> bool:
         """See `Tape`."""
-        asked = calls.describe_question(request, self._clean)
-        record = next(
-            (
-                one
-                for key, one in sorted(self._records.items(), key=lambda item: item[0][2])
-                if key[:2] == ("person", request.run)
-                and key not in self._played
-                and approvals.is_same_question(one.asked, asked, request, self._clean)
-            ),
-            None,
-        )
+        plays = self.mode in ("replay", "auto")
+        return plays and any(decisions.is_step(one) for _, one in self.cassette.list_records())
+
+    def find_decision(self, question: Question) -> Decision | None:
+        """See `Tape`."""
+        if isinstance(question, Step) and question.request is not None:
+            self._open(question.request, question.model)
+        record = decisions.find_answer(self._records, self._played, question, self._clean)
+        if (
+            record is None
+            and isinstance(question, Step)
+            and decisions.has_end(self._records.values())
+        ):
+            return Decision("go", is_recorded=True)
         if record is None:
             if not self.may_ask:
-                question = request.detail if not request.tool else f"{request.tool} may run"
-                what = f"the person's answer: {question}"
-                raise self._miss_other(request.run, request.agent, what)
+                what = decisions.describe_missing(self._records, question, self._clean)
+                raise self._miss_other(question.run, question.agent, what)
+            return None
+        if self.may_ask and decisions.is_stop(record):  # they may go on now
             return None
         said = self._clean.restore(dict(record.outcome["decision"]))
-        if not approvals.counts(self.cassette.path, request, said):
+        if not (isinstance(question, Step) or approvals.counts(self.cassette.path, question, said)):
             if self.may_ask:
                 return None
             raise self._miss_other(
-                request.run, request.agent,
-                f"an approval of {request.tool} by this user",
+                question.run, question.agent,
+                f"an approval of {question.tool} by this user",
                 f"set {VARIABLE}=1 if you trust whoever recorded it",
             )  # fmt: skip
         self._use(record)
-        return calls.read_decision(said)
+        return decisions.read_decision(said)
 
-    def keep_decision(self, request: ApprovalRequest, decision: Decision) -> None:
+    def keep_decision(self, question: Question, decision: Decision) -> None:
         """See `Tape`."""
-        if decision.is_recorded or decision.choice == "stop":
+        if decision.is_recorded or (decision.choice == "stop" and not self._plays_stop(question)):
             return
-        said = calls.write_decision(decision)
-        asked = calls.describe_question(request, self._clean)
-        taken = {
-            number for kind, run, number in self._new if (kind, run) == ("person", request.run)
-        }
-        number = next(n for n in count(1) if n not in taken)
-        kept = {"decision": self._clean.json(said)}
-        self._add(("person", request.run, number), request.agent, asked, kept)
-        approvals.remember(self.cassette.path, request, said)
+        said = decisions.write_decision(decision)
+        asked = decisions.describe_question(question, self._clean)
+        keys: Iterator[Key] = (("person", question.run, number) for number in count(1))
+        key = next(key for key in keys if key not in self._new and key not in self._records)
+        self._add(key, question.agent, asked, {"decision": self._clean.json(said)})
+        if not isinstance(question, Step):
+            approvals.remember(self.cassette.path, question, said)
+
+    def _plays_stop(self, question: Question) -> bool:
+        """True if a stop can be played: its root is found again by the first request."""
+        return isinstance(question, Step) and (FIRST in self._new or FIRST in self._played)
 
     def find_output(
         self, run: str, number: int, tool: str, arguments: Mapping[str, Any]
@@ -318,8 +317,8 @@ class RootTape:
         at = run.changed_at if run else None
         return record.kind == "model" and at is not None and turn_of(record.place) >= at
 
-    def _get_run(self, run: str) -> _Run:
-        return self._runs.setdefault(run, _Run(Describer(self._clean)))
+    def _get_run(self, run: str) -> AskedRun:
+        return self._runs.setdefault(run, AskedRun(Describer(self._clean)))
 
     def _use(self, record: Record) -> None:
         record.is_used = True

@@ -7,27 +7,27 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import math
 import queue
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 
-from axe_nb.engine.permissions import ApprovalRequest, Decision
-from axe_nb.providers.wire import check_nesting
+from axe_nb.engine.questions import Decision, Question, Step
 from axe_nb.session.question import format_answer_mark, format_model_question, format_question
+from axe_nb.session.step_prompt import prompt_step
+from axe_nb.session.typed_json import WrongInput, read_arguments
 
 PAUSE = 0.2
-"""Seconds from a question to its prompt, in which the view shows the call; then it stands still."""
+"""Seconds from a question to its prompt, in which the view shows the call."""
 
 
 class Approver:
     """Queues questions from the event loop's thread; `serve` answers them in the caller's."""
 
-    def __init__(self, answer: Callable[[ApprovalRequest], Decision]) -> None:
+    def __init__(self, answer: Callable[[Question], Decision]) -> None:
         """Creates an approver.
 
         Args:
@@ -37,10 +37,10 @@ class Approver:
         self._asked_at = -math.inf
         """Time of the newest question."""
         self._questions: queue.SimpleQueue[
-            tuple[ApprovalRequest, asyncio.AbstractEventLoop, asyncio.Future[Decision]]
+            tuple[Question, asyncio.AbstractEventLoop, asyncio.Future[Decision]]
         ] = queue.SimpleQueue()
 
-    async def ask_person(self, question: ApprovalRequest) -> Decision:
+    async def ask_person(self, question: Question) -> Decision:
         """Queues the question and returns the user's answer; awaited on the event loop."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Decision] = loop.create_future()
@@ -48,22 +48,30 @@ class Approver:
         self._questions.put((question, loop, future))
         return await future
 
-    async def ask_person_here(self, question: ApprovalRequest) -> Decision:
-        """Prompts at once, blocking the event loop, if it shares a thread with the user."""
+    async def ask_person_here(self, question: Question) -> Decision:
+        """Prompts soon, blocking the event loop, if it shares a thread with the user."""
+        await asyncio.sleep(PAUSE)
         return self._prompt(question)
 
-    def serve(self) -> None:
-        """Answers the next question, if the view had time to show its call; blocks meanwhile."""
+    def serve(
+        self, meanwhile: Callable[[], contextlib.AbstractContextManager[None]] = nullcontext
+    ) -> None:
+        """Answers the next question, if the view had time to show its call; blocks meanwhile.
+
+        Args:
+            meanwhile: makes the block within which the person is asked.
+        """
         if time.monotonic() < self._asked_at + PAUSE:
             return
         with contextlib.suppress(queue.Empty):
             question, loop, future = self._questions.get_nowait()
             if not future.done():
-                answer = self._prompt(question)
+                with meanwhile():
+                    answer = self._prompt(question)
                 with contextlib.suppress(RuntimeError):  # the loop is closed
                     loop.call_soon_threadsafe(_settle, future, answer)
 
-    def _prompt(self, question: ApprovalRequest) -> Decision:
+    def _prompt(self, question: Question) -> Decision:
         """Prompts the user; an interrupt or end of input means stop (D-48)."""
         try:
             with _raise_on_interrupt():
@@ -90,8 +98,10 @@ def _raise_on_interrupt() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def prompt_person(request: ApprovalRequest) -> Decision:
+def prompt_person(request: Question) -> Decision:
     """Prompts in the notebook or terminal until the answer is valid."""
+    if isinstance(request, Step):
+        return prompt_step(request)
     if not request.tool and not request.raises:
         mark = format_answer_mark(request)
         return Decision("text", input(f"\n{format_model_question(request)}\n{mark}"))
@@ -109,17 +119,8 @@ def prompt_person(request: ApprovalRequest) -> Decision:
             prompt = "Only a no may be followed by more text, its reason. Nothing has been run."
         elif answer.choice != "edit":
             return Decision(answer.choice, reason)
-        elif (arguments := _read_arguments()) is not None:
-            return Decision("edit", arguments=arguments)
         else:
-            prompt = "The arguments must be a JSON object, as shown. Nothing has been run."
-
-
-def _read_arguments() -> Mapping[str, Any] | None:
-    """Reads the arguments to run instead; None if the input is not a JSON object."""
-    try:
-        arguments = json.loads(input("arguments, as JSON: "))
-        check_nesting(arguments)
-    except (ValueError, RecursionError):
-        return None
-    return arguments if isinstance(arguments, dict) else None
+            try:
+                return Decision("edit", arguments=read_arguments(request.schema))
+            except WrongInput as error:
+                prompt = f"{error} Nothing has been run."

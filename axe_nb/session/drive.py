@@ -6,7 +6,11 @@ Source: product.md "Notebook", "Python"; house style §4, §8; D-58.
 from __future__ import annotations
 
 import asyncio
+import contextvars
+import threading
+from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError
+from contextlib import contextmanager
 
 from axe_nb.events import discard
 from axe_nb.results import RunResult
@@ -33,15 +37,14 @@ def drive(handle: RunHandle, view: View, approver: Approver | None = None) -> Ru
     """
     ask_person = approver.ask_person if approver else None
 
-    def tick() -> None:
-        view.tick()
+    def serve(show_more: Callable[[], None]) -> None:
         if approver is not None:
-            approver.serve()
+            approver.serve(lambda: _keep_showing(view, show_more))
 
     try:
         return pump(
-            lambda emit: handle.execute(emit, ask_person, streams=view.streams), view.event, tick,
-            handle.overdue, handle.close, handle.halt,
+            lambda emit: handle.execute(emit, ask_person, streams=view.streams), view.event,
+            view.tick, handle.overdue, handle.close, handle.halt, serve,
         )  # fmt: skip
     except Unresponsive:
         result = handle.abandon(view.event, timed_out=True)
@@ -61,6 +64,36 @@ def drive(handle: RunHandle, view: View, approver: Approver | None = None) -> Ru
         raise
     finally:
         view.finish(handle.finished)
+
+
+@contextmanager
+def _keep_showing(view: View, show_more: Callable[[], None]) -> Iterator[None]:
+    """Goes on showing a run within the block, in another thread, if its view is a live one."""
+    if not view.is_live:
+        yield
+        return
+    is_over = threading.Event()
+    faults: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            while not is_over.is_set():
+                show_more()
+                view.tick()
+        except BaseException as fault:
+            faults.append(fault)
+
+    # ipykernel 7 assigns outputs to cells by context
+    run = contextvars.copy_context().run
+    thread = threading.Thread(target=run, args=(work,), name="axe-nb-view", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        thread.join()
+    if faults:
+        raise faults[0]
 
 
 async def drive_here(handle: RunHandle, view: View, approver: Approver | None = None) -> RunResult:

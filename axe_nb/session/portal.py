@@ -171,6 +171,7 @@ def pump(
     overdue: Callable[[], float] = lambda: 0.0,
     close: Callable[[], None] = lambda: None,
     halt: Callable[[], None] = lambda: None,
+    serve: Callable[[Callable[[], None]], None] = lambda show_more: None,
 ) -> T:
     """Runs the work on the loop and returns its result, calling `show` and `tick` in this thread.
 
@@ -185,35 +186,35 @@ def pump(
         close: called before work that does not end is abandoned; events that it emits later are
             not shown.
         halt: called at once on an interrupt, before the work is cancelled.
+        serve: called after each `tick`, and may block; what it is given shows the events that come
+            within 50 ms, and may be called by another thread meanwhile.
 
     Raises:
         KeyboardInterrupt: the caller was interrupted.
         Unresponsive: the work is overdue, and the loop does not respond.
     """
-    events: queue.SimpleQueue[Event | _End | None] = queue.SimpleQueue()
+    inbox = _Inbox(show)
 
     async def working() -> T:
         try:
-            return await work(events.put)
+            return await work(inbox.put)
         finally:
-            events.put(_End())
+            inbox.put(_End())
 
-    # a `get` that is interrupted by a signal just as it times out waits for ever (CPython 3.11);
-    # the handler wakes it with None
     def wake() -> None:
         halt()
-        events.put(None)
+        inbox.put(None)
 
     with record_interrupts(wake) as interrupt:
         future, loop = portal.begin(working())
         try:
             has_ended = _show_all(
-                events, show, tick, interrupt, future.cancel,
+                inbox, tick, serve, interrupt, future.cancel,
                 lambda: overdue() > STUCK and not answers(loop),
             )  # fmt: skip
             if not has_ended:
                 close()
-                _show_rest(events, show)
+                inbox.show_rest()
         except BaseException:
             future.cancel()
             raise
@@ -234,10 +235,46 @@ def run_and_wait(work: Coroutine[Any, Any, T]) -> T:
     return pump(lambda emit: work, lambda event: None, lambda: None)
 
 
+class _Inbox:
+    """The events of some work, and its end; one thread at a time shows them.
+
+    A `get` that is interrupted by a signal just as it times out waits for ever (CPython 3.11): a
+    None wakes it.
+    """
+
+    def __init__(self, show: Callable[[Event], None]) -> None:
+        self._events: queue.SimpleQueue[Event | _End | None] = queue.SimpleQueue()
+        self._show = show
+        self.put = self._events.put
+        self.has_ended = False
+
+    def show_more(self) -> None:
+        """Shows the events that there are, or that come soon."""
+        wait = PUMP
+        with contextlib.suppress(queue.Empty):
+            for _ in range(BATCH):
+                event = self._events.get(timeout=wait)
+                if event is None:
+                    return
+                if isinstance(event, _End):
+                    self.has_ended = True
+                    return
+                self._show(event)
+                wait = 0.0
+
+    def show_rest(self) -> None:
+        """Shows the events that there are."""
+        with contextlib.suppress(queue.Empty):
+            while True:
+                event = self._events.get_nowait()
+                if not isinstance(event, _End | None):
+                    self._show(event)
+
+
 def _show_all(
-    events: queue.SimpleQueue[Event | _End | None],
-    show: Callable[[Event], None],
+    inbox: _Inbox,
     tick: Callable[[], None],
+    serve: Callable[[Callable[[], None]], None],
     interrupt: Interrupt,
     cancel: Callable[[], object],
     is_stuck: Callable[[], bool],
@@ -246,30 +283,16 @@ def _show_all(
     while interrupt.at is None or time.monotonic() < interrupt.at + DRAIN:
         if interrupt.at is not None:
             cancel()
-        with contextlib.suppress(queue.Empty):
-            wait = PUMP
-            for _ in range(BATCH):
-                event = events.get(timeout=wait)
-                if event is None:
-                    break
-                if isinstance(event, _End):
-                    return True
-                show(event)
-                wait = 0.0
+        inbox.show_more()
+        if inbox.has_ended:
+            return True
         tick()
+        serve(inbox.show_more)
+        if inbox.has_ended:
+            return True
         if is_stuck():
             break
     return False
-
-
-def _show_rest(
-    events: queue.SimpleQueue[Event | _End | None], show: Callable[[Event], None]
-) -> None:
-    with contextlib.suppress(queue.Empty):
-        while True:
-            event = events.get_nowait()
-            if not isinstance(event, _End | None):
-                show(event)
 
 
 class Interrupt:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
-from axe_nb.engine.permissions import ApprovalRequest, Choice
+from axe_nb.engine.questions import ApprovalRequest, Choice, Step
 from axe_nb.text import count_most_columns, cut_middle, fold, one_line, printable, reveal
 
 MAX_SHOWN = 4000
@@ -93,8 +93,8 @@ def format_question(request: ApprovalRequest) -> Question:
         return _format_budget(request)
     arguments = dict(request.arguments)
     whole = arguments.pop(request.whole, None) if request.whole else None
-    call, hidden = _format_call(request.tool, arguments, whole)
-    parts = [f"{_format_caller(request)} wants to call {call}"]
+    call, hidden = format_call(request.tool, arguments, whole)
+    parts = [f"{format_caller(request)} wants to call {call}"]
     parts += [show(line) for line in request.reason.split("\n") if line]
     if request.detail:
         detail, more = _show_most(request.detail, MAX_SHOWN)
@@ -108,7 +108,7 @@ def format_question(request: ApprovalRequest) -> Question:
 
 def _format_budget(request: ApprovalRequest) -> Question:
     """The prompt before the budget of the session is passed."""
-    text = fold(f"{_format_caller(request)}: {show(request.reason)}", WIDTH, GOES_ON)
+    text = fold(f"{format_caller(request)}: {show(request.reason)}", WIDTH, GOES_ON)
     answers = (
         Answer(choice="yes", about=f", raise it to {request.raises}"),
         Answer(choice="no", about=", end the run with an error", takes_reason=True),
@@ -148,7 +148,7 @@ def format_model_question(request: ApprovalRequest) -> str:
     One of several lines could look like another prompt: each line is marked, and
     `format_answer_mark` repeats who asks.
     """
-    caller = _format_caller(request)
+    caller = format_caller(request)
     detail, _ = _show_most(request.detail, MAX_SHOWN)
     if "\n" not in detail:
         return fold(f"{caller} asks: {detail}", WIDTH, GOES_ON)
@@ -158,7 +158,7 @@ def format_model_question(request: ApprovalRequest) -> str:
 
 def format_answer_mark(request: ApprovalRequest) -> str:
     """Formats the words before the answer to a model's question."""
-    return f"answer to {_format_caller(request)}> " if "\n" in request.detail else "> "
+    return f"answer to {format_caller(request)}> " if "\n" in request.detail else "> "
 
 
 def show(text: str) -> str:
@@ -186,13 +186,13 @@ def _show_most(text: str, limit: int) -> tuple[str, int]:
     return show(kept), hidden
 
 
-def _format_caller(request: ApprovalRequest) -> str:
+def format_caller(request: ApprovalRequest | Step) -> str:
     """The agent and, for a child, its place in the tree."""
     where = f" ({request.run})" if request.run != "0" else ""
     return show(printable(one_line(request.agent, MAX_NAME))) + where
 
 
-def _format_call(tool: str, arguments: Mapping[str, Any], whole: object) -> tuple[str, int]:
+def format_call(tool: str, arguments: Mapping[str, Any], whole: object) -> tuple[str, int]:
     """Formats a call; returns the number of characters left out too."""
     name = show(printable(tool))
     text = json.dumps(arguments, ensure_ascii=False) if arguments else ""

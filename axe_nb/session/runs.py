@@ -18,10 +18,11 @@ from typing import Any, TypeAlias
 
 from axe_nb.agents.agent import Agent
 from axe_nb.commands.overrides import Overrides, shown_value
+from axe_nb.engine.ask_person import check_can_step
 from axe_nb.engine.call import blocking_call
 from axe_nb.engine.loop import Run
-from axe_nb.engine.permissions import AskPerson
 from axe_nb.engine.plan import Plan
+from axe_nb.engine.questions import AskPerson
 from axe_nb.errors import AxeError, ConfigError
 from axe_nb.events import Emit, Event, RunFinished, RunStarted, discard
 from axe_nb.forks.point import ForkPoint
@@ -262,6 +263,7 @@ class RunHandle:
             self._gate = _Gate(emit)
         try:
             plan = await self._make_plan(self.request, self._gate, ask_person, streams)
+            check_can_step(plan.scope.env)
             if plan.scope.env.tape:
                 plan.scope.env.tape.cancel = self.cancel
             self._run = Run(plan)

@@ -20,12 +20,14 @@ from axe_nb.agents.config import Config
 from axe_nb.agents.names import check_name
 from axe_nb.clock import Clock
 from axe_nb.commands.overrides import Overrides, keep_for_tree, shown_value
+from axe_nb.engine.ask_person import check_can_step
 from axe_nb.engine.budget import Budget, Purse
 from axe_nb.engine.confine import real_workdir
-from axe_nb.engine.permissions import AskPerson
 from axe_nb.engine.plan import Plan, make_plan
+from axe_nb.engine.questions import AskPerson
 from axe_nb.engine.recorder import Recorder
 from axe_nb.engine.scope import Env, RunScope
+from axe_nb.engine.stepper import make_stepper
 from axe_nb.errors import ConfigError
 from axe_nb.events import Emit, Event, discard
 from axe_nb.forks.point import CHANGES
@@ -228,6 +230,7 @@ class Session:
             origin=fork.origin if fork else None,
             recorder=recorder,
             ask_person=ask_person,
+            stepper=make_stepper(request.overrides.step, request.overrides.break_at),
             tape=tape,
             nest=self._nest,
             hosts=self.hosts,
@@ -315,6 +318,10 @@ class Session:
             _, snapshot = self._read_settings(folder, needs_keys=env.tape is None)
             env = replace(env, agents=snapshot.source)
         below = adapt(env, request.overrides)
+        if below.stepper is None:
+            stepper = make_stepper(request.overrides.step, request.overrides.break_at)
+            below = replace(below, stepper=stepper)
+            check_can_step(below)
         job = make_job(request, below)[1]
         check_variables(request, below)
         return job, below

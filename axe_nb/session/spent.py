@@ -7,8 +7,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from axe_nb.exchanges import Source
 from axe_nb.messages import Usage
 from axe_nb.results import RunResult
+
+ASKED: tuple[Source, ...] = ("", "edited")
+"""Sources of answers that the model of the run gave."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +28,8 @@ class Spent:
 
 
 def count_spent(run: RunResult) -> Spent:
-    """Returns the usage of one run, without what a fork took from an earlier one."""
-    if not any(turn.source for turn in run.log):
+    """Returns the usage of one run, without what no model was asked for in it."""
+    asked = [turn.usage for turn in run.log if turn.source in ASKED]
+    if len(asked) == len(run.log):
         return Spent(1, run.turns, run.usage)
-    asked = [turn.usage for turn in run.log if not turn.source]
     return Spent(int(bool(asked)), len(asked), sum(asked, Usage()))

@@ -18,6 +18,10 @@ class View(Protocol):
     def streams(self) -> bool:
         """True if it shows replies as they arrive."""
 
+    @property
+    def is_live(self) -> bool:
+        """True if another thread may show what happens while this one waits for the person."""
+
     def event(self, event: Event) -> None:
         """Receives each event, in order; neither blocks nor raises."""
 
@@ -31,7 +35,7 @@ class View(Protocol):
 class NullView:
     """A view that shows nothing."""
 
-    streams = False
+    streams = is_live = False
 
     def event(self, event: Event) -> None: ...
 

@@ -166,8 +166,9 @@ class Spans:
         if span is None:
             return
         span.set_attribute(names.FINISH_REASONS, [write_name(event.stop_reason)])
-        if event.source:  # its tokens were counted when it was asked
+        if event.source:
             span.set_attribute(names.SOURCE, event.source)
+        if event.source not in ("", "edited"):  # its tokens were counted when it was asked
             usage = Usage()
         counts = {
             names.INPUT_TOKENS: usage.input_tokens, names.OUTPUT_TOKENS: usage.output_tokens,

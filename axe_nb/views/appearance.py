@@ -41,7 +41,7 @@ CODE = {
 LINE, TRACK, SHADE = "#8884", "#8882", "#8881"
 """Lines along levels, tracks of bars, backgrounds of texts."""
 
-SEGMENTS = {"model": "#27c9", "tool": "#393", "retry": "#d338"}
+SEGMENTS = {"model": "#27c9", "tool": "#393", "retry": "#d338", "person": "#b70"}
 """Colours of the parts of a live bar: what the time went to."""
 
 GONE, NEW = "#d333", "#3933"

@@ -41,16 +41,26 @@ def finding_of(node: Node) -> str:
     return " · ".join(filter(None, (cause or node.state, retried)))
 
 
+def find_wait(node: Node) -> str:
+    """The wait of a run before a retry, or for the person; else empty."""
+    if not node.turns or node.state != "running":
+        return ""
+    turn = node.turns[-1]
+    return turn.waits or next((call.waits for call in turn.calls if call.waits), "")
+
+
 def _format_work(node: Node) -> str:
     """The latest words, the wait, or the calls of a run; until there are any, its task."""
     turn = node.turns[-1] if node.turns else None
     if turn is None:
         return excerpts.line(node.task)
+    if wait := find_wait(node):
+        return wait
     if turn.draft:
         return draft_line(turn.draft)
-    if turn.waits or not turn.calls:
+    if not turn.calls:
         # between two turns, what it was asked says more than that it waits
-        return turn.waits or excerpts.line(node.task)
+        return excerpts.line(node.task)
     going = [call for call in turn.calls if call.state == "running"]
     if not going or any(call.call.traits.delegates for call in going):
         return doing_of(turn)

@@ -118,8 +118,8 @@ def size_of(text: str) -> str:
 def cost_of_call(call: CallNode) -> str:
     """The outcome of a call: its size, or its failure."""
     if call.result is None:
-        return call.state if call.state == "not run" else ""
-    failed = "denied" if call.result.is_denied else "failed"
+        return call.state if call.state == "not run" else call.waits
+    failed = "denied" if call.result.is_denied else "" if call.result.is_skipped else "failed"
     pictures = call.result.pictures
     size = plural(len(pictures), "picture") if pictures else size_of(call.result.content)
     outcome = failed if call.result.is_error else size
@@ -135,7 +135,7 @@ def cost_of_turn(turn: TurnNode) -> str:
 def _outcome_of_only_call(call: CallNode | None) -> str:
     if call is None:
         return ""
-    if call.state in ("error", "denied", "not run"):
+    if call.state in ("error", "denied", "not run") or call.waits:
         return cost_of_call(call)
     return excerpts.line(call.result.note) if call.result else ""
 

@@ -1,4 +1,4 @@
-"""The segments of a live bar: the model, tools, and waits before retries. Pure.
+"""The segments of a live bar: the model, tools, and waits before retries or for the person. Pure.
 
 Source: design README "Second generation" (a real timeline while running).
 """
@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TypeAlias
 
-from axe_nb.views.tree import CallNode, Node, Times, TreeNode, TurnNode
+from axe_nb.views.tree import CallNode, Node, Pause, Times, TreeNode, TurnNode
 
-MODEL, TOOL, RETRY = range(3)
+MODEL, TOOL, RETRY, PERSON = range(4)
 """As in `nb/static/live.js`."""
 
 MOST = 60
@@ -24,7 +24,7 @@ def segments_of(thing: TreeNode) -> list[Segment]:
     """The parts of a run's or a turn's time, in the order of their start."""
     if isinstance(thing, CallNode):
         if thing.child is None:
-            return list(_segment(TOOL, thing.times))
+            return _join(list(_split(TOOL, thing.times, thing.pauses)))
         thing = thing.child
     turns = thing.turns[-MOST:] if isinstance(thing, Node) else [thing]
     found = [segment for turn in turns for segment in _list_turn(turn)]
@@ -32,19 +32,26 @@ def segments_of(thing: TreeNode) -> list[Segment]:
 
 
 def _list_turn(turn: TurnNode) -> Iterator[Segment]:
-    began = turn.times.started
-    for pause in turn.pauses:
-        yield from _segment(MODEL, Times(began, pause.started))
-        yield from _segment(RETRY, pause)
-        began = pause.ended
-    yield from _segment(MODEL, Times(began, turn.times.ended))
+    yield from _split(MODEL, turn.times, turn.pauses)
     for call in turn.calls:
-        yield from _segment(TOOL, call.times)
+        yield from _split(TOOL, call.times, call.pauses)
 
 
-def _segment(kind: int, times: Times) -> Iterator[Segment]:
-    if times.started is not None:
-        yield kind, round(times.started, 2), times.ended and round(times.ended, 2)
+def _split(kind: int, times: Times, pauses: list[Pause]) -> Iterator[Segment]:
+    """The time of a request or a call, with its waits."""
+    at = times.started
+    for pause in pauses:
+        yield from _segment(kind, at, pause.started)
+        yield from _segment(PERSON if pause.for_person else RETRY, pause.started, pause.ended)
+        if pause.ended is None:
+            return
+        at = pause.ended
+    yield from _segment(kind, at, times.ended)
+
+
+def _segment(kind: int, start: float | None, end: float | None) -> Iterator[Segment]:
+    if start is not None and (end is None or end > start):
+        yield kind, round(start, 2), None if end is None else round(end, 2)
 
 
 def _join(segments: list[Segment]) -> list[Segment]:

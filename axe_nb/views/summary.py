@@ -10,11 +10,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from axe_nb.messages import Usage
+from axe_nb.results import name_run
 from axe_nb.text import plural
 from axe_nb.views import excerpts
 from axe_nb.views.appearance import LOOKS, Tone
 from axe_nb.views.cost import format_cost
-from axe_nb.views.tree import CallNode, Node, State
+from axe_nb.views.middle import find_wait
+from axe_nb.views.tree import WAITS, CallNode, Node, State
 
 ORDER: tuple[Tone, ...] = ("good", "bad", "limit", "off", "running")
 """Of the parts of the bar below the line."""
@@ -75,6 +77,7 @@ def _progress(node: Node) -> Iterator[Fact]:
         yield Fact(_format_origin(node))
         yield Fact(plural(len(node.turns), "turn") if node.turns else "")
         return
+    yield Fact(_format_waits(node))
     yield Fact(f"turn {node.turns[-1].number}" if node.turns else "")
     states = Counter(child.state for child in node.below())
     if states:
@@ -103,9 +106,8 @@ def _figures(node: Node) -> Iterator[Fact]:
 
 def _count_troubles(calls: Iterable[CallNode]) -> tuple[tuple[str, Tone], ...]:
     """The denied and the failed calls."""
-    results = [call.result for call in calls if call.result and call.result.is_error]
-    denied = sum(result.is_denied for result in results)
-    failed = len(results) - denied
+    counts = Counter(call.state for call in calls)
+    denied, failed = counts["denied"], counts["error"]
     marks: list[tuple[str, Tone]] = []
     if denied:
         marks.append((f"{denied:,} denied", "limit"))
@@ -120,6 +122,14 @@ def format_tokens(usage: Usage) -> str:
         return ""
     cached = f" ({usage.cached_tokens:,} cached)" if usage.cached_tokens else ""
     return " · ".join(filter(None, (plural(usage.total, "token") + cached, format_cost(usage))))
+
+
+def _format_waits(node: Node) -> str:
+    """The run that waits for the person, in the whole tree."""
+    if find_wait(node) == WAITS:
+        return WAITS
+    names = [name_run(run.agent, run.model) for run in node.below() if find_wait(run) == WAITS]
+    return f"{excerpts.line(names[0], excerpts.WHO)} {WAITS}" if names else ""
 
 
 def _format_repairs(node: Node) -> str:

@@ -12,6 +12,8 @@ from typing import assert_never
 
 from axe_nb.events import (
     Event,
+    PersonAnswered,
+    PersonAsked,
     RetryScheduled,
     RunFinished,
     RunStarted,
@@ -29,7 +31,17 @@ from axe_nb.text import format_seconds
 from axe_nb.views.draft import Draft
 from axe_nb.views.outline import Outline, as_lines
 from axe_nb.views.shown import TreeFilter, find_reports, show_call, show_result, show_run
-from axe_nb.views.tree import CallNode, Node, Times, TreeNode, TurnNode, add_run, new_group
+from axe_nb.views.tree import (
+    WAITS,
+    CallNode,
+    Node,
+    Pause,
+    Times,
+    TreeNode,
+    TurnNode,
+    add_run,
+    new_group,
+)
 
 
 @dataclass
@@ -83,6 +95,8 @@ class Transcript:
                 return self._finish_turn(node, event, now)
             case ToolStarted() | ToolFinished():
                 return self._update_call(node, event, now)
+            case PersonAsked() | PersonAnswered():
+                return self._ask(node, event, now)
             case RunFinished():
                 return self._end(node, event.result, now)
             case _:
@@ -150,10 +164,28 @@ class Transcript:
         turn.draft = None
         seconds = format_seconds(math.ceil(event.seconds * 10) / 10)
         of = f", {event.attempt - 1} of {event.most}" if event.most else ""
-        turn.pauses.append(Times(now, now + event.seconds))
+        turn.pauses.append(Pause(now, now + event.seconds))
         turn.waits = f"retries in {seconds} s ({event.reason}){of}"
         self._retries.append((now + event.seconds, turn, f"tries again{of}"))
         return node, turn
+
+    def _ask(
+        self, node: Node, event: PersonAsked | PersonAnswered, now: float
+    ) -> tuple[TreeNode, ...]:
+        """Notes that a request or a call waits for the person, or no longer."""
+        about: TurnNode | CallNode | None = node.turns[-1] if node.turns else None
+        if event.call_id:
+            about = self._calls.get((node.id, event.call_id))
+        if about is None or self.root is None:
+            return ()
+        if isinstance(event, PersonAsked):
+            about.waits = WAITS
+            about.pauses.append(Pause(now, for_person=True))
+        else:
+            about.waits = ""
+            if about.pauses:
+                about.pauses[-1].ended = now
+        return self.root, node, about
 
     def tick(self, now: float) -> tuple[TreeNode, ...]:
         """Notes the attempts that begin, which no event tells; returns the changed nodes."""

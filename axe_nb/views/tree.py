@@ -18,6 +18,9 @@ from axe_nb.views.draft import Draft
 State: TypeAlias = Status | Literal["running", "denied", "not run"]
 """Of a run, a turn or a call; a failed call is `error`, one that was stopped `not run`."""
 
+WAITS = "waits for you"
+"""Words for what cannot go on without the person."""
+
 TURN = 2
 """Steps that a turn takes on the structural timeline."""
 
@@ -31,6 +34,14 @@ class Times:
 
     started: float | None = None
     ended: float | None = None
+
+
+@dataclass(slots=True)
+class Pause(Times):
+    """A wait of a request or a call."""
+
+    for_person: bool = False
+    """True if it waits for the person, else it is the wait before a retry."""
 
 
 @dataclass(slots=True)
@@ -53,6 +64,10 @@ class CallNode:
     result: ToolResult | None = None
     is_edited: bool = False
     """True if the person changed the arguments before it ran."""
+    pauses: list[Pause] = field(default_factory=list)
+    """Its waits for the person; live only."""
+    waits: str = ""
+    """Its wait, in a few words; live only."""
     seconds: float = 0.0
     """Time that it took, as its run counts it."""
     children: list[Node] = field(default_factory=list)
@@ -72,6 +87,9 @@ class CallNode:
         self.result = result
         failed: State = "denied" if result.is_denied else "error"
         self.state = failed if result.is_error else "completed"
+        self.waits = ""
+        if result.is_skipped:
+            self.state = "not run"
         if result.edited is not None:
             self.call = replace(self.call, arguments=result.edited, raw="")
             self.is_edited = True
@@ -102,10 +120,10 @@ class TurnNode:
     text: str = ""
     draft: Draft | None = None
     """The reply so far, if it is streamed and has not ended."""
-    pauses: list[Times] = field(default_factory=list)
-    """The waits before its further attempts; live only."""
+    pauses: list[Pause] = field(default_factory=list)
+    """Its waits before further attempts, and for the person; live only."""
     waits: str = ""
-    """The wait before the next attempt, in a few words; empty once its reply arrives."""
+    """The wait before the next attempt, or for the person, in a few words; else empty."""
     calls: list[CallNode] = field(default_factory=list)
     waiting: int = 0
     """Calls that have no result yet."""

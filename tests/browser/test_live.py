@@ -65,6 +65,24 @@ def test_the_tree_of_a_fork_marks_what_was_recorded_while_the_rest_is_live(lab: 
     assert lab.page.locator(".axe-nb-tree").count() == 0
 
 
+def test_while_a_step_waits_for_the_person_the_tree_goes_on_and_says_who_waits(lab: Lab) -> None:
+    start(lab, RESEARCH.replace("'Check.'", "'Check.', break_at='agent:counter'"))
+    prompt = lab.page.locator(".jp-Stdin-prompt")
+    expect(prompt).to_contain_text("counter (0.2), turn 1, is about to ask script/counter")
+    summary = lab.page.locator(".axe-nb-scroll > details > summary")
+    expect(summary).to_contain_text("counter waits for you")
+    expect(lab.page.locator(f"{row(lab, 'counter')} > summary")).to_contain_text("waits for you")
+    lab.gate("researcher")
+    lab.page.wait_for_selector(f"{row(lab, 'researcher')}.axe-nb-good", state="attached")
+    answer = lab.page.locator("input.jp-Stdin-input")
+    answer.fill("n")
+    answer.press("Enter")
+    expect(summary).not_to_contain_text("waits for you")
+    lab.gate("counter", "critic")
+    lab.finished()
+    lab.page.wait_for_selector(".jp-OutputArea summary >> text=completed")
+
+
 @pytest.mark.req("D-24")
 def test_a_reply_is_shown_while_it_is_written_and_its_thoughts_are_gone_at_the_end(
     lab: Lab,

@@ -13,8 +13,10 @@ import pytest
 
 import axe_nb
 from axe_nb.commands.options import FACES, OPTIONS, Face
+from axe_nb.commands.overrides import Overrides
 from axe_nb.commands.parser import UsageError, parse_run, parser
 from axe_nb.commands.table import RUN
+from axe_nb.errors import ConfigError
 from axe_nb.messages import Request
 from axe_nb.scripting.lookup import functions
 from axe_nb.session.session import Session
@@ -84,8 +86,13 @@ SAMPLES: Mapping[str, tuple[str, Any]] = {
     "--mode": ("plan", "plan"),
     "--no-stream": ("", False),
     "--expect": ("'turns < 9; no grep'", "turns < 9; no grep"),
+    "--step": ("", True),
+    "--break": ("turn,tool:grep", "turn, tool:grep"),
 }
 """Option of all faces → (on a line, in Python)."""
+
+WHOLE_RUN = {"--timeout", "--no-stream", "--expect", "--step", "--break"}
+"""Options that change nothing in the first request."""
 
 
 @pytest.fixture
@@ -120,7 +127,7 @@ def test_samples_cover_all_options_that_every_face_has() -> None:
     assert set(SAMPLES) == {option.flag for option in OPTIONS if set(FACES) <= set(option.faces)}
 
 
-@pytest.mark.parametrize("flag", sorted(SAMPLES.keys() - {"--timeout", "--no-stream", "--expect"}))
+@pytest.mark.parametrize("flag", sorted(SAMPLES.keys() - WHOLE_RUN))
 def test_an_option_means_the_same_in_every_face(seen: list[Request], flag: str) -> None:
     text, value = SAMPLES[flag]
     [option] = [option for option in OPTIONS if option.flag == flag]
@@ -145,3 +152,19 @@ def test_the_time_is_the_same_in_every_face(seen: list[Request]) -> None:
         asked = parse_run("lead --timeout 0.2", face)
         ends.append(asyncio.run(ask_session(Session(), asked.agent, "slow", asked.overrides)).error)
     assert ends == ["timeout after 0.2s"] * 4
+
+
+@pytest.mark.parametrize("flag", ["--step", "--break"])
+def test_pauses_are_the_same_in_every_face(seen: list[Request], flag: str) -> None:
+    text, value = SAMPLES[flag]
+    [option] = [option for option in OPTIONS if option.flag == flag]
+    given = Overrides.of({option.keyword: value})
+    problem = f"{flag} pauses the run: no one can be prompted here"
+    with pytest.raises(ConfigError, match=problem):
+        axe_nb.run("lead", "quick", display=False, **{option.keyword: value})
+    for face in ("cell", "line", "command"):
+        asked = parse_run(f"lead {flag} {text}", face)
+        assert getattr(asked.overrides, option.keyword) == getattr(given, option.keyword)
+        with pytest.raises(ConfigError, match=problem):
+            asyncio.run(ask_session(Session(), asked.agent, "quick", asked.overrides))
+    assert seen == []

@@ -106,3 +106,34 @@ def test_the_person_raises_the_budget_or_ends_the_run(cells: Kernel) -> None:
     assert "[n]o, end the run with an error" in question
     assert "Which day is it?" in other
     assert "the budget of this session" in again
+
+
+def test_a_run_is_stepped_through_in_a_cell_and_replayed_without_anybody(
+    cells: Kernel, project: Path
+) -> None:
+    cells.run("%config AxeMagics.display = 'live'\n%axe cassette c.json --mode record")
+    cell = "%%axe writer -o r --step --mode auto\ngo"
+    out = cells.run(cell, live=True, answers=["l", "g", "r", "by hand", "k", "e", "So be it."])
+    request, looked, call, result, other, end, reply = cells.asked
+    letters = "[g]o on [e]dit [r]esult s[k]ip run to the e[n]d [s]top: "
+    assert [asked.endswith(f"\n{letters}") for asked in cells.asked] == [
+        True, True, True, False, True, True, False,
+    ]  # fmt: skip
+    assert "writer, turn 1, is about to ask script/writer" in request
+    assert '"messages"' in looked
+    assert 'writer, turn 1, is about to call write_file({"path": "0.txt"' in call
+    assert result == "result: "
+    assert '"1.txt"' in other
+    assert "writer, turn 2, is about to ask" in end
+    assert reply.endswith("\nnew reply, as text or JSON; empty = as it is: ")
+    assert list(project.glob("*.txt")) == []
+    assert "So be it." in text(out)
+    cells.run("%axe cassette c.json --mode replay")
+    again = cells.run("%%axe writer -o again --step --mode auto\ngo")
+    assert cells.asked == []
+    assert "So be it." in text(again)
+    same = "print(again.messages == r.messages, r.log[1].source, r.log[0].results[0].note)"
+    assert text(cells.run(same)) == "True edited given by the user\n"
+    cells.run("%axe cassette c.json --mode live")
+    failed = text(cells.run("%%axe writer --break tool:write_file\ngo"))
+    assert "--break pauses the run: no one can be prompted here" in failed

@@ -14,7 +14,7 @@ import pytest
 
 import axe_nb
 from axe_nb import Agent, ConfigError, ProviderError, Request, call, script, script_server
-from axe_nb.engine.permissions import ApprovalRequest, Decision
+from axe_nb.engine.questions import ApprovalRequest, Decision
 from axe_nb.session.runs import RunRequest
 from axe_nb.session.session import session
 from axe_nb.tools.tool import ToolContext

@@ -16,7 +16,7 @@ import pytest
 from axe_nb import Agent, Request, RunResult, call
 from axe_nb.agents.tables import SubAgentsConfig
 from axe_nb.builtin import shell
-from axe_nb.engine.permissions import Decision
+from axe_nb.engine.questions import Decision
 from axe_nb.errors import ConfigError
 from axe_nb.sandbox import docker, find, namespaces, seatbelt
 from axe_nb.sandbox.claim import Claim

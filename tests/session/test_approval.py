@@ -7,24 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from axe_nb.engine.permissions import ApprovalRequest, Decision
+from axe_nb.engine.questions import ApprovalRequest, Decision
 from axe_nb.session.approval import Approver, prompt_person
 from axe_nb.session.portal import pump
+from tests.session.typed import say
 
 ASKED = ApprovalRequest("0", "lead", "write_file", {"path": "a"})
-
-
-def say(monkeypatch: pytest.MonkeyPatch, *words: str) -> list[str]:
-    """Answers the prompts in turn; the prompts."""
-    prompts: list[str] = []
-    answers = list(words)
-
-    def typed(prompt: str = "") -> str:
-        prompts.append(prompt)
-        return answers.pop(0)
-
-    monkeypatch.setattr("builtins.input", typed)
-    return prompts
 
 
 @pytest.mark.req("D-48")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from axe_nb.engine.permissions import ApprovalRequest
+from axe_nb.engine.questions import ApprovalRequest
 from axe_nb.session.approval import prompt_person
 from axe_nb.session.question import (
     MAX_SHOWN,

@@ -50,5 +50,7 @@ def test_the_style_sheet_uses_what_is_declared_and_nothing_else() -> None:
     declared = set(re.findall(r"--([\w-]+): ", rules))
     declared |= set(re.findall(r"""setProperty\("--([\w-]+)""", script))
     used = {name for name in re.findall(r"var\(--([\w-]+)", rules) if not name.startswith("jp-")}
+    [kinds] = re.findall(r"const KINDS = \[(.*)\];", script)
+    used |= set(re.findall(r'"(\w+)"', kinds))
     assert used == declared
     assert {tone for tone in COLOURS if f".axe-nb-{tone} {{" in rules} == set(COLOURS)

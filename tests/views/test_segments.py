@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from axe_nb.events import (
+    PersonAnswered,
+    PersonAsked,
     RetryScheduled,
     RunStarted,
     ToolFinished,
@@ -11,7 +13,7 @@ from axe_nb.events import (
     TurnStarted,
 )
 from axe_nb.messages import ToolCall, ToolResult, Usage
-from axe_nb.views.segments import MODEL, MOST, RETRY, TOOL, segments_of
+from axe_nb.views.segments import MODEL, MOST, PERSON, RETRY, TOOL, segments_of
 from axe_nb.views.transcript import Transcript
 
 CALLS = (ToolCall("a", "grep", {}), ToolCall("b", "grep", {}))
@@ -52,6 +54,18 @@ def test_a_wait_before_a_retry_is_a_segment_of_its_own() -> None:
     assert segments_of(transcript.root) == [
         (MODEL, 0.0, 1.0), (RETRY, 1.0, 3.0), (MODEL, 3.0, None),
     ]  # fmt: skip
+
+
+def test_a_wait_for_the_person_is_a_segment_of_its_own() -> None:
+    transcript = begun()
+    transcript.apply(TurnStarted("0", 1, 1, 0), 0.0)
+    transcript.apply(TurnFinished("0", 1, "", CALLS[:1], "", Usage(), True), 1.0)
+    transcript.apply(ToolStarted("0", CALLS[0]), 1.0)
+    transcript.apply(PersonAsked("0", "a"), 1.0)
+    assert transcript.root
+    assert segments_of(transcript.root) == [(MODEL, 0.0, 1.0), (PERSON, 1.0, None)]
+    transcript.apply(PersonAnswered("0", "a", "yes"), 5.0)
+    assert segments_of(transcript.root)[1:] == [(PERSON, 1.0, 5.0), (TOOL, 5.0, None)]
 
 
 def test_a_long_run_has_a_bounded_number_of_segments_the_latest() -> None:

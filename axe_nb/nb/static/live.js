@@ -7,7 +7,7 @@ const SHORTEST = 4; // seconds that the bars span at first
 const SAY = 4000; // milliseconds between two announcements to a screen reader
 const MANY = 20; // rows above which there are chips and a search box
 const TICKS = 4; // parts of the axis of seconds
-const KINDS = ["model", "tool", "retry"]; // of segments, as views/segments.py numbers them
+const KINDS = ["model", "tool", "retry", "person"]; // of segments, as views/segments.py numbers them
 
 function make(tag, name, ...inside) {
   const element = document.createElement(tag);

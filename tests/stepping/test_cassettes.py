@@ -1,0 +1,173 @@
+"""Decisions about steps in cassettes: recorded, replayed without a person, and mismatches told."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import axe_nb
+from axe_nb import CassetteMiss, ConfigError, Request, RunResult, Step, call
+from axe_nb.commands.overrides import Overrides
+from axe_nb.engine.questions import AskPerson, Decision, Question
+from axe_nb.recording.cassette import Cassette
+from axe_nb.views.transcript import as_text
+from tests.engine.in_process import Stage, agent, ask, ask_session, lead, stage
+from tests.stepping.deciders import MEASURE, Decider, surveyor
+
+
+def play(
+    cassette: Any, step: Any = True, *, made: Stage | None = None, person: AskPerson | None = None,
+    prompt: str = "go", **more: Any,
+) -> RunResult:  # fmt: skip
+    made = made or stage(surveyor("lead", "Rome", "Oslo"))
+    made.session.cassette = cassette
+    overrides = Overrides(step=step, tools=(MEASURE, "measure"), **more)
+    assert made.root
+    return asyncio.run(ask_session(made.session, made.root, prompt, overrides, ask_person=person))
+
+
+def tape(path: Path, mode: Any) -> Cassette:
+    """A cassette in one mode, as a new session opens it."""
+    return Cassette(path, mode)
+
+
+def record(path: Path, step: Any, **more: Any) -> RunResult:
+    cassette = tape(path, "record")
+    result = play(cassette, step, **more)
+    cassette.save()
+    return result
+
+
+DECISIONS: dict[str, Callable[[Step], Any]] = {
+    "edited": lambda s: s.edit({"town": "Trondheim"}) if s.number == 1 else None,
+    "given": lambda s: s.result("seven") if s.number == 2 else None,
+    "skipped": lambda s: "skip" if s.number == 1 else None,
+    "reply given": lambda s: s.result("I say so") if s.turn == 2 else None,
+    "first reply given": lambda s: (
+        s.result(call("measure", town="Bergen")) if s.place == "0/1" and not s.tool else None
+    ),
+    "reply edited": lambda s: (
+        s.edit() if s.kind == "request" else s.edit("mine") if s.turn == 2 else None
+    ),
+    "request skipped": lambda s: "skip" if s.turn == 2 else None,
+    "run to the end": lambda s: "end" if s.number == 2 else None,
+    "stopped": lambda s: "stop" if s.turn == 2 else None,
+}
+
+
+@pytest.mark.parametrize("name", DECISIONS)
+def test_a_replay_makes_the_same_decisions_without_anybody(name: str, tmp_path: Path) -> None:
+    first = record(tmp_path / "c", DECISIONS[name])
+    asked: list[Step] = []
+    again = play(tape(tmp_path / "c", "replay"))
+    assert as_text(again) == as_text(first)
+    assert again.messages == first.messages
+    assert (again.status, again.error) == (first.status, first.error)
+    other = play(tape(tmp_path / "c", "replay"), asked.append)
+    assert as_text(other) == as_text(first)
+    assert asked == []
+
+
+def test_decisions_of_a_person_and_of_a_function_are_the_same(tmp_path: Path) -> None:
+    async def person(question: Question) -> Decision:
+        assert isinstance(question, Step)
+        return Decision("result", "seven") if question.number == 2 else Decision("go")
+
+    play(tape(tmp_path / "a", "record"), person=person)
+    record(tmp_path / "b", DECISIONS["given"])
+    texts = [(tmp_path / name).read_text() for name in "ab"]
+    assert texts[0] == texts[1]
+    assert '"step":"call"' in texts[0].replace(" ", "")
+
+
+def test_parallel_children_replay_their_own_decisions_in_any_timing(tmp_path: Path) -> None:
+    names = [f"c{n}" for n in range(3)]
+
+    def made() -> Stage:
+        return stage(lead(*map(ask, names)), *(surveyor(n, n) for n in names))
+
+    def decide(step: Step) -> Any:
+        return step.result(f"by hand in {step.run}") if step.tool == "measure" else None
+
+    first = record(tmp_path / "c", decide, made=made())
+    assert first.text == "by hand in 0.1\nby hand in 0.2\nby hand in 0.3"
+    assert play(tape(tmp_path / "c", "replay"), made=made()).text == first.text
+    ended = record(tmp_path / "d", lambda s: "end" if s.run == "0.2" else None, made=made())
+    assert play(tape(tmp_path / "d", "replay"), made=made()).text == ended.text
+
+
+def test_a_cassette_without_decisions_is_an_error_before_anything_is_sent(tmp_path: Path) -> None:
+    cassette = tape(tmp_path / "c", "record")
+    play(cassette, None)
+    cassette.save()
+    with pytest.raises(ConfigError, match="no one can be prompted here, and no decision"):
+        play(tape(tmp_path / "c", "replay"))
+
+
+def test_a_decision_that_is_missing_is_a_miss_that_names_its_place(tmp_path: Path) -> None:
+    record(tmp_path / "c", Decider(), break_at="turn")
+    result = play(tape(tmp_path / "c", "replay"))
+    assert isinstance(result.cause, CassetteMiss)
+    assert "lacks the person's decision before call 1, measure (agent lead, at 0)" in str(
+        result.error
+    )
+    assert "record it with" in result.cause.hint
+
+
+def test_a_decision_that_no_longer_fits_says_what_changed(tmp_path: Path) -> None:
+    record(tmp_path / "c", Decider())
+    text = (tmp_path / "c").read_text()
+    assert text.count("Oslo") > 2
+    lines = [
+        line.replace("Oslo", "Bonn") if '"step"' in line else line for line in text.split("\n")
+    ]
+    (tmp_path / "c").write_text("\n".join(lines))
+    result = play(tape(tmp_path / "c", "replay"))
+    assert "before call 2, measure: its arguments changed in town: " in str(result.error)
+    assert "Bonn" in str(result.error)
+
+
+def test_a_given_reply_is_not_played_for_another_request(tmp_path: Path) -> None:
+    record(tmp_path / "c", DECISIONS["first reply given"])
+    result = play(tape(tmp_path / "c", "replay"), prompt="go elsewhere")
+    assert isinstance(result.cause, CassetteMiss)
+    assert "its prompt changed" in str(result.error)
+
+
+def test_what_is_not_recorded_yet_is_asked_for(tmp_path: Path) -> None:
+    record(tmp_path / "c", Decider(), break_at="turn")
+    decider = Decider()
+    cassette = tape(tmp_path / "c", "auto")
+    assert play(cassette, decider).ok
+    assert [s.kind for s in decider.steps] == ["call", "call"]
+    cassette.save()
+    assert play(tape(tmp_path / "c", "replay")).ok
+
+
+def test_a_run_that_was_stopped_may_go_on_where_someone_can_be_asked(tmp_path: Path) -> None:
+    record(tmp_path / "c", DECISIONS["stopped"])
+    decider = Decider()
+    assert play(tape(tmp_path / "c", "auto"), decider).text.startswith("Rome has 4")
+    assert decider.seen == ["0/2 request"]
+
+
+def test_no_secret_of_a_decision_is_recorded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ROME_API_KEY", "sk-secret-of-rome-123456")
+    record(tmp_path / "c", lambda s: s.result("it is sk-secret-of-rome-123456") if s.tool else None)
+    assert "sk-secret" not in (tmp_path / "c").read_text()
+
+
+def test_the_models_of_a_replay_are_not_asked(tmp_path: Path) -> None:
+    record(tmp_path / "c", DECISIONS["reply edited"])
+    sent: list[Request] = []
+    made = stage(surveyor("lead", "Rome", "Oslo"))
+    axe_nb.script("lead")(lambda request: sent.append(request) or "never")
+    assert play(tape(tmp_path / "c", "replay"), made=made).text == "mine"
+    assert sent == []
+    assert agent  # the models above are made by it

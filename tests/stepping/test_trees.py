@@ -1,0 +1,352 @@
+"""Steps of a whole tree: one at a time, wherever they are, with all clocks stopped."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import pytest
+
+import axe_nb
+from axe_nb import Agent, ConfigError, Request, RunResult, Step, call
+from axe_nb.agents.tables import SubAgentsConfig
+from axe_nb.commands.overrides import Overrides
+from axe_nb.engine.questions import Decision, Question
+from axe_nb.events import PersonAnswered, PersonAsked
+from axe_nb.session.runs import RunRequest
+from axe_nb.session.session import Session
+from axe_nb.views.row import make_row
+from axe_nb.views.transcript import Transcript
+from axe_nb.views.tree import rows_of
+from tests.engine.in_process import (
+    Stage,
+    agent,
+    ask,
+    ask_session,
+    check_events,
+    check_history,
+    lead,
+    over,
+    stage,
+    tool,
+)  # fmt: skip
+from tests.stepping.deciders import MEASURE, Decider, surveyor
+
+THINKS = 0.6
+"""Seconds that a person takes; more than any timeout here."""
+
+
+def chain(**config: Any) -> Stage:
+    """lead → middle → low, which measures a town."""
+    low = surveyor("low")
+    middle = lead(ask("low"), name="middle")
+    return stage(lead(ask("middle"), **config), middle, low)
+
+
+def test_children_are_stepped_through_too_with_their_place() -> None:
+    decider, made = Decider(), chain()
+    result = made.play(step=decider, tools=(MEASURE, "measure"))
+    assert result.text == "Rome has 4 letters"
+    assert decider.seen == [
+        "0/1 request", "0/1 call call_agent", "0.1/1 request", "0.1/1 call call_agent",
+        "0.1.1/1 request", "0.1.1/1 call measure", "0.1.1/2 request", "0.1/2 request",
+        "0/2 request",
+    ]  # fmt: skip
+    check_events(made.events, result)
+
+
+def test_the_time_of_the_whole_chain_stands_still_while_a_step_is_decided() -> None:
+    async def decide(step: Step) -> None:
+        if step.kind == "call" and step.run == "0.1.1":
+            await asyncio.sleep(THINKS)
+
+    made = chain(timeout=THINKS / 3)
+    result = made.play(step=decide, tools=(MEASURE, "measure"), timeout=THINKS / 2)
+    assert result.status == "completed", result.error
+
+
+@pytest.mark.parametrize(
+    ("where", "seen"),
+    [
+        ("tool:measure", ["0.1.1/1 call measure"]),
+        ("agent:middle", ["0.1/1 request", "0.1/1 call call_agent", "0.1/2 request"]),
+        ("depth:2", ["0.1.1/1 request", "0.1.1/1 call measure", "0.1.1/2 request"]),
+        (
+            "turn",
+            ["0/1 request", "0.1/1 request", "0.1.1/1 request", "0.1.1/2 request",
+             "0.1/2 request", "0/2 request"],
+        ),
+        (["tool:measure", "depth:0"],
+         ["0/1 request", "0/1 call call_agent", "0.1.1/1 call measure", "0/2 request"]),
+    ],
+)  # fmt: skip
+def test_break_pauses_only_at_its_places(where: Any, seen: list[str]) -> None:
+    decider = Decider()
+    chain().play(step=decider, break_at=where, tools=(MEASURE, "measure"))
+    assert decider.seen == seen
+
+
+def test_a_place_that_the_run_never_came_to_is_a_warning() -> None:
+    result = chain().play(
+        step=Decider(), break_at="tool:measures, tool:measure", tools=(MEASURE, "measure")
+    )
+    assert result.warnings == ("the run never came to --break tool:measures",)
+
+
+@pytest.mark.parametrize(
+    ("where", "problem"),
+    [
+        ("tools:grep", 'unknown place "tools:grep"'),
+        ("tool:", "is not a place"),
+        ("tool", "is not a place"),
+        ("turn:3", "is not a place"),
+        ("depth:x", "a depth is a number from 0"),
+    ],
+)
+def test_a_wrong_place_is_an_error_before_anything_is_sent(where: str, problem: str) -> None:
+    with pytest.raises(ConfigError, match=problem):
+        Overrides(break_at=(where,))
+
+
+def parallel(*, parallel: bool = True) -> Stage:
+    """lead → three children at once, each of which measures a town."""
+    names = [f"c{n}" for n in range(3)]
+    return stage(lead(*map(ask, names), parallel=parallel), *(surveyor(n, n) for n in names))
+
+
+def test_steps_of_children_at_once_come_one_at_a_time_while_others_go_on() -> None:
+    open_now, most, went_on = 0, 0, []
+
+    async def decide(step: Step) -> None:
+        nonlocal open_now, most
+        open_now += 1
+        most = max(open_now, most)
+        if step.run == "0.1":
+            await waiting.wait()
+        went_on.append(step.run)
+        open_now -= 1
+
+    made = parallel()
+    waiting = asyncio.Event()
+
+    def model(request: Request) -> Any:
+        waiting.set()  # c1 has been asked, while the step of c0 is open
+        return "done"
+
+    axe_nb.script("c1")(model)
+    result = made.play(step=decide, break_at="agent:c0", tools=(MEASURE, "measure"))
+    assert result.ok
+    assert set(went_on) == {"0.1"}
+    assert parallel().play(step=decide, tools=(MEASURE, "measure")).ok
+    assert most == 1
+
+
+def test_run_to_the_end_holds_for_those_that_wait_for_their_turn_to_ask() -> None:
+    decider = Decider()
+
+    def decide(step: Step) -> Any:
+        decider(step)
+        return "end" if step.run != "0" else "go"
+
+    assert parallel().play(step=decide, tools=(MEASURE, "measure")).ok
+    assert [step.run != "0" for step in decider.steps].count(True) == 1
+
+
+def test_stop_in_a_child_ends_the_whole_tree_and_its_siblings() -> None:
+    sent: list[str] = []
+
+    async def slow(_: Request) -> str:
+        sent.append("slow")
+        await asyncio.sleep(60)
+        return "never"
+
+    def decide(step: Step) -> Any:
+        return "stop" if step.run == "0.1" and step.kind == "call" else "go"
+
+    made = stage(lead(ask("low"), ask("slow")), surveyor("low"), agent("slow", slow))
+    result = made.play(step=decide, tools=(MEASURE, "measure"))
+    assert (result.status, result.error) == ("cancelled", "stopped by the user at a prompt")
+    assert {child.status for child in result.children} == {"cancelled"}
+    assert result.turns == 1
+    check_events(made.events, result)
+
+
+def test_a_stop_at_the_approval_of_a_childs_call_ends_the_whole_tree_too() -> None:
+    async def person(_: Question) -> Decision:
+        return Decision("stop")
+
+    write = replace(MEASURE, effect="write")
+    root = lead(ask("low"), ask="person")
+    made = stage(root, surveyor("low"))
+    overrides = Overrides(tools=(write, "measure"))
+    result = asyncio.run(ask_session(made.session, root, "go", overrides, ask_person=person))
+    assert (result.status, result.error) == ("cancelled", "stopped by the user at a prompt")
+    assert result.turns == 1
+
+
+def test_a_step_is_not_an_approval() -> None:
+    asked: list[str] = []
+
+    async def person(question: Question) -> Decision:
+        asked.append(type(question).__name__)
+        return Decision("go") if isinstance(question, Step) else Decision("no")
+
+    root = surveyor()
+    overrides = Overrides(tools=(replace(MEASURE, effect="write"), "measure"), step=True)
+    made = stage(root)
+    result = asyncio.run(ask_session(made.session, root, "go", overrides, ask_person=person))
+    assert asked == ["Step", "Step", "ApprovalRequest", "Step"]
+    assert "permission denied for measure by the user" in result.text
+
+
+def rows(transcript: Transcript) -> list[str]:
+    assert transcript.root
+    made = map(make_row, rows_of(transcript.root))
+    return [" · ".join(filter(None, (row.who, row.asked, row.cost))) for row in made]
+
+
+def test_the_tree_says_who_waits_for_the_person_and_no_longer_once_it_is_decided() -> None:
+    made, waiting, after = chain(), {}, []
+    transcript = Transcript()
+
+    def show(event: Any) -> None:
+        transcript.apply(event, 0.0)
+        if isinstance(event, PersonAsked):
+            waiting.setdefault((event.run, bool(event.call_id)), rows(transcript))
+        if isinstance(event, PersonAnswered):
+            after.append("waits for you" in "".join(rows(transcript)))
+
+    made.emit = show
+    made.play(step=Decider(), tools=(MEASURE, "measure"))
+    assert "running · waits for you" in waiting["0", False][0]
+    assert "turn 1 · waits for you" in waiting["0", False][1]
+    request, call = waiting["0.1.1", False], waiting["0.1.1", True]
+    assert "low waits for you" in request[0]
+    assert [row for row in request[1:] if "waits for you" in row]
+    assert any(row.startswith("turn 1 · measure") and "waits for you" in row for row in call)
+    assert not any(after)
+
+
+def test_where_no_one_can_be_asked_it_is_an_error_before_anything_is_sent() -> None:
+    sent: list[Request] = []
+    made = stage(agent("lead", lambda request: sent.append(request) or "x"))
+    with pytest.raises(ConfigError, match="--step pauses the run: no one can be prompted here"):
+        made.play(step=True)
+    with pytest.raises(ConfigError, match="--break pauses the run"):
+        made.play(break_at="turn")
+    assert sent == []
+    assert made.events == []
+
+
+@pytest.mark.parametrize("protocol", ["anthropic", "openai", "ollama"])
+def test_given_replies_and_results_make_a_history_that_each_server_takes(protocol: str) -> None:
+    decider = Decider(
+        request1=lambda step: step.result([call("measure", town="A"), call("measure", town="B")]),
+        call1=lambda step: step.result("seven"),
+        call2=lambda step: "skip",
+    )
+    root = over(protocol, surveyor())
+    with axe_nb.script_server(protocol):
+        result = stage(root).play(step=decider, tools=(MEASURE, "measure"))
+    assert result.ok, result.error
+    assert result.text.startswith("seven; Error: skipped by the user")
+    check_history(result.messages)
+    assert list(decider.steps[-1].body) != []
+
+
+def test_data_that_a_person_gives_is_checked_and_may_be_repaired() -> None:
+    schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+    decider = Decider(
+        request1=lambda step: step.result('{"n": "many"}'),
+        request2=lambda step: step.result('{"n": 3}'),
+    )
+    axe_nb.script("none")(lambda request: "x")
+    result = stage(Agent("lead", "script/none")).play(step=decider, output=schema)
+    assert result.data == {"n": 3}
+    assert "many" in decider.steps[1].text
+
+
+def test_a_stepped_run_can_be_forked_and_kept_turns_are_no_steps() -> None:
+    decider = Decider(
+        request1=lambda step: step.result(call("measure", town="Bergen")),
+        call1=lambda step: step.result("six"),
+    )
+    made = stage(surveyor())
+    first = made.play(step=decider, tools=(MEASURE, "measure"))
+    assert first.text == "six"
+    again = Decider()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("axe_nb.api.session", made.session)
+        forked = first.fork("0/2", prompt="And now?", step=again)
+    assert again.seen == ["0/2 request", "0/2 call measure", "0/3 request"]
+    assert [turn.source for turn in forked.log] == ["recorded", "", ""]
+    assert axe_nb.RunResult.from_dict(first.to_dict(full=True)) == first
+
+
+def test_a_run_that_a_tool_starts_is_stepped_through_with_its_tree() -> None:
+    async def nested(ctx: Any) -> str:
+        return (await axe_nb.arun("low", "measure")).text
+
+    decider = Decider()
+    made = stage(
+        agent("lead", lambda r: r.results[0].content if r.results else call("nested"),
+              tools=("nested",)),
+        surveyor("low"),
+    )  # fmt: skip
+    result = made.play(step=decider, tools=(tool("nested", nested), MEASURE, "nested", "measure"))
+    assert "0.1/1 request" in decider.seen, result.text
+
+
+@pytest.mark.parametrize("many", ["map", "grid"])
+@pytest.mark.parametrize("options", [{"step": True}, {"break_at": "turn"}])
+def test_many_runs_at_once_are_not_stepped_through(many: str, options: dict[str, Any]) -> None:
+    root = agent("lead", "x")
+    more: dict[str, Any] = {"inputs": ["b"]} if many == "grid" else {"prompts": ["b"]}
+    start = {"map": axe_nb.map, "grid": partial(axe_nb.grid, prompt="a")}[many]
+    with pytest.raises(ConfigError, match=rf"a {many} takes no {next(iter(options))}"):
+        start(root, **more, **options)
+
+
+def test_the_function_of_a_run_may_be_any_callable_and_nothing_else() -> None:
+    with pytest.raises(ConfigError, match="step takes True or a function, not 'yes'"):
+        Overrides(step="yes")  # type: ignore[arg-type]
+
+
+def test_an_interrupt_while_a_step_is_open_cancels_the_run() -> None:
+    async def work() -> RunResult | None:
+        begun = asyncio.Event()
+
+        async def decide(step: Step) -> None:
+            begun.set()
+            await asyncio.sleep(60)
+
+        session = Session()
+        handle = session.start(
+            RunRequest(
+                agent=surveyor(),
+                prompt="go",
+                overrides=Overrides(step=decide, tools=(MEASURE, "measure")),
+            )
+        )
+        task = asyncio.create_task(handle.execute(lambda event: None))
+        async with asyncio.timeout(20):
+            await begun.wait()
+        handle.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        return handle.finished
+
+    result = asyncio.run(work())
+    assert result
+    assert result.status == "cancelled"
+
+
+def test_children_without_the_right_to_ask_are_stepped_through_all_the_same() -> None:
+    decider = Decider()
+    made = stage(lead(ask("low")), surveyor("low"))
+    assert made.root
+    assert made.root.sub_agents_config == SubAgentsConfig()
+    made.play(step=decider, break_at="agent:low", tools=(MEASURE, "measure"))
+    assert decider.seen == ["0.1/1 request", "0.1/1 call measure", "0.1/2 request"]
