@@ -110,8 +110,13 @@ class Overrides:
                     f"unknown option {quote(name)}",
                     hint=suggestion(name, _CHECKS) or f"known options: {', '.join(_CHECKS)}",
                 )
-        chosen = {k: v for k, v in given.items() if v is not None or k == "timeout"}
-        return cls(**{**(defaults or {}), **chosen})
+        return cls(**merge_options(given, defaults or {}))
+
+
+def merge_options(given: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns keywords on top of defaults; None counts as omitted, except for `timeout`."""
+    chosen = {k: v for k, v in given.items() if v is not None or k == "timeout"}
+    return {**defaults, **chosen}
 
 
 def keep_for_tree(defaults: Mapping[str, Any]) -> dict[str, Any]:

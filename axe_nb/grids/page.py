@@ -103,6 +103,9 @@ def _list_hidden(grid: Grid) -> Iterator[str]:
     failed = [run for run in grid.failures if not run.result.ok]
     if failed:
         yield f"{plural(len(failed), 'run')} did not complete; the first: {failed[0].reason}"
+    judged = [run.judgement for run in grid.runs if run.judgement and not run.judgement.ok]
+    if judged:
+        yield f"the judge failed on {plural(len(judged), 'run')}; the first: {judged[0].error}"
     if (more := len(grid.inputs) - MAX_INPUTS) > 0:
         yield f"… {plural(more, 'more input')}"
 

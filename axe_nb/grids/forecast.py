@@ -1,0 +1,142 @@
+"""Forecast of a grid: its requests and their price, before it begins and as its runs end.
+
+Source: product.md "Exploring"; issue 13 (a forecast comes first).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from statistics import fmean
+
+from axe_nb.engine.model_client import CHARACTERS
+from axe_nb.grids.grid import Grid
+from axe_nb.grids.jobs import Job, write_task
+from axe_nb.grids.outcome import GridRun
+from axe_nb.maps.batch import Asking, Batch
+from axe_nb.messages import Usage
+from axe_nb.text import format_dollars, plural
+
+SAMPLE = 20
+"""Inputs whose prompts are measured."""
+
+
+@dataclass
+class _Taken:
+    """Usage by the runs of a variant, each with that of its judge."""
+
+    runs: int = 0
+    requests: int = 0
+    dollars: float | None = 0.0
+    """None = the price of a reply was unknown."""
+
+    def add(self, run: GridRun) -> None:
+        self.runs += 1
+        for root in filter(None, (run.result, run.judgement)):
+            self.requests += sum(one.turns + one.retries for one in root.walk())
+            if (cost := root.total_cost) is None or self.dollars is None:
+                self.dollars = None
+            else:
+                self.dollars += cost
+
+
+class Forecast:
+    """The requests and the price of a grid."""
+
+    def __init__(self, grid: Grid, batch: Batch, judge: Batch | None, runs: int) -> None:
+        """Creates the forecast of a grid without results.
+
+        Args:
+            grid: the grid.
+            batch: its runs.
+            judge: those of its judge; None = there is none.
+            runs: number of the runs that it lacks.
+        """
+        self._grid, self._batch, self._judge = grid, batch, judge
+        self._runs = runs
+        self._taken = [_Taken() for _ in grid.choices]
+        self._sizes: list[list[int]] = [[] for _ in grid.choices]
+        """Tokens of some prompts of each variant."""
+        self._prompts: float | None = None
+        """Dollars for the first request of each run; None = a price is unknown."""
+        self._has_file = False
+        """True if the resume file had results at the beginning."""
+
+    def measure(self) -> None:
+        """Measures some prompts; in the caller's thread, as they may run code of the user's."""
+        self._sizes = [list(self._measure(number)) for number in range(len(self._taken))]
+
+    async def prepare(self) -> None:
+        """Finds the price of the measured prompts, once the batches are prepared."""
+        self._has_file = self._batch.file is not None and self._batch.file.has_results
+        prices = [
+            await self._find_price(number, asking)
+            for number, asking in enumerate(self._batch.askings)
+        ]
+        known = [price for price in prices if price is not None]
+        each = self._runs / len(prices)
+        self._prompts = each * sum(known) if len(known) == len(prices) else None
+
+    async def _find_price(self, variant: int, asking: Asking) -> float | None:
+        """Dollars of the prompt of a run, the mean over the first inputs; None = unknown."""
+        plan = asking.plan
+        assert plan is not None
+        offered = (
+            (spec.name, spec.description, spec.input_schema()) for spec in plan.toolset.offered
+        )
+        common = len(f"{plan.briefing.system}{list(offered) or ''}".encode()) // CHARACTERS
+        common += sum(picture.tokens for _, picture in plan.briefing.pictures)
+        sizes = self._sizes[variant]
+        tokens = 1 + common + round(fmean(sizes) if sizes else 0)
+        return await plan.scope.env.prices.find_cost(plan.agent.model, Usage(tokens))
+
+    def _measure(self, variant: int) -> Iterator[int]:
+        """Tokens of some prompts, estimated as UTF-8 bytes / 4 (D-18)."""
+        for input in range(min(SAMPLE, len(self._grid.rows))):
+            task = write_task(self._grid, Job(input, variant, 1))
+            if task.problem is None:
+                pictures = sum(picture.tokens for picture in task.pictures)
+                yield len(task.text.encode(errors="replace")) // CHARACTERS + pictures
+
+    def add(self, variant: int, run: GridRun) -> None:
+        """Notes a run that has ended."""
+        self._taken[variant].add(run)
+
+    def describe(self) -> str:
+        """Returns the forecast in words, with what it assumes."""
+        words = self._describe_by_runs() if self._has_all else self._describe_first()
+        return f"{words}, less what is in the resume file" if self._has_file else words
+
+    @property
+    def _has_all(self) -> bool:
+        return all(taken.runs for taken in self._taken)
+
+    def _describe_first(self) -> str:
+        """The forecast before each variant has a run."""
+        requests, is_exact = self._runs, True
+        for asking in [*self._batch.askings, *(self._judge.askings if self._judge else ())]:
+            plan = asking.plan
+            if plan is not None and (plan.toolset.offered or plan.asks_at_end):
+                is_exact = False
+        requests *= 2 if self._judge else 1
+        words = f"{'' if is_exact else 'at least '}{plural(requests, 'request')}"
+        if self._prompts:
+            words += f", about {format_dollars(self._prompts)} for the prompts alone"
+        return words
+
+    def _describe_by_runs(self) -> str:
+        """The forecast that assumes that further runs of a variant are like those so far."""
+        each = self._runs / len(self._taken)
+        requests = sum(each * taken.requests / taken.runs for taken in self._taken)
+        words = f"about {plural(round(requests), 'request')}"
+        costs = [
+            None if taken.dollars is None else each * taken.dollars / taken.runs
+            for taken in self._taken
+        ]
+        known = [cost for cost in costs if cost is not None]
+        total = math.fsum(known) if len(known) == len(costs) else 0.0
+        if total:
+            words += f" and {format_dollars(total)}"
+        done = sum(taken.runs for taken in self._taken)
+        return f"{words}, judging by {plural(done, 'run')}"
