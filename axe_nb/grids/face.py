@@ -14,7 +14,6 @@ from axe_nb.agents.agent import Agent
 from axe_nb.commands.overrides import Overrides, merge_options, shown_value
 from axe_nb.engine.nesting import calling
 from axe_nb.errors import AxeError, ConfigError
-from axe_nb.expectations.grammar import parse
 from axe_nb.front_end import make_table
 from axe_nb.grids.grid import Grid
 from axe_nb.grids.inputs import read_inputs
@@ -142,10 +141,8 @@ def make_runner(
     for name, instead in OWN.items():
         if name in options:
             raise ConfigError(f"a grid takes {instead}, not {name}")
-    if expect is not None:
-        parse(expect)
     common = merge_options(options, session.defaults)
-    overrides = Overrides.of(common)
+    overrides = Overrides.of({**common, "expect": expect})
     made = Grid(
         read_inputs(inputs),
         make_variants(agents, models, params, prompt),

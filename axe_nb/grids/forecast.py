@@ -6,20 +6,21 @@ Source: product.md "Exploring"; issue 13 (a forecast comes first).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import islice
 from statistics import fmean
 
 from axe_nb.engine.model_client import CHARACTERS
 from axe_nb.grids.grid import Grid
-from axe_nb.grids.jobs import Job, write_task
 from axe_nb.grids.outcome import GridRun
 from axe_nb.maps.batch import Asking, Batch
+from axe_nb.maps.tasks import Task
 from axe_nb.messages import Usage
 from axe_nb.text import format_dollars, plural
 
 SAMPLE = 20
-"""Inputs whose prompts are measured."""
+"""Prompts of each variant that are measured."""
 
 
 @dataclass
@@ -57,15 +58,19 @@ class Forecast:
         self._runs = runs
         self._taken = [_Taken() for _ in grid.choices]
         self._sizes: list[list[int]] = [[] for _ in grid.choices]
-        """Tokens of some prompts of each variant."""
+        """Tokens of some prompts of each variant, estimated as UTF-8 bytes / 4 (D-18)."""
         self._prompts: float | None = None
         """Dollars for the first request of each run; None = a price is unknown."""
         self._has_file = False
         """True if the resume file had results at the beginning."""
 
-    def measure(self) -> None:
-        """Measures some prompts; in the caller's thread, as they may run code of the user's."""
-        self._sizes = [list(self._measure(number)) for number in range(len(self._taken))]
+    def measure(self, tasks: Iterable[Task]) -> None:
+        """Measures the first prompts of each variant."""
+        for task in islice(tasks, SAMPLE * len(self._sizes)):
+            if task.problem is None:
+                pictures = sum(picture.tokens for picture in task.pictures)
+                size = len(task.text.encode(errors="replace")) // CHARACTERS
+                self._sizes[task.asking].append(size + pictures)
 
     async def prepare(self) -> None:
         """Finds the price of the measured prompts, once the batches are prepared."""
@@ -90,14 +95,6 @@ class Forecast:
         sizes = self._sizes[variant]
         tokens = 1 + common + round(fmean(sizes) if sizes else 0)
         return await plan.scope.env.prices.find_cost(plan.agent.model, Usage(tokens))
-
-    def _measure(self, variant: int) -> Iterator[int]:
-        """Tokens of some prompts, estimated as UTF-8 bytes / 4 (D-18)."""
-        for input in range(min(SAMPLE, len(self._grid.rows))):
-            task = write_task(self._grid, Job(input, variant, 1))
-            if task.problem is None:
-                pictures = sum(picture.tokens for picture in task.pictures)
-                yield len(task.text.encode(errors="replace")) // CHARACTERS + pictures
 
     def add(self, variant: int, run: GridRun) -> None:
         """Notes a run that has ended."""

@@ -27,7 +27,7 @@ from axe_nb.maps.drives import DriveBlocking, Ended, Runs
 from axe_nb.maps.own_session import open_session
 from axe_nb.maps.places import make_runs
 from axe_nb.maps.progress import Progress, Tally
-from axe_nb.maps.tasks import Prompts
+from axe_nb.maps.tasks import Prompts, Task
 from axe_nb.session.portal import run_and_wait
 from axe_nb.session.view import Line
 
@@ -68,6 +68,8 @@ class GridRunner:
             "path": options.resume,
         }  # fmt: skip
         self._jobs = list(list_jobs(grid))
+        self._tasks: list[Task] = []
+        """Their tasks, once the grid was checked."""
         batch = self._batch = GridBatch(
             askings=[_ask(variant, options.common) for variant in grid.choices],
             tally=Tally("grid", len(self._jobs)), **shared,
@@ -84,15 +86,17 @@ class GridRunner:
         batch.tally.forecast = self._forecast.describe
 
     def check(self) -> None:
-        """Checks every variant, the judge and the first prompt of each template; blocks.
+        """Writes the prompts, and checks each variant and the judge; blocks. Called once.
 
         Raises:
             ConfigError: a run could not begin, or a template names what no column has.
         """
-        for job in self._jobs[: len(self.grid.choices)]:
-            if problem := write_task(self.grid, job).problem:
-                raise problem
-        self._forecast.measure()
+        for number, job in enumerate(self._jobs):  # here, as they may run code of the user's
+            task = write_task(self.grid, job)
+            if task.problem is not None and number < len(self.grid.choices):
+                raise task.problem
+            self._tasks.append(task)
+        self._forecast.measure(self._tasks)
         run_and_wait(self._prepare())
 
     async def _prepare(self) -> None:
@@ -117,9 +121,8 @@ class GridRunner:
             ConfigError: a run could not begin.
             KeyboardInterrupt: the caller was interrupted.
         """
-        tasks = (write_task(self.grid, job) for job in self._jobs)
         progress = Progress(self._batch.tally, line)
-        drive = DriveBlocking(self._batch, Prompts(tasks), self._runs, progress)
+        drive = DriveBlocking(self._batch, Prompts(self._tasks), self._runs, progress)
         notes = self._batch.tally.notes
         try:
             with closing(drive.run()) as ended:

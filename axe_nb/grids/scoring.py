@@ -82,7 +82,7 @@ def _score(run: GridRun, score: Score, row: Row) -> GridRun:
     except Exception as error:
         return _refuse(run, f"score failed: {type(error).__name__}: {words(error)}")
     if not math.isfinite(value):  # no mean could be told any more
-        return _refuse(run, f"score returned {value}, which is no score")
+        return _refuse(run, f"score returned {value}, not a finite number")
     is_bool = type(given).__name__ in ("bool", "bool_")  # also numpy's
     is_wrong = is_bool and not given
     reason = run.reason or ("score returned False" if is_wrong else "")
@@ -116,4 +116,5 @@ def write_case(prompt: str, answer: str) -> str:
 
 def mark(text: str, name: str) -> str:
     """Returns a text between marks, which it can neither end nor begin: others wrote it."""
-    return f"<{name}>\n{_MARK.sub('<\\\\', text[:MAX_JUDGED])}\n</{name}>"
+    shown = _MARK.sub(r"<\\", text[:MAX_JUDGED])
+    return f"<{name}>\n{shown}\n</{name}>"
