@@ -64,7 +64,7 @@ def test_a_score_that_is_async_is_refused_before_anything_is_sent() -> None:
     async def score(result: RunResult, row: Any) -> bool:
         return True
 
-    with pytest.raises(ConfigError, match="score takes a function .*, not async def"):
+    with pytest.raises(ConfigError, match=r"score takes a function .*, not async def"):
         ask(score=score)
 
 
@@ -205,7 +205,7 @@ def test_an_interrupt_keeps_runs_that_have_ended_but_were_not_scored_yet() -> No
     with pytest.raises(KeyboardInterrupt, match="the grid was stopped"):
         runner.run(NoLine())
     assert runner.grid.note == "interrupted"
-    assert len(runner.grid) >= 6
+    assert len(runner.grid) >= 5, "all but the one that was scored, and two in progress"
     assert all(run.passed for run in runner.grid.runs)
 
 

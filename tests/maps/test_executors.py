@@ -34,7 +34,10 @@ from tests.maps.cluster_code import AGENT, double, register
 from tests.maps.clusters import dask, engines
 from tests.maps.server import counting_model
 
-pytestmark = pytest.mark.filterwarnings("ignore")  # of the clusters' own threads
+pytestmark = [
+    pytest.mark.req("E-4"),
+    pytest.mark.filterwarnings("ignore"),
+]  # of the clusters' own threads
 
 PROMPTS = [f"p{'x' * n}" for n in range(7)] + ["fail"]
 KINDS = ("threads", "processes", "dask", "ipyparallel")
