@@ -36,8 +36,8 @@ from tests.maps.server import counting_model
 
 pytestmark = [
     pytest.mark.req("E-4"),
-    pytest.mark.filterwarnings("ignore"),
-]  # of the clusters' own threads
+    pytest.mark.filterwarnings("ignore"),  # of the clusters' own threads
+]
 
 PROMPTS = [f"p{'x' * n}" for n in range(7)] + ["fail"]
 KINDS = ("threads", "processes", "dask", "ipyparallel")
