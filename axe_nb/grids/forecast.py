@@ -6,7 +6,7 @@ Source: product.md "Exploring"; issue 13 (a forecast comes first).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from statistics import fmean
@@ -79,9 +79,8 @@ class Forecast:
             await self._find_price(number, asking)
             for number, asking in enumerate(self._batch.askings)
         ]
-        known = [price for price in prices if price is not None]
-        each = self._runs / len(prices)
-        self._prompts = each * sum(known) if len(known) == len(prices) else None
+        total = _add(prices)
+        self._prompts = total and total * self._each
 
     async def _find_price(self, variant: int, asking: Asking) -> float | None:
         """Dollars of the prompt of a run, the mean over the first inputs; None = unknown."""
@@ -101,39 +100,51 @@ class Forecast:
         self._taken[variant].add(run)
 
     def describe(self) -> str:
-        """Returns the forecast in words, with what it assumes."""
-        words = self._describe_by_runs() if self._has_all else self._describe_first()
-        return f"{words}, less what is in the resume file" if self._has_file else words
+        """Returns the forecast in words, with what it assumes.
+
+        Once each variant has a run, further ones are expected to be like those so far.
+        """
+        has_all = all(taken.runs for taken in self._taken)
+        facts = [self._describe_requests(has_all=has_all)]
+        dollars = self._find_dollars() if has_all else self._prompts
+        if dollars:
+            which = "" if has_all else " for the prompts alone"
+            facts.append(f"about {format_dollars(dollars)}{which}")
+        if has_all and (dollars or not self._is_exact):
+            done = sum(taken.runs for taken in self._taken)
+            facts.append(f"judging by {plural(done, 'run')}")
+        if self._has_file:
+            facts.append("less what is in the resume file")
+        return ", ".join(facts)
+
+    def _describe_requests(self, *, has_all: bool) -> str:
+        fewest = plural(self._runs * (2 if self._judge else 1), "request")
+        if self._is_exact:
+            return fewest
+        if not has_all:
+            return f"at least {fewest}"
+        found = sum(taken.requests / taken.runs for taken in self._taken) * self._each
+        return f"about {plural(round(found), 'request')}"
+
+    def _find_dollars(self) -> float | None:
+        """The price of all runs, if they take what those so far took; None = one is unknown."""
+        total = _add([taken.dollars and taken.dollars / taken.runs for taken in self._taken])
+        return total and total * self._each
 
     @property
-    def _has_all(self) -> bool:
-        return all(taken.runs for taken in self._taken)
+    def _each(self) -> float:
+        """Number of runs of a variant."""
+        return self._runs / len(self._taken)
 
-    def _describe_first(self) -> str:
-        """The forecast before each variant has a run."""
-        requests, is_exact = self._runs, True
-        for asking in [*self._batch.askings, *(self._judge.askings if self._judge else ())]:
-            plan = asking.plan
-            if plan is not None and (plan.toolset.offered or plan.asks_at_end):
-                is_exact = False
-        requests *= 2 if self._judge else 1
-        words = f"{'' if is_exact else 'at least '}{plural(requests, 'request')}"
-        if self._prompts:
-            words += f", about {format_dollars(self._prompts)} for the prompts alone"
-        return words
+    @property
+    def _is_exact(self) -> bool:
+        """True if each run is one request."""
+        askings = [*self._batch.askings, *(self._judge.askings if self._judge else ())]
+        plans = [asking.plan for asking in askings if asking.plan]
+        return not any(plan.toolset.offered or plan.asks_at_end for plan in plans)
 
-    def _describe_by_runs(self) -> str:
-        """The forecast that assumes that further runs of a variant are like those so far."""
-        each = self._runs / len(self._taken)
-        requests = sum(each * taken.requests / taken.runs for taken in self._taken)
-        words = f"about {plural(round(requests), 'request')}"
-        costs = [
-            None if taken.dollars is None else each * taken.dollars / taken.runs
-            for taken in self._taken
-        ]
-        known = [cost for cost in costs if cost is not None]
-        total = math.fsum(known) if len(known) == len(costs) else 0.0
-        if total:
-            words += f" and {format_dollars(total)}"
-        done = sum(taken.runs for taken in self._taken)
-        return f"{words}, judging by {plural(done, 'run')}"
+
+def _add(prices: Sequence[float | None]) -> float | None:
+    """The sum; None if one is unknown."""
+    known = [price for price in prices if price is not None]
+    return math.fsum(known) if len(known) == len(prices) else None
