@@ -347,7 +347,6 @@ def test_an_executor_that_takes_no_more_jobs_ends_the_map(error: Any, tmp_path: 
     assert found.stopped == f"the executor takes no more jobs: {error.__name__}: it is shut down"
     again = axe_nb.map(AGENT, [f"p{n}" for n in range(4)], resume=path)
     assert [r.text for r in again] == ["p0: 4", "p1: 4", "p2: 4", "p3: 4"], "none counts as asked"
-    assert "2 of 4" in repr(again) or again.done
 
 
 @pytest.mark.parametrize(
