@@ -25,6 +25,21 @@ def count(text: str) -> int:
     return int(text)
 
 
+def budget(text: str) -> float | dict[str, float]:
+    """Parses US dollars, or keys of `[limits]` with numbers: `max_requests=100,max_cost=0.5`."""
+    if "=" not in text:
+        return dollars(text)
+    table: dict[str, float] = {}
+    for word in text.split(","):
+        key, _, number = word.partition("=")
+        try:
+            table[key.strip()] = float(number.removeprefix("$"))
+        except ValueError:
+            told = f"takes KEY=NUMBER, as in max_requests=100, not {quote(word)}"
+            raise argparse.ArgumentTypeError(told) from None
+    return table
+
+
 GRID = Command(
     "grid", "run variants of agents on the same inputs", {"cell": "axe_grid"},
     (
@@ -56,7 +71,14 @@ GRID = Command(
         Option(
             ("--concurrency",), "concurrency", "maximum runs at once (default 8)", "N", read=count
         ),
-        Option(("--budget",), "budget", "US dollars of all runs together", "AMOUNT", read=dollars),
+        Option(
+            ("--executor",), "executor", "variable with where the runs are, such as a Dask client",
+            "NAME", read=variable, offers="variables",
+        ),
+        Option(
+            ("--budget",), "budget", "US dollars of all runs together, or KEY=NUMBER of [limits]",
+            "AMOUNT", read=budget,
+        ),
         Option(
             ("--resume",), "resume", "file that keeps each result, and has those of earlier runs",
             "PATH", offers="files",

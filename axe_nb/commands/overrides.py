@@ -127,23 +127,28 @@ class Overrides:
                     f"unknown option {quote(name)}",
                     hint=suggestion(name, known) or f"known options: {', '.join(known)}",
                 )
-        chosen = {k: v for k, v in given.items() if v is not None or k == "timeout"}
-        return cls(**{**(defaults or {}), **chosen})
+        return cls(**merge_options(given, defaults or {}))
 
 
-def refuse_steps(overrides: Overrides, many: str) -> Overrides:
-    """Returns the options of many runs at once, which cannot be stepped through.
+def merge_options(given: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns keywords on top of defaults; None counts as omitted, except for `timeout`."""
+    chosen = {k: v for k, v in given.items() if v is not None or k == "timeout"}
+    return {**defaults, **chosen}
+
+
+def refuse_steps(given: dict[str, Any], many: str) -> dict[str, Any]:
+    """Returns the keywords of many runs at once, which cannot be stepped through.
 
     Raises:
-        ConfigError: they are.
+        ConfigError: they say so.
     """
     for name in ("step", "break_at"):
-        if getattr(overrides, name):
+        if given.get(name):
             raise ConfigError(
                 f"{many} takes no {name}: no one could follow its runs side by side",
                 hint="step through one of them with axe_nb.run",
             )
-    return overrides
+    return given
 
 
 def keep_for_tree(defaults: Mapping[str, Any]) -> dict[str, Any]:

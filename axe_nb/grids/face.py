@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from inspect import iscoroutinefunction
 from typing import Any
 
 from axe_nb.agents.agent import Agent
-from axe_nb.commands.overrides import refuse_steps, shown_value
+from axe_nb.commands.overrides import Overrides, merge_options, refuse_steps, shown_value
 from axe_nb.engine.nesting import calling
 from axe_nb.errors import AxeError, ConfigError
-from axe_nb.expectations.grammar import parse
 from axe_nb.front_end import make_table
 from axe_nb.grids.grid import Grid
 from axe_nb.grids.inputs import read_inputs
@@ -41,6 +41,7 @@ def grid(
     score: Score | None = None,
     judge: str | Agent | None = None,
     concurrency: int = 8,
+    executor: object = None,
     budget: BudgetOption = None,
     resume: str | os.PathLike[str] | None = None,
     display: bool = True,
@@ -64,6 +65,7 @@ def grid(
         score: `score(result, row) -> float | bool`; False = the run did not pass.
         judge: an agent whose answer is a number and a reason, or its name.
         concurrency: maximum runs at once.
+        executor: where they run, as in `axe_nb.map`; scores are computed here.
         budget: of all runs together: US dollars, or a table with keys of `[limits]`.
         resume: file that takes each result as its run ends; runs that it has are not repeated.
         display: if True, a notebook shows the table as it fills.
@@ -74,8 +76,8 @@ def grid(
     """
     runner = make_runner(
         agents, prompt, inputs=inputs, models=models, params=params, repeats=repeats,
-        expect=expect, score=score, judge=judge, concurrency=concurrency, budget=budget,
-        resume=resume, options=options,
+        expect=expect, score=score, judge=judge, concurrency=concurrency, executor=executor,
+        budget=budget, resume=resume, options=options,
     )  # fmt: skip
     runner.check()
     runner.run(make_grid_table(runner, display))
@@ -92,8 +94,7 @@ def make_grid_table(runner: GridRunner, display: bool, name: str = "g") -> Line:
     """
 
     def draw(progress: str) -> dict[str, str]:
-        note = f"{runner.forecast} · {progress}" if progress else ""
-        return show_grid(runner.grid, name, note=note)
+        return show_grid(runner.grid, name, note=progress)
 
     return make_table(runner.grid, draw, display)
 
@@ -110,6 +111,7 @@ def make_runner(
     score: Score | None,
     judge: str | Agent | None,
     concurrency: int,
+    executor: object,
     budget: BudgetOption,
     resume: str | os.PathLike[str] | None,
     options: Mapping[str, Any],
@@ -132,17 +134,15 @@ def make_runner(
             hint="use `await ctx.delegate(…)` or `await axe_nb.arun(…)`: the run's views show it",
         )
     for name, number in (("repeats", repeats), ("concurrency", concurrency)):
-        if isinstance(number, bool) or not isinstance(number, int) or number < 1:
-            given = shown_value(number)
-            raise ConfigError(f"{name} takes a whole number from 1, not {given}")
-    if score is not None and not callable(score):
-        raise ConfigError(f"score takes a function (result, row), not {shown_value(score)}")
+        _check_count(name, number)
+    if score is not None and (not callable(score) or iscoroutinefunction(score)):
+        given = "async def" if callable(score) else shown_value(score)
+        raise ConfigError(f"score takes a function (result, row), not {given}")
     for name, instead in OWN.items():
         if name in options:
             raise ConfigError(f"a grid takes {instead}, not {name}")
-    if expect is not None:
-        parse(expect)
-    overrides = refuse_steps(session.overrides(options), "a grid")
+    common = refuse_steps(merge_options(options, session.defaults), "a grid")
+    overrides = Overrides.of({**common, "expect": expect})
     made = Grid(
         read_inputs(inputs),
         make_variants(agents, models, params, prompt),
@@ -154,7 +154,12 @@ def make_runner(
     return GridRunner(
         made,
         GridOptions(
-            overrides=overrides, scoring=scoring, judge=judge, concurrency=concurrency,
-            budget=budget, resume=resume,
+            common=common, scoring=scoring, judge=judge, concurrency=concurrency,
+            executor=executor, budget=budget, resume=resume,
         ),
     )  # fmt: skip
+
+
+def _check_count(name: str, number: object) -> None:
+    if isinstance(number, bool) or not isinstance(number, int) or number < 1:
+        raise ConfigError(f"{name} takes a whole number from 1, not {shown_value(number)}")

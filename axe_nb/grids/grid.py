@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from axe_nb.agents.agent import Agent
 from axe_nb.frames import make_frame
-from axe_nb.grids.jobs import Job, write_prompt
 from axe_nb.grids.labels import Agreement, ask_labels, measure, read_labels
 from axe_nb.grids.outcome import GridRun
 from axe_nb.grids.pairs import Preference, ask_pairs
@@ -59,26 +58,28 @@ class Grid(Squares):
         Raises:
             ConfigError: the judge could not be asked.
         """
-        one, other = (self.column(variant) for variant in (first, second))
-        number = self.variants.index(one[0].variant)
-        tasks = [write_prompt(self, Job(at, number, 1)).text for at in range(len(self.rows))]
-        return ask_pairs(one, other, tasks, judge)
+        return ask_pairs(self.column(first), self.column(second), judge)
 
     def to_frame(self) -> Any:
         """Returns the runs as a pandas DataFrame: the columns of the inputs, then of the runs.
 
-        Its index are the labels of the variants.
+        Its index are the labels of the variants. A column of the inputs with the name of one of
+        the runs, such as `text`, is `input_text`.
 
         Raises:
             ConfigError: pandas is not installed.
         """
-        names = list(dict.fromkeys(name for row in self.rows for name in row))
+        names = dict.fromkeys(name for row in self.rows for name in row)
+        own = {name: f"input_{name}" if name in COLUMNS else name for name in names}
         places = list(self.list_places())
         rows = [
-            {**self.rows[input], **_list_facts(self.choices[variant], run)}
+            {
+                **{own[name]: value for name, value in self.rows[input].items()},
+                **_list_facts(self.choices[variant], run),
+            }
             for (input, variant, _), run in places
         ]
-        frame = make_frame(rows, [*names, *COLUMNS])
+        frame = make_frame(rows, [*own.values(), *COLUMNS])
         frame.index = [self.variants[variant] for (_, variant, _), _ in places]
         frame.index.name = "variant"
         return frame

@@ -14,8 +14,10 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from axe_nb.agents.files import expand_home, reason
+from axe_nb.commands.overrides import shown_value
 from axe_nb.descriptors import open_real_file
 from axe_nb.errors import ConfigError
+from axe_nb.maps.tasks import is_iterable
 from axe_nb.text import one_line, quote
 
 Row: TypeAlias = Mapping[str, Any]
@@ -53,7 +55,7 @@ def read_inputs(given: Any) -> list[Row]:
         found = to_rows()
     elif hasattr(given, "columns") and callable(to_rows := getattr(given, "to_dict", None)):
         found = to_rows("records")
-    elif isinstance(given, Iterable) and not isinstance(given, Mapping | bytes):
+    elif is_iterable(given) and not isinstance(given, Mapping | bytes):
         found = given
     else:
         raise ConfigError(f"inputs takes {FORMS}, not {type(given).__name__}")
@@ -65,8 +67,9 @@ def read_inputs(given: Any) -> list[Row]:
     if not rows:
         raise ConfigError("the inputs are empty")
     for number, row in enumerate(rows):
-        if wrong := next((name for name in row if not isinstance(name, str)), None):
-            raise ConfigError(f"input {number}: the column {wrong!r} has no name in words")
+        if wrong := [name for name in row if not isinstance(name, str)]:
+            shown = shown_value(wrong[0])
+            raise ConfigError(f"input {number}: the column {shown} has no name in words")
     return rows
 
 
@@ -129,7 +132,10 @@ def label_inputs(rows: Sequence[Row]) -> tuple[str, ...]:
     Rows that no column tells apart are numbered.
     """
     for column in rows[0]:
-        labels = tuple(one_line(str(row.get(column, "")), MAX_LABEL) for row in rows)
+        try:
+            labels = tuple(one_line(str(row.get(column, "")), MAX_LABEL) for row in rows)
+        except Exception:  # of the user's own class
+            continue
         if len(set(labels)) == len(labels) and all(labels):
             return labels
     return tuple(map(str, range(len(rows))))

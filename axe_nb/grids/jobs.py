@@ -6,12 +6,12 @@ Source: product.md "Exploring".
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from axe_nb.errors import ConfigError
 from axe_nb.grids.squares import MAX_NAMED, Squares
 from axe_nb.interpolation import interpolate
+from axe_nb.maps.tasks import Task
 from axe_nb.pictures.picture import Picture
 from axe_nb.text import list_some
 
@@ -23,14 +23,6 @@ class Job(NamedTuple):
     variant: int
     repeat: int
     """From 1."""
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """The prompt of a job."""
-
-    text: str
-    pictures: tuple[Picture, ...]
 
 
 def list_jobs(grid: Squares) -> Iterator[Job]:
@@ -46,11 +38,10 @@ def list_jobs(grid: Squares) -> Iterator[Job]:
                     yield Job(input, variant, repeat)
 
 
-def write_prompt(grid: Squares, job: Job) -> Asked:
-    """Returns the prompt of a job: the template of its variant with the values of its input.
+def write_task(grid: Squares, job: Job) -> Task:
+    """Returns the task of a job: the template of its variant with the values of its input.
 
-    Raises:
-        ConfigError: the template names what no column has.
+    Its `problem` is that the template names what no column has, or that an expression fails.
     """
     pictures: list[Picture] = []
     template = grid.choices[job.variant].prompt
@@ -60,5 +51,5 @@ def write_prompt(grid: Squares, job: Job) -> Asked:
     except ConfigError as error:
         columns = list_some(list(grid.rows[job.input]), MAX_NAMED) or "none"
         error.hint = f"the columns of the inputs: {columns}; write \\{{{{ for a literal brace"
-        raise
-    return Asked(text, tuple(pictures))
+        return Task(problem=error, asking=job.variant)
+    return Task(text=text, pictures=tuple(pictures), asking=job.variant)

@@ -26,6 +26,9 @@ MAX_NAMED = 5
 
 CHOICES = "[y]es, it is right  [n]o  [s]kip  [q]uit"
 
+MISSING = {"", "none", "nan", "nat", "<na>"}
+"""Words of a row without a label, also in columns of pandas."""
+
 YES = {"y", "yes", "true", "1", "right", "pass", "passed"}
 NO = {"n", "no", "false", "0", "wrong", "fail", "failed"}
 
@@ -81,7 +84,10 @@ def read_labels(grid: Squares, column: str) -> Iterator[tuple[GridRun, bool | fl
 
 
 def _to_word(value: Any) -> str:
-    return "" if value is None or value != value else str(value).strip().lower()
+    if isinstance(value, float) and value.is_integer():  # bools of a column that lacks some
+        value = int(value)
+    word = str(value).strip().lower()
+    return "" if word in MISSING else word
 
 
 def _read_number(word: str, label: str) -> float:

@@ -31,6 +31,9 @@ PASSED, FAILED = LOOKS["completed"], LOOKS["error"]
 MAX_TREES = 150_000
 """Bytes of HTML that the trees of all runs take; the rest are named by their expression."""
 
+MAX_ANSWERS = 150_000
+"""Bytes of HTML that the names and answers of runs take; further inputs do not open."""
+
 MAX_INPUTS = 200
 """Inputs that are shown."""
 
@@ -103,6 +106,9 @@ def _list_hidden(grid: Grid) -> Iterator[str]:
     failed = [run for run in grid.failures if not run.result.ok]
     if failed:
         yield f"{plural(len(failed), 'run')} did not complete; the first: {failed[0].reason}"
+    judged = [run.judgement for run in grid.runs if run.judgement and not run.judgement.ok]
+    if judged:
+        yield f"the judge failed on {plural(len(judged), 'run')}; the first: {judged[0].error}"
     if (more := len(grid.inputs) - MAX_INPUTS) > 0:
         yield f"… {plural(more, 'more input')}"
 
@@ -138,13 +144,17 @@ class _Page:
     def __init__(self, grid: Grid, name: str, note: str) -> None:
         self._grid, self._note = grid, note
         self._name = name
-        self._room = MAX_TREES
+        self._room, self._room_of_answers = MAX_TREES, MAX_ANSWERS
+        self._is_cut = False
+        """True if some inputs do not open, as the page would be too large."""
 
     def whole(self) -> str:
         grid = self._grid
         inputs = "".join(
             self._format_input(row) for row in range(min(len(grid.inputs), MAX_INPUTS))
         )
+        if self._is_cut:
+            inputs += f"<div>the squares of these: <code>{self._name}[input, variant]</code></div>"
         rest = "".join(f"<div>{_safe(line)}</div>" for line in _list_hidden(grid))
         numbers = "".join(
             _format_cell(str(number), "inherit") for number in range(len(grid.variants))
@@ -175,7 +185,8 @@ class _Page:
         squares = [grid[row, column] for column in range(len(grid.variants))]
         cells = "".join(_format_cell(*_describe_square(square)) for square in squares)
         label = _safe(grid.inputs[row])
-        if self._note:
+        if self._note or self._room_of_answers <= 0:
+            self._is_cut = not self._note
             return f"<div style='display:flex;margin-left:{TEXT_MARGIN}'>{cells}{label}</div>"
         answers = "".join(
             self._format_run(f"{self._name}[{row}, {column}][{at}]", run)
@@ -201,6 +212,7 @@ class _Page:
             f"<b>{_safe(run.variant)}{repeat}</b> "
             f"<span style=opacity:{MUTED}>{_safe(said)}</span>"
         )
+        self._room_of_answers -= len(head)
         if self._room > 0:
             tree = twin(run.result, name=f"{name}.result")["text/html"]
             self._room -= len(tree)

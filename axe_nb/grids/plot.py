@@ -9,6 +9,7 @@ from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 from axe_nb.errors import ConfigError
+from axe_nb.text import clean
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -53,18 +54,25 @@ def _draw_cost(axes: Any, grid: Squares) -> None:
     """Draws the share that passed with its interval against what a run costs."""
     summaries = [summary for summary in grid.summary if summary.runs]
     has_costs = all(summary.cost is not None for summary in summaries)
+    bars = []
     for summary in summaries:
         spent = (summary.cost or 0.0) if has_costs else summary.tokens
         share, (low, high) = summary.share or 0.0, summary.interval
-        axes.errorbar(
+        bar = axes.errorbar(
             spent / summary.runs, share, yerr=[[max(0.0, share - low)], [max(0.0, high - share)]],
-            fmt="o", capsize=3, label=summary.variant,
+            fmt="o", capsize=3,
         )  # fmt: skip
+        bars.append(bar)
     axes.set_xlabel("US dollars per run" if has_costs else "tokens per run")
     axes.set_ylabel("share passed, with 95 % interval")
     axes.set_ylim(-0.05, 1.05)
     if summaries:
-        axes.legend(fontsize="small", loc="upper center", bbox_to_anchor=(0.5, -0.2))
+        legend = axes.legend(
+            bars, [summary.variant for summary in summaries], fontsize="small",
+            loc="upper center", bbox_to_anchor=(0.5, -0.2),
+        )  # fmt: skip
+        for text in legend.get_texts():
+            text.set_parse_math(False)
 
 
 def _draw_squares(figure: Any, axes: Any, grid: Squares) -> None:
@@ -75,7 +83,9 @@ def _draw_squares(figure: Any, axes: Any, grid: Squares) -> None:
     ]
     values = [[float("nan") if share is None else share for share in row] for row in shares]
     image = axes.imshow(values, vmin=0, vmax=1, cmap="viridis", aspect="auto")
-    axes.set_xticks(range(len(grid.variants)), grid.variants, rotation=30, ha="right")
+    names = [clean(name) for name in grid.variants]
+    plain: Any = {"parse_math": False}  # a dollar is a dollar
+    axes.set_xticks(range(len(names)), names, rotation=30, ha="right", **plain)
     if len(grid.inputs) <= MAX_ROWS:
-        axes.set_yticks(range(len(grid.inputs)), grid.inputs)
+        axes.set_yticks(range(len(grid.inputs)), [clean(name) for name in grid.inputs], **plain)
     figure.colorbar(image, ax=axes, label="share passed")

@@ -6,42 +6,48 @@ Source: product.md "Exploring".
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Mapping
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from axe_nb.agents.agent import Agent
-from axe_nb.commands.overrides import Overrides
 from axe_nb.errors import interrupted
-from axe_nb.grids.batch import Asking, GridBatch, JudgeBatch, JudgedRuns
+from axe_nb.grids.batch import GridBatch, JudgeBatch, JudgedRuns
+from axe_nb.grids.forecast import Forecast
 from axe_nb.grids.grid import Grid
-from axe_nb.grids.jobs import Job, list_jobs, write_prompt
+from axe_nb.grids.jobs import list_jobs, write_task
 from axe_nb.grids.outcome import GridRun
 from axe_nb.grids.scoring import Scoring
 from axe_nb.grids.variants import Variant
-from axe_nb.limits import InFlight
+from axe_nb.maps.batch import Asking
 from axe_nb.maps.budget import BudgetOption, make_meter
-from axe_nb.maps.drives import DriveBlocking
-from axe_nb.maps.local import LocalRuns
+from axe_nb.maps.drives import DriveBlocking, Ended, Runs
 from axe_nb.maps.own_session import open_session
+from axe_nb.maps.places import make_runs
 from axe_nb.maps.progress import Progress, Tally
-from axe_nb.maps.tasks import Prompts
-from axe_nb.results import RunResult
+from axe_nb.maps.tasks import Prompts, Task
 from axe_nb.session.portal import run_and_wait
 from axe_nb.session.view import Line
-from axe_nb.text import plural
+
+GRACE = 0.3
+"""Seconds after an interrupt for the scores of runs that had ended."""
+
+OF_JUDGE = ("timeout", "agents_dir")
+"""Options of the runs that are those of the judge too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GridOptions:
     """The settings of a grid, beside its variants and inputs."""
 
-    overrides: Overrides
-    """Of all variants; each adds its own model and parameters."""
+    common: Mapping[str, Any]
+    """Options of the runs of all variants, as keywords; each adds its own."""
     scoring: Scoring
     judge: str | Agent | None = None
     concurrency: int = 8
+    executor: object = None
     budget: BudgetOption = None
     resume: str | os.PathLike[str] | None = None
 
@@ -56,55 +62,57 @@ class GridRunner:
             ConfigError: an option is invalid.
         """
         self.grid, self._options = grid, options
-        meter = make_meter(options.budget)
-        if meter is not None:
-            meter.agent = "grid"
-        most = meter.limits.max_in_flight if meter else 0
-        session = open_session(meter, InFlight.of(most) if most else None)
-        common: Mapping[str, Any] = {
-            "keep": "results", "session": session, "meter": meter, "path": options.resume,
+        meter = make_meter(options.budget, "grid")
+        shared: Mapping[str, Any] = {
+            "keep": "results", "session": open_session(meter), "meter": meter,
+            "path": options.resume,
         }  # fmt: skip
         self._jobs = list(list_jobs(grid))
-        self._batch = GridBatch(
-            agent=None, overrides=options.overrides, grid=grid,
-            tally=Tally("grid", len(self._jobs)),
-            askings=[_ask(variant, options.overrides) for variant in grid.choices], **common,
+        self._tasks: list[Task] = []
+        """Their tasks, once the grid was checked."""
+        batch = self._batch = GridBatch(
+            askings=[_ask(variant, options.common) for variant in grid.choices],
+            tally=Tally("grid", len(self._jobs)), **shared,
         )  # fmt: skip
-        self._judge: JudgeBatch | None = None
-        self._judged: JudgedRuns | None = None
+        judge = None
         if options.judge is not None:
-            self._judge = JudgeBatch(
-                agent=options.judge, overrides=Overrides(timeout=options.overrides.timeout),
-                tally=Tally("judge"), **common,
-            )  # fmt: skip
-            self._judged = JudgedRuns(self._batch, self._judge, options.concurrency)
-        self._runs = self._judged or LocalRuns(self._batch, options.concurrency)
+            own = {key: options.common[key] for key in OF_JUDGE if key in options.common}
+            judge = JudgeBatch(askings=[Asking(options.judge, own)], tally=Tally("judge"), **shared)
+        batches = [batch, judge] if judge else [batch]
+        runs = make_runs(batches, options.executor, options.concurrency)
+        self._judged = JudgedRuns(batch, runs[0], judge, runs[1]) if judge else None
+        self._runs: Runs = self._judged or runs[0]
+        self._forecast = Forecast(grid, batch, judge, len(self._jobs))
+        batch.tally.forecast = self._forecast.describe
 
     def check(self) -> None:
-        """Checks every variant, the judge and the first prompt of each template; blocks.
+        """Writes the prompts, and checks each variant and the judge; blocks. Called once.
 
         Raises:
             ConfigError: a run could not begin, or a template names what no column has.
         """
-        for job in self._jobs[: len(self.grid.choices)]:
-            write_prompt(self.grid, job)
+        for number, job in enumerate(self._jobs):  # here, as they may run code of the user's
+            task = write_task(self.grid, job)
+            if task.problem is not None and number < len(self.grid.choices):
+                raise task.problem
+            self._tasks.append(task)
+        self._forecast.measure(self._tasks)
         run_and_wait(self._prepare())
 
     async def _prepare(self) -> None:
         await self._batch.prepare()
         await self._runs.prepare()
+        await self._forecast.prepare()
 
     @property
     def forecast(self) -> str:
-        """The requests that the grid needs, in words; exact for agents that have no tools."""
-        requests, is_exact = len(self._jobs), True
-        plans = [asking.plan for asking in self._batch.askings]
-        if self._judge is not None:
-            requests *= 2
-            plans.append(self._judge.plan)
-        for plan in filter(None, plans):
-            is_exact = is_exact and not plan.toolset.offered and not plan.asks_at_end
-        return f"{'' if is_exact else 'at least '}{plural(requests, 'request')}"
+        """The requests that the grid needs and their price, in words, with what they assume."""
+        return self._forecast.describe()
+
+    def close(self) -> None:
+        """Releases the resume file of a grid that is not run."""
+        self._runs.close()
+        self._batch.close()
 
     def run(self, line: Line) -> None:
         """Runs the grid; what is done is in the grid, whatever ends it.
@@ -114,35 +122,47 @@ class GridRunner:
             KeyboardInterrupt: the caller was interrupted.
         """
         progress = Progress(self._batch.tally, line)
-        drive = DriveBlocking(self._batch, Prompts(self._jobs), self._runs, progress)
+        drive = DriveBlocking(self._batch, Prompts(self._tasks), self._runs, progress)
+        notes = self._batch.tally.notes
         try:
             with closing(drive.run()) as ended:
-                for index, result in ended:
+                for one in ended:
                     drive.pool.receive()
-                    judged = self._judged.judgements.pop(index, None) if self._judged else None
-                    self._take(self._jobs[index], result, judged)
-            self.grid.note = self._batch.stopped
+                    self._take(one)
         except KeyboardInterrupt:
-            self.grid.note = "interrupted"
+            notes.append("interrupted")
+            self._take_rest(drive)
             step = "" if self._options.resume else "; resume=PATH keeps what is done"
             raise interrupted(f"the grid was stopped{step}") from None
         finally:
-            self._batch.close()
+            self.close()
+            self.grid.note = "; ".join(notes)
             progress.finish()
 
-    def _take(self, job: Job, result: RunResult, judgement: RunResult | None) -> None:
-        grid = self.grid
+    def _take_rest(self, drive: DriveBlocking) -> None:
+        """Takes what had ended before an interrupt, as far as scores do not take long."""
+        until = time.monotonic() + GRACE
+        for one in drive.list_left():
+            if one[1].status != "cancelled" and time.monotonic() < until:
+                self._take(one)
+
+    def _take(self, ended: Ended) -> None:
+        index, result = ended
+        grid, job = self.grid, self._jobs[index]
+        judgement = self._judged.judgements.pop(index, None) if self._judged else None
         run = GridRun(
             input=grid.inputs[job.input], variant=grid.variants[job.variant], repeat=job.repeat,
             result=result, passed=result.ok, judgement=judgement,
         )  # fmt: skip
-        grid.add(job.input, job.variant, self._options.scoring.check(run, grid.rows[job.input]))
+        run = self._options.scoring.check(run, grid.rows[job.input])
+        grid.add(job.input, job.variant, run)
+        self._forecast.add(job.variant, run)
 
 
-def _ask(variant: Variant, overrides: Overrides) -> Asking:
-    changes: dict[str, Any] = {}
+def _ask(variant: Variant, common: Mapping[str, Any]) -> Asking:
+    own: dict[str, Any] = {}
     if variant.model is not None:
-        changes["model"] = variant.model
+        own["model"] = variant.model
     if variant.params:
-        changes["params"] = {**overrides.params, **variant.params}
-    return Asking(variant.agent, replace(overrides, **changes))
+        own["params"] = {**(common.get("params") or {}), **variant.params}
+    return Asking(variant.agent, {**common, **own})

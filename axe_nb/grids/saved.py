@@ -103,7 +103,7 @@ def _read(lines: list[str], place: Path, make: type[S]) -> S:
                 _read_run(grid, json.loads(line))
     except ConfigError as error:
         raise _make_error("read", place, f"line {number}: {error.message}") from None
-    except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError):
+    except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError):
         raise _make_error("read", place, f"line {number} is not that of a grid") from None
     return grid
 
@@ -117,7 +117,7 @@ def _read_plan(plan: Mapping[str, Any], make: type[S]) -> S:
         for one in plan["variants"]
     ]  # fmt: skip
     rows = [dict(row) for row in plan["inputs"]]
-    grid = make(rows, variants, int(plan["repeats"]))
+    grid = make(rows, variants, max(1, int(plan["repeats"])))
     grid.note = str(plan["note"])
     return grid
 

@@ -6,14 +6,19 @@ Source: product.md "Exploring".
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from operator import index
 from typing import Any
 
+from axe_nb.commands.overrides import shown_value
 from axe_nb.errors import ConfigError
 from axe_nb.grids.inputs import Row, label_inputs
 from axe_nb.grids.outcome import GridRun, Square
 from axe_nb.grids.summary import Comparison, Summary, compare, summarize
 from axe_nb.grids.variants import Variant
 from axe_nb.text import list_some, plural, quote, suggestion
+
+MAX_RUNS = 1_000_000
+"""Maximum number of runs of a grid."""
 
 MAX_NAMED = 5
 """Labels that an error names."""
@@ -33,6 +38,21 @@ class Squares:
         names: Mapping[str, Any] | None = None,
         first_line: int = 1,
     ) -> None:
+        """Creates a grid without runs.
+
+        Args:
+            rows: the inputs.
+            variants: the variants.
+            repeats: runs of each square.
+            names: further names of the templates, behind the columns of the inputs.
+            first_line: line of the template's first line in its editor.
+
+        Raises:
+            ConfigError: it would have more than `MAX_RUNS` runs.
+        """
+        planned = len(rows) * len(variants) * repeats
+        if planned > MAX_RUNS:
+            raise ConfigError(f"a grid has at most {MAX_RUNS:,} runs, not {planned:,}")
         self.rows = tuple(rows)
         """The inputs: name in the template → value."""
         self.inputs = label_inputs(self.rows)
@@ -48,7 +68,7 @@ class Squares:
         self.first_line = first_line
         """Line of the template's first line in its editor."""
         self.note = ""
-        """The reason why it ended early; empty if it did not."""
+        """Facts that a reader has to know, such as why it ended early; empty = there are none."""
         self._runs: dict[tuple[int, int, int], GridRun] = {}
 
     def add(self, input: int, variant: int, run: GridRun) -> None:
@@ -127,12 +147,12 @@ class Squares:
 
 def _find(given: int | str, labels: Sequence[str], what: str) -> int:
     """Returns the number of an input or variant."""
-    if isinstance(given, int) and -len(labels) <= given < len(labels):
-        return given % len(labels)
-    if given in labels:
-        return labels.index(str(given))
+    if hasattr(given, "__index__") and -len(labels) <= index(given) < len(labels):
+        return index(given) % len(labels)
     if isinstance(given, str):
+        if given in labels:
+            return labels.index(given)
         known = f"its {what}s are {list_some(labels, MAX_NAMED)}"
         hint = suggestion(given, labels) or known
         raise ConfigError(f"unknown {what} {quote(given)}", hint=hint)
-    raise ConfigError(f"no {what} {given}; there are {len(labels)}, from 0")
+    raise ConfigError(f"no {what} {shown_value(given)}; there are {len(labels)}, from 0")

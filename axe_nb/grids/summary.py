@@ -13,6 +13,7 @@ from statistics import fmean
 from axe_nb.grids.outcome import GridRun, Square
 from axe_nb.grids.statistics import (
     Interval,
+    describe_chance,
     find_mean_interval,
     find_share_interval,
     find_sign_chance,
@@ -98,7 +99,7 @@ class Comparison:
     difference: float | None
     """Mean difference of the shares; None without common inputs."""
     interval: Interval | None
-    """Of the difference, by bootstrap over the inputs; None for fewer than two."""
+    """Of the difference, by bootstrap over the inputs; None for fewer than ten."""
     score: float | None
     """Mean difference of the scores; None if there are none."""
     score_interval: Interval | None
@@ -113,7 +114,7 @@ class Comparison:
             lines.append(f"  passed {self.difference:+.0%}{_format_range(self.interval, '.0%')}")
         if self.score is not None:
             lines.append(f"  score {self.score:+.3g}{_format_range(self.score_interval, '.3g')}")
-        lines.append(f"  by chance alone: {self.chance:.2g} (sign test)")
+        lines.append(f"  {describe_chance(len(self.better), len(self.worse))}")
         return "\n".join(lines)
 
     __repr__ = __str__

@@ -6,7 +6,7 @@ Source: product.md "Exploring"; D-2.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -17,16 +17,15 @@ from axe_nb.engine.loop import MAX_ERROR
 from axe_nb.engine.plan import Plan
 from axe_nb.errors import AxeError, ConfigError, ExpectationError, words
 from axe_nb.expectations.check import check
-from axe_nb.limits import InFlight
 from axe_nb.maps.budget import BudgetOption, MapMeter, make_meter
 from axe_nb.maps.digest import compute_digest, compute_key
 from axe_nb.maps.own_session import MapSession, open_session
 from axe_nb.maps.progress import Tally
 from axe_nb.maps.resume_file import ResumeFile
 from axe_nb.maps.summary import Keep, summarize
-from axe_nb.maps.tasks import Task
+from axe_nb.maps.tasks import Task, read_task
 from axe_nb.outputs.output import WrongOutput
-from axe_nb.pictures.found import split_prompt
+from axe_nb.pictures.picture import Picture
 from axe_nb.results import RunResult, Status, name_run
 from axe_nb.session.runs import RunRequest
 from axe_nb.text import one_line
@@ -35,12 +34,52 @@ Receive = Callable[[int, RunResult], None]
 """(position of the prompt, result) of a run that has ended."""
 
 
-@dataclass(kw_only=True)
-class Batch:
-    """The runs of one map."""
+@dataclass
+class Asking:
+    """An agent and the options of its runs; a map has one, a grid one for each variant."""
 
     agent: str | Agent | None
-    overrides: Overrides
+    options: Mapping[str, Any]
+    """As keywords."""
+    plan: Plan | None = None
+    """That of a run with a blank prompt, which has shown that the configuration is valid."""
+    common: bytes = field(default=b"", repr=False)
+    """Hash of what its runs have in common, for the resume file."""
+
+    def __post_init__(self) -> None:
+        self.overrides = Overrides.of(self.options)
+
+    def change(self, **options: Any) -> None:
+        """Sets options.
+
+        Raises:
+            ConfigError: one is invalid.
+        """
+        self.options = {**self.options, **options}
+        self.overrides = Overrides.of(self.options)
+
+    def make_request(self, text: str = "", pictures: tuple[Picture, ...] = ()) -> RunRequest:
+        """Returns the request of a run."""
+        return RunRequest(
+            agent=self.agent, prompt=text, pictures=pictures, overrides=self.overrides
+        )
+
+    async def prepare(self, session: MapSession) -> Plan:
+        """Returns the plan of a run with a blank prompt.
+
+        Raises:
+            ConfigError: no run could begin.
+        """
+        overrides = replace(self.overrides, timeout=None)
+        self.plan = await session.plan(RunRequest(agent=self.agent, overrides=overrides))
+        return self.plan
+
+
+@dataclass(kw_only=True)
+class Batch:
+    """The runs of one map, or of one grid."""
+
+    askings: Sequence[Asking]
     keep: Keep
     session: MapSession
     tally: Tally
@@ -53,53 +92,50 @@ class Batch:
     """Keeps further runs from beginning; called on the event loop."""
     stopped: str = ""
     """Why further runs did not begin; empty = nothing kept them from it."""
-    plan: Plan | None = None
-    """That of a run with a blank prompt, which has shown that the configuration is valid."""
     file: ResumeFile | None = None
-    _common: bytes = field(default=b"", repr=False)
+    _is_ready: bool = field(default=False, repr=False)
 
     async def prepare(self) -> None:
-        """Checks the configuration that all runs share, and opens the resume file.
+        """Checks the configuration that runs share, and opens the resume file.
 
         Raises:
             ConfigError: no run could begin, or the resume file cannot be used.
         """
-        if self.plan is not None:
+        if self._is_ready:
             return
-        overrides = replace(self.overrides, timeout=None)
-        plan = await self.session.plan(RunRequest(agent=self.agent, overrides=overrides))
-        self.tally.name = name_run(plan.agent.name, plan.agent.model)
-        if self.path is not None:
-            self._common = await compute_digest(plan, overrides)
+        for asking in self.askings:
+            plan = await asking.prepare(self.session)
+            self.tally.name = self.tally.name or name_run(plan.agent.name, plan.agent.model)
+            if self.path is not None:
+                asking.common = await compute_digest(plan, asking.overrides)
+        if self.path is not None and self.file is None:
             self.file = ResumeFile(self.path)
-        self.plan = plan
+        self._is_ready = True
 
     def make_task(self, index: int, prompt: object) -> Task:
         """Returns the task of a prompt, with its key if there is a resume file."""
-        if self.file is None:
-            return Task(index, prompt)
-        try:
-            return Task(index, prompt, compute_key(self._common, *split_prompt(prompt)))
-        except ConfigError:  # reported as the result of its run
-            return Task(index, prompt)
+        task = read_task(prompt)
+        key = ""
+        if self.file is not None and task.problem is None:
+            key = compute_key(self.askings[task.asking].common, task.text, task.pictures)
+        return replace(task, index=index, key=key)
 
     def make_request(self, task: Task) -> RunRequest:
-        """Returns the request of a run.
+        """Returns the request of a run."""
+        return self.askings[task.asking].make_request(task.text, task.pictures)
 
-        Raises:
-            ConfigError: the prompt is neither a text nor a list of texts and pictures.
+    def settle(self, task: Task) -> bool:
+        """Passes on the result of a task that needs no run; False = it needs one.
+
+        That is one without a prompt, and one whose result is in the resume file.
         """
-        text, pictures = split_prompt(task.prompt)
-        return RunRequest(
-            agent=self.agent, prompt=text, pictures=pictures, overrides=self.overrides
-        )
-
-    def find_kept(self, task: Task) -> bool:
-        """Passes on the result of a finished run of the resume file; False = there is none."""
+        if task.problem is not None:
+            self.finish(task, self.make_failed(task, task.problem))
+            return True
         kept = self.file.take(task.key) if self.file and task.key else None
         if kept is None:
             return False
-        self._pass_on(task, _convert(kept, self.find_plan(task)), is_from_file=True)
+        self._pass_on(task, _convert(kept, self._find_plan(task)), is_from_file=True)
         return True
 
     def finish(self, task: Task, result: RunResult) -> None:
@@ -114,21 +150,14 @@ class Batch:
 
     def make_failed(self, task: Task, error: BaseException, status: Status = "error") -> RunResult:
         """Returns the result of a run that could not begin, or was lost."""
-        plan = self.find_plan(task)
-        assert plan is not None
-        agent = plan.agent
-        text = task.prompt if isinstance(task.prompt, str) else ""
+        agent = self._find_plan(task).agent
         hint = error.hint if isinstance(error, AxeError) else ""
         why = "; ".join(filter(None, (words(error), hint)))
         return RunResult(
             status=status, text="", agent=agent.name, model=agent.model,
-            error=one_line(why, MAX_ERROR), prompt=text, task=text,
+            error=one_line(why, MAX_ERROR), prompt=task.text, task=task.text,
             cause=copy(error) if isinstance(error, AxeError) else None,
         )  # fmt: skip
-
-    def find_plan(self, task: Task) -> Plan | None:
-        """Returns the plan that stands for all runs with the agent and options of a task."""
-        return self.plan
 
     def find_end(self) -> str:
         """Returns why no further run may begin; empty = one may."""
@@ -138,7 +167,7 @@ class Batch:
         """Keeps further runs from beginning, as the budget is spent; those in progress go on."""
         if not self.stopped:
             self.stopped = why
-            self.tally.notes.append(f"stopped: {why}")
+            self.tally.notes.append(why)
         self.stop()
 
     def close(self) -> None:
@@ -150,13 +179,18 @@ class Batch:
             self.tally.notes.append(self.file.problem)
 
     def _pass_on(self, task: Task, result: RunResult, *, is_from_file: bool = False) -> None:
-        result = self._expect(result)
+        result = self._expect(task, result)
         self.tally.add(result, is_from_file=is_from_file)
         self.receive(task.index, result)
 
-    def _expect(self, result: RunResult) -> RunResult:
+    def _find_plan(self, task: Task) -> Plan:
+        plan = self.askings[task.asking].plan
+        assert plan is not None
+        return plan
+
+    def _expect(self, task: Task, result: RunResult) -> RunResult:
         """The result; one that failed if the run did not meet its expectations."""
-        overrides = self.overrides
+        overrides = self.askings[task.asking].overrides
         if overrides.expect is None or not result.ok:
             return result
         try:
@@ -167,9 +201,9 @@ class Batch:
         return result
 
 
-def _convert(kept: RunResult, plan: Plan | None) -> RunResult:
+def _convert(kept: RunResult, plan: Plan) -> RunResult:
     """A result of the file, with its data as the type that was asked for."""
-    output = plan.output if plan else None
+    output = plan.output
     if output is None or kept.data is None:
         return kept
     try:
@@ -181,7 +215,7 @@ def _convert(kept: RunResult, plan: Plan | None) -> RunResult:
 
 def make_batch(
     agent: str | Agent | None,
-    overrides: Overrides,
+    options: Mapping[str, Any],
     *,
     budget: BudgetOption,
     keep: Keep,
@@ -191,12 +225,11 @@ def make_batch(
     """Returns the batch of a map, in a session of its own.
 
     Raises:
-        ConfigError: the budget is invalid.
+        ConfigError: the budget or an option is invalid.
     """
-    meter = make_meter(budget)
-    most = meter.limits.max_in_flight if meter else 0
+    meter = make_meter(budget, "map")
     return Batch(
-        agent=agent, overrides=overrides, keep=keep, path=path, meter=meter,
-        session=open_session(meter, InFlight.of(most) if most else None),
+        askings=[Asking(agent, options)], keep=keep, path=path, meter=meter,
+        session=open_session(meter),
         tally=Tally(agent.name if isinstance(agent, Agent) else agent or "", total),
     )  # fmt: skip

@@ -5,6 +5,7 @@ Source: product.md "Exploring" (`budget=`), `[limits]`; D-64.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
@@ -54,8 +55,12 @@ class MapMeter(UsageMeter):
         return ""
 
 
-def make_meter(budget: BudgetOption) -> MapMeter | None:
-    """Returns the meter of a map with that budget; None if it has none.
+def make_meter(budget: BudgetOption, what: str) -> MapMeter | None:
+    """Returns the meter of a budget; None if there is none.
+
+    Args:
+        budget: the budget.
+        what: `map` or `grid`, for messages.
 
     Raises:
         ConfigError: it is neither a number of dollars nor a table of caps.
@@ -70,7 +75,8 @@ def make_meter(budget: BudgetOption) -> MapMeter | None:
                 hint=suggestion(str(key), KEYS) or f"its keys are {', '.join(KEYS)}",
             )
     for key, value in table.items():
-        if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not (is_number and 0 < value < math.inf):
             raise ConfigError(
                 f"budget takes dollars or positive caps, not {shown_value(budget)}",
                 hint='for example budget=0.5, or budget={"max_requests": 1000}',
@@ -78,4 +84,4 @@ def make_meter(budget: BudgetOption) -> MapMeter | None:
         if key != "max_cost" and value != int(value):
             raise ConfigError(f"budget: {key} takes a whole number, not {shown_value(value)}")
     caps: dict[str, Any] = {k: v if k == "max_cost" else int(v) for k, v in table.items()}
-    return MapMeter("map", replace(NO_CAPS, **caps))
+    return MapMeter(what, replace(NO_CAPS, **caps))

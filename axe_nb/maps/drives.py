@@ -12,7 +12,7 @@ import contextlib
 import queue
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, Generator, Sequence
+from collections.abc import AsyncGenerator, Generator, Iterator, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
@@ -45,6 +45,9 @@ class Runs(Protocol):
 
     async def work(self, tasks: Sequence[Task]) -> None:
         """See `pool.Work`."""
+
+    def leave(self, task: Task) -> None:
+        """Notes that a task will not be run."""
 
     def halt(self) -> None:
         """Keeps the runs from sending requests; from any thread, also in a signal handler."""
@@ -173,6 +176,13 @@ class DriveBlocking(Drive):
             if isinstance(error, KeyboardInterrupt):
                 raise interrupted("stopped; `.results` of the map has what was done") from None
             raise
+
+    def list_left(self) -> Iterator[Ended]:
+        """Yields the results that no one had received when the map was stopped."""
+        with contextlib.suppress(queue.Empty):
+            while True:
+                if isinstance(event := self._events.get_nowait(), tuple):
+                    yield event
 
     async def _work(self) -> None:
         await self._prepare()

@@ -34,7 +34,8 @@ class Workers:
         """Calls a function on each worker, or on one where they cannot be told apart."""
         if self.ask_all is not None:
             return list(await in_thread(self.ask_all, function, argument))
-        return [await asyncio.wrap_future(self.executor.submit(function, argument))]
+        future = await in_thread(self.executor.submit, function, argument)
+        return [await asyncio.wrap_future(future)]
 
     def renew(self) -> Executor | None:
         """Returns a pool for one job at a time, in place of one that broke; None = use the same."""

@@ -6,22 +6,25 @@ Source: product.md "Exploring".
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from typing import Any, Unpack
+from typing import Unpack
 
 from axe_nb.agents.agent import Agent
-from axe_nb.commands.overrides import RunOptions, refuse_steps, shown_value, with_options_shown
+from axe_nb.commands.overrides import (
+    RunOptions,
+    merge_options,
+    refuse_steps,
+    shown_value,
+    with_options_shown,
+)
 from axe_nb.engine.nesting import calling
 from axe_nb.errors import AxeError, ConfigError
 from axe_nb.front_end import make_line
-from axe_nb.maps.batch import Batch, make_batch
+from axe_nb.maps.batch import make_batch
 from axe_nb.maps.budget import BudgetOption
-from axe_nb.maps.drives import Runs
-from axe_nb.maps.local import LocalRuns
+from axe_nb.maps.places import make_runs
 from axe_nb.maps.run_map import RunMap
 from axe_nb.maps.summary import KEEPS, Keep
 from axe_nb.maps.tasks import Prompts, Source
-from axe_nb.recording.modes import find_mode
 from axe_nb.session.session import session
 
 
@@ -105,28 +108,16 @@ def _make_map(
             hint="use `await ctx.delegate(…)` or `await axe_nb.arun(…)`: the run's views show it",
         )
     if isinstance(concurrency, bool) or not isinstance(concurrency, int) or concurrency < 1:
-        given = shown_value(concurrency)
-        raise ConfigError(f"concurrency takes a whole number from 1, not {given}")
+        raise ConfigError(
+            f"concurrency takes a whole number from 1, not {shown_value(concurrency)}"
+        )
     if keep not in KEEPS:
         raise ConfigError(f"keep takes {', '.join(KEEPS)}, not {shown_value(keep)}")
-    taken, overrides = Prompts(prompts), refuse_steps(session.overrides(options), "a map")
+    taken = Prompts(prompts)
+    given = refuse_steps(merge_options(options, session.defaults), "a map")
     batch = make_batch(
-        agent, overrides, budget=budget, keep=keep, path=resume,
+        agent, given, budget=budget, keep=keep, path=resume,
         total=taken.total,
     )  # fmt: skip
-    runs = _make_runs(batch, executor, concurrency, {**session.defaults, **options})
+    [runs] = make_runs([batch], executor, concurrency)
     return RunMap(batch, taken, runs, lambda: make_line(display))
-
-
-def _make_runs(batch: Batch, executor: object, concurrency: int, given: Mapping[str, Any]) -> Runs:
-    if executor is None:
-        return LocalRuns(batch, concurrency)
-    from axe_nb.maps.executors import find_workers
-    from axe_nb.maps.remote import RemoteRuns
-
-    workers, cassette = find_workers(executor), batch.session.cassette
-    if cassette is not None and find_mode(cassette.mode, can_ask=False) != "live":
-        # equal prompts have their answers in the order in which they come, which one place knows
-        batch.tally.notes.append("in this process, as a cassette is in use")
-        return LocalRuns(batch, concurrency)
-    return RemoteRuns(batch, workers, concurrency, given)

@@ -43,7 +43,7 @@ class LocalRuns:
         """
         for task in tasks:
             try:
-                if not self._batch.find_kept(task):
+                if not self._batch.settle(task):
                     await self._run(task)
             finally:
                 self.leave(task)
@@ -55,17 +55,14 @@ class LocalRuns:
         if why := batch.find_end():
             batch.stop_for(why)
             return
-        handle: RunHandle | None = None
+        handle = batch.session.start(batch.make_request(task), lambda: self.leave(task))
+        self._handles[task.index] = task, handle
         try:
-            request = batch.make_request(task)
-            handle = batch.session.start(request, lambda: self.leave(task))
-            self._handles[task.index] = task, handle
             self._finish(task, handle, await handle.execute(discard))
         except AxeError as error:
-            if handle is None or self._handles.pop(task.index, None) is not None:
-                batch.finish(task, batch.make_failed(task, error))
+            self._put(task, batch.make_failed(task, error))
         except BaseException:
-            if handle is not None and handle.finished is not None:
+            if handle.finished is not None:
                 self._put(task, handle.finished)
             raise
         finally:

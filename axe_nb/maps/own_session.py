@@ -97,13 +97,14 @@ class MapSession(Session):
         self._count(result)
 
 
-def open_session(meter: UsageMeter | None, in_flight: InFlight | None) -> MapSession:
+def open_session(meter: UsageMeter | None) -> MapSession:
     """Returns a session for a map: the agents as they are now; usage, budget and tools shared.
 
     Args:
-        meter: counts all runs of the map; None = it has no budget.
-        in_flight: slots for what may be in progress in all its runs; None = no limit.
+        meter: counts all runs of the map, within its caps; None = it has no budget.
     """
+    most = meter.limits.max_in_flight if meter else 0
+    in_flight = InFlight.of(most) if most else None
     session.open_cassette()  # which the environment may name, for both
     shared = {
         one.name: getattr(session, one.name)

@@ -9,7 +9,7 @@ Source: product.md "Exploring" (executors); D-53; cluster-facts.md §3.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlsplit
@@ -18,10 +18,9 @@ from axe_nb.agents.agent import Agent
 from axe_nb.agents.config import Config
 from axe_nb.agents.context import Context
 from axe_nb.agents.names import parse_model
-from axe_nb.commands.overrides import Overrides
 from axe_nb.errors import ConfigError
 from axe_nb.make_provider import provider_for
-from axe_nb.maps.batch import Batch
+from axe_nb.maps.batch import Asking, Batch
 from axe_nb.maps.own_session import MapSession
 from axe_nb.maps.progress import Tally
 from axe_nb.maps.summary import Keep
@@ -40,9 +39,8 @@ MAX_AGENTS = 1000
 class Parcel:
     """All that the runs of a map have in common."""
 
-    agent: str | Agent | None
-    options: Mapping[str, Any]
-    """Those of the runs, as keywords."""
+    askings: tuple[tuple[str | Agent | None, Mapping[str, Any]], ...]
+    """Agents, with the options of their runs as keywords."""
     keep: Keep
     defined: Mapping[str, Agent]
     """The agents of the session that the tree can reach."""
@@ -61,19 +59,16 @@ class Parcel:
     def make_batch(self) -> Batch:
         """Returns the map as a worker runs it, in a session of its own."""
         config = self._merge(Config.load())
-        overrides = Overrides.of(self.options)
+        askings = [Asking(agent, options) for agent, options in self.askings]
         provider = provider_for(config, sent=self.scripts)
-        snapshot = Snapshot(self.defined, overrides.agents_dir, provider, Prices(config))
+        agents_dir = askings[0].overrides.agents_dir
+        snapshot = Snapshot(self.defined, agents_dir, provider, Prices(config))
         snapshot.add_read(*self.read)
         session = MapSession(
             agents=dict(self.defined), handed=self.tools, keeps_history=False,
             _settings=(config, snapshot),
         )  # fmt: skip
-        name = self.agent.name if isinstance(self.agent, Agent) else self.agent or ""
-        return Batch(
-            agent=self.agent, overrides=overrides, keep=self.keep, session=session,
-            tally=Tally(name),
-        )  # fmt: skip
+        return Batch(askings=askings, keep=self.keep, session=session, tally=Tally(""))
 
     def _merge(self, own: Config) -> Config:
         """The settings of the parcel, with the keys and secret headers of this machine.
@@ -106,22 +101,17 @@ def find_version() -> str:
     return str(vars(sys.modules["axe_nb"])["__version__"])
 
 
-def make_parcel(batch: Batch, given: Mapping[str, Any]) -> Parcel:
-    """Returns the parcel of a map whose configuration was checked.
-
-    Args:
-        batch: the map.
-        given: the options of its runs, as keywords.
-    """
-    plan = batch.plan
-    assert plan is not None
+def make_parcel(batch: Batch) -> Parcel:
+    """Returns the parcel of a map whose configuration was checked."""
     config, snapshot = batch.session.settings
-    agents = [plan.agent, *_list_below(plan.agent, snapshot)]
+    roots = [asking.plan.agent for asking in batch.askings if asking.plan]
+    agents = [*roots, *_list_below(roots, snapshot)]
     names = {name for agent in agents for name in agent.tools}
     known = batch.session.tools
     providers, lacks = _clean(config)
     return Parcel(
-        agent=batch.agent, options=given, keep=batch.keep,
+        askings=tuple((asking.agent, asking.options) for asking in batch.askings),
+        keep=batch.keep,
         defined=_list_defined(batch, agents, snapshot), read=snapshot.list_read(),
         config=replace(config, providers=providers), lacks=lacks,
         tools=tuple(tool for name in sorted(names) if (tool := known.find(name))),
@@ -129,8 +119,9 @@ def make_parcel(batch: Batch, given: Mapping[str, Any]) -> Parcel:
     )  # fmt: skip
 
 
-def _list_below(root: Agent, snapshot: Snapshot) -> list[Agent]:
-    names, found = list(root.sub_agents), dict[str, Agent | None]()
+def _list_below(roots: Sequence[Agent], snapshot: Snapshot) -> list[Agent]:
+    names = [name for root in roots for name in root.sub_agents]
+    found = dict[str, Agent | None]()
     while names and len(found) < MAX_AGENTS:
         name = names.pop()
         if name not in found:
@@ -144,7 +135,7 @@ def _list_below(root: Agent, snapshot: Snapshot) -> list[Agent]:
 
 def _list_defined(batch: Batch, agents: list[Agent], snapshot: Snapshot) -> dict[str, Agent]:
     needed = {name for agent in agents for name in agent.sub_agents}
-    needed |= {batch.agent} if isinstance(batch.agent, str) else set()
+    needed |= {asking.agent for asking in batch.askings if isinstance(asking.agent, str)}
     return {name: agent for name, agent in snapshot.defined.items() if name in needed}
 
 
@@ -152,7 +143,8 @@ def _list_scripts(
     batch: Batch, agents: list[Agent], snapshot: Snapshot
 ) -> Iterator[tuple[str, ScriptFunction | Script]]:
     models = [agent.model for agent in agents]
-    models += [model for model in (batch.overrides.model, batch.overrides.model_all) if model]
+    for asking in batch.askings:
+        models += filter(None, (asking.overrides.model, asking.overrides.model_all))
     for model in models:
         provider, name = parse_model(model)
         if provider != "script":

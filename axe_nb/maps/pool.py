@@ -9,6 +9,7 @@ Source: product.md "Exploring".
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeAlias
 
@@ -61,9 +62,11 @@ class Pool:
             await self._end()
 
     def finish(self) -> None:
-        """Takes no more tasks; those in progress go on to their end. On the loop's thread."""
+        """Takes no more tasks; those in progress go on to their end. From any thread."""
         self._is_over = True
-        self._freed.set()
+        if self._loop is not None:
+            with contextlib.suppress(RuntimeError):  # the loop is closed
+                self._loop.call_soon_threadsafe(self._freed.set)
 
     def cancel(self) -> None:
         """Takes no more tasks, and cancels those in progress. On the loop's thread."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter, deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from axe_nb.results import RunResult
@@ -37,6 +38,8 @@ class Tally:
     dollars: float = 0.0
     is_priced: bool = True
     """False if the price of any run is unknown."""
+    forecast: Callable[[], str] = lambda: ""
+    """Forecast of all runs together, in words; empty = there is none."""
     notes: list[str] = field(default_factory=list)
     """Facts that a reader has to know, such as a budget that was reached."""
     _marks: deque[tuple[float, int]] = field(default_factory=deque)
@@ -63,7 +66,7 @@ class Tally:
 
     def format_live(self) -> str:
         """Returns the line while the map goes on, with rate and forecast."""
-        parts = [self._format_counts(), *self._format_usage()]
+        parts = [*filter(None, [self.forecast()]), self._format_counts(), *self._format_usage()]
         rate = self._find_rate()
         if rate:
             parts.append(f"{rate:.1f}/s" if rate >= 1 else f"{60 * rate:.1f}/min")

@@ -15,7 +15,6 @@ import os
 import pickle
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor, Future
-from dataclasses import replace
 from typing import Any
 
 from axe_nb.errors import AxeError, ConfigError, words
@@ -25,7 +24,7 @@ from axe_nb.maps.parcel import make_parcel
 from axe_nb.maps.tasks import Task
 from axe_nb.maps.worker import Job, Reply, check_worker, run_job
 from axe_nb.redaction import find_filter, is_secret_name
-from axe_nb.session.runs import RunRequest
+from axe_nb.threads import in_thread
 
 SMALL = 16_000
 """Bytes; a common part of this size travels with each job."""
@@ -33,30 +32,38 @@ SMALL = 16_000
 LEFT_BEHIND = "cancelled; its worker may go on until its timeout"
 
 
+class _Refused(Exception):
+    """The executor did not take a job."""
+
+    def __init__(self, why: Exception) -> None:
+        super().__init__(why)
+        self.why = why
+
+
 class RemoteRuns:
     """The jobs in progress."""
 
-    def __init__(
-        self, batch: Batch, workers: Workers, concurrency: int, given: Mapping[str, Any]
-    ) -> None:
+    def __init__(self, batch: Batch, workers: Workers, concurrency: int) -> None:
         """Creates it; nothing is submitted yet.
 
         Args:
             batch: the map.
             workers: the executor.
             concurrency: maximum runs at once.
-            given: the options of the runs, as keywords.
         """
         slots = max(1, min(workers.slots, concurrency))
         self.chunk = math.ceil(concurrency / slots)
         self.workers = max(1, concurrency // self.chunk)
-        self._batch, self._workers, self._given = batch, workers, dict(given)
+        self._batch, self._workers = batch, workers
         self._parcel: Any = None
         self._digest = ""
         self._spare: Executor | None = None
         """Takes the place of a pool that broke."""
         self._alone = asyncio.Lock()
         self._jobs: set[Future[Any]] = set()
+        self._is_halted = False
+        self._refused = ""
+        """The reason that the executor takes no more jobs; empty = it does."""
 
     async def prepare(self) -> None:
         """Packs the common part, and has the workers check that they can run it.
@@ -67,13 +74,11 @@ class RemoteRuns:
         if self._parcel is not None:
             return
         batch = self._batch
-        assert batch.plan is not None
-        workdir = str(batch.plan.briefing.workdir.real)
-        self._given["workdir"] = workdir
-        batch.overrides = replace(batch.overrides, workdir=workdir)
-        overrides = replace(batch.overrides, timeout=None)
-        await batch.session.plan(RunRequest(agent=batch.agent, overrides=overrides))
-        parcel = make_parcel(batch, self._given)
+        for asking in batch.askings:
+            assert asking.plan is not None
+            asking.change(workdir=str(asking.plan.briefing.workdir.real))
+            await asking.prepare(batch.session)
+        parcel = make_parcel(batch)
         self._parcel = parcel if self._workers.dumps is None else self._pack(parcel)
         self._digest = hashlib.sha256(self._parcel).hexdigest() if self._workers.dumps else ""
         self._digest = self._digest or f"{os.getpid()} {id(parcel)}"
@@ -95,14 +100,13 @@ class RemoteRuns:
     async def _check(self) -> None:
         job = self._make_job((), with_parcel=True)
         try:
-            answers = await self._workers.check(check_worker, job)
+            replies = [_read(one) for one in await self._workers.check(check_worker, job)]
         except Exception as error:
             raise ConfigError(
                 f"the workers cannot run axe_nb: {type(error).__name__}: {words(error)}",
-                hint="install axe_nb where they run",
+                hint="install axe_nb where they run, or make another executor if it is shut down",
             ) from None
-        for answer in answers:
-            reply = _read(answer)
+        for reply in replies:
             if reply.problem:
                 raise ConfigError(f"on a worker: {reply.problem}", hint=reply.hint)
 
@@ -113,78 +117,112 @@ class RemoteRuns:
             asyncio.CancelledError: the map was stopped; its running jobs are left behind.
         """
         batch = self._batch
-        left = [task for task in tasks if not batch.find_kept(task)]
+        left = {task.index: task for task in tasks if not batch.settle(task)}
         if why := batch.find_end():
             batch.stop_for(why)
+        elif left:
+            try:
+                await self._run(left)
+            finally:
+                why = self._refused or LEFT_BEHIND
+                for task in left.values():
+                    batch.finish(task, batch.make_failed(task, AxeError(why), "cancelled"))
+
+    async def _run(self, left: dict[int, Task]) -> None:
+        """Runs tasks, which leave the table when they have a result."""
+        tasks = list(left.values())
+        try:
+            await self._submit(self._workers.executor, tasks, left)
             return
-        if not left:
+        except _Refused as error:
+            if not (is_death(error.why) and (self._spare or self._renew())):
+                self._stop(error.why)
+                return
+        except Exception as error:
+            if not is_death(error):
+                self._fail(tasks, _explain(error), left)
+                return
+        async with self._alone:
+            for task in tasks:
+                await self._run_alone(task, left)
+
+    async def _run_alone(self, task: Task, left: dict[int, Task]) -> None:
+        if self._refused:
             return
         try:
-            reply = await self._ask(left)
-        except asyncio.CancelledError:
-            for task in left:
-                batch.finish(task, batch.make_failed(task, AxeError(LEFT_BEHIND), "cancelled"))
-            raise
+            executor = self._spare or self._renew() or self._workers.executor
+            await self._submit(executor, [task], left)
+        except _Refused as error:
+            self._stop(error.why)
         except Exception as error:
-            for task in left:
-                batch.finish(task, batch.make_failed(task, _explain(error)))
-            return
-        self._receive(left, reply)
+            if is_death(error) and self._spare is not None:
+                self._spare.shutdown(wait=False)
+                self._spare = None
+            self._fail([task], _explain(error), left)
 
-    def _receive(self, tasks: Sequence[Task], reply: Reply) -> None:
+    def _renew(self) -> Executor | None:
+        self._spare = self._workers.renew()
+        return self._spare
+
+    def _stop(self, why: Exception) -> None:
+        """Ends the map, as its executor takes no more jobs."""
+        self._refused = f"the executor takes no more jobs: {type(why).__name__}: {words(why)}"
+        self._batch.stop_for(self._refused)
+
+    def _fail(self, tasks: Sequence[Task], why: AxeError, left: dict[int, Task]) -> None:
+        for task in tasks:
+            self._batch.finish(left.pop(task.index), self._batch.make_failed(task, why))
+
+    def _receive(self, tasks: Sequence[Task], reply: Reply, left: dict[int, Task]) -> None:
         if reply.problem:
             problem = ConfigError(f"on a worker: {reply.problem}", hint=reply.hint)
-            for task in tasks:
-                self._batch.finish(task, self._batch.make_failed(task, problem))
+            self._fail(tasks, problem, left)
             return
         for task, result in zip(tasks, reply.results, strict=True):
+            del left[task.index]
             if result is not None:
                 if self._batch.meter is not None:
                     self._batch.meter.add(result)
                 self._batch.session.remember(result)
                 self._batch.finish(task, result)
 
-    async def _ask(self, tasks: Sequence[Task]) -> Reply:
-        try:
-            return await self._submit(self._workers.executor, tasks)
-        except Exception as error:
-            if not is_death(error):
-                raise
-        async with self._alone:
-            replies = [await self._ask_alone(task) for task in tasks]
-        return Reply(results=[result for reply in replies for result in reply.results])
-
-    async def _ask_alone(self, task: Task) -> Reply:
-        self._spare = self._spare or self._workers.renew()
-        try:
-            return await self._submit(self._spare or self._workers.executor, [task])
-        except Exception as error:
-            if is_death(error) and self._spare is not None:
-                self._spare.shutdown(wait=False)
-                self._spare = None
-            result = self._batch.make_failed(task, _explain(error))
-            return Reply(results=[result])
-
-    async def _submit(self, executor: Executor, tasks: Sequence[Task]) -> Reply:
+    async def _submit(
+        self, executor: Executor, tasks: Sequence[Task], left: dict[int, Task]
+    ) -> None:
+        """Runs tasks in one job, and passes their results on."""
         small = not isinstance(self._parcel, bytes) or len(self._parcel) <= SMALL
         for with_parcel in (small, True):
-            job = self._make_job([task.prompt for task in tasks], with_parcel=with_parcel)
-            future = executor.submit(run_job, job)
-            self._jobs.add(future)
+            job = self._make_job(tasks, with_parcel=with_parcel)
+            future = await in_thread(self._start, executor, job)
             try:
                 reply = _read(await asyncio.wrap_future(future))
             finally:
                 self._jobs.discard(future)
             if not reply.is_missing:
                 break
-        return reply
+        self._receive(tasks, reply, left)
 
-    def _make_job(self, prompts: Sequence[object], *, with_parcel: bool) -> Any:
-        job = Job(self._digest, self._parcel if with_parcel else None, prompts)
+    def _start(self, executor: Executor, job: Any) -> Future[Any]:
+        """Submits a job; in a thread, as some executors run it there and then."""
+        try:
+            future = executor.submit(run_job, job)
+        except Exception as error:
+            raise _Refused(error) from None
+        self._jobs.add(future)
+        if self._is_halted:
+            future.cancel()
+        return future
+
+    def _make_job(self, tasks: Sequence[Task], *, with_parcel: bool) -> Any:
+        job = Job(self._digest, self._parcel if with_parcel else None, tasks)
         return job if self._workers.dumps is None else pickle.dumps(job)
+
+    def leave(self, task: Task) -> None:
+        """See `drives.Runs`: none waits for another."""
 
     def halt(self) -> None:
         """See `drives.Runs`: jobs that run in other processes go on to their end."""
+        self._is_halted = True
         for future in list(self._jobs):
             future.cancel()
 

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from axe_nb.agents.files import display_path, expand_home, reason
+from axe_nb.commands.overrides import shown_value
 from axe_nb.data_files import MAX_BYTES, check_header, format_header
 from axe_nb.errors import ConfigError
 from axe_nb.results import RunResult
@@ -58,6 +59,9 @@ class ResumeFile:
         Raises:
             ConfigError: it is not such a file, or cannot be read or written.
         """
+        self._handle = -1
+        if not isinstance(path, str | os.PathLike) or not isinstance(os.fspath(path), str):
+            raise ConfigError(f"resume takes the path of a file, not {shown_value(path)}")
         self._path = expand_home(os.fspath(path))
         self._lock = threading.RLock()
         self._found: dict[str, deque[tuple[int, int]]] = {}
@@ -87,6 +91,11 @@ class ResumeFile:
             self.close()
             raise
 
+    @property
+    def has_results(self) -> bool:
+        """True if it has results of finished runs that were not taken yet."""
+        return any(self._found.values())
+
     def take(self, key: str) -> RunResult | None:
         """Returns the result of a finished run that was not taken yet; None = there is none."""
         with self._lock:
@@ -115,6 +124,10 @@ class ResumeFile:
         except (OSError, ValueError, RecursionError, ConfigError) as error:
             why = reason(error) if isinstance(error, OSError) else str(error)
             self.problem = f"{_show(self._path)} lacks results: {one_line(why, 200)}"
+
+    def __del__(self) -> None:
+        if self._handle >= 0:  # a map that was never begun
+            self.close()
 
     def close(self) -> None:
         """Closes the file; what was appended is on its way to the disk."""

@@ -10,22 +10,43 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from axe_nb.commands.overrides import shown_value
-from axe_nb.errors import ConfigError
+from axe_nb.errors import ConfigError, words
+from axe_nb.pictures.found import split_prompt
+from axe_nb.pictures.picture import Picture
 
 Source: TypeAlias = "Iterable[object] | AsyncIterable[object]"
 """Prompts: texts, or lists of texts and pictures."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
     """One run of a map."""
 
-    index: int
+    text: str = ""
+    """Its prompt."""
+    pictures: tuple[Picture, ...] = ()
+    """Those of the prompt, in the order of their marks there."""
+    problem: ConfigError | None = None
+    """The reason that there is no prompt, which is the result of the run."""
+    asking: int = 0
+    """Position of its agent and options among those of the map."""
+    index: int = 0
     """Position of its prompt, from 0."""
-    prompt: object
-    """Text, or a list of texts and pictures; anything else makes the run fail."""
     key: str = ""
     """Hash of all that is asked, in a resume file; empty = there is none."""
+
+
+def read_task(prompt: object) -> Task:
+    """Returns the task of a prompt: a text, or a list of texts and pictures."""
+    if isinstance(prompt, Task):
+        return prompt
+    try:
+        text, pictures = split_prompt(prompt)
+    except ConfigError as error:
+        return Task(problem=error)
+    except Exception as error:  # of the user's own class
+        return Task(problem=ConfigError(f"the prompt cannot be read: {words(error)}"))
+    return Task(text=text, pictures=pictures)
 
 
 class NoMore(Exception):
@@ -41,12 +62,14 @@ class Prompts:
         Raises:
             ConfigError: it is not an iterable of prompts.
         """
-        if isinstance(prompts, str | bytes | Mapping) or not isinstance(
-            prompts, Iterable | AsyncIterable
-        ):
+        is_table = isinstance(prompts, Mapping) or hasattr(prompts, "columns")  # a data frame
+        is_known = is_iterable(prompts) or isinstance(prompts, AsyncIterable)
+        if is_table or isinstance(prompts, str | bytes) or not is_known:
+            given = type(prompts).__name__ if is_table else shown_value(prompts)
             raise ConfigError(
-                f"prompts takes an iterable of prompts, not {shown_value(prompts)}",
-                hint='for example axe_nb.map("lead", ["What changed?", "Who did it?"])',
+                f"prompts takes an iterable of prompts, not {given}",
+                hint='for example axe_nb.map("lead", ["What changed?", "Who did it?"]), '
+                'or one column of a table, as in frame["question"]',
             )
         self.total = len(prompts) if isinstance(prompts, list | tuple) else _count(prompts)
         """Their number, if it is known before they are taken."""
@@ -85,6 +108,15 @@ class Prompts:
         async for prompt in self._later:
             return prompt
         raise NoMore
+
+
+def is_iterable(given: object) -> bool:
+    """True if something can be iterated over, which not all that have the method can."""
+    try:
+        iter(given)  # type: ignore[call-overload]
+    except TypeError:  # such as an array without dimensions
+        return False
+    return True
 
 
 def _count(prompts: object) -> int | None:

@@ -22,7 +22,7 @@ from axe_nb.maps.drives import DriveBlocking
 from axe_nb.maps.local import LocalRuns
 from axe_nb.maps.parcel import Parcel, find_version
 from axe_nb.maps.progress import Progress
-from axe_nb.maps.tasks import Prompts
+from axe_nb.maps.tasks import Prompts, Task
 from axe_nb.results import RunResult
 from axe_nb.session.portal import run_and_wait
 from axe_nb.session.view import NoLine
@@ -42,7 +42,7 @@ class Job:
     """Hash of the common part."""
     parcel: Any
     """The common part: pickled, a `Parcel` in the same process; None = the worker has it."""
-    prompts: Sequence[object]
+    tasks: Sequence[Task]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Reply:
     """The outcome of a job; one of the fields is set."""
 
     results: Sequence[RunResult | None] = ()
-    """In the order of the prompts; None = the run did not begin."""
+    """In the order of the tasks; None = the run did not begin."""
     is_missing: bool = False
     """True if the worker needs the common part."""
     problem: str = ""
@@ -60,11 +60,11 @@ class Reply:
 
 def check_worker(job: bytes | Job) -> bytes | Reply:
     """Checks that a worker can run a map; its reply has the problem, if there is one."""
-    return _answer(job, lambda batch, prompts: Reply())
+    return _answer(job, lambda batch, tasks: Reply())
 
 
 def run_job(job: bytes | Job) -> bytes | Reply:
-    """Runs the prompts of a job, and returns its `Reply`."""
+    """Runs the tasks of a job, and returns its `Reply`."""
     return _answer(job, _run)
 
 
@@ -87,7 +87,7 @@ def _answer(job: bytes | Job, work: Any) -> bytes | Reply:
 def _reply(job: Job, work: Any) -> Reply:
     try:
         batch = _find_batch(job)
-        return Reply(is_missing=True) if batch is None else work(batch, job.prompts)
+        return Reply(is_missing=True) if batch is None else work(batch, job.tasks)
     except AxeError as error:
         return Reply(problem=error.message, hint=error.hint)
 
@@ -119,10 +119,10 @@ def _find_batch(job: Job) -> Batch | None:
         return batch
 
 
-def _run(batch: Batch, prompts: Sequence[object]) -> Reply:
+def _run(batch: Batch, tasks: Sequence[Task]) -> Reply:
     own = replace(batch, tally=replace(batch.tally, statuses=batch.tally.statuses.copy()))
-    runs = LocalRuns(own, len(prompts))
-    drive = DriveBlocking(own, Prompts(list(prompts)), runs, Progress(own.tally, NoLine()))
+    runs = LocalRuns(own, len(tasks))
+    drive = DriveBlocking(own, Prompts(list(tasks)), runs, Progress(own.tally, NoLine()))
     with closing(drive.run()) as ended:
         found = dict(ended)
-    return Reply(results=[found.get(position) for position in range(len(prompts))])
+    return Reply(results=[found.get(position) for position in range(len(tasks))])

@@ -65,11 +65,13 @@ def run_grid(
         params=_look_up("params", found.variants, names), repeats=found.repeats or 1,
         expect=found.expect, score=_look_up("score", found.score, names), judge=found.judge,
         concurrency=found.concurrency or 8, budget=found.budget, resume=found.resume,
+        executor=_look_up("executor", found.executor, names),
         options={**given, "params": common}, names=names,
         first_line=magic_line + 1,
     )  # fmt: skip
     runner.check()
     if found.dry_run:
+        runner.close()
         write(f"{runner.grid!r}\n{runner.forecast}, nothing was sent")
         return None
     try:

@@ -9,7 +9,7 @@ from tests.browser.test_hostile import ACTIVE
 from tests.diffs.trees import Mutator, make_tree
 from tests.views.runs import PAYLOADS, done, hostile_run, saved
 
-pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.req("E-9"), pytest.mark.browser, pytest.mark.timeout(600)]
 
 AREA = ".jp-OutputArea-output"
 

@@ -9,7 +9,7 @@ import pytest
 from tests.browser.lab import Lab
 from tests.views.runs import code
 
-pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.req("E-5"), pytest.mark.browser, pytest.mark.timeout(600)]
 
 SET_UP = """
 import asyncio, pathlib, axe_nb

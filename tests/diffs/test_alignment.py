@@ -6,10 +6,13 @@ import random
 import time
 from itertools import pairwise
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from axe_nb.diffs.alignment import align
+
+pytestmark = pytest.mark.req("E-9")
 
 ITEMS = st.lists(st.integers(0, 6), max_size=12)
 

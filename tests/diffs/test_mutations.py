@@ -7,6 +7,8 @@ import pytest
 from axe_nb import RunResult
 from tests.diffs.trees import CHILDREN, MUTATIONS, TURNS, Mutator, make_tree, renumber
 
+pytestmark = pytest.mark.req("E-9")
+
 KINDS = tuple(MUTATIONS)
 
 

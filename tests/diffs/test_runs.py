@@ -25,6 +25,8 @@ from tests.pictures.samples import FIRST, SECOND
 from tests.random_results import results
 from tests.views.runs import ask, done, turn
 
+pytestmark = pytest.mark.req("E-9")
+
 SECRET = "sk-canary-0123456789abcdef0123"
 
 SETTINGS: dict[str, Any] = {"answer": "fine", "fails": False, "towns": ("Rome", "Bonn", "Oslo")}

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 
 from axe_nb.diffs.words import compare_texts
 
+pytestmark = pytest.mark.req("E-9")
+
 TEXTS = st.text(alphabet="ab \n.é語\ud83d\u2028", max_size=60) | st.text(max_size=30)
 
 

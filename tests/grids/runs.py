@@ -9,7 +9,7 @@ import axe_nb
 from axe_nb import Agent, Request
 from axe_nb.grids.grid import Grid
 from axe_nb.grids.inputs import read_inputs
-from axe_nb.grids.jobs import list_jobs, write_prompt
+from axe_nb.grids.jobs import list_jobs, write_task
 from axe_nb.grids.outcome import GridRun
 from axe_nb.grids.variants import make_variants
 
@@ -30,7 +30,7 @@ def make_grid(
     grid = Grid(rows, make_variants(list(answers), None, None, "Do {{ input }}"), repeats)
     for job in list_jobs(grid):
         variant = grid.choices[job.variant]
-        result = axe_nb.run(variant.agent, write_prompt(grid, job).text, display=False)
+        result = axe_nb.run(variant.agent, write_task(grid, job).text, display=False)
         passed = right in result.text
         label = grid.inputs[job.input]
         grid.add(

@@ -13,6 +13,8 @@ from axe_nb.grids.grid import Grid
 from axe_nb.grids.page import show_grid
 from tests.grids.runs import make_grid
 
+pytestmark = pytest.mark.req("E-5")
+
 RIGHT, WRONG = "right", "no"
 
 

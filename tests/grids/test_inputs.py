@@ -13,6 +13,8 @@ import pytest
 from axe_nb.errors import ConfigError
 from axe_nb.grids.inputs import label_inputs, read_inputs
 
+pytestmark = pytest.mark.req("E-5")
+
 ROWS = [{"city": "Rome", "year": 753}, {"city": "Paris", "year": 987}]
 
 

@@ -19,6 +19,8 @@ from axe_nb.agents.config import config_path
 from axe_nb.errors import ConfigError
 from axe_nb.grids.page import show_grid
 
+pytestmark = pytest.mark.req("E-5")
+
 
 @pytest.fixture(autouse=True)
 def asked() -> list[tuple[str, str]]:

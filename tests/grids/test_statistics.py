@@ -9,6 +9,8 @@ import pytest
 
 from axe_nb.grids.statistics import find_mean_interval, find_share_interval, find_sign_chance
 
+pytestmark = pytest.mark.req("E-6")
+
 
 @pytest.mark.parametrize(
     ("passed", "count", "low", "high"),
@@ -49,8 +51,18 @@ def test_the_interval_of_a_mean_holds_the_true_one_about_as_often_as_it_says() -
     assert held >= 34
 
 
-def test_the_interval_of_a_mean_is_the_same_each_time_and_needs_two_values() -> None:
-    values = [1.0, 0.0, -1.0, 2.5]
+def test_the_interval_of_a_mean_is_the_same_each_time_and_needs_ten_values() -> None:
+    values = [1.0, 0.0, -1.0, 2.5] * 3
     assert find_mean_interval(values) == find_mean_interval(values)
-    assert find_mean_interval([1.0]) is None
-    assert find_mean_interval([2.0, 2.0]) == (2.0, 2.0)
+    assert find_mean_interval([1.0] * 9) is None, "a bootstrap of few values claims too much"
+    assert find_mean_interval([2.0] * 10) == (2.0, 2.0)
+
+
+def test_the_interval_of_thousands_of_values_goes_on_from_that_of_fewer() -> None:
+    draw = random.Random(5)
+    values = [draw.gauss(5, 2) for _ in range(1001)]
+    some, all_of_them = find_mean_interval(values[:1000]), find_mean_interval(values)
+    assert some is not None
+    assert all_of_them is not None
+    assert all_of_them == pytest.approx(some, abs=0.02)
+    assert find_mean_interval([*values] * 100) is not None

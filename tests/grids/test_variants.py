@@ -10,6 +10,8 @@ from axe_nb import Agent
 from axe_nb.errors import ConfigError
 from axe_nb.grids.variants import make_variants
 
+pytestmark = pytest.mark.req("E-5")
+
 
 def labels(*given: Any) -> list[str]:
     return [variant.label for variant in make_variants(*given)]

@@ -22,6 +22,11 @@ def counter(request: Request) -> Any:
     return f"{prompt}: {request.results[0].content}"
 
 
+def grade(request: Request) -> Any:
+    """Judges how long the prompt is."""
+    return {"score": len(request.last) / 1000, "reason": f"{len(request.last)} characters"}
+
+
 def double(number: int) -> int:
     """Doubles a number."""
     return 2 * number
@@ -39,6 +44,7 @@ def die(marker: str) -> None:
 def register() -> None:
     """Makes them known to this session; not on import, as every test would have them then."""
     axe_nb.script("counter")(counter)
+    axe_nb.script("grader")(grade)
     axe_nb.tool(double)
 
 

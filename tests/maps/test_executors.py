@@ -12,8 +12,15 @@ import os
 import warnings
 from collections import Counter
 from collections.abc import Iterator
-from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import (
+    BrokenExecutor,
+    Executor,
+    Future,
+    ProcessPoolExecutor,
+    ThreadPoolExecutor,
+)
 from contextlib import ExitStack
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +28,16 @@ import pytest
 
 import axe_nb
 from axe_nb import Agent, ConfigError, RunResult
+from axe_nb.grids.page import show_grid
+from axe_nb.maps.worker import Reply
 from tests.maps.cluster_code import AGENT, double, register
 from tests.maps.clusters import dask, engines
 from tests.maps.server import counting_model
 
-pytestmark = pytest.mark.filterwarnings("ignore")  # of the clusters' own threads
+pytestmark = [
+    pytest.mark.req("E-4"),
+    pytest.mark.filterwarnings("ignore"),  # of the clusters' own threads
+]
 
 PROMPTS = [f"p{'x' * n}" for n in range(7)] + ["fail"]
 KINDS = ("threads", "processes", "dask", "ipyparallel")
@@ -282,3 +294,97 @@ def test_errors_are_copied_and_pickled_beside_distributed() -> None:
     error = axe_nb.ProviderError("server", "out of order", hint="wait", status=500)
     for copied in (copy.copy(error), pickle.loads(pickle.dumps(error))):
         assert (copied.lines(), copied.status) == (error.lines(), 500)
+
+
+@pytest.mark.req("E-4", "E-5")
+def test_a_grid_with_a_judge_is_the_same_on_each_executor(executor: Any) -> None:
+    agents = [AGENT, AGENT.but(name="other", system_prompt="x" * 20_000)]
+    judge = Agent(name="judge", model="script/grader")
+    options: Any = {"inputs": ["a", "fail", "bb"], "repeats": 2, "judge": judge, "concurrency": 4}
+
+    def score(result: RunResult, row: Any) -> bool:
+        return result.text == f"{row['input']}: {2 * len(row['input'])}"
+
+    here = axe_nb.grid(agents, "{{ input }}", score=score, **options)
+    there = axe_nb.grid(agents, "{{ input }}", score=score, executor=executor, **options)
+    assert here.runs[0].judgement is not None
+    assert show_grid(there) == show_grid(here)
+    assert [run.reason for run in there.runs] == [run.reason for run in here.runs]
+    assert [run.judgement and run.judgement.text for run in there.runs] == [
+        run.judgement and run.judgement.text for run in here.runs
+    ]
+
+
+class Inline(Executor):
+    """Runs each job when it is submitted, and takes only so many; then it is as if broken."""
+
+    def __init__(self, most: int = 10**9, error: type[Exception] = RuntimeError) -> None:
+        self.left, self.error = most, error
+
+    def submit(self, function: Any, *args: Any, **kwargs: Any) -> Any:
+        if not self.left:
+            raise self.error("it is shut down")
+        self.left -= 1
+        made: Future[Any] = Future()
+        made.set_result(function(*args, **kwargs))
+        return made
+
+
+@pytest.mark.req("E-4")
+def test_an_executor_may_run_jobs_where_they_are_submitted() -> None:
+    found = axe_nb.map(AGENT, ["a", "bb"], executor=Inline(), concurrency=2)
+    assert [r.text for r in found] == ["a: 2", "bb: 4"]
+
+
+@pytest.mark.req("E-4", "E-2")
+@pytest.mark.parametrize("error", [RuntimeError, BrokenExecutor])
+def test_an_executor_that_takes_no_more_jobs_ends_the_map(error: Any, tmp_path: Path) -> None:
+    path = tmp_path / "runs.jsonl"
+    endless = (f"p{n}" for n in count())
+    found = axe_nb.map(AGENT, endless, executor=Inline(3, error), concurrency=1, resume=path)
+    statuses = [r.status for r in found]
+    assert statuses == ["completed", "completed", "cancelled"], "one job was the check"
+    assert found.stopped == f"the executor takes no more jobs: {error.__name__}: it is shut down"
+    again = axe_nb.map(AGENT, [f"p{n}" for n in range(4)], resume=path)
+    assert [r.text for r in again] == ["p0: 4", "p1: 4", "p2: 4", "p3: 4"], "none counts as asked"
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [(b"junk", "UnpicklingError"), (7, "TypeError"), (KeyError("no"), "KeyError")],
+)
+def test_an_executor_that_answers_nonsense_is_told_before_the_first_run(
+    answer: Any, told: str
+) -> None:
+    class Odd(Executor):
+        def submit(self, function: Any, *args: Any, **kwargs: Any) -> Any:
+            if isinstance(answer, Exception):
+                raise answer
+            made: Future[Any] = Future()
+            made.set_result(answer)
+            return made
+
+    with pytest.raises(ConfigError, match=f"the workers cannot run axe_nb: {told}"):
+        axe_nb.map(AGENT, ["a"], executor=Odd())
+
+
+def test_a_worker_that_lacks_something_after_another_died_is_a_result() -> None:
+    class Dying(Executor):
+        """Runs the check, loses the first job, and has a worker without the folder then."""
+
+        def __init__(self) -> None:
+            self.jobs = 0
+
+        def submit(self, function: Any, *args: Any, **kwargs: Any) -> Any:
+            self.jobs += 1
+            made: Future[Any] = Future()
+            if self.jobs == 1:
+                made.set_result(function(*args))
+            elif self.jobs == 2:
+                made.set_exception(BrokenExecutor("gone"))
+            else:
+                made.set_result(Reply(problem="no such folder", hint="make it"))
+            return made
+
+    found = list(axe_nb.map(AGENT, ["a", "b"], executor=Dying(), concurrency=2))
+    assert [r.error for r in found] == ["on a worker: no such folder; make it"] * 2

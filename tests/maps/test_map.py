@@ -23,6 +23,8 @@ import axe_nb
 from axe_nb import Agent, AxeError, ConfigError, RunResult
 from tests.maps.conftest import Echo
 
+pytestmark = pytest.mark.req("E-1", "E-2")
+
 
 def texts(results: Any) -> list[str]:
     return [result.text for result in results]

@@ -17,6 +17,8 @@ from axe_nb.console import TerminalLine
 from axe_nb.maps.progress import Progress, Tally
 from tests.maps.conftest import Echo
 
+pytestmark = pytest.mark.req("E-8")
+
 
 class Terminal(io.StringIO):
     def isatty(self) -> bool:

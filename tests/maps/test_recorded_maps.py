@@ -17,6 +17,8 @@ import axe_nb
 from axe_nb import Agent, Request, call
 from tests.maps.conftest import Echo
 
+pytestmark = pytest.mark.req("E-1", "D-59")
+
 PROMPTS = ["same", "same", "slow", "other", "same", "same", "slow"]
 
 

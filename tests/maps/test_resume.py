@@ -23,6 +23,8 @@ from axe_nb import Agent, ConfigError, call
 from axe_nb.maps.resume_file import ResumeFile
 from tests.maps.conftest import Echo
 
+pytestmark = pytest.mark.req("E-3")
+
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:

@@ -9,6 +9,8 @@ import pytest
 
 from tests.nb.kernels import Kernel, Kernels, text
 
+pytestmark = pytest.mark.req("E-9")
+
 CODE = """\
 %load_ext axe_nb
 import axe_nb

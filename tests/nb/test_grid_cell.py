@@ -8,6 +8,8 @@ import pytest
 
 from tests.nb.kernels import Kernel, Kernels, text
 
+pytestmark = pytest.mark.req("E-5")
+
 SET_UP = """\
 import axe_nb
 
@@ -71,6 +73,22 @@ def test_a_dry_run_tells_how_many_requests_there_will_be(cells: Kernel) -> None:
     )
     with_judge = cell.replace("--dry-run", "--judge careful --dry-run")
     assert "\n24 requests" in text(cells.run(with_judge))
+
+
+@pytest.mark.req("E-2", "E-4")
+def test_a_cell_takes_budgets_and_executors_as_maps_do(cells: Kernel) -> None:
+    cells.run("from concurrent.futures import ThreadPoolExecutor\npool = ThreadPoolExecutor(2)")
+    cell = "%%axe_grid hasty --inputs cities --concurrency 1 --executor pool {}\nOf {{{{ city }}}}"
+    outputs = cells.run(cell.format("--budget max_requests=1,max_total_tokens=1000 -o g"))
+    assert "1 of 2 runs, the budget of this grid was reached: max_requests = 1" in text(outputs)
+    for budget, told in (
+        ("max_turns=1", "budget has an unknown key"),
+        ("max_requests=x", "takes KEY=NUMBER, as in max_requests=100"),
+        ("max_requests=inf", "budget takes dollars or positive caps"),
+        ("much", "takes US dollars"),
+    ):
+        assert told in text(cells.run(cell.format(f"--budget {budget}")))
+    assert "there is no variable pol" in text(cells.run(cell.format("").replace("pool", "pol")))
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,8 @@ import pytest
 
 from tests.nb.kernels import Kernel, Kernels, text
 
+pytestmark = pytest.mark.req("E-8")
+
 SETUP = """
 import asyncio, axe_nb
 @axe_nb.script("echo")

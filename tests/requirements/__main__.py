@@ -16,6 +16,7 @@ FAMILIES = {
     "X": "subagent (seeds 002, 004)",
     "O": "spawn_agent and delegate_task (seed 003)",
     "D": "decisions",
+    "E": "maps, grids, differences of runs",
 }
 
 

@@ -220,7 +220,7 @@ def test_the_tree_says_who_waits_for_the_person_and_no_longer_once_it_is_decided
 
     made.emit = show
     made.play(step=Decider(), tools=(MEASURE, "measure"))
-    assert "running · waits for you" in waiting["0", False][0]
+    assert "waits for you · turn 1" in waiting["0", False][0]
     assert "turn 1 · waits for you" in waiting["0", False][1]
     request, call = waiting["0.1.1", False], waiting["0.1.1", True]
     assert "low waits for you" in request[0]

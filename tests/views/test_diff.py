@@ -13,6 +13,8 @@ from tests.diffs.trees import Mutator, make_tree
 from tests.views.runs import PAYLOADS, done, hostile_run, turn
 from tests.views.test_html import Page
 
+pytestmark = pytest.mark.req("E-9")
+
 TAGS = {
     "b", "blockquote", "code", "del", "details", "div", "ins", "pre", "small", "span", "summary",
     "table", "tbody", "td", "th", "thead", "tr",

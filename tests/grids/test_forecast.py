@@ -1,0 +1,106 @@
+"""The forecast of a grid: requests and their price, before it begins and while it runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import axe_nb
+from axe_nb import Agent, Request, Response, Usage
+from axe_nb.agents.config import config_path
+from axe_nb.grids.face import make_runner
+from axe_nb.grids.run import GridRunner
+
+pytestmark = pytest.mark.req("E-7")
+
+
+@pytest.fixture(autouse=True)
+def models(project: Path) -> None:
+    config_path().parent.mkdir(parents=True)
+    prices = "\n".join(
+        f'[prices."script/{name}"]\ninput = {price}\noutput = 0' for name, price in PRICES.items()
+    )
+    config_path().write_text(prices, "utf-8")
+
+    def answer(request: Request) -> Any:
+        usage = Usage(1000, 10, cached_tokens=0)
+        if request.tools and request.turn < 3:
+            calls = axe_nb.call("list_dir", path=".")
+            return Response("", (calls,), "tool_calls", usage)
+        return Response("Rome", (), "stop", usage)
+
+    for name in ("dear", "cheap", "free"):
+        axe_nb.script(name)(answer)
+
+
+PRICES = {"dear": 1000, "cheap": 1}
+"""US dollars for a million tokens."""
+
+
+class Seen:
+    """A line that notes what it shows."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+
+    def show(self, text: str) -> None:
+        self.texts.append(text)
+
+    def finish(self, text: str) -> None: ...
+
+
+def make(*names: str, **options: Any) -> GridRunner:
+    given: dict[str, Any] = dict.fromkeys(
+        ("models", "params", "expect", "score", "judge", "executor", "budget", "resume")
+    )
+    agents = [Agent(name=name, model=f"script/{name}") for name in names]
+    given |= {"inputs": ["a" * 400, "b" * 400], "repeats": 2, "concurrency": 1, "options": {}}
+    runner = make_runner(options.pop("agents", agents), "{{ input }}", **{**given, **options})
+    runner.check()
+    return runner
+
+
+def test_it_begins_with_the_requests_and_the_price_of_the_prompts() -> None:
+    forecast = make("dear", "cheap").forecast
+    assert forecast == "8 requests, about $0.40 for the prompts alone"
+
+
+def test_it_tells_no_price_if_that_of_one_variant_is_unknown() -> None:
+    runner = make("dear", "free")
+    assert runner.forecast == "8 requests"
+    runner.run(Seen())
+    assert runner.forecast == "8 requests"
+
+
+def test_it_goes_by_the_runs_once_each_variant_has_one() -> None:
+    tools = Agent(name="tools", model="script/dear", tools=("list_dir",))
+    runner = make(agents=[tools, Agent(name="cheap", model="script/cheap")])
+    assert runner.forecast.startswith("at least 8 requests, about $")
+    runner.run(Seen())
+    # three requests of a thousand tokens at a dollar each, four times; four at a tenth of a cent
+    assert runner.forecast == "about 16 requests, about $12.00, judging by 8 runs"
+
+
+def test_it_counts_the_judge() -> None:
+    axe_nb.script("grader")(lambda request: {"score": 1, "reason": "so"})
+    runner = make("cheap", judge=Agent(name="judge", model="script/grader"))
+    assert runner.forecast.startswith("8 requests, about $")
+    runner.run(Seen())
+    assert runner.forecast == "8 requests", "the price of the judge is unknown"
+
+
+def test_it_says_that_a_resume_file_spares_requests(tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl"
+    make("free", resume=path).run(Seen())
+    assert make("free", resume=path).forecast == "4 requests, less what is in the resume file"
+
+
+def test_it_is_shown_while_the_grid_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("axe_nb.maps.progress.EVERY", 0.0)
+    seen = Seen()
+    runner = make("dear", "cheap")
+    runner.run(seen)
+    assert seen.texts[0].startswith("8 requests, about $0.40 for the prompts alone · grid: ")
+    assert seen.texts[-1].startswith("8 requests, about $4.00, judging by ")
