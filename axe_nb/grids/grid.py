@@ -37,6 +37,11 @@ class Grid(Squares):
     `grid[input, variant]` takes numbers from 0 or labels, which `inputs` and `variants` list.
     """
 
+    def __str__(self) -> str:
+        from axe_nb.grids.page import format_grid  # which shows grids
+
+        return format_grid(self)
+
     def label(self, column: str | None = None) -> Agreement:
         """Compares the verdicts with a person's: yes or no with what passed, numbers with scores.
 

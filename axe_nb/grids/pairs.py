@@ -13,6 +13,7 @@ from axe_nb.agents.agent import Agent
 from axe_nb.grids.outcome import Square
 from axe_nb.grids.scoring import mark_answer
 from axe_nb.grids.statistics import find_sign_chance
+from axe_nb.grids.summary import describe_chance
 from axe_nb.maps.face import map as run_all
 from axe_nb.results import RunResult
 from axe_nb.text import list_some, plural
@@ -65,7 +66,7 @@ class Preference:
         lines.append(f"  neither: {self.ties}")
         if self.failed:
             lines.append(f"  the judge failed on {plural(self.failed, 'input')}")
-        lines.append(f"  by chance alone: {self.chance:.2g} (sign test)")
+        lines.append(f"  {describe_chance(self.chance)}")
         return "\n".join(lines)
 
     __repr__ = __str__

@@ -32,6 +32,8 @@ class Summary:
     passed: int
     interval: Interval
     """Of the share that passed. Repeats count as runs of their own."""
+    failed: int
+    """Runs that did not complete."""
     disagree: float | None
     """Share of the inputs whose repeats disagree; None without repeats."""
     score: float | None
@@ -67,6 +69,7 @@ def summarize(variant: str, squares: Sequence[Square]) -> Summary:
         runs=len(runs),
         passed=passed,
         interval=find_share_interval(passed, len(runs)),
+        failed=sum(not run.result.ok for run in runs),
         disagree=fmean(square.disagrees for square in repeated) if repeated else None,
         score=fmean(scores) if scores else None,
         tokens=sum(run.result.total_usage.total for run in runs),
@@ -113,7 +116,7 @@ class Comparison:
             lines.append(f"  passed {self.difference:+.0%}{_format_range(self.interval, '.0%')}")
         if self.score is not None:
             lines.append(f"  score {self.score:+.3g}{_format_range(self.score_interval, '.3g')}")
-        lines.append(f"  by chance alone: {self.chance:.2g} (sign test)")
+        lines.append(f"  {describe_chance(self.chance)}")
         return "\n".join(lines)
 
     __repr__ = __str__
@@ -152,6 +155,12 @@ def compare(
         score=fmean(scores) if scores else None,
         score_interval=find_mean_interval(scores),
     )
+
+
+def describe_chance(chance: float) -> str:
+    """Returns how often chance alone makes a difference at least so clear, in words."""
+    share = f"{100 * chance:.2g}%" if chance < 1 else "100%"
+    return f"chance alone makes a difference this clear in {share} of cases (sign test)"
 
 
 def _format_range(interval: Interval | None, form: str) -> str:

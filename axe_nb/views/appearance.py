@@ -35,6 +35,9 @@ SWATCH = "■"
 LINE, TRACK, SHADE = "#8884", "#8882", "#8881"
 """Lines along levels, tracks of bars, backgrounds of texts."""
 
+PALE = "#3936"
+"""The part of a bar that is not sure: the range in which a share may lie."""
+
 GONE, NEW = "#d333", "#3933"
 """Backgrounds of what one of two texts has and the other has not."""
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import axe_nb
+from axe_nb import Request
 from axe_nb.errors import ConfigError
 from axe_nb.grids.grid import Grid
 from axe_nb.grids.page import show_grid
@@ -116,10 +118,12 @@ def test_labels_of_a_column_are_words_or_numbers() -> None:
 def test_the_page_says_what_passed_and_opens_each_run(grid: Grid) -> None:
     page = show_grid(grid)
     assert page["text/plain"].splitlines() == [
+        "not sure which is better, old or new: new is better on 1 of 3 inputs, worse on 1 (p = 1); "
+        "3 inputs are too few, at least 6 are needed",
         "3 inputs × 2 variants × 2 repeats",
-        "   variant  passed  95 %        disagree  score  tokens",
-        f"0  old      3 of 6  19% to 81%  33%       0.5    {grid.summary[0].tokens}",
-        f"1  new      3 of 6  19% to 81%  33%       0.5    {grid.summary[1].tokens}",
+        "   variant  passed  95% interval  disagree  tokens",
+        f"0  old      3 of 6  19% to 81%    33%       {grid.summary[0].tokens}",
+        f"1  new      3 of 6  19% to 81%    33%       {grid.summary[1].tokens}",
         "",
         "   0    1",
         "a  ✓    1/2",
@@ -128,6 +132,39 @@ def test_the_page_says_what_passed_and_opens_each_run(grid: Grid) -> None:
     ]
     assert page["text/html"].count("<details") >= 3 + 12
     assert show_grid(grid) == page
+    assert str(grid) == page["text/plain"]
+
+
+def test_a_grid_that_still_runs_says_nothing_of_which_is_better(grid: Grid) -> None:
+    page = show_grid(grid, note="3 of 12 runs")
+    assert page["text/plain"].startswith("3 of 12 runs\n   variant")
+    assert "better" not in page["text/html"]
+
+
+def test_failed_runs_and_denied_calls_have_columns_and_the_first_failure_its_place() -> None:
+    @axe_nb.script("writer")
+    def writer(request: Request) -> object:
+        if "two" in request.messages[0].content:
+            raise axe_nb.ProviderError("overloaded", "too many people ask")
+        return "done" if request.turn > 1 else axe_nb.call("write_file", path="a", content="b")
+
+    agent = axe_nb.Agent("writer", "script/writer", tools=("file_ops",), mode="plan")
+    grid = axe_nb.grid(agent, "Write {{ input }}", inputs=["one", "two"], display=False)
+    lines = str(grid).splitlines()
+    assert lines[1].split()[3:6] == ["interval", "failed", "denied"]
+    assert "1       1 call" in lines[2]
+    assert lines[-1] == (
+        "1 run did not complete; the first: two × writer: overloaded: too many people ask"
+    )
+    assert "done · 1 call denied" in show_grid(grid)["text/html"]
+
+
+def test_scores_that_only_repeat_what_passed_have_no_column() -> None:
+    grid = make_grid({"one": [RIGHT, WRONG]}, ["a", "b"])
+    assert "score" not in str(grid)
+    run = grid["a", "one"][0]
+    grid.add(0, 0, replace(run, score=0.7))
+    assert "0.35" in str(grid)
 
 
 def test_a_page_of_hostile_runs_is_inert_and_bounded() -> None:
