@@ -51,7 +51,8 @@ class Grid(Squares):
         Raises:
             ConfigError: there is no such column, or a label is none.
         """
-        return measure(ask_labels(self, input) if column is None else read_labels(self, column))
+        labelled = ask_labels(self, input) if column is None else read_labels(self, column)
+        return measure(labelled, self.repeats)
 
     def judge(self, first: int | str, second: int | str, judge: str | Agent) -> Preference:
         """Asks a judge which of two variants answered each input better, in both orders; blocks.

@@ -45,7 +45,7 @@ MAX_LINE = 300
 SQUARE = "2.4em"
 """Width of a square."""
 
-BAR = "7em"
+BAR = "6em"
 """Width of the bar of a share and its interval."""
 
 TICK = 1
@@ -58,7 +58,7 @@ HEADS = (
     "variant",
     "passed",
     "95% interval",
-    "failed",
+    "incomplete",
     "denied",
     "disagree",
     "score",
@@ -265,7 +265,7 @@ class _Page:
 def _align_cell(at: int) -> str:
     """The style of a column: names, which may wrap, and bars on the left, figures on the right."""
     if at == NAME:
-        return "text-align:left;overflow-wrap:anywhere;min-width:8em"
+        return "text-align:left;overflow-wrap:anywhere;min-width:9em"
     return f"text-align:{'left' if at <= SHARE else 'right'};white-space:nowrap"
 
 

@@ -124,8 +124,9 @@ class GridRunner:
             self.grid.note = self._batch.stopped
         except KeyboardInterrupt:
             self.grid.note = "interrupted"
-            step = "" if self._options.resume else "; resume=PATH keeps what is done"
-            raise interrupted(f"the grid was stopped{step}") from None
+            again = "run it again to go on from there"
+            step = again if self._options.resume else "with resume=PATH, the same call would go on"
+            raise interrupted(f"the grid was stopped; {step}") from None
         finally:
             self._batch.close()
             progress.finish()

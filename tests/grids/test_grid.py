@@ -100,14 +100,27 @@ def test_a_person_s_labels_are_compared(
 
     monkeypatch.setattr("builtins.input", answer)
     agreement = grid.label()
-    assert (agreement.count, agreement.same, agreement.differ) == (3, 2, ("a × old",))
-    assert asked[0].startswith("\na × old\nright\n[y]es")
+    assert (agreement.count, agreement.same, agreement.differ) == (3, 2, ("a × old #2",))
+    assert asked[0].startswith("\na (1 of 12)\nright\n[y]es"), "whose answer it is is not told"
+
+
+def test_labels_part_the_scores_of_a_judge_that_sees_what_people_see() -> None:
+    rows = [{"input": "a", "ok": "yes"}, {"input": "b", "ok": "no"}]
+    grid = make_grid({"one": [RIGHT, RIGHT]}, rows)
+    assert grid.label("ok").scores == (None, None), "what passed says it already"
+    for row, score in enumerate((0.9, 0.2)):
+        grid.add(row, 0, replace(grid[row, 0][0], score=score))
+    assert str(grid.label("ok")).splitlines()[1] == (
+        "mean score of those labelled right 0.9, of the others 0.2"
+    )
 
 
 def test_labels_of_a_column_are_words_or_numbers() -> None:
     rows = [{"input": "a", "ok": "yes", "grade": 1}, {"input": "b", "ok": "no", "grade": 0.25}]
     grid = make_grid({"one": [RIGHT, RIGHT]}, rows)
-    assert str(grid.label("ok")).startswith("agrees on 1 of 2 labels, 50% (9% to 91%); not on b")
+    assert str(grid.label("ok")).startswith(
+        "the grid agrees with 1 of 2 labels, 50% (9% to 91%); not with b"
+    )
     assert grid.label("grade").distance == 0.375
     with pytest.raises(ConfigError, match='no column "okay"'):
         grid.label("okay")
@@ -141,7 +154,7 @@ def test_a_grid_that_still_runs_says_nothing_of_which_is_better(grid: Grid) -> N
     assert "better" not in page["text/html"]
 
 
-def test_failed_runs_and_denied_calls_have_columns_and_the_first_failure_its_place() -> None:
+def test_incomplete_runs_and_denied_calls_have_columns_and_the_first_failure_its_place() -> None:
     @axe_nb.script("writer")
     def writer(request: Request) -> object:
         if "two" in request.messages[0].content:
@@ -151,8 +164,8 @@ def test_failed_runs_and_denied_calls_have_columns_and_the_first_failure_its_pla
     agent = axe_nb.Agent("writer", "script/writer", tools=("file_ops",), mode="plan")
     grid = axe_nb.grid(agent, "Write {{ input }}", inputs=["one", "two"], display=False)
     lines = str(grid).splitlines()
-    assert lines[1].split()[3:6] == ["interval", "failed", "denied"]
-    assert "1       1 call" in lines[2]
+    assert lines[1].split()[3:6] == ["interval", "incomplete", "denied"]
+    assert "1           1 call" in lines[2]
     assert lines[-1] == (
         "1 run did not complete; the first: two × writer: overloaded: too many people ask"
     )
