@@ -42,6 +42,11 @@ class Grid(Squares):
 
         return format_grid(self)
 
+    def _repr_mimebundle_(self, **_: Any) -> tuple[dict[str, str], dict[str, Any]]:
+        from axe_nb.grids.page import show_grid
+
+        return show_grid(self), {}
+
     def label(self, column: str | None = None) -> Agreement:
         """Compares the verdicts with a person's: yes or no with what passed, numbers with scores.
 

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from html import escape
 from itertools import compress
 
-from axe_nb.grids.grid import Grid
 from axe_nb.grids.outcome import GridRun, Square
+from axe_nb.grids.squares import Squares
 from axe_nb.grids.summary import Summary
 from axe_nb.grids.verdict import has_grades, write_verdicts
 from axe_nb.redaction import redact
@@ -70,7 +70,7 @@ NAME, SHARE = 1, 2
 """Columns of the name of a variant, and of its share."""
 
 
-def show_grid(grid: Grid, name: str = "g", *, note: str = "") -> dict[str, str]:
+def show_grid(grid: Squares, name: str = "g", *, note: str = "") -> dict[str, str]:
     """Returns the bundle of a grid.
 
     Args:
@@ -81,7 +81,7 @@ def show_grid(grid: Grid, name: str = "g", *, note: str = "") -> dict[str, str]:
     return {"text/html": _Page(grid, name, note).whole(), "text/plain": format_grid(grid, note)}
 
 
-def format_grid(grid: Grid, note: str = "") -> str:
+def format_grid(grid: Squares, note: str = "") -> str:
     """Returns a grid as plain text."""
     figures = _tabulate(grid, is_done=not note)
     numbers = [str(number) for number in range(len(grid.variants))]
@@ -94,7 +94,7 @@ def format_grid(grid: Grid, note: str = "") -> str:
     return clean(redact("\n".join(lines)))
 
 
-def _tabulate(grid: Grid, *, is_done: bool) -> list[tuple[str, ...]]:
+def _tabulate(grid: Squares, *, is_done: bool) -> list[tuple[str, ...]]:
     """The figures of the variants below their heads, without columns that are empty.
 
     Args:
@@ -121,7 +121,7 @@ def _align(table: Sequence[Sequence[str]]) -> Iterator[str]:
         yield "  ".join(cells).rstrip()
 
 
-def _describe(grid: Grid) -> str:
+def _describe(grid: Squares) -> str:
     size = f"{plural(len(grid.inputs), 'input')} × {plural(len(grid.variants), 'variant')}"
     times = f" × {grid.repeats} repeats" if grid.repeats > 1 else ""
     done = "" if len(grid) == grid.planned else f", {len(grid):,} of {grid.planned:,} runs"
@@ -130,7 +130,7 @@ def _describe(grid: Grid) -> str:
     return f"{size}{times}{done}{judge}{f', {grid.note}' if grid.note else ''}"
 
 
-def _list_hidden(grid: Grid) -> Iterator[str]:
+def _list_hidden(grid: Squares) -> Iterator[str]:
     """Lines for what the table lacks: runs that did not complete, inputs that are not shown."""
     failed = [run for run in grid.failures if not run.result.ok]
     if failed:
@@ -141,7 +141,7 @@ def _list_hidden(grid: Grid) -> Iterator[str]:
         yield f"… {plural(more, 'more input')}"
 
 
-def _count_denied(grid: Grid, variant: int) -> int:
+def _count_denied(grid: Squares, variant: int) -> int:
     """Calls of a variant's runs and their sub-agents that were denied."""
     return sum(run.denied for square in grid.column(variant) for run in square)
 
@@ -176,7 +176,7 @@ def _describe_square(square: Square) -> tuple[str, str]:
 class _Page:
     """One grid as HTML."""
 
-    def __init__(self, grid: Grid, name: str, note: str) -> None:
+    def __init__(self, grid: Squares, name: str, note: str) -> None:
         self._grid, self._note = grid, note
         self._name = name
         self._room = MAX_TREES
