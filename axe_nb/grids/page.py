@@ -84,10 +84,12 @@ def show_grid(grid: Squares, name: str = "g", *, note: str = "") -> dict[str, st
 def format_grid(grid: Squares, note: str = "") -> str:
     """Returns a grid as plain text."""
     figures = _tabulate(grid, is_done=not note)
-    numbers = [str(number) for number in range(len(grid.variants))]
+    numbers, is_graded = list(map(str, range(len(grid.variants)))), has_grades(grid)
     squares: list[tuple[str, ...]] = [("", *numbers)]
     for row, label in enumerate(grid.inputs[:MAX_INPUTS]):
-        cells = [_describe_square(grid[row, column])[0] for column in range(len(numbers))]
+        cells = [
+            _describe_square(grid[row, column], is_graded)[0] for column in range(len(numbers))
+        ]
         squares.append((label, *cells))
     heads = [note] if note else [*write_verdicts(grid), _describe(grid)]
     lines = [*heads, *_align(figures), "", *_align(squares), *_list_hidden(grid)]
@@ -162,10 +164,12 @@ def _list_figures(summary: Summary, denied: int, *, is_scored: bool) -> tuple[st
     )
 
 
-def _describe_square(square: Square) -> tuple[str, str]:
-    """The sign of a square and its colour."""
+def _describe_square(square: Square, is_graded: bool) -> tuple[str, str]:
+    """The sign of a square and its colour; its score, if that says more."""
     if not square:
         return "–", COLOURS["off"]
+    if square.passed == len(square) and is_graded and square.score is not None:
+        return f"{square.score:.2g}", "inherit"
     if square.passed == len(square):
         return PASSED.sign, PASSED.colour
     if not square.passed:
@@ -180,6 +184,7 @@ class _Page:
         self._grid, self._note = grid, note
         self._name = name
         self._room = MAX_TREES
+        self._is_graded = has_grades(grid)
 
     def whole(self) -> str:
         grid = self._grid
@@ -225,7 +230,9 @@ class _Page:
         """The squares of an input; open, the answer of each run."""
         grid = self._grid
         squares = [grid[row, column] for column in range(len(grid.variants))]
-        cells = "".join(_format_cell(*_describe_square(square)) for square in squares)
+        cells = "".join(
+            _format_cell(*_describe_square(square, self._is_graded)) for square in squares
+        )
         label = _safe(grid.inputs[row])
         if self._note:
             return f"<div style='display:flex;margin-left:{TEXT_MARGIN}'>{cells}{label}</div>"

@@ -12,7 +12,7 @@ from statistics import fmean
 from typing import NamedTuple
 
 Z = 1.959964
-"""Standard deviations on both sides of the mean that hold 95 % of a normal distribution."""
+"""Standard deviations on both sides of the mean that hold 95% of a normal distribution."""
 
 ROUNDS = 2000
 """Samples that a bootstrap draws."""
@@ -22,7 +22,7 @@ SEED = 0
 
 
 class Interval(NamedTuple):
-    """The range in which the true value lies in 95 % of all samples."""
+    """The range in which the true value lies in 95% of all samples."""
 
     low: float
     high: float

@@ -197,6 +197,19 @@ def test_a_figure_is_drawn(grid: Grid) -> None:
     assert squares.images[0].get_array().tolist() == [[1.0, 0.5], [0.5, 1.0], [0.0, 0.0]]
 
 
+def test_scores_stand_in_squares_and_figures_if_every_run_passed() -> None:
+    grid = make_grid({"one": [RIGHT, RIGHT]}, ["a", "b"])
+    for row, score in enumerate((0.9, 0.25)):
+        grid.add(row, 0, replace(grid[row, 0][0], score=score))
+    assert str(grid).splitlines()[-2:] == ["a  0.9", "b  0.25"]
+    assert ">0.25</span>" in show_grid(grid)["text/html"]
+    quality, squares = grid.plot().axes[:2]
+    assert quality.get_ylabel() == "mean score, with 95% interval"
+    assert squares.images[0].get_array().tolist() == [[0.9], [0.25]]
+    grid.add(1, 0, replace(grid[1, 0][0], passed=False))
+    assert grid.plot().axes[0].get_ylabel() == "share passed, with 95% interval"
+
+
 def test_a_saved_grid_is_the_same(grid: Grid, tmp_path: Path) -> None:
     grid.note = "interrupted"
     grid.save(tmp_path / "g.jsonl")
