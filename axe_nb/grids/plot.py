@@ -86,18 +86,18 @@ def _draw_cost(axes: Any, grid: Squares, measure: Measure) -> None:
     """Draws the quality with its interval against what a run costs, from 0 on."""
     summaries = [(number, one) for number, one in enumerate(grid.summary) if one.runs]
     has_costs = all(summary.cost is not None for _, summary in summaries)
-    for number, summary in summaries:
-        spent = (summary.cost or 0.0) if has_costs else summary.tokens
+    spent = [((one.cost or 0.0) if has_costs else one.tokens) / one.runs for _, one in summaries]
+    for (number, summary), each in zip(summaries, spent, strict=True):
         quality, (low, high) = measure.find(summary, grid.column(number))
         axes.errorbar(
-            spent / summary.runs, quality,
+            each, quality,
             yerr=[[max(0.0, quality - low)], [max(0.0, high - quality)]],
             fmt="o", capsize=3, label=summary.variant,
         )  # fmt: skip
     axes.set_xlabel("US dollars per run" if has_costs else "tokens per run")
     axes.set_ylabel(f"{measure.name}, with 95% interval")
-    axes.margins(x=0.1)
-    axes.set_xlim(left=0)  # so that a small difference looks small
+    # from 0, so that a small difference looks small
+    axes.set_xlim(0, 1.1 * max(spent, default=0.0) or 1.0)
     if measure is SHARE:
         axes.set_ylim(-0.05, 1.05)
         axes.yaxis.set_major_formatter("{x:.0%}")

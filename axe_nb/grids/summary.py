@@ -114,7 +114,7 @@ class Comparison:
         lines.append(f"  same on {self.same}")
         if self.difference is not None:
             lines.append(f"  passed {self.difference:+.0%}{_format_range(self.interval, '.0%')}")
-        if self.score is not None:
+        if self.score not in (None, self.difference):  # else it is what passed, in numbers
             lines.append(f"  score {self.score:+.3g}{_format_range(self.score_interval, '.3g')}")
         lines.append(f"  {describe_chance(self.chance)}")
         return "\n".join(lines)

@@ -75,6 +75,11 @@ def test_two_variants_are_compared_input_by_input(grid: Grid) -> None:
         "  worse on 1 (a)",
         "  same on 1",
     ]
+    assert str(compared).splitlines()[5:] == [
+        "  chance alone makes a difference this clear in 100% of cases (sign test)"
+    ]
+    grid.add(0, 0, replace(grid[0, 0][0], score=0.5))
+    assert "  score +" in str(grid.diff("old", "new"))
 
 
 def test_a_frame_has_a_row_per_run(grid: Grid) -> None:
