@@ -131,6 +131,8 @@ def _evaluate(
     try:
         with warnings.catch_warnings(action="ignore"):
             code = compile(source, "<prompt>", "eval", dont_inherit=True)
+        if hasattr(builtins, source) and source not in namespace:
+            raise NameError(name=source)  # a forgotten name, such as `input`, not Python's function
         value = eval(code, dict(namespace))
         if pictures is not None and (parts := find_parts(value)):
             return Written(_write_parts(parts, pictures), is_block=len(parts) > 1)

@@ -500,6 +500,9 @@ USAGE = {
     ("show", "lead"): 'unknown command "show"; did you mean "agents show"?',
     ("init",): 'unknown command "init"; did you mean "agents init" or "config init"?',
     ("tools",): 'unknown command "tools"; it is a command of notebooks: %axe tools',
+    ("map",): 'unknown command "map"; it is a function of Python: axe_nb.map',
+    ("grid",): 'unknown command "grid"; it is a cell of notebooks, %%axe_grid, and a function of '
+    "Python, axe_nb.grid",
     ("help",): 'unknown command "help"; use axe-nb --help',
     ("agent", "list"): 'unknown command "agent"; did you mean "agents"?',
     ("runn", "lead"): 'unknown command "runn"; did you mean "run"?',

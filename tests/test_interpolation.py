@@ -28,6 +28,7 @@ def fail() -> None:
 NAMES: dict[str, Any] = {
     "city": "Bergen", "n": 3, "row": {"a": 1}, "rows": [1, "é"], "nested": "{{ city }} {city}",
     "broken": Broken(), "fail": fail, "f": lambda x, y=1: x * y, "text": "a\nb",
+    "Broken": Broken,
 }  # fmt: skip
 
 
@@ -107,6 +108,12 @@ def test_an_unknown_name_is_told_with_its_line_and_the_nearest_name() -> None:
         r"write \{{ for a literal brace, or use --raw",
     ]
     assert told("{{ zzz_9 }}")[0] == 'unknown name "zzz_9" in {{ zzz_9 }} (line 2)'
+
+
+@pytest.mark.parametrize("name", ["input", "id", "type"])
+def test_a_function_of_python_itself_is_a_name_that_was_forgotten(name: str) -> None:
+    assert told(f"{{{{ {name} }}}}")[0] == f'unknown name "{name}" in {{{{ {name} }}}} (line 2)'
+    assert prompt_of(f"{{{{ {name} }}}}", {name: "mine"}) == "mine"
 
 
 @pytest.mark.parametrize("name", ["pritn", "lenn", "get_ipythn", "ouT", "_privat"])
@@ -209,10 +216,9 @@ def test_a_large_table_is_cut_and_says_so() -> None:
 @pytest.mark.parametrize(
     ("expression", "kind", "step"),
     [
-        ("input", "builtin_function_or_method", "call it"),
         ("f", "function", "call it"),
         ("city.upper", "builtin_function_or_method", "call it"),
-        ("type", "type", "name the part of it that is meant"),
+        ("Broken", "type", "name the part of it that is meant"),
         ("(i for i in rows)", "generator", "write list(…) around it"),
     ],
 )

@@ -16,6 +16,12 @@ from axe_nb.text import nearest, quote
 Level: TypeAlias = "Mapping[str, Command | Level]"
 """Word → its command, or the words that can follow it."""
 
+ELSEWHERE = {
+    "grid": "it is a cell of notebooks, %%axe_grid, and a function of Python, axe_nb.grid",
+    "map": "it is a function of Python: axe_nb.map",
+}
+"""Words that name no command but a cell or a function → where they are."""
+
 LABELS = ("COMMAND", "VERB")
 """Placeholders for the first and the second word in usage lines."""
 
@@ -55,6 +61,8 @@ def _advise(word: str, program: str, level: Level) -> str:
         return f"did you mean {quote(near)}?"
     if word == "help":
         return f"use {program} --help"
+    if word in ELSEWHERE:
+        return ELSEWHERE[word]
     if word in commands_of("line"):
         return f"it is a command of notebooks: {commands_of('line')[word].program('line')}"
     return f"known commands: {', '.join(level)}"

@@ -170,12 +170,12 @@ class _RunComparison:
         parts: list[Change | RunPair] = [
             *self._compare_requests(step, a.turn.number, b.turn.number)
         ]
+        parts += step.tell("asked", a.turn.question, b.turn.question)
         if _is_answer(self._a, a) and _is_answer(self._b, b):
             parts += _compare_answers(step, self._a, self._b)
             self._is_answer_told = True
         else:
             parts += step.tell("said", a.turn.text, b.turn.text)
-        parts += step.tell("asked", a.turn.question, b.turn.question)
         if a.key != b.key or a.goes_on_below or b.goes_on_below:
             parts += self._compare_calls(step, a.calls, b.calls)
         return TurnPair(a.turn, b.turn, step.place or "", step.other or "", tuple(parts))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from axe_nb.exports.html_page import MAX_CHARS, MAX_ROWS
+from axe_nb.exports.html_page import MAX_CHARS, MAX_ROWS, Shown
 from axe_nb.results import RunResult
 from axe_nb.text import clean, one_line
 from axe_nb.views.outline import Block, Entry, Outline
@@ -34,6 +34,12 @@ def write_markdown(result: RunResult) -> str:
         lines += [f"> warning: {_escape(one_line(warning.text, 1000))}", ""]
     lines += ["## Tree", "", *_list_inside(top, "")]
     return "\n".join(line.rstrip() for line in lines).rstrip() + "\n"
+
+
+def write_shown_markdown(shown: Shown) -> str:
+    """Returns the text of what shows itself in a notebook, in a fence."""
+    bundle, _ = shown._repr_mimebundle_()
+    return "\n".join(_fence(bundle["text/plain"], "")) + "\n"
 
 
 def _list_inside(entry: Entry, indent: str) -> Iterator[str]:

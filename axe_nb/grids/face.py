@@ -30,11 +30,11 @@ OWN = {"model": "models"}
 
 
 def grid(
-    agents: str | Agent | Sequence[str | Agent] | None,
+    agents: str | Agent | Sequence[str | Agent] | Mapping[str, str | Agent] | None,
     prompt: str | Sequence[str] | Mapping[str, str],
     *,
     inputs: Any = None,
-    models: str | Sequence[str] | None = None,
+    models: str | Sequence[str] | Mapping[str, str] | None = None,
     params: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
     repeats: int = 1,
     expect: str | None = None,
@@ -53,12 +53,13 @@ def grid(
     is a square that did not pass.
 
     Args:
-        agents: an agent or its name, or several; None = models are asked without one.
+        agents: an agent or its name, or several, also as label → agent; None = models are asked
+            without one.
         prompt: a template, in which `{{ name }}` is a column of the inputs; or several, also as
             label → template.
         inputs: a list, a DataFrame, or the path of a CSV or JSONL file; plain values have the
             name `input`.
-        models: provider/model, or several; None = that of each agent.
+        models: provider/model, or several, also as label → model; None = that of each agent.
         params: parameters of the model, or several, also as label → parameters.
         repeats: runs of each square.
         expect: expectations that a run has to meet to pass.

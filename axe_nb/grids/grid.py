@@ -36,6 +36,16 @@ class Grid(Squares):
     `grid[input, variant]` takes numbers from 0 or labels, which `inputs` and `variants` list.
     """
 
+    def __str__(self) -> str:
+        from axe_nb.grids.page import format_grid  # which shows grids
+
+        return format_grid(self)
+
+    def _repr_mimebundle_(self, **_: Any) -> tuple[dict[str, str], dict[str, Any]]:
+        from axe_nb.grids.page import show_grid
+
+        return show_grid(self), {}
+
     def label(self, column: str | None = None) -> Agreement:
         """Compares the verdicts with a person's: yes or no with what passed, numbers with scores.
 
@@ -45,7 +55,8 @@ class Grid(Squares):
         Raises:
             ConfigError: there is no such column, or a label is none.
         """
-        return measure(ask_labels(self, input) if column is None else read_labels(self, column))
+        labelled = ask_labels(self, input) if column is None else read_labels(self, column)
+        return measure(labelled, self.repeats)
 
     def judge(self, first: int | str, second: int | str, judge: str | Agent) -> Preference:
         """Asks a judge which of two variants answered each input better, in both orders; blocks.

@@ -5,7 +5,7 @@ Source: product.md "Exploring".
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from axe_nb.errors import ConfigError
 from axe_nb.grids.outcome import GridRun
 from axe_nb.grids.statistics import Interval, find_share_interval
-from axe_nb.text import clean, cut_chars, list_some, quote, suggestion
+from axe_nb.text import clean, cut_chars, list_some, plural, quote, suggestion
 
 if TYPE_CHECKING:
     from axe_nb.grids.squares import Squares
@@ -42,9 +42,11 @@ class Agreement:
     same: int
     """Runs that the grid passed and the person found right, or neither."""
     differ: tuple[str, ...]
-    """The other ones: input × variant."""
+    """The other ones: input × variant, with the number of the repeat."""
     distance: float | None
     """Mean distance of the scores from labels that are numbers; None if none are."""
+    scores: tuple[float | None, float | None] = (None, None)
+    """Mean scores of the runs labelled right, and wrong; None if none has a score but 0 or 1."""
 
     @property
     def interval(self) -> Interval:
@@ -55,11 +57,20 @@ class Agreement:
         if not self.count:
             return "no run is labelled"
         if self.distance is not None:
-            return f"{self.count} labels, mean distance of the scores {self.distance:.3g}"
+            labels = plural(self.count, "label")
+            return f"{labels}, mean distance of the scores {self.distance:.3g}"
         low, high = self.interval
-        others = f"; not on {list_some(self.differ, MAX_NAMED)}" if self.differ else ""
+        others = f"; not with {list_some(self.differ, MAX_NAMED)}" if self.differ else ""
         share = f"{self.same / self.count:.0%} ({low:.0%} to {high:.0%})"
-        return f"agrees on {self.same} of {self.count} labels, {share}{others}"
+        said = f"the grid agrees with {self.same} of {plural(self.count, 'label')}, {share}{others}"
+        return "\n".join(filter(None, [said, self._describe_scores()]))
+
+    def _describe_scores(self) -> str:
+        """The mean scores of what was found right and wrong: a judge that sees it, parts them."""
+        right, wrong = self.scores
+        if right is None or wrong is None:
+            return ""
+        return f"mean score of those labelled right {right:.3g}, of the others {wrong:.3g}"
 
     __repr__ = __str__
 
@@ -105,8 +116,10 @@ def ask_labels(grid: Squares, ask: Callable[[str], str]) -> Iterator[tuple[GridR
         grid: the grid.
         ask: shows a text and returns a line.
     """
-    for run in grid.runs:
-        prompt = f"\n{run.input} × {run.variant}\n{cut_chars(clean(run.result.text), MAX_SHOWN)}"
+    for number, run in enumerate(grid.runs, 1):
+        # not the variant: who knows whose answer it is labels what they hope for
+        place = f"{run.input} ({number} of {len(grid)})"
+        prompt = f"\n{place}\n{cut_chars(clean(run.result.text), MAX_SHOWN)}"
         while (word := ask(f"{prompt}\n{CHOICES}: ").strip().lower()) not in YES | NO:
             if word in ("q", "quit"):
                 return
@@ -117,20 +130,37 @@ def ask_labels(grid: Squares, ask: Callable[[str], str]) -> Iterator[tuple[GridR
             yield run, word in YES
 
 
-def measure(labelled: Iterator[tuple[GridRun, bool | float]]) -> Agreement:
-    """Compares labels with verdicts: yes and no with what passed, numbers with scores."""
+def measure(labelled: Iterator[tuple[GridRun, bool | float]], repeats: int = 1) -> Agreement:
+    """Compares labels with verdicts: yes and no with what passed, numbers with scores.
+
+    Args:
+        labelled: runs with their labels.
+        repeats: runs of a square.
+    """
     same, differ, distances = 0, [], []
+    scores: dict[bool, list[float]] = {True: [], False: []}
     for run, label in labelled:
+        if isinstance(label, bool) and run.score is not None:
+            scores[label].append(run.score)
         if not isinstance(label, bool):
             if run.score is not None:
                 distances.append(abs(run.score - label))
         elif run.passed == label:
             same += 1
         else:
-            differ.append(f"{run.input} × {run.variant}")
+            repeat = f" #{run.repeat}" if repeats > 1 else ""
+            differ.append(f"{run.input} × {run.variant}{repeat}")
+    has_grades = any(score not in (0, 1) for some in scores.values() for score in some)
     return Agreement(
         count=same + len(differ) + len(distances),
         same=same,
         differ=tuple(differ),
         distance=fmean(distances) if distances else None,
+        scores=(_find_mean(scores[True]), _find_mean(scores[False]))
+        if has_grades
+        else (None, None),
     )
+
+
+def _find_mean(scores: Sequence[float]) -> float | None:
+    return fmean(scores) if scores else None

@@ -39,6 +39,16 @@ class GridRun:
     judgement: RunResult | None = field(default=None, repr=False)
     """The run of the judge; its tokens are none of the variant's."""
 
+    @property
+    def denied(self) -> int:
+        """Number of calls that were denied, those of sub-agents included."""
+        return sum(
+            answer.is_denied
+            for result in self.result.walk()
+            for turn in result.log
+            for answer in turn.results
+        )
+
 
 class Square(Sequence[GridRun]):
     """The runs of one variant on one input, one per repeat; fewer if the grid was stopped."""

@@ -1,4 +1,4 @@
-"""A grid as people see it: the figures of each variant, then each input with its squares. Pure.
+"""A grid as people see it: which variant is better, its figures, each input with its squares. Pure.
 
 The same for the same runs, so it holds no seconds; `to_frame` and `summary` do.
 Source: product.md "Exploring"; design README.
@@ -10,9 +10,10 @@ from collections.abc import Iterator, Sequence
 from html import escape
 from itertools import compress
 
-from axe_nb.grids.grid import Grid
 from axe_nb.grids.outcome import GridRun, Square
+from axe_nb.grids.squares import Squares
 from axe_nb.grids.summary import Summary
+from axe_nb.grids.verdict import has_grades, write_verdicts
 from axe_nb.redaction import redact
 from axe_nb.text import clean, count_columns, format_dollars, one_line, plural
 from axe_nb.views.appearance import (
@@ -21,6 +22,7 @@ from axe_nb.views.appearance import (
     LINE_HEIGHT,
     LOOKS,
     MUTED,
+    PALE,
     TEXT_MARGIN,
     TRACK,
 )
@@ -40,19 +42,38 @@ MAX_INPUTS = 200
 MAX_ANSWER = 80
 """Characters shown of an answer or a reason."""
 
+MAX_LINE = 300
+"""Characters of a line below the table."""
+
 SQUARE = "2.4em"
 """Width of a square."""
 
-BAR = "5em"
-"""Width of the bar of a share."""
+BAR = "6em"
+"""Width of the bar of a share and its interval."""
 
-HEADS = ("variant", "passed", "95 %", "disagree", "score", "tokens", "cost")
+TICK = 1
+"""Percent of the bar on each side of the share."""
+
+AGAIN = 20
+"""Inputs between two lines of the numbers of the variants."""
+
+HEADS = (
+    "variant",
+    "passed",
+    "95% interval",
+    "incomplete",
+    "denied",
+    "disagree",
+    "score",
+    "tokens",
+    "cost",
+)
 
 NAME, SHARE = 1, 2
 """Columns of the name of a variant, and of its share."""
 
 
-def show_grid(grid: Grid, name: str = "g", *, note: str = "") -> dict[str, str]:
+def show_grid(grid: Squares, name: str = "g", *, note: str = "") -> dict[str, str]:
     """Returns the bundle of a grid.
 
     Args:
@@ -63,21 +84,34 @@ def show_grid(grid: Grid, name: str = "g", *, note: str = "") -> dict[str, str]:
     return {"text/html": _Page(grid, name, note).whole(), "text/plain": format_grid(grid, note)}
 
 
-def format_grid(grid: Grid, note: str = "") -> str:
+def format_grid(grid: Squares, note: str = "") -> str:
     """Returns a grid as plain text."""
-    figures = _tabulate(grid.summary)
-    numbers = [str(number) for number in range(len(grid.variants))]
+    figures = _tabulate(grid, is_done=not note)
+    numbers, is_graded = list(map(str, range(len(grid.variants)))), has_grades(grid)
     squares: list[tuple[str, ...]] = [("", *numbers)]
     for row, label in enumerate(grid.inputs[:MAX_INPUTS]):
-        cells = [_describe_square(grid[row, column])[0] for column in range(len(numbers))]
+        cells = [
+            _describe_square(grid[row, column], is_graded)[0] for column in range(len(numbers))
+        ]
         squares.append((label, *cells))
-    lines = [note or _describe(grid), *_align(figures), "", *_align(squares), *_list_hidden(grid)]
+    heads = [note] if note else [*write_verdicts(grid), _describe(grid)]
+    lines = [*heads, *_align(figures), "", *_align(squares), *_list_hidden(grid)]
     return clean(redact("\n".join(lines)))
 
 
-def _tabulate(summaries: Sequence[Summary]) -> list[tuple[str, ...]]:
-    """The figures of the variants below their heads, without columns that are empty."""
-    rows = [(str(number), *_list_figures(one)) for number, one in enumerate(summaries)]
+def _tabulate(grid: Squares, *, is_done: bool) -> list[tuple[str, ...]]:
+    """The figures of the variants below their heads, without columns that are empty.
+
+    Args:
+        grid: the grid.
+        is_done: if False, without what takes long to count.
+    """
+    is_scored = has_grades(grid)
+    denied = [_count_denied(grid, number) if is_done else 0 for number in range(len(grid.variants))]
+    rows = [
+        (str(number), *_list_figures(one, denied[number], is_scored=is_scored))
+        for number, one in enumerate(grid.summary)
+    ]
     used = [any(column) for column in zip(*rows, strict=True)]
     return [tuple(compress(row, used)) for row in (("", *HEADS), *rows)]
 
@@ -92,7 +126,7 @@ def _align(table: Sequence[Sequence[str]]) -> Iterator[str]:
         yield "  ".join(cells).rstrip()
 
 
-def _describe(grid: Grid) -> str:
+def _describe(grid: Squares) -> str:
     size = f"{plural(len(grid.inputs), 'input')} × {plural(len(grid.variants), 'variant')}"
     times = f" × {grid.repeats} repeats" if grid.repeats > 1 else ""
     done = "" if len(grid) == grid.planned else f", {len(grid):,} of {grid.planned:,} runs"
@@ -101,11 +135,13 @@ def _describe(grid: Grid) -> str:
     return f"{size}{times}{done}{judge}{f', {grid.note}' if grid.note else ''}"
 
 
-def _list_hidden(grid: Grid) -> Iterator[str]:
+def _list_hidden(grid: Squares) -> Iterator[str]:
     """Lines for what the table lacks: runs that did not complete, inputs that are not shown."""
     failed = [run for run in grid.failures if not run.result.ok]
     if failed:
-        yield f"{plural(len(failed), 'run')} did not complete; the first: {failed[0].reason}"
+        first = f"{failed[0].input} × {failed[0].variant}: {failed[0].reason}"
+        first = one_line(first, MAX_LINE)
+        yield f"{plural(len(failed), 'run')} did not complete; the first: {first}"
     judged = [run.judgement for run in grid.runs if run.judgement and not run.judgement.ok]
     if judged:
         yield f"the judge failed on {plural(len(judged), 'run')}; the first: {judged[0].error}"
@@ -113,24 +149,33 @@ def _list_hidden(grid: Grid) -> Iterator[str]:
         yield f"… {plural(more, 'more input')}"
 
 
-def _list_figures(summary: Summary) -> tuple[str, ...]:
-    """The figures of a variant, under `HEADS`."""
+def _count_denied(grid: Squares, variant: int) -> int:
+    """Calls of a variant's runs and their sub-agents that were denied."""
+    return sum(run.denied for square in grid.column(variant) for run in square)
+
+
+def _list_figures(summary: Summary, denied: int, *, is_scored: bool) -> tuple[str, ...]:
+    """The figures of a variant, under `HEADS`; scores only if they say more than what passed."""
     low, high = summary.interval
     return (
         summary.variant,
         f"{summary.passed} of {summary.runs}" if summary.runs else "",
         f"{low:.0%} to {high:.0%}" if summary.runs else "",
+        f"{summary.failed:,}" if summary.failed else "",
+        plural(denied, "call") if denied else "",
         "" if summary.disagree is None else f"{summary.disagree:.0%}",
-        "" if summary.score is None else f"{summary.score:.3g}",
+        "" if summary.score is None or not is_scored else f"{summary.score:.3g}",
         f"{summary.tokens:,}" if summary.runs else "",
         "" if summary.cost is None or not summary.runs else format_dollars(summary.cost),
     )
 
 
-def _describe_square(square: Square) -> tuple[str, str]:
-    """The sign of a square and its colour."""
+def _describe_square(square: Square, is_graded: bool) -> tuple[str, str]:
+    """The sign of a square and its colour; its score, if that says more."""
     if not square:
         return "–", COLOURS["off"]
+    if square.passed == len(square) and is_graded and square.score is not None:
+        return f"{square.score:.2g}", "inherit"
     if square.passed == len(square):
         return PASSED.sign, PASSED.colour
     if not square.passed:
@@ -141,35 +186,47 @@ def _describe_square(square: Square) -> tuple[str, str]:
 class _Page:
     """One grid as HTML."""
 
-    def __init__(self, grid: Grid, name: str, note: str) -> None:
+    def __init__(self, grid: Squares, name: str, note: str) -> None:
         self._grid, self._note = grid, note
         self._name = name
         self._room, self._room_of_answers = MAX_TREES, MAX_ANSWERS
         self._is_cut = False
         """True if some inputs do not open, as the page would be too large."""
+        self._is_graded = has_grades(grid)
 
     def whole(self) -> str:
         grid = self._grid
+        numbers = self._format_numbers()
         inputs = "".join(
-            self._format_input(row) for row in range(min(len(grid.inputs), MAX_INPUTS))
+            f"{'' if row % AGAIN else numbers}{self._format_input(row)}"
+            for row in range(min(len(grid.inputs), MAX_INPUTS))
         )
         if self._is_cut:
             inputs += f"<div>the squares of these: <code>{self._name}[input, variant]</code></div>"
         rest = "".join(f"<div>{_safe(line)}</div>" for line in _list_hidden(grid))
-        numbers = "".join(
-            _format_cell(str(number), "inherit") for number in range(len(grid.variants))
-        )
-        head = _safe(self._note or _describe(grid))
         return (
-            f"<div class='{PLAIN}' style='line-height:{LINE_HEIGHT}'><div>{head}</div>"
-            f"{self._format_figures()}"
-            f"<div style='display:flex;opacity:{MUTED};margin-left:{TEXT_MARGIN}'>"
-            f"{numbers}<span>input</span></div>{inputs}{rest}</div>"
+            f"<div class='{PLAIN}' style='line-height:{LINE_HEIGHT}'>{self._format_head()}"
+            f"{self._format_figures()}{inputs}{rest}</div>"
         )
+
+    def _format_head(self) -> str:
+        if self._note:
+            return f"<div>{_safe(self._note)}</div>"
+        said = "".join(f"<div><b>{_safe(line)}</b></div>" for line in write_verdicts(self._grid))
+        return f"{said}<div style='opacity:{MUTED}'>{_safe(_describe(self._grid))}</div>"
+
+    def _format_numbers(self) -> str:
+        """The numbers of the variants above their squares; to point at one shows its name."""
+        numbers = "".join(
+            f"<span title='{escape(clean(redact(name)))}' style='flex:0 0 {SQUARE}'>{number}</span>"
+            for number, name in enumerate(self._grid.variants)
+        )
+        style = f"display:flex;opacity:{MUTED};margin-left:{TEXT_MARGIN}"
+        return f"<div style='{style}'>{numbers}<span>input</span></div>"
 
     def _format_figures(self) -> str:
         summaries = self._grid.summary
-        heads, *rows = _tabulate(summaries)
+        heads, *rows = _tabulate(self._grid, is_done=not self._note)
         head = "".join(
             f"<th style='{_align_cell(at)}'>{text}</th>" for at, text in enumerate(heads)
         )
@@ -183,7 +240,9 @@ class _Page:
         """The squares of an input; open, the answer of each run."""
         grid = self._grid
         squares = [grid[row, column] for column in range(len(grid.variants))]
-        cells = "".join(_format_cell(*_describe_square(square)) for square in squares)
+        cells = "".join(
+            _format_cell(*_describe_square(square, self._is_graded)) for square in squares
+        )
         label = _safe(grid.inputs[row])
         if self._note or self._room_of_answers <= 0:
             self._is_cut = not self._note
@@ -206,7 +265,8 @@ class _Page:
         score = "" if run.score in (None, 0, 1) else f"{run.score:.3g}"
         answer = one_line(run.result.text, MAX_ANSWER)
         reason = one_line(run.reason, MAX_ANSWER)
-        said = " · ".join(filter(None, [score, answer, reason]))
+        denied = f"{plural(run.denied, 'call')} denied" if run.denied else ""
+        said = " · ".join(filter(None, [score, answer, reason, denied]))
         head = (
             f"<span style=color:{look.colour}>{look.sign}</span> "
             f"<b>{_safe(run.variant)}{repeat}</b> "
@@ -222,19 +282,31 @@ class _Page:
 
 
 def _align_cell(at: int) -> str:
-    """The style of a column: names on the left, figures on the right."""
-    return f"text-align:{'left' if at <= NAME else 'right'};white-space:nowrap"
+    """The style of a column: names, which may wrap, and bars on the left, figures on the right."""
+    if at == NAME:
+        return "text-align:left;overflow-wrap:anywhere;min-width:9em"
+    return f"text-align:{'left' if at <= SHARE else 'right'};white-space:nowrap"
 
 
 def _format_figure(at: int, text: str, summary: Summary) -> str:
     inner = f"<b>{_safe(text)}</b>" if at == NAME else _safe(text)
-    if at == SHARE:
-        inner = (
-            f"<span style='display:inline-block;width:{BAR};height:.6em;margin-right:{GAP};"
-            f"background:linear-gradient(90deg,{COLOURS['good']} "
-            f"{round(100 * (summary.share or 0))}%,{TRACK} 0)'></span>{inner}"
-        )
+    if at == SHARE and summary.runs:
+        inner = f"{_format_bar(summary)}{inner}"
     return f"<td style='{_align_cell(at)}'>{inner}</td>"
+
+
+def _format_bar(summary: Summary) -> str:
+    """A share: full up to the lower end of its interval, pale up to the upper one."""
+    low, high = (round(100 * end) for end in summary.interval)
+    share, good = round(100 * (summary.share or 0)), COLOURS["good"]
+    stops = (
+        f"{good} {low}%", f"{PALE} 0 {share - TICK}%", f"{good} 0 {share + TICK}%",
+        f"{PALE} 0 {high}%", f"{TRACK} 0",
+    )  # fmt: skip
+    return (
+        f"<span style='display:inline-block;width:{BAR};height:.6em;margin-right:{GAP};"
+        f"background:linear-gradient(90deg,{','.join(stops)})'></span>"
+    )
 
 
 def _format_cell(text: str, colour: str) -> str:

@@ -14,8 +14,9 @@ from axe_nb.grids.outcome import Square
 from axe_nb.grids.scoring import mark
 from axe_nb.grids.statistics import describe_chance, find_sign_chance
 from axe_nb.maps.face import map as run_all
+from axe_nb.redaction import redact
 from axe_nb.results import RunResult
-from axe_nb.text import list_some, plural
+from axe_nb.text import clean, list_some, one_line, plural
 
 CHOICE = {
     "type": "object",
@@ -24,6 +25,9 @@ CHOICE = {
     "additionalProperties": False,
 }
 """Form of the judge's answer: 1 or 2 is better, 0 = neither."""
+
+MAX_REASON = 300
+"""Characters of the reason for which a judge failed."""
 
 MAX_NAMED = 5
 """Inputs that a preference names."""
@@ -44,6 +48,8 @@ class Preference:
     """Inputs on which the choice changed with the order: it says more about the judge."""
     failed: int
     """Inputs on which a run of the judge failed."""
+    reason: str = ""
+    """Why it failed first; empty if it did not."""
     tokens: int
     """Of the judge."""
 
@@ -64,7 +70,8 @@ class Preference:
             lines.append(f"  {what}: {len(names)}{named}")
         lines.append(f"  neither: {self.ties}")
         if self.failed:
-            lines.append(f"  the judge failed on {plural(self.failed, 'input')}")
+            why = f"; the first: {self.reason}" if self.reason else ""
+            lines.append(f"  the judge failed on {plural(self.failed, 'input')}{why}")
         lines.append(f"  {describe_chance(len(self.for_first), len(self.for_second))}")
         return "\n".join(lines)
 
@@ -92,20 +99,28 @@ def ask_pairs(first: Sequence[Square], second: Sequence[Square], judge: str | Ag
     chosen: dict[str, list[str]] = {"first": [], "second": [], "tie": [], "order": [], "failed": []}
     for number, (name, *_) in enumerate(cases):
         chosen[_decide(*results[2 * number : 2 * number + 2])].append(name)
+    failures = (result for result in results if _choose(result) is None)
     return Preference(
         first=first[0].variant, second=second[0].variant,
         for_first=tuple(chosen["first"]), for_second=tuple(chosen["second"]),
         ties=len(chosen["tie"]), by_order=tuple(chosen["order"]), failed=len(chosen["failed"]),
+        reason=next((_explain(result) for result in failures), ""),
         tokens=sum(result.total_usage.total for result in results),
     )  # fmt: skip
 
 
+def _choose(result: RunResult) -> Any:
+    """The choice of a judge; None if it made none."""
+    return result.data.get("better") if isinstance(result.data, dict) else None
+
+
+def _explain(result: RunResult) -> str:
+    said = result.error or "its answer has no number named better"
+    return one_line(redact(clean(said)), MAX_REASON)
+
+
 def _decide(straight: RunResult, swapped: RunResult) -> str:
-    choices: list[Any] = [
-        result.data.get("better") if isinstance(result.data, dict) else None
-        for result in (straight, swapped)
-    ]
-    match choices:
+    match [_choose(straight), _choose(swapped)]:
         case [1, 2]:
             return "first"
         case [2, 1]:

@@ -132,8 +132,9 @@ class GridRunner:
         except KeyboardInterrupt:
             notes.append("interrupted")
             self._take_rest(drive)
-            step = "" if self._options.resume else "; resume=PATH keeps what is done"
-            raise interrupted(f"the grid was stopped{step}") from None
+            again = "run it again to go on from there"
+            step = again if self._options.resume else "with resume=PATH, the same call would go on"
+            raise interrupted(f"the grid was stopped; {step}") from None
         finally:
             self.close()
             self.grid.note = "; ".join(notes)

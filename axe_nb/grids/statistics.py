@@ -12,7 +12,7 @@ from statistics import fmean, stdev
 from typing import NamedTuple
 
 Z = 1.959964
-"""Standard deviations on both sides of the mean that hold 95 % of a normal distribution."""
+"""Standard deviations on both sides of the mean that hold 95% of a normal distribution."""
 
 FEWEST = 10
 """Values below which a bootstrap holds the true mean far less often than it says."""
@@ -31,7 +31,7 @@ SEED = 0
 
 
 class Interval(NamedTuple):
-    """The range in which the true value lies in 95 % of all samples."""
+    """The range in which the true value lies in 95% of all samples."""
 
     low: float
     high: float
@@ -67,10 +67,11 @@ def find_sign_chance(better: int, worse: int) -> float:
 
 
 def describe_chance(better: int, worse: int) -> str:
-    """Returns the chance of the sign test in words."""
-    count = better + worse
+    """Returns how often chance alone makes a difference at least so clear, in words."""
+    chance, count = find_sign_chance(better, worse), better + worse
+    share = f"{100 * chance:.2g}%" if chance < 1 else "100%"
     few = f"; {count} that differ are too few to tell" if count < FEWEST_SIGNS else ""
-    return f"by chance alone: {find_sign_chance(better, worse):.2g} (sign test{few})"
+    return f"chance alone makes a difference this clear in {share} of cases (sign test{few})"
 
 
 def find_mean_interval(values: Sequence[float]) -> Interval | None:

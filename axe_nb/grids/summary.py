@@ -33,6 +33,8 @@ class Summary:
     passed: int
     interval: Interval
     """Of the share that passed. Repeats count as runs of their own."""
+    failed: int
+    """Runs that did not complete."""
     disagree: float | None
     """Share of the inputs whose repeats disagree; None without repeats."""
     score: float | None
@@ -68,6 +70,7 @@ def summarize(variant: str, squares: Sequence[Square]) -> Summary:
         runs=len(runs),
         passed=passed,
         interval=find_share_interval(passed, len(runs)),
+        failed=sum(not run.result.ok for run in runs),
         disagree=fmean(square.disagrees for square in repeated) if repeated else None,
         score=fmean(scores) if scores else None,
         tokens=sum(run.result.total_usage.total for run in runs),
@@ -112,7 +115,7 @@ class Comparison:
         lines.append(f"  same on {self.same}")
         if self.difference is not None:
             lines.append(f"  passed {self.difference:+.0%}{_format_range(self.interval, '.0%')}")
-        if self.score is not None:
+        if self.score not in (None, self.difference):  # else it is what passed, in numbers
             lines.append(f"  score {self.score:+.3g}{_format_range(self.score_interval, '.3g')}")
         lines.append(f"  {describe_chance(len(self.better), len(self.worse))}")
         return "\n".join(lines)

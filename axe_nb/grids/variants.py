@@ -106,6 +106,6 @@ def _name(what: str, given: Any, describe: Any) -> Sequence[tuple[str, Any]]:
     labels = [one_line(label, MAX_LABEL) for label, _ in named]
     for label in labels:
         if labels.count(label) > 1:
-            hint = "name them: a mapping label → value"
+            hint = f'name them: {what}={{"before": …, "after": …}}'
             raise ConfigError(f"{what} has {label} twice", hint=hint)
     return [(label, value) for label, (_, value) in zip(labels, named, strict=True)]

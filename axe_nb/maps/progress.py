@@ -18,6 +18,9 @@ from axe_nb.text import clean, format_dollars, one_line, plural
 EVERY = 0.1
 """Seconds between two updates of a line."""
 
+NOUNS = ("error", "timeout")
+"""Statuses that have a plural."""
+
 SPAN = 30.0
 """Seconds of the past that the rate is taken from."""
 
@@ -68,6 +71,8 @@ class Tally:
         """Returns the line while the map goes on, with rate and forecast."""
         parts = [*filter(None, [self.forecast()]), self._format_counts(), *self._format_usage()]
         rate = self._find_rate()
+        if self.from_file:
+            parts.append(f"{self.from_file:,} from the file")
         if rate:
             parts.append(f"{rate:.1f}/s" if rate >= 1 else f"{60 * rate:.1f}/min")
             if self.total is not None:
@@ -82,7 +87,7 @@ class Tally:
     def _format_counts(self) -> str:
         of = "" if self.total is None else f" of {self.total:,}"
         failed = [
-            f"{count:,} {status}"
+            plural(count, status) if status in NOUNS else f"{count:,} {status}"
             for status, count in sorted(self.statuses.items())
             if status != "completed" and count
         ]

@@ -43,6 +43,8 @@ LINE, TRACK, SHADE = "#8884", "#8882", "#8881"
 
 SEGMENTS = {"model": "#27c9", "tool": "#393", "retry": "#d338", "person": "#b70"}
 """Colours of the parts of a live bar: what the time went to."""
+PALE = "#3936"
+"""The part of a bar that is not sure: the range in which a share may lie."""
 
 GONE, NEW = "#d333", "#3933"
 """Backgrounds of what one of two texts has and the other has not."""

@@ -21,6 +21,7 @@ from axe_nb.views.diff_outline import (
     Block,
     Part,
     describe,
+    describe_same,
     list_rows,
     make_outline,
 )  # fmt: skip
@@ -42,6 +43,7 @@ def page(diff: RunDiff) -> tuple[dict[str, str], dict[str, Any]]:
         f"<div>{sign} <b>{_escape(outline.who)}</b> "
         f"<span style=opacity:{MUTED}>{_escape(describe(diff))}</span></div>"
         f"{_format_table(list_rows(diff))}"
+        f"<div style=opacity:{MUTED}>{_escape(describe_same(diff))}</div>"
         f"{_format_parts(outline.parts if diff.changes else ())}</div>"
     )
     seconds = {figure.name: [figure.a, figure.b] for figure in diff.figures}[SECONDS]

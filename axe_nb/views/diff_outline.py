@@ -90,7 +90,9 @@ def describe(diff: RunDiff) -> str:
 
 
 def list_rows(diff: RunDiff, *, times: bool = False) -> list[tuple[str, ...]]:
-    """Returns the table of figures: name, both numbers, and the change; empty if all are 0.
+    """Returns the table of the figures that differ: name, both numbers, and the change.
+
+    Empty if none does.
 
     Args:
         diff: the difference.
@@ -98,10 +100,25 @@ def list_rows(diff: RunDiff, *, times: bool = False) -> list[tuple[str, ...]]:
     """
     rows: list[tuple[str, ...]] = [("", *_name_sides(diff), "change")]
     for figure in diff.figures:
-        if (figure.a or figure.b) and (times or figure.name != SECONDS):
+        if figure.a != figure.b and (times or figure.name != SECONDS):
             numbers = (_format_number(figure, number) for number in (figure.a, figure.b))
             rows.append((figure.name, *numbers, _format_change(figure)))
     return rows if len(rows) > 1 else []
+
+
+def describe_same(diff: RunDiff, *, times: bool = False) -> str:
+    """Returns the other figures in one line; empty if there are none.
+
+    Args:
+        diff: the difference.
+        times: if True, with the seconds.
+    """
+    equal = [
+        f"{figure.name} {_format_number(figure, figure.a)}"
+        for figure in diff.figures
+        if figure.a and figure.a == figure.b and (times or figure.name != SECONDS)
+    ]
+    return f"the same: {', '.join(equal)}" if equal else ""
 
 
 def make_outline(diff: RunDiff, *, whole: bool = False) -> Entry:

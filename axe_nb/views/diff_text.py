@@ -13,6 +13,7 @@ from axe_nb.views.diff_outline import (
     Entry,
     Part,
     describe,
+    describe_same,
     list_rows,
     make_outline,
 )  # fmt: skip
@@ -29,10 +30,12 @@ def format_diff(diff: RunDiff, *, whole: bool = False, times: bool = False) -> s
         times: if True, with the seconds.
     """
     outline = make_outline(diff, whole=whole)
+    same = describe_same(diff, times=times)
     sign = DIFFERS if diff.changes else SAME
     lines = [
         f"{sign} {outline.who}: {describe(diff)}",
         *_format_table(list_rows(diff, times=times)),
+        *([f"  {same}"] if same else []),
         "",
         *_format_parts(outline.parts if diff.changes else (), ""),
     ]

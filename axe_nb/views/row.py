@@ -128,8 +128,16 @@ def cost_of_call(call: CallNode) -> str:
 
 def cost_of_turn(turn: TurnNode) -> str:
     """The tokens of a turn, its source, and of its only call the failure or the note."""
-    tokens = format_tokens(turn.usage)
-    return " · ".join(filter(None, (_outcome_of_only_call(turn.only_call), turn.source, tokens)))
+    outcome, fork = _outcome_of_only_call(turn.only_call), _mark_fork(turn)
+    return " · ".join(filter(None, (outcome, fork, turn.source, format_tokens(turn.usage))))
+
+
+def _mark_fork(turn: TurnNode) -> str:
+    """A mark for the turn from which its tree was asked anew."""
+    root = turn.run
+    while not root.is_root and root.parent:
+        root = root.parent
+    return "forked here" if root.origin and root.origin == turn.key else ""
 
 
 def _outcome_of_only_call(call: CallNode | None) -> str:
@@ -142,7 +150,8 @@ def _outcome_of_only_call(call: CallNode | None) -> str:
 
 def cost_of_run(node: Node) -> str:
     """The ending of a run, unless it completed, its source, with its turns and tokens."""
-    facts = (ending_of(node), node.source, *_format_counts(node))
+    fork = _mark_fork(node.turns[0]) if node.turns and node.turns[0].is_hidden else ""
+    facts = (ending_of(node), fork, node.source, *_format_counts(node))
     return " · ".join(filter(None, facts))
 
 

@@ -52,6 +52,8 @@ def test_a_table_fills_and_opens_its_runs_when_the_notebook_is_read_again(lab: L
     lab.gate("go")
     lab.finished()
     output.locator("text=5 inputs × 12 variants × 3 repeats").wait_for()
+    assert "not sure which is best: " in output.first.inner_text().splitlines()[0]
+    assert output.locator("span[title='hasty · cold']").count() == 1
     shoot(lab, "end")
     saved = lab.save()
     assert "onerror" not in str(saved.cells[0].outputs[0].data["text/html"]).split("&lt;img")[0]

@@ -127,3 +127,30 @@ def test_what_cannot_be_exported_is_an_error_of_one_line(result: RunResult, proj
     for path in ("folder.html", "nul\0.html"):
         with pytest.raises(ConfigError, match="cannot write"):
             axe_nb.export(result, path)
+
+
+def test_a_diff_is_a_page_too_and_as_inert(result: RunResult, project: Path) -> None:
+    diff = result.diff(result.fork("0/2", reply=f"new {SECRET}", display=False))
+    page = axe_nb.export(diff, project / "diff.html").read_text("utf-8")
+    tags = Tags()
+    tags.feed(page)
+    assert {"del", "ins", "table"} <= {name for name, _ in tags.seen}
+    assert not {name for name, _ in tags.seen} & {"script", "img", "link", "iframe"}
+    assert "default-src 'none'" in page
+    assert SECRET not in page
+    text = axe_nb.export(diff, project / "diff.md").read_text("utf-8")
+    assert "≠ lead: 1 change, first at 0/2" in text
+    with pytest.raises(ConfigError, match=r"the name of the file ends in \.html, \.md$"):
+        axe_nb.export(diff, project / "diff.jsonl")
+
+
+def test_a_grid_is_a_page_with_its_runs(project: Path) -> None:
+    script("m")(lambda request: HOSTILE)
+    grid = axe_nb.grid(Agent("a", "script/m"), "{{ input }}", inputs=["x"], display=False)
+    page = axe_nb.export(grid, project / "grid.html").read_text("utf-8")
+    assert "<title>1 input × 1 variant</title>" in page
+    assert "completed · 1 turn" in page
+    tags = Tags()
+    tags.feed(page)
+    assert not {name for name, _ in tags.seen} & {"script", "img", "link", "iframe"}
+    assert "1 of 1" in axe_nb.export(grid, project / "grid.md").read_text("utf-8")

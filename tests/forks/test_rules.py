@@ -330,10 +330,30 @@ def test_the_tree_marks_what_was_taken_over() -> None:
     head = "✓ lead · script/lead · completed · fork of 0.2/2 (4 turns recorded) · 3 turns"
     assert any(row.startswith(head) for row in rows)
     assert any("turn 1 · asks town ×2" in row and "· recorded ·" in row for row in rows)
-    assert any(row.startswith("✓ town · Oslo · recorded · 2 turns") for row in rows)
-    assert any(row.startswith("✓ town · Rome · 2 turns") for row in rows)
-    assert any(row.startswith("✓ turn 2 · answers · given") for row in rows)
+    oslo, rome = (row for row in rows if row.startswith("✓ town · → "))
+    assert "· recorded · 2 turns" in oslo
+    assert "→ Rome is fine · 2 turns" in rome
+    assert any(row.startswith("✓ turn 2 · answers · forked here · given") for row in rows)
+    assert as_text(again).count("forked here") == 1
     assert "asked: Be quick" in as_text(fourth)
+
+
+@pytest.mark.req("D-66")
+def test_a_child_without_rows_of_turns_is_marked_where_it_was_forked() -> None:
+    script("lead")(lambda r: call("call_agent", agent="w", task="x") if r.turn == 1 else r.last)
+    script("w")(lambda request: f"heard {request.last}")
+    axe_nb.define(Agent("w", "script/w"))
+    run = axe_nb.run(Agent("a", "script/lead", sub_agents=("w",)), "go", display=False)
+    rows = [line.strip() for line in as_text(fork(run, "0.1/1", prompt="y")).split("\n")]
+    assert any(row.startswith("✓ w · → heard y · forked here · 1 turn") for row in rows)
+
+
+@pytest.mark.req("D-66")
+def test_what_was_said_before_a_turn_comes_before_its_answer_in_a_diff() -> None:
+    script("m")(lambda request: call("grep", pattern="x") if request.turn == 1 else request.last)
+    run = axe_nb.run(Agent("a", "script/m", tools=("grep",)), "go", display=False)
+    changes = run.diff(fork(run, "0/2", prompt="Be quick")).changes
+    assert [change.kind for change in changes] == ["asked", "answer"]
 
 
 @pytest.mark.req("D-66")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import axe_nb
+from axe_nb import Request
 from axe_nb.errors import ConfigError
 from axe_nb.grids.grid import Grid
 from axe_nb.grids.page import show_grid
@@ -75,6 +77,12 @@ def test_two_variants_are_compared_input_by_input(grid: Grid) -> None:
         "  worse on 1 (a)",
         "  same on 1",
     ]
+    assert str(compared).splitlines()[5:] == [
+        "  chance alone makes a difference this clear in 100% of cases "
+        "(sign test; 2 that differ are too few to tell)"
+    ]
+    grid.add(0, 0, replace(grid[0, 0][0], score=0.5))
+    assert "  score +" in str(grid.diff("old", "new"))
 
 
 def test_a_frame_has_a_row_per_run(grid: Grid) -> None:
@@ -100,14 +108,27 @@ def test_a_person_s_labels_are_compared(
 
     monkeypatch.setattr("builtins.input", answer)
     agreement = grid.label()
-    assert (agreement.count, agreement.same, agreement.differ) == (3, 2, ("a × old",))
-    assert asked[0].startswith("\na × old\nright\n[y]es")
+    assert (agreement.count, agreement.same, agreement.differ) == (3, 2, ("a × old #2",))
+    assert asked[0].startswith("\na (1 of 12)\nright\n[y]es"), "whose answer it is is not told"
+
+
+def test_labels_part_the_scores_of_a_judge_that_sees_what_people_see() -> None:
+    rows = [{"input": "a", "ok": "yes"}, {"input": "b", "ok": "no"}]
+    grid = make_grid({"one": [RIGHT, RIGHT]}, rows)
+    assert grid.label("ok").scores == (None, None), "what passed says it already"
+    for row, score in enumerate((0.9, 0.2)):
+        grid.add(row, 0, replace(grid[row, 0][0], score=score))
+    assert str(grid.label("ok")).splitlines()[1] == (
+        "mean score of those labelled right 0.9, of the others 0.2"
+    )
 
 
 def test_labels_of_a_column_are_words_or_numbers() -> None:
     rows = [{"input": "a", "ok": "yes", "grade": 1}, {"input": "b", "ok": "no", "grade": 0.25}]
     grid = make_grid({"one": [RIGHT, RIGHT]}, rows)
-    assert str(grid.label("ok")).startswith("agrees on 1 of 2 labels, 50% (9% to 91%); not on b")
+    assert str(grid.label("ok")).startswith(
+        "the grid agrees with 1 of 2 labels, 50% (9% to 91%); not with b"
+    )
     assert grid.label("grade").distance == 0.375
     with pytest.raises(ConfigError, match='no column "okay"'):
         grid.label("okay")
@@ -118,10 +139,12 @@ def test_labels_of_a_column_are_words_or_numbers() -> None:
 def test_the_page_says_what_passed_and_opens_each_run(grid: Grid) -> None:
     page = show_grid(grid)
     assert page["text/plain"].splitlines() == [
+        "not sure which is better, old or new: new is better on 1 of 3 inputs, worse on 1 (p = 1); "
+        "3 inputs are too few, at least 6 are needed",
         "3 inputs × 2 variants × 2 repeats",
-        "   variant  passed  95 %        disagree  score  tokens",
-        f"0  old      3 of 6  19% to 81%  33%       0.5    {grid.summary[0].tokens}",
-        f"1  new      3 of 6  19% to 81%  33%       0.5    {grid.summary[1].tokens}",
+        "   variant  passed  95% interval  disagree  tokens",
+        f"0  old      3 of 6  19% to 81%    33%       {grid.summary[0].tokens}",
+        f"1  new      3 of 6  19% to 81%    33%       {grid.summary[1].tokens}",
         "",
         "   0    1",
         "a  ✓    1/2",
@@ -130,6 +153,39 @@ def test_the_page_says_what_passed_and_opens_each_run(grid: Grid) -> None:
     ]
     assert page["text/html"].count("<details") >= 3 + 12
     assert show_grid(grid) == page
+    assert str(grid) == page["text/plain"]
+
+
+def test_a_grid_that_still_runs_says_nothing_of_which_is_better(grid: Grid) -> None:
+    page = show_grid(grid, note="3 of 12 runs")
+    assert page["text/plain"].startswith("3 of 12 runs\n   variant")
+    assert "better" not in page["text/html"]
+
+
+def test_incomplete_runs_and_denied_calls_have_columns_and_the_first_failure_its_place() -> None:
+    @axe_nb.script("writer")
+    def writer(request: Request) -> object:
+        if "two" in request.messages[0].content:
+            raise axe_nb.ProviderError("overloaded", "too many people ask")
+        return "done" if request.turn > 1 else axe_nb.call("write_file", path="a", content="b")
+
+    agent = axe_nb.Agent("writer", "script/writer", tools=("file_ops",), mode="plan")
+    grid = axe_nb.grid(agent, "Write {{ input }}", inputs=["one", "two"], display=False)
+    lines = str(grid).splitlines()
+    assert lines[1].split()[3:6] == ["interval", "incomplete", "denied"]
+    assert "1           1 call" in lines[2]
+    assert lines[-1] == (
+        "1 run did not complete; the first: two × writer: overloaded: too many people ask"
+    )
+    assert "done · 1 call denied" in show_grid(grid)["text/html"]
+
+
+def test_scores_that_only_repeat_what_passed_have_no_column() -> None:
+    grid = make_grid({"one": [RIGHT, WRONG]}, ["a", "b"])
+    assert "score" not in str(grid)
+    run = grid["a", "one"][0]
+    grid.add(0, 0, replace(run, score=0.7))
+    assert "0.35" in str(grid)
 
 
 def test_a_page_of_hostile_runs_is_inert_and_bounded() -> None:
@@ -147,6 +203,19 @@ def test_a_figure_is_drawn(grid: Grid) -> None:
     assert quality.get_xlabel() == "tokens per run"
     assert [text.get_text() for text in squares.get_xticklabels()] == ["old", "new"]
     assert squares.images[0].get_array().tolist() == [[1.0, 0.5], [0.5, 1.0], [0.0, 0.0]]
+
+
+def test_scores_stand_in_squares_and_figures_if_every_run_passed() -> None:
+    grid = make_grid({"one": [RIGHT, RIGHT]}, ["a", "b"])
+    for row, score in enumerate((0.9, 0.25)):
+        grid.add(row, 0, replace(grid[row, 0][0], score=score))
+    assert str(grid).splitlines()[-2:] == ["a  0.9", "b  0.25"]
+    assert ">0.25</span>" in show_grid(grid)["text/html"]
+    quality, squares = grid.plot().axes[:2]
+    assert quality.get_ylabel() == "mean score, with 95% interval"
+    assert squares.images[0].get_array().tolist() == [[0.9], [0.25]]
+    grid.add(1, 0, replace(grid[1, 0][0], passed=False))
+    assert grid.plot().axes[0].get_ylabel() == "share passed, with 95% interval"
 
 
 def test_a_saved_grid_is_the_same(grid: Grid, tmp_path: Path) -> None:

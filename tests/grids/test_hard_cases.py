@@ -316,8 +316,8 @@ def test_a_comparison_of_few_inputs_says_that_they_are_too_few() -> None:
         )
         for n in (5, 12)
     )
-    assert "chance alone: 0.062 (sign test; 5 that differ are too few to tell)" in str(few)
-    assert "chance alone: 0.00049 (sign test)" in str(many)
+    assert "in 6.2% of cases (sign test; 5 that differ are too few to tell)" in str(few)
+    assert "in 0.049% of cases (sign test)" in str(many)
     assert few.interval is None
     assert many.interval == (1.0, 1.0)
 

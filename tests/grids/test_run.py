@@ -151,6 +151,16 @@ def test_a_judge_prefers_one_of_two_only_if_it_does_in_both_orders(
     assert choice.tokens > 0
     assert choice.failed == 0
     assert str(choice).startswith("good or paris, both orders:\n  for good: ")
+    assert choice.reason == ""
+
+
+def test_a_judge_of_two_that_fails_is_told_with_the_reason() -> None:
+    axe_nb.script("wrong")(lambda request: {"score": 1, "reason": "so"})
+    grid = axe_nb.grid(["good", "bad"], ASK, inputs=COUNTRIES)
+    choice = grid.judge("good", "bad", Agent(name="c", model="script/wrong"))
+    assert choice.failed == 2
+    assert "the judge failed on 2 inputs; the first: " in str(choice)
+    assert "'better' is a required property" in choice.reason
 
 
 def test_an_answer_cannot_end_its_mark_in_the_prompt_of_the_judge(
@@ -224,7 +234,9 @@ def test_an_interrupt_keeps_what_is_done(tmp_path: Path, asked: list[tuple[str, 
 
     path = tmp_path / "grid.jsonl"
     agent = Agent(name="slow", model="script/slow")
-    with pytest.raises(KeyboardInterrupt, match="the grid was stopped"):
+    with pytest.raises(
+        KeyboardInterrupt, match="the grid was stopped; run it again to go on from there"
+    ):
         axe_nb.grid(agent, ASK, inputs=["Italy", "France"], concurrency=1, resume=path)
     assert sum('"status":"completed"' in line for line in path.read_text().splitlines()) == 1
 
@@ -240,7 +252,7 @@ def test_an_interrupt_keeps_what_is_done(tmp_path: Path, asked: list[tuple[str, 
         ({"judge": "nobody"}, "agent config not found: nobody"),
         ({"models": ["script/missing"]}, "missing"),
         ({"budget": "x"}, "budget takes dollars"),
-        ({"inputs": [{"other": 1}]}, "{{ input }} is a builtin"),
+        ({"inputs": [{"other": 1}]}, 'unknown name "input" in {{ input }} (line 1)'),
         ({"tmeout": 3}, 'unknown option "tmeout"'),
     ],
 )

@@ -17,6 +17,7 @@ import tracemalloc
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
+import pandas
 import pytest
 
 import axe_nb
@@ -196,6 +197,13 @@ def test_a_mistake_that_all_runs_share_is_raised_before_the_first(
 def test_what_is_no_iterable_of_prompts_is_refused(prompts: Any, echo: Echo) -> None:
     with pytest.raises(ConfigError, match="prompts takes an iterable"):
         axe_nb.map(echo.agent, prompts)
+
+
+def test_a_whole_frame_is_not_taken_for_the_names_of_its_columns(echo: Echo) -> None:
+    frame = pandas.DataFrame({"question": ["a", "b"]})
+    with pytest.raises(ConfigError, match="not a DataFrame\npass a column of it"):
+        axe_nb.map(echo.agent, frame)
+    assert texts(axe_nb.map(echo.agent, frame["question"])) == ["A", "B"]
 
 
 def test_nothing_is_written_to_last_or_to_conversations(echo: Echo) -> None:

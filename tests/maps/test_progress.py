@@ -31,6 +31,9 @@ def test_the_line_that_is_kept_counts_and_has_no_times(echo: Echo) -> None:
     for result in axe_nb.map(echo.agent, ["a", "fail", "b"]):
         tally.add(result, is_from_file=False)
     assert tally.format_end() == "echo: 3 of 4 runs, 1 error"
+    tally.add(result, is_from_file=False)
+    tally.statuses["error"] += 1
+    assert tally.format_end() == "echo: 4 of 4 runs, 2 errors"
     tally.notes.append("stopped: enough")
     assert tally.format_end().endswith(" · stopped: enough")
 
@@ -44,7 +47,9 @@ def test_the_live_line_has_rate_and_forecast(echo: Echo, monkeypatch: pytest.Mon
     for number in range(100):
         tally.add(result, is_from_file=number < 20)
     now += 20
-    assert tally.format_live().endswith(" · 4.0/s · about 3 min 45 s left"), "80 in 20 s"
+    end = " · 20 from the file · 4.0/s · about 3 min 45 s left"
+    assert tally.format_live().endswith(end), "80 in 20 s"
+    assert "file" not in tally.format_end(), "a run again would be another line in the notebook"
     tally = Tally("echo")
     tally.begin()
     tally.add(result, is_from_file=False)

@@ -191,6 +191,18 @@ def test_costs_are_shown_where_prices_are_known() -> None:
         usage = Usage(1000, 0).at_cost(dollars)
         return done(usage=usage, turns=1, log=(replace(turn(1, text="ok"), usage=usage),))
 
-    assert "  cost          $0.50  $0.25  −$0.25" in str(run(0.5).diff(run(0.25)))
-    assert "  cost          $0.50  unknown" in str(run(0.5).diff(run(None)))
+    assert "  cost  $0.50  $0.25  −$0.25" in str(run(0.5).diff(run(0.25)))
+    assert "  cost  $0.50  unknown" in str(run(0.5).diff(run(None)))
     assert "cost" not in str(run(None).diff(run(None)))
+
+
+def test_figures_that_are_the_same_take_one_line() -> None:
+    diff = done(text="a", turns=1, usage=Usage(10, 2)).diff(
+        done(text="b", turns=1, usage=Usage(10, 3))
+    )
+    lines = str(diff).splitlines()
+    assert [line.split()[0] for line in lines[1:4]] == ["a", "output", "the"]
+    assert lines[3] == "  the same: turns 1, input tokens 10"
+    assert "the same: turns 1, input tokens 10" in diff._repr_mimebundle_()[0]["text/html"]
+    same = str(done(text="a", turns=1).diff(done(text="a", turns=1)))
+    assert same == "= lead: no differences\n  the same: turns 1"

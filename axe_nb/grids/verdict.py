@@ -1,0 +1,125 @@
+"""Which variant of a grid is better, and how sure that is, in a sentence. Pure.
+
+A variant is called better only if chance alone would make such a difference rarely. Inputs are what
+counts, not their repeats: the exact sign test, corrected for the number of pairs that the best
+could have been chosen from (Bonferroni).
+Source: product.md "Exploring".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import ceil, comb, log2
+from statistics import fmean
+
+from axe_nb.grids.outcome import Square
+from axe_nb.grids.squares import Squares
+from axe_nb.grids.statistics import find_sign_chance
+from axe_nb.text import list_some, plural
+
+SURE = 0.05
+"""Chance below which a difference is called one."""
+
+MAX_NAMED = 3
+"""Variants that a sentence names of one kind."""
+
+Columns = Sequence[Sequence[float]]
+"""The value of each variant on each input that all of them have runs of."""
+
+
+def write_verdicts(grid: Squares) -> list[str]:
+    """Returns a sentence on what passed, and one on scores between 0 and 1.
+
+    None for a single variant, nor as long as no input has runs of all variants.
+    """
+    columns = [grid.column(number) for number in range(len(grid.variants))]
+    shares = _find_common(columns, lambda square: square.share)
+    if len(columns) < 2 or not shares[0]:
+        return []
+    passed = _compare(grid.variants, shares, "passed equally often")
+    scores = _find_common(columns, lambda square: square.score)
+    if not has_grades(grid) or not scores[0]:
+        return [passed]
+    scored = f"score: {_compare(grid.variants, scores, 'scored the same')}"
+    return [scored] if all(map(_is_all, shares)) else [f"passed: {passed}", scored]
+
+
+def has_grades(grid: Squares) -> bool:
+    """True if scores say more than what passed."""
+    return any(run.score not in (None, float(run.passed)) for run in grid.runs)
+
+
+def _is_all(shares: Sequence[float]) -> bool:
+    return all(share == 1 for share in shares)
+
+
+def _find_common(
+    columns: Sequence[Sequence[Square]], measure: Callable[[Square], float | None]
+) -> Columns:
+    values = [[measure(square) for square in column] for column in columns]
+    rows = [row for row in zip(*values, strict=True) if None not in row]
+    return [[row[number] or 0.0 for row in rows] for number in range(len(columns))]
+
+
+def _compare(names: Sequence[str], columns: Columns, same: str) -> str:
+    means = list(map(fmean, columns))
+    best = means.index(max(means))
+    count = len(columns[best])
+    if all(list(column) == list(columns[best]) for column in columns):
+        return f"no difference: all variants {same} on each of {plural(count, 'input')}"
+    if len(columns) == 2:
+        # of two that are level, the second is the one that is new
+        second = 1 if means[0] == means[1] else best
+        return _compare_two(names, columns, second, is_level=means[0] == means[1])
+    return _compare_many(names, columns, best)
+
+
+def _compare_two(names: Sequence[str], columns: Columns, best: int, *, is_level: bool) -> str:
+    name, other = names[best], names[1 - best]
+    better, worse = _count(columns[best], columns[1 - best])
+    chance = find_sign_chance(better, worse)
+    of = plural(len(columns[0]), "input")
+    counts = f"better on {better} of {of}, worse on {worse} (p = {chance:.2g})"
+    if chance <= SURE:
+        return f"{name} is better than {other}: {counts}"
+    few = _find_shortage(len(columns[0]), 1)
+    if is_level:
+        return f"not sure which is better, {other} or {name}: {name} is {counts}{few}"
+    return f"not sure that {name} is better than {other}: {counts}{few}"
+
+
+def _compare_many(names: Sequence[str], columns: Columns, best: int) -> str:
+    pairs = comb(len(columns), 2)
+    equals, beaten, open_ = [], [], []
+    for name, column in zip(names, columns, strict=True):
+        if list(column) == list(columns[best]):
+            equals.append(name)
+        elif pairs * find_sign_chance(*_count(columns[best], column)) <= SURE:
+            beaten.append(name)
+        else:
+            open_.append(name)
+    leaders = list_some(equals, MAX_NAMED)
+    are, they = ("are", "they are") if len(equals) > 1 else ("is", "it is")
+    if not beaten:
+        few = _find_shortage(len(columns[best]), pairs)
+        return f"not sure which is best: {leaders} did best, but chance alone can do that{few}"
+    rest = f"; not sure that {they} better than {list_some(open_, MAX_NAMED)}" if open_ else ""
+    than = list_some(beaten, MAX_NAMED)
+    if not open_ and len(beaten) > 1:
+        than = f"each of the other {len(beaten)}"
+    return (
+        f"{leaders} {are} better than {than}{rest} (p ≤ {SURE}, corrected for {pairs} comparisons)"
+    )
+
+
+def _count(ours: Sequence[float], theirs: Sequence[float]) -> tuple[int, int]:
+    """Inputs on which one did better, and worse."""
+    changes = [one - other for one, other in zip(ours, theirs, strict=True)]
+    return sum(change > 0 for change in changes), sum(change < 0 for change in changes)
+
+
+def _find_shortage(count: int, pairs: int) -> str:
+    """A clause if not even a difference on every input would be a clear one."""
+    needed = ceil(1 + log2(pairs / SURE))
+    few = f"{plural(count, 'input')} {'is' if count == 1 else 'are'} too few"
+    return f"; {few}, at least {needed} are needed" if count < needed else ""
