@@ -69,7 +69,7 @@ def uninstall(shell: InteractiveShell) -> None:
 
 
 def _complete_line(line: str, above: Sequence[str]) -> tuple[str, list[str]] | None:
-    """What is written of a word on the line of a magic, and the words that begin with it.
+    """The word at the cursor on the line of a magic, as far as it is written, and its completions.
 
     Args:
         line: the line, up to the cursor.
@@ -91,7 +91,13 @@ def _complete_line(line: str, above: Sequence[str]) -> tuple[str, list[str]] | N
 
 
 def _complete_body(head: re.Match[str], above: str, below: str) -> tuple[str, list[str]] | None:
-    """The same in the body of a cell magic, whose text is around the cursor."""
+    """The same in the body of a cell magic.
+
+    Args:
+        head: the lines down to the magic.
+        above: the cell up to the cursor.
+        below: the cell behind it.
+    """
     if head["magic"] == "axe_agent":
         from axe_nb.nb.toml_offers import list_toml_offers
 

@@ -37,7 +37,7 @@ class Spot:
     key: Path | None
     """The key whose value is written, below `table`; None in a header or a key."""
     word: str
-    """What is written of it, without quotes."""
+    """The word at the cursor, as far as it is written, without quotes."""
     is_header: bool = False
     quote: str = ""
     """The quotes that the word stands in; empty without any."""
@@ -81,14 +81,14 @@ class _Statement:
     table: Path = ()
     start: int = 0
     equals: int | None = None
-    """Where its first `=` is, outside brackets and strings."""
+    """Position of its first `=` outside brackets and strings."""
     depth: int = 0
     item: int = 0
-    """Where the last item of its list begins, or its value."""
+    """Position of the last item of its list, or of its value."""
     last: str = ""
     """Its last token."""
     last_start: int = 0
-    """Where that begins."""
+    """Position of its last token."""
     header: Path = ()
     """The table that it begins, if it is a header."""
 

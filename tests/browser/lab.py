@@ -38,6 +38,9 @@ QUIET = {
 
 TOKEN = "axe-nb-test"
 
+EXTENSION = Path(__file__).parents[2] / "labextension"
+"""The extension of JupyterLab, as the wheel has it."""
+
 SIZE = {"width": 1280, "height": 900}
 LIGHT = "JupyterLab Light"
 
@@ -107,6 +110,8 @@ def server(home: Path, **env: str) -> Iterator[Server]:
     root, config = home / "notebooks", home / "config"
     root.mkdir(parents=True)
     (config / "labconfig").mkdir(parents=True)
+    (home / "data" / "labextensions").mkdir(parents=True)
+    (home / "data" / "labextensions" / "axe-nb").symlink_to(EXTENSION)
     (config / "labconfig" / "page_config.json").write_text(json.dumps(QUIET))
     places = {
         "JUPYTER_CONFIG_DIR": config, "JUPYTER_DATA_DIR": home / "data",
