@@ -67,8 +67,8 @@ def test_the_source_archive_holds_the_project_and_no_environments(built: Path) -
     with tarfile.open(source) as archive:
         names = [Path(name).parts[1:] for name in archive.getnames()]
     assert {parts[0] for parts in names} <= {
-        "axe_nb", "docs", "labextension", "notebooks", "tests", "CHANGELOG.md", "LICENSE", "README.md",
-        "pyproject.toml", "PKG-INFO", ".gitignore",
+        "axe_nb", "docs", "labextension", "notebooks", "tests", "CHANGELOG.md", "LICENSE",
+        "README.md", "pyproject.toml", "PKG-INFO", ".gitignore",
     }  # fmt: skip
     assert not [parts for parts in names if "__pycache__" in parts]
     assert ("tests", "requirements", "rows.toml") in names

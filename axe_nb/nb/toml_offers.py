@@ -32,7 +32,7 @@ MOST = 200
 
 
 Offers: TypeAlias = tuple[str, list[str]]
-"""What is written before the cursor, and the texts that may replace it."""
+"""The text before the cursor that is replaced, and the texts that may replace it."""
 
 
 def list_toml_offers(above: str, below: str) -> Offers | None:
