@@ -49,7 +49,7 @@ def check_lab() -> list[Finding]:
 
 def _find_own_prefix() -> Path | None:
     """The environment of the command `jupyter-lab`."""
-    places = (str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath))
+    places = (str(Path(sys.executable).parent), *os.get_exec_path())
     found = shutil.which("jupyter-lab", path=os.pathsep.join(places))
     return Path(found).parent.parent if found else None
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from axe_nb.errors import ConfigError
 from axe_nb.grids.outcome import GridRun
 from axe_nb.grids.statistics import Interval, find_share_interval
-from axe_nb.text import clean, cut_chars, list_some, quote, suggestion
+from axe_nb.text import clean, cut_chars, list_some, plural, quote, suggestion
 
 if TYPE_CHECKING:
     from axe_nb.grids.squares import Squares
@@ -52,11 +52,11 @@ class Agreement:
         if not self.count:
             return "no run is labelled"
         if self.distance is not None:
-            return f"{self.count} labels, mean distance of the scores {self.distance:.3g}"
+            return f"{plural(self.count, 'label')}, mean distance of the scores {self.distance:.3g}"
         low, high = self.interval
         others = f"; not on {list_some(self.differ, MAX_NAMED)}" if self.differ else ""
         share = f"{self.same / self.count:.0%} ({low:.0%} to {high:.0%})"
-        return f"agrees on {self.same} of {self.count} labels, {share}{others}"
+        return f"agrees on {self.same} of {plural(self.count, 'label')}, {share}{others}"
 
     __repr__ = __str__
 
