@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
-from playwright.sync_api import Route, expect
+import importlib.util
 
-from tests.browser.lab import Lab
+import pytest
+from playwright.sync_api import BrowserContext, Route, expect
+
+from tests.browser.lab import Lab, server
+from tests.conftest import not_run
 from tests.views.runs import code
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
@@ -168,3 +171,22 @@ def test_an_extension_that_fails_leaves_the_lab_as_it_is(new_lab: Lab) -> None:
     lab.page.wait_for_selector(".jp-OutputArea-output >> text={{ topic }}")
     [said] = [one for one in told if "axe-nb: " in one]
     assert said.startswith("warning: axe-nb: cells keep the colours of Python")
+
+
+def test_notebook_7_shows_them_too(
+    context: BrowserContext, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    if importlib.util.find_spec("notebook") is None:
+        not_run("notebook is not installed; it is in the dependency group test")
+    with server(tmp_path_factory.mktemp("notebook"), "notebook") as running:
+        lab = Lab(running, context)
+        lab.open(code(PROMPT, AGENT, PYTHON))
+        shows(lab, "prompt", "agent", "code")
+        assert shown_as(lab, 0, "magic") == "%%axe"
+        assert shown_as(lab, 0, "slot") == "{{ topic }}"
+        assert shown_as(lab, 1, "key") == "model system_prompt"
+        write(lab, 2, "%%axe lead\n# one")
+        shows(lab, "prompt", "agent", "prompt")
+        lab.close()
+        assert (lab.requests, lab.dialogs) == ([], [])
+        assert not any("axe" in error for error in lab.errors), "Notebook has some of its own"
