@@ -14,6 +14,7 @@ Source: seed 000 §8, B-5, D-2, D-22, D-38.
 
 from __future__ import annotations
 
+import re
 from typing import Any, Literal, Self, cast
 
 from axe_nb.redaction import redact
@@ -95,10 +96,23 @@ class CassetteMiss(AxeError):
     """A replayed run asks something that is not recorded, and the model may not be asked."""
 
 
+_SAID_AGAIN: dict[Category, str] = {
+    "auth": "the server rejects the key",
+    "bad_request": "the server rejects the request",
+    "refusal": "the model refuses",
+    "rate_limit": "too many requests for now",
+    "overloaded": "the server is too busy",
+    "server": "the server failed",
+    "timeout": "no answer in time",
+}
+"""Texts for messages of servers that only repeat the category."""
+
+
 class ProviderError(AxeError):
     """A request to a model failed.
 
-    Prints as `<category>: <message>` (B-5). Retrying may help if `retryable` is true.
+    Prints as `<category>: <message>` (B-5), in our words if the message only repeats the category.
+    Retrying may help if `retryable` is true.
     """
 
     def __init__(
@@ -112,7 +126,9 @@ class ProviderError(AxeError):
         partial_text: str = "",
         retryable: bool | None = None,
     ) -> None:
-        super().__init__(f"{category}: {message}", hint=hint)
+        is_said = _list_letters(message) == _list_letters(category)
+        shown = _SAID_AGAIN.get(category, message) if is_said else message
+        super().__init__(f"{category}: {shown}", hint=hint)
         self.category: Category = category
         self.detail = clean(message)
         """The server's own message, one line, without the category."""
@@ -126,6 +142,11 @@ class ProviderError(AxeError):
         if retryable is None:
             self.retryable = category in ("rate_limit", "overloaded", "server", "timeout")
         self.exit_code = 1 if category == "bad_request" else 3
+
+
+def _list_letters(text: str) -> str:
+    """The letters of `Overloaded.`, `overloaded_error` and the like, to compare them."""
+    return re.sub(r"[^a-z]|error", "", text[:100].lower())
 
 
 def words(error: BaseException) -> str:

@@ -7,7 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import axe_nb
+from axe_nb.errors import ProviderError
 
 
 def test_an_uncaught_error_ends_with_its_next_step(project: Path) -> None:
@@ -29,3 +32,15 @@ def test_a_place_that_is_found_out_later_is_a_note_too() -> None:
     error = axe_nb.ConfigError("wrong", hint="do this")
     error.place = "in agent a"
     assert error.__notes__ == ["in agent a", "do this"]
+
+
+@pytest.mark.req("B-5")
+@pytest.mark.parametrize(
+    "said", ["Overloaded", "overloaded.", "overloaded_error", "Overloaded error"]
+)
+def test_a_server_that_only_repeats_the_category_is_put_in_words(said: str) -> None:
+    error = ProviderError("overloaded", said)
+    assert str(error) == "overloaded: the server is too busy"
+    assert error.detail == said
+    assert str(ProviderError("overloaded", "busy")) == "overloaded: busy"
+    assert str(ProviderError("server", "")) == "server: "

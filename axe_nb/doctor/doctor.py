@@ -24,6 +24,7 @@ from axe_nb.agents.trust import VARIABLE, check_trust, list_unusual, trusts_all
 from axe_nb.doctor.agent_problems import Problem, problems
 from axe_nb.doctor.caps import describe_caps, find_lifted_caps
 from axe_nb.doctor.finding import Finding, State, make_failed_finding
+from axe_nb.doctor.lab import check_lab
 from axe_nb.doctor.reach import find_open_hosts, find_questions
 from axe_nb.doctor.servers import Tried, try_servers
 from axe_nb.doctor.session import check_cassette, check_files, check_history, check_prices
@@ -84,7 +85,8 @@ async def examine(
     files = await in_thread(check_files)
     recordings = [*check_cassette(cassette), await in_thread(check_history)]
     prices = check_prices(config)
-    first = [_check_versions(), settings, sandbox, files, caps, prices, *recordings]
+    lab = await in_thread(check_lab)
+    first = [_check_versions(), *lab, settings, sandbox, files, caps, prices, *recordings]
     return [*first, *of_agents, *keys, *servers, *tried]
 
 

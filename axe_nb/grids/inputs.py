@@ -18,7 +18,7 @@ from axe_nb.commands.overrides import shown_value
 from axe_nb.descriptors import open_real_file
 from axe_nb.errors import ConfigError
 from axe_nb.maps.tasks import is_iterable
-from axe_nb.text import one_line, quote
+from axe_nb.text import one_line, plural, quote
 
 Row: TypeAlias = Mapping[str, Any]
 """Name in `{{ }}` → value."""
@@ -99,8 +99,8 @@ def _read_csv(text: str, name: str) -> list[Any]:
         for values in filter(None, lines):
             if len(values) != len(columns):
                 raise ConfigError(
-                    f"inputs {quote(name)}, line {lines.line_num}: {len(values)} values "
-                    f"for {len(columns)} columns"
+                    f"inputs {quote(name)}, line {lines.line_num}: "
+                    f"{plural(len(values), 'value')} for {plural(len(columns), 'column')}"
                 )
             rows.append(dict(zip(columns, values, strict=True)))
     except csv.Error as error:

@@ -33,14 +33,15 @@ from axe_nb.nb.option_line import read_words
 from axe_nb.session.session import session
 from axe_nb.text import quote
 from axe_nb.toml_tables.table import Source
-from axe_nb.views.agent_summary import abilities
+from axe_nb.views.agent_card import AgentCard
+from axe_nb.views.agent_summary import draw_graph, list_abilities
 
 LONGEST_DIFFERENCE = 200
 """Maximum number of lines shown."""
 
 
-def define(shell: InteractiveShell, line: str, cell: str, names: Mapping[str, Any]) -> str:
-    """Defines the agent for this session and returns the text that the cell prints.
+def define(shell: InteractiveShell, line: str, cell: str, names: Mapping[str, Any]) -> AgentCard:
+    """Defines the agent for this session and returns the card that the cell shows.
 
     If its file is saved and is the one found under the name, the file is used; otherwise the
     agent is kept in this session.
@@ -65,11 +66,10 @@ def define(shell: InteractiveShell, line: str, cell: str, names: Mapping[str, An
         session.forget(name)
     else:
         session.define(agent, text)
-    answers = ", answers as JSON" if agent.output else ""
-    head = f"{name}: {agent.model}, mode {agent.mode}{answers}"
-    may = abilities(agent, lambda other: session.find(other, agents_dir or None))
-    warnings = [f"! {warning}" for warning in all_warnings(agent)]
-    return "\n".join(filter(None, [head, may, *warnings, *notes, *saved]))
+    facts = (agent.model, f"mode {agent.mode}", *(["answers as JSON"] if agent.output else []))
+    graph = draw_graph(agent, lambda other: session.find(other, agents_dir or None))
+    warnings = (*all_warnings(agent), *notes)
+    return AgentCard(name, facts, tuple(list_abilities(agent)), graph, warnings, tuple(saved))
 
 
 def _parse_options(words: Sequence[str]) -> argparse.Namespace:
@@ -144,7 +144,7 @@ def _find_line(problem: Problem, source: Source) -> int | None:
 def _format_note(problem: Problem, line: int | None) -> str:
     at = f" (line {line})" if line else ""
     step = f"; {problem.error.hint}" if problem.error.hint else ""
-    return f"! {problem.error}{at}{step}"
+    return f"{problem.error}{at}{step}"
 
 
 def _choose_file(name: str, folder: str, agents_dir: str) -> Path:

@@ -6,10 +6,8 @@ Source: product.md "Notebook" (Tab completes).
 
 from __future__ import annotations
 
-import contextlib
 import re
-from collections.abc import Iterable, Iterator
-from types import FunctionType, ModuleType
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from IPython.core.completer import (
@@ -18,50 +16,43 @@ from IPython.core.completer import (
     SimpleMatcherResult,
     context_matcher,
 )
-from IPython.core.getipython import get_ipython
 from IPython.core.interactiveshell import InteractiveShell
 
 if TYPE_CHECKING:
-    from axe_nb.agents.agent import Agent
     from axe_nb.commands.options import Face, Option
     from axe_nb.commands.table import Command
 
 LINE = re.compile(r"\s*(?P<magic>%%axe_agent|%%axe_grid|%%axe|%axe)\s+(?P<rest>.*)\Z", re.DOTALL)
 """A line with a magic, up to the cursor."""
 
+BODY = re.compile(
+    r"(?:[ \t]*\n|%%(?!axe)\w.*\n)*%%(?P<magic>axe_agent|axe_grid|axe)\b(?P<rest>.*)\n"
+)
+"""The beginning of a cell up to its body; other magics and blank lines may stand above ours."""
+
 OTHER = re.compile(r"%%(?!axe\b|axe_agent\b|axe_grid\b)")
 """A cell magic that may stand above ours, as %%time does."""
-
-MOST = 200
-"""Maximum number of agents whose files are read to complete models and variables."""
 
 
 @context_matcher(identifier="axe_nb", priority=1000)  # type: ignore[untyped-decorator]  # IPython's own gap
 def matcher(context: CompletionContext) -> SimpleMatcherResult:
-    """Completions at the cursor, if it is on the line of one of our magics."""
-    found = LINE.match(context.text_until_cursor)
-    if found is None:
-        return {"completions": []}
+    """Completions at the cursor, if it is on the line of one of our magics or in its body."""
     above = context.full_text.split("\n")[: context.cursor_line]
-    magic = found["magic"]
-    if magic != "%axe" and any(line.strip() and not OTHER.match(line) for line in above):
-        return {"completions": []}  # text: cell magics come first
-    words = found["rest"].split()
-    word = "" if found["rest"][-1:].isspace() or not words else words.pop()
-    offered = _list_completions(
-        magic, words, word
-    )  # may import the core, when Tab is first pressed
+    text = "\n".join([*above, context.text_until_cursor])
+    # may import the core, when Tab is first pressed
+    offered = _complete_line(context.text_until_cursor, above)
+    if offered is None and (head := BODY.match(text)):
+        offered = _complete_body(head, text, context.full_text[len(text) :])
     if offered is None:
         return {"completions": []}
-    fragment = word.rpartition(",")[2]
+    written, texts = offered
     return {
         "completions": [
             SimpleCompletion(text=text, type="option" if text.startswith("-") else "value")
-            for text in offered
-            if text.startswith(fragment)
+            for text in texts
         ],
         "suppress": True,
-        "matched_fragment": fragment,
+        "matched_fragment": written,
     }
 
 
@@ -75,6 +66,47 @@ def uninstall(shell: InteractiveShell) -> None:
     """Removes the matcher."""
     if shell.Completer is not None and matcher in shell.Completer.custom_matchers:
         shell.Completer.custom_matchers.remove(matcher)
+
+
+def _complete_line(line: str, above: Sequence[str]) -> tuple[str, list[str]] | None:
+    """The word at the cursor on the line of a magic, as far as it is written, and its completions.
+
+    Args:
+        line: the line, up to the cursor.
+        above: the lines above it: with text there, a cell magic is text too.
+    """
+    found = LINE.match(line)
+    if found is None:
+        return None
+    magic = found["magic"]
+    if magic != "%axe" and any(one.strip() and not OTHER.match(one) for one in above):
+        return None
+    words = found["rest"].split()
+    word = "" if found["rest"][-1:].isspace() or not words else words.pop()
+    offered = _list_completions(magic, words, word)
+    if offered is None:
+        return None
+    fragment = word.rpartition(",")[2]
+    return fragment, [text for text in offered if text.startswith(fragment)]
+
+
+def _complete_body(head: re.Match[str], above: str, below: str) -> tuple[str, list[str]] | None:
+    """The same in the body of a cell magic.
+
+    Args:
+        head: the lines down to the magic.
+        above: the cell up to the cursor.
+        below: the cell behind it.
+    """
+    if head["magic"] == "axe_agent":
+        from axe_nb.nb.toml_offers import list_toml_offers
+
+        return list_toml_offers(above[head.end() :], below)
+    if re.search(r"\s--raw(?!\S)", head["rest"]):
+        return None
+    from axe_nb.nb.name_offers import list_names_in_braces
+
+    return list_names_in_braces(above[head.end() :])
 
 
 def _list_completions(magic: str, words: list[str], word: str) -> Iterable[str] | None:
@@ -127,22 +159,22 @@ def _list_values(option: Option, word: str) -> Iterable[str] | None:
         option: the option.
         word: its value, as far as it is written.
     """
-    from axe_nb.nb import offers
+    from axe_nb.nb import name_offers, offers
     from axe_nb.recording.modes import MODES
 
     match option.offers:
         case "agents":
-            return _list_agents()
+            return name_offers.list_agents()
         case "models":
-            return _list_models()
+            return name_offers.list_models()
         case "variables":
-            return _list_variables()
+            return name_offers.list_variables()
         case "outputs":
-            return _list_outputs()
+            return name_offers.list_outputs()
         case "places":
-            return offers.list_places(word, _list_variables())
+            return offers.list_places(word, name_offers.list_variables())
         case "runs":
-            return offers.list_runs(word, _list_variables())
+            return offers.list_runs(word, name_offers.list_variables())
         case "past agents":
             return offers.list_past_agents()
         case "cassettes":
@@ -150,108 +182,16 @@ def _list_values(option: Option, word: str) -> Iterable[str] | None:
         case "modes":
             return MODES
         case "tools":
-            return _list_tools()
+            return name_offers.list_tools()
         case "parameters":
             return ("temperature=", "max_tokens=")
         case "prompt variables":
-            return _list_prompt_variables()
+            return name_offers.list_prompt_variables()
         case "expectations":
-            return _list_expectations()
+            return name_offers.list_expectations()
         case "breaks":
-            return offers.list_breaks(_list_agents(), _list_tools())
+            return offers.list_breaks(name_offers.list_agents(), name_offers.list_tools())
         case "files":
             return None
         case "":
             return option.choices
-
-
-def _get_agents_dir() -> str | None:
-    from axe_nb.session.session import session
-
-    return session.defaults.get("agents_dir")
-
-
-def _list_agents() -> list[str]:
-    from axe_nb.agents.agent_files import list_agents
-    from axe_nb.session.session import session
-
-    return sorted({*session.agents, *list_agents(_get_agents_dir())})
-
-
-def _list_models() -> list[str]:
-    """Those of the agents, those that have run here, the scripts, and the providers."""
-    from axe_nb.agents.config import Config
-    from axe_nb.errors import ConfigError
-    from axe_nb.provider_table import PROVIDERS
-    from axe_nb.scripting.lookup import known
-    from axe_nb.session.session import session
-
-    models = {model for _, model in session.spent} | {f"script/{name}" for name in known()}
-    models.update(agent.model for agent in _load_agents())
-    providers: Iterable[str] = PROVIDERS
-    with contextlib.suppress(ConfigError):
-        providers = Config.load().known
-    return sorted(models | {f"{provider}/" for provider in providers})
-
-
-def _list_prompt_variables() -> list[str]:
-    """Those of all agents, as they begin in an option."""
-    return sorted({f"{name}=" for agent in _load_agents() for name in agent.vars})
-
-
-def _load_agents() -> Iterator[Agent]:
-    """Yields the first agents whose files are valid."""
-    from axe_nb.errors import ConfigError
-    from axe_nb.session.session import session
-
-    for name in _list_agents()[:MOST]:
-        with contextlib.suppress(ConfigError):
-            yield session.find(name, _get_agents_dir())
-
-
-def _list_tools() -> list[str]:
-    from axe_nb.toolbox import REGISTRY
-
-    return sorted(REGISTRY.known)
-
-
-def _list_expectations() -> list[str]:
-    """Variables with results, and the words of expectations."""
-    from axe_nb.expectations.table import MEASURES
-    from axe_nb.nb import offers
-    from axe_nb.results import RunResult
-    from axe_nb.session.runs import RunHandle
-
-    shell = get_ipython()
-    names = shell.user_ns if shell else {}
-    found = [
-        f"{name}:" for name in _list_variables() if isinstance(names[name], RunResult | RunHandle)
-    ]
-    words = ("not", "no", "then", "and", "parallel", "contains")
-    known = {*MEASURES, *_list_agents(), *_list_tools(), *offers.list_names()}
-    return [*found, *words, *sorted(known)]
-
-
-def _list_outputs() -> list[str]:
-    """Types and schemas of the user."""
-    from axe_nb.outputs.output import may_be_output
-
-    shell = get_ipython()
-    names = shell.user_ns if shell else {}
-    return sorted(
-        name for name, value in names.items() if not name.startswith("_") and may_be_output(value)
-    )
-
-
-def _list_variables() -> list[str]:
-    """The user's own names that a result may replace."""
-    shell = get_ipython()
-    if shell is None:
-        return []
-    return sorted(
-        name
-        for name, value in shell.user_ns.items()
-        if not name.startswith("_")
-        and name not in shell.user_ns_hidden
-        and not isinstance(value, ModuleType | type | FunctionType)
-    )

@@ -143,9 +143,12 @@ class AxeMagics(Magics):
     @cell_magic
     @axe_magic("agent")
     def axe_agent(self, line: str, cell: str, local_ns: Mapping[str, Any]) -> None:
+        from IPython.display import display
+
         from axe_nb.nb.agent_cell import define
 
-        _print(define(self.shell, line, cell, {**self.shell.user_ns, **local_ns}))
+        card = define(self.shell, line, cell, {**self.shell.user_ns, **local_ns})
+        display(card.to_bundle(), raw=True)  # type: ignore[no-untyped-call]  # IPython's own gap
 
     @cell_magic
     @axe_magic("grid")

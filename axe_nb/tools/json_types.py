@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal, TypeVar, Union
 
 from axe_nb.errors import ConfigError
 from axe_nb.messages import dump
+from axe_nb.text import plural
 from axe_nb.tools.docstring import parse_docstring, type_hints
 from axe_nb.tools.shapes import Mistakes, Parameter, Shape, fields, note, note_wrong
 from axe_nb.tools.text_types import TEXT_TYPES
@@ -217,7 +218,7 @@ def _make_list(item: Shape, make: Callable[[list[Any]], Any]) -> Shape:
 
 def _make_tuple(items: Sequence[Shape]) -> Shape:
     """A tuple of fixed length, each value with its own type."""
-    wanted = f"a list of {len(items)} values"
+    wanted = f"a list of {plural(len(items), 'value')}"
 
     def read(value: Any, at: str, mistakes: Mistakes, kindly: bool) -> Any:
         if not isinstance(value, list) or len(value) != len(items):

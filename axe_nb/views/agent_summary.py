@@ -56,7 +56,7 @@ def rows(agent: Agent) -> Iterator[tuple[str, str]]:
             ("Sub-Agents", ", ".join(agent.sub_agents)),
             ("Max Depth", str(deep.max_depth or 3)),
             ("Parallel", "yes" if deep.parallel else "no"),
-            ("Timeout", f"{format_seconds(deep.timeout)}s"),
+            ("Timeout", f"{format_seconds(deep.timeout)}s" if deep.timeout else "that of the run"),
         ]
     yield from ((label, value) for label, value in settings if value)
 
@@ -72,20 +72,33 @@ def abilities(agent: Agent, agents: Callable[[str], Agent]) -> str:
     Raises:
         ConfigError: it names an unknown tool.
     """
-    lines = [
-        line(VERDICTS[d], ", ".join(names))
-        for d, names in _group_by_verdict(agent).items()
-        if names
+    lines = [line(label, value) for label, value in list_abilities(agent)]
+    return "\n".join(filter(None, [*lines, draw_graph(agent, agents)]))
+
+
+def list_abilities(agent: Agent) -> list[tuple[str, str]]:
+    """(label, value) of the agent's tools and limits.
+
+    Raises:
+        ConfigError: it names an unknown tool.
+    """
+    found = [
+        (VERDICTS[d], ", ".join(names)) for d, names in _group_by_verdict(agent).items() if names
     ]
     limits = agent.limits
     for label, most in (("Requests", limits.max_requests), ("Tokens", limits.max_total_tokens)):
         if most not in (0, DEFAULT_LIMITS.max_requests):
-            lines.append(line(label, f"at most {most} in the whole tree"))
+            found.append((label, f"at most {most} in the whole tree"))
     if limits.max_cost:
-        lines.append(line("Cost", f"at most {format_dollars(limits.max_cost)} in the whole tree"))
+        found.append(("Cost", f"at most {format_dollars(limits.max_cost)} in the whole tree"))
+    return found
+
+
+def draw_graph(agent: Agent, agents: Callable[[str], Agent]) -> str:
+    """The graph of its sub-agents; empty for an agent that cannot delegate."""
     if "delegate" in {tool.effect for tool in _list_tools(agent)} or agent.sub_agents:
-        lines.append(picture(agent, agents))
-    return "\n".join(lines)
+        return picture(agent, agents)
+    return ""
 
 
 def _list_tools(agent: Agent, of_servers: Sequence[Tool] | None = None) -> list[Tool]:

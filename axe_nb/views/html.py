@@ -132,10 +132,13 @@ def waiting(root: Node) -> dict[str, str]:
 
 
 def answer(result: RunResult) -> dict[str, str]:
-    """The bundle of the answer alone."""
+    """The bundle of the answer alone; without one, of a line that says how the run ended."""
     root = Transcript.of(result).root
     assert root is not None
     block = Outline(root, "axe_nb.last()").answer()
+    if not block.text:
+        line = f"(no answer: {make_row(root).asked})"
+        return {"text/html": _wrap(_escape(line)), "text/plain": line}
     return {"text/html": _wrap(_format_answer(block)), "text/plain": block.text}
 
 

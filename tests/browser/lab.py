@@ -38,6 +38,9 @@ QUIET = {
 
 TOKEN = "axe-nb-test"
 
+EXTENSION = Path(__file__).parents[2] / "labextension"
+"""The extension of JupyterLab, as the wheel has it."""
+
 SIZE = {"width": 1280, "height": 900}
 LIGHT = "JupyterLab Light"
 
@@ -85,6 +88,8 @@ class Server:
     folder: Path
     """Notebooks live here; cells run here."""
     url: str
+    page: str = "lab/tree"
+    """Path of the page that opens a notebook."""
 
     def clear(self) -> None:
         """Ends all kernels, and empties the folder."""
@@ -102,11 +107,13 @@ class Server:
 
 
 @contextmanager
-def server(home: Path, **env: str) -> Iterator[Server]:
-    """JupyterLab on a free port, gone with its kernels at the end."""
+def server(home: Path, program: str = "jupyterlab", **env: str) -> Iterator[Server]:
+    """JupyterLab, or the module of that name, on a free port; gone with its kernels at the end."""
     root, config = home / "notebooks", home / "config"
     root.mkdir(parents=True)
     (config / "labconfig").mkdir(parents=True)
+    (home / "data" / "labextensions").mkdir(parents=True)
+    (home / "data" / "labextensions" / "axe-nb").symlink_to(EXTENSION)
     (config / "labconfig" / "page_config.json").write_text(json.dumps(QUIET))
     places = {
         "JUPYTER_CONFIG_DIR": config, "JUPYTER_DATA_DIR": home / "data",
@@ -115,7 +122,7 @@ def server(home: Path, **env: str) -> Iterator[Server]:
     }  # fmt: skip
     inherited = {k: v for k, v in os.environ.items() if k != "PYTEST_VERSION"}
     command = [
-        sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", "--ip=127.0.0.1",
+        sys.executable, "-m", program, "--no-browser", "--allow-root", "--ip=127.0.0.1",
         "--ServerApp.port=0", "--ServerApp.port_retries=0", f"--IdentityProvider.token={TOKEN}",
         f"--ServerApp.root_dir={root}", "--expose-app-in-browser",
         "--LabApp.news_url=None", "--LabApp.extension_manager=readonly",
@@ -129,7 +136,8 @@ def server(home: Path, **env: str) -> Iterator[Server]:
             stderr=subprocess.STDOUT,
         )
         try:
-            yield Server(root, _address(home, process))
+            page = "notebooks" if program == "notebook" else "lab/tree"
+            yield Server(root, _address(home, process), page)
         finally:
             process.terminate()
             process.wait(20)
@@ -198,7 +206,7 @@ class Lab:
                 "path => { window.jupyterapp.commands.execute('docmanager:open', {path}) }", name
             )
         else:
-            self.page.goto(f"{self.server.url}/lab/tree/{name}?token={TOKEN}&reset")
+            self.page.goto(f"{self.server.url}/{self.server.page}/{name}?token={TOKEN}&reset")
             self.is_loaded = True
         self.page.wait_for_selector(".jp-Notebook .jp-Cell")
         if kernel:

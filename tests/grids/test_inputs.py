@@ -47,6 +47,7 @@ def test_files_are_read(tmp_path: Path) -> None:
     ("name", "text", "told"),
     [
         ("a.csv", "a,b\n1,2\n1,2,3\n", r'inputs "a.csv", line 3: 3 values for 2 columns'),
+        ("a.csv", "a,b\n1,2\n1\n", r'inputs "a.csv", line 3: 1 value for 2 columns'),
         ("a.csv", "a,a\n1,2\n", r'inputs "a.csv": its first line has to name each column once'),
         ("a.csv", 'a\n"x', r'inputs "a.csv", line 2: '),
         ("a.csv", "a,b\n", "the inputs are empty"),

@@ -57,11 +57,12 @@ def test_a_cell_defines_an_agent_for_this_session_and_shows_it(
         "lead  (depth 0, max_depth 3)\n"
         "├─ reader  ✗ agent config not found: reader\n"
         "├─ ghost  ✗ agent config not found: ghost\n"
-        "└─ copies of itself, by subagent\n"
+        "└─ copies of itself, by subagent"
     )
-    assert cells.run('%%axe_agent reader\nmodel = "script/echo"')[0]["text"] == (
-        "reader: script/echo, mode ask\n"
-    )
+    [card] = cells.run('%%axe_agent reader\nmodel = "script/echo"')
+    assert card["type"] == "display_data"
+    assert card["data"]["text/plain"] == "reader: script/echo, mode ask"
+    assert "<strong>reader</strong>" in card["data"]["text/html"]
     assert text(cells.run("%%axe reader -q\nhi")) == "You said: hi"
     assert list((project / "axe" / "agents").iterdir()) == [], "no file without --save"
 
@@ -78,7 +79,7 @@ def test_the_picture_marks_cycles_and_depth(cells: Kernel) -> None:
     assert said.endswith(
         "c  (depth 0, max_depth 2)\n"
         "└─ a\n"
-        "   └─ b  (depth 2: cannot delegate, max_depth 2)\n"
+        "   └─ b  (depth 2: cannot delegate, max_depth 2)"
     )  # fmt: skip
     assert "│  └─ b  ↺ cycle, ended by max_depth 3\n" in text(cells.run("%axe show b"))
 
@@ -167,7 +168,7 @@ def test_a_mistake_in_the_option_line_has_the_usage_line(cells: Kernel) -> None:
 
 def test_saving_writes_what_was_typed_with_its_name_added(project: Path, cells: Kernel) -> None:
     said = text(cells.run('%%axe_agent new --save\n# NBVAL_SKIP\n# a comment\nmodel = "script/x"'))
-    assert "written to axe/agents/new.toml\n" in said
+    assert "written to axe/agents/new.toml" in said
     assert '! script not found: x (line 4); searched for @axe_nb.script("x")' in said
     assert written(project, "new") == 'name = "new"\n# a comment\nmodel = "script/x"\n'
 
@@ -183,13 +184,13 @@ def test_an_agent_that_is_edited_and_saved_changes_only_where_it_was_changed(
         cell = cells.next_cell()
         assert cell == f"%%axe_agent reader --save\n{COMMENTED.removesuffix(chr(10))}"
         said = text(cells.run(cell))
-        assert "axe/agents/reader.toml is unchanged\n" in said
+        assert "axe/agents/reader.toml is unchanged" in said
         assert written(project, "reader") == before
         said = text(cells.run(cell.replace("temperature = 0.5", "temperature = 0.7")))
         assert said.endswith(
             "written to axe/agents/reader.toml:\n--- before\n+++ now\n@@ -10,4 +10,4 @@\n"
             ' """\n \n [params]           # the last table\n'
-            "-temperature = 0.5\n+temperature = 0.7\n"
+            "-temperature = 0.5\n+temperature = 0.7"
         )
         assert written(project, "reader") == before.replace("0.5", "0.7")
     for ending in ("", "\n\n\n"):
@@ -216,7 +217,7 @@ def test_a_file_in_another_place_of_the_machine_is_called_by_its_name(
     tmp_path: Path, cells: Kernel
 ) -> None:
     said = text(cells.run(f'%%axe_agent a --save --dir {tmp_path}/other\nmodel = "script/echo"'))
-    assert said.endswith("written to a.toml\n")
+    assert said.endswith("written to a.toml")
     assert (tmp_path / "other" / "a.toml").exists()
 
 

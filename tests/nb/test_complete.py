@@ -27,6 +27,7 @@ def cells(project: Path, kernel_python: Path, kernels: Kernels) -> Kernel:
     Path(project / "lesson.axe").write_text("axe_nb cassette 1.0\n[]\n", "utf-8")
     (project / "notes.txt").write_text("", "utf-8")
     running.run("import json\nsurvey = 1\nsecond_survey = 2\ndef a_function(): ...")
+    running.run("import axe_nb\n@axe_nb.tool\ndef shout(text: str) -> str: ...\ndel shout")
     return running
 
 
@@ -88,6 +89,15 @@ OFFERED = {
     "%axe run reader -m ollama/q": ["%axe run reader -m ollama/qwen3:8b"],
     "x = 1\n%axe sh": ["x = 1\n%axe show"],
     "%%time\n%%axe rea": ["%%time\n%%axe reader"],
+    "%%axe_agent x\nmodel = \"ollama/q": ["%%axe_agent x\nmodel = \"ollama/qwen3:8b"],
+    "\n%%axe_agent x\n[ret": ["\n%%axe_agent x\n[retry"],
+    "%%axe_agent x\nsub_agents = [\"lead": ["%%axe_agent x\nsub_agents = [\"lead-writer"],
+    "%%axe_agent x\ntools = [\"shou": ["%%axe_agent x\ntools = [\"shout"],
+    "%%axe reader\nIt isn't {{ surv": ["%%axe reader\nIt isn't {{ survey"],
+    "%%axe_grid reader\nIt isn't {{ 2 * len(second_s": [
+        "%%axe_grid reader\nIt isn't {{ 2 * len(second_survey",
+    ],
+    "%%axe reader\n{{ json.JSONDecodeErr": ["%%axe reader\n{{ json.JSONDecodeError"],
 }  # fmt: skip
 """What is typed → the text after each of the offers."""
 

@@ -67,7 +67,7 @@ def test_show_says_what_an_agent_is_may_do_and_whom_it_may_call(cells: Kernel) -
         "Sub-Agents:     echo\n"
         "Max Depth:      3\n"
         "Parallel:       yes\n"
-        "Timeout:        0s\n"
+        "Timeout:        that of the run\n"
         "Allowed:        call_agent\n"
         "lead  (depth 0, max_depth 3)\n"
         "└─ echo\n"

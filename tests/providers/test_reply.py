@@ -310,7 +310,10 @@ def test_odd_json_is_read_all_the_same() -> None:
 @pytest.mark.parametrize(
     ("error", "expected"),
     [
-        ({"type": "overloaded_error", "message": "Overloaded"}, "overloaded: Overloaded"),
+        (
+            {"type": "overloaded_error", "message": "Overloaded"},
+            "overloaded: the server is too busy",
+        ),
         ({"type": "rate_limit_error", "message": "slow"}, "rate_limit: slow"),
         ({"type": "authentication_error", "message": "key"}, "auth: key"),
         ({"type": "invalid_request_error", "message": "bad"}, "bad_request: bad"),

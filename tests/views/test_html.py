@@ -234,6 +234,12 @@ def test_the_quiet_bundle_is_the_answer_alone() -> None:
     assert "details" not in bundle["text/html"]
 
 
+def test_the_quiet_bundle_of_a_run_without_an_answer_is_not_blank() -> None:
+    bundle = answer(done(text="", status="max_turns"))
+    assert bundle["text/plain"] == "(no answer: script/x · max_turns)"
+    assert bundle["text/plain"] in bundle["text/html"]
+
+
 def test_no_hidden_character_reaches_a_saved_notebook() -> None:
     hidden = "\u200b\u2060\u202e\u3164\u2800\U000e0041\ufe01"
     run = hostile_run((f"see {hidden} here",) * 5)

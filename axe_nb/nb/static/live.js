@@ -306,6 +306,7 @@ class View {
     element.append(this.root);
     this.rows = new Map();
     this.head = new Head(this);
+    this.keys = new Keys(this.scroll);
     this.newest = null;
     this.span = SHORTEST; // seconds
     this.isScaled = false;
@@ -327,7 +328,7 @@ class View {
     if (top) this.head.draw(top.data, this.rows.size);
     this.mark();
     put(this.text, this.store.text);
-    if (this.follows) requestAnimationFrame(() => this.scroll.scrollTo(0, 1e9));
+    if (this.follows && !this.keys.isInUse) requestAnimationFrame(() => this.scroll.scrollTo(0, 1e9));
   }
 
   place(row) {
@@ -344,6 +345,7 @@ class View {
       over.inside.classList.remove("axe-nb-leaf");
       over.widen(row.who.length);
     }
+    this.keys.add(made);
     return made;
   }
 
@@ -375,7 +377,104 @@ class View {
 
   close() {
     clearInterval(this.timer);
+    this.keys.close();
     this.store.views.delete(this);
+  }
+}
+
+// The keys of ARIA's tree: one tab stop, arrows between the rows that are not folded away. The focus
+// is on the row itself: browsers let no summary be anything but a button that folds its details.
+class Keys {
+  constructor(tree) {
+    this.tree = tree;
+    tree.setAttribute("role", "tree");
+    tree.setAttribute("aria-label", "Run");
+    tree.addEventListener("toggle", (event) => this.fold(event.target), true);
+    tree.addEventListener("focusin", ({ target }) => {
+      if (target.matches("summary")) this.go(target.parentElement, { preventScroll: true });
+      window.addEventListener("keydown", this.press, true);
+    });
+    tree.addEventListener("focusout", () => this.close());
+  }
+
+  // Whether a reader goes through the rows, whom the newest text must not scroll away.
+  get isInUse() {
+    return Boolean(this.tree.querySelector("details:focus-visible"));
+  }
+
+  add({ element, sign, who, asked, cost, below }) {
+    const above = element.parentElement.closest("details");
+    // a clock in its name would be read out again and again
+    const name = above ? [sign, who, asked] : [sign, who];
+    this.refer(element, "aria-labelledby", name);
+    this.refer(element, "aria-describedby", above ? [cost] : [asked]);
+    element.setAttribute("aria-level", above ? Number(above.ariaLevel) + 1 : 1);
+    element.setAttribute("aria-expanded", element.open);
+    element.setAttribute("role", "treeitem");
+    element.firstElementChild.tabIndex = -1;
+    below.setAttribute("role", "group");
+    if (!this.at) this.stop(element);
+  }
+
+  refer(element, attribute, parts) {
+    for (const part of parts) part.id = `axe-nb-${Math.random().toString(36).slice(2)}`;
+    element.setAttribute(attribute, parts.map((part) => part.id).join(" "));
+  }
+
+  // Rows other than the stop have no tabindex: Tab passes over all that is in a row with -1.
+  stop(row) {
+    const before = this.at;
+    row.tabIndex = 0;
+    this.at = row;
+    if (before !== row) before?.removeAttribute("tabindex");
+  }
+
+  go(row, options) {
+    this.stop(row);
+    row.focus(options);
+  }
+
+  // A row that is folded away cannot be reached by Tab; the one that it is folded into can.
+  fold(row) {
+    row.setAttribute("aria-expanded", row.open);
+    if (!row.open && row.contains(this.at)) this.stop(row);
+  }
+
+  get rows() {
+    const all = [...this.tree.querySelectorAll("details")];
+    return all.filter((row) => !row.closest("[hidden]") && !row.parentElement.closest("details:not([open])"));
+  }
+
+  // On the window: JupyterLab takes arrows at the document already, to go to another cell.
+  press = (event) => {
+    if (event.altKey || event.ctrlKey || event.metaKey || event.shiftKey) return;
+    const row = event.target;
+    const isRow = this.tree.contains(row) && row.matches("details");
+    const move = isRow && this.moves[event.key];
+    if (!move) return;
+    event.preventDefault();
+    event.stopImmediatePropagation();
+    const to = move(row);
+    if (to) this.go(to);
+  };
+
+  toggle = (row) => {
+    row.open = !row.open;
+  };
+
+  moves = {
+    ArrowDown: (row) => this.rows[this.rows.indexOf(row) + 1],
+    ArrowUp: (row) => this.rows[this.rows.indexOf(row) - 1],
+    ArrowRight: (row) => (row.open ? row.querySelector("details") : this.toggle(row)),
+    ArrowLeft: (row) => (row.open ? this.toggle(row) : row.parentElement.closest("details")),
+    Home: () => this.rows[0],
+    End: () => this.rows.at(-1),
+    Enter: this.toggle,
+    " ": this.toggle,
+  };
+
+  close() {
+    window.removeEventListener("keydown", this.press, true);
   }
 }
 

@@ -1,0 +1,113 @@
+"""The live tree by keyboard alone, and as a screen reader is told of it."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.browser_runs import TASKS
+from tests.browser.lab import Lab
+from tests.browser.live_tree import RESEARCH, row, start
+
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
+
+FOCUSED = (
+    "() => document.activeElement.querySelector(':scope > summary > .axe-nb-who')?.textContent"
+)
+STOPS = "e => [...e.querySelectorAll('*')].filter(each => each.tabIndex >= 0).length"
+
+
+def press(lab: Lab, key: str, focused: str) -> None:
+    """Presses a key, and waits until the row of that name has the focus."""
+    lab.page.keyboard.press(key)
+    lab.page.wait_for_function(f"name => ({FOCUSED})() === name", arg=focused)
+
+
+def test_the_tree_is_one_tab_stop_and_arrows_go_through_its_rows(lab: Lab) -> None:
+    start(lab, RESEARCH)
+    lab.page.wait_for_selector(f"{row(lab, 'researcher')} >> text=2 turns")
+    tree = lab.page.get_by_role("tree", name="Run")
+    assert tree.evaluate(STOPS) == 1
+    lab.page.locator(".jp-InputPrompt").first.click()
+    active = lab.page.evaluate("() => jupyterapp.shell.currentWidget.content.activeCellIndex")
+    for _ in range(20):
+        lab.page.keyboard.press("Tab")
+        if lab.page.evaluate(FOCUSED):
+            break
+    assert lab.page.evaluate(FOCUSED) == "lead"
+    press(lab, "ArrowDown", "turn 1")
+    press(lab, "ArrowDown", "researcher")
+    press(lab, "ArrowDown", "counter")
+    press(lab, "End", "critic")
+    press(lab, "ArrowDown", "critic")
+    press(lab, "Home", "lead")
+    press(lab, "ArrowUp", "lead")
+    press(lab, "ArrowRight", "turn 1")
+    press(lab, "ArrowRight", "researcher")
+    press(lab, "ArrowRight", "researcher")
+    expect(lab.page.locator(row(lab, "researcher"))).to_have_attribute("aria-expanded", "true")
+    press(lab, "ArrowRight", "turn 1")
+    press(lab, "ArrowLeft", "turn 1")
+    press(lab, "ArrowLeft", "researcher")
+    press(lab, "Enter", "researcher")
+    expect(lab.page.locator(row(lab, "researcher"))).to_have_attribute("aria-expanded", "false")
+    lab.gate("counter")
+    lab.page.wait_for_selector(f"{row(lab, 'counter')}.axe-nb-good")
+    assert lab.page.evaluate(FOCUSED) == "researcher", "updates leave the focus alone"
+    press(lab, "ArrowDown", "counter")
+    assert tree.evaluate(STOPS) == 1
+    lab.page.keyboard.press("Tab")
+    assert lab.page.evaluate(FOCUSED) is None, "Tab leaves the tree"
+    press(lab, "Shift+Tab", "counter")
+    lab.page.locator(f"{row(lab, 'turn 1')} > summary").first.click()
+    assert tree.evaluate(STOPS) == 1
+    press(lab, "ArrowUp", "lead")
+    index = "() => jupyterapp.shell.currentWidget.content.activeCellIndex"
+    assert lab.page.evaluate(index) == active, "the keys went to the tree, not to the notebook"
+    lab.gate("researcher", "critic")
+    lab.finished()
+
+
+def test_a_screen_reader_is_told_names_states_and_levels(lab: Lab) -> None:
+    start(lab, RESEARCH)
+    lab.page.wait_for_selector(f"{row(lab, 'researcher')} >> text=2 turns")
+    lab.gate("counter")
+    lab.page.wait_for_selector(f"{row(lab, 'counter')}.axe-nb-good")
+    tree = lab.page.get_by_role("tree", name="Run")
+    assert tell(lab) == [
+        ("running lead", 1, True),
+        ("running turn 1 asks researcher, counter, critic at once", 2, True),
+        (f"running researcher {TASKS['researcher']}", 3, False),
+        (f"completed counter {TASKS['counter']}", 3, False),
+        (f"running critic {TASKS['critic']}", 3, False),
+    ]
+    tree = lab.page.get_by_role("tree", name="Run")
+    lead = tree.get_by_role("treeitem").first
+    expect(lead).to_have_accessible_description(re.compile("script/lead · running · 1 turn"))
+    lab.gate("researcher", "critic")
+    lab.finished()
+
+
+def tell(lab: Lab) -> list[tuple[str, int, bool]]:
+    """(name, level, is unfolded) of each row of the tree, as the browser tells them."""
+    told = lab.context.new_cdp_session(lab.page).send("Accessibility.getFullAXTree")["nodes"]
+    known = {node["nodeId"]: node for node in told}
+    [tree] = [
+        node for node in told if value(node, "role") == "tree" and value(node, "name") == "Run"
+    ]
+    rows: list[tuple[str, int, bool]] = []
+    left = [tree]
+    while left:
+        node = left.pop(0)
+        left = [*(known[id] for id in node["childIds"] if id in known), *left]
+        if value(node, "role") == "treeitem":
+            facts = {one["name"]: one["value"].get("value") for one in node["properties"]}
+            rows.append((value(node, "name"), facts["level"], facts["expanded"]))
+    return rows
+
+
+def value(node: dict[str, Any], key: str) -> str:
+    return str(node.get(key, {}).get("value", ""))
