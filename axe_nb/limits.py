@@ -249,7 +249,8 @@ class Slots:
         """
         self._free = most or sys.maxsize
         self._above = above
-        self._waiters: OrderedDict[asyncio.Future[None], None] = OrderedDict()
+        self._waiters: OrderedDict[asyncio.Future[None], None] | None = None
+        """In order of arrival; None = none has ever waited, as in almost every run."""
 
     def acquire_now(self) -> bool:
         """Takes a slot if one is free, without the cost of a coroutine; returns True if it did."""
@@ -287,6 +288,8 @@ class Slots:
             self._free -= 1
             return
         waiter = asyncio.get_running_loop().create_future()
+        if self._waiters is None:
+            self._waiters = OrderedDict()
         self._waiters[waiter] = None
         try:
             await waiter

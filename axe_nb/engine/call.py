@@ -9,9 +9,9 @@ Source: D-8, D-57, D-58.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from axe_nb.engine.nesting import Caller, enter_call
 from axe_nb.engine.scope import Env
@@ -65,7 +65,7 @@ class PendingCall:
     """Its own: children that need one must not wait for it."""
 
 
-StartChild: TypeAlias = Callable[[PendingCall, Job, Env | None], Awaitable[RunResult]]
+StartChild: TypeAlias = Callable[[PendingCall, Job, Env | None], Coroutine[Any, Any, RunResult]]
 """(call, job, dependencies of the child; None = those of its run) → the child's result."""
 
 
@@ -100,22 +100,19 @@ class CallChildren:
             elsewhere = asyncio.run_coroutine_threadsafe(self.start(job, env), self._loop)
             return await asyncio.wrap_future(elsewhere)
         self.call.slot.release()
-        task = asyncio.create_task(self._run(job, env))
+        task = asyncio.create_task(self.start_child(self.call, job, env))
         self._tasks.add(task)
         task.add_done_callback(self._note_end)
         return await task
 
-    async def start_here(self, job: Job) -> RunResult:
+    def start_here(self, job: Job) -> Coroutine[Any, Any, RunResult]:
         """Runs a child to its end in the task of its call, for a tool that only awaits it.
 
         Raises:
             ConfigError: the child cannot be started.
         """
         self.call.slot.release()
-        return await self._run(job, None)
-
-    async def _run(self, job: Job, env: Env | None) -> RunResult:
-        return await self.start_child(self.call, job, env)
+        return self.start_child(self.call, job, None)
 
     def _note_end(self, task: asyncio.Task[RunResult]) -> None:
         self._tasks.discard(task)

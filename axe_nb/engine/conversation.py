@@ -42,7 +42,8 @@ class Conversation:
         self._plan = plan
         self.messages = close_open_calls(plan.job.history)
         self._wire = WireCache()
-        self._ids = CallIds(self.messages)
+        self._ids: CallIds | None = None
+        """None = no call yet in this run."""
         self._last_text = ""
         self._offered: Sequence[ToolSpec] = ()
         """The tools of the latest request."""
@@ -116,6 +117,7 @@ class Conversation:
         before = len(self._model.exchanges)
         response = await self._model.send(self.make_request(tools, output=output), number)
         if calls := response.tool_calls:
+            self._ids = self._ids or CallIds(self.messages)
             calls = self._ids.settle(self._plan.provider.name, scope.clock.watch(calls))
             calls = tuple(map(self._plan.toolset.describe, scope.clock.watch(calls)))
             response = replace(response, tool_calls=calls)

@@ -19,7 +19,7 @@ from axe_nb.engine.children import Children
 from axe_nb.engine.conversation import Conversation
 from axe_nb.engine.dispatch import Dispatch
 from axe_nb.engine.incomplete import format_cut, tell_incomplete
-from axe_nb.engine.nesting import inside_run
+from axe_nb.engine.nesting import InsideRun
 from axe_nb.engine.origin import KeptCall
 from axe_nb.engine.plan import Plan
 from axe_nb.errors import AxeError, words
@@ -73,7 +73,7 @@ class Run:
         self._begin()
         clock = self.scope.clock
         try:
-            with inside_run():
+            with InsideRun():
                 async with clock.timeout:
                     status, error = await self._converse()
         except RunStopped as stop:

@@ -8,8 +8,7 @@ Source: D-57.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Coroutine
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -49,14 +48,16 @@ def calling() -> Caller | None:
     return _caller.get(None)
 
 
-@contextmanager
-def inside_run() -> Iterator[None]:
+class InsideRun:
     """Context manager for code of a run; hides the calls of enclosing runs."""
-    before = _caller.set(None)
-    try:
-        yield
-    finally:
-        _caller.reset(before)
+
+    __slots__ = ("_before",)
+
+    def __enter__(self) -> None:
+        self._before = _caller.set(None)
+
+    def __exit__(self, *_: object) -> None:
+        _caller.reset(self._before)
 
 
 def enter_call(caller: Caller) -> None:

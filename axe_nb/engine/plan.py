@@ -209,6 +209,8 @@ async def _brief(scope: RunScope) -> Briefing:
 
     The run then ends before its first request, as any other run whose time is up.
     """
+    if not scope.agent.files and not scope.agent.skill:
+        return await scope.env.agents.brief(scope.agent)
     try:
         async with scope.clock.limit():
             return await scope.env.agents.brief(scope.agent)
