@@ -88,7 +88,7 @@ class Clock:
             above: the parent's deadline, which caps it; None = no deadline.
             ahead: virtual seconds already elapsed.
         """
-        self._time = asyncio.get_running_loop().time
+        self._loop = asyncio.get_running_loop()
         self.ahead = ahead
         """Virtual seconds taken so far by script models on the virtual clock."""
         self._started = self.now()
@@ -103,7 +103,7 @@ class Clock:
 
     def now(self) -> float:
         """Seconds on the loop's clock, virtual time included."""
-        return self._time() + self.ahead
+        return self._loop.time() + self.ahead
 
     @property
     def elapsed(self) -> float:

@@ -53,12 +53,12 @@ class Limits:
 
         Turns are counted per run (X-18), up to 50; time is bounded by the parent's deadline.
         """
-        return Limits(
-            turns=min(self.turns, MAX_TURNS),
-            tool_calls=_pick_lowest(self.tool_calls, above.tool_calls),
-            tokens=_pick_lowest(self.tokens, above.tokens),
-            seconds=self.seconds,
-        )
+        turns = min(self.turns, MAX_TURNS)
+        tool_calls = _pick_lowest(self.tool_calls, above.tool_calls)
+        tokens = _pick_lowest(self.tokens, above.tokens)
+        if (turns, tool_calls, tokens) == (self.turns, self.tool_calls, self.tokens):
+            return self
+        return Limits(turns, tool_calls, tokens, self.seconds)
 
 
 def _pick_lowest(a: int | None, b: int | None) -> int | None:

@@ -70,6 +70,11 @@ class Turn:
     source: Source = ""
 
 
+def make_metadata(id: str, usage: Usage) -> dict[str, str]:
+    """Returns the metadata that every child has (D-34)."""
+    return {"task_id": id, "token_estimate": str(usage.total)}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunResult:
     """The result of an agent's run, whatever its status (D-2)."""
@@ -181,8 +186,7 @@ class RunResult:
 
     def with_metadata(self, notes: Mapping[str, str]) -> RunResult:
         """This result with the notes of its delegation tool and its id as metadata (D-34)."""
-        common = {"task_id": self.id, "token_estimate": str(self.usage.total)}
-        return replace(self, metadata={**common, **notes})
+        return replace(self, metadata={**make_metadata(self.id, self.usage), **notes})
 
     def request(self, place: str | int | None = None, protocol: str | None = None) -> SentRequest:
         """Returns a request that was sent: its body, what fills the context, what changed.

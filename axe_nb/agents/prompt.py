@@ -104,6 +104,8 @@ def all_warnings(agent: Agent) -> tuple[str, ...]:
 
 def _check_params(agent: Agent) -> list[str]:
     """Returns warnings about parameters that are ignored, or were probably meant otherwise."""
+    if not agent.params:
+        return []
     warnings = _find_ignored_params(agent)
     for key in agent.params.keys() - NOT_PARAMS - set(COMMON_PARAMS):
         near = nearest(key, COMMON_PARAMS, VERY_LIKE)

@@ -9,7 +9,7 @@ Source: D-8, D-57, D-58.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -19,7 +19,7 @@ from axe_nb.limits import Slots
 from axe_nb.messages import ToolCall
 from axe_nb.results import RunResult
 from axe_nb.text import quote
-from axe_nb.tools.tool import Job, ToolContext, ToolError
+from axe_nb.tools.tool import Job, Tool, ToolContext, ToolError
 
 TASK = "axe_nb "
 """Prefix of the name of a tool's task, before the names of tool and agent."""
@@ -67,10 +67,6 @@ class PendingCall:
 
 StartChild: TypeAlias = Callable[[PendingCall, Job, Env | None], Coroutine[Any, Any, RunResult]]
 """(call, job, dependencies of the child; None = those of its run) → the child's result."""
-
-
-Adopt: TypeAlias = Callable[[RunResult, int], None]
-"""Takes the result of a child that is not run again, and its depth."""
 
 
 @dataclass(slots=True)
@@ -145,17 +141,12 @@ def blocking_call(loop: asyncio.AbstractEventLoop) -> str:
     return f"tool {quote(tool)} of agent {quote(agent)}"
 
 
-async def run_call(
-    work: Callable[[ToolContext], Awaitable[object]],
-    context: ToolContext,
-    children: CallChildren,
-    env: Env,
-) -> object:
+async def run_call(tool: Tool, context: ToolContext, children: CallChildren, env: Env) -> object:
     """Runs a tool's function and returns its answer.
 
     Args:
-        work: the tool's function.
-        context: its only argument.
+        tool: the tool.
+        context: that of the call, with its arguments.
         children: the children started through the context.
         env: dependencies of the call's run.
 
@@ -167,7 +158,7 @@ async def run_call(
     caller = Caller(context=context, env=env, start=children.start, loop=loop)
     name = f"{TASK}{context.call.name}\n{context.agent.name}"
     ended: asyncio.Future[_Outcome] = loop.create_future()
-    task = asyncio.create_task(_run_function(work, caller, ended), name=name)
+    task = asyncio.create_task(_run_function(tool, caller, ended), name=name)
     try:
         outcome = await ended  # the task itself would be cancelled, and waited for
     except asyncio.CancelledError:
@@ -184,15 +175,11 @@ async def run_call(
     return outcome.answer
 
 
-async def _run_function(
-    work: Callable[[ToolContext], Awaitable[object]],
-    caller: Caller,
-    ended: asyncio.Future[_Outcome],
-) -> None:
+async def _run_function(tool: Tool, caller: Caller, ended: asyncio.Future[_Outcome]) -> None:
     """Runs the function and catches any exception, which could otherwise stop the event loop."""
     enter_call(caller)
     try:
-        outcome = _Outcome(await work(caller.context))
+        outcome = _Outcome(await tool.fn(caller.context, caller.context.call.arguments))
     except BaseException as error:
         outcome = _Outcome(error=error)
     if not ended.done():

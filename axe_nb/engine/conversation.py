@@ -27,6 +27,7 @@ from axe_nb.messages import (
 )
 from axe_nb.pictures.picture import Picture
 from axe_nb.results import Asked, Turn
+from axe_nb.wire_log import WireLog
 
 BYTES_OF_TOKEN = 4
 """UTF-8 bytes of a token, in the middle (D-18)."""
@@ -162,7 +163,7 @@ class Conversation:
             plan.model, tuple(self.messages), plan.briefing.system, tools,
             agent.params, agent.name, f"{self._scope.id}/{self.turns + 1}",
             past_tools=() if tools else plan.toolset.offered,
-            system_ends=plan.briefing.system_ends, wire=self._wire,
+            system_ends=plan.briefing.system_ends, wire=self._wire, log=WireLog(),
             output=plan.output.sent if plan.output and output else None,
         )  # fmt: skip
 

@@ -26,7 +26,7 @@ from axe_nb.errors import AxeError, words
 from axe_nb.events import Emit, RunFinished, RunStarted
 from axe_nb.limits import RunStopped
 from axe_nb.messages import Response, ToolCall, ToolResult
-from axe_nb.results import RunResult, Status
+from axe_nb.results import RunResult, Status, make_metadata
 from axe_nb.text import one_line
 
 MAX_ERROR = 2000
@@ -51,7 +51,7 @@ class Run:
         self._has_begun = False
         self.children = Children(plan, Run)
         self.conversation = Conversation(plan)
-        self.dispatch = Dispatch(plan, self.children.start, self.children.adopt)
+        self.dispatch = Dispatch(plan, self.children)
         self.warnings = list(plan.warnings)
         self.data: Any = None
         """The answer as data."""
@@ -256,6 +256,7 @@ class Run:
         children: tuple[RunResult, ...],
     ) -> RunResult:
         scope, talk, did = self.scope, self.conversation, self.dispatch
+        own = {**make_metadata(scope.id, talk.usage), "depth": str(scope.depth)}
         result = RunResult(
             status=status, text=talk.text, data=self.data, agent=scope.agent.name,
             model=scope.agent.model, error=error, turns=talk.turns, tool_calls=did.calls,
@@ -266,14 +267,14 @@ class Run:
             log=tuple(talk.log), id=scope.id, call_id=scope.call_id, prompt=self.plan.prompt,
             pictures=self.plan.pictures, task=self.task, exchanges=talk.exchanges,
             cause=copy(cause),  # a copy: no traceback keeps the run alive
+            metadata=own if scope.parent else {},
         )  # fmt: skip
         if not scope.parent:
             changed = scope.env.origin.changed if scope.env.origin else {}
             kept = scope.env.agents.describe(scope.agent, changed)
             result = replace(result, origin=self._origin, definitions=kept)
-        else:
-            notes = {"depth": str(scope.depth), **self.plan.job.notes(result)}
-            result = result.with_metadata(notes)
+        elif notes := self.plan.job.notes(result):
+            result = replace(result, metadata={**own, **notes})
         return result
 
 

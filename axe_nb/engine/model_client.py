@@ -187,8 +187,10 @@ class ModelClient:
     async def _send_recorded(self, request: Request, turn: int, attempt: int) -> Response:
         tape, clock, meter = self._scope.env.tape, self._scope.clock, self._scope.meter
         recorded, origin = None, self._scope.env.origin
-        log = WireLog()
-        request = replace(request, attempt=attempt, log=log)
+        if attempt > 1 or request.log is None:
+            request = replace(request, attempt=attempt, log=WireLog())
+        log = request.log
+        assert log is not None
         if origin is not None and (kept := origin.find(request, self._scope.agent.model)):
             return self._take(request, kept)
         self.check_caps(request.place, attempt)

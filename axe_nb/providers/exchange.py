@@ -97,9 +97,7 @@ async def exchange(
     refusals = _Refusals(server, request)
     while True:
         refused = refusals.all
-        fields = wire.WHOLE
-        if on_delta is not None:
-            fields = next((some for some in streaming.fields if not refused & some.keys()), fields)
+        fields = wire.WHOLE if on_delta is None else _find_fields(streaming, refused)
         asked = request
         if OUTPUT in refused:
             asked = with_answer_tool(request, may_force=FORCED not in refused)
@@ -154,6 +152,11 @@ class _Refusals:
         for place, fields in self._found.items():
             if (known := self._known.get(place, NONE)) != fields:
                 _remember(place, known)
+
+
+def _find_fields(streaming: Streaming, refused: frozenset[str]) -> Mapping[str, Any]:
+    """Returns the fields that ask for a stream; those for a whole reply if no others are left."""
+    return next((some for some in streaming.fields if not refused & some.keys()), wire.WHOLE)
 
 
 def _find_answer_tool(request: Request, asked: Request) -> AnswerTool:
