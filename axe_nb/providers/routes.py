@@ -21,10 +21,7 @@ PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
 VARIABLES = (*CERTIFICATES, *PROXIES, *map(str.lower, PROXIES), "REQUEST_METHOD")
 """All that a route depends on; under CGI, HTTP_PROXY is a header of the request."""
 
-ANY = frozenset(VARIABLES)
-
-NONE_SET = (None,) * len(VARIABLES)
-"""Their values if none is set."""
+_NAMES = frozenset(VARIABLES)
 
 PORTS = {"http": 80, "https": 443}
 
@@ -74,9 +71,8 @@ def find_route(url: httpx.URL) -> Route:
         RouteError: the environment names a proxy or certificates that cannot be used.
     """
     port = url.port or PORTS[url.scheme]
-    state: tuple[str | None, ...] = NONE_SET
-    if not ANY.isdisjoint(os.environ):  # quicker than to ask for each that is not there
-        state = tuple(map(os.environ.get, VARIABLES))
+    is_set = _NAMES.intersection(os.environ)  # to ask for what is not there takes longer
+    state = tuple(os.environ.get(name) if name in is_set else None for name in VARIABLES)
     return _find_route(url.scheme, url.raw_host.decode(), port, state)
 
 
