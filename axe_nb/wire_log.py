@@ -22,6 +22,7 @@ from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from axe_nb.errors import ProviderError
+from axe_nb.quick_init import quick_init
 
 if TYPE_CHECKING:
     import zlib
@@ -48,6 +49,7 @@ LEVEL = 3
 """Of compression: the fastest that finds what the events of a stream repeat."""
 
 
+@quick_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WireReply:
     """A server's reply to one request."""

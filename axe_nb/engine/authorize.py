@@ -14,6 +14,7 @@ from typing import Any
 from axe_nb.engine.permissions import ApprovalRequest, AskPerson, Decision
 from axe_nb.engine.scope import RunScope
 from axe_nb.limits import RunStopped
+from axe_nb.quick_init import quick_init
 from axe_nb.threads import in_thread
 from axe_nb.tools.tool import CallSite, Guard, PermissionDenied, Tool
 
@@ -21,6 +22,7 @@ WHOLE_TOOL = "this tool"
 """The calls that "always" covers for a tool without a guard."""
 
 
+@quick_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Permit:
     """Permission for one call."""

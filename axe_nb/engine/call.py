@@ -17,6 +17,7 @@ from axe_nb.engine.nesting import Caller, enter_call
 from axe_nb.engine.scope import Env
 from axe_nb.limits import Slots
 from axe_nb.messages import ToolCall
+from axe_nb.quick_init import quick_init
 from axe_nb.results import RunResult
 from axe_nb.text import quote
 from axe_nb.tools.tool import Job, Tool, ToolContext, ToolError
@@ -52,6 +53,7 @@ class CallSlot:
             self.slots.release()
 
 
+@quick_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingCall:
     """A call of a run, about to be made."""

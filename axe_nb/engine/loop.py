@@ -256,7 +256,7 @@ class Run:
         children: tuple[RunResult, ...],
     ) -> RunResult:
         scope, talk, did = self.scope, self.conversation, self.dispatch
-        own = {**make_metadata(scope.id, talk.usage), "depth": str(scope.depth)}
+        own = make_metadata(scope.id, scope.depth, talk.usage) if scope.parent else {}
         result = RunResult(
             status=status, text=talk.text, data=self.data, agent=scope.agent.name,
             model=scope.agent.model, error=error, turns=talk.turns, tool_calls=did.calls,
@@ -267,7 +267,7 @@ class Run:
             log=tuple(talk.log), id=scope.id, call_id=scope.call_id, prompt=self.plan.prompt,
             pictures=self.plan.pictures, task=self.task, exchanges=talk.exchanges,
             cause=copy(cause),  # a copy: no traceback keeps the run alive
-            metadata=own if scope.parent else {},
+            metadata=own,
         )  # fmt: skip
         if not scope.parent:
             changed = scope.env.origin.changed if scope.env.origin else {}

@@ -290,9 +290,7 @@ class ModelClient:
             held, self._scope.agent.model, cost, is_counted=is_counted
         )
 
-    async def _send_once(
-        self, request: Request, turn: int, recorded: Exchange | None
-    ) -> Response:
+    async def _send_once(self, request: Request, turn: int, recorded: Exchange | None) -> Response:
         scope, task = self._scope, asyncio.current_task()
         assert task is not None
         before = task.cancelling()

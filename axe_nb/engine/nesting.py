@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from axe_nb.engine.scope import Env
+from axe_nb.quick_init import quick_init
 from axe_nb.results import RunResult
 from axe_nb.tools.tool import Job, ToolContext
 
@@ -21,6 +22,7 @@ StartBelow: TypeAlias = Callable[[Job, Env], Coroutine[Any, Any, RunResult]]
 """(job, dependencies of the child and its descendants) → the child's result."""
 
 
+@quick_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
     """A tool call in progress."""
