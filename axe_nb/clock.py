@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -15,6 +15,9 @@ from axe_nb.text import format_seconds
 from axe_nb.threads import STRETCH
 
 T = TypeVar("T")
+
+NO_TIMEOUT: AbstractAsyncContextManager[object] = nullcontext()
+"""The timeout context of a run without a timeout of its own, or of none above."""
 
 
 class TimeIsUp(TimeoutError):
@@ -33,7 +36,8 @@ class Deadline:
     """Timeout context of its run; cancels that run and its descendants."""
     above: Deadline | None = None
     """The deadline that caps this one."""
-    _ahead: float = 0.0
+    ahead: float = 0.0
+    """Virtual seconds that the timer knows of."""
     _pauses: int = field(default=0, init=False)
     _paused_at: float = field(default=0.0, init=False)
 
@@ -60,13 +64,13 @@ class Deadline:
         self._pauses -= 1
         if not self._pauses:
             self.at += asyncio.get_running_loop().time() - self._paused_at
-            self.reschedule(self._ahead)
+            self.reschedule(self.ahead)
         if self.above is not None:
             self.above.resume()
 
     def reschedule(self, ahead: float) -> None:
         """Resets the timer, with `ahead` virtual seconds elapsed."""
-        self._ahead = ahead
+        self.ahead = ahead
         if not self.is_paused and not self.timeout.expired():
             self.timeout.reschedule(self.at - ahead)
 
@@ -84,22 +88,22 @@ class Clock:
             above: the parent's deadline, which caps it; None = no deadline.
             ahead: virtual seconds already elapsed.
         """
-        self._time = asyncio.get_running_loop().time
+        self._loop = asyncio.get_running_loop()
         self.ahead = ahead
         """Virtual seconds taken so far by script models on the virtual clock."""
         self._started = self.now()
         self.deadline = above
         """The nearest deadline; None = no limit."""
-        self.timeout = asyncio.timeout_at(None)
-        """Timeout context for the run; raises TimeoutError when the time is up."""
+        self.timeout = NO_TIMEOUT
+        """Timeout context for the run; raises TimeoutError when its own time is up."""
         if seconds is not None and (above is None or self._started + seconds <= above.at):
             at = self._started + seconds
-            self.timeout = asyncio.timeout_at(at - ahead)
-            self.deadline = Deadline(at, seconds, self.timeout, above, ahead)
+            self.timeout = timeout = asyncio.timeout_at(at - ahead)
+            self.deadline = Deadline(at, seconds, timeout, above, ahead)
 
     def now(self) -> float:
         """Seconds on the loop's clock, virtual time included."""
-        return self._time() + self.ahead
+        return self._loop.time() + self.ahead
 
     @property
     def elapsed(self) -> float:
@@ -164,7 +168,11 @@ class Clock:
         if self.deadline is not None and self.is_late:
             self.ahead = max(before, self.ahead - (self.now() - self.deadline.at))
             raise TimeIsUp
-        if self.deadline is not None and self.deadline.timeout is self.timeout:
+        if (
+            self.deadline is not None
+            and self.deadline.timeout is self.timeout
+            and self.deadline.ahead != self.ahead
+        ):
             self.deadline.reschedule(self.ahead)
 
     @contextmanager

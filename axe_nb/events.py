@@ -13,9 +13,11 @@ from typing import TypeAlias
 from axe_nb.exchanges import Exchange, Source
 from axe_nb.messages import DeltaKind, ToolCall, ToolResult, Usage
 from axe_nb.pictures.picture import Picture
+from axe_nb.quick_init import quick_init
 from axe_nb.results import Asked, RunResult
 
 
+@quick_init
 @dataclass(frozen=True, slots=True)
 class RunStarted:
     """A run starts: the root, or a child between the two events of its call."""
@@ -38,6 +40,7 @@ class RunStarted:
     """As in `RunResult`."""
 
 
+@quick_init
 @dataclass(frozen=True, slots=True)
 class TurnStarted:
     """A request is sent."""
@@ -55,6 +58,7 @@ class TurnStarted:
     """As in `Turn`."""
 
 
+@quick_init
 @dataclass(frozen=True, slots=True)
 class TextDelta:
     """A piece of a streamed reply has arrived: of its text, its reasoning or a call's arguments."""
@@ -90,6 +94,7 @@ class RetryScheduled:
     """The retries that `[retry]` allows; 0 = not known."""
 
 
+@quick_init
 @dataclass(frozen=True, slots=True)
 class TurnFinished:
     """A response has arrived; its calls, if any, run next."""
@@ -112,6 +117,7 @@ class TurnFinished:
     source: Source = ""
 
 
+@quick_init
 @dataclass(frozen=True, slots=True)
 class ToolStarted:
     """A call starts."""
@@ -120,6 +126,7 @@ class ToolStarted:
     call: ToolCall
 
 
+@quick_init
 @dataclass(frozen=True, slots=True)
 class ToolFinished:
     """A call has its result."""
@@ -129,6 +136,7 @@ class ToolFinished:
     seconds: float
 
 
+@quick_init
 @dataclass(frozen=True, slots=True)
 class PersonAsked:
     """A run waits for the person's word, and its time stands still."""

@@ -13,6 +13,7 @@ from typing import Any, Literal
 from axe_nb.answer_tool import with_answer_tool
 from axe_nb.errors import ProviderError
 from axe_nb.messages import Delta, Message, Request, Response, ToolSpec
+from axe_nb.quick_init import quick_init
 from axe_nb.redaction import Filter
 from axe_nb.spelled import join_texts
 from axe_nb.wire_log import AnswerTool, WireReply
@@ -74,6 +75,7 @@ def _join_deltas(deltas: Iterable[Delta]) -> Iterable[str]:
     return map("".join, pieces.values())
 
 
+@quick_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exchange:
     """One request of a run and its outcome.

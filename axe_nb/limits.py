@@ -53,12 +53,12 @@ class Limits:
 
         Turns are counted per run (X-18), up to 50; time is bounded by the parent's deadline.
         """
-        return Limits(
-            turns=min(self.turns, MAX_TURNS),
-            tool_calls=_pick_lowest(self.tool_calls, above.tool_calls),
-            tokens=_pick_lowest(self.tokens, above.tokens),
-            seconds=self.seconds,
-        )
+        turns = min(self.turns, MAX_TURNS)
+        tool_calls = _pick_lowest(self.tool_calls, above.tool_calls)
+        tokens = _pick_lowest(self.tokens, above.tokens)
+        if (turns, tool_calls, tokens) == (self.turns, self.tool_calls, self.tokens):
+            return self
+        return Limits(turns, tool_calls, tokens, self.seconds)
 
 
 def _pick_lowest(a: int | None, b: int | None) -> int | None:
@@ -249,7 +249,8 @@ class Slots:
         """
         self._free = most or sys.maxsize
         self._above = above
-        self._waiters: OrderedDict[asyncio.Future[None], None] = OrderedDict()
+        self._waiters: OrderedDict[asyncio.Future[None], None] | None = None
+        """In order of arrival; None = none has ever waited, as in almost every run."""
 
     def acquire_now(self) -> bool:
         """Takes a slot if one is free, without the cost of a coroutine; returns True if it did."""
@@ -287,6 +288,8 @@ class Slots:
             self._free -= 1
             return
         waiter = asyncio.get_running_loop().create_future()
+        if self._waiters is None:
+            self._waiters = OrderedDict()
         self._waiters[waiter] = None
         try:
             await waiter

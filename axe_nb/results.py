@@ -22,6 +22,7 @@ from axe_nb.exchanges import UNASKED, Exchange, Source, drop_spelled
 from axe_nb.jsonable import jsonable
 from axe_nb.messages import Message, ToolCall, ToolResult, Usage
 from axe_nb.pictures.picture import Picture
+from axe_nb.quick_init import quick_init
 from axe_nb.records.convert import from_json, to_json
 from axe_nb.redaction import Filter, find_filter, redact
 from axe_nb.text import one_line, plural, printable, quote
@@ -47,6 +48,7 @@ def name_run(agent: str, model: str) -> str:
     return agent or model or NO_AGENT
 
 
+@quick_init
 @dataclass(frozen=True, slots=True)
 class Turn:
     """One request of a run, its response, and the results of its calls."""
@@ -70,6 +72,12 @@ class Turn:
     source: Source = ""
 
 
+def make_metadata(id: str, depth: int, usage: Usage) -> dict[str, str]:
+    """Returns the metadata that every child has (D-34)."""
+    return {"task_id": id, "token_estimate": str(usage.total), "depth": str(depth)}
+
+
+@quick_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunResult:
     """The result of an agent's run, whatever its status (D-2)."""
@@ -178,11 +186,6 @@ class RunResult:
         yield self
         for child in self.children:
             yield from child.walk()
-
-    def with_metadata(self, notes: Mapping[str, str]) -> RunResult:
-        """This result with the notes of its delegation tool and its id as metadata (D-34)."""
-        common = {"task_id": self.id, "token_estimate": str(self.usage.total)}
-        return replace(self, metadata={**common, **notes})
 
     def request(self, place: str | int | None = None, protocol: str | None = None) -> SentRequest:
         """Returns a request that was sent: its body, what fills the context, what changed.

@@ -7,7 +7,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+from axe_nb.quick_init import quick_init
 
+
+@quick_init
 @dataclass(frozen=True, slots=True)
 class Usage:
     """Tokens as reported by the API; 0 if it reports none."""

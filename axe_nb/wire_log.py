@@ -22,6 +22,7 @@ from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from axe_nb.errors import ProviderError
+from axe_nb.quick_init import quick_init
 
 if TYPE_CHECKING:
     import zlib
@@ -48,6 +49,7 @@ LEVEL = 3
 """Of compression: the fastest that finds what the events of a stream repeat."""
 
 
+@quick_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WireReply:
     """A server's reply to one request."""
@@ -227,7 +229,8 @@ class WireLog:
         """That of the recorded reply; empty = that of the provider."""
         self._status = 0
         self._headers: Mapping[str, str] = {}
-        self._packer = _Packer()
+        self._packer: _Packer | None = None
+        """Takes the body; None = no reply has begun."""
         self._failure: ProviderError | None = None
         self._has_begun = False
         self.hang: Callable[[], Awaitable[None]] | None = None
@@ -235,30 +238,33 @@ class WireLog:
         self.streaming: Mapping[str, Any] = {}
         """The fields of the request that ask for a stream."""
         self.answer_tool: AnswerTool = ""
-        self.add: Callable[[bytes], None] = self._packer.add
-        """Notes a piece of the body."""
 
     @property
     def reply(self) -> WireReply | None:
         """The reply so far; None if no request was sent."""
         if not self._has_begun:
             return self.recorded
+        smallest = SMALL if is_stream(self._headers) else PACK_AT
         return WireReply(
             status=self._status,
             headers={name: value for name in KEPT_HEADERS if (value := self._headers.get(name))},
-            pieces=self._packer.pieces(SMALL if is_stream(self._headers) else PACK_AT),
+            pieces=self._packer.pieces(smallest) if self._packer else (),
             failure=self._failure and copy(self._failure),
         )
 
     def begin(self) -> None:
         """Notes that a request is sent."""
         self._has_begun = True
-        self._status, self._headers, self._packer, self._failure = 0, {}, _Packer(), None
-        self.add = self._packer.add
+        self._status, self._headers, self._packer, self._failure = 0, {}, None, None
 
     def start(self, status: int, headers: Mapping[str, str]) -> None:
         """Notes the head of the reply."""
-        self._status, self._headers = status, headers
+        self._status, self._headers, self._packer = status, headers, _Packer()
+
+    def add(self, piece: bytes) -> None:
+        """Notes a piece of the body, after its head."""
+        assert self._packer is not None
+        self._packer.add(piece)
 
     def fail(self, failure: ProviderError) -> ProviderError:
         """Notes a failure of the connection; returns it."""

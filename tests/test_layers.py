@@ -16,8 +16,8 @@ import pytest
 PACKAGE = Path(__file__).parent.parent / "axe_nb"
 
 ROOMS = (
-    "invisible", "text", "redaction", "errors", "globs", "patterns", "descriptors", "links",
-    "protected_names", "protected", "imports", "frames", "wire_log", "usage", "pictures",
+    "quick_init", "invisible", "text", "redaction", "errors", "globs", "patterns", "descriptors",
+    "links", "protected_names", "protected", "imports", "frames", "wire_log", "usage", "pictures",
     "messages", "answer_tool", "spelled",
     "exchanges", "values", "jsonable", "records", "toml_tables", "provider_table", "agents",
     "data_files", "endings", "results", "diffs", "events", "interpolation", "threads", "clock",

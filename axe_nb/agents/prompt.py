@@ -18,6 +18,7 @@ from axe_nb.agents.workdir import Workdir, find_workdir
 from axe_nb.errors import ConfigError
 from axe_nb.pictures.picture import Picture
 from axe_nb.provider_table import NOT_PARAMS
+from axe_nb.quick_init import quick_init
 from axe_nb.text import nearest, quote
 from axe_nb.toml_tables.table import toml_fields
 
@@ -31,6 +32,7 @@ OWN_KEYS = {"model": "model", "system": "system_prompt", "tools": "tools"}
 """Key that `[params]` may not set → the agent's own key for it."""
 
 
+@quick_init
 @dataclass(frozen=True, slots=True)
 class Briefing:
     """An agent's own context, read from disk."""
@@ -104,6 +106,8 @@ def all_warnings(agent: Agent) -> tuple[str, ...]:
 
 def _check_params(agent: Agent) -> list[str]:
     """Returns warnings about parameters that are ignored, or were probably meant otherwise."""
+    if not agent.params:
+        return []
     warnings = _find_ignored_params(agent)
     for key in agent.params.keys() - NOT_PARAMS - set(COMMON_PARAMS):
         near = nearest(key, COMMON_PARAMS, VERY_LIKE)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import tomllib
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from axe_nb.agents.agent import Agent
@@ -37,7 +38,7 @@ def find_workdir(agent: Agent) -> Workdir:
     """
     try:
         if not agent.workdir.strip():
-            return Workdir(Path.cwd(), Path(find_real_folder()))
+            return _find_current(os.getcwd(), find_real_folder())  # noqa: PTH109 - as there
         given = expand_home(agent.workdir.strip()).absolute()
         is_there = given.is_dir()
     except OSError:  # the current folder was deleted, or the path is too long
@@ -52,6 +53,12 @@ def find_workdir(agent: Agent) -> Workdir:
             hint="to work there, name that folder itself",
         )
     return found
+
+
+@lru_cache(maxsize=16)
+def _find_current(given: str, real: str) -> Workdir:
+    """The current folder as a workdir: the same object for all children that work there."""
+    return Workdir(Path(given), Path(real))
 
 
 def _make_missing(agent: Agent) -> ConfigError:

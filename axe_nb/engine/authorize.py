@@ -15,6 +15,7 @@ from axe_nb.engine.ask_person import ask_person, find_person
 from axe_nb.engine.questions import ApprovalRequest, AskPerson, Decision
 from axe_nb.engine.scope import RunScope
 from axe_nb.engine.stepping import find_schema
+from axe_nb.quick_init import quick_init
 from axe_nb.threads import in_thread
 from axe_nb.tools.tool import CallSite, Guard, PermissionDenied, Tool
 
@@ -22,6 +23,7 @@ WHOLE_TOOL = "this tool"
 """The calls that "always" covers for a tool without a guard."""
 
 
+@quick_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Permit:
     """Permission for one call."""

@@ -9,17 +9,18 @@ Source: D-8, D-57, D-58.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from axe_nb.engine.nesting import Caller, enter_call
 from axe_nb.engine.scope import Env
 from axe_nb.limits import Slots
 from axe_nb.messages import ToolCall
+from axe_nb.quick_init import quick_init
 from axe_nb.results import RunResult
 from axe_nb.text import quote
-from axe_nb.tools.tool import Job, ToolContext, ToolError
+from axe_nb.tools.tool import Job, Tool, ToolContext, ToolError
 
 TASK = "axe_nb "
 """Prefix of the name of a tool's task, before the names of tool and agent."""
@@ -52,6 +53,7 @@ class CallSlot:
             self.slots.release()
 
 
+@quick_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingCall:
     """A call of a run, about to be made."""
@@ -67,12 +69,8 @@ class PendingCall:
     """Its own: children that need one must not wait for it."""
 
 
-StartChild: TypeAlias = Callable[[PendingCall, Job, Env | None], Awaitable[RunResult]]
+StartChild: TypeAlias = Callable[[PendingCall, Job, Env | None], Coroutine[Any, Any, RunResult]]
 """(call, job, dependencies of the child; None = those of its run) → the child's result."""
-
-
-Adopt: TypeAlias = Callable[[RunResult, int], None]
-"""Takes the result of a child that is not run again, and its depth."""
 
 
 @dataclass(slots=True)
@@ -102,22 +100,19 @@ class CallChildren:
             elsewhere = asyncio.run_coroutine_threadsafe(self.start(job, env), self._loop)
             return await asyncio.wrap_future(elsewhere)
         self.call.slot.release()
-        task = asyncio.create_task(self._run(job, env))
+        task = asyncio.create_task(self.start_child(self.call, job, env))
         self._tasks.add(task)
         task.add_done_callback(self._note_end)
         return await task
 
-    async def start_here(self, job: Job) -> RunResult:
+    def start_here(self, job: Job) -> Coroutine[Any, Any, RunResult]:
         """Runs a child to its end in the task of its call, for a tool that only awaits it.
 
         Raises:
             ConfigError: the child cannot be started.
         """
         self.call.slot.release()
-        return await self._run(job, None)
-
-    async def _run(self, job: Job, env: Env | None) -> RunResult:
-        return await self.start_child(self.call, job, env)
+        return self.start_child(self.call, job, None)
 
     def _note_end(self, task: asyncio.Task[RunResult]) -> None:
         self._tasks.discard(task)
@@ -150,17 +145,12 @@ def blocking_call(loop: asyncio.AbstractEventLoop) -> str:
     return f"tool {quote(tool)} of agent {quote(agent)}"
 
 
-async def run_call(
-    work: Callable[[ToolContext], Awaitable[object]],
-    context: ToolContext,
-    children: CallChildren,
-    env: Env,
-) -> object:
+async def run_call(tool: Tool, context: ToolContext, children: CallChildren, env: Env) -> object:
     """Runs a tool's function and returns its answer.
 
     Args:
-        work: the tool's function.
-        context: its only argument.
+        tool: the tool.
+        context: that of the call, with its arguments.
         children: the children started through the context.
         env: dependencies of the call's run.
 
@@ -172,7 +162,7 @@ async def run_call(
     caller = Caller(context=context, env=env, start=children.start, loop=loop)
     name = f"{TASK}{context.call.name}\n{context.agent.name}"
     ended: asyncio.Future[_Outcome] = loop.create_future()
-    task = asyncio.create_task(_run_function(work, caller, ended), name=name)
+    task = asyncio.create_task(_run_function(tool, caller, ended), name=name)
     try:
         outcome = await ended  # the task itself would be cancelled, and waited for
     except asyncio.CancelledError:
@@ -189,15 +179,11 @@ async def run_call(
     return outcome.answer
 
 
-async def _run_function(
-    work: Callable[[ToolContext], Awaitable[object]],
-    caller: Caller,
-    ended: asyncio.Future[_Outcome],
-) -> None:
+async def _run_function(tool: Tool, caller: Caller, ended: asyncio.Future[_Outcome]) -> None:
     """Runs the function and catches any exception, which could otherwise stop the event loop."""
     enter_call(caller)
     try:
-        outcome = _Outcome(await work(caller.context))
+        outcome = _Outcome(await tool.fn(caller.context, caller.context.call.arguments))
     except BaseException as error:
         outcome = _Outcome(error=error)
     if not ended.done():

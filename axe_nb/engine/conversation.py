@@ -27,6 +27,7 @@ from axe_nb.messages import (
 )
 from axe_nb.pictures.picture import Picture
 from axe_nb.results import Asked, Turn
+from axe_nb.wire_log import WireLog
 
 BYTES_OF_TOKEN = 4
 """UTF-8 bytes of a token, in the middle (D-18)."""
@@ -42,7 +43,8 @@ class Conversation:
         self._plan = plan
         self.messages = close_open_calls(plan.job.history)
         self._wire = WireCache()
-        self._ids = CallIds(self.messages)
+        self._ids: CallIds | None = None
+        """None = no call yet in this run."""
         self._last_text = ""
         self._offered: Sequence[ToolSpec] = ()
         """The tools of the latest request."""
@@ -116,6 +118,7 @@ class Conversation:
         before = len(self._model.exchanges)
         response = await self._model.send(self.make_request(tools, output=output), number)
         if calls := response.tool_calls:
+            self._ids = self._ids or CallIds(self.messages)
             calls = self._ids.settle(self._plan.provider.name, scope.clock.watch(calls))
             calls = tuple(map(self._plan.toolset.describe, scope.clock.watch(calls)))
             response = replace(response, tool_calls=calls)
@@ -160,7 +163,7 @@ class Conversation:
             plan.model, tuple(self.messages), plan.briefing.system, tools,
             agent.params, agent.name, f"{self._scope.id}/{self.turns + 1}",
             past_tools=() if tools else plan.toolset.offered,
-            system_ends=plan.briefing.system_ends, wire=self._wire,
+            system_ends=plan.briefing.system_ends, wire=self._wire, log=WireLog(),
             output=plan.output.sent if plan.output and output else None,
         )  # fmt: skip
 

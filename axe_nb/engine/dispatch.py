@@ -14,7 +14,8 @@ from typing import Any
 
 from axe_nb.delegation.ctx_delegate import delegate
 from axe_nb.engine.authorize import Authorizer, Permit
-from axe_nb.engine.call import Adopt, CallChildren, CallSlot, PendingCall, StartChild, run_call
+from axe_nb.engine.call import CallChildren, CallSlot, PendingCall, run_call
+from axe_nb.engine.children import Children
 from axe_nb.engine.origin import KeptCall
 from axe_nb.engine.plan import Plan
 from axe_nb.engine.stepping import CallStep, step_call
@@ -56,12 +57,11 @@ def is_refused(result: ToolResult) -> bool:
 class Dispatch:
     """Executes the tool calls of one run."""
 
-    def __init__(self, plan: Plan, start_child: StartChild, adopt: Adopt) -> None:
+    def __init__(self, plan: Plan, children: Children) -> None:
         self._scope = plan.scope
         self._toolset = plan.toolset
         self._workdir = plan.briefing.workdir.real
-        self._start_child = start_child
-        self._adopt = adopt
+        self._children = children
         self._authorizer = Authorizer(plan.scope, self._workdir)
         self._cap = plan.scope.meter.cap_reply()
         self.pictures = plan.make_room()
@@ -173,7 +173,7 @@ class Dispatch:
         self.calls += 1
         emit(ToolStarted(run, call))
         for child in kept.children:
-            self._adopt(child, self._scope.depth + 1)
+            self._children.adopt(child, self._scope.depth + 1)
         self.file_log.files_read.update(dict.fromkeys(kept.files_read))
         self.file_log.files_modified.update(dict.fromkeys(kept.files_modified))
         self.pictures.use([Message("tool", tool_results=(kept.result,))])
@@ -233,16 +233,12 @@ class Dispatch:
 
     async def _run_tool(self, tool: Tool, pending: PendingCall, permit: Permit) -> object:
         call = replace(pending.call, arguments=permit.arguments)
-        children = CallChildren(pending, self._start_child)
+        children = CallChildren(pending, self._children.start)
         if tool.effect == "delegate":  # one of ours, which ends when it is cancelled
             context = self._make_context(tool, call, children.start_here, permit.guard)
             return await tool.fn(context, permit.arguments)
-        return await run_call(
-            lambda context: tool.fn(context, permit.arguments),
-            self._make_context(tool, call, children.start, permit.guard),
-            children,
-            self._scope.env,
-        )
+        context = self._make_context(tool, call, children.start, permit.guard)
+        return await run_call(tool, context, children, self._scope.env)
 
     def _make_context(
         self,

@@ -19,14 +19,14 @@ from axe_nb.engine.children import Children
 from axe_nb.engine.conversation import Conversation
 from axe_nb.engine.dispatch import Dispatch
 from axe_nb.engine.incomplete import format_cut, tell_incomplete
-from axe_nb.engine.nesting import inside_run
+from axe_nb.engine.nesting import InsideRun
 from axe_nb.engine.origin import KeptCall
 from axe_nb.engine.plan import Plan
 from axe_nb.errors import AxeError, words
 from axe_nb.events import Emit, RunFinished, RunStarted
 from axe_nb.limits import RunStopped
 from axe_nb.messages import Response, ToolCall, ToolResult
-from axe_nb.results import RunResult, Status
+from axe_nb.results import RunResult, Status, make_metadata
 from axe_nb.text import one_line
 
 MAX_ERROR = 2000
@@ -51,7 +51,7 @@ class Run:
         self._has_begun = False
         self.children = Children(plan, Run)
         self.conversation = Conversation(plan)
-        self.dispatch = Dispatch(plan, self.children.start, self.children.adopt)
+        self.dispatch = Dispatch(plan, self.children)
         self.warnings = list(plan.warnings)
         self.data: Any = None
         """The answer as data."""
@@ -73,7 +73,7 @@ class Run:
         self._begin()
         clock = self.scope.clock
         try:
-            with inside_run():
+            with InsideRun():
                 async with clock.timeout:
                     status, error = await self._converse()
         except RunStopped as stop:
@@ -258,6 +258,7 @@ class Run:
         children: tuple[RunResult, ...],
     ) -> RunResult:
         scope, talk, did = self.scope, self.conversation, self.dispatch
+        own = make_metadata(scope.id, scope.depth, talk.usage) if scope.parent else {}
         result = RunResult(
             status=status, text=talk.text, data=self.data, agent=scope.agent.name,
             model=scope.agent.model, error=error, turns=talk.turns, tool_calls=did.calls,
@@ -268,14 +269,14 @@ class Run:
             log=tuple(talk.log), id=scope.id, call_id=scope.call_id, prompt=self.plan.prompt,
             pictures=self.plan.pictures, task=self.task, exchanges=talk.exchanges,
             cause=copy(cause),  # a copy: no traceback keeps the run alive
+            metadata=own,
         )  # fmt: skip
         if not scope.parent:
             changed = scope.env.origin.changed if scope.env.origin else {}
             kept = scope.env.agents.describe(scope.agent, changed)
             result = replace(result, origin=self._origin, definitions=kept)
-        else:
-            notes = {"depth": str(scope.depth), **self.plan.job.notes(result)}
-            result = result.with_metadata(notes)
+        elif notes := self.plan.job.notes(result):
+            result = replace(result, metadata={**own, **notes})
         return result
 
 

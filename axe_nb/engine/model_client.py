@@ -10,11 +10,9 @@ Source: D-23, D-24; second form §2; product.md `[retry]`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from copy import copy
 from dataclasses import replace
 from functools import partial
-from typing import TypeAlias
 
 from axe_nb.engine.given import make_given
 from axe_nb.engine.given_up import make_last_error, make_late_error
@@ -25,15 +23,12 @@ from axe_nb.engine.scope import RunScope
 from axe_nb.engine.stepping import step_reply, step_request
 from axe_nb.engine.tape import play
 from axe_nb.errors import ProviderError
-from axe_nb.events import RetryScheduled, TextDelta
+from axe_nb.events import RetryScheduled
 from axe_nb.exchanges import Cut, Exchange
 from axe_nb.limits import RunStopped
-from axe_nb.messages import Delta, Request, Response
-from axe_nb.providers.protocol import OnDelta, Provider
+from axe_nb.messages import Request, Response
+from axe_nb.providers.protocol import Provider
 from axe_nb.wire_log import WireLog
-
-Send: TypeAlias = Callable[[Request, OnDelta], Awaitable[Response]]
-"""As `Provider.send`."""
 
 
 class ModelClient:
@@ -43,7 +38,10 @@ class ModelClient:
         self._scope = scope
         self._provider = provider
         self._streams = streams
-        self._pieces: list[str] = []
+        self._pieces: Pieces | None = None
+        """Those of the reply that is streamed now, or was cut."""
+        self._partial = ""
+        """The text that came with the failure of the latest request."""
         self._kept: Exchange | None = None
         """The exchange that a fork has for the first attempt of the latest request."""
         self._is_played = False
@@ -58,7 +56,7 @@ class ModelClient:
     @property
     def arrived(self) -> str:
         """Text of an unfinished reply; empty between requests."""
-        return "".join(self._pieces)
+        return self._partial or (self._pieces.text if self._pieces else "")
 
     async def send(self, request: Request, turn: int) -> Response:
         """Sends a request and returns the complete reply.
@@ -74,13 +72,13 @@ class ModelClient:
             RunStopped: a cap of the tree has been reached.
             TimeoutError: the time is up.
         """
-        self._pieces.clear()
+        self._pieces, self._partial = None, ""
         try:
             response = await self._send_stepped(request, turn)
         except ProviderError as error:
-            self._pieces = [error.partial_text] if error.partial_text else self._pieces
+            self._partial = error.partial_text
             raise
-        self._pieces.clear()
+        self._pieces = None
         return response
 
     def check_caps(self, place: str, attempt: int = 1, *, is_live: bool = False) -> None:
@@ -189,14 +187,17 @@ class ModelClient:
             try:
                 scope.clock.forward(scope.clock.ahead + response.seconds)
             except TimeoutError:  # in virtual time, nothing has arrived yet
-                self._pieces.clear()
+                self._pieces = None
                 raise
         return response
 
     async def _send_recorded(self, request: Request, turn: int, attempt: int) -> Response:
         tape, clock, meter = self._scope.env.tape, self._scope.clock, self._scope.meter
         recorded = None
-        request = replace(request, attempt=attempt)
+        if attempt > 1 or request.log is None:
+            request = replace(request, attempt=attempt, log=WireLog())
+        log = request.log
+        assert log is not None
         if kept := self._kept if attempt == 1 else self._find_kept(request):
             return self._take(request, kept)
         self.check_caps(request.place, attempt)
@@ -206,19 +207,17 @@ class ModelClient:
                 self.check_caps(request.place, attempt, is_live=True)
         meter.request(self._scope.name)
         self._is_played, self.is_kept = recorded is not None, False
-        log = WireLog(recorded.reply if recorded else None)
-        log.protocol = recorded.protocol if recorded else ""
-        log.answer_tool = recorded.answer_tool if recorded else ""
-        if recorded and recorded.cut:
-            log.hang = partial(self._cut, recorded.cut)
-        request = replace(request, log=log)
+        if recorded:
+            log.recorded, log.protocol = recorded.reply, recorded.protocol
+            log.answer_tool = recorded.answer_tool
+            if recorded.cut:
+                log.hang = partial(self._cut, recorded.cut)
         held = 0.0 if recorded else await hold(self._scope, request, self.exchanges)
-        deltas: list[Delta] = []
         response: Response | None = None
         error: ProviderError | None = None
         cut: Cut = "cancelled"
         try:
-            response = await self._send_once(request, turn, recorded, deltas)
+            response = await self._send_once(request, turn, recorded)
             cut = ""
             response = await price(self._scope, response, recorded)
             return response
@@ -232,7 +231,7 @@ class ModelClient:
             if not recorded:
                 is_free = self._provider.name == "script"
                 settle(self._scope, held, response, is_free=is_free)
-            reply = log.reply
+            reply, pieces = log.reply, self._pieces
             exchange = Exchange(
                 turn=turn, attempt=attempt, model=request.model, protocol=self._provider.name,
                 sent=len(request.messages), system=request.system,
@@ -240,7 +239,7 @@ class ModelClient:
                 past_tools=request.past_tools, output=request.output,
                 answer_tool=log.answer_tool, params=request.params,
                 streaming=log.streaming, reply=reply, response=response,
-                deltas=() if reply else tuple(deltas), error=error,
+                deltas=tuple(pieces.deltas) if pieces and not reply else (), error=error,
                 cut="timeout" if cut and clock.is_late else cut,
                 cost=response.usage.cost if response else None,
             )  # fmt: skip
@@ -285,20 +284,21 @@ class ModelClient:
             raise copy(kept.error)
         return kept.response
 
-    async def _send_once(
-        self, request: Request, turn: int, recorded: Exchange | None, deltas: list[Delta]
-    ) -> Response:
-        task = asyncio.current_task()
+    async def _send_once(self, request: Request, turn: int, recorded: Exchange | None) -> Response:
+        scope, task = self._scope, asyncio.current_task()
         assert task is not None
         before = task.cancelling()
         send = self._provider.send
         if recorded and recorded.reply is None:
             send = partial(play, recorded)
+        self._pieces = None
+        if self._streams:
+            self._pieces = Pieces(scope.env.emit, scope.id, turn, request.attempt)
         try:
-            if not self._streams:
-                return await send(request)
-            return await self._send_streaming(send, request, turn, deltas)
+            return await (send(request, self._pieces.add) if self._pieces else send(request))
         finally:
+            if self._pieces:
+                self._pieces.flush()
             if task.cancelling() > before:  # even if the provider swallowed the cancellation
                 raise asyncio.CancelledError
 
@@ -317,23 +317,3 @@ class ModelClient:
         if cut == "cancelled" and tape is not None:
             await tape.wait_to_cancel()
         await asyncio.Event().wait()  # until the tool stops waiting for it
-
-    async def _send_streaming(
-        self, send: Send, request: Request, turn: int, deltas: list[Delta]
-    ) -> Response:
-        scope = self._scope
-
-        def show(delta: Delta) -> None:
-            attempt, kind, call, name = request.attempt, delta.kind, delta.call, delta.name
-            scope.env.emit(TextDelta(scope.id, turn, attempt, delta.text, kind, call, name))
-
-        def take(delta: Delta) -> None:
-            deltas.append(delta)
-            pieces.add(delta)
-
-        pieces = Pieces(show)
-        self._pieces = pieces.texts
-        try:
-            return await send(request, take)
-        finally:
-            pieces.flush()

@@ -8,13 +8,13 @@ Source: D-57.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Coroutine
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from axe_nb.engine.scope import Env
+from axe_nb.quick_init import quick_init
 from axe_nb.results import RunResult
 from axe_nb.tools.tool import Job, ToolContext
 
@@ -22,6 +22,7 @@ StartBelow: TypeAlias = Callable[[Job, Env], Coroutine[Any, Any, RunResult]]
 """(job, dependencies of the child and its descendants) → the child's result."""
 
 
+@quick_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
     """A tool call in progress."""
@@ -49,14 +50,16 @@ def calling() -> Caller | None:
     return _caller.get(None)
 
 
-@contextmanager
-def inside_run() -> Iterator[None]:
+class InsideRun:
     """Context manager for code of a run; hides the calls of enclosing runs."""
-    before = _caller.set(None)
-    try:
-        yield
-    finally:
-        _caller.reset(before)
+
+    __slots__ = ("_before",)
+
+    def __enter__(self) -> None:
+        self._before = _caller.set(None)
+
+    def __exit__(self, *_: object) -> None:
+        _caller.reset(self._before)
 
 
 def enter_call(caller: Caller) -> None:

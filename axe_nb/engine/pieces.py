@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
 
+from axe_nb.events import Emit, TextDelta
 from axe_nb.messages import Delta
 
 EVERY = 0.03
@@ -20,45 +20,44 @@ EVERY = 0.03
 class Pieces:
     """Passes the deltas of one attempt on; those that arrive soon after another are merged."""
 
-    def __init__(self, emit: Callable[[Delta], None]) -> None:
+    def __init__(self, emit: Emit, run: str, turn: int, attempt: int) -> None:
         """Creates a merger for the running event loop; `flush` must be called at the end."""
-        self.texts: list[str] = []
-        """The pieces of the reply's text, whether passed on or not."""
+        self.deltas: list[Delta] = []
+        """All that have arrived, whether passed on or not."""
+        self._passed_on = 0
+        """Number of those that were passed on."""
         self._emit = emit
-        self._loop = asyncio.get_running_loop()
+        self._place = run, turn, attempt
         self._timer: asyncio.TimerHandle | None = None
-        self._first: Delta | None = None
-        """The first one of those that wait."""
-        self._waiting: list[str] = []
-        """Texts of those that wait."""
         self._next_at = 0.0
         """Time of the next delta, on the monotonic clock."""
 
+    @property
+    def text(self) -> str:
+        """The reply's text so far."""
+        return "".join(delta.text for delta in self.deltas if delta.kind == "text")
+
     def add(self, delta: Delta) -> None:
         """Takes a delta; neither blocks nor raises."""
-        if delta.kind == "text":
-            self.texts.append(delta.text)
-        first = self._first
-        if first is None:
-            self._first = delta
-        elif first.kind != delta.kind or first.call != delta.call:
-            self.flush()
-            self._first = delta
-        self._waiting.append(delta.text)
+        if len(self.deltas) > self._passed_on:
+            last = self.deltas[-1]
+            if last.kind != delta.kind or last.call != delta.call:
+                self.flush()
+        self.deltas.append(delta)
         if time.monotonic() >= self._next_at:
             self.flush()
         elif self._timer is None:
-            self._timer = self._loop.call_later(EVERY, self.flush)
+            self._timer = asyncio.get_running_loop().call_later(EVERY, self.flush)
 
     def flush(self) -> None:
         """Passes on what waits."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        first, self._first = self._first, None
-        if first is None:
+        waiting = self.deltas[self._passed_on :]
+        if not waiting:
             return
-        text = "".join(self._waiting)
-        self._waiting.clear()
+        self._passed_on = len(self.deltas)
         self._next_at = time.monotonic() + EVERY
-        self._emit(Delta(text, first.kind, first.call, first.name))
+        first, text = waiting[0], "".join(delta.text for delta in waiting)
+        self._emit(TextDelta(*self._place, text, first.kind, first.call, first.name))

@@ -30,6 +30,7 @@ from axe_nb.pictures.parts import Illustrated
 from axe_nb.pictures.picture import Picture
 from axe_nb.prices import make_price_error
 from axe_nb.providers.protocol import Provider
+from axe_nb.quick_init import quick_init
 from axe_nb.scripting.lookup import ScriptNotFound
 from axe_nb.text import quote
 from axe_nb.tools.tool import Job
@@ -42,6 +43,7 @@ WRONG_MODEL = 1
 """Exit code of a mistake in the model's name; other errors are about settings and keys (D-22)."""
 
 
+@quick_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """One run, ready to start."""
@@ -209,6 +211,8 @@ async def _brief(scope: RunScope) -> Briefing:
 
     The run then ends before its first request, as any other run whose time is up.
     """
+    if not scope.agent.files and not scope.agent.skill:
+        return await scope.env.agents.brief(scope.agent)
     try:
         async with scope.clock.limit():
             return await scope.env.agents.brief(scope.agent)

@@ -29,6 +29,7 @@ from axe_nb.limits import InFlight, Limits, RunStopped, UsageMeter
 from axe_nb.mcp_servers.servers import Servers
 from axe_nb.prices import Prices
 from axe_nb.providers.protocol import Provider
+from axe_nb.quick_init import quick_init
 from axe_nb.results import name_run
 from axe_nb.threads import in_thread
 from axe_nb.tools.tool import Job, Tool
@@ -132,6 +133,7 @@ class Env:
     """Real files and folders that the tree was loaded from; plans add to it (D-52)."""
 
 
+@quick_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunScope:
     """Position and limits of one run in the tree."""

@@ -40,7 +40,7 @@ class DepthLimit:
     def lowered(self, agent: Agent) -> DepthLimit:
         """Returns the limit for a child."""
         own = agent.sub_agents_config.max_depth or HARD_DEPTH
-        return replace(self, lowest=min(self.lowest, own))
+        return self if own >= self.lowest else replace(self, lowest=own)
 
     def of(self, tool: Tool) -> int:
         """The lowest depth at which a delegation tool may no longer be used (A-9.3)."""

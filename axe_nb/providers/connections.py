@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-OF_EVERY_REQUEST = {"accept": "*/*", "accept-encoding": "identity", "user-agent": "axe-nb"}
+OF_EVERY_REQUEST = {b"accept": b"*/*", b"accept-encoding": b"identity", b"user-agent": b"axe-nb"}
 """Headers; what is not compressed can neither be held back nor be a bomb."""
 
 MOST_IN_FLIGHT = 4096
@@ -64,21 +64,22 @@ async def open_reply(server: Server, method: str, path: str, body: bytes) -> Ope
     from axe_nb.providers.routes import find_route
     from axe_nb.providers.transport import write_head
 
-    clients = await _get_loop_clients()
+    clients = _of_loop.get(asyncio.get_running_loop()) or await _make_loop_clients()
     client = clients.client(server.base_url)
     url = client.url(server.info.path_of(path))
-    fields = {"host": client.host, **OF_EVERY_REQUEST}
+    headers = client.headers.copy()
     if body:
-        fields |= {"content-length": str(len(body)), "content-type": "application/json"}
-    fields |= {**server.info.headers_with(server.key), **client.login}
-    headers = [(name.encode("ascii"), value.encode("ascii")) for name, value in fields.items()]
+        headers |= {b"content-length": b"%d" % len(body), b"content-type": b"application/json"}
+    for name, value in server.info.headers_with(server.key).items():
+        headers[name.encode("ascii")] = value.encode("ascii")
+    headers |= client.login
     seconds = {"connect": CONNECT_SECONDS, "read": server.info.read_timeout}
     if not clients.slots.acquire_now():
         await clients.slots.acquire()
     try:
         # httpx's client, and its objects for a request and a reply, would be noticed in a turn
         route = find_route(url)
-        head = write_head(method, url, headers, route)
+        head = write_head(method, url, headers.items(), route)
         place = server.base_url, route
         reply = await clients.transport.exchange(place, head, body, seconds)
     except BaseException as error:
@@ -106,10 +107,10 @@ class _Client:
 
     base_url: httpx.URL
     """Without the login."""
-    login: Mapping[str, str] = field(repr=False)
+    login: Mapping[bytes, bytes] = field(repr=False)
     """The header with the login; empty if the URL has none."""
-    host: str
-    """The header `Host`."""
+    headers: dict[bytes, bytes]
+    """Those of every request."""
     urls: dict[str, httpx.URL] = field(default_factory=dict)
     """Path → URL; to put one together takes longer than to send a request."""
 
@@ -159,17 +160,15 @@ def most_in_flight() -> int:
     return max(1, min(files // 2, MOST_IN_FLIGHT))
 
 
-async def _get_loop_clients() -> _Clients:
-    """Returns the clients of the running loop."""
+async def _make_loop_clients() -> _Clients:
+    """Returns new clients, those of the running loop from now on."""
     from axe_nb.providers.transport import Transport
 
-    loop = asyncio.get_running_loop()
-    clients = _of_loop.get(loop)
-    if clients is None:
-        _forget_closed_loops()
-        clients = _of_loop[loop] = _Clients(Transport(max_open=most_in_flight()))
-        clients.until_the_end = _close_with_loop(clients)
-        await anext(clients.until_the_end)
+    _forget_closed_loops()
+    clients = _Clients(Transport(max_open=most_in_flight()))
+    _of_loop[asyncio.get_running_loop()] = clients
+    clients.until_the_end = _close_with_loop(clients)
+    await anext(clients.until_the_end)
     return clients
 
 
@@ -200,8 +199,8 @@ def _make_client(base_url: str) -> _Client:
     login = f"{url.username}:{url.password}".encode()
     return _Client(
         base_url=url.copy_with(userinfo=b""),
-        host=url.netloc.decode(),
-        login={"authorization": f"Basic {b64encode(login).decode()}"} if url.userinfo else {},
+        headers={b"host": url.netloc, **OF_EVERY_REQUEST},
+        login={b"authorization": b"Basic " + b64encode(login)} if url.userinfo else {},
     )
 
 

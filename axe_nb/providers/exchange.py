@@ -15,7 +15,7 @@ from axe_nb.answer_tool import take_answer, with_answer_tool
 from axe_nb.errors import ProviderError
 from axe_nb.messages import Request, Response, dump
 from axe_nb.providers import wire
-from axe_nb.providers.http import post, post_stream
+from axe_nb.providers.http import post
 from axe_nb.providers.protocol import OnDelta, Server
 from axe_nb.providers.streamed_reply import Streaming
 from axe_nb.wire_log import AnswerTool
@@ -97,9 +97,7 @@ async def exchange(
     refusals = _Refusals(server, request)
     while True:
         refused = refusals.all
-        fields = wire.WHOLE
-        if on_delta is not None:
-            fields = next((some for some in streaming.fields if not refused & some.keys()), fields)
+        fields = wire.WHOLE if on_delta is None else _find_fields(streaming, refused)
         asked = request
         if OUTPUT in refused:
             asked = with_answer_tool(request, may_force=FORCED not in refused)
@@ -108,10 +106,7 @@ async def exchange(
             request.log.streaming = dict(fields)
             request.log.answer_tool = _find_answer_tool(request, asked)
         try:
-            if fields and on_delta is not None:
-                data = await post_stream(server, path, body, asked, streaming, on_delta)
-            else:
-                data = await post(server, path, body, asked, streaming)
+            data = await post(server, path, body, asked, streaming, on_delta if fields else None)
         except ProviderError as error:
             if field := _find_refused(error, asked, fields):
                 refusals.add(field, error)
@@ -131,34 +126,37 @@ class _Refusals:
         self._narrow: Place = self._wide
         if request.output is not None:
             self._narrow = (*self._wide, _identify_form(request))
-        self._known: dict[Place, frozenset[str]] = {
-            p: _refused.get(p, NONE) for p in (self._wide, self._narrow)
-        }
+        both = (self._wide, self._narrow)
+        self._known: dict[Place, frozenset[str]] = {p: _refused[p] for p in both if p in _refused}
         for place, fields in self._known.items():
             _remember(place, fields)
         self._found = dict(self._known)
         if request.log and request.log.recorded is not None:
             shown = _list_refused(request.log.answer_tool)
-            for place, fields in self._known.items():
-                self._found[place] = fields - {OUTPUT, FORCED} | shown
+            self._found = {p: self._known.get(p, NONE) - {OUTPUT, FORCED} | shown for p in both}
 
     @property
     def all(self) -> frozenset[str]:
         """The fields that this request must not have."""
-        return self._found[self._wide] | self._found[self._narrow]
+        return NONE.union(*self._found.values())
 
     def add(self, field: str, error: ProviderError) -> None:
         """Remembers a field that the server has refused by an error."""
         is_of_this_one = error.status == FAILURE or _OF_THIS_ONE.search(error.detail)
         place = self._narrow if field == OUTPUT and is_of_this_one else self._wide
-        self._found[place] |= {field}
+        self._found[place] = self._found.get(place, NONE) | {field}
         _remember(place, self._found[place])
 
     def forget(self) -> None:
         """Takes back what this request has added."""
-        for place, fields in self._known.items():
-            if self._found[place] != fields:
-                _remember(place, fields)
+        for place, fields in self._found.items():
+            if (known := self._known.get(place, NONE)) != fields:
+                _remember(place, known)
+
+
+def _find_fields(streaming: Streaming, refused: frozenset[str]) -> Mapping[str, Any]:
+    """Returns the fields that ask for a stream; those for a whole reply if no others are left."""
+    return next((some for some in streaming.fields if not refused & some.keys()), wire.WHOLE)
 
 
 def _find_answer_tool(request: Request, asked: Request) -> AnswerTool:

@@ -6,7 +6,7 @@ Source: B-4, B-5, D-8, D-30.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable
 from contextlib import aclosing
 from typing import Any
 
@@ -18,7 +18,7 @@ from axe_nb.providers.protocol import OnDelta, Server
 from axe_nb.providers.reply_errors import Headers, read_reply
 from axe_nb.providers.secrets import Secrets
 from axe_nb.providers.streamed_reply import StreamedReply, Streaming, is_stream
-from axe_nb.wire_log import WireLog, play
+from axe_nb.wire_log import WireLog, WireReply, play
 
 MAX_REPLY = 32 * 1024 * 1024
 """Bytes of a reply's body."""
@@ -37,13 +37,14 @@ MAX_SMALL_PIECES = 100_000
 """Pieces of a reply that may be smaller on average: 5 s of the processor."""
 
 
-async def post(
+def post(
     server: Server,
     path: str,
     body: bytes,
     request: Request,
-    streaming: Streaming | None = None,
-) -> dict[str, Any]:
+    streaming: Streaming,
+    on_delta: OnDelta | None = None,
+) -> Awaitable[dict[str, Any]]:
     """Sends a POST and returns the JSON object of the reply; cancelling closes the connection.
 
     Args:
@@ -52,43 +53,19 @@ async def post(
         body: the request as the server takes it.
         request: the same in no provider's format, for the error if its model does not support
             tools (D-30).
-        streaming: how the protocol streams, for a server that does so although it is not asked to.
+        streaming: how the protocol streams; a server may do so although it is not asked to.
+        on_delta: takes the pieces of the stream that `body` asks for; the server may answer with a
+            whole reply all the same. None = it asks for a whole reply.
 
     Raises:
-        ProviderError: the server is unreachable, refuses, fails or sends an invalid reply.
+        ProviderError: the server is unreachable, refuses, fails or sends an invalid reply, or its
+            stream is cut or reports an error. It has the text so far.
     """
-    stream = None
-    if streaming:
-        stream = StreamedReply(streaming, _ignore, Secrets.of(server), is_asked_for=False)
-    return await _send(server, "POST", path, body, request, stream)
+    return _send(server, "POST", path, body, request, streaming, on_delta)
 
 
 def _ignore(_: Delta) -> None:
     """Takes the pieces of a stream that no one watches."""
-
-
-async def post_stream(
-    server: Server,
-    path: str,
-    body: bytes,
-    request: Request,
-    streaming: Streaming,
-    on_delta: OnDelta,
-) -> dict[str, Any]:
-    """Sends a POST that asks for a stream; returns the same object as `post`.
-
-    The server may answer with a whole reply all the same.
-
-    Raises:
-        ProviderError: as in `post`; or the stream is cut or reports an error. It has the text so
-            far.
-    """
-    stream = StreamedReply(streaming, on_delta, Secrets.of(server))
-    try:
-        return await _send(server, "POST", path, body, request, stream)
-    except ProviderError as error:
-        error.partial_text = stream.partial_text
-        raise error.with_traceback(None) from None
 
 
 async def get(server: Server, path: str) -> dict[str, Any]:
@@ -106,10 +83,11 @@ async def _send(
     path: str,
     body: bytes,
     request: Request | None = None,
-    stream: StreamedReply | None = None,
+    streaming: Streaming | None = None,
+    on_delta: OnDelta | None = None,
 ) -> dict[str, Any]:
     try:
-        return await _send_and_read(server, method, path, body, request, stream)
+        return await _send_and_read(server, method, path, body, request, streaming, on_delta)
     except ProviderError as error:
         # its frames and the errors of httpx hold the key, and URLs with passwords
         error.__cause__ = error.__context__ = None
@@ -122,14 +100,34 @@ async def _send_and_read(
     path: str,
     body: bytes,
     request: Request | None,
-    stream: StreamedReply | None,
+    streaming: Streaming | None,
+    on_delta: OnDelta | None,
 ) -> dict[str, Any]:
-    log = request.log if request else None
-    status, headers, reply = await _receive(server, method, path, body, stream, log)
+    log = (request.log if request else None) or WireLog()
+    if log.recorded:
+        received = await _play(server, log.recorded, log, streaming, on_delta)
+    else:
+        received = await _receive(server, method, path, body, log, streaming, on_delta)
+    status, headers, reply = received
     try:
         return read_reply(server.info, status, headers, reply, Secrets.of(server), request)
     except ProviderError as error:
         raise name_proxy(error, server, headers) from None
+
+
+async def _play(
+    server: Server,
+    recorded: WireReply,
+    log: WireLog,
+    streaming: Streaming | None,
+    on_delta: OnDelta | None,
+) -> tuple[int, Headers, bytes]:
+    """Plays a recorded reply; returns (status, headers, body)."""
+    async with aclosing(play(recorded, log)) as played:
+        if not recorded.status:
+            await anext(played, b"")
+        reply = await _read(server, played, recorded.status, streaming, on_delta)
+    return recorded.status, recorded.headers, reply
 
 
 async def _receive(
@@ -137,17 +135,11 @@ async def _receive(
     method: str,
     path: str,
     body: bytes,
-    stream: StreamedReply | None,
-    log: WireLog | None,
+    log: WireLog,
+    streaming: Streaming | None,
+    on_delta: OnDelta | None,
 ) -> tuple[int, Headers, bytes]:
-    """Sends one request, or plays a recorded reply; returns (status, headers, body)."""
-    if log and (recorded := log.recorded):
-        async with aclosing(play(recorded, log)) as played:
-            if not recorded.status:
-                await anext(played, b"")
-            reply = await _read(played, recorded.status, stream)
-        return recorded.status, recorded.headers, reply
-    log = log or WireLog()
+    """Sends one request; returns (status, headers, body)."""
     log.begin()
     try:
         opened = await open_reply(server, method, path, body)
@@ -155,22 +147,40 @@ async def _receive(
         raise log.fail(error) from None
     try:
         log.start(opened.status, opened.headers)
-        limit = MAX_STREAM if stream and stream.is_asked_for else MAX_REPLY
-        reply = await _read(_Bounded(server, opened.body, limit, log), opened.status, stream)
+        pieces = _Bounded(server, opened.body, MAX_STREAM if on_delta else MAX_REPLY, log)
+        reply = await _read(server, pieces, opened.status, streaming, on_delta)
     finally:
         opened.close()
     return opened.status, opened.headers, reply
 
 
-async def _read(pieces: AsyncIterator[bytes], status: int, stream: StreamedReply | None) -> bytes:
+async def _read(
+    server: Server,
+    pieces: AsyncIterator[bytes],
+    status: int,
+    streaming: Streaming | None,
+    on_delta: OnDelta | None,
+) -> bytes:
     """Returns the body of a reply, or the body that a whole reply would have."""
-    is_success = 200 <= status < 300
-    if stream and stream.is_asked_for and is_success:
-        reply = await stream.read(pieces)
-    else:
+    if streaming is None or not 200 <= status < 300:
+        return _check_size(b"".join([piece async for piece in pieces]))
+    stream = StreamedReply(streaming, on_delta or _ignore, Secrets.of(server))
+    if on_delta is None:
         reply = b"".join([piece async for piece in pieces])
-    if stream and not stream.is_asked_for and is_success and is_stream(reply):
-        reply = await stream.read(_once(reply))
+        return _check_size(await stream.read(_once(reply)) if is_stream(reply) else reply)
+    try:
+        return _check_size(await stream.read(pieces))
+    except ProviderError as error:
+        error.partial_text = stream.partial_text
+        raise
+
+
+def _check_size(reply: bytes) -> bytes:
+    """Returns the body of a reply.
+
+    Raises:
+        ProviderError: it is too large.
+    """
     if len(reply) > MAX_REPLY:
         raise _too_large(MAX_REPLY)
     return reply

@@ -21,6 +21,8 @@ PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
 VARIABLES = (*CERTIFICATES, *PROXIES, *map(str.lower, PROXIES), "REQUEST_METHOD")
 """All that a route depends on; under CGI, HTTP_PROXY is a header of the request."""
 
+_NAMES = frozenset(VARIABLES)
+
 PORTS = {"http": 80, "https": 443}
 
 
@@ -28,9 +30,9 @@ class RouteError(httpx.TransportError):
     """The environment names a proxy or certificates that cannot be used."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Route:
-    """A server, and the way to it."""
+    """A server, and the way to it; the same object as long as the environment is the same."""
 
     host: str
     port: int
@@ -69,7 +71,8 @@ def find_route(url: httpx.URL) -> Route:
         RouteError: the environment names a proxy or certificates that cannot be used.
     """
     port = url.port or PORTS[url.scheme]
-    state = tuple(map(os.environ.get, VARIABLES))
+    is_set = _NAMES.intersection(os.environ)  # to ask for what is not there takes longer
+    state = tuple(os.environ.get(name) if name in is_set else None for name in VARIABLES)
     return _find_route(url.scheme, url.raw_host.decode(), port, state)
 
 

@@ -52,15 +52,8 @@ class StreamedReply:
     """One reply while it arrives, which may turn out to be a whole one."""
 
     def __init__(
-        self,
-        streaming: Streaming,
-        on_delta: OnDelta,
-        secrets: Secrets = NO_SECRETS,
-        *,
-        is_asked_for: bool = True,
+        self, streaming: Streaming, on_delta: OnDelta, secrets: Secrets = NO_SECRETS
     ) -> None:
-        self.is_asked_for = is_asked_for
-        """False if a whole reply was asked for."""
         self._secrets = secrets
         self._deltas = Deltas(on_delta, secrets)
         self._decoder = streaming.decoder()

@@ -43,6 +43,8 @@ class Connection(asyncio.Protocol):
         self.when_lost: Callable[[Connection], None] | None = None
         """Hears of its end, also if it is idle."""
         self._loop = asyncio.get_running_loop()
+        self._number = -1
+        """That of its socket."""
         self._transport: asyncio.Transport | None = None
         self._waiter: asyncio.Future[bool] | None = None
         self._reply = Reply()
@@ -57,6 +59,7 @@ class Connection(asyncio.Protocol):
         self._transport = transport
         self.is_open = True
         sock = transport.get_extra_info("socket")
+        self._number = sock.fileno()
         with suppress(OSError):
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             for name, value in KEEP_ALIVE.items():
@@ -125,12 +128,10 @@ class Connection(asyncio.Protocol):
         """
         if not self.is_reusable():
             return False
-        assert self._transport is not None
-        number = self._transport.get_extra_info("socket").fileno()
         if not hasattr(select, "poll"):  # Windows
-            return not select.select([number], [], [], 0)[0]
+            return not select.select([self._number], [], [], 0)[0]
         poll = select.poll()
-        poll.register(number, select.POLLIN)
+        poll.register(self._number, select.POLLIN)
         return not poll.poll(0)
 
     async def start_tls(self, context: ssl.SSLContext, host: str) -> None:
@@ -196,22 +197,19 @@ class Connection(asyncio.Protocol):
             raise self._error
         if not self.is_open or self._transport is None:
             raise httpx.ReadError("the connection is closed")
-        unsent = self._transport.get_write_buffer_size()
-        while not await self._has_news(seconds):
+        unsent, has_news = self._transport.get_write_buffer_size(), False
+        while not has_news:
+            self._waiter = self._loop.create_future()
+            timer = self._loop.call_later(seconds, self._wake, False) if seconds else None
+            try:
+                has_news = await self._waiter
+            finally:
+                self._waiter = None
+                if timer is not None:
+                    timer.cancel()
             before, unsent = unsent, self._transport.get_write_buffer_size()
-            if unsent >= before:  # else a long request is on its way
+            if not has_news and unsent >= before:  # else a long request is on its way
                 raise httpx.ReadTimeout("the server is silent")
-
-    async def _has_news(self, seconds: float | None) -> bool:
-        """Waits for news; returns False after so many seconds."""
-        self._waiter = self._loop.create_future()
-        timer = self._loop.call_later(seconds, self._wake, False) if seconds else None
-        try:
-            return await self._waiter
-        finally:
-            self._waiter = None
-            if timer is not None:
-                timer.cancel()
 
     def _wake(self, has_news: bool) -> None:
         if self._waiter is not None and not self._waiter.done():

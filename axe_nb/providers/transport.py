@@ -10,7 +10,7 @@ Source: D-8, D-23, D-25, D-70; goals.md "one tool-call turn", "new process to fi
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 import httpx
 
@@ -241,7 +241,7 @@ def _format_head(request: httpx.Request, route: Route) -> bytes:
 
 
 def write_head(
-    method: str, url: httpx.URL, headers: Sequence[tuple[bytes, bytes]], route: Route
+    method: str, url: httpx.URL, headers: Iterable[tuple[bytes, bytes]], route: Route
 ) -> bytes:
     """Returns a request up to its body; a proxy for plain http gets the whole URL."""
     target = url.raw_path

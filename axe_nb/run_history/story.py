@@ -7,12 +7,12 @@ Source: D-59; product.md "Runs are recordings".
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from axe_nb.events import RunStarted, TurnFinished
 from axe_nb.exchanges import Exchange
 from axe_nb.messages import Message, ToolResult, Usage, close_open_calls
-from axe_nb.results import RunResult, Turn
+from axe_nb.results import RunResult, Turn, make_metadata
 
 DIED = "the process ended while this ran; what had been answered by then was kept"
 
@@ -59,7 +59,9 @@ class RunStory:
             messages=tuple(self._list_messages()), log=tuple(map(self._log, self.turns)),
             exchanges=tuple(self.exchanges),
         )  # fmt: skip
-        return result.with_metadata({"depth": str(start.depth)}) if start.parent else result
+        if not start.parent:
+            return result
+        return replace(result, metadata=make_metadata(start.run, start.depth, result.usage))
 
     def _list_messages(self) -> list[Message]:
         messages = close_open_calls(self.history)

@@ -16,6 +16,7 @@ from axe_nb.errors import AxeError, words
 from axe_nb.limits import Limits
 from axe_nb.messages import CallTraits, Message, ToolCall, ToolParameter, ToolSpec, dump
 from axe_nb.pictures.picture import Picture
+from axe_nb.quick_init import quick_init
 from axe_nb.results import RunResult
 from axe_nb.values.own_text import remove_addresses
 
@@ -50,6 +51,7 @@ def fault_text(error: BaseException) -> str:
     return f"{next(known).__name__}: {words(error)}{hint}"  # the class that a caller may catch
 
 
+@quick_init
 @dataclass(frozen=True, slots=True)
 class ToolOutput:
     """A tool's result with an explicit error flag."""
@@ -62,6 +64,7 @@ class ToolOutput:
     """The pictures of `content`, in the order of their marks there: `[picture 1: …]`."""
 
 
+@quick_init
 @dataclass(frozen=True, slots=True)
 class Job:
     """A child's task and its limits; every way to delegate creates one of these (D-1)."""
@@ -149,6 +152,7 @@ Delegation: TypeAlias = "Callable[[ToolContext, str, Wish], Awaitable[RunResult]
 """(context, task, wish) -> the child's result."""
 
 
+@quick_init
 @dataclass(frozen=True, slots=True)
 class ToolContext:
     """Context of one tool call."""

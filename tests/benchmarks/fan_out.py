@@ -150,19 +150,19 @@ def a_tool() -> Any:
     return Tool("nothing", "Does nothing.", {}, nothing, "read")
 
 
-async def chain() -> float:
-    """Seconds of one turn with a tool call, of a conversation of fifty; the model takes none."""
+async def chain() -> tuple[float, float]:
+    """(seconds, seconds of CPU) of a turn with a tool call, of fifty; the model takes none."""
     from axe_nb import Agent
     from axe_nb.commands.overrides import Overrides
     from axe_nb.session.session import Session
 
     one = Agent("one", f"openai/chain-{TURN_CHAIN - 1}-0")
     events: list[object] = []
-    began = time.perf_counter()
+    spent = stopwatch()
     result = await ask_session(Session(), one, "go", Overrides(tools=(a_tool(),)), events.append)
-    seconds = time.perf_counter() - began
+    seconds, cpu = spent()
     assert (result.turns, result.status) == (TURN_CHAIN, "completed"), result
-    return seconds / TURN_CHAIN
+    return seconds / TURN_CHAIN, cpu / TURN_CHAIN
 
 
 class Instantly:
@@ -204,21 +204,22 @@ async def chain_of_our_own() -> float:
     return seconds / TURN_CHAIN
 
 
-async def chain_with_httpx() -> float:
-    """Seconds of one such request by httpx alone."""
+async def chain_with_httpx() -> tuple[float, float]:
+    """(seconds, seconds of CPU) of one such request by httpx alone."""
     import httpx
 
     messages: list[object] = [{"role": "user", "content": "go"}]
     url = os.environ["AXE_OPENAI_BASE_URL"]
     async with httpx.AsyncClient(base_url=url, verify=False, timeout=None) as client:
-        began = time.perf_counter()
+        spent = stopwatch()
         for turn in range(TURN_CHAIN):
             body = compact({"model": f"chain-{TURN_CHAIN - 1}-0", "messages": messages})
             headers = {"content-type": "application/json"}
             reply = await client.post("/v1/chat/completions", content=body, headers=headers)
             messages.append(reply.json()["choices"][0]["message"])
             messages.append({"role": "tool", "tool_call_id": f"{turn}_0", "content": "ok"})
-        return (time.perf_counter() - began) / TURN_CHAIN
+        seconds, cpu = spent()
+        return seconds / TURN_CHAIN, cpu / TURN_CHAIN
 
 
 def resident() -> float:
@@ -311,8 +312,10 @@ def main() -> None:
         row("fan-out of 1000, cold", shown, seconds, 1.0, 0.5, " s")
         row("memory growth at 1000", f"{took['grown']:.0f} MB", took["grown"], 40, 24, " MB")
         took = apart("turn")
-        ratio = took["axe_nb"] / took["httpx"]
-        shown = f"{took['axe_nb'] * 1e6:.0f} µs, httpx {took['httpx'] * 1e6:.0f} µs: {ratio:.2f} x"
+        (seconds, cpu), (theirs, their_cpu) = took["axe_nb"], took["httpx"]
+        ratio = seconds / theirs
+        shown = f"{seconds * 1e6:.0f} µs, httpx {theirs * 1e6:.0f} µs: {ratio:.2f} x"
+        shown += f" (CPU {cpu / their_cpu:.2f} x)"
         row("one turn with a tool call", shown, ratio, 0.6, 0.35, " x httpx")
     own = took["own"] * 1e6
     row("our own share of it, CPU", f"{own:.0f} µs", own, 150, 50, " µs")

@@ -8,7 +8,19 @@ from collections.abc import Callable
 import pytest
 
 from axe_nb.engine.pieces import EVERY, Pieces
+from axe_nb.events import Event, TextDelta
 from axe_nb.messages import Delta
+
+
+def begin(seen: list[Delta]) -> Pieces:
+    """The pieces of a reply, whose deltas are added to a list once they are passed on."""
+
+    def take(event: Event) -> None:
+        assert isinstance(event, TextDelta)
+        assert (event.run, event.turn, event.attempt) == ("0.1", 3, 2)
+        seen.append(Delta(event.text, event.kind, event.call, event.name))
+
+    return Pieces(take, "0.1", 3, 2)
 
 
 def passed_on(feed: Callable[[Pieces], object]) -> list[Delta]:
@@ -16,7 +28,7 @@ def passed_on(feed: Callable[[Pieces], object]) -> list[Delta]:
     seen: list[Delta] = []
 
     async def work() -> None:
-        pieces = Pieces(seen.append)
+        pieces = begin(seen)
         feed(pieces)
         pieces.flush()
 
@@ -35,7 +47,7 @@ def test_the_first_piece_is_passed_on_at_once() -> None:
     seen: list[Delta] = []
 
     async def work() -> None:
-        pieces = Pieces(seen.append)
+        pieces = begin(seen)
         pieces.add(Delta("a"))
         assert seen == [Delta("a")]
         pieces.flush()
@@ -55,7 +67,7 @@ def test_pieces_of_different_parts_are_not_merged() -> None:
         pieces.add(Delta("", "reasoning"))
         for part in parts:
             pieces.add(part)
-        assert pieces.texts == ["I ", "call", " twice"]
+        assert pieces.text == "I call twice"
 
     assert passed_on(feed)[1:] == [
         Delta("hmso", "reasoning"), Delta("I call"), Delta("{}", "arguments", 0, "grep"),
@@ -67,7 +79,7 @@ def test_what_waits_is_passed_on_by_itself() -> None:
     seen: list[Delta] = []
 
     async def work() -> None:
-        pieces = Pieces(seen.append)
+        pieces = begin(seen)
         pieces.add(Delta("a"))
         pieces.add(Delta("b"))
         assert len(seen) == 1
