@@ -40,7 +40,7 @@ with axe_nb.script_server("openai"):
     print(axe_nb.run(axe_nb.Agent("b", "openai/a"), "go").status)
 from axe_nb.builtin import web_page
 web_page._to_markdown("<title>t</title><p>x")
-from axe_nb.nb import feed
+from axe_nb.cell_display import feed
 feed._load_widget_class()
 """
 

@@ -18,6 +18,7 @@ from axe_nb.agents.config import format_path_or_name
 from axe_nb.agents.files import read_real_text, reason
 from axe_nb.agents.prompt import all_warnings
 from axe_nb.agents.trust import check_link
+from axe_nb.cell_display.display import can_ask, describe_display
 from axe_nb.commands.parser import UsageError, parse, parse_run
 from axe_nb.commands.table import RUN, commands_of
 from axe_nb.diffs.run_diff import RunDiff, diff_runs
@@ -26,7 +27,6 @@ from axe_nb.errors import ConfigError
 from axe_nb.expectations.check import check
 from axe_nb.inspection.sent import SentRequest, find_request
 from axe_nb.nb import env_line
-from axe_nb.nb.display import can_ask, describe_display
 from axe_nb.nb.help import help_text
 from axe_nb.nb.named_run import find_place, find_result, find_tree
 from axe_nb.nb.option_line import read_words
