@@ -20,19 +20,18 @@ ROOMS = (
     "protected_names", "protected", "imports", "frames", "wire_log", "usage", "pictures",
     "messages", "answer_tool", "spelled",
     "exchanges", "values", "jsonable", "records", "toml_tables", "provider_table", "agents",
-    "data_files", "endings", "results", "diffs", "events", "interpolation", "threads", "clock",
+    "data_files", "endings", "results", "events", "interpolation", "threads", "clock",
     "prices", "limits", "sandbox", "tools", "providers", "outputs", "scripting", "make_provider",
     "builtin", "mcp_servers", "delegation", "toolbox", "expectations", "engine", "recording",
-    "run_history", "traces", "commands", "forks", "session", "views", "exports", "inspection",
-    "doctor", "actions", "console", "cell_display", "front_end", "maps", "grids", "api", "nb",
-    "__init__", "demo", "notebooks", "pytest_plugin", "cli", "__main__",
+    "run_history", "traces", "commands", "forks", "session", "views", "exports", "diffs",
+    "inspection", "doctor", "actions", "console", "cell_display", "front_end", "maps", "grids",
+    "api", "nb", "__init__", "demo", "notebooks", "pytest_plugin", "cli", "__main__",
 )  # fmt: skip
 """Modules and folders of `axe_nb/`: each imports from earlier ones, a folder also from itself."""
 
 REACHES_UP = {
     ("results", "inspection"): "result.request() encodes a request, which only its protocol can",
     ("results", "diffs"): "a.diff(b) compares results",
-    ("diffs", "views"): "a difference shows itself in a notebook",
     ("results", "api"): "result.fork() runs its tree again, as axe_nb.run() runs an agent",
 }
 """(room, later room) → why it may import it all the same, inside a function."""

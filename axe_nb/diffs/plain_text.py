@@ -4,37 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from axe_nb.diffs.run_diff import RunDiff
+from axe_nb.diffs.outline import DIFFERS, SAME, Block, Entry, Outline, Part
 from axe_nb.diffs.words import Piece
-from axe_nb.views.diff_outline import (
-    DIFFERS,
-    SAME,
-    Block,
-    Entry,
-    Part,
-    describe,
-    list_rows,
-    make_outline,
-)  # fmt: skip
 
 MARKS = {"same": ("", ""), "gone": ("[-", "-]"), "new": ("{+", "+}")}
 
 
-def format_diff(diff: RunDiff, *, whole: bool = False, times: bool = False) -> str:
-    """Returns the difference as text.
-
-    Args:
-        diff: the difference.
-        whole: if True, nothing is left out.
-        times: if True, with the seconds.
-    """
-    outline = make_outline(diff, whole=whole)
-    sign = DIFFERS if diff.changes else SAME
+def format_text(outline: Outline) -> str:
+    """Returns the difference as text."""
+    sign = SAME if outline.is_same else DIFFERS
     lines = [
-        f"{sign} {outline.who}: {describe(diff)}",
-        *_format_table(list_rows(diff, times=times)),
+        f"{sign} {outline.who}: {outline.summary}",
+        *_format_table(outline.rows),
         "",
-        *_format_parts(outline.parts if diff.changes else (), ""),
+        *_format_parts(outline.parts, ""),
     ]
     return "\n".join(lines).rstrip("\n")
 
