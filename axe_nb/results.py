@@ -27,8 +27,7 @@ from axe_nb.redaction import Filter, find_filter, redact
 from axe_nb.text import one_line, plural, printable, quote
 
 if TYPE_CHECKING:
-    from axe_nb.diffs.run_diff import RunDiff
-    from axe_nb.inspection.sent import SentRequest
+    from axe_nb.result_methods import RunDiff, SentRequest
 
 Status = Literal[
     "completed", "max_turns", "max_tool_calls", "max_tokens", "timeout", "cancelled", "error"
@@ -196,7 +195,7 @@ class RunResult:
         Raises:
             ConfigError: there is no request at that place.
         """
-        from axe_nb.inspection.sent import find_request
+        from axe_nb.result_methods import find_request
 
         return find_request(self, place, protocol)
 
@@ -206,7 +205,7 @@ class RunResult:
         Raises:
             ConfigError: `other` is not the result of a run.
         """
-        from axe_nb.diffs.run_diff import diff_runs
+        from axe_nb.result_methods import diff_runs
 
         return diff_runs(self, other)
 
@@ -233,14 +232,14 @@ class RunResult:
         Raises:
             ConfigError: there is no such place or call, before anything is sent.
         """
-        from axe_nb.api import fork
+        from axe_nb.result_methods import fork
 
         changes = {"system_prompt": system_prompt, "reply": reply, "results": results}
         return fork(self, place, prompt=prompt, **changes, **options)
 
     async def afork(self, place: str | int | None = None, **changes: Any) -> RunResult:
         """Like `fork`, on the caller's own event loop."""
-        from axe_nb.api import afork
+        from axe_nb.result_methods import afork
 
         return await afork(self, place, **changes)
 
