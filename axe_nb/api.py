@@ -16,7 +16,7 @@ from axe_nb.agents.agent import Agent
 from axe_nb.agents.config import Config
 from axe_nb.commands.overrides import RunOptions, shown_value, with_options_shown
 from axe_nb.data_files import read_data
-from axe_nb.engine.nesting import Caller, calling, is_inside
+from axe_nb.engine.nesting import Caller, calling, is_inside, refuse_in_tool
 from axe_nb.errors import AxeError, ConfigError
 from axe_nb.events import Event
 from axe_nb.expectations.check import check
@@ -121,11 +121,7 @@ async def stream(
         ExpectationError: after the last event, the run did not meet `expect`.
     """
     request = _make_request(agent, prompt, continue_from, options)
-    if calling() is not None:
-        raise AxeError(
-            "axe_nb.stream was called inside a tool",
-            hint="use `await ctx.delegate(…)` or `await axe_nb.arun(…)`: the run's views show it",
-        )
+    refuse_in_tool("stream")
     handle = session.start(request)
     async with aclosing(handle.events()) as events:
         async for event in events:

@@ -11,7 +11,7 @@ from typing import Any
 
 from axe_nb.api import arun_shown, run_shown
 from axe_nb.diffs.run_diff import RunDiff, diff_runs
-from axe_nb.engine.nesting import calling, is_inside
+from axe_nb.engine.nesting import is_inside
 from axe_nb.errors import AxeError
 from axe_nb.forks.point import CHANGES, make_point
 from axe_nb.inspection.sent import SentRequest, find_request
@@ -43,7 +43,7 @@ def _make_fork(
         ConfigError: there is no such place, call or option.
         AxeError: a tool forks: the fork would be no part of the tool's tree.
     """
-    if calling() is not None or is_inside():
+    if is_inside():
         raise AxeError(
             "a run was forked inside a tool",
             hint="fork it in a cell or a program; a tool starts agents with ctx.delegate",

@@ -11,8 +11,8 @@ from typing import Any, Unpack
 
 from axe_nb.agents.agent import Agent
 from axe_nb.commands.overrides import RunOptions, shown_value, with_options_shown
-from axe_nb.engine.nesting import calling
-from axe_nb.errors import AxeError, ConfigError
+from axe_nb.engine.nesting import refuse_in_tool
+from axe_nb.errors import ConfigError
 from axe_nb.front_end import make_line
 from axe_nb.maps.batch import Batch, make_batch
 from axe_nb.maps.budget import BudgetOption
@@ -99,11 +99,7 @@ def _make_map(
     display: bool,
     options: RunOptions,
 ) -> RunMap:
-    if calling() is not None:
-        raise AxeError(
-            "axe_nb.map was called inside a tool",
-            hint="use `await ctx.delegate(…)` or `await axe_nb.arun(…)`: the run's views show it",
-        )
+    refuse_in_tool("map")
     if isinstance(concurrency, bool) or not isinstance(concurrency, int) or concurrency < 1:
         given = shown_value(concurrency)
         raise ConfigError(f"concurrency takes a whole number from 1, not {given}")

@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from types import ModuleType
 
 IRIS = "rfc3987_syntax"
-"""Package for the format `iri`, which comes with JupyterLab and makes 40 parsers as it is imported.
+"""Package for the format `iri`, which comes with JupyterLab and makes 39 parsers as it is imported.
 """
 
 _importing = threading.Lock()
