@@ -6,7 +6,6 @@ Source: product.md "Python"; D-2, D-34, D-38; B-9.
 from __future__ import annotations
 
 import json
-import math
 import os
 from collections.abc import Iterator, Mapping
 from copy import copy
@@ -25,6 +24,7 @@ from axe_nb.pictures.picture import Picture
 from axe_nb.records.convert import from_json, to_json
 from axe_nb.redaction import Filter, find_filter, redact
 from axe_nb.text import one_line, plural, printable, quote
+from axe_nb.usage import add_costs
 
 if TYPE_CHECKING:
     from axe_nb.result_methods import RunDiff, SentRequest
@@ -163,9 +163,7 @@ class RunResult:
     @property
     def total_cost(self) -> float | None:
         """The price of this run and all runs below it in US dollars; None as for `cost`."""
-        costs = [result.cost for result in self.walk()]
-        known = [cost for cost in costs if cost is not None]
-        return math.fsum(known) if len(known) == len(costs) else None
+        return add_costs(result.cost for result in self.walk())
 
     @property
     def exit_code(self) -> int:
