@@ -63,7 +63,10 @@ def map(
     Raises:
         ConfigError: invalid configuration, before anything is sent.
     """
-    made = _make_map(agent, prompts, concurrency, executor, resume, budget, keep, display, options)
+    made = amap(
+        agent, prompts, concurrency=concurrency, executor=executor, resume=resume, budget=budget,
+        keep=keep, display=display, **options,
+    )  # fmt: skip
     made.check()
     return made
 
@@ -85,20 +88,6 @@ def amap(
 
     `await axe_nb.amap(…)` returns the results, `async for` yields them as the runs end.
     """
-    return _make_map(agent, prompts, concurrency, executor, resume, budget, keep, display, options)
-
-
-def _make_map(
-    agent: str | Agent | None,
-    prompts: Source,
-    concurrency: int,
-    executor: object,
-    resume: str | os.PathLike[str] | None,
-    budget: BudgetOption,
-    keep: Keep,
-    display: bool,
-    options: RunOptions,
-) -> RunMap:
     refuse_in_tool("map")
     if isinstance(concurrency, bool) or not isinstance(concurrency, int) or concurrency < 1:
         given = shown_value(concurrency)
