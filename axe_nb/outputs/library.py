@@ -39,6 +39,6 @@ def _is_installed() -> bool:
 
 
 def _is_valid_syntax(term: str, value: str) -> bool:
-    from rfc3987_syntax import is_valid_syntax
+    from rfc3987_syntax import is_valid_syntax  # type: ignore[import-untyped]  # it has no types
 
     return bool(is_valid_syntax(term, value))
