@@ -6,6 +6,10 @@ from collections.abc import Iterator, Sequence
 
 from axe_nb.diffs.outline import DIFFERS, SAME, Block, Entry, Outline, Part
 from axe_nb.diffs.words import Piece
+from axe_nb.text import align_columns
+
+NUMBERS = 3
+"""Columns of numbers: of both trees, and the change."""
 
 MARKS = {"same": ("", ""), "gone": ("[-", "-]"), "new": ("{+", "+}")}
 
@@ -15,18 +19,11 @@ def format_text(outline: Outline) -> str:
     sign = SAME if outline.is_same else DIFFERS
     lines = [
         f"{sign} {outline.who}: {outline.summary}",
-        *_format_table(outline.rows),
+        *(f"  {line}" for line in align_columns(outline.rows, right=NUMBERS)),
         "",
         *_format_parts(outline.parts, ""),
     ]
     return "\n".join(lines).rstrip("\n")
-
-
-def _format_table(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for first, *numbers in rows:
-        cells = (f"{text:>{width}}" for text, width in zip(numbers, widths[1:], strict=True))
-        yield "  ".join([f"  {first:<{widths[0]}}", *cells]).rstrip()
 
 
 def _format_parts(parts: Sequence[Part], indent: str) -> Iterator[str]:
