@@ -153,15 +153,16 @@ def __dir__() -> list[str]:
 
 
 def _show(result: RunResult) -> None:
-    from axe_nb.nb.display import show_again
+    from axe_nb.cell_display.display import show_again
 
     show_again(result)
 
 
 def _show_grid(grid: Grid) -> None:
-    from axe_nb.nb.grid_display import show_again
+    from axe_nb.cell_display.table import show_again
+    from axe_nb.grids.page import show_grid
 
-    show_again(grid)
+    show_again(grid, lambda: show_grid(grid))
 
 
 def _register_tree_display() -> None:

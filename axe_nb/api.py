@@ -16,14 +16,12 @@ from axe_nb.agents.agent import Agent
 from axe_nb.agents.config import Config
 from axe_nb.commands.overrides import RunOptions, shown_value, with_options_shown
 from axe_nb.data_files import read_data
-from axe_nb.engine.nesting import Caller, calling, is_inside
+from axe_nb.engine.nesting import Caller, calling, is_inside, refuse_in_tool
 from axe_nb.errors import AxeError, ConfigError
 from axe_nb.events import Event
 from axe_nb.expectations.check import check
-from axe_nb.forks.point import CHANGES, make_point
 from axe_nb.front_end import find_approver, make_view
 from axe_nb.pictures.found import split_prompt
-from axe_nb.pictures.parts import Illustrated
 from axe_nb.recording.cassette import Cassette
 from axe_nb.recording.modes import Mode
 from axe_nb.results import RunResult
@@ -84,7 +82,7 @@ def run(
     if caller is not None:
         below = asyncio.run_coroutine_threadsafe(_run_below(caller, request), caller.loop)
         return _check(below.result(), request)
-    return _check(drive(session.start(request), make_view(display), find_approver()), request)
+    return run_shown(request, display)
 
 
 @with_options_shown
@@ -101,43 +99,7 @@ async def arun(
     caller = calling()
     if caller is not None:
         return _check(await _run_below(caller, request), request)
-    result = await drive_here(session.start(request), make_view(display), find_approver())
-    return _check(result, request)
-
-
-def fork(result: RunResult, place: str | int | None, **changes: Any) -> RunResult:
-    """As `RunResult.fork`."""
-    request, display = _make_fork(result, place, changes)
-    return _check(drive(session.start(request), make_view(display), find_approver()), request)
-
-
-async def afork(result: RunResult, place: str | int | None, **changes: Any) -> RunResult:
-    """As `RunResult.afork`."""
-    request, display = _make_fork(result, place, changes)
-    done = await drive_here(session.start(request), make_view(display), find_approver())
-    return _check(done, request)
-
-
-def _make_fork(
-    result: RunResult, place: str | int | None, changes: dict[str, Any]
-) -> tuple[RunRequest, bool]:
-    """Returns the request of a fork, and whether it is shown.
-
-    Raises:
-        ConfigError: there is no such place, call or option.
-        AxeError: a tool forks: the fork would be no part of the tool's tree.
-    """
-    if calling() is not None or is_inside():
-        raise AxeError(
-            "a run was forked inside a tool",
-            hint="fork it in a cell or a program; a tool starts agents with ctx.delegate",
-        )
-    display = changes.pop("display", True)
-    given = {name: changes.pop(name) for name in CHANGES if name in changes}
-    if (prompt := given.get("prompt")) is not None:
-        given["prompt"] = Illustrated(*split_prompt(prompt))
-    point = make_point(result, place, **given)
-    return RunRequest(agent=None, overrides=session.fork_overrides(changes), fork=point), display
+    return await arun_shown(request, display)
 
 
 @with_options_shown
@@ -159,11 +121,7 @@ async def stream(
         ExpectationError: after the last event, the run did not meet `expect`.
     """
     request = _make_request(agent, prompt, continue_from, options)
-    if calling() is not None:
-        raise AxeError(
-            "axe_nb.stream was called inside a tool",
-            hint="use `await ctx.delegate(…)` or `await axe_nb.arun(…)`: the run's views show it",
-        )
+    refuse_in_tool("stream")
     handle = session.start(request)
     async with aclosing(handle.events()) as events:
         async for event in events:
@@ -299,6 +257,18 @@ def mcp_prompt(server: str, prompt: str, **arguments: str) -> str:
 def define(agent: Agent) -> None:
     """Registers an agent in this session; it takes precedence over a file of its name."""
     session.define(agent)
+
+
+def run_shown(request: RunRequest, display: bool) -> RunResult:
+    """Runs it, in view of the person if `display`, and checks its expectations; blocks."""
+    handle = session.start(request)
+    return _check(drive(handle, make_view(display), find_approver()), request)
+
+
+async def arun_shown(request: RunRequest, display: bool) -> RunResult:
+    """Like `run_shown`, on the caller's own event loop."""
+    handle = session.start(request)
+    return _check(await drive_here(handle, make_view(display), find_approver()), request)
 
 
 def _make_request(

@@ -19,7 +19,7 @@ def find_approver() -> Approver | None:
     if is_inside():
         return None
     if "IPython" in sys.modules:
-        from axe_nb.nb.display import can_ask
+        from axe_nb.cell_display.display import can_ask
 
         can_prompt = can_ask()
     else:
@@ -32,7 +32,7 @@ def make_line(display: bool) -> Line:
     if not display or is_inside():
         return NoLine()
     if _is_notebook():
-        from axe_nb.nb.progress_line import find_line
+        from axe_nb.cell_display.progress_line import find_line
 
         return find_line()
     if sys.stderr is None or not sys.stderr.isatty():
@@ -52,7 +52,7 @@ def make_table(thing: object, draw: Callable[[str], dict[str, str]], display: bo
     """
     if not display or is_inside() or not _is_notebook():
         return make_line(display)
-    from axe_nb.nb.grid_display import find_table
+    from axe_nb.cell_display.table import find_table
 
     return find_table(thing, draw)
 
@@ -66,6 +66,6 @@ def make_view(display: bool) -> View:
     """Returns the notebook's view, or a view that shows nothing; nested runs are not shown."""
     if not display or is_inside() or "IPython" not in sys.modules:
         return NullView()
-    from axe_nb.nb.display import notebook_view
+    from axe_nb.cell_display.display import notebook_view
 
     return notebook_view()

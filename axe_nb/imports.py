@@ -23,6 +23,9 @@ IMPORTERS = {
     "pydantic", "pydantic_core", "python_multipart", "referencing", "regex", "rpds", "sniffio",
     "socksio", "sse_starlette", "starlette", "tomli_w", "truststore", "typing_extensions",
     "typing_inspection", "uvicorn",
+    # what jsonschema imports for its formats, where it is installed, and what these import
+    "arrow", "dateutil", "fqdn", "isoduration", "jsonpointer", "lark", "rfc3339_validator",
+    "rfc3986_validator", "rfc3987", "rfc3987_syntax", "six", "uri_template", "webcolors",
 }  # fmt: skip
 """Packages whose imports never come from such a place."""
 

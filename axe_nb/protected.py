@@ -138,11 +138,6 @@ def fold_name(name: str) -> str:
     return ".git" if re.fullmatch(r"git~\d+", folded) else folded
 
 
-def is_importable(name: str, workdir: Path) -> bool:
-    """True if `import name` finds a module outside the workdir; nothing is imported."""
-    return Places(workdir).has_module(name)
-
-
 class Places:
     """The folders that decide on the paths of a workdir, resolved once for all of them."""
 

@@ -114,7 +114,7 @@ def axe_cassette(request: pytest.FixtureRequest) -> Iterator[Cassette]:
     with axe_nb.cassette(path, mode) as cassette:
         cassette.shown = os.path.relpath(path, request.config.rootpath)
         if "tmp_path" in request.fixturenames:  # another one in each run
-            cassette.folders[request.getfixturevalue("tmp_path")] = "⟨tmp_path⟩"
+            cassette.folders[request.getfixturevalue("tmp_path")] = TMP_PATH
         test = shlex.quote(request.node.nodeid)
         cassette.how_to_record = f"record it with: pytest --axe-mode auto {test}"
         yield cassette

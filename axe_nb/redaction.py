@@ -120,11 +120,6 @@ def redact(text: str) -> str:
     return find_filter().text(text)
 
 
-def redact_json(value: Any) -> Any:
-    """Returns nested JSON data, keys included, without secrets."""
-    return find_filter().json(value)
-
-
 def find_filter() -> Filter:
     """Returns the filter of the environment as it is now."""
     global _latest

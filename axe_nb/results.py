@@ -6,7 +6,6 @@ Source: product.md "Python"; D-2, D-34, D-38; B-9.
 from __future__ import annotations
 
 import json
-import math
 import os
 from collections.abc import Iterator, Mapping
 from copy import copy
@@ -26,10 +25,10 @@ from axe_nb.quick_init import quick_init
 from axe_nb.records.convert import from_json, to_json
 from axe_nb.redaction import Filter, find_filter, redact
 from axe_nb.text import one_line, plural, printable, quote
+from axe_nb.usage import add_costs
 
 if TYPE_CHECKING:
-    from axe_nb.diffs.run_diff import RunDiff
-    from axe_nb.inspection.sent import SentRequest
+    from axe_nb.result_methods import RunDiff, SentRequest
 
 Status = Literal[
     "completed", "max_turns", "max_tool_calls", "max_tokens", "timeout", "cancelled", "error"
@@ -172,9 +171,7 @@ class RunResult:
     @property
     def total_cost(self) -> float | None:
         """The price of this run and all runs below it in US dollars; None as for `cost`."""
-        costs = [result.cost for result in self.walk()]
-        known = [cost for cost in costs if cost is not None]
-        return math.fsum(known) if len(known) == len(costs) else None
+        return add_costs(result.cost for result in self.walk())
 
     @property
     def exit_code(self) -> int:
@@ -199,7 +196,7 @@ class RunResult:
         Raises:
             ConfigError: there is no request at that place.
         """
-        from axe_nb.inspection.sent import find_request
+        from axe_nb.result_methods import find_request
 
         return find_request(self, place, protocol)
 
@@ -209,7 +206,7 @@ class RunResult:
         Raises:
             ConfigError: `other` is not the result of a run.
         """
-        from axe_nb.diffs.run_diff import diff_runs
+        from axe_nb.result_methods import diff_runs
 
         return diff_runs(self, other)
 
@@ -236,14 +233,14 @@ class RunResult:
         Raises:
             ConfigError: there is no such place or call, before anything is sent.
         """
-        from axe_nb.api import fork
+        from axe_nb.result_methods import fork
 
         changes = {"system_prompt": system_prompt, "reply": reply, "results": results}
         return fork(self, place, prompt=prompt, **changes, **options)
 
     async def afork(self, place: str | int | None = None, **changes: Any) -> RunResult:
         """Like `fork`, on the caller's own event loop."""
-        from axe_nb.api import afork
+        from axe_nb.result_methods import afork
 
         return await afork(self, place, **changes)
 

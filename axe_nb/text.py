@@ -13,7 +13,7 @@ import json
 import math
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from axe_nb.invisible import INVISIBLE, REPLACEMENT, replace_invisible
 
@@ -88,6 +88,17 @@ def count_columns(text: str) -> int:
     if text.isascii():
         return len(text)
     return sum(_width(character) for character in text)
+
+
+def align_columns(rows: Sequence[Sequence[str]], right: int = 0) -> Iterator[str]:
+    """Yields the rows of a table as lines of a terminal; the last `right` columns are numbers."""
+    widths = [max(map(count_columns, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        cells = []
+        for number, (cell, width) in enumerate(zip(row, widths, strict=True)):
+            blank = " " * (width - count_columns(cell))
+            cells.append(cell + blank if number < len(row) - right else blank + cell)
+        yield "  ".join(cells).rstrip()
 
 
 def cut_to_columns(text: str, columns: int) -> str:

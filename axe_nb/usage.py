@@ -5,6 +5,8 @@ Source: seed 000 §3.1 (A-1.*); product.md "Models can do more than text" (money
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from axe_nb.quick_init import quick_init
@@ -64,3 +66,13 @@ class Usage:
     def total(self) -> int:
         """Input and output tokens together."""
         return self.input_tokens + self.output_tokens
+
+
+def add_costs(costs: Iterable[float | None]) -> float | None:
+    """Returns the sum of prices; None if any is unknown."""
+    known: list[float] = []
+    for cost in costs:
+        if cost is None:
+            return None
+        known.append(cost)
+    return math.fsum(known)

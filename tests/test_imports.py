@@ -14,9 +14,11 @@ import axe_nb
 from axe_nb.imports import find_real_folder
 
 PLANTED = [
-    "anyio", "anywidget", "brotli", "brotlicffi", "certifi", "h11", "h2", "httpcore", "httptools",
-    "httpx", "idna", "ipywidgets", "justhtml", "markdown_it", "mypy_extensions", "psygnal", "regex",
-    "sniffio", "socksio", "tomli_w", "trio", "zstandard",
+    "anyio", "anywidget", "arrow", "attrs", "brotli", "brotlicffi", "certifi", "dateutil", "fqdn",
+    "h11", "h2", "httpcore", "httptools", "httpx", "idna", "ipywidgets", "isoduration",
+    "jsonpointer", "jsonschema", "justhtml", "lark", "markdown_it", "mypy_extensions", "psygnal",
+    "referencing", "regex", "rfc3339_validator", "rfc3987", "rfc3987_syntax", "six", "sniffio",
+    "socksio", "tomli_w", "trio", "uri_template", "webcolors", "zstandard",
 ]  # fmt: skip
 
 USE = """
@@ -34,13 +36,15 @@ def model(request):
 result = axe_nb.run(agent, "go")
 print(result.text, helpers.WORD)
 agent.to_toml()
+axe_nb.script("d")(lambda request: "{}")
+assert axe_nb.run(axe_nb.Agent("d", "script/d"), "go", output={"type": "object"}).data == {}
 from axe_nb.views.html import twin
 twin(result)
 with axe_nb.script_server("openai"):
     print(axe_nb.run(axe_nb.Agent("b", "openai/a"), "go").status)
 from axe_nb.builtin import web_page
 web_page._to_markdown("<title>t</title><p>x")
-from axe_nb.nb import feed
+from axe_nb.cell_display import feed
 feed._load_widget_class()
 """
 

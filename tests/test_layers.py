@@ -20,28 +20,27 @@ ROOMS = (
     "links", "protected_names", "protected", "imports", "frames", "wire_log", "usage", "pictures",
     "messages", "answer_tool", "spelled",
     "exchanges", "values", "jsonable", "records", "toml_tables", "provider_table", "agents",
-    "data_files", "endings", "results", "diffs", "events", "interpolation", "threads", "clock",
+    "data_files", "endings", "results", "events", "interpolation", "threads", "clock",
     "prices", "limits", "sandbox", "tools", "providers", "outputs", "scripting", "make_provider",
     "builtin", "mcp_servers", "delegation", "toolbox", "expectations", "engine", "recording",
-    "run_history", "traces", "commands", "forks", "session", "views", "exports", "inspection",
-    "doctor", "actions", "console", "front_end", "maps", "grids", "api", "nb", "__init__", "demo",
-    "notebooks", "pytest_plugin", "cli", "__main__",
+    "run_history", "traces", "commands", "forks", "session", "views", "exports", "diffs",
+    "inspection", "doctor", "actions", "console", "cell_display", "front_end", "maps", "grids",
+    "api", "result_methods", "nb", "__init__", "demo", "notebooks", "pytest_plugin", "cli",
+    "__main__",
 )  # fmt: skip
 """Modules and folders of `axe_nb/`: each imports from earlier ones, a folder also from itself."""
 
 REACHES_UP = {
-    ("results", "inspection"): "result.request() encodes a request, which only its protocol can",
-    ("results", "diffs"): "a.diff(b) compares results",
-    ("diffs", "views"): "a difference shows itself in a notebook",
-    ("results", "api"): "result.fork() runs its tree again, as axe_nb.run() runs an agent",
-    ("front_end", "nb"): "axe_nb.run() shows the notebook's view, where IPython is running",
+    ("results", "result_methods"): "every room makes results; users fork, diff and inspect them",
 }
 """(room, later room) → why it may import it all the same, inside a function."""
 
 NAME = re.compile(r"`(\w+)/?`")
 
 JUPYTER = {"IPython", "anywidget", "ipywidgets", "traitlets"}
-"""What only `nb/` imports."""
+"""What only the rooms of the notebook import."""
+
+NOTEBOOK = {"cell_display", "nb"}
 
 LATE = JUPYTER | {
     "genai_prices", "httptools", "httpx", "jsonschema", "justhtml", "markdown_it", "regex",
@@ -160,14 +159,19 @@ def test_reaching_up_happens_on_use_only() -> None:
     assert at_import == set()
 
 
+def test_every_reach_up_is_still_needed() -> None:
+    used = {(room_of(module), room) for module, _, room in own_imports()}
+    assert set(REACHES_UP) - used == set()
+
+
 def test_the_command_line_does_without_the_notebook() -> None:
-    users = {module for module, _, room in own_imports() if room == "nb"}
-    assert {room_of(module) for module in users} <= {"nb", "front_end", "__init__"}
+    users = {module for module, _, room in own_imports() if room in NOTEBOOK}
+    assert {room_of(module) for module in users} <= {*NOTEBOOK, "front_end", "__init__"}
 
 
-def test_only_the_notebook_room_knows_jupyter() -> None:
+def test_only_the_rooms_of_the_notebook_know_jupyter() -> None:
     users = {module for module, tree in TREES.items() if packages(tree) & JUPYTER}
-    assert {room_of(module) for module in users} <= {"nb", "__init__"}
+    assert {room_of(module) for module in users} <= {*NOTEBOOK, "__init__"}
     guarded = next(node for node in TREES["__init__"].body if isinstance(node, ast.If))
     assert ast.unparse(guarded.test) == "TYPE_CHECKING"
     at_run_time = [node for node in TREES["__init__"].body if node is not guarded]

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from axe_nb.protected import (
+    Places,
     find_read_protection,
     find_write_protection,
     fold_name,
-    is_importable,
     list_protected,
 )
 
@@ -204,15 +204,15 @@ def test_looking_for_a_module_imports_nothing(tmp_path: Path) -> None:
     (tmp_path / "loud_one").mkdir()
     (tmp_path / "loud_one" / "__init__.py").write_text("print('imported')")
     code = (
-        "import sys; from pathlib import Path; from axe_nb.protected import is_importable; "
-        "print(is_importable('loud_one', Path('/elsewhere')), 'loud_one' in sys.modules)"
+        "import sys; from pathlib import Path; from axe_nb.protected import Places; "
+        "print(Places(Path('/elsewhere')).has_module('loud_one'), 'loud_one' in sys.modules)"
     )
     path = {"PYTHONPATH": f"{tmp_path}:{Path.cwd()}"}
     done = subprocess.run(
         [sys.executable, "-c", code], env=path, capture_output=True, text=True, check=True
     )
     assert done.stdout == "True False\n"
-    assert not is_importable("loud_one", tmp_path)
+    assert not Places(tmp_path).has_module("loud_one")
 
 
 def test_the_protected_ones_of_a_folder_are_listed(workdir: Path) -> None:

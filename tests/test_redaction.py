@@ -27,7 +27,7 @@ from axe_nb.provider_table import PROVIDERS
 from axe_nb.providers.openai import PROVIDER as OpenAI
 from axe_nb.providers.secrets import Secrets
 from axe_nb.records.convert import from_json, to_json
-from axe_nb.redaction import MASK, ORDINARY, SHAPES, find_filter, redact, redact_json
+from axe_nb.redaction import MASK, ORDINARY, SHAPES, find_filter, redact
 from axe_nb.results import Turn
 
 OFTEN = settings(
@@ -237,12 +237,12 @@ def test_keys_and_headers_of_nested_data_are_removed(monkeypatch: pytest.MonkeyP
         PLAIN: 1, f"other-{PLAIN}": 2, "list": [{"deep": f"x{PLAIN}"}, (PLAIN, None, 1.5)],
     }  # fmt: skip
     before = json.dumps(data)
-    masked = redact_json(data)
+    masked = find_filter().json(data)
     assert masked == {
         "headers": {"Authorization": "***", "x-api-key": ["***", 1], "accept": "b"},
         "***": 1, "*** 2": 2, "list": [{"deep": "x***"}, ["***", None, 1.5]],
     }  # fmt: skip
-    assert redact_json(masked) == masked
+    assert find_filter().json(masked) == masked
     assert json.dumps(data) == before
 
 
@@ -266,8 +266,8 @@ def test_a_second_time_changes_nothing(secrets: list[str], data: st.DataObject) 
         once = redact(text)
         assert redact(once) == once == redact(text)
         assert [secret for secret in secrets if secret in once] == []
-        nested = redact_json({text: [text, {"a": text}]})
-        assert redact_json(nested) == nested
+        nested = find_filter().json({text: [text, {"a": text}]})
+        assert find_filter().json(nested) == nested
 
 
 def a_result(secret: str, other: str) -> RunResult:

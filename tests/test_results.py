@@ -7,6 +7,8 @@ import os
 import pickle
 import random
 import stat
+import subprocess
+import sys
 import zlib
 from base64 import b64encode
 from collections.abc import Callable, Iterator
@@ -115,6 +117,23 @@ def test_a_real_run_is_kept_with_its_children(tmp_path: Path) -> None:
         assert facts(again) == facts(result)
         assert again.to_json() == result.to_json()
         assert again.to_dict() == result.to_dict()
+
+
+ELSEWHERE = """
+import axe_nb, pickle, sys
+axe_nb.script("lead")(lambda request: "else")
+result = pickle.load(sys.stdin.buffer)
+print(result.request().place, repr(result.diff(result)), result.fork(1).text)
+"""
+
+
+def test_a_result_has_all_its_methods_in_a_process_that_has_run_nothing() -> None:
+    axe_nb.script("lead")(lambda request: "done")
+    data = pickle.dumps(axe_nb.run(Agent("lead", "script/lead"), "go"))
+    told = subprocess.run(
+        [sys.executable, "-c", ELSEWHERE], input=data, capture_output=True, timeout=60
+    )
+    assert told.stdout.decode() == "0/1 RunDiff(no differences) else\n", told.stderr.decode()
 
 
 def test_an_error_of_a_kind_of_its_own_is_kept_as_the_nearest_public_one() -> None:

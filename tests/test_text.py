@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from axe_nb.invisible import EMOJI, INVISIBLE
 from axe_nb.text import (
+    align_columns,
     clean,
     cut_bytes,
     cut_chars,
@@ -310,3 +311,10 @@ def test_long_lines_are_folded_behind_a_space_and_nothing_is_lost() -> None:
     assert fold("x" * 10, 4, ": ") == "xxxx\n: xx\n: xx\n: xx"
     assert fold("    " + "x" * 6, 5, "") == "    x\nxxxxx", "no line of blanks alone"
     assert fold("", 5, ": ") == ""
+
+
+def test_columns_are_aligned_by_what_they_take_on_a_terminal() -> None:
+    rows = [("名前", "1", ""), ("ab", "10", "x")]
+    assert list(align_columns(rows, right=1)) == ["名前  1", "ab    10  x"]
+    assert list(align_columns(rows, right=2)) == ["名前   1", "ab    10  x"]
+    assert list(align_columns([])) == []

@@ -5,7 +5,7 @@ Source: product.md "Runs are recordings"; D-59.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias, get_args
 
@@ -70,6 +70,11 @@ class RunPair:
     b: RunResult
     parts: tuple[Change | TurnPair | RunPair, ...] = field(repr=False)
     """Changes, turns, and child runs of no call, in reading order."""
+
+
+def find_first(changes: Iterable[Change]) -> str | None:
+    """Returns the turn of the first change, such as `0.2/3`; None if there is none."""
+    return next((change.place or change.other for change in changes), None)
 
 
 def list_changes(pair: RunPair | TurnPair) -> Iterator[Change]:

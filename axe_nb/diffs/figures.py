@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from axe_nb.results import RunResult
 from axe_nb.usage import Usage
 
-TOKENS = ("input tokens", "output tokens", "cached tokens")
-
 SECONDS = "seconds"
 """The name of the figure that is never the same twice."""
 

@@ -8,10 +8,13 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
-from axe_nb.diffs.change import Change, RunPair, list_changes
+from axe_nb.diffs.change import Change, RunPair, find_first, list_changes
 from axe_nb.diffs.compare import compare_runs
-from axe_nb.diffs.figures import Figure, list_figures
+from axe_nb.diffs.figures import SECONDS, Figure, list_figures
+from axe_nb.diffs.html import format_html
+from axe_nb.diffs.outline import Outline, describe, make_outline
 from axe_nb.diffs.path import find_path
+from axe_nb.diffs.plain_text import format_text
 from axe_nb.errors import ConfigError
 from axe_nb.frames import make_frame
 from axe_nb.redaction import find_filter
@@ -42,7 +45,7 @@ class RunDiff:
 
         Until there, both trees have the same places.
         """
-        return next((change.place or change.other for change in self.changes), None)
+        return find_first(self.changes)
 
     def to_frame(self) -> Any:
         """Returns the changes as a pandas DataFrame, as they are shown: without secrets.
@@ -59,22 +62,26 @@ class RunDiff:
             whole: if True, no change is cut or left out.
             times: if True, the seconds of both are told, which are never the same twice.
         """
-        from axe_nb.views.diff_text import format_diff
-
-        return format_diff(self, whole=whole, times=times)
+        return format_text(self._outline(whole=whole, times=times))
 
     def __str__(self) -> str:
         return self.format()
 
     def __repr__(self) -> str:
-        from axe_nb.views.diff_outline import describe
-
-        return f"RunDiff({describe(self)})"
+        return f"RunDiff({describe(self.changes, self.same_path)})"
 
     def _repr_mimebundle_(self, **_: Any) -> tuple[dict[str, str], dict[str, Any]]:
-        from axe_nb.views.diff_html import page
+        outline = self._outline()
+        bundle = {"text/html": format_html(outline), "text/plain": format_text(outline)}
+        # in the metadata alone, since no two runs take as long
+        seconds = next([one.a, one.b] for one in self.figures if one.name == SECONDS)
+        return bundle, {"axe_nb": {"seconds": seconds}}
 
-        return page(self)
+    def _outline(self, *, whole: bool = False, times: bool = False) -> Outline:
+        return make_outline(
+            self.pair, self.figures, names=self.names, same_path=self.same_path,
+            whole=whole, times=times,
+        )  # fmt: skip
 
 
 def diff_runs(a: RunResult, b: RunResult, names: tuple[str, str] = ("a", "b")) -> RunDiff:

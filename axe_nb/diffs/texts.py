@@ -11,6 +11,7 @@ from axe_nb.diffs.change import Kind
 from axe_nb.jsonable import jsonable
 from axe_nb.messages import Message, ToolCall, ToolResult, ToolSpec
 from axe_nb.pictures.picture import Picture
+from axe_nb.recording.find_exchange import count_earlier
 from axe_nb.results import RunResult, name_run
 
 CLOCK = re.compile(r"\b\d+\.\d+s\b")
@@ -51,8 +52,7 @@ def format_data(data: Any) -> str | None:
 
 def format_earlier(run: RunResult) -> str:
     """Returns the conversation that a run continues."""
-    sent = run.exchanges[0].sent - 1 if run.exchanges else 0
-    return "\n".join(map(_format_message, run.messages[: max(0, sent)]))
+    return "\n".join(map(_format_message, run.messages[: count_earlier(run)]))
 
 
 def _format_message(message: Message) -> str:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from axe_nb.engine.scope import Env
+from axe_nb.errors import AxeError
 from axe_nb.quick_init import quick_init
 from axe_nb.results import RunResult
 from axe_nb.tools.tool import Job, ToolContext
@@ -48,6 +49,19 @@ def is_inside() -> bool:
 def calling() -> Caller | None:
     """The tool call that the current code belongs to; None outside of tools."""
     return _caller.get(None)
+
+
+def refuse_in_tool(name: str) -> None:
+    """Refuses a function whose runs would be no part of the tree of a tool that calls it.
+
+    Raises:
+        AxeError: a tool calls it.
+    """
+    if calling() is not None:
+        raise AxeError(
+            f"axe_nb.{name} was called inside a tool",
+            hint="use `await ctx.delegate(…)` or `await axe_nb.arun(…)`: the run's views show it",
+        )
 
 
 class InsideRun:

@@ -15,7 +15,7 @@ from axe_nb.errors import ConfigError, words
 from axe_nb.forks.recorded import RecordedRun
 from axe_nb.messages import Message, Response, ToolCall, ToolResult
 from axe_nb.pictures.parts import Illustrated
-from axe_nb.recording.find_exchange import find_turn, make_turn_error
+from axe_nb.recording.find_exchange import count_earlier, find_turn, make_turn_error
 from axe_nb.redaction import find_filter
 from axe_nb.results import RunResult, name_run
 from axe_nb.text import cut_chars, list_some, quote
@@ -63,8 +63,7 @@ class ForkPoint:
     @property
     def history(self) -> Sequence[Message]:
         """The conversation that the root continued."""
-        first = self.root.exchanges[0].sent - 1 if self.root.exchanges else 0
-        return self.root.messages[: max(first, 0)]
+        return self.root.messages[: count_earlier(self.root)]
 
 
 def make_point(

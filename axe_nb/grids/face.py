@@ -12,8 +12,8 @@ from typing import Any
 
 from axe_nb.agents.agent import Agent
 from axe_nb.commands.overrides import Overrides, merge_options, refuse_steps, shown_value
-from axe_nb.engine.nesting import calling
-from axe_nb.errors import AxeError, ConfigError
+from axe_nb.engine.nesting import refuse_in_tool
+from axe_nb.errors import ConfigError
 from axe_nb.front_end import make_table
 from axe_nb.grids.grid import Grid
 from axe_nb.grids.inputs import read_inputs
@@ -129,11 +129,7 @@ def make_runner(
     Raises:
         ConfigError: an option is invalid.
     """
-    if calling() is not None:
-        raise AxeError(
-            "axe_nb.grid was called inside a tool",
-            hint="use `await ctx.delegate(…)` or `await axe_nb.arun(…)`: the run's views show it",
-        )
+    refuse_in_tool("grid")
     for name, number in (("repeats", repeats), ("concurrency", concurrency)):
         _check_count(name, number)
     if score is not None and (not callable(score) or iscoroutinefunction(score)):

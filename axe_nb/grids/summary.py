@@ -5,12 +5,11 @@ Source: product.md "Exploring".
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from axe_nb.grids.outcome import GridRun, Square
+from axe_nb.grids.outcome import Square
 from axe_nb.grids.statistics import (
     Interval,
     describe_chance,
@@ -19,6 +18,7 @@ from axe_nb.grids.statistics import (
     find_sign_chance,
 )
 from axe_nb.text import list_some, plural
+from axe_nb.usage import add_costs
 
 MAX_NAMED = 5
 """Inputs that a comparison names."""
@@ -74,16 +74,10 @@ def summarize(variant: str, squares: Sequence[Square]) -> Summary:
         disagree=fmean(square.disagrees for square in repeated) if repeated else None,
         score=fmean(scores) if scores else None,
         tokens=sum(run.result.total_usage.total for run in runs),
-        cost=_add_costs(runs),
+        cost=add_costs(run.result.total_cost for run in runs),
         seconds=fmean(run.result.duration_ms / 1000 for run in runs) if runs else None,
         judge_tokens=sum(run.judgement.total_usage.total for run in runs if run.judgement),
     )
-
-
-def _add_costs(runs: Sequence[GridRun]) -> float | None:
-    costs = [run.result.total_cost for run in runs]
-    known = [cost for cost in costs if cost is not None]
-    return math.fsum(known) if len(known) == len(costs) else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

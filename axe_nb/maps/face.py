@@ -16,8 +16,8 @@ from axe_nb.commands.overrides import (
     shown_value,
     with_options_shown,
 )
-from axe_nb.engine.nesting import calling
-from axe_nb.errors import AxeError, ConfigError
+from axe_nb.engine.nesting import refuse_in_tool
+from axe_nb.errors import ConfigError
 from axe_nb.front_end import make_line
 from axe_nb.maps.batch import make_batch
 from axe_nb.maps.budget import BudgetOption
@@ -66,7 +66,10 @@ def map(
     Raises:
         ConfigError: invalid configuration, before anything is sent.
     """
-    made = _make_map(agent, prompts, concurrency, executor, resume, budget, keep, display, options)
+    made = amap(
+        agent, prompts, concurrency=concurrency, executor=executor, resume=resume, budget=budget,
+        keep=keep, display=display, **options,
+    )  # fmt: skip
     made.check()
     return made
 
@@ -88,25 +91,7 @@ def amap(
 
     `await axe_nb.amap(…)` returns the results, `async for` yields them as the runs end.
     """
-    return _make_map(agent, prompts, concurrency, executor, resume, budget, keep, display, options)
-
-
-def _make_map(
-    agent: str | Agent | None,
-    prompts: Source,
-    concurrency: int,
-    executor: object,
-    resume: str | os.PathLike[str] | None,
-    budget: BudgetOption,
-    keep: Keep,
-    display: bool,
-    options: RunOptions,
-) -> RunMap:
-    if calling() is not None:
-        raise AxeError(
-            "axe_nb.map was called inside a tool",
-            hint="use `await ctx.delegate(…)` or `await axe_nb.arun(…)`: the run's views show it",
-        )
+    refuse_in_tool("map")
     if isinstance(concurrency, bool) or not isinstance(concurrency, int) or concurrency < 1:
         raise ConfigError(
             f"concurrency takes a whole number from 1, not {shown_value(concurrency)}"

@@ -13,8 +13,8 @@ import threading
 
 from IPython.core.getipython import get_ipython
 
+from axe_nb.cell_display import display, view
 from axe_nb.events import Event
-from axe_nb.nb import display, view
 from axe_nb.results import RunResult
 from axe_nb.session.drive import drive
 from axe_nb.session.runs import GLANCE, RunHandle

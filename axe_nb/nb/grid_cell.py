@@ -13,6 +13,7 @@ from typing import Any
 from IPython.core.displaypub import CapturingDisplayPublisher
 from IPython.core.interactiveshell import InteractiveShell
 
+from axe_nb.cell_display.display import install
 from axe_nb.commands.grid_command import GRID
 from axe_nb.commands.overrides import Overrides
 from axe_nb.commands.parser import parse, parser
@@ -22,7 +23,6 @@ from axe_nb.grids.grid import Grid
 from axe_nb.grids.inputs import FILES
 from axe_nb.interpolation import NBVAL
 from axe_nb.nb.cell_source import find_cell_source
-from axe_nb.nb.display import install
 from axe_nb.text import quote, suggestion
 
 OPTIONS = {one.name for one in fields(Overrides)} - {"model", "expect"}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -18,6 +18,7 @@ from axe_nb.agents.config import format_path_or_name
 from axe_nb.agents.files import read_real_text, reason
 from axe_nb.agents.prompt import all_warnings
 from axe_nb.agents.trust import check_link
+from axe_nb.cell_display.display import can_ask, describe_display
 from axe_nb.commands.parser import UsageError, parse, parse_run
 from axe_nb.commands.table import RUN, commands_of
 from axe_nb.diffs.run_diff import RunDiff, diff_runs
@@ -26,7 +27,6 @@ from axe_nb.errors import ConfigError
 from axe_nb.expectations.check import check
 from axe_nb.inspection.sent import SentRequest, find_request
 from axe_nb.nb import env_line
-from axe_nb.nb.display import can_ask, describe_display
 from axe_nb.nb.help import help_text
 from axe_nb.nb.named_run import find_place, find_result, find_tree
 from axe_nb.nb.option_line import read_words
@@ -37,7 +37,7 @@ from axe_nb.run_history.history import list_history
 from axe_nb.session.runs import RunHandle
 from axe_nb.session.session import session
 from axe_nb.session.spent import Spent
-from axe_nb.text import clean, format_dollars, list_some, plural, quote, suggestion
+from axe_nb.text import align_columns, clean, format_dollars, list_some, plural, quote, suggestion
 from axe_nb.views import agent_summary
 from axe_nb.views.appearance import LOOKS
 from axe_nb.views.cost import format_cost
@@ -107,7 +107,7 @@ def _list(shell: InteractiveShell, chosen: argparse.Namespace) -> str:
     ]
     if not rows:
         return "no agents found; create one with `%axe init NAME` or `%%axe_agent NAME`"
-    return "\n".join(_format_columns(rows))
+    return "\n".join(align_columns(rows))
 
 
 def _describe(agent: Agent | ConfigError) -> tuple[str, str]:
@@ -121,18 +121,6 @@ def _find_home(name: str, files: Mapping[str, Path]) -> str:
     if name in session.agents:
         return "this session" + (" (overrides its file)" if name in files else "")
     return format_path_or_name(files[name].parent)
-
-
-def _format_columns(rows: Sequence[tuple[str, ...]], right: int = 0) -> Iterator[str]:
-    """The rows as lines; the last `right` columns are numbers."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        left = len(row) - right
-        cells = [
-            f"{cell:<{width}}" if number < left else f"{cell:>{width}}"
-            for number, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        yield "  ".join(cells).rstrip()
 
 
 def _show(shell: InteractiveShell, chosen: argparse.Namespace) -> str:
@@ -199,7 +187,7 @@ def _compare(shell: InteractiveShell, chosen: argparse.Namespace) -> RunDiff:
 def _read_env(shell: InteractiveShell, chosen: argparse.Namespace) -> str:
     if chosen.file is not None:
         return env_line.load(chosen.file)
-    return "\n".join(_format_columns(env_line.describe_keys()))
+    return "\n".join(align_columns(env_line.describe_keys()))
 
 
 def _show_usage(shell: InteractiveShell, chosen: argparse.Namespace) -> str:
@@ -211,7 +199,7 @@ def _show_usage(shell: InteractiveShell, chosen: argparse.Namespace) -> str:
     for (agent, model), spent in session.spent.items():
         rows.append((agent or NO_AGENT, model, *_format_numbers(spent)[: len(heads)]))
     rows.append(("total", "", *_format_numbers(total)[: len(heads)]))
-    return "\n".join(_format_columns(rows, right=len(heads)))
+    return "\n".join(align_columns(rows, right=len(heads)))
 
 
 def _format_numbers(spent: Spent) -> tuple[str, ...]:

@@ -195,7 +195,8 @@ def load(shell: InteractiveShell) -> None:
 def unload(shell: InteractiveShell) -> None:
     """Removes the magics and their completion."""
     from axe_nb.agents.agent_files import advise
-    from axe_nb.nb import cells, complete, display
+    from axe_nb.cell_display import display
+    from axe_nb.nb import cells, complete
     from axe_nb.session.session import session
 
     advise()

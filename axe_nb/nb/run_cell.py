@@ -10,6 +10,7 @@ from collections.abc import Callable
 from IPython.core.displaypub import CapturingDisplayPublisher
 from IPython.core.interactiveshell import InteractiveShell
 
+from axe_nb.cell_display.display import ShownOnce, display_mode, install, notebook_view
 from axe_nb.commands.parser import Options, UsageError
 from axe_nb.console import StatusLine, TextView, request_of, show_dry_run
 from axe_nb.doctor.expected_end import check_end, is_expected
@@ -18,7 +19,6 @@ from axe_nb.expectations.check import check
 from axe_nb.forks.point import make_point
 from axe_nb.front_end import find_approver
 from axe_nb.nb.background import run_in_background
-from axe_nb.nb.display import ShownOnce, display_mode, install, notebook_view
 from axe_nb.nb.named_run import find_place
 from axe_nb.pictures.parts import Illustrated
 from axe_nb.results import RunResult
@@ -111,7 +111,7 @@ def _run(
 
 def _is_streamed(shell: InteractiveShell, options: Options) -> bool:
     """True if a run with these options would be shown as its replies arrive."""
-    from axe_nb.nb.view import is_live
+    from axe_nb.cell_display.view import is_live
 
     mode = display_mode(shell)
     shows_tree = mode != "off" and not (options.json or options.verbose or options.quiet)

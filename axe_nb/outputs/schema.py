@@ -15,6 +15,7 @@ from urllib.parse import unquote
 
 from axe_nb.errors import ConfigError
 from axe_nb.messages import dump
+from axe_nb.outputs.library import load_jsonschema
 from axe_nb.patterns import compile_pattern
 from axe_nb.text import cut_chars, list_some, one_line, quote
 
@@ -93,6 +94,7 @@ def clean_schema(given: Mapping[str, Any], where: str) -> dict[str, Any]:
         raise _make_error(where, f"it has {size} bytes, the most are {MAX_SCHEMA}")
     for problem in _list_problems(schema):
         raise _make_error(where, problem)
+    load_jsonschema()
     from jsonschema import Draft202012Validator
     from jsonschema.exceptions import SchemaError
 
@@ -228,6 +230,7 @@ def _make_validator(schema: Mapping[str, Any], deadline: float) -> Any:
 
     It descends into data by way of keywords only, so that no check goes on for long after that.
     """
+    load_jsonschema()
     import referencing
     from jsonschema import Draft202012Validator
     from jsonschema.validators import extend

@@ -38,7 +38,12 @@ class Found(NamedTuple):
     @property
     def first(self) -> int:
         """Position of the run's own prompt among its messages."""
-        return self.run.exchanges[0].sent - 1
+        return count_earlier(self.run)
+
+
+def count_earlier(run: RunResult) -> int:
+    """Returns the number of messages of the conversation that a run continued."""
+    return max(run.exchanges[0].sent - 1, 0) if run.exchanges else 0
 
 
 def find_exchange(result: RunResult, place: str | int | None) -> Found:

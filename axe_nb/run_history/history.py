@@ -22,7 +22,7 @@ from axe_nb.run_history.story import DIED
 from axe_nb.run_history.text import parse_part
 from axe_nb.run_history.tree import Tree
 from axe_nb.run_history.writer import find_locks, find_writer
-from axe_nb.text import clean, format_dollars, format_seconds, one_line, plural
+from axe_nb.text import align_columns, clean, format_dollars, format_seconds, one_line, plural
 
 if TYPE_CHECKING:
     from axe_nb.results import RunResult
@@ -102,12 +102,7 @@ class History(Sequence[HistoryRow]):
         if not self._rows:
             return "no runs in the history"
         table = [NAMES, *(row.cells for row in self._rows)]
-        widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-        lines = (
-            "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True))
-            for row in table
-        )
-        return clean("\n".join(line.rstrip() for line in lines))
+        return clean("\n".join(align_columns(table)))
 
     def _repr_html_(self) -> str:
         if not self._rows:

@@ -14,7 +14,6 @@ EXECUTE_TOOL = "execute_tool"
 
 PROVIDER = "gen_ai.provider.name"
 AGENT = "gen_ai.agent.name"
-CONVERSATION = "gen_ai.conversation.id"
 REQUEST_MODEL = "gen_ai.request.model"
 FINISH_REASONS = "gen_ai.response.finish_reasons"
 INPUT_TOKENS = "gen_ai.usage.input_tokens"

@@ -53,7 +53,7 @@ from axe_nb.events import RunFinished, RunStarted, TextDelta, ToolFinished, Tool
 from axe_nb.events import TurnFinished, TurnStarted
 from axe_nb.results import RunResult
 from axe_nb.messages import CallTraits, ToolCall, ToolResult, Usage
-from axe_nb.nb.view import CellDisplay
+from axe_nb.cell_display.view import CellDisplay
 
 ANSWER = "An answer of a child, about as long as a paragraph is. " * 7
 ONE_CHILD = CallTraits(delegates=True, is_one_child=True)

@@ -25,7 +25,7 @@ display(twin(hostile_run()), raw=True)
 LIVE = """
 import time
 from pathlib import Path
-from axe_nb.nb.view import CellDisplay
+from axe_nb.cell_display.view import CellDisplay
 from axe_nb.views.transcript import events_of
 from tests.views.runs import hostile_run
 view, result = CellDisplay(live=True).add_run(), hostile_run()

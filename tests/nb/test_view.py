@@ -114,7 +114,7 @@ STREAM = """
 from axe_nb.events import RunFinished, RunStarted, TextDelta, TurnFinished, TurnStarted
 from axe_nb.results import RunResult
 from axe_nb.messages import Usage
-from axe_nb.nb.view import CellDisplay
+from axe_nb.cell_display.view import CellDisplay
 import time
 
 view = CellDisplay("r", live=True).add_run()

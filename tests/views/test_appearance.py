@@ -38,14 +38,14 @@ def test_no_sign_is_written_down_a_second_time() -> None:
 
 
 def test_what_draws_does_not_know_one_state_from_another() -> None:
-    drawing = ("views/html.py", "nb/static/live.js", "nb/static/live.css")
+    drawing = ("views/html.py", "cell_display/static/live.js", "cell_display/static/live.css")
     sources = "".join(OTHERS[path] for path in drawing)
     quoted = set(re.findall(r"[\"']([\w ]+)[\"']", sources))
     assert quoted & (set(LOOKS) - {"running"}) == set()
 
 
 def test_the_style_sheet_uses_what_is_declared_and_nothing_else() -> None:
-    sheet, script = OTHERS["nb/static/live.css"], OTHERS["nb/static/live.js"]
+    sheet, script = OTHERS["cell_display/static/live.css"], OTHERS["cell_display/static/live.js"]
     rules = css_rules() + sheet
     declared = set(re.findall(r"--([\w-]+): ", rules))
     declared |= set(re.findall(r"""setProperty\("--([\w-]+)""", script))

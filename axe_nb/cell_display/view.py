@@ -18,8 +18,8 @@ from IPython.core.displaypub import CapturingDisplayPublisher
 from IPython.core.getipython import get_ipython
 from IPython.display import display
 
+from axe_nb.cell_display.feed import EVERY, Feed
 from axe_nb.events import Event, TextDelta
-from axe_nb.nb.feed import EVERY, Feed
 from axe_nb.results import RunResult
 from axe_nb.views import html
 from axe_nb.views.transcript import Transcript

@@ -1,7 +1,7 @@
 """The difference of two trees as HTML that is kept in a saved notebook. Pure.
 
 No script, no style element: styles are inline, and without any, `del` and `ins` still show what
-changed. Times are in the metadata alone, since no two runs take as long.
+changed.
 Source: product.md "Notebook", "Runs are recordings".
 """
 
@@ -9,23 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from html import escape
-from typing import Any
 
-from axe_nb.diffs.figures import SECONDS
-from axe_nb.diffs.run_diff import RunDiff
+from axe_nb.diffs.outline import DIFFERS, SAME, Block, Outline, Part
 from axe_nb.diffs.words import Piece
 from axe_nb.views.appearance import COLOURS, GONE, LINE_HEIGHT, MUTED, NEW, SHADE, TEXT_MARGIN
-from axe_nb.views.diff_outline import (
-    DIFFERS,
-    SAME,
-    Block,
-    Part,
-    describe,
-    describe_same,
-    list_rows,
-    make_outline,
-)  # fmt: skip
-from axe_nb.views.diff_text import format_diff
 from axe_nb.views.html import LEVEL, PLAIN, TEXT
 
 TAGS = {"gone": ("del", GONE), "new": ("ins", NEW)}
@@ -34,21 +21,17 @@ TAGS = {"gone": ("del", GONE), "new": ("ins", NEW)}
 _DIFFERS = f"<b style=color:{COLOURS['limit']}>{DIFFERS}</b>"
 
 
-def page(diff: RunDiff) -> tuple[dict[str, str], dict[str, Any]]:
-    """Returns the bundle of a difference, and its metadata."""
-    outline = make_outline(diff)
-    sign = _DIFFERS if diff.changes else f"<b style=color:{COLOURS['good']}>{SAME}</b>"
-    html = (
+def format_html(outline: Outline) -> str:
+    """Returns the difference as HTML."""
+    sign = f"<b style=color:{COLOURS['good']}>{SAME}</b>" if outline.is_same else _DIFFERS
+    return (
         f"<div class='{PLAIN}' style='line-height:{LINE_HEIGHT}'>"
         f"<div>{sign} <b>{_escape(outline.who)}</b> "
-        f"<span style=opacity:{MUTED}>{_escape(describe(diff))}</span></div>"
-        f"{_format_table(list_rows(diff))}"
-        f"<div style=opacity:{MUTED}>{_escape(describe_same(diff))}</div>"
-        f"{_format_parts(outline.parts if diff.changes else ())}</div>"
+        f"<span style=opacity:{MUTED}>{_escape(outline.summary)}</span></div>"
+        f"{_format_table(outline.rows)}"
+        f"<div style=opacity:{MUTED}>{_escape(outline.same_figures)}</div>"
+        f"{_format_parts(outline.parts)}</div>"
     )
-    seconds = {figure.name: [figure.a, figure.b] for figure in diff.figures}[SECONDS]
-    bundle = {"text/html": html, "text/plain": format_diff(diff)}
-    return bundle, {"axe_nb": {"seconds": seconds}}
 
 
 def _escape(text: str) -> str:

@@ -12,14 +12,13 @@ from dataclasses import dataclass, replace
 from itertools import groupby, takewhile
 from typing import TypeAlias
 
-from axe_nb.diffs.change import Change, RunPair, TurnPair, list_changes
+from axe_nb.diffs.change import Change, RunPair, TurnPair, find_first, list_changes
+from axe_nb.diffs.excerpts import LEAST, reveal, shorten
 from axe_nb.diffs.figures import SECONDS, Figure
-from axe_nb.diffs.run_diff import RunDiff
 from axe_nb.diffs.words import Piece, compare_texts
 from axe_nb.redaction import find_filter
 from axe_nb.results import RunResult, name_run
 from axe_nb.text import clean, format_dollars, format_seconds, one_line, plural
-from axe_nb.views.excerpts import POINTER
 
 MAX_BLOCKS = 60
 """Changes whose texts are shown; others are counted."""
@@ -27,17 +26,11 @@ MAX_BLOCKS = 60
 MAX_CHARS = 12_000
 """Characters that all texts share."""
 
-LEAST, MOST = 200, 2_000
-"""Characters of one text, at least and at most."""
+MOST = 2_000
+"""Characters of one text, at most."""
 
 MAX_OPEN = 20
 """Changes whose rows are open; later ones are folded."""
-
-CONTEXT = 60
-"""Characters that are the same, shown beside a change."""
-
-MAX_LINES = 12
-"""Lines shown of a text that is there on one side only."""
 
 WIDE = 90
 """Characters of a text that stands beside its label."""
@@ -46,9 +39,6 @@ WHO = 60
 """Characters of a name."""
 
 SAME, DIFFERS = "=", "≠"
-
-_BLANKS = str.maketrans({" ": "␣", "\t": "⇥", "\n": "↵\n"})
-"""Blanks as they are shown where nothing else changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,64 +71,81 @@ Part: TypeAlias = Block | Entry | str
 """Content of an entry; a text is a note in one line."""
 
 
-def describe(diff: RunDiff) -> str:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outline:
+    """The difference of two trees, to be shown."""
+
+    who: str
+    summary: str
+    is_same: bool
+    rows: Sequence[tuple[str, ...]]
+    """The table of the figures that differ: name, both numbers, and the change."""
+    same_figures: str
+    """The other figures in one line; empty if there are none."""
+    parts: Sequence[Part]
+    """The aligned trees, with what is the same in short; empty if nothing differs."""
+
+
+def describe(changes: Sequence[Change], same_path: bool) -> str:
     """Returns the number of changes, the first place and the path, in one line."""
-    if not diff.changes:
+    if not changes:
         return "no differences"
-    path = "same path" if diff.same_path else "different path"
-    return f"{plural(len(diff.changes), 'change')}, first at {_show(diff.first or '')}, {path}"
+    path = "same path" if same_path else "different path"
+    first = _show(find_first(changes) or "")
+    return f"{plural(len(changes), 'change')}, first at {first}, {path}"
 
 
-def list_rows(diff: RunDiff, *, times: bool = False) -> list[tuple[str, ...]]:
-    """Returns the table of the figures that differ: name, both numbers, and the change.
-
-    Empty if none does.
+def make_outline(
+    pair: RunPair,
+    figures: Iterable[Figure],
+    *,
+    names: tuple[str, str],
+    same_path: bool,
+    whole: bool = False,
+    times: bool = False,
+) -> Outline:
+    """Returns the difference of two runs in the words that it is shown in.
 
     Args:
-        diff: the difference.
+        pair: the two runs, aligned.
+        figures: the numbers of both.
+        names: their names.
+        same_path: True if both took the same path.
+        whole: if True, nothing is left out.
         times: if True, with the seconds.
     """
-    rows: list[tuple[str, ...]] = [("", *_name_sides(diff), "change")]
-    for figure in diff.figures:
-        if figure.a != figure.b and (times or figure.name != SECONDS):
+    changes = tuple(list_changes(pair))
+    a, b = map(_show, names)
+    made = _Parts(changes, (a, b), whole)
+    root = made.make(pair)
+    if (left := len(changes) - made.drawn) > 0:
+        rest = f"… {plural(left, 'more change')}: .changes[{made.drawn}:], .to_frame()"
+        root = replace(root, parts=(*root.parts, rest))
+    told = [figure for figure in figures if times or figure.name != SECONDS]
+    return Outline(
+        who=root.who, summary=describe(changes, same_path), is_same=not changes,
+        rows=_list_rows(told, (a, b)), same_figures=_describe_figures(told),
+        parts=root.parts if changes else (),
+    )  # fmt: skip
+
+
+def _list_rows(figures: Iterable[Figure], names: tuple[str, str]) -> list[tuple[str, ...]]:
+    rows: list[tuple[str, ...]] = [("", *names, "change")]
+    for figure in figures:
+        if figure.a != figure.b:
             numbers = (_format_number(figure, number) for number in (figure.a, figure.b))
             rows.append((figure.name, *numbers, _format_change(figure)))
     return rows if len(rows) > 1 else []
 
 
-def describe_same(diff: RunDiff, *, times: bool = False) -> str:
-    """Returns the other figures in one line; empty if there are none.
-
-    Args:
-        diff: the difference.
-        times: if True, with the seconds.
-    """
+def _describe_figures(figures: Iterable[Figure]) -> str:
+    """Returns the figures that are the same, in one line."""
     equal = [
         f"{figure.name} {_format_number(figure, figure.a)}"
-        for figure in diff.figures
-        if figure.a and figure.a == figure.b and (times or figure.name != SECONDS)
+        for figure in figures
+        if figure.a and figure.a == figure.b
     ]
     return f"the same: {', '.join(equal)}" if equal else ""
-
-
-def make_outline(diff: RunDiff, *, whole: bool = False) -> Entry:
-    """Returns the aligned trees, with what is the same in short.
-
-    Args:
-        diff: the difference.
-        whole: if True, nothing is left out.
-    """
-    outline = _Outline(diff, whole)
-    made = outline.make(diff.pair)
-    if (left := len(diff.changes) - outline.drawn) > 0:
-        rest = f"… {plural(left, 'more change')}: .changes[{outline.drawn}:], .to_frame()"
-        made = replace(made, parts=(*made.parts, rest))
-    return made
-
-
-def _name_sides(diff: RunDiff) -> tuple[str, str]:
-    a, b = map(_show, diff.names)
-    return a, b
 
 
 def _show(name: str) -> str:
@@ -164,13 +171,12 @@ def _format_change(figure: Figure) -> str:
     return sign + _format_number(figure, abs(figure.change))
 
 
-class _Outline:
-    """Makes the rows, as long as there is room."""
+class _Parts:
+    """Makes the parts, as long as there is room."""
 
-    def __init__(self, diff: RunDiff, whole: bool) -> None:
-        changes = diff.changes
+    def __init__(self, changes: Sequence[Change], names: tuple[str, str], whole: bool) -> None:
         self._whole = whole
-        self._names = _name_sides(diff)
+        self._names = names
         self._numbers = {id(change): number for number, change in enumerate(changes)}
         self.drawn = len(changes) if whole else min(len(changes), MAX_BLOCKS)
         """Changes that are shown; what follows them is left out."""
@@ -231,10 +237,10 @@ class _Outline:
         pieces = compare_texts(*map(clean, masked))
         left = 0
         if not self._whole:
-            pieces, left = _shorten(pieces, self._room)
+            pieces, left = shorten(pieces, self._room)
         side = "after" if change.after else "before"
         rest = f"{plural(left, 'more character')}: .changes[{number}].{side}" if left else ""
-        return Block(self._label(change), tuple(map(_reveal, pieces)), rest)
+        return Block(self._label(change), tuple(map(reveal, pieces)), rest)
 
     def _label(self, change: Change) -> str:
         of = f" of {_show(change.tool)}" if change.tool and change.kind != "call" else ""
@@ -269,56 +275,3 @@ def _describe_same(parts: Sequence[Change | TurnPair | RunPair]) -> str:
 
 def _name(run: RunResult) -> str:
     return f"{_show(name_run(run.agent, run.model))} {_show(run.id)}"
-
-
-def _reveal(piece: Piece) -> Piece:
-    """Returns a piece with its blanks shown, if it has nothing else that changed."""
-    if piece.kind == "same" or not piece.text.isspace():
-        return piece
-    return piece._replace(text=piece.text.translate(_BLANKS))
-
-
-def _shorten(pieces: Sequence[Piece], room: int) -> tuple[list[Piece], int]:
-    """Returns the pieces that fit, and how many changed characters are left out.
-
-    Args:
-        pieces: those of two texts.
-        room: characters.
-    """
-    shown: list[Piece] = []
-    left = 0
-    for number, piece in enumerate(pieces):
-        if room <= 0:
-            left += len(piece.text) if piece.kind != "same" else 0
-            continue
-        if piece.kind == "same":
-            text = _cut_same(piece.text, number > 0, number < len(pieces) - 1)
-        else:
-            text = _cut_changed(piece.text, max(room // 2, LEAST // 2))
-            left += len(piece.text) - len(text)
-            text += "…" if len(text) < len(piece.text) else ""
-        shown.append(Piece(piece.kind, text))
-        room -= len(text)
-    return shown, left
-
-
-def _cut_same(text: str, is_after: bool, is_before: bool) -> str:
-    """Returns the text beside changes, without its middle; whole words, unless they are huge."""
-    if len(text) <= (is_after + is_before + 1) * CONTEXT:
-        return text
-    head = text[:CONTEXT] if is_after else ""
-    tail = text[-CONTEXT:] if is_before else ""
-    first, last = head.rfind(" "), tail.find(" ")
-    if first > CONTEXT // 2:
-        head = head[: first + 1]
-    if 0 <= last < CONTEXT // 2:
-        tail = tail[last:]
-    return f"{head}…{tail}"
-
-
-def _cut_changed(text: str, size: int) -> str:
-    """Returns the beginning of a text; all of it if hardly more would be left out."""
-    if len(text) <= size + POINTER:
-        size = len(text)
-    lines = text[:size].split("\n")
-    return text[:size] if len(lines) <= MAX_LINES + 1 else "\n".join(lines[:MAX_LINES])

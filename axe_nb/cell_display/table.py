@@ -1,4 +1,4 @@
-"""The display of a grid in a notebook: live while it fills, then its static twin.
+"""A table in the output of a cell, such as a grid: live while it fills, then its static twin.
 
 Source: product.md "Exploring"; goals.md (at most ten updates a second).
 """
@@ -12,10 +12,8 @@ from IPython.core.display_functions import DisplayHandle
 from IPython.core.getipython import get_ipython
 from IPython.display import display
 
-from axe_nb.grids.grid import Grid
-from axe_nb.grids.page import show_grid
-from axe_nb.nb import view
-from axe_nb.nb.display import display_mode, is_shown, remember
+from axe_nb.cell_display import view
+from axe_nb.cell_display.display import display_mode, is_shown, remember
 from axe_nb.session.view import Line, NoLine
 
 SHARE = 20
@@ -68,7 +66,7 @@ def find_table(thing: object, draw: Callable[[str], dict[str, str]]) -> Line:
     return Table(thing, draw, live=view.is_live(wanted))
 
 
-def show_again(grid: Grid) -> None:
-    """Displays a grid that is a cell's value, unless the cell has just shown it."""
-    if not is_shown(grid):
-        display(show_grid(grid), raw=True)  # type: ignore[no-untyped-call]
+def show_again(thing: object, draw: Callable[[], dict[str, str]]) -> None:
+    """Displays what is a cell's value, unless the cell has just shown it."""
+    if not is_shown(thing):
+        display(draw(), raw=True)  # type: ignore[no-untyped-call]

@@ -9,8 +9,8 @@ from IPython.core.display_functions import DisplayHandle
 from IPython.core.getipython import get_ipython
 from IPython.display import display
 
-from axe_nb.nb import view
-from axe_nb.nb.display import display_mode
+from axe_nb.cell_display import view
+from axe_nb.cell_display.display import display_mode
 from axe_nb.session.view import Line, NoLine
 
 

@@ -19,7 +19,7 @@ from axe_nb.session.runs import RunHandle
 from axe_nb.session.view import NullView, View
 
 if TYPE_CHECKING:
-    from axe_nb.nb.view import CellDisplay
+    from axe_nb.cell_display.view import CellDisplay
 
 _shown: list[object] = []
 """Objects that this cell has displayed; as the cell's value, they are not displayed again."""
@@ -43,7 +43,7 @@ def notebook_view(name: str = "", *, quiet: bool = False) -> View:
     shell = get_ipython()
     if shell is None:
         return NullView()
-    from axe_nb.nb import view
+    from axe_nb.cell_display import view
 
     install(shell)
     name = name or "axe_nb.last()"
@@ -57,7 +57,7 @@ def notebook_view(name: str = "", *, quiet: bool = False) -> View:
 
 def _make_run_view(name: str, *, live: bool) -> View:
     """The view of a run that begins now: in the display of the cell's runs beside it, if any."""
-    from axe_nb.nb.view import CellDisplay
+    from axe_nb.cell_display.view import CellDisplay
 
     with _choosing:
         for shown in _displays:
@@ -75,7 +75,7 @@ def display_mode(shell: InteractiveShell) -> str:
 
 def describe_display(shell: InteractiveShell) -> str:
     """A description of the way a run in this cell would be shown."""
-    from axe_nb.nb import view
+    from axe_nb.cell_display import view
 
     display = display_mode(shell)
     if display == "off":

@@ -1,0 +1,1 @@
+"""The display of runs, maps and grids in the output of a notebook cell."""

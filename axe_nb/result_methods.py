@@ -1,0 +1,56 @@
+"""The methods of `RunResult` that need rooms above it: it reaches them through this module alone.
+
+Results lie below the engine, which makes them; forking, comparing and inspecting one needs what
+lies above it. A new method of this kind has its function here.
+Source: product.md "Runs are recordings".
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from axe_nb.api import arun_shown, run_shown
+from axe_nb.diffs.run_diff import RunDiff, diff_runs
+from axe_nb.engine.nesting import is_inside
+from axe_nb.errors import AxeError
+from axe_nb.forks.point import CHANGES, make_point
+from axe_nb.inspection.sent import SentRequest, find_request
+from axe_nb.pictures.found import split_prompt
+from axe_nb.pictures.parts import Illustrated
+from axe_nb.results import RunResult
+from axe_nb.session.runs import RunRequest
+from axe_nb.session.session import session
+
+__all__ = ["RunDiff", "SentRequest", "afork", "diff_runs", "find_request", "fork"]
+
+
+def fork(result: RunResult, place: str | int | None, **changes: Any) -> RunResult:
+    """As `RunResult.fork`."""
+    return run_shown(*_make_fork(result, place, changes))
+
+
+async def afork(result: RunResult, place: str | int | None, **changes: Any) -> RunResult:
+    """As `RunResult.afork`."""
+    return await arun_shown(*_make_fork(result, place, changes))
+
+
+def _make_fork(
+    result: RunResult, place: str | int | None, changes: dict[str, Any]
+) -> tuple[RunRequest, bool]:
+    """Returns the request of a fork, and whether it is shown.
+
+    Raises:
+        ConfigError: there is no such place, call or option.
+        AxeError: a tool forks: the fork would be no part of the tool's tree.
+    """
+    if is_inside():
+        raise AxeError(
+            "a run was forked inside a tool",
+            hint="fork it in a cell or a program; a tool starts agents with ctx.delegate",
+        )
+    display = changes.pop("display", True)
+    given = {name: changes.pop(name) for name in CHANGES if name in changes}
+    if (prompt := given.get("prompt")) is not None:
+        given["prompt"] = Illustrated(*split_prompt(prompt))
+    point = make_point(result, place, **given)
+    return RunRequest(agent=None, overrides=session.fork_overrides(changes), fork=point), display
