@@ -71,11 +71,6 @@ class Prompts:
                 hint='for example axe_nb.map("lead", ["What changed?", "Who did it?"]), '
                 'or one column of a table, as in frame["question"]',
             )
-        if hasattr(prompts, "columns"):  # as in pandas, whose iteration yields names of columns
-            raise ConfigError(
-                f"prompts takes one text for each run, not a {type(prompts).__name__}",
-                hint='pass a column of it: axe_nb.map("lead", frame["question"])',
-            )
         self.total = len(prompts) if isinstance(prompts, list | tuple) else _count(prompts)
         """Their number, if it is known before they are taken."""
         self.is_plain = isinstance(prompts, list | tuple)

@@ -42,7 +42,7 @@ def post(
     path: str,
     body: bytes,
     request: Request,
-    streaming: Streaming,
+    streaming: Streaming | None = None,
     on_delta: OnDelta | None = None,
 ) -> Awaitable[dict[str, Any]]:
     """Sends a POST and returns the JSON object of the reply; cancelling closes the connection.
@@ -53,7 +53,8 @@ def post(
         body: the request as the server takes it.
         request: the same in no provider's format, for the error if its model does not support
             tools (D-30).
-        streaming: how the protocol streams; a server may do so although it is not asked to.
+        streaming: how the protocol streams; a server may do so although it is not asked to. None =
+            it does not.
         on_delta: takes the pieces of the stream that `body` asks for; the server may answer with a
             whole reply all the same. None = it asks for a whole reply.
 
