@@ -176,7 +176,7 @@ class _Page:
         tree = (
             f"<details{_format_open(row)} style=line-height:{LINE_HEIGHT};white-space:nowrap>"
             f"<summary>{_format_sign(row)} <b>{_escape(row.who)}</b> "
-            f"<span style=white-space:normal>{_format_facts(row.facts)}</span>"
+            f"<span style=opacity:{MUTED};white-space:normal>{_format_facts(row.facts)}</span>"
             f"{_format_strip(states_of(outline.root))}{steps}</summary>"
             f"{self._format_inside(root)}</details>"
         )
@@ -278,11 +278,11 @@ def _format_sign(row: Row) -> str:
 
 def _format_facts(facts: Sequence[Fact]) -> str:
     """The line of a root; parts that need a look have their colour."""
-    return f"<span style=opacity:{MUTED}> · </span>".join(map(_format_fact, facts))
+    return " · ".join(map(_format_fact, facts))
 
 
 def _format_fact(fact: Fact) -> str:
-    text = f"<span style=opacity:{MUTED}>{_escape(fact.text)}</span>" if fact.text else ""
+    text = _escape(fact.text)
     if not fact.marks:
         return text
     marks = ", ".join(
