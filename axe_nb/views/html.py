@@ -7,6 +7,7 @@ Source: product.md "Notebook"; design README; jupyter-facts §9; goals.md "saved
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence, Set
 from dataclasses import replace
 from html import escape
@@ -89,6 +90,9 @@ PLAIN = "mathjax_ignore tex2jax_ignore"
 """Keeps dollar signs from being typeset: JupyterLab's class, and nbconvert's."""
 
 
+CODE = re.compile("`(.+?)`")
+
+
 def twin(result: RunResult, *, name: str = "axe_nb.last()") -> dict[str, str]:
     """The one bundle that a finished run leaves in a notebook: answer first, then the tree.
 
@@ -123,12 +127,28 @@ def write_tree(outline: Outline) -> str:
     return _Page(outline).whole()
 
 
-def waiting(root: Node) -> dict[str, str]:
-    """The bundle beside a live view, for front ends that have no widgets."""
-    who = make_row(root).who
-    verbs = ("are", "they were") if root.is_group else ("is", "it was")
-    text = "{} {} running, or {} stopped before the end".format(who, *verbs)
-    return {"text/html": _wrap(f"<p>{_escape(text)}</p>"), "text/plain": text}
+def waiting(root: Node, name: str, seconds: float, mark: str = "") -> dict[str, str]:
+    """The bundle of a run that goes on: what is known of it, and how to get the rest.
+
+    It stands in notebooks that were saved in mid-run, where nothing may ever take its place.
+
+    Args:
+        root: a run, or a group of runs.
+        name: the expression that gives the result, once the run has ended.
+        seconds: how long the run has taken.
+        mark: a class of the outermost element, by which a page finds it; empty = none.
+    """
+    row = make_row(root)
+    known = (*row.facts, Fact(f"{seconds:.0f} s")) if seconds >= 1 else row.facts
+    line = f"{_format_sign(row)} <b>{_escape(row.who)}</b> {_format_facts(known)}"
+    text = " · ".join((f"{row.look.sign} {row.who}", *map(str, known)))
+    result = "" if root.is_group else f"Its result, at the end: `{name}`. "
+    note = f"At work when last seen. {result}After a restart: `%axe history`"
+    quoted = CODE.sub(r"<code>\1</code>", _escape(note))
+    return {
+        "text/html": _wrap(f"<div>{line}</div><small>{quoted}</small>", mark),
+        "text/plain": f"{text}\n{note.replace('`', '')}",
+    }
 
 
 def answer(result: RunResult) -> dict[str, str]:
@@ -139,8 +159,9 @@ def answer(result: RunResult) -> dict[str, str]:
     return {"text/html": _wrap(_format_answer(block)), "text/plain": block.text}
 
 
-def _wrap(inner: str) -> str:
-    return f"<div class='{PLAIN}' style=overflow-wrap:break-word>{inner}</div>"
+def _wrap(inner: str, mark: str = "") -> str:
+    classes = f"{PLAIN} {mark}".strip()
+    return f"<div class='{classes}' style=overflow-wrap:break-word>{inner}</div>"
 
 
 def _format_answer(block: Block) -> str:
