@@ -59,7 +59,7 @@ def test_when_the_kernel_is_gone_the_clock_stands_still_and_says_so(lab: Lab) ->
     stop_at_one_done(lab)
     lab.page.screenshot(path="/tmp/rl_live.png")
     lab.page.evaluate(
-        "() => { window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.restart() }"
+        "() => window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.restart()"
     )
     lab.page.wait_for_selector(".axe-nb-note >> text=The kernel is gone")
     assert "%axe history" in lab.page.locator(".axe-nb-note").inner_text()

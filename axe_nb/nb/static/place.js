@@ -15,7 +15,9 @@ class Places {
   }
 
   look() {
-    for (const marked of document.getElementsByClassName(this.mark)) {
+    // a kernel that is gone has nothing to say in a notebook that is opened again
+    const all = this.store.trouble === "lost" ? [] : document.getElementsByClassName(this.mark);
+    for (const marked of all) {
       const output = marked.closest(".jp-OutputArea-output");
       if (output && !this.taken.has(output)) this.take(output);
     }
