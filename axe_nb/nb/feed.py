@@ -127,10 +127,10 @@ class Feed:
 
     def beat(self, newest: str, now: float) -> None:
         """Says that the run goes on, if there has been no news for BEAT seconds."""
-        if now - self._sent_at >= BEAT:
-            self._sent_at = now
-            with contextlib.suppress(Exception):
-                self._tell(now)
+        with contextlib.suppress(Exception):
+            self._tell(now)
+            if now - self._sent_at >= BEAT:
+                self._sent_at = now
                 text = [len(self._text), ""]
                 self._widget.send({"now": now, "newest": newest, "rows": [], "text": text})
 
