@@ -130,13 +130,8 @@ def write_tree(outline: Outline) -> str:
 def waiting(root: Node, name: str, seconds: float, mark: str = "") -> dict[str, str]:
     """The bundle of a run that goes on: what is known of it, and how to get the rest.
 
-    It stands in notebooks that were saved in mid-run, where nothing may ever take its place.
-
-    Args:
-        root: a run, or a group of runs.
-        name: the expression that gives the result, once the run has ended.
-        seconds: how long the run has taken.
-        mark: a class of the outermost element, by which a page finds it; empty = none.
+    It stays in notebooks that were saved in mid-run. `name` gives the result at the end, `seconds`
+    is how long the run has taken, `mark` is a class by which a page finds it.
     """
     row = make_row(root)
     known = (*row.facts, Fact(f"{seconds:.0f} s")) if seconds >= 1 else row.facts
@@ -160,8 +155,7 @@ def answer(result: RunResult) -> dict[str, str]:
 
 
 def _wrap(inner: str, mark: str = "") -> str:
-    classes = f"{PLAIN} {mark}".strip()
-    return f"<div class='{classes}' style=overflow-wrap:break-word>{inner}</div>"
+    return f"<div class='{f'{PLAIN} {mark}'.strip()}' style=overflow-wrap:break-word>{inner}</div>"
 
 
 def _format_answer(block: Block) -> str:
