@@ -6,12 +6,15 @@ Source: jupyter-facts §0.4-0.7, §2.
 from __future__ import annotations
 
 import contextlib
+import os
+import secrets
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from IPython.core.display_functions import DisplayHandle
+from IPython.core.getipython import get_ipython
 from IPython.display import display
 
 from axe_nb.messages import dump
@@ -36,6 +39,12 @@ AGAIN = 1.5
 RATE = 60_000
 """Bytes a second that snapshots may take."""
 
+BEAT = 2.0
+"""Seconds without news after which the browser is told that the run goes on."""
+
+TELL = 1.0
+"""Seconds between two updates of the lines that a reader finds who loads the page anew."""
+
 MAX_CHARS = 300
 """Characters of one text in the live tree."""
 
@@ -51,12 +60,15 @@ class Feed:
     ten runs of ten (jupyter-facts §2).
     """
 
-    def __init__(self, root: Node, now: float, place: DisplayHandle | None = None) -> None:
+    def __init__(
+        self, root: Node, now: float, name: str, place: DisplayHandle | None = None
+    ) -> None:
         """Shows the tree as it is.
 
         Args:
             root: the tree.
             now: seconds since the first run of the display began.
+            name: the expression that gives the result, once it is there.
             place: the display to show it in; None = a new one.
         """
         self.next_at = now + EVERY
@@ -72,9 +84,16 @@ class Feed:
         """True if an update was sent that no snapshot contains."""
         self._bytes = 0
         self._update_rows({thing.key: thing for thing in rows_of(root)})
-        self._widget = _load_widget_class()(snapshot=self._take_snapshot(root.key, now))
-        data, metadata = self._widget._repr_mimebundle_()
-        first = {**data, **html.waiting(root)}
+        self._name = name
+        self._told_at = self._sent_at = now
+        self._mark = f"axe-nb-at-{secrets.token_hex(8)}" if _is_page_jupyter() else ""
+        self._widget = _load_widget_class()(
+            snapshot=self._take_snapshot(root.key, now), mark=self._mark
+        )
+        first, metadata = self._describe(now), {}
+        if not self._mark:
+            data, metadata = self._widget._repr_mimebundle_()
+            first = {**data, **first}
         self.place = place or display(  # type: ignore[no-untyped-call]  # IPython's own gap
             first, metadata=metadata, raw=True, display_id=True
         )
@@ -94,14 +113,26 @@ class Feed:
         rows = self._update_rows(changed)
         at = len(before) if self._text.startswith(before) else 0
         self.next_at = max(now, self.next_at) + EVERY
+        self._sent_at = now
         self._is_stale = True
         with contextlib.suppress(Exception):  # errors of a front end must not affect the run
+            if newest:
+                self._tell(now)
             if not newest or now < AGAIN or self.is_due(now):
                 self._widget.snapshot = self._take_snapshot(newest, now)
                 return
             self._widget.send(
                 {"now": now, "newest": newest, "rows": rows, "text": [at, self._text[at:]]}
             )
+
+    def beat(self, newest: str, now: float) -> None:
+        """Says that the run goes on, if there has been no news for BEAT seconds."""
+        with contextlib.suppress(Exception):
+            self._tell(now)
+            if now - self._sent_at >= BEAT:
+                self._sent_at = now
+                text = [len(self._text), ""]
+                self._widget.send({"now": now, "newest": newest, "rows": [], "text": text})
 
     def is_due(self, now: float) -> bool:
         """True if a snapshot is due."""
@@ -111,6 +142,30 @@ class Feed:
     def close(self) -> None:
         """Closes the widget; something else is in its place by then."""
         self._widget.close()
+
+    def retire(self) -> None:
+        """Closes the widget of the run before this one, and keeps its own for pages loaded anew.
+
+        No update of the display reaches a page that was loaded since the run began; the state of an
+        open widget does.
+        """
+        global _retired
+        if not self._mark:
+            self.close()
+            return
+        before, _retired = _retired, self
+        if before is not None:
+            before.close()
+
+    def _describe(self, now: float) -> dict[str, str]:
+        return html.waiting(self._root, self._name, now, self._mark)
+
+    def _tell(self, now: float) -> None:
+        """Brings the lines below the tree up to date, for a page that is loaded anew."""
+        if self._mark and now - self._told_at >= TELL:
+            self._told_at = now
+            self.next_at += EVERY  # it is one of the ten updates
+            self.place.update(self._describe(now), raw=True)
 
     def _take_snapshot(self, newest: str, now: float) -> str:
         self._snapshot_at = now
@@ -151,6 +206,22 @@ class Feed:
         }
 
 
+_retired: Feed | None = None
+"""The feed of the run that ended last."""
+
+
+def _is_page_jupyter() -> bool:
+    """True if the page is one of a Jupyter server, where a widget finds its place by itself.
+
+    There the output is readable lines only, which the tree covers while the kernel lives: a widget
+    in a saved output says "model not found" once its kernel is gone, whatever stands beside it.
+    VS Code connects to such servers, too, and has no page that could be searched.
+    """
+    shell = get_ipython()
+    in_vscode = shell is not None and "__vsc_ipynb_file__" in shell.user_ns
+    return "JPY_SESSION_NAME" in os.environ and not in_vscode
+
+
 def _read_text(turn: TurnNode) -> str:
     """The end of a reply's text: from WINDOW to twice as many characters.
 
@@ -176,9 +247,11 @@ def _load_widget_class() -> type[Any]:
     import traitlets
 
     class Tree(anywidget.AnyWidget):
-        _esm = (STATIC / "live.js").read_text("utf-8")
+        _esm = "".join((STATIC / name).read_text("utf-8") for name in ("live.js", "place.js"))
         _css = css_rules() + (STATIC / "live.css").read_text("utf-8")
         # as text: the browser compares a trait's old and new value, which is slow for objects
         snapshot = traitlets.Unicode().tag(sync=True)
+        # class of the element whose place the tree takes; empty = it has an output of its own
+        mark = traitlets.Unicode().tag(sync=True)
 
     return Tree

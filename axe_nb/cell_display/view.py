@@ -51,7 +51,8 @@ def is_live(wanted: str = "") -> bool:
 class LiveTree:
     """A tree in one display while its runs go on; a second run makes it a group of runs."""
 
-    def __init__(self) -> None:
+    def __init__(self, name: str) -> None:
+        self._name = name
         self._transcripts: list[Transcript] = []
         self._group: Node | None = None
         self._changed: dict[str, TreeNode] = {}
@@ -85,7 +86,7 @@ class LiveTree:
         if not any(transcript is known for known in self._transcripts) and transcript.root:
             self._add(transcript)
         if self._feed is None and self.root:
-            self._feed = Feed(self.root, self.now, self._place)
+            self._feed = Feed(self.root, self.now, self._name, self._place)
             self._place = self._feed.place
         if self._replaced:
             self._replaced.close()
@@ -121,17 +122,19 @@ class LiveTree:
         now, feed = self.now, self._feed
         for transcript in self._transcripts:
             self.note(transcript.tick(now))
-        if feed is None or not (self._changed or feed.is_due(now)):
-            return
         # what begins to be written is shown at once, and the next update comes the later for it
         early = EVERY if self._begins else 0.0
-        if now >= feed.next_at - early:
+        if feed is None or now < feed.next_at - early:
+            return
+        if not (self._changed or feed.is_due(now)):
+            feed.beat(self._newest, now)
+        else:
             feed.update(self._changed, self._newest, now)
             self._changed.clear()
             self._begins = False
 
     def close(self, bundle: dict[str, str]) -> None:
-        """Puts the bundle in the tree's place, and closes the widget."""
+        """Puts the bundle in the tree's place, and lets go of the widget."""
         feed, self._feed = self._feed, None
         if feed is not None:
             feed.update(self._changed, "", self.now)
@@ -139,7 +142,7 @@ class LiveTree:
         if self._place is not None:
             self._place.update(bundle, raw=True)  # type: ignore[no-untyped-call]  # IPython's own gap
         if feed is not None:
-            feed.close()
+            feed.retire()
 
 
 def _begins_to_write(thing: TreeNode) -> bool:
@@ -154,7 +157,7 @@ class CellDisplay:
         self.name = name
         """Expression for the result, if the cell has only one run."""
         self.is_live = live
-        self._tree = LiveTree() if live else None
+        self._tree = LiveTree(name) if live else None
         self._runs: list[RunView] = []
         self._place: DisplayHandle | None = None
         self._lock = threading.RLock()

@@ -7,10 +7,10 @@ Source: product.md "Notebook"; design README; jupyter-facts §9; goals.md "saved
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence, Set
 from dataclasses import replace
 from html import escape
-from itertools import groupby
 from math import ceil
 
 from axe_nb.pictures.picture import Picture
@@ -27,7 +27,6 @@ from axe_nb.views.appearance import (
     LEVEL_PADDING,
     LINE,
     LINE_HEIGHT,
-    LOOKS,
     MUTED,
     PICTURE_HEIGHT,
     SHADE,
@@ -40,12 +39,13 @@ from axe_nb.views.appearance import (
 )  # fmt: skip
 from axe_nb.views.data_table import make_table
 from axe_nb.views.folds import choose_folds, title_of
+from axe_nb.views.head_html import format_facts, format_strip
 from axe_nb.views.markdown import render
 from axe_nb.views.outline import Block, Entry, Outline, as_lines
 from axe_nb.views.row import Row, make_row
 from axe_nb.views.summary import Fact, states_of
 from axe_nb.views.transcript import Transcript, group_of
-from axe_nb.views.tree import Node, State
+from axe_nb.views.tree import Node
 
 WARNING = COLOURS["limit"]
 
@@ -76,17 +76,14 @@ DATA = "white-space:pre-wrap;margin-bottom:1em"
 
 TEXT = f"padding:{TEXT_PADDING};background:{SHADE};white-space:pre-wrap;word-break:normal"
 
-MARK = "border-bottom:2px solid"
-"""Of what needs a look: no colour of a text has enough contrast in both kinds of theme."""
-
 STEPS = f"<small style=float:right;opacity:{MUTED}>steps, not seconds</small>"
 """The unit of the bars, above them."""
 
-STRIPE, MOST_STRIPES = "▮", 60
-"""One for each sub-agent, in the colour of its state; many are not drawn one by one."""
-
 PLAIN = "mathjax_ignore tex2jax_ignore"
 """Keeps dollar signs from being typeset: JupyterLab's class, and nbconvert's."""
+
+
+CODE = re.compile("`(.+?)`")
 
 
 def twin(result: RunResult, *, name: str = "axe_nb.last()") -> dict[str, str]:
@@ -123,12 +120,23 @@ def write_tree(outline: Outline) -> str:
     return _Page(outline).whole()
 
 
-def waiting(root: Node) -> dict[str, str]:
-    """The bundle beside a live view, for front ends that have no widgets."""
-    who = make_row(root).who
-    verbs = ("are", "they were") if root.is_group else ("is", "it was")
-    text = "{} {} running, or {} stopped before the end".format(who, *verbs)
-    return {"text/html": _wrap(f"<p>{_escape(text)}</p>"), "text/plain": text}
+def waiting(root: Node, name: str, seconds: float, mark: str = "") -> dict[str, str]:
+    """The bundle of a run that goes on: what is known of it, and how to get the rest.
+
+    It stays in notebooks that were saved in mid-run. `name` gives the result at the end, `seconds`
+    is how long the run has taken, `mark` is a class by which a page finds it.
+    """
+    row = make_row(root)
+    known = (*row.facts, Fact(f"{seconds:.0f} s")) if seconds >= 1 else row.facts
+    line = f"{_format_sign(row)} <b>{_escape(row.who)}</b> {format_facts(known)}"
+    text = " · ".join((f"{row.look.sign} {row.who}", *map(str, known)))
+    result = "" if root.is_group else f"Its result, at the end: `{name}`. "
+    note = f"At work when last seen. {result}After a restart: `%axe history`"
+    quoted = CODE.sub(r"<code>\1</code>", _escape(note))
+    return {
+        "text/html": _wrap(f"<div>{line}</div><small>{quoted}</small>", mark),
+        "text/plain": f"{text}\n{note.replace('`', '')}",
+    }
 
 
 def answer(result: RunResult) -> dict[str, str]:
@@ -142,8 +150,8 @@ def answer(result: RunResult) -> dict[str, str]:
     return {"text/html": _wrap(_format_answer(block)), "text/plain": block.text}
 
 
-def _wrap(inner: str) -> str:
-    return f"<div class='{PLAIN}' style=overflow-wrap:break-word>{inner}</div>"
+def _wrap(inner: str, mark: str = "") -> str:
+    return f"<div class='{f'{PLAIN} {mark}'.strip()}' style=overflow-wrap:break-word>{inner}</div>"
 
 
 def _format_answer(block: Block) -> str:
@@ -176,8 +184,8 @@ class _Page:
         tree = (
             f"<details{_format_open(row)} style=line-height:{LINE_HEIGHT};white-space:nowrap>"
             f"<summary>{_format_sign(row)} <b>{_escape(row.who)}</b> "
-            f"<span style=opacity:{MUTED};white-space:normal>{_format_facts(row.facts)}</span>"
-            f"{_format_strip(states_of(outline.root))}{steps}</summary>"
+            f"<span style=opacity:{MUTED};white-space:normal>{format_facts(row.facts)}</span>"
+            f"{format_strip(states_of(outline.root))}{steps}</summary>"
             f"{self._format_inside(root)}</details>"
         )
         warnings = "".join(map(_format_block, outline.warnings(outline.root)))
@@ -274,31 +282,6 @@ def _format_open(row: Row) -> str:
 
 def _format_sign(row: Row) -> str:
     return f"<b style=color:{row.look.colour}>{row.look.sign}</b>"
-
-
-def _format_facts(facts: Sequence[Fact]) -> str:
-    """The line of a root; parts that need a look have their colour."""
-    return " · ".join(map(_format_fact, facts))
-
-
-def _format_fact(fact: Fact) -> str:
-    text = _escape(fact.text)
-    if not fact.marks:
-        return text
-    marks = ", ".join(
-        f"<span style='{MARK} {COLOURS[tone]}'>{_escape(words)}</span>"
-        for words, tone in fact.marks
-    )
-    return f"{text} ({marks})" if text else marks
-
-
-def _format_strip(states: Sequence[State]) -> str:
-    """A stripe for each of several sub-agents, in the colour of its state."""
-    if not 1 < len(states) <= MOST_STRIPES:
-        return ""
-    tones = groupby(LOOKS[state].colour for state in states)
-    stripes = (f"<b style=color:{c}>{STRIPE * len(list(run))}</b>" for c, run in tones)
-    return f" <span title='one for each sub-agent'>{''.join(stripes)}</span>"
 
 
 def _format_fold(block: Block) -> str:

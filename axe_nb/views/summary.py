@@ -43,7 +43,7 @@ def summary(node: Node) -> str:
 def facts_of(node: Node) -> list[Fact]:
     """The parts of the line, none of them empty."""
     if node.is_group:
-        facts = [*_count_runs(node), Fact(format_tokens(node.total))]
+        facts = [Fact(_count_runs(node)), Fact(format_tokens(node.total))]
     else:
         facts = [*_progress(node), *_figures(node)]
     return [fact for fact in facts if str(fact)]
@@ -63,9 +63,9 @@ def progress_of(node: Node) -> list[tuple[Tone, int]]:
     return [(tone, counts[tone]) for tone in ORDER if counts[tone]]
 
 
-def _count_runs(group: Node) -> Iterator[Fact]:
+def _count_runs(group: Node) -> str:
     counts = Counter(sorted(states_of(group)))
-    return (Fact(f"{n} {state}") for state, n in counts.items())
+    return ", ".join(f"{n} {state}" for state, n in counts.items())
 
 
 def _progress(node: Node) -> Iterator[Fact]:

@@ -201,7 +201,7 @@ def test_what_is_no_iterable_of_prompts_is_refused(prompts: Any, echo: Echo) -> 
 
 def test_a_whole_frame_is_not_taken_for_the_names_of_its_columns(echo: Echo) -> None:
     frame = pandas.DataFrame({"question": ["a", "b"]})
-    with pytest.raises(ConfigError, match="not DataFrame\n.* one column of a table"):
+    with pytest.raises(ConfigError, match=r"not DataFrame\n.* one column of a table"):
         axe_nb.map(echo.agent, frame)
     assert texts(axe_nb.map(echo.agent, frame["question"])) == ["A", "B"]
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import re
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +63,7 @@ def test_where_a_person_watches_a_widget_is_fed_and_then_replaced(cells: Kernel)
     outputs = cells.run(RUN, live=True)
     first, last = shown(outputs)
     assert set(first) == {WIDGET, "text/html", "text/plain"}
-    assert "lead is running" in first["text/html"]
+    assert "At work when last seen" in first["text/html"]
     assert set(last) == {"text/html", "text/plain"}
     assert last["text/plain"].startswith("All **done**.")
     assert kinds(outputs)[-1] == "comm_close"
@@ -318,3 +321,64 @@ def test_a_front_end_that_fails_does_not_touch_the_run(cells: Kernel) -> None:
     outputs = cells.run(RUN, live=True)
     assert "All **done**." in shown(outputs)[-1]["text/plain"]
     assert "error" not in kinds(outputs)
+
+
+SERVED = "import os; os.environ['JPY_SESSION_NAME'] = 'test.ipynb'"
+
+
+@pytest.fixture
+def served(cells: Kernel) -> Iterator[Kernel]:
+    """The same kernel, as a Jupyter server starts it."""
+    cells.run(SERVED)
+    yield cells
+    cells.run("os.environ.pop('JPY_SESSION_NAME', None)")
+
+
+def opened(outputs: list[Output]) -> list[Output]:
+    """The messages that open a live tree, of all widgets."""
+    opening = (o for o in outputs if o["type"] == "comm_open")
+    return [o for o in opening if "mark" in o["data"]["state"]]
+
+
+def test_under_a_jupyter_server_the_output_is_readable_at_every_moment(served: Kernel) -> None:
+    served.run("PAUSE = 2.5")
+    outputs = served.run(RUN, live=True)
+    first, *told, last = shown(outputs)
+    assert all(set(data) == {"text/html", "text/plain"} for data in (first, *told, last))
+    [place] = {o["transient"]["display_id"] for o in outputs if "display_data" in o["type"]}
+    assert place
+    assert 1 <= len(told) <= 4
+    texts = "\n".join(data["text/plain"] for data in told)
+    assert re.search(
+        r"● lead · script/lead · turn 1 · 0 of 3 sub-agents done · 3 at work · .*\d s\n"
+        r"At work when last seen\. Its result, at the end: axe_nb\.last\(\)\. "
+        r"After a restart: %axe history",
+        texts,
+    )
+    [mark] = [o["data"]["state"]["mark"] for o in opened(outputs)]
+    assert all(mark in data["text/html"] for data in (first, *told))
+    assert mark not in last["text/html"]
+    news = contents([o for o in outputs if '"now' in json.dumps(o)])
+    times = [each["now"] for each in news]
+    assert max(b - a for a, b in itertools.pairwise(times)) < 2.4, "no news is news"
+    served.run("os.environ.pop('JPY_SESSION_NAME')")
+    assert shown(served.run(RUN))[-1] == last
+
+
+def test_the_widget_of_the_latest_run_is_kept_for_a_page_that_is_loaded_anew(
+    served: Kernel,
+) -> None:
+    served.run("PAUSE = 0.0")
+    outputs = served.run(RUN, live=True)
+    [kept] = [o["comm_id"] for o in opened(outputs)]
+    assert kept not in [o["comm_id"] for o in outputs if o["type"] == "comm_close"]
+    outputs = served.run(RUN, live=True)
+    assert [o["comm_id"] for o in outputs if o["type"] == "comm_close"] == [kept]
+
+
+def test_a_page_that_is_not_the_servers_own_has_the_widget_beside_the_lines(
+    served: Kernel,
+) -> None:
+    served.run("__vsc_ipynb_file__ = 'test.ipynb'; PAUSE = 0.0")
+    first, _ = shown(served.run(RUN, live=True))
+    assert set(first) == {WIDGET, "text/html", "text/plain"}

@@ -6,8 +6,14 @@ const TICK = 250; // milliseconds between two looks at the clock
 const SHORTEST = 4; // seconds that the bars span at first
 const SAY = 4000; // milliseconds between two announcements to a screen reader
 const MANY = 20; // rows above which there are chips and a search box
+const QUIET = 10; // seconds without news after which the clock stops; feed.py sends some every 2 s
 const TICKS = 4; // parts of the axis of seconds
 const KINDS = ["model", "tool", "retry", "person"]; // of segments, as views/segments.py numbers them
+
+const TROUBLES = {
+  lost: "The kernel is gone: the run as it was at TIME. %axe history has what was answered by then",
+  quiet: "No news since TIME: the kernel is busy with something else, or out of reach",
+};
 
 function make(tag, name, ...inside) {
   const element = document.createElement(tag);
@@ -38,14 +44,28 @@ class Store {
     this.text = "";
     this.newest = "";
     this.offset = 0; // seconds on this machine's clock at which the run began
+    this.told = 0; // seconds since the run began, as the last news said
+    this.heardAt = 0; // this machine's clock at the last news
+    this.isLost = false; // the kernel is gone, unless there is news after all
     this.views = new Set();
   }
 
+  // Where nothing more is heard, the clock stands still.
   get now() {
-    return performance.now() / 1000 - this.offset;
+    return this.trouble ? this.told : performance.now() / 1000 - this.offset;
+  }
+
+  get trouble() {
+    if (this.newest === "") return ""; // the run is over
+    if (this.isLost) return "lost";
+    return performance.now() / 1000 - this.heardAt > QUIET ? "quiet" : "";
   }
 
   take(news) {
+    this.told = news.now;
+    this.heardAt = performance.now() / 1000;
+    this.lastAt = new Date().toLocaleTimeString();
+    this.isLost = false;
     this.offset = performance.now() / 1000 - news.now;
     this.newest = news.newest;
     const fresh = [];
@@ -59,6 +79,11 @@ class Store {
     const [at, piece] = news.text;
     if (at <= this.text.length) this.text = this.text.slice(0, at) + piece;
     for (const view of this.views) view.draw(fresh);
+  }
+
+  lose() {
+    this.isLost = true;
+    for (const view of this.views) view.tick();
   }
 }
 
@@ -302,7 +327,9 @@ class View {
     this.said = make("span", "said");
     this.said.setAttribute("role", "status");
     this.scroll = make("div", "scroll", this.text);
-    this.root = make("div", "tree", this.scroll, this.said);
+    this.note = make("div", "note");
+    this.note.setAttribute("role", "status");
+    this.root = make("div", "tree", this.note, this.scroll, this.said);
     element.append(this.root);
     this.rows = new Map();
     this.head = new Head(this);
@@ -359,7 +386,18 @@ class View {
     this.newest = shown;
   }
 
+  // Says why the clock stands still.
+  explain() {
+    // a question that waits for its answer holds the news back
+    const cell = this.root.closest(".jp-Cell");
+    if (cell?.querySelector(".jp-Stdin-input")) this.store.heardAt = performance.now() / 1000;
+    const { trouble, lastAt } = this.store;
+    this.root.classList.toggle("axe-nb-lost", trouble === "lost");
+    put(this.note, trouble ? TROUBLES[trouble].replace("TIME", lastAt) : "");
+  }
+
   tick() {
+    this.explain();
     const now = this.store.now;
     // by leaps, so that bars stand still in between and few of them are laid out anew
     for (; this.span < now; this.span *= 1.5) this.isScaled = false;
@@ -477,20 +515,3 @@ class Keys {
     window.removeEventListener("keydown", this.press, true);
   }
 }
-
-export default () => {
-  const store = new Store();
-  return {
-    initialize({ model }) {
-      const all = () => store.take(JSON.parse(model.get("snapshot")));
-      all();
-      model.on("change:snapshot", all);
-      model.on("msg:custom", (news) => store.take(news));
-    },
-    render({ el }) {
-      const view = new View(store, el);
-      store.views.add(view);
-      return () => view.close();
-    },
-  };
-};
