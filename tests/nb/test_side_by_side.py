@@ -58,7 +58,8 @@ def test_runs_of_a_gather_share_one_static_display_in_the_order_of_the_calls(
     lines = both["text/plain"].split("\n")
     assert lines[0].startswith("✗ 30 runs · 29 completed, 1 error · ")
     assert [line.split(" · ")[1] for line in lines if " slow · " in line] == [
-        str(n) for n in range(30)
+        'server: script "slow" raised RuntimeError: seven in line 10' if n == 7 else f"→ did {n}"
+        for n in range(30)
     ]
     assert "seven" in both["text/plain"]
     assert both["text/html"].count("<details") == 31
@@ -84,7 +85,10 @@ def test_live_they_share_one_widget_and_leave_the_static_display(cells: Kernel) 
     rows = json.loads(final["data"]["state"]["snapshot"])["rows"]
     assert rows[0]["who"] == "30 runs"
     assert rows[0]["asked"].startswith("29 completed, 1 error")
-    assert [row["asked"] for row in rows if row["above"] == "0"] == [str(n) for n in range(30)]
+    assert [row["asked"] for row in rows if row["above"] == "0"] == [
+        'server: script "slow" raised RuntimeError: seven in line 10' if n == 7 else f"→ did {n}"
+        for n in range(30)
+    ]
 
 
 def test_runs_in_threads_share_one_display_also_where_they_do_not_overlap(cells: Kernel) -> None:
