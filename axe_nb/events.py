@@ -144,6 +144,20 @@ class PersonAsked:
     run: str
     call_id: str = ""
     """Id of the call that the question is about; empty = the turn that began last."""
+    words: str = ""
+    """The question in a few words, without secrets like all that follows; empty = a pause."""
+    text: str = ""
+    """The question as the prompt has it, without the diff and the possible answers."""
+    diff: str = ""
+    """Unified diff of the change that the call would make."""
+    choices: tuple[tuple[str, str], ...] = ()
+    """Letter → name of each answer that is one letter; empty = only typed text answers."""
+    prompt: str = ""
+    """The text of the prompt, by which a view finds the input that its answer belongs into; empty
+    if there is no answer of one letter."""
+    arguments: str = ""
+    """The arguments of the call as JSON, to be edited; empty = they are too long, or have
+    secrets."""
 
 
 @dataclass(frozen=True, slots=True)

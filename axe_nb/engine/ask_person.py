@@ -5,6 +5,8 @@ Source: D-48, D-56; product.md "Step by step".
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from axe_nb.engine.questions import ApprovalRequest, AskPerson, Decision, Question, Step
 from axe_nb.engine.scope import Env, RunScope
 from axe_nb.errors import ConfigError
@@ -25,7 +27,7 @@ async def ask_person(scope: RunScope, question: Question) -> Decision:
         CassetteMiss: none is recorded, and no one may be asked.
     """
     env = scope.env
-    env.emit(PersonAsked(scope.id, question.call_id))
+    env.emit(_describe(scope, question))
     with scope.clock.paused():
         async with env.asking:
             env.halt.check()
@@ -37,6 +39,13 @@ async def ask_person(scope: RunScope, question: Question) -> Decision:
     if decision.choice == "stop":
         raise env.halt.end_tree(RunStopped("cancelled", STOPPED))
     return decision
+
+
+def _describe(scope: RunScope, question: Question) -> PersonAsked:
+    stepper = scope.env.stepper
+    if isinstance(question, Step) and stepper and stepper.function:  # no person is shown it
+        return PersonAsked(scope.id, question.call_id)
+    return replace(scope.env.describe(question), run=scope.id)
 
 
 async def _find_answer(scope: RunScope, question: Question) -> Decision:

@@ -22,6 +22,11 @@ from axe_nb.tools.tool import CallSite, Guard, PermissionDenied, Tool
 WHOLE_TOOL = "this tool"
 """The calls that "always" covers for a tool without a guard."""
 
+ALLOWED = {"yes": "allowed by the user", "always": "always allowed by the user"}
+
+DENIED = "denied by the user"
+"""Notes of calls that the person was asked about."""
+
 
 @quick_init
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +39,8 @@ class Permit:
     """The guard's answer for these arguments."""
     is_edited: bool = False
     """True if the person changed the arguments."""
+    note: str = ""
+    """The person's yes, as a note of the call."""
 
 
 class Authorizer:
@@ -149,12 +156,14 @@ class Authorizer:
         match answer.choice:
             case "yes" | "always":
                 self._remember(tool, guard, answer)
-                return Permit(arguments=arguments, guard=guard)
+                return Permit(arguments=arguments, guard=guard, note=ALLOWED[answer.choice])
             case "edit":
                 return await self._check_edited(tool, answer, guard, call_id)
             case _:
                 why = f": {answer.text}" if answer.text else ""
-                raise PermissionDenied(f"permission denied for {tool.name} by the user{why}")
+                raise PermissionDenied(
+                    f"permission denied for {tool.name} by the user{why}", DENIED
+                )
 
     async def _check_edited(
         self, tool: Tool, answer: Decision, asked: Guard | None, call_id: str

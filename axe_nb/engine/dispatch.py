@@ -182,6 +182,7 @@ class Dispatch:
 
     async def _authorize_and_run(self, tool: Tool, pending: PendingCall) -> ToolResult:
         call, edited, is_denied, is_skipped = pending.call, None, False, False
+        decided = ""
         cancelled_before = _count_cancellations()
         try:
             step = await self._step(tool, pending)
@@ -189,7 +190,7 @@ class Dispatch:
             if output is None:
                 arguments = copy_json(step.arguments)  # history keeps its own
                 permit = await self._authorizer.authorize(tool, arguments, call.id)
-                is_edited = step.is_edited or permit.is_edited
+                is_edited, decided = step.is_edited or permit.is_edited, permit.note
                 edited = copy_json(permit.arguments) if is_edited else None
                 output = await self._run_recorded(tool, pending, permit)
         except RunStopped:
@@ -201,8 +202,9 @@ class Dispatch:
             is_denied = isinstance(error, PermissionDenied)
         output = await self.pictures.admit_output(limit_output(tool, output))
         content = output.content if edited is None else f"{output.content}\n{_format_edit(edited)}"
+        note = " · ".join(filter(None, (decided, output.note)))
         return ToolResult(
-            call.id, content, output.is_error, call.name, output.note,
+            call.id, content, output.is_error, call.name, note,
             is_denied=is_denied, pictures=output.pictures, edited=edited, is_skipped=is_skipped,
         )  # fmt: skip
 

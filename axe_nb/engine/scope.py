@@ -19,12 +19,12 @@ from axe_nb.clock import Clock
 from axe_nb.engine.budget import Purse
 from axe_nb.engine.origin import Origin
 from axe_nb.engine.permissions import PermissionPolicy
-from axe_nb.engine.questions import AskPerson
+from axe_nb.engine.questions import AskPerson, Question, describe_nothing
 from axe_nb.engine.recorder import Recorder
 from axe_nb.engine.stepper import Stepper
 from axe_nb.engine.tape import Tape
 from axe_nb.engine.toolset import DepthLimit
-from axe_nb.events import Emit
+from axe_nb.events import Emit, PersonAsked
 from axe_nb.limits import InFlight, Limits, RunStopped, UsageMeter
 from axe_nb.mcp_servers.servers import Servers
 from axe_nb.prices import Prices
@@ -96,6 +96,8 @@ class Env:
     """Tools passed to this run as objects, in addition to those found by name."""
     ask_person: AskPerson | None = None
     """Asks the user; None = no one can be prompted."""
+    describe: Callable[[Question], PersonAsked] = describe_nothing
+    """Question → its event, for the views."""
     asking: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held while a question of the tree is open: they come one at a time."""
     stepper: Stepper | None = None

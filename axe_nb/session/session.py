@@ -42,6 +42,7 @@ from axe_nb.recording.tape import RootTape
 from axe_nb.results import RunResult
 from axe_nb.run_history.recorder import begin_recorder
 from axe_nb.scripting.lookup import ScriptFunction, functions
+from axe_nb.session.asking import describe
 from axe_nb.session.folders import find_script_dirs, find_source_dirs
 from axe_nb.session.forked import begin_fork, describe_agents
 from axe_nb.session.requested import adapt, check_variables, make_job
@@ -230,6 +231,7 @@ class Session:
             origin=fork.origin if fork else None,
             recorder=recorder,
             ask_person=ask_person,
+            describe=describe,
             stepper=make_stepper(request.overrides.step, request.overrides.break_at),
             tape=tape,
             nest=self._nest,

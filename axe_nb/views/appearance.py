@@ -68,6 +68,7 @@ class Look:
 
 LOOKS: Mapping[State, Look] = {
     "running": Look("●", "running"),
+    "asks": Look("?", "limit"),
     "completed": Look("✓", "good"),
     "error": Look("✗", "bad"),
     "denied": Look("✗", "limit"),

@@ -10,11 +10,12 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
+from axe_nb.events import PersonAsked
 from axe_nb.results import name_run
 from axe_nb.text import plural
 from axe_nb.views import excerpts
 from axe_nb.views.draft import Draft
-from axe_nb.views.tree import CallNode, Node, TurnNode
+from axe_nb.views.tree import WAITS, CallNode, Node, TreeNode, TurnNode
 
 LAST_WORDS = 48
 """Characters of the last words in a row; its end must not be cut off where there is little room."""
@@ -46,7 +47,25 @@ def find_wait(node: Node) -> str:
     if not node.turns or node.state != "running":
         return ""
     turn = node.turns[-1]
+    if find_question(turn):
+        return WAITS
     return turn.waits or next((call.waits for call in turn.calls if call.waits), "")
+
+
+def find_question(thing: TreeNode) -> PersonAsked | None:
+    """The question to the person that a run, a turn or a call waits for, of its own."""
+    if isinstance(thing, Node):
+        running = thing.state == "running" and thing.turns
+        return find_question(thing.turns[-1]) if running else None
+    if isinstance(thing, TurnNode) and not thing.asks:
+        return next((call.asks for call in thing.calls if call.asks), None)
+    if isinstance(thing, CallNode) and thing.child:
+        return find_question(thing.child)
+    return thing.asks
+
+
+def _format_question(asked: PersonAsked) -> str:
+    return f"asks you: {asked.words}" if asked.words else WAITS
 
 
 def _format_work(node: Node) -> str:
@@ -54,6 +73,8 @@ def _format_work(node: Node) -> str:
     turn = node.turns[-1] if node.turns else None
     if turn is None:
         return excerpts.line(node.task)
+    if asked := find_question(node):
+        return _format_question(asked)
     if wait := find_wait(node):
         return wait
     if turn.draft:
@@ -86,6 +107,8 @@ def asked_of(call: CallNode) -> str:
 
     That is its task if it delegates, else its arguments.
     """
+    if call.asks and call.asks.words:
+        return _format_question(call.asks)
     task = _find_task(call)
     if call.result and call.result.is_error:
         given = excerpts.line(task or main_argument(call.call.arguments), GIVEN)
@@ -124,6 +147,8 @@ _ASKED = {"output": "gives its answer as JSON", "repair": "repairs its answer"}
 
 def doing_of(turn: TurnNode) -> str:
     """The activity of a turn, in a few words."""
+    if (turn.only_call or not turn.calls) and (asked := find_question(turn)):
+        return _format_question(asked)
     if not turn.calls:
         if turn.state == "running":
             return _format_drafting(turn.draft) or turn.waits or "waits for the model"

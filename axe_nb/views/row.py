@@ -15,7 +15,14 @@ from axe_nb.results import name_run
 from axe_nb.text import plural
 from axe_nb.views import excerpts
 from axe_nb.views.appearance import LOOKS, Look
-from axe_nb.views.middle import asked_of, doing_of, finding_of, is_misfit, who_of
+from axe_nb.views.middle import (
+    asked_of,
+    doing_of,
+    find_question,
+    finding_of,
+    is_misfit,
+    who_of,
+)
 from axe_nb.views.summary import Fact, facts_of, format_tokens, has_denied, states_of
 from axe_nb.views.tree import CallNode, Node, Span, State, TreeNode, TurnNode
 
@@ -84,7 +91,8 @@ def _make_run_row(node: Node) -> Row:
     if not node.depth:
         return _make_root_row(node, who, node.state, is_open=needs_look)
     asked, cost = finding_of(node), cost_of_run(node)
-    return Row("run", node.state, who, asked, cost, node.span, needs_look)
+    state: State = "asks" if find_question(node) else node.state
+    return Row("run", state, who, asked, cost, node.span, needs_look)
 
 
 def _needs_look(state: State) -> bool:
@@ -97,14 +105,15 @@ def _make_turn_row(turn: TurnNode) -> Row:
     children = (child for call in turn.calls for child in call.children)
     needs_look = has_failed or any(map(has_denied, children))
     state = turn.only_call.state if turn.only_call else turn.state
-    state = "error" if is_misfit(turn) else state
+    state = "error" if is_misfit(turn) else "asks" if find_question(turn) else state
     who, doing = f"turn {turn.number}", doing_of(turn)
     return Row("turn", state, who, doing, cost_of_turn(turn), turn.span, needs_look)
 
 
 def _make_call_row(call: CallNode) -> Row:
     who, asked, cost = who_of(call), asked_of(call), cost_of_call(call)
-    return Row("call", call.state, who, asked, cost, call.span, _needs_look(call.state))
+    state: State = "asks" if call.asks else call.state
+    return Row("call", state, who, asked, cost, call.span, _needs_look(call.state))
 
 
 def size_of(text: str) -> str:
@@ -119,11 +128,14 @@ def cost_of_call(call: CallNode) -> str:
     """The outcome of a call: its size, or its failure."""
     if call.result is None:
         return call.state if call.state == "not run" else call.waits
+    note = excerpts.line(call.result.note)
+    if call.result.is_denied and note.startswith("denied"):
+        return note
     failed = "denied" if call.result.is_denied else "" if call.result.is_skipped else "failed"
     pictures = call.result.pictures
     size = plural(len(pictures), "picture") if pictures else size_of(call.result.content)
     outcome = failed if call.result.is_error else size
-    return " · ".join(filter(None, (outcome, excerpts.line(call.result.note))))
+    return " · ".join(filter(None, (outcome, note)))
 
 
 def cost_of_turn(turn: TurnNode) -> str:

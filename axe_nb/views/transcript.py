@@ -179,10 +179,10 @@ class Transcript:
         if about is None or self.root is None:
             return ()
         if isinstance(event, PersonAsked):
-            about.waits = WAITS
+            about.waits, about.asks = WAITS, event
             about.pauses.append(Pause(now, for_person=True))
         else:
-            about.waits = ""
+            about.waits, about.asks = "", None
             if about.pauses:
                 about.pauses[-1].ended = now
         return self.root, node, about
@@ -207,7 +207,7 @@ class Transcript:
         turn.stop_reason, turn.closing = event.stop_reason, event.closing
         turn.source = event.source
         turn.asked, turn.question = event.asked, clean.text(event.question)
-        turn.draft = None
+        turn.draft = turn.asks = None
         turn.waits = ""
         turn.times.ended = now
         calls = (

@@ -9,14 +9,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
+from axe_nb.events import PersonAsked
 from axe_nb.exchanges import Source
 from axe_nb.messages import CallTraits, ToolCall, ToolResult, Usage
 from axe_nb.pictures.picture import Picture
 from axe_nb.results import Asked, RunResult, Status
 from axe_nb.views.draft import Draft
 
-State: TypeAlias = Status | Literal["running", "denied", "not run"]
-"""Of a run, a turn or a call; a failed call is `error`, one that was stopped `not run`."""
+State: TypeAlias = Status | Literal["running", "asks", "denied", "not run"]
+"""Of a run, a turn or a call; a failed call is `error`, one that was stopped `not run`. Only a row
+`asks`: what it shows waits for the person."""
 
 WAITS = "waits for you"
 """Words for what cannot go on without the person."""
@@ -68,6 +70,8 @@ class CallNode:
     """Its waits for the person; live only."""
     waits: str = ""
     """Its wait, in a few words; live only."""
+    asks: PersonAsked | None = None
+    """The question to the person that it waits for; live only."""
     seconds: float = 0.0
     """Time that it took, as its run counts it."""
     children: list[Node] = field(default_factory=list)
@@ -87,7 +91,7 @@ class CallNode:
         self.result = result
         failed: State = "denied" if result.is_denied else "error"
         self.state = failed if result.is_error else "completed"
-        self.waits = ""
+        self.waits, self.asks = "", None
         if result.is_skipped:
             self.state = "not run"
         if result.edited is not None:
@@ -124,6 +128,8 @@ class TurnNode:
     """Its waits before further attempts, and for the person; live only."""
     waits: str = ""
     """The wait before the next attempt, or for the person, in a few words; else empty."""
+    asks: PersonAsked | None = None
+    """As that of a call, about its request or its reply."""
     calls: list[CallNode] = field(default_factory=list)
     waiting: int = 0
     """Calls that have no result yet."""
