@@ -23,12 +23,16 @@ from axe_nb.text import clean
 from axe_nb.views import html
 from axe_nb.views.appearance import css_rules
 from axe_nb.views.outline import Block, Outline
+from axe_nb.views.question import format_question
 from axe_nb.views.row import make_row
 from axe_nb.views.segments import segments_of
 from axe_nb.views.summary import progress_of
 from axe_nb.views.tree import CallNode, Node, Times, TreeNode, TurnNode, parent_row, rows_of
 
 STATIC = Path(__file__).parent / "static"
+
+SCRIPTS = ("live.js", "question.js", "place.js")
+"""Files that make one module, in this order."""
 
 EVERY = 0.1
 """Seconds between two updates."""
@@ -201,6 +205,7 @@ class Feed:
             "times": [times.started, times.ended],
             "segments": segments_of(thing),
             "progress": progress_of(self._root) if over is None else [],
+            "question": format_question(thing),
             "before": list(map(self._format_block, before)),
             "after": list(map(self._format_block, after)),
         }
@@ -247,7 +252,7 @@ def _load_widget_class() -> type[Any]:
     import traitlets
 
     class Tree(anywidget.AnyWidget):
-        _esm = "".join((STATIC / name).read_text("utf-8") for name in ("live.js", "place.js"))
+        _esm = "".join((STATIC / name).read_text("utf-8") for name in SCRIPTS)
         _css = css_rules() + (STATIC / "live.css").read_text("utf-8")
         # as text: the browser compares a trait's old and new value, which is slow for objects
         snapshot = traitlets.Unicode().tag(sync=True)

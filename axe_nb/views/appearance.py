@@ -111,6 +111,8 @@ def css_rules() -> str:
         "line": LINE,
         "track": TRACK,
         "shade": SHADE,
+        "gone": GONE,
+        "new": NEW,
         "muted": MUTED,
         "gap": GAP,
         "bar-width": BAR_WIDTH,

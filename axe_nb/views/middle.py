@@ -147,7 +147,8 @@ _ASKED = {"output": "gives its answer as JSON", "repair": "repairs its answer"}
 
 def doing_of(turn: TurnNode) -> str:
     """The activity of a turn, in a few words."""
-    if (turn.only_call or not turn.calls) and (asked := find_question(turn)):
+    asked = find_question(turn) if turn.only_call or not turn.calls else None
+    if asked and asked.words:
         return _format_question(asked)
     if not turn.calls:
         if turn.state == "running":

@@ -123,3 +123,35 @@ def crowd(count: int = 24) -> Agent:
     for name in names:
         axe_nb.define(Agent(name, "script/worker"))
     return Agent("lead", "script/lead", sub_agents=tuple(names))
+
+
+def editor(*texts: str) -> Agent:
+    """A lead whose writer edits a file, with these words, one call a turn; another one waits."""
+
+    def lead(request: Request) -> Response:
+        if request.turn == 1:
+            names = ("doc_writer", "counter")
+            calls = tuple(call("call_agent", agent=a, task=f"Do your part, {a}") for a in names)
+            return Response("", calls, "tool_use", Usage(400, 112))
+        return Response("All is **done**.", (), "end_turn", Usage(900, 88))
+
+    def doc_writer(request: Request) -> Response:
+        if request.turn > len(texts):
+            return Response("written", (), "end_turn", Usage(300, 20))
+        old = "Tuesday: calm"
+        words = {"path": "CHANGELOG.md", "old_text": old, "new_text": texts[request.turn - 1]}
+        return Response("", (call("edit_file", **words),), "tool_use", Usage(300, 30))
+
+    async def counter(_: Request) -> Response:
+        await gate("counter")
+        return Response("184", (), "end_turn", Usage(300, 10))
+
+    Path("CHANGELOG.md").write_text("Monday: rain\nTuesday: calm\nWednesday: snow\n")
+    for name, model in {"doc_writer": doc_writer, "counter": counter}.items():
+        axe_nb.script(name)(model)
+        tools = ("edit_file",) if name == "doc_writer" else ()
+        axe_nb.define(Agent(name, f"script/{name}", tools=tools, mode="ask"))
+    axe_nb.script("lead")(lead)
+    config = SubAgentsConfig(ask="person")
+    names = ("doc_writer", "counter")
+    return Agent("lead", "script/lead", sub_agents=names, sub_agents_config=config)

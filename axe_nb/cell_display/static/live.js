@@ -103,6 +103,8 @@ class Row {
     this.after = make("div", "texts");
     this.inside = make("div", "inside", this.before, this.below, this.after);
     this.element = make("details", "row", line, this.inside);
+    this.question = new Question(this.element);
+    this.before.after(this.question.element);
     this.element.open = row.kind === "turn" || row.above === null;
     this.element.addEventListener("toggle", () => this.fill());
   }
@@ -123,6 +125,7 @@ class Row {
     if (row.above !== null) put(this.asked, row.asked);
     else facts(this.facts, row.facts);
     this.fill();
+    this.question.draw(row.question);
     this.inside.classList.toggle("axe-nb-leaf", !this.below.children.length);
     this.tick(now);
   }
@@ -265,7 +268,7 @@ class Head {
   isWanted(row, words) {
     if (words && !row.said.includes(words)) return false;
     if (this.only === "working") return row.data.kind === "run" && row.runs;
-    if (this.only === "failed") return ["bad", "limit"].includes(row.data.tone);
+    if (this.only === "failed") return !row.runs && ["bad", "limit"].includes(row.data.tone);
     return true;
   }
 
@@ -418,6 +421,7 @@ class View {
   close() {
     clearInterval(this.timer);
     this.keys.close();
+    for (const row of this.rows.values()) row.question.close();
     this.store.views.delete(this);
   }
 }
