@@ -60,7 +60,7 @@ class Question {
     const boxes = this.row.closest(".jp-Cell")?.querySelectorAll("input.jp-Stdin-input") ?? [];
     const box = [...boxes].findLast((each) => !each.closest(".jp-OutputArea-stdin-hiding"));
     if (!box || box.type === "password") return [null, ""];
-    return [box, box.parentElement.querySelector(".jp-Stdin-prompt")?.textContent ?? ""];
+    return [box, box.closest(".jp-Stdin")?.querySelector(".jp-Stdin-prompt")?.textContent ?? ""];
   }
 
   // The input that this question's letters belong into; null = there is none.
