@@ -11,7 +11,9 @@ from tests.browser.test_hostile import ACTIVE
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
 
-EDITOR = "import axe_nb; from tests.browser.browser_runs import *; from tests.views.runs import PAYLOADS; r = axe_nb.run(editor(TEXTS), 'Go.')"
+EDITOR = """\
+import axe_nb; from tests.browser.browser_runs import *; from tests.views.runs import PAYLOADS
+r = axe_nb.run(editor(TEXTS), "Go.")"""
 
 
 def find_box(lab: Lab) -> Locator:
