@@ -34,4 +34,4 @@ def test_what_needs_a_whole_word_or_has_a_secret_has_no_button_for_it() -> None:
     assert "hunter2-hunter2" not in repr(secret)
     assert secret.choices == ()
     long = describe(ApprovalRequest("0", "w", "f", {"x": "y" * 99_999}, "z" * 99_999))
-    assert max(map(len, (long.text, long.diff, long.arguments))) <= MOST
+    assert max(map(len, (long.text, long.diff, long.arguments))) < MOST + 100  # and the mark
