@@ -40,7 +40,7 @@ def _find_own(thing: TreeNode) -> PersonAsked | None:
 
 
 def _kind_of(line: str) -> str:
-    """What a line of a diff is: new, gone, a place, or neither."""
+    """Kind of a line of a diff: new, gone, a place, or neither."""
     if line.startswith(("+++", "---", "@@")):
         return "place"
     return {"+": "new", "-": "gone"}.get(line[:1], "")
