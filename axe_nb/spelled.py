@@ -12,10 +12,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from itertools import accumulate, pairwise
-from typing import Any, NamedTuple, TypeAlias
-
-_Places: TypeAlias = "dict[str, tuple[list[str], _Places]]"
-"""Key → the texts at its place, and the places below."""
+from typing import Any, NamedTuple
 
 _HOLE = "\ue000"
 """Stands for the text of the first run; a later run has a later character."""
@@ -26,8 +23,9 @@ MAX_RUNS = 64
 _HOLES = re.compile(f"[{_HOLE}-{chr(ord(_HOLE) + MAX_RUNS - 1)}]")
 
 _EVENT = re.compile(r"^(?:data:[ \t]*)?\{.*", re.MULTILINE)
+_OBJECT = re.compile(r"^(?:data:)?\s*(\{.*)", re.MULTILINE)
 
-FEW = 12
+FEW = 24
 """Lines that are parsed faster than runs are looked for."""
 
 MAX_PAIRS = 12
@@ -144,27 +142,32 @@ def _take_runs(body: str, before: str, gap: str, after: str, runs: list[Run]) ->
     """Takes the runs of one kind of event out of a stream; returns the rest."""
     between = f"{after}{gap}{before}"
     parts = body.split(between)
-    last = len(parts) - 1
-    ends = [n for n, part in enumerate(parts) if "\n" in part or n in (0, last)]
+    ends = [n for n, part in enumerate(parts) if "\n" in part or n in (0, len(parts) - 1)]
     found, rest = [], parts[0]
     for start, end in pairwise(ends):
-        begun = rest[rest.rfind("\n") + 1 :]
-        ended = parts[end].partition("\n")[0]
-        texts = [begun[len(before) :], *parts[start + 1 : end], ended[: -len(after)]]
+        texts, left = parts[start + 1 : end], parts[end]
+        if rest[rest.rfind("\n") + 1 :].startswith(before):  # else it is an event of another kind
+            texts.insert(0, rest[rest.rfind("\n") + 1 + len(before) :])
+            rest = rest[: len(rest) - len(texts[0])]
+        else:
+            rest += between
+        if (last := left.partition("\n")[0]).endswith(after):
+            texts.append(last[: -len(after)])
+            left = left[len(texts[-1]) :]
+        else:
+            left = between + left
         if (
-            begun.startswith(before)
-            and ended.endswith(after)
-            and LEAST <= len(texts)
+            len(texts) >= LEAST
             and len(runs) < MAX_RUNS
             and (hole := _hole(len(runs))) not in body
             and _are_texts(texts)
         ):
-            found += [rest[: len(rest) - len(texts[0])], hole]
-            rest = parts[end][len(texts[-1]) :]
+            found += [rest, hole]
             runs.append(Run(between, "".join(texts), list(map(len, texts))))
         else:
-            found.append(between.join([rest, *parts[start + 1 : end], ""]))
-            rest = parts[end]
+            found += [rest, between.join(texts)]
+            left = left if texts else left.removeprefix(between)  # which both have
+        rest = left
     return "".join([*found, rest])
 
 
@@ -185,21 +188,21 @@ def join_texts(body: str) -> Iterator[str]:
 
 def list_texts(folded: Folded) -> Iterator[str]:
     """Yields the texts of a folded stream, those at the same place of several events joined."""
-    lines = [line.removeprefix("data:").lstrip() for line in folded.body.split("\n") if line]
-    events = [line for line in lines if line[:1] == "{"]
+    events = _OBJECT.findall(folded.body)
     try:
         parsed = json.loads(f"[{','.join(events)}]")  # far faster than one by one
     except (ValueError, RecursionError):
-        events, parsed = _parse_each(lines)
+        lines = folded.body.split("\n")
+        events, parsed = _parse_each(line.removeprefix("data:").lstrip() for line in lines)
     if folded.runs:
         parsed = [
             one
             for line, event in zip(events, parsed, strict=True)
             for one in _fill_hole(line, event, folded.runs)
         ]
-    below: _Places = {}
-    _collect_items(parsed, "", below)
-    return ("".join(texts) for texts in _list_texts(below) if len(texts) > 1)
+    texts: dict[str, list[str]] = {}
+    _collect_items(parsed, "", texts)
+    return ("".join(found) for found in texts.values() if len(found) > 1)
 
 
 def _parse_each(lines: Iterable[str]) -> tuple[list[str], list[Any]]:
@@ -234,37 +237,29 @@ def _fill(value: Any, hole: str, text: str, times: int) -> Any:
     return value
 
 
-def _collect(value: Mapping[str, Any], places: _Places) -> None:
-    """Adds the texts of an object."""
+def _collect(value: Mapping[str, Any], at: str, texts: dict[str, list[str]]) -> None:
+    """Adds the texts of an object, by their places."""
     for key, item in value.items():
         kind = item.__class__
         if kind is str:
-            if key in places:
-                places[key][0].append(item)
+            place = f"{at}\0{key}"
+            if place in texts:
+                texts[place].append(item)
             else:
-                places[key] = [item], {}
+                texts[place] = [item]
         elif kind is dict:
-            if key not in places:
-                places[key] = [], {}
-            _collect(item, places[key][1])
+            _collect(item, f"{at}\0{key}", texts)
         elif kind is list:
-            _collect_items(item, key, places)
+            _collect_items(item, f"{at}\0{key}", texts)
 
 
-def _collect_items(items: Iterable[Any], key: str, places: _Places) -> None:
-    """Adds the texts of a list below a key, all at the same place."""
-    texts, below = places.setdefault(key, ([], {}))
+def _collect_items(items: Iterable[Any], at: str, texts: dict[str, list[str]]) -> None:
+    """Adds the texts of a list, all at the same place."""
     for item in items:
         kind = item.__class__
         if kind is dict:
-            _collect(item, below)
+            _collect(item, at, texts)
         elif kind is str:
-            texts.append(item)
+            texts.setdefault(at, []).append(item)
         elif kind is list:
-            _collect_items(item, key, places)
-
-
-def _list_texts(places: _Places) -> Iterator[list[str]]:
-    for texts, below in places.values():
-        yield texts
-        yield from _list_texts(below)
+            _collect_items(item, at, texts)

@@ -64,6 +64,13 @@ class RootLog:
     """True once a warning has told the problem."""
     is_over: bool = False
 
+    def take_parts(self, clean: Filter) -> None:
+        """Adds the parts of the latest events to its row."""
+        if self.row is not None:
+            parts = self.tree.take(clean)
+            self.row.parts += parts
+            self.row.bytes += sum(len(part.encode()) for part in parts)
+
 
 Item: TypeAlias = "tuple[RootLog, float, Event] | threading.Event"
 """(root, seconds since the epoch, event); or what is set when all before it is written."""
@@ -158,6 +165,8 @@ class Writer:
                 root.problem = self._explain(error)
             changed[root] = None
         kept = [root for root in changed if root.row is not None]
+        for root in kept:
+            root.take_parts(clean)
         if kept:
             self._write(kept)
 
@@ -226,9 +235,7 @@ def _add(root: RootLog, event: Event, at: float, clean: Filter) -> None:
     if row is None:
         return
     for one in _list_ends(root, event):
-        for part in root.tree.write(one, at, clean):
-            row.parts.append(part)
-            row.bytes += len(part.encode())
+        root.tree.add(one, at, clean)
     row.seconds = at
     match event:
         case RunStarted():
