@@ -25,11 +25,14 @@ _HOLES = re.compile(f"[{_HOLE}-{chr(ord(_HOLE) + MAX_RUNS - 1)}]")
 _EVENT = re.compile(r"^(?:data:[ \t]*)?\{.*", re.MULTILINE)
 _OBJECT = re.compile(r"^(?:data:)?\s*(\{.*)", re.MULTILINE)
 
-FEW = 24
+FEW = 48
 """Lines that are parsed faster than runs are looked for."""
 
 MAX_PAIRS = 12
 """Pairs of events that are compared; more differ only if the stream is no usual one."""
+
+NEAR = 5000
+"""Characters in which the third event of a run begins."""
 
 LEAST = 3
 """Events of a run."""
@@ -64,9 +67,11 @@ def fold(body: str) -> Folded:
         other = _EVENT.search(body, one.end()) if one else None
         if not (one and other):
             break
-        if template := _find_template(one[0], other[0]):
-            before, after = template
-            body = _take_runs(body, before, body[one.end() : other.start()], after, runs)
+        before, after = _find_rests(one[0], other[0])
+        between = f"{after}{body[one.end() : other.start()]}{before}"
+        is_next = body.find(between, other.start(), other.end() + NEAR) >= 0
+        if before and after and is_next and _are_rests(before, after):
+            body = _take_runs(body, before, between, after, runs)
         at = body.find("\n", one.start())
     return Folded(body, runs)
 
@@ -90,7 +95,7 @@ def _hole(number: int) -> str:
     return chr(ord(_HOLE) + number)
 
 
-def _find_template(one: str, other: str) -> tuple[str, str] | None:
+def _find_rests(one: str, other: str) -> tuple[str, str]:
     """Returns what two events have before and after a text, if they differ in that only."""
     start = one.rfind('"', 0, _count_common(one, other))
     while start > 0 and one[start - 1] == "\\":
@@ -99,16 +104,17 @@ def _find_template(one: str, other: str) -> tuple[str, str] | None:
     end = one.find('"', max(end, start + 1))
     while end > 0 and one[end - 1] == "\\":
         end = one.find('"', end + 1)
-    before, after = one[: start + 1], one[end:]
-    if start < 0 or end < 0 or len(other) < len(before) + len(after):
-        return None
+    before, after = one[: start + 1], one[end:] if end > 0 else ""
+    return (before, after) if len(other) >= len(before) + len(after) else ("", "")
+
+
+def _are_rests(before: str, after: str) -> bool:
+    """True if both are those of an event with one text at its place."""
     try:
         event = json.loads(f"{before}{_HOLE}{after}".removeprefix("data:"))
-        if _count_holes(event) != 1:
-            return None
+        return _count_holes(event) == 1
     except (ValueError, RecursionError):
-        return None
-    return before, after
+        return False
 
 
 def _count_common(one: str, other: str) -> int:
@@ -138,9 +144,8 @@ def _count_holes(value: Any) -> int:
     return int(value == _HOLE)
 
 
-def _take_runs(body: str, before: str, gap: str, after: str, runs: list[Run]) -> str:
+def _take_runs(body: str, before: str, between: str, after: str, runs: list[Run]) -> str:
     """Takes the runs of one kind of event out of a stream; returns the rest."""
-    between = f"{after}{gap}{before}"
     parts = body.split(between)
     ends = [n for n, part in enumerate(parts) if "\n" in part or n in (0, len(parts) - 1)]
     found, rest = [], parts[0]

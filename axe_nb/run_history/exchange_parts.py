@@ -17,9 +17,9 @@ from axe_nb.exchanges import Exchange, drop_spelled, join_deltas
 from axe_nb.messages import Response
 from axe_nb.records.convert import from_json
 from axe_nb.redaction import Filter
-from axe_nb.run_history.bodies import read_body, write_body
+from axe_nb.run_history.replies import read_reply, write_reply
 from axe_nb.run_history.story import RunStory
-from axe_nb.run_history.text import Part, spread
+from axe_nb.run_history.text import Part, encode, spread
 from axe_nb.spelled import Folded, fold, list_texts
 from axe_nb.wire_log import PackedPieces, WireReply, is_stream, pack, split
 
@@ -37,6 +37,9 @@ OF_TURN = {
 _get_constant = attrgetter(*CONSTANT)
 _get_of_response, _get_of_turn = attrgetter(*OF_TURN), attrgetter(*OF_TURN.values())
 
+PACKED = {"packed": True}
+"""Stands for a reply that is beside the data."""
+
 _FORMS = (
     json.JSONEncoder(ensure_ascii=False).encode, json.JSONEncoder(ensure_ascii=True).encode,
 )  # fmt: skip
@@ -44,17 +47,20 @@ _FORMS = (
 
 
 class Pieces(NamedTuple):
-    """What an exchange has beside its data: the body of its reply, or the pieces of its answer."""
+    """What an exchange has beside its data: its reply, or the pieces of its answer."""
 
     exchange: Exchange
     data: dict[str, Any]
-    """Of the exchange; `packed` in its reply says that the body is beside it."""
+    """Of the exchange; its reply is `PACKED` if it is beside it."""
+    head: str
+    """All of the reply but its body, as JSON; empty if it is within the data."""
     body: bytes
     folded: Folded
     """The body as text."""
 
     def list_texts(self) -> Iterator[str]:
         """Yields the texts in which a secret may be that the data does not show."""
+        yield self.head
         yield self.folded.body
         for run in self.folded.runs:
             yield from run[:2]
@@ -86,7 +92,7 @@ def _write_exchange(story: RunStory, exchange: Exchange, turn: TurnFinished | No
         if before is not None:
             same = [n for n in CONSTANT if getattr(exchange, n) == getattr(before, n)]
             _leave_out(data, same, data, "as_before")
-    response, reply, body = exchange.response, exchange.reply, b""
+    response, reply, head, body = exchange.response, exchange.reply, "", b""
     if turn is not None and response is not None:
         if _get_of_response(response) == _get_of_turn(turn):
             data["response"] = spread(response, tuple(OF_TURN))
@@ -96,9 +102,9 @@ def _write_exchange(story: RunStory, exchange: Exchange, turn: TurnFinished | No
             same = [n for n, m in pairs if getattr(response, n) == getattr(turn, m)]
             _leave_out(data["response"], same, data, "as_turn")
     if reply is not None and (body := reply.body):
-        data["reply"] = {**spread(reply, ("pieces",)), "packed": True}
+        data["reply"], head = PACKED, encode(spread(reply, ("pieces",)))
     text = body.decode("utf-8", "surrogateescape")
-    pieces = Pieces(exchange, data, body, Folded(text, []))
+    pieces = Pieces(exchange, data, head, body, Folded(text, []))
     return pieces._replace(folded=fold(text)) if pieces.is_stream else pieces
 
 
@@ -111,21 +117,21 @@ def _leave_out(
     data[key] = same
 
 
-def write_bodies(exchanges: Iterable[Pieces], line: str, known: bytes) -> tuple[list[str], bytes]:
-    """Returns the bodies beside a part, and what is known of them for the next ones.
+def write_replies(exchanges: Iterable[Pieces], line: str, known: bytes) -> tuple[list[str], bytes]:
+    """Returns the replies beside a part, and what is known of them for the next ones.
 
     Args:
         exchanges: those of the part.
         line: the text of their data.
         known: what is known before it.
     """
-    bodies = []
-    for one in exchanges:
-        if one.body and one.exchange.reply is not None:
+    replies = []
+    for exchange, _, head, body, folded in exchanges:
+        if head and exchange.reply is not None:
             known += line.encode()
-            text, known = write_body(one.exchange.reply, one.body, one.folded, known)
-            bodies.append(text)
-    return bodies, known
+            reply, known = write_reply(exchange.reply, head, body, folded, known)
+            replies.append(reply)
+    return replies, known
 
 
 def clean_exchanges(data: Any, exchanges: Iterable[Pieces], clean: Filter) -> Any:
@@ -141,8 +147,8 @@ def clean_exchanges(data: Any, exchanges: Iterable[Pieces], clean: Filter) -> An
             given.pop("deltas", None)
         if exchange.reply is None:
             given.pop("reply", None)
-        elif given["reply"].pop("packed", False):
-            given["reply"]["pieces"] = [exchange.reply.text]
+        elif one.head:
+            given["reply"] = {**json.loads(one.head), "pieces": [exchange.reply.text]}
             if len(exchange.reply.pieces) > 1:
                 given["reply"]["sizes"] = list(map(len, exchange.reply.pieces))
     cleaned = clean.json(data)
@@ -161,15 +167,16 @@ def read_exchanges(
     Raises:
         ValueError, LookupError, TypeError: they are damaged.
     """
-    bodies, found = iter(part.bodies), []
+    replies, found = iter(part.replies), []
     for data in part.data.get("exchanges", ()):
         exchange = from_json(Exchange, data)
-        if exchange.reply is not None:
-            if data["reply"].get("packed") is True:
-                pieces, known = read_body(next(bodies, ""), known + part.line.encode())
+        if (reply := exchange.reply) is not None:
+            if data["reply"] == PACKED:
+                reply, known = read_reply(next(replies, ""), known + part.line.encode())
             else:
-                pieces = _read_pieces(data["reply"], exchange.reply, turn.text if turn else "")
-            exchange = replace(exchange, reply=replace(exchange.reply, pieces=pieces))
+                pieces = _read_pieces(data["reply"], reply, turn.text if turn else "")
+                reply = replace(reply, pieces=pieces)
+            exchange = replace(exchange, reply=reply)
         found.append(_complete(story, exchange, data, turn))
     return tuple(found), known
 

@@ -68,8 +68,8 @@ class Part(NamedTuple):
     data: dict[str, Any]
     line: str
     """The text of the data."""
-    bodies: Sequence[str]
-    """What `bodies` makes of replies, in their order."""
+    replies: Sequence[str]
+    """Those that are beside the data, as `replies` writes them."""
 
 
 def encode(data: Any) -> str:
@@ -89,9 +89,9 @@ def make_valid(line: str) -> str:
     return line if line.isascii() else line.encode(errors="backslashreplace").decode()
 
 
-def format_part(line: str, bodies: Iterable[str] = ()) -> str:
+def format_part(line: str, replies: Iterable[str] = ()) -> str:
     """Returns a part as it is kept."""
-    return "\n".join((HEADER, line, *bodies))
+    return "\n".join((HEADER, line, *replies))
 
 
 @lru_cache(maxsize=16)
@@ -131,14 +131,14 @@ def parse_part(text: object) -> Part:
         raise ConfigError("a part of it has no header")
     if int(found[1]) > VERSIONS["history"][0]:
         raise ConfigError(f"a part of it has the version {found[1]}", hint="update axe-nb")
-    line, *bodies = text[found.end() :].split("\n")
+    line, *replies = text[found.end() :].split("\n")
     try:
         data = json.loads(line)
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"a part of it is not valid JSON: {error}"[:200]) from None
     if not isinstance(data, dict):
         raise ConfigError("a part of it is not an object")
-    return Part(data, line, bodies)
+    return Part(data, line, replies)
 
 
 def spread(value: Any, without: tuple[str, ...] = ()) -> dict[str, Any]:

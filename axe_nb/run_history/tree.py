@@ -24,8 +24,8 @@ from axe_nb.run_history.exchange_parts import (
     Pieces,
     clean_exchanges,
     read_exchanges,
-    write_bodies,
     write_exchanges,
+    write_replies,
 )
 from axe_nb.run_history.story import DIED, RunStory
 from axe_nb.run_history.text import (
@@ -48,7 +48,7 @@ REQUIRED = ("text", "agent", "model")
 """Those of them without a default."""
 
 
-MAX_DRAFTS = 1_000_000
+MAX_DRAFTS = 20_000
 """Characters of drafts that are kept in memory."""
 
 
@@ -88,7 +88,7 @@ class Tree:
     """Those that were written, or read."""
 
     known: bytes = b""
-    """The latest body, which the next one is like."""
+    """The latest reply, which the next one is like."""
     _drafts: list[Draft] = field(default_factory=list)
     _size: int = 0
     """Characters of the texts of all drafts."""
@@ -139,8 +139,8 @@ class Tree:
         for line, exchanges, texts in drafts:
             if are_clean or is_clean(texts, clean):
                 line = make_valid(line)
-                bodies, self.known = write_bodies(exchanges, line, self.known)
-                self._parts.append(format_part(line, bodies))
+                replies, self.known = write_replies(exchanges, line, self.known)
+                self._parts.append(format_part(line, replies))
             else:
                 line = encode(clean_exchanges(json.loads(line), exchanges, clean))
                 self._parts.append(format_part(make_valid(line)))

@@ -38,8 +38,9 @@ BATCH = 500
 """Maximum number of events written in one transaction."""
 
 REST, MIN_REST, MAX_REST = 9.0, 0.1, 0.5
-"""The thread rests this many times the seconds that it wrote, within these limits: many events are
-one transaction, and neither a burst of children nor a chain of quick turns is slowed down."""
+"""Before it writes, the thread rests this many times the seconds that it wrote last, within these
+limits: a turn and the results of its calls are one transaction, and neither a burst of children nor
+a chain of quick turns is slowed down."""
 
 PRUNE_EVERY = 200
 """Finished runs after which the limits are applied again; they first are at the first write."""
@@ -129,8 +130,11 @@ class Writer:
         self.flush(AT_EXIT)
 
     def _work(self) -> None:
+        rest = MIN_REST
         while True:
             batch = [self._queue.get()]
+            if isinstance(batch[0], tuple):  # soon there is more: the results of a turn's calls
+                self._is_awaited.wait(rest)
             began = time.monotonic()
             with contextlib.suppress(Empty):
                 while len(batch) < BATCH:
@@ -151,7 +155,7 @@ class Writer:
             for mark in marks:
                 mark.set()
             rest = min(REST * (time.monotonic() - began), MAX_REST)
-            self._is_awaited.wait(MIN_REST if is_full else max(rest, MIN_REST))
+            rest = MIN_REST if is_full else max(rest, MIN_REST)
 
     def _process(self, items: Iterable[tuple[RootLog, float, Event]]) -> None:
         clean = find_filter()
