@@ -29,7 +29,7 @@ FEW = 48
 """Lines that are parsed faster than runs are looked for."""
 
 MAX_PAIRS = 12
-"""Pairs of events that are compared; more differ only if the stream is no usual one."""
+"""Pairs of events that are compared; of a usual stream, the first few are enough."""
 
 NEAR = 5000
 """Characters in which the third event of a run begins."""
@@ -42,7 +42,7 @@ class Run(NamedTuple):
     """Events in a row that differ in one text only."""
 
     between: str
-    """What lies between one text and the next."""
+    """The characters from the end of one text to the next."""
     texts: str
     """The texts together, as JSON."""
     sizes: list[int]

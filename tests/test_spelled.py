@@ -107,3 +107,16 @@ def test_a_hostile_stream_costs_no_more_than_its_length() -> None:
         began = time.thread_time()
         list(join_texts("\n".join(lines)))
         assert time.thread_time() - began < 2  # some 0.1 s
+
+
+@pytest.mark.parametrize("between", ["", '{"type":"ping"}', '{"t":"x","and":"another field"}'])
+def test_a_stream_is_folded_to_its_runs(between: str) -> None:
+    said = [json.dumps({"id": "i", "t": f"wörd {n}\n"}) for n in range(400)]
+    first = '{"start":{"id":"i","t":""}}'
+    lines = [first, *said[:200], *([between] if between else []), *said[200:], '{"t":1}', "[DONE]"]
+    body = "".join(f"data: {line}\n\n" for line in lines)
+    folded = fold(body)
+    assert len(folded.runs) == (2 if between else 1)
+    assert sum(len(run.sizes) for run in folded.runs) == 400
+    assert len(folded.body) < 400
+    assert unfold(folded, 10**9) == body

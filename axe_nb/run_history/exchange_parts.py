@@ -43,11 +43,11 @@ PACKED = {"packed": True}
 _FORMS = (
     json.JSONEncoder(ensure_ascii=False).encode, json.JSONEncoder(ensure_ascii=True).encode,
 )  # fmt: skip
-"""How version 1 wrote the text of a turn within a reply."""
+"""The forms in which version 1 left the text of a turn out of a reply."""
 
 
 class Pieces(NamedTuple):
-    """What an exchange has beside its data: its reply, or the pieces of its answer."""
+    """An exchange with its data and what is beside it: its reply, or the pieces of its answer."""
 
     exchange: Exchange
     data: dict[str, Any]

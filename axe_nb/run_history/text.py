@@ -85,7 +85,7 @@ def encode(data: Any) -> str:
 
 
 def make_valid(line: str) -> str:
-    """Returns JSON with half characters as escapes, without which it is no UTF-8."""
+    """Returns JSON with half characters as escapes, so that it can be encoded."""
     return line if line.isascii() else line.encode(errors="backslashreplace").decode()
 
 

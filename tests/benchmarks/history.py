@@ -1,8 +1,8 @@
 """`python -m tests.benchmarks.history [N]`: cost of an exchange in the history.
 
 The events of a real run of fifty turns with a tool, over loopback, are passed to a recorder N
-times: at once, as with a model that answers at once, and one after the other, each turn with the
-results of its calls written before the next. Prints a row of goals.md: time on the event loop and CPU of the thread that writes, for an
+times: at once, as with a model that answers at once, and one after the other, each written before
+the next. Prints a row of goals.md: time on the event loop and CPU of the thread that writes, for an
 exchange, and the size of what is kept beside its text: the replies and the results of the tool.
 """
 
@@ -19,10 +19,12 @@ from typing import Any
 
 import axe_nb
 from axe_nb import Agent, Request, Response, RunResult, Usage, call, script, script_server
-from axe_nb.events import Event, RunFinished, ToolFinished
+from axe_nb.events import Event, RunFinished, RunStarted, ToolFinished, TurnFinished
 from axe_nb.run_history.recorder import Recorder
 from axe_nb.run_history.writer import Writer
 from axe_nb.scripting.wire import Protocol
+
+KEPT = (RunStarted, TurnFinished, ToolFinished)
 
 CHAIN = 50
 ROUNDS = 20
@@ -60,7 +62,7 @@ def keep(writer: Writer, events: Sequence[Event], *, one_by_one: bool) -> tuple[
         began = time.perf_counter()
         recorder.event(event)
         on_loop += time.perf_counter() - began
-        if one_by_one and isinstance(event, ToolFinished):
+        if one_by_one and isinstance(event, KEPT):
             writer.flush(5)
     recorder.finish(result_of(events))
     writer.flush(5)
