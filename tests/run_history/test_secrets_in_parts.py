@@ -146,6 +146,38 @@ def test_a_well_known_key_on_a_line_of_its_own_is_in_no_part(before: str, is_str
     assert all(b"abcdefgh" not in piece for piece in (read(parts).reply or WireReply()).pieces)
 
 
+def unpack(parts: list[str]) -> str:
+    """All that the parts hold, also within what is compressed."""
+    reply = read(parts).reply
+    return "\n".join([*parts, reply.text if reply else "", str(reply and reply.headers)])
+
+
+@pytest.mark.req("D-60")
+@pytest.mark.parametrize("others", [0, 200], ids=["few events", "folded"])
+def test_a_secret_that_a_stream_spells_out_beside_its_answer_is_in_no_part(
+    others: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secret = "".join(f"{n:02}kQ" for n in range(max(6, others)))
+    monkeypatch.setenv("THE_KEY", secret)
+    notes = [secret[at : at + 4] for at in range(0, len(secret), 4)]
+    lines = [f"data: {json.dumps({'id': 'c1', 'note': note})}\n\n".encode() for note in notes]
+    headers = {"content-type": "text/event-stream"}
+    reply = WireReply(status=200, headers=headers, pieces=pack(lines))
+    kept = read(write("An answer.", reply)).reply
+    assert kept is None or b"kQ" not in kept.body
+    monkeypatch.delenv("THE_KEY")
+    assert read(write("An answer.", reply)).reply == reply
+
+
+@pytest.mark.req("D-60")
+def test_a_secret_in_a_header_of_a_reply_is_in_no_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    headers = {"content-type": "application/json", "location": "https://h/?k=hunter2hunter2xyz"}
+    reply = WireReply(status=200, headers=headers, pieces=(b"{}",))
+    assert "hunter2" in unpack(write("An answer.", reply)), "nothing is secret yet"
+    monkeypatch.setenv("THE_KEY", "hunter2hunter2xyz")
+    assert "hunter2" not in unpack(write("An answer.", reply))
+
+
 KELVIN = "\u212a"
 
 
