@@ -26,10 +26,12 @@ T = TypeVar("T")
 Kind = Literal["run", "cassette", "history", "grid", "runs"]
 
 VERSIONS: Mapping[Kind, tuple[int, int]] = {
-    "run": (1, 1), "cassette": (1, 0), "history": (1, 1), "grid": (1, 0),
+    "run": (1, 1), "cassette": (1, 0), "history": (2, 0), "grid": (1, 0),
     "runs": (1, 0),
 }  # fmt: skip
-"""Kind of file → (major, minor) that is written; every minor of that major is read."""
+"""Kind of file → (major, minor) that is written; every minor of that major is read.
+
+Of the history, parts of each major version so far are."""
 
 SHARING: tuple[Kind, ...] = ("run",)
 """Kinds of files that have each value which they repeat only once; not in version 1.0."""

@@ -6,7 +6,7 @@ Source: D-59, D-60; product.md "Runs are recordings".
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -40,7 +40,7 @@ def drop_spelled(exchange: Exchange, clean: Filter) -> Exchange:
     reply, deltas = exchange.reply, exchange.deltas
     if reply and _spells_out(reply.text, clean):
         reply = None
-    if has_secret(_join_deltas(deltas), clean):
+    if has_secret(join_deltas(deltas), clean):
         deltas = ()
     return replace(exchange, reply=reply, deltas=deltas)
 
@@ -51,24 +51,14 @@ def has_secret(texts: Iterable[str], clean: Filter) -> bool:
     return clean.text(joined) != joined
 
 
-def list_spelled(body: str, deltas: Iterable[Delta]) -> Iterator[str]:
-    """Yields the texts that the pieces of an answer spell out together.
-
-    Args:
-        body: a stream.
-        deltas: or the pieces of a model without a server.
-    """
-    yield from join_texts(body)
-    yield from _join_deltas(deltas)
-
-
 def _spells_out(body: str, clean: Filter) -> bool:
     """True if a secret shows only where the texts of several events are joined."""
     found = has_secret(join_texts(body), clean)
     return found and has_secret(join_texts(clean.text(body)), clean)
 
 
-def _join_deltas(deltas: Iterable[Delta]) -> Iterable[str]:
+def join_deltas(deltas: Iterable[Delta]) -> Iterable[str]:
+    """Returns the texts that the pieces of an answer spell out, of a model without a server."""
     pieces: dict[Hashable, list[str]] = {}
     for delta in deltas:
         pieces.setdefault((delta.kind, delta.call), []).append(delta.text)

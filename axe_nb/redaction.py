@@ -225,15 +225,23 @@ def compile_screens(shapes: Iterable[tuple[str, str]], signs: str) -> Screens:
         signs: characters that texts have seldom, but most beginnings.
     """
     screens: dict[str, list[str]] = {}
+    befores: dict[str, set[str]] = {}
     for mark, pattern in shapes:
         at = next((at for at, char in enumerate(mark) if char in signs), -1)
         begun, rest = (mark[: at + 1], mark[at + 1 :]) if at >= 0 else (mark, "")
-        found = screens.setdefault(begun[-1] if at >= 0 else mark, [])
-        found.append(f"(?<={re.escape(begun)}){re.escape(rest)}{pattern}")
+        sign = begun[-1] if at >= 0 else mark
+        screens.setdefault(sign, []).append(f"(?<={re.escape(begun)}){re.escape(rest)}{pattern}")
+        befores.setdefault(sign, set()).add(begun[at - 1 : at] if at > 0 else "")
     return tuple(
-        (sign, re.compile(f"{re.escape(sign)}(?:{'|'.join(found)})"))
+        (sign, re.compile(f"{_look_before(sign, befores[sign])}(?:{'|'.join(found)})"))
         for sign, found in screens.items()
     )
+
+
+def _look_before(sign: str, befores: set[str]) -> str:
+    """Returns a pattern of a sign with one of these before it, unless one may be there alone."""
+    sign = re.escape(sign)
+    return sign if "" in befores else f"{sign}(?<=[{re.escape(''.join(sorted(befores)))}]{sign})"
 
 
 def is_found(screens: Screens, text: str) -> bool:

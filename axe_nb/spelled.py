@@ -1,119 +1,102 @@
-"""The texts that the events of a stream spell out together, in which secrets are looked for.
+"""The texts that the events of a stream spell out together, and a stream without what it repeats.
 
+Secrets are looked for in the texts. A history keeps the events of a stream folded: those in a row
+that differ in one text only are one event, and the sizes of the texts are noted.
 Source: D-60; goals.md "a run kept in memory and history".
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from typing import Any, NamedTuple, TypeAlias
-
-_Places: TypeAlias = "dict[str, tuple[list[str], _Places]]"
-"""Key → the texts at its place, and the places below."""
+from itertools import accumulate, pairwise
+from typing import Any, NamedTuple
 
 _HOLE = "\ue000"
-"""Stands for the text of a template."""
+"""Stands for the text of the first run; a later run has a later character."""
 
-FEW = 12
-"""Events that are parsed faster than templates are looked for."""
+MAX_RUNS = 64
+"""Runs that are looked for in one stream; a usual one has up to four."""
 
-MAX_TEMPLATES = 8
-"""Templates that are looked for in one stream; a usual one has up to four."""
+_HOLES = re.compile(f"[{_HOLE}-{chr(ord(_HOLE) + MAX_RUNS - 1)}]")
 
+_EVENT = re.compile(r"^(?:data:[ \t]*)?\{.*", re.MULTILINE)
+_OBJECT = re.compile(r"^(?:data:)?\s*(\{.*)", re.MULTILINE)
 
-class _Template(NamedTuple):
-    """The common parts of events that differ in one text only."""
+FEW = 48
+"""Lines that are parsed faster than runs are looked for."""
 
-    before: str
-    after: str
-    event: Any
-    """Such an event, with `_HOLE` as its text."""
+MAX_PAIRS = 12
+"""Pairs of events that are compared; of a usual stream, the first few are enough."""
 
+NEAR = 5000
+"""Characters in which the third event of a run begins."""
 
-def join_texts(body: str) -> Iterator[str]:
-    """Yields the texts of a stream, those at the same place of several events joined."""
-    lines = [line.removeprefix("data:").lstrip() for line in body.split("\n") if line]
-    events = [line for line in lines if line[:1] == "{"]
-    try:
-        parsed = _parse_all(events) if len(events) < FEW else _fold(events)
-    except (ValueError, RecursionError):
-        parsed = _parse_each(lines)
-    below: _Places = {}
-    _collect_items(parsed, "", below)
-    return ("".join(texts) for texts in _list_texts(below) if len(texts) > 1)
+LEAST = 3
+"""Events of a run."""
 
 
-def _parse_all(events: Iterable[str]) -> list[Any]:
-    """Parses events at once, which is far faster than one by one."""
-    parsed: list[Any] = json.loads(f"[{','.join(events)}]")
-    return parsed
+class Run(NamedTuple):
+    """Events in a row that differ in one text only."""
+
+    between: str
+    """The characters from the end of one text to the next."""
+    texts: str
+    """The texts together, as JSON."""
+    sizes: list[int]
+    """Those of the texts, in characters."""
 
 
-def _parse_each(lines: Iterable[str]) -> list[Any]:
-    """Parses the lines that are JSON."""
-    parsed = []
-    for line in lines:
-        with suppress(ValueError, RecursionError):
-            parsed.append(json.loads(line))
-    return parsed
+class Folded(NamedTuple):
+    """A stream in which each run is one event, with a character of its own as its text."""
+
+    body: str
+    runs: list[Run]
 
 
-def _fold(events: list[str]) -> list[Any]:
-    """Parses events; those in a row that differ in one text only become one with joined texts.
+def fold(body: str) -> Folded:
+    """Returns a stream without what its events repeat."""
+    runs: list[Run] = []
+    if body.count("\n") < FEW:
+        return Folded(body, runs)
+    at = 0
+    for _ in range(MAX_PAIRS):
+        one = _EVENT.search(body, at)
+        other = _EVENT.search(body, one.end()) if one else None
+        if not (one and other):
+            break
+        before, after = _find_rests(one[0], other[0])
+        between = f"{after}{body[one.end() : other.start()]}{before}"
+        is_next = body.find(between, other.start(), other.end() + NEAR) >= 0
+        if before and after and is_next and _are_rests(before, after):
+            body = _take_runs(body, before, between, after, runs)
+        at = body.find("\n", one.start())
+    return Folded(body, runs)
+
+
+def unfold(folded: Folded, max_size: int) -> str:
+    """Reverses `fold`.
 
     Raises:
-        ValueError: one is not valid.
+        ValueError: it is damaged, or larger than the maximum size in characters.
     """
-    found: list[Any] = []
-    templates: list[_Template] = []
-    looked = at = 0
-    while at < len(events):
-        for template in templates:
-            if pieces := _take_pieces(template, events, at):
-                text = json.loads(f'"{"".join(pieces)}"')
-                found.append(_fill(template.event, text, len(pieces)))
-                found.append(_fill(template.event, "", 0))  # several texts, of which one is empty
-                at += len(pieces)
-                break
-        else:
-            new = _find_template(events[at : at + 2]) if looked < MAX_TEMPLATES else None
-            looked += 1
-            templates += [new] if new else []
-            if new is None:
-                found.append(json.loads(events[at]))
-                at += 1
-    return found
+    body = folded.body
+    if len(body) + sum(len(t) + len(b) * len(s) for b, t, s in folded.runs) > max_size:
+        raise ValueError("a stream is too large")
+    for number, (between, texts, sizes) in enumerate(folded.runs):
+        pieces = [texts[a:b] for a, b in pairwise(accumulate(sizes, initial=0))]
+        body = body.replace(_hole(number), between.join(pieces), 1)
+    return body
 
 
-def _take_pieces(template: _Template, events: list[str], at: int) -> list[str]:
-    """Returns the texts of the events from a place on that the template fits, as JSON."""
-    before, after, _ = template
-    start, end, least = len(before), -len(after), len(before) + len(after)
-    pieces = []
-    for number in range(at, len(events)):
-        event = events[number]
-        if not (event.startswith(before) and event.endswith(after) and len(event) >= least):
-            break
-        piece = event[start:end]
-        if '"' in piece or ("\\" in piece and not _is_text(piece)):
-            break
-        pieces.append(piece)
-    return pieces
+def _hole(number: int) -> str:
+    return chr(ord(_HOLE) + number)
 
 
-def _is_text(piece: str) -> bool:
-    try:
-        json.loads(f'"{piece}"')
-    except ValueError:
-        return False
-    return True
-
-
-def _find_template(events: list[str]) -> _Template | None:
-    """Returns what two events have in common, if they differ in one text."""
-    one, other = events[0], events[-1]
+def _find_rests(one: str, other: str) -> tuple[str, str]:
+    """Returns what two events have before and after a text, if they differ in that only."""
     start = one.rfind('"', 0, _count_common(one, other))
     while start > 0 and one[start - 1] == "\\":
         start = one.rfind('"', 0, start)
@@ -121,15 +104,17 @@ def _find_template(events: list[str]) -> _Template | None:
     end = one.find('"', max(end, start + 1))
     while end > 0 and one[end - 1] == "\\":
         end = one.find('"', end + 1)
-    before, after = one[: start + 1], one[end:]
+    before, after = one[: start + 1], one[end:] if end > 0 else ""
+    return (before, after) if len(other) >= len(before) + len(after) else ("", "")
+
+
+def _are_rests(before: str, after: str) -> bool:
+    """True if both are those of an event with one text at its place."""
     try:
-        event = json.loads(f"{before}{_HOLE}{after}")
-        if _count_holes(event) != 1:
-            return None
+        event = json.loads(f"{before}{_HOLE}{after}".removeprefix("data:"))
+        return _count_holes(event) == 1
     except (ValueError, RecursionError):
-        return None
-    template = _Template(before, after, event)
-    return template if len(_take_pieces(template, events, 0)) == 2 else None
+        return False
 
 
 def _count_common(one: str, other: str) -> int:
@@ -159,48 +144,127 @@ def _count_holes(value: Any) -> int:
     return int(value == _HOLE)
 
 
-def _fill(value: Any, text: str, times: int) -> Any:
+def _take_runs(body: str, before: str, between: str, after: str, runs: list[Run]) -> str:
+    """Takes the runs of one kind of event out of a stream; returns the rest."""
+    parts = body.split(between)
+    ends = [n for n, part in enumerate(parts) if "\n" in part or n in (0, len(parts) - 1)]
+    found, rest = [], parts[0]
+    for start, end in pairwise(ends):
+        texts, left = parts[start + 1 : end], parts[end]
+        if rest[rest.rfind("\n") + 1 :].startswith(before):  # else it is an event of another kind
+            texts.insert(0, rest[rest.rfind("\n") + 1 + len(before) :])
+            rest = rest[: len(rest) - len(texts[0])]
+        else:
+            rest += between
+        if (last := left.partition("\n")[0]).endswith(after):
+            texts.append(last[: -len(after)])
+            left = left[len(texts[-1]) :]
+        else:
+            left = between + left
+        if (
+            len(texts) >= LEAST
+            and len(runs) < MAX_RUNS
+            and (hole := _hole(len(runs))) not in body
+            and _are_texts(texts)
+        ):
+            found += [rest, hole]
+            runs.append(Run(between, "".join(texts), list(map(len, texts))))
+        else:
+            found += [rest, between.join(texts)]
+            left = left if texts else left.removeprefix(between)  # which both have
+        rest = left
+    return "".join([*found, rest])
+
+
+def _are_texts(pieces: list[str]) -> bool:
+    """True if each piece is a text in JSON, all together are not empty, and none is a hole."""
+    together = '","'.join(pieces)
+    try:
+        texts = json.loads(f'["{together}"]')
+    except ValueError:
+        return False
+    return len(texts) == len(pieces) and any(pieces) and _HOLES.search(together) is None
+
+
+def join_texts(body: str) -> Iterator[str]:
+    """Yields the texts of a stream, those at the same place of several events joined."""
+    return list_texts(fold(body))
+
+
+def list_texts(folded: Folded) -> Iterator[str]:
+    """Yields the texts of a folded stream, those at the same place of several events joined."""
+    events = _OBJECT.findall(folded.body)
+    try:
+        parsed = json.loads(f"[{','.join(events)}]")  # far faster than one by one
+    except (ValueError, RecursionError):
+        lines = folded.body.split("\n")
+        events, parsed = _parse_each(line.removeprefix("data:").lstrip() for line in lines)
+    if folded.runs:
+        parsed = [
+            one
+            for line, event in zip(events, parsed, strict=True)
+            for one in _fill_hole(line, event, folded.runs)
+        ]
+    texts: dict[str, list[str]] = {}
+    _collect_items(parsed, "", texts)
+    return ("".join(found) for found in texts.values() if len(found) > 1)
+
+
+def _parse_each(lines: Iterable[str]) -> tuple[list[str], list[Any]]:
+    """Returns the lines that are JSON, and what they say."""
+    events, parsed = [], []
+    for line in lines:
+        with suppress(ValueError, RecursionError):
+            parsed.append(json.loads(line))
+            events.append(line)
+    return events, parsed
+
+
+def _fill_hole(line: str, event: Any, runs: list[Run]) -> Iterator[Any]:
+    """Yields an event as it is, or for a run one with all of its texts, and an empty one."""
+    found = _HOLES.search(line)
+    if not found or (number := ord(found[0]) - ord(_HOLE)) >= len(runs):
+        yield event
+        return
+    text = json.loads(f'"{runs[number].texts}"')
+    yield _fill(event, found[0], text, len(runs[number].sizes))
+    yield _fill(event, found[0], "", 0)  # several texts, of which one is empty
+
+
+def _fill(value: Any, hole: str, text: str, times: int) -> Any:
     """Returns an event with the text in place of the hole, and each other text several times."""
     if isinstance(value, dict):
-        return {key: _fill(item, text, times) for key, item in value.items()}
+        return {key: _fill(item, hole, text, times) for key, item in value.items()}
     if isinstance(value, list):
-        return [_fill(item, text, times) for item in value]
+        return [_fill(item, hole, text, times) for item in value]
     if isinstance(value, str):
-        return text if value == _HOLE else value * times
+        return text if value == hole else value * times
     return value
 
 
-def _collect(value: Mapping[str, Any], places: _Places) -> None:
-    """Adds the texts of an object."""
+def _collect(value: Mapping[str, Any], at: str, texts: dict[str, list[str]]) -> None:
+    """Adds the texts of an object, by their places."""
     for key, item in value.items():
         kind = item.__class__
         if kind is str:
-            if key in places:
-                places[key][0].append(item)
+            place = f"{at}\0{key}"
+            if place in texts:
+                texts[place].append(item)
             else:
-                places[key] = [item], {}
+                texts[place] = [item]
         elif kind is dict:
-            if key not in places:
-                places[key] = [], {}
-            _collect(item, places[key][1])
+            _collect(item, f"{at}\0{key}", texts)
         elif kind is list:
-            _collect_items(item, key, places)
+            _collect_items(item, f"{at}\0{key}", texts)
 
 
-def _collect_items(items: Iterable[Any], key: str, places: _Places) -> None:
-    """Adds the texts of a list below a key, all at the same place."""
-    texts, below = places.setdefault(key, ([], {}))
+def _collect_items(items: Iterable[Any], at: str, texts: dict[str, list[str]]) -> None:
+    """Adds the texts of a list, all at the same place."""
     for item in items:
         kind = item.__class__
         if kind is dict:
-            _collect(item, below)
+            _collect(item, at, texts)
         elif kind is str:
-            texts.append(item)
+            texts.setdefault(at, []).append(item)
         elif kind is list:
-            _collect_items(item, key, places)
-
-
-def _list_texts(places: _Places) -> Iterator[list[str]]:
-    for texts, below in places.values():
-        yield texts
-        yield from _list_texts(below)
+            _collect_items(item, at, texts)

@@ -105,14 +105,9 @@ class PackedPieces(Sequence[bytes]):
 
         return zlib.decompress(self._packed)
 
-    @property
-    def packed(self) -> tuple[bytes, bytes]:
-        """The body and the sizes of its pieces, as zlib compresses them."""
-        return self._packed, self._sizes
-
     @classmethod
     def of_packed(cls, packed: bytes, sizes: bytes) -> PackedPieces:
-        """Reverses `packed`.
+        """Returns the pieces of a body and their sizes, both as zlib compresses them.
 
         Raises:
             ValueError: it is damaged, or larger than any reply.
@@ -135,11 +130,15 @@ class PackedPieces(Sequence[bytes]):
     def __getitem__(self, index: int | slice) -> bytes | tuple[bytes, ...]:
         return tuple(self)[index]
 
-    def __iter__(self) -> Iterator[bytes]:
+    @property
+    def sizes(self) -> Sequence[int]:
+        """The sizes of the pieces, in bytes."""
         import zlib
 
-        sizes = array("Q", zlib.decompress(self._sizes))
-        return split(self.body, sizes)
+        return array("Q", zlib.decompress(self._sizes))
+
+    def __iter__(self) -> Iterator[bytes]:
+        return split(self.body, self.sizes)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, tuple | PackedPieces) and tuple(self) == tuple(other)

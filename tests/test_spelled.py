@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from axe_nb.spelled import FEW, MAX_TEMPLATES, join_texts
+from axe_nb.spelled import FEW, MAX_PAIRS, fold, join_texts, unfold
 
 OFTEN = settings(
     max_examples=300, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow]
@@ -90,6 +90,7 @@ def test_what_a_stream_spells_out_is_what_its_events_say_one_by_one(
 ) -> None:
     body = "".join(f"{before}{line}\n\n" for line in lines)
     assert set(join_texts(body)) == join_one_by_one(lines)
+    assert unfold(fold(body), 10**9) == body
 
 
 @pytest.mark.parametrize("pieces", [("ab", "c"), ('"', "\\"), ("\\\\", '\\"'), ("é", "\n"), ("a",)])
@@ -100,9 +101,22 @@ def test_texts_of_many_events_are_joined_in_their_order(pieces: tuple[str, ...])
 
 
 def test_a_hostile_stream_costs_no_more_than_its_length() -> None:
-    kinds = [f'{{"k{n}":"{{}}"}}' for n in range(MAX_TEMPLATES * 3)]
+    kinds = [f'{{"k{n}":"{{}}"}}' for n in range(MAX_PAIRS * 3)]
     for kind in (kinds, kinds[:2], ['{"a":{}}'], ['{"a":"\\"{}"}']):
         lines = [kind[n % len(kind)].replace("{}", f"x{n}", 1) for n in range(20_000)]
         began = time.thread_time()
         list(join_texts("\n".join(lines)))
         assert time.thread_time() - began < 2  # some 0.1 s
+
+
+@pytest.mark.parametrize("between", ["", '{"type":"ping"}', '{"t":"x","and":"another field"}'])
+def test_a_stream_is_folded_to_its_runs(between: str) -> None:
+    said = [json.dumps({"id": "i", "t": f"wörd {n}\n"}) for n in range(400)]
+    first = '{"start":{"id":"i","t":""}}'
+    lines = [first, *said[:200], *([between] if between else []), *said[200:], '{"t":1}', "[DONE]"]
+    body = "".join(f"data: {line}\n\n" for line in lines)
+    folded = fold(body)
+    assert len(folded.runs) == (2 if between else 1)
+    assert sum(len(run.sizes) for run in folded.runs) == 400
+    assert len(folded.body) < 400
+    assert unfold(folded, 10**9) == body

@@ -6,18 +6,21 @@ Source: D-59, D-60.
 from __future__ import annotations
 
 import json
-from base64 import b64decode, b64encode
-from collections.abc import Collection, Iterable, Sequence
+from base64 import b64decode
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from operator import attrgetter
+from typing import Any, NamedTuple
 
 from axe_nb.events import TurnFinished
-from axe_nb.exchanges import Exchange, drop_spelled, has_secret, list_spelled
+from axe_nb.exchanges import Exchange, drop_spelled, join_deltas
 from axe_nb.messages import Response
 from axe_nb.records.convert import from_json
 from axe_nb.redaction import Filter
+from axe_nb.run_history.replies import read_reply, write_reply
 from axe_nb.run_history.story import RunStory
-from axe_nb.run_history.text import is_clean, spread
+from axe_nb.run_history.text import Part, encode, spread
+from axe_nb.spelled import Folded, fold, list_texts
 from axe_nb.wire_log import PackedPieces, WireReply, is_stream, pack, split
 
 CONSTANT = (
@@ -26,143 +29,177 @@ CONSTANT = (
 )  # fmt: skip
 """Fields of an exchange that it often has in common with the one before it."""
 
-WRITTEN = (
-    json.JSONEncoder(ensure_ascii=False).encode, json.JSONEncoder(ensure_ascii=True).encode,
-)  # fmt: skip
-"""The forms in which servers write a text as JSON."""
-
-SHORTEST = 40
-"""Characters of a text that are worth being left out of a reply."""
-
 OF_TURN = {
     "content": "text", "tool_calls": "calls", "stop_reason": "stop_reason", "usage": "usage",
 }  # fmt: skip
 """Field of a response → that of its turn."""
 
+_get_constant = attrgetter(*CONSTANT)
+_get_of_response, _get_of_turn = attrgetter(*OF_TURN), attrgetter(*OF_TURN.values())
+
+PACKED = {"packed": True}
+"""Stands for a reply that is beside the data."""
+
+_FORMS = (
+    json.JSONEncoder(ensure_ascii=False).encode, json.JSONEncoder(ensure_ascii=True).encode,
+)  # fmt: skip
+"""The forms in which version 1 left the text of a turn out of a reply."""
+
+
+class Pieces(NamedTuple):
+    """An exchange with its data and what is beside it: its reply, or the pieces of its answer."""
+
+    exchange: Exchange
+    data: dict[str, Any]
+    """Of the exchange; its reply is `PACKED` if it is beside it."""
+    head: str
+    """All of the reply but its body, as JSON; empty if it is within the data."""
+    body: bytes
+    folded: Folded
+    """The body as text."""
+
+    def list_texts(self) -> Iterator[str]:
+        """Yields the texts in which a secret may be that the data does not show."""
+        yield self.head
+        yield self.folded.body
+        for run in self.folded.runs:
+            yield from run[:2]
+        if self.is_stream:
+            yield from list_texts(self.folded)
+        yield from join_deltas(self.exchange.deltas)
+
+    @property
+    def is_stream(self) -> bool:
+        """True if the body is one of events."""
+        return self.exchange.reply is not None and is_stream(self.exchange.reply.headers)
+
 
 def write_exchanges(
-    story: RunStory,
-    exchanges: Iterable[Exchange],
-    clean: Filter,
-    turn: TurnFinished | None = None,
-) -> list[dict[str, Any]]:
-    """Adds exchanges to a run; returns their data, with secrets that lie in one text."""
-    return [_write_exchange(story, exchange, clean, turn) for exchange in exchanges]
+    story: RunStory, exchanges: Iterable[Exchange], turn: TurnFinished | None = None
+) -> Iterator[Pieces]:
+    """Adds exchanges to a run; yields their data, and what is beside it."""
+    for exchange in exchanges:
+        yield _write_exchange(story, exchange, turn)
+        story.exchanges.append(exchange)
 
 
-def _write_exchange(
-    story: RunStory, exchange: Exchange, clean: Filter, turn: TurnFinished | None
-) -> dict[str, Any]:
-    kept, body = exchange, exchange.reply.text if exchange.reply is not None else ""
-    unsearched: Filter | None = clean
-    if _is_in_pieces(exchange):
-        if has_secret((body, *list_spelled(body, exchange.deltas)), clean):
-            kept = drop_spelled(exchange, clean)
+def _write_exchange(story: RunStory, exchange: Exchange, turn: TurnFinished | None) -> Pieces:
+    before = story.exchanges[-1] if story.exchanges else None
+    if before is not None and _get_constant(exchange) == _get_constant(before):
+        data = spread(exchange, CONSTANT)
+    else:
+        data = spread(exchange)
+        if before is not None:
+            same = [n for n in CONSTANT if getattr(exchange, n) == getattr(before, n)]
+            _leave_out(data, same, data, "as_before")
+    response, reply, head, body = exchange.response, exchange.reply, "", b""
+    if turn is not None and response is not None:
+        if _get_of_response(response) == _get_of_turn(turn):
+            data["response"] = spread(response, tuple(OF_TURN))
         else:
-            unsearched = None
-    data = spread(kept)
-    said = turn.text if turn is not None else ""
-    if kept.reply is not None:
-        data["reply"] = _write_reply(kept.reply, body, said, unsearched)
-    if story.exchanges:
-        before = story.exchanges[-1]
-        same = [n for n in CONSTANT if getattr(exchange, n) == getattr(before, n)]
-        _leave_out(data, same, CONSTANT, data, "as_before")
-    if turn is not None and exchange.response is not None:
-        response = data["response"] = spread(exchange.response)
-        pairs = OF_TURN.items()
-        same = [n for n, m in pairs if getattr(exchange.response, n) == getattr(turn, m)]
-        _leave_out(response, same, OF_TURN, data, "as_turn")
-    story.exchanges.append(exchange)
-    return data
+            data["response"] = spread(response)
+            pairs = OF_TURN.items()
+            same = [n for n, m in pairs if getattr(response, n) == getattr(turn, m)]
+            _leave_out(data["response"], same, data, "as_turn")
+    if reply is not None and (body := reply.body):
+        data["reply"], head = PACKED, encode(spread(reply, ("pieces",)))
+    text = body.decode("utf-8", "surrogateescape")
+    pieces = Pieces(exchange, data, head, body, Folded(text, []))
+    return pieces._replace(folded=fold(text)) if pieces.is_stream else pieces
 
 
 def _leave_out(
-    fields: dict[str, Any], same: list[str], usual: Collection[str], data: dict[str, Any], key: str
+    fields: dict[str, Any], same: Collection[str], data: dict[str, Any], key: str
 ) -> None:
-    """Leaves out fields that are the same elsewhere, and notes their names if some are not."""
+    """Leaves out fields that are the same elsewhere, and notes their names."""
     for name in same:
         fields.pop(name, None)
-    if len(same) < len(usual):
-        data[key] = same
+    data[key] = same
 
 
-def _is_in_pieces(exchange: Exchange) -> bool:
-    """True if the answer is spread over the events of a stream."""
-    return bool(exchange.deltas or (exchange.reply and is_stream(exchange.reply.headers)))
-
-
-def _write_reply(reply: WireReply, body: str, said: str, clean: Filter | None) -> dict[str, Any]:
-    """Returns a reply: compressed, or without what its turn says, unless it has secrets.
-
-    Then it has one text, in which they are found, and the sizes of its pieces.
+def write_replies(exchanges: Iterable[Pieces], line: str, known: bytes) -> tuple[list[str], bytes]:
+    """Returns the replies beside a part, and what is known of them for the next ones.
 
     Args:
-        reply: the reply.
-        body: its body as text.
-        said: the text of its turn.
-        clean: finds secrets in the body; None if it was searched, and has none.
+        exchanges: those of the part.
+        line: the text of their data.
+        known: what is known before it.
     """
-    data, pieces = spread(reply), reply.pieces
-    if isinstance(pieces, PackedPieces):
-        if is_clean(body, clean):
-            packed, sizes = (b64encode(part).decode() for part in pieces.packed)
-            del data["pieces"]
-            return {**data, "packed": packed, "packed_sizes": sizes}
-    elif len(pieces) == 1 and len(said) >= SHORTEST:
-        for form, write in enumerate(WRITTEN):
-            parts = body.split(write(said)[1:-1])
-            if len(parts) == 2:
-                if is_clean(body, clean):
-                    del data["pieces"]
-                    return {**data, "around": parts, "form": form}
-                break
-    if len(pieces) < 2:
-        return data
-    return {**data, "pieces": (reply.body,), "sizes": list(map(len, pieces))}
+    replies = []
+    for exchange, _, head, body, folded in exchanges:
+        if head and exchange.reply is not None:
+            known += line.encode()
+            reply, known = write_reply(exchange.reply, head, body, folded, known)
+            replies.append(reply)
+    return replies, known
 
 
-def _read_pieces(data: Any, reply: WireReply, said: str) -> Sequence[bytes]:
-    """Reverses `_write_reply`.
+def clean_exchanges(data: Any, exchanges: Iterable[Pieces], clean: Filter) -> Any:
+    """Returns the data of a part without secrets; nothing is beside it.
 
-    Raises:
-        ValueError: it is damaged.
+    A reply that changes is in one piece.
     """
-    if "packed" in data:
-        return PackedPieces.of_packed(
-            b64decode(data["packed"], validate=True), b64decode(data["packed_sizes"], validate=True)
-        )
-    if "around" in data:
-        before, after = data["around"]
-        body = f"{before}{WRITTEN[data['form']](said)[1:-1]}{after}"
-        return (body.encode("utf-8", "surrogateescape"),)
-    if "sizes" in data:
-        return pack(split(reply.body, data["sizes"]))
-    return reply.pieces
-
-
-def clean_part(part: Any, clean: Filter) -> Any:
-    """Returns a part without secrets, as JSON data; a reply that changed is in one piece."""
-    cleaned = clean.json(part)
-    for data, kept in zip(part.get("exchanges", ()), cleaned.get("exchanges", ()), strict=True):
-        reply = data.get("reply") or {}
+    for given, one in zip(data.get("exchanges", ()), exchanges, strict=True):
+        exchange = one.exchange
+        if exchange.deltas or one.is_stream:
+            exchange = drop_spelled(exchange, clean)
+        if not exchange.deltas:
+            given.pop("deltas", None)
+        if exchange.reply is None:
+            given.pop("reply", None)
+        elif one.head:
+            given["reply"] = {**json.loads(one.head), "pieces": [exchange.reply.text]}
+            if len(exchange.reply.pieces) > 1:
+                given["reply"]["sizes"] = list(map(len, exchange.reply.pieces))
+    cleaned = clean.json(data)
+    for given, kept in zip(data.get("exchanges", ()), cleaned.get("exchanges", ()), strict=True):
+        reply = given.get("reply") or {}
         if "sizes" in reply and reply["pieces"] != kept["reply"]["pieces"]:
             del kept["reply"]["sizes"]
     return cleaned
 
 
 def read_exchanges(
-    story: RunStory, exchanges: Iterable[Any], turn: TurnFinished | None = None
-) -> tuple[Exchange, ...]:
-    """Adds exchanges to a run, of the data of `write_exchanges`."""
-    return tuple(_read_exchange(story, data, turn) for data in exchanges)
+    story: RunStory, part: Part, known: bytes, turn: TurnFinished | None = None
+) -> tuple[tuple[Exchange, ...], bytes]:
+    """Adds the exchanges of a part to a run; returns them, and what is known for the next ones.
+
+    Raises:
+        ValueError, LookupError, TypeError: they are damaged.
+    """
+    replies, found = iter(part.replies), []
+    for data in part.data.get("exchanges", ()):
+        exchange = from_json(Exchange, data)
+        if (reply := exchange.reply) is not None:
+            if data["reply"] == PACKED:
+                reply, known = read_reply(next(replies, ""), known + part.line.encode())
+            else:
+                pieces = _read_pieces(data["reply"], reply, turn.text if turn else "")
+                reply = replace(reply, pieces=pieces)
+            exchange = replace(exchange, reply=reply)
+        found.append(_complete(story, exchange, data, turn))
+    return tuple(found), known
 
 
-def _read_exchange(story: RunStory, data: Any, turn: TurnFinished | None) -> Exchange:
-    exchange = from_json(Exchange, data)
-    if exchange.reply is not None:
-        pieces = _read_pieces(data["reply"], exchange.reply, turn.text if turn else "")
-        exchange = replace(exchange, reply=replace(exchange.reply, pieces=pieces))
+def _read_pieces(data: Any, reply: WireReply, said: str) -> Sequence[bytes]:
+    """Returns the pieces of a body that is within the data: one with secrets, or of version 1."""
+    if "packed" in data:
+        return PackedPieces.of_packed(
+            b64decode(data["packed"], validate=True), b64decode(data["packed_sizes"], validate=True)
+        )
+    if "around" in data:
+        before, after = data["around"]
+        body = f"{before}{_FORMS[data['form']](said)[1:-1]}{after}"
+        return (body.encode("utf-8", "surrogateescape"),)
+    if "sizes" in data:
+        return pack(split(reply.body, data["sizes"]))
+    return reply.pieces
+
+
+def _complete(
+    story: RunStory, exchange: Exchange, data: Any, turn: TurnFinished | None
+) -> Exchange:
+    """Adds an exchange to a run, with what it has in common with others."""
     if story.exchanges:
         names = [name for name in CONSTANT if name in data.get("as_before", CONSTANT)]
         before = story.exchanges[-1]

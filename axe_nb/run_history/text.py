@@ -10,11 +10,11 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from functools import cache, lru_cache
 from operator import attrgetter
-from typing import Any, get_args
+from typing import Any, NamedTuple, get_args
 
 from axe_nb.data_files import VERSIONS
 from axe_nb.errors import AxeError, Category, ConfigError
@@ -40,7 +40,7 @@ from axe_nb.redaction import SECRET_HEADERS, Filter, compile_screens, is_found
 from axe_nb.results import RunResult, Status, Turn
 from axe_nb.wire_log import WireReply
 
-HEADER = "axe_nb history {}.{}\n".format(*VERSIONS["history"])
+HEADER = "axe_nb history {}.{}".format(*VERSIONS["history"])
 
 _HEADER = re.compile(r"axe_nb history (\d{1,4})\.\d{1,4}\n")
 
@@ -62,25 +62,36 @@ _DEEPLY_ESCAPED = "\\" * 4
 """Text that is JSON in JSON in JSON: a secret in it has more forms than the filter looks for."""
 
 
-def format_part(data: Any, clean: Filter, clean_data: Callable[[Any, Filter], Any]) -> str:
-    """Returns nested data, dataclasses included, as text without secrets.
+class Part(NamedTuple):
+    """A part as it was read."""
 
-    Args:
-        data: the data.
-        clean: finds secrets in the text, which usually has none.
-        clean_data: removes them from the data of the text.
+    data: dict[str, Any]
+    line: str
+    """The text of the data."""
+    replies: Sequence[str]
+    """Those that are beside the data, as `replies` writes them."""
+
+
+def encode(data: Any) -> str:
+    """Returns nested data, dataclasses included, as JSON; half characters stay.
 
     Raises:
         ConfigError: it is nested too deeply.
     """
-    clean = spare_words(clean)
     try:
-        text = _encode(data)
-        if not is_clean(text, clean):
-            text = _encode(clean_data(json.loads(text), clean))
+        return _encode(data)
     except (RecursionError, TypeError, ValueError) as error:
         raise ConfigError(f"a part of the run has no form in JSON: {error}"[:200]) from None
-    return HEADER + (text if text.isascii() else text.encode(errors="backslashreplace").decode())
+
+
+def make_valid(line: str) -> str:
+    """Returns JSON with half characters as escapes, so that it can be encoded."""
+    return line if line.isascii() else line.encode(errors="backslashreplace").decode()
+
+
+def format_part(line: str, replies: Iterable[str] = ()) -> str:
+    """Returns a part as it is kept."""
+    return "\n".join((HEADER, line, *replies))
 
 
 @lru_cache(maxsize=16)
@@ -94,14 +105,10 @@ def spare_words(clean: Filter) -> Filter:
     return Filter(tuple(form for form in clean.forms if form not in words))
 
 
-def is_clean(text: str, clean: Filter | None) -> bool:
-    """True if a text has no secrets, and none that only its parsed data would show.
-
-    Args:
-        text: the text.
-        clean: finds secrets; None if it was searched already, and has none.
-    """
-    return not _needs_care(text) and (clean is None or clean.text(text) == text)
+def is_clean(texts: Iterable[str], clean: Filter) -> bool:
+    """True if texts have no secrets, and none that only their parsed data would show."""
+    text = "\n".join(texts)
+    return not _needs_care(text) and clean.text(text) == text
 
 
 def _needs_care(text: str) -> bool:
@@ -113,8 +120,8 @@ def _needs_care(text: str) -> bool:
     return is_found(_MARKS, small)
 
 
-def parse_part(text: object) -> dict[str, Any]:
-    """Returns the data of a part.
+def parse_part(text: object) -> Part:
+    """Returns a part.
 
     Raises:
         ConfigError: it is damaged, or of a later major version.
@@ -122,21 +129,27 @@ def parse_part(text: object) -> dict[str, Any]:
     found = _HEADER.match(text) if isinstance(text, str) else None
     if not found or not isinstance(text, str):
         raise ConfigError("a part of it has no header")
-    if int(found[1]) != VERSIONS["history"][0]:
+    if int(found[1]) > VERSIONS["history"][0]:
         raise ConfigError(f"a part of it has the version {found[1]}", hint="update axe-nb")
+    line, *replies = text[found.end() :].split("\n")
     try:
-        data = json.loads(text[found.end() :])
+        data = json.loads(line)
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"a part of it is not valid JSON: {error}"[:200]) from None
     if not isinstance(data, dict):
         raise ConfigError("a part of it is not an object")
-    return data
+    return Part(data, line, replies)
 
 
-def spread(value: Any) -> dict[str, Any]:
-    """Returns the fields of a dataclass that differ from their defaults, or may differ."""
+def spread(value: Any, without: tuple[str, ...] = ()) -> dict[str, Any]:
+    """Returns the fields of a dataclass that differ from their defaults, or may differ.
+
+    Args:
+        value: the dataclass.
+        without: the fields that are left out.
+    """
     kind: type = type(value)
-    names, get, defaults = _find_fields(kind)
+    names, get, defaults = _find_fields(kind, without)
     return {
         name: own
         for name, own, usual in zip(names, get(value), defaults, strict=True)
@@ -149,8 +162,10 @@ _EMPTY = object()
 
 
 @cache
-def _find_fields(kind: type) -> tuple[tuple[str, ...], attrgetter[Any], tuple[Any, ...]]:
-    fields = [field for field in dataclasses.fields(kind) if field.init]
+def _find_fields(
+    kind: type, without: tuple[str, ...]
+) -> tuple[tuple[str, ...], attrgetter[Any], tuple[Any, ...]]:
+    fields = [one for one in dataclasses.fields(kind) if one.init and one.name not in without]
     names = tuple(field.name for field in fields)
     defaults = tuple(
         field.default if field.default_factory is dataclasses.MISSING else _EMPTY

@@ -7,9 +7,10 @@ Source: D-59, D-61; product.md "Runs are recordings".
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from axe_nb.errors import ConfigError
 from axe_nb.events import Event, RunFinished, RunStarted, ToolFinished, TurnFinished
@@ -19,9 +20,23 @@ from axe_nb.records.convert import from_json
 from axe_nb.records.shelf import TABLE, Shelf, read_table, use_shelf, write_table
 from axe_nb.redaction import Filter
 from axe_nb.results import RunResult
-from axe_nb.run_history.exchange_parts import clean_part, read_exchanges, write_exchanges
+from axe_nb.run_history.exchange_parts import (
+    Pieces,
+    clean_exchanges,
+    read_exchanges,
+    write_exchanges,
+    write_replies,
+)
 from axe_nb.run_history.story import DIED, RunStory
-from axe_nb.run_history.text import format_part, spread
+from axe_nb.run_history.text import (
+    Part,
+    encode,
+    format_part,
+    is_clean,
+    make_valid,
+    spare_words,
+    spread,
+)
 
 TOLD = (
     "text", "agent", "model", "call_id", "prompt", "pictures", "task", "messages", "log",
@@ -31,6 +46,20 @@ TOLD = (
 
 REQUIRED = ("text", "agent", "model")
 """Those of them without a default."""
+
+
+MAX_DRAFTS = 20_000
+"""Characters of drafts that are kept in memory."""
+
+
+class Draft(NamedTuple):
+    """A part that may have secrets."""
+
+    line: str
+    """The text of its data."""
+    exchanges: Sequence[Pieces]
+    texts: Sequence[str]
+    """Those in which secrets are looked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,10 +87,16 @@ class Tree:
     pictures: Shelf = field(default_factory=dict)
     """Those that were written, or read."""
 
-    def write(self, event: Event, at: float, clean: Filter) -> list[str]:
-        """Adds an event; returns its part as text, after one with its pictures that are new.
+    known: bytes = b""
+    """The latest reply, which the next one is like."""
+    _drafts: list[Draft] = field(default_factory=list)
+    _size: int = 0
+    """Characters of the texts of all drafts."""
+    _parts: list[str] = field(default_factory=list)
+    """Those that were made of drafts since they were taken."""
 
-        No part means that it is not kept.
+    def add(self, event: Event, at: float, clean: Filter) -> None:
+        """Adds an event.
 
         Args:
             event: the event.
@@ -71,19 +106,47 @@ class Tree:
         Raises:
             ConfigError: it is nested too deeply.
         """
-        part = self._write(event, round(at, 4), clean)
-        if part is None:
-            return []
+        at, exchanges = round(at, 4), list[Pieces]()
+        data = self._write(event, at, exchanges)
+        if data is None:
+            return
         with use_shelf({}) as shelf:
-            text = format_part(part, clean, clean_part)
-        new = {digest: one for digest, one in shelf.items() if digest not in self.pictures}
-        if not new:
-            return [text]
-        self.pictures.update(new)
-        kept = {"at": round(at, 4), TABLE: write_table(new)}
-        return [format_part(kept, Filter(()), lambda data, _: data), text]
+            line = encode(data)
+        if new := {digest: one for digest, one in shelf.items() if digest not in self.pictures}:
+            self.pictures.update(new)
+            self._drafts.append(Draft(encode({"at": at, TABLE: write_table(new)}), (), ()))
+        texts = (line, *(text for one in exchanges for text in one.list_texts()))
+        self._drafts.append(Draft(line, exchanges, texts))
+        self._size += sum(map(len, texts))
+        if self._size > MAX_DRAFTS:
+            self._finish(clean)
 
-    def _write(self, event: Event, at: float, clean: Filter) -> dict[str, Any] | None:
+    def take(self, clean: Filter) -> list[str]:
+        """Returns the parts of the events that were added, as texts, after those of pictures.
+
+        Args:
+            clean: removes secrets.
+        """
+        self._finish(clean)
+        parts, self._parts = self._parts, []
+        return parts
+
+    def _finish(self, clean: Filter) -> None:
+        """Makes parts of drafts; secrets, which are seldom there, are looked for in all at once."""
+        clean = spare_words(clean)
+        drafts, self._drafts, self._size = self._drafts, [], 0
+        are_clean = is_clean([text for draft in drafts for text in draft.texts], clean)
+        for line, exchanges, texts in drafts:
+            if are_clean or is_clean(texts, clean):
+                line = make_valid(line)
+                replies, self.known = write_replies(exchanges, line, self.known)
+                self._parts.append(format_part(line, replies))
+            else:
+                line = encode(clean_exchanges(json.loads(line), exchanges, clean))
+                self._parts.append(format_part(make_valid(line)))
+
+    def _write(self, event: Event, at: float, exchanges: list[Pieces]) -> dict[str, Any] | None:
+        """Adds an event; returns its data, and fills the list of its exchanges."""
         match event:
             case RunStarted():
                 history = () if event.parent else self.history
@@ -94,10 +157,10 @@ class Tree:
                 story.latest = at
                 if isinstance(event, RunFinished):
                     self.ended.add(event.run)
-                return {"at": at, "run": event.run, **_write_next(story, event, clean)}
+                return {"at": at, "run": event.run, **_write_next(story, event, exchanges)}
         return None
 
-    def read(self, part: Mapping[str, Any]) -> None:
+    def read(self, part: Part) -> None:
         """Adds a part as it was read.
 
         Raises:
@@ -105,36 +168,35 @@ class Tree:
         """
         try:
             with use_shelf(self.pictures):
-                self._read(part, float(part["at"]))
+                self._read(part, part.data, float(part.data["at"]))
         except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
             raise ConfigError(f"a part of it is damaged: {error!r}"[:200]) from None
 
-    def _read(self, part: Mapping[str, Any], at: float) -> None:
-        if TABLE in part:
-            self.pictures.update(read_table(part[TABLE]))
+    def _read(self, part: Part, data: Mapping[str, Any], at: float) -> None:
+        if TABLE in data:
+            self.pictures.update(read_table(data[TABLE]))
             return
-        if "start" in part:
-            start = from_json(RunStarted, part["start"])
+        if "start" in data:
+            start = from_json(RunStarted, data["start"])
             order_of(start.run)
-            history = tuple(from_json(Message, one) for one in part.get("history", ()))
+            history = tuple(from_json(Message, one) for one in data.get("history", ()))
             self.runs[start.run] = RunStory(start, history, at, at)
             return
-        story = self.runs[part["run"]]
+        story = self.runs[data["run"]]
         story.latest = at
-        if "turn" in part:
-            turn = from_json(TurnFinished, part["turn"])
-            exchanges = read_exchanges(story, part.get("exchanges", ()), turn)
+        if "turn" in data:
+            turn = from_json(TurnFinished, data["turn"])
+            exchanges, self.known = read_exchanges(story, part, self.known, turn)
             story.turns.append(replace(turn, exchanges=exchanges))
-        elif "result" in part:
-            result = from_json(ToolResult, part["result"])
+        elif "result" in data:
+            result = from_json(ToolResult, data["result"])
             story.results[result.call_id] = result
-        elif "end" in part:
-            read_exchanges(story, part.get("exchanges", ()))
-            data = dict.fromkeys(REQUIRED, "") | part["end"]
+        elif "end" in data:
+            _, self.known = read_exchanges(story, part, self.known)
             self.ends[story.start.run] = RunEnd(
-                result=from_json(RunResult, data),
-                told=[name for name in TOLD if name in part["told"]],
-                children=[str(child) for child in part["children"]],
+                result=from_json(RunResult, dict.fromkeys(REQUIRED, "") | data["end"]),
+                told=[name for name in TOLD if name in data["told"]],
+                children=[str(child) for child in data["children"]],
             )
 
     def tell(self, run: str = "0", why: str = DIED) -> RunResult:
@@ -161,28 +223,27 @@ class Tree:
 
 
 def _write_next(
-    story: RunStory, event: TurnFinished | ToolFinished | RunFinished, clean: Filter
+    story: RunStory, event: TurnFinished | ToolFinished | RunFinished, exchanges: list[Pieces]
 ) -> dict[str, Any]:
     match event:
         case TurnFinished():
-            turn = spread(event)
-            turn.pop("exchanges", None)
-            exchanges = write_exchanges(story, event.exchanges, clean, event)
+            exchanges += write_exchanges(story, event.exchanges, event)
             story.turns.append(event)
-            return {"turn": turn, "exchanges": exchanges}
+            turn = spread(event, ("exchanges",))
+            return {"turn": turn, "exchanges": [one.data for one in exchanges]}
         case ToolFinished():
             story.results[event.result.call_id] = event.result
             return {"result": event.result}
         case RunFinished():
-            return _write_end(story, event.result, clean)
+            return _write_end(story, event.result, exchanges)
 
 
-def _write_end(story: RunStory, result: RunResult, clean: Filter) -> dict[str, Any]:
-    exchanges = write_exchanges(story, result.exchanges[len(story.exchanges) :], clean)
+def _write_end(story: RunStory, result: RunResult, exchanges: list[Pieces]) -> dict[str, Any]:
+    exchanges += write_exchanges(story, result.exchanges[len(story.exchanges) :])
     own = story.tell("")
     told = [name for name in TOLD if getattr(own, name) == getattr(result, name)]
-    end = spread(result)
-    for name in (*told, "children"):
-        end.pop(name, None)
-    children = [child.id for child in result.children]
-    return {"end": end, "told": told, "children": children, "exchanges": exchanges}
+    return {
+        "end": spread(result, (*told, "children")), "told": told,
+        "children": [child.id for child in result.children],
+        "exchanges": [one.data for one in exchanges],
+    }  # fmt: skip

@@ -38,8 +38,9 @@ BATCH = 500
 """Maximum number of events written in one transaction."""
 
 REST, MIN_REST, MAX_REST = 9.0, 0.1, 0.5
-"""The thread rests this many times the seconds that it wrote, within these limits: many events are
-one transaction, and neither a burst of children nor a chain of quick turns is slowed down."""
+"""Before it writes, the thread rests this many times the seconds that it wrote last, within these
+limits: a turn and the results of its calls are one transaction, and neither a burst of children nor
+a chain of quick turns is slowed down."""
 
 PRUNE_EVERY = 200
 """Finished runs after which the limits are applied again; they first are at the first write."""
@@ -63,6 +64,13 @@ class RootLog:
     is_told: bool = False
     """True once a warning has told the problem."""
     is_over: bool = False
+
+    def take_parts(self, clean: Filter) -> None:
+        """Adds the parts of the latest events to its row."""
+        if self.row is not None:
+            parts = self.tree.take(clean)
+            self.row.parts += parts
+            self.row.bytes += sum(len(part.encode()) for part in parts)
 
 
 Item: TypeAlias = "tuple[RootLog, float, Event] | threading.Event"
@@ -122,8 +130,11 @@ class Writer:
         self.flush(AT_EXIT)
 
     def _work(self) -> None:
+        rest = MIN_REST
         while True:
             batch = [self._queue.get()]
+            if isinstance(batch[0], tuple):  # soon there is more: the results of a turn's calls
+                self._is_awaited.wait(rest)
             began = time.monotonic()
             with contextlib.suppress(Empty):
                 while len(batch) < BATCH:
@@ -144,7 +155,7 @@ class Writer:
             for mark in marks:
                 mark.set()
             rest = min(REST * (time.monotonic() - began), MAX_REST)
-            self._is_awaited.wait(MIN_REST if is_full else max(rest, MIN_REST))
+            rest = MIN_REST if is_full else max(rest, MIN_REST)
 
     def _process(self, items: Iterable[tuple[RootLog, float, Event]]) -> None:
         clean = find_filter()
@@ -158,6 +169,8 @@ class Writer:
                 root.problem = self._explain(error)
             changed[root] = None
         kept = [root for root in changed if root.row is not None]
+        for root in kept:
+            root.take_parts(clean)
         if kept:
             self._write(kept)
 
@@ -226,9 +239,7 @@ def _add(root: RootLog, event: Event, at: float, clean: Filter) -> None:
     if row is None:
         return
     for one in _list_ends(root, event):
-        for part in root.tree.write(one, at, clean):
-            row.parts.append(part)
-            row.bytes += len(part.encode())
+        root.tree.add(one, at, clean)
     row.seconds = at
     match event:
         case RunStarted():

@@ -74,6 +74,7 @@ def measure_memory(folder: Path) -> str:
 
 def main() -> None:
     replays = int(sys.argv[1]) if len(sys.argv) > 1 else REPLAYS
+    os.environ["AXE_NB_HISTORY"] = "0"  # what waits to be written would hold exchanges
     define_scripts()
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import axe_nb
-from axe_nb import Agent, ConfigError, Request, Response, RunResult, Usage, script
+from axe_nb import Agent, ConfigError, Request, Response, RunResult, Usage, script, script_server
 from axe_nb.run_history.locks import RunLocks
 from axe_nb.run_history.recorder import Recorder, history_path
 from axe_nb.run_history.store import STEPS, Row, Store, is_on_network
@@ -274,6 +274,83 @@ def test_a_file_of_the_first_version_takes_the_steps_to_a_later_one(old: Path) -
         assert connection.execute("SELECT id, mood FROM runs").fetchall() == [
             (1, None), (2, None), (3, None),
         ]  # fmt: skip
+
+
+TOLD = "It is a long answer, and all of it is told in one piece of text."
+
+REPLIES_1_1 = (
+    '{"at":0.5,"run":"0","turn":{"run":"0","turn":2,"text":"' + TOLD + '","calls":[],"stop_reason":'
+    '"stop","usage":{},"parallel":true},"exchanges":[{"turn":2,"reply":{"status":200,"around":'
+    '["{\\"content\\": \\"","\\"}"],"form":0},"response":{}}]}',
+    '{"at":0.5,"run":"0","turn":{"run":"0","turn":3,"text":"0","calls":[],"stop_reason":"stop",'
+    '"usage":{},"parallel":true},"exchanges":[{"turn":3,"reply":{"status":200,"packed":"'
+    "eF5V1LltBDEQRUFfUQgTAZvNU3HJWyh3AbsGi973inPwvZ7f5+f7Kc/f1+sz48x6Zp7ZzuxnjjPnmevMDSGHF4CBGJCB"
+    "GaCBGrCBW3Grz4lbcStuxa24FbfiVtzETdz0BeMmbuImbuImbuI23IbbcJtfFrfhNtyG23AbbsftuB2343Z/KdyO23E7"
+    "bscduAN34A7cgTv8l3EH7sAduBN34k7ciTtxJ+70EuFO3Im7cBfuwl24C3fhLtzl7cVduBt3427cjbtxN+7G3bjbbFzd"
+    "MBzFchTTUWxHMR7FehTzUexHMSDFE8SVLk9wxeuq15Wvq19XwK6CXQl7N+wfLQFMLA=="
+    '","packed_sizes":"eF7jZoAAbirRPFBzRmlIQIyGw9AOB15oeh6sNACJTgWr"},"response":{}}]}',
+)
+"""Turns with replies, as version 1.1 wrote them: without what the turn says, and compressed."""
+
+
+@pytest.mark.req("D-61")
+def test_replies_of_the_first_version_are_read(old: Path) -> None:
+    with closing(sqlite3.connect(old)) as connection:
+        parts = [(f"axe_nb history 1.1\n{part}",) for part in REPLIES_1_1]
+        connection.execute("UPDATE parts SET id = 9 WHERE id = 3")
+        connection.executemany("INSERT INTO parts (id, run, content) VALUES (NULL, 1, ?)", parts)
+        connection.execute("UPDATE parts SET id = 99 WHERE id = 9")
+        connection.commit()
+    _, told, pieces = [one.reply for one in axe_nb.load(1).exchanges]
+    assert told
+    assert told.pieces == (b'{"content": "' + TOLD.encode() + b'"}',)
+    assert pieces
+    assert pieces.pieces == tuple(b'{"t": "%d"}\n' % n for n in range(120))
+
+
+def run_stream() -> RunResult:
+    @script("talker")
+    def talker(request: Request) -> Iterator[str]:
+        yield from [
+            "One",
+            "word",
+            "after",
+            "the",
+            "other,",
+            "and",
+            "no",
+            "end",
+            "of",
+            "it:",
+            "one",
+            "hundred",
+            "and",
+            "more.",
+        ]
+
+    agent = Agent(name="talker", model="openai/talker")
+    with script_server("openai"):
+        return axe_nb.run(agent, "Talk", stream=True)
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ("replace(content, char(10) || 'eD', char(10) || 'eDx')", "damaged"),
+        ("substr(content, 1, length(content) - 40)", "damaged"),
+        ("replace(content, '\"turn\":1', '\"turn\":2')", "damaged"),
+        ("substr(content, 1, instr(content, char(10) || 'eD'))", "damaged"),
+    ],
+)
+def test_a_damaged_reply_is_an_error_that_names_its_run(change: str, why: str, kept: Path) -> None:
+    assert run_stream().ok
+    assert axe_nb.load(1).exchanges[0].reply
+    find_writer(kept).close()
+    with closing(sqlite3.connect(kept)) as connection:
+        connection.execute(f"UPDATE parts SET content = {change} WHERE id = 2")
+        connection.commit()
+    with pytest.raises(ConfigError, match=f"run 1 of the history cannot be read: .*{why}"):
+        axe_nb.load(1)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from axe_nb.events import RunStarted, ToolFinished, TurnFinished
+from axe_nb.events import Event, RunStarted, ToolFinished, TurnFinished
 from axe_nb.exchanges import Exchange
 from axe_nb.messages import Response, ToolResult, Usage
 from axe_nb.redaction import SECRET_HEADERS, find_filter, redact
@@ -38,9 +38,14 @@ def write(said: str, reply: WireReply) -> list[str]:
         turn=1, protocol="openai", sent=1, reply=reply, response=Response(said, (), "stop")
     )
     turn = TurnFinished("0", 1, said, (), "stop", Usage(1, 1), parallel=True, exchanges=(exchange,))
+    return write_events(START, turn, ToolFinished("0", ToolResult("c1", said, name="look"), 0.1))
+
+
+def write_events(*events: Event) -> list[str]:
     tree, clean = Tree(), find_filter()
-    result = ToolFinished("0", ToolResult("c1", said, name="look"), 0.1)
-    return [part for event in (START, turn, result) for part in tree.write(event, 0.1, clean)]
+    for event in events:
+        tree.add(event, 0.1, clean)
+    return tree.take(clean)
 
 
 def read(parts: list[str]) -> Exchange:
@@ -63,7 +68,7 @@ def all_texts(value: Any) -> Iterator[str]:
 def find_kept(parts: list[str], secret: str) -> list[str]:
     """Texts that were kept and have the secret, the pieces of the reply joined too."""
     exchange = read(parts)
-    texts = [*parts, *(text for part in parts for text in all_texts(parse_part(part)))]
+    texts = [*parts, *(text for part in parts for text in all_texts(parse_part(part).data))]
     if exchange.reply:
         body = exchange.reply.text
         events = [json.loads(line[5:]) for line in body.split("\n") if line.startswith("data:")]
@@ -124,7 +129,8 @@ def test_a_secret_beside_what_a_whole_reply_says_is_in_no_part(
         kept = read(parts).reply
         assert kept
         assert json.dumps(secret, ensure_ascii=ascii_only)[1:-1] not in kept.text
-        assert all(secret not in text for part in parts for text in all_texts(parse_part(part)))
+        kept_texts = (text for part in parts for text in all_texts(parse_part(part).data))
+        assert all(secret not in text for text in kept_texts)
 
 
 @pytest.mark.req("D-60")
@@ -138,6 +144,38 @@ def test_a_well_known_key_on_a_line_of_its_own_is_in_no_part(before: str, is_str
     parts = write(said, WireReply(status=200, headers={"content-type": kind}, pieces=pieces))
     assert [part for part in parts if "abcdefgh" in part] == []
     assert all(b"abcdefgh" not in piece for piece in (read(parts).reply or WireReply()).pieces)
+
+
+def unpack(parts: list[str]) -> str:
+    """All that the parts hold, also within what is compressed."""
+    reply = read(parts).reply
+    return "\n".join([*parts, reply.text if reply else "", str(reply and reply.headers)])
+
+
+@pytest.mark.req("D-60")
+@pytest.mark.parametrize("others", [0, 200], ids=["few events", "folded"])
+def test_a_secret_that_a_stream_spells_out_beside_its_answer_is_in_no_part(
+    others: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secret = "".join(f"{n:02}kQ" for n in range(max(6, others)))
+    monkeypatch.setenv("THE_KEY", secret)
+    notes = [secret[at : at + 4] for at in range(0, len(secret), 4)]
+    lines = [f"data: {json.dumps({'id': 'c1', 'note': note})}\n\n".encode() for note in notes]
+    headers = {"content-type": "text/event-stream"}
+    reply = WireReply(status=200, headers=headers, pieces=pack(lines))
+    kept = read(write("An answer.", reply)).reply
+    assert kept is None or b"kQ" not in kept.body
+    monkeypatch.delenv("THE_KEY")
+    assert read(write("An answer.", reply)).reply == reply
+
+
+@pytest.mark.req("D-60")
+def test_a_secret_in_a_header_of_a_reply_is_in_no_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    headers = {"content-type": "application/json", "location": "https://h/?k=hunter2hunter2xyz"}
+    reply = WireReply(status=200, headers=headers, pieces=(b"{}",))
+    assert "hunter2" in unpack(write("An answer.", reply)), "nothing is secret yet"
+    monkeypatch.setenv("THE_KEY", "hunter2hunter2xyz")
+    assert "hunter2" not in unpack(write("An answer.", reply))
 
 
 KELVIN = "\u212a"
@@ -155,6 +193,5 @@ def test_values_of_headers_are_in_no_part(name: str, around: str) -> None:
             reply = WireReply(status=200, headers={"content-type": kind}, pieces=pack(pieces))
             exchange = Exchange(turn=1, reply=reply, params={key: "short", "x": around})
             turn = TurnFinished("0", 1, "", (), "", Usage(), parallel=True, exchanges=(exchange,))
-            tree, clean = Tree(), find_filter()
-            parts = [part for event in (START, turn) for part in tree.write(event, 0.1, clean)]
-            assert parse_part(parts[1])["exchanges"][0]["params"] == {key: "***", "x": around}
+            parts = write_events(START, turn)
+            assert parse_part(parts[1]).data["exchanges"][0]["params"] == {key: "***", "x": around}
