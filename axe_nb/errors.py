@@ -105,13 +105,14 @@ _SAID_AGAIN: dict[Category, str] = {
     "server": "the server failed",
     "timeout": "no answer in time",
 }
-"""Texts for messages of servers that only repeat the category."""
+"""Texts before messages of servers that only repeat the category."""
 
 
 class ProviderError(AxeError):
     """A request to a model failed.
 
-    Prints as `<category>: <message>` (B-5), in our words if the message only repeats the category.
+    Prints as `<category>: <message>` (B-5), with our words before a message that only repeats the
+    category.
     Retrying may help if `retryable` is true.
     """
 
@@ -126,9 +127,11 @@ class ProviderError(AxeError):
         partial_text: str = "",
         retryable: bool | None = None,
     ) -> None:
-        is_said = _list_letters(message) == _list_letters(category)
-        shown = _SAID_AGAIN.get(category, message) if is_said else message
-        super().__init__(f"{category}: {shown}", hint=hint)
+        ours = _SAID_AGAIN.get(category, "")
+        says_more = not ours or _list_letters(message) != _list_letters(category)
+        super().__init__(
+            f"{category}: {message if says_more else f'{ours} ({message})'}", hint=hint
+        )
         self.category: Category = category
         self.detail = clean(message)
         """The server's own message, one line, without the category."""

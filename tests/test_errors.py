@@ -40,7 +40,7 @@ def test_a_place_that_is_found_out_later_is_a_note_too() -> None:
 )
 def test_a_server_that_only_repeats_the_category_is_put_in_words(said: str) -> None:
     error = ProviderError("overloaded", said)
-    assert str(error) == "overloaded: the server is too busy"
+    assert str(error) == f"overloaded: the server is too busy ({said})"
     assert error.detail == said
     assert str(ProviderError("overloaded", "busy")) == "overloaded: busy"
     assert str(ProviderError("server", "")) == "server: "

@@ -78,6 +78,7 @@ def _progress(node: Node) -> Iterator[Fact]:
         yield Fact(plural(len(node.turns), "turn") if node.turns else "")
         return
     yield Fact(_format_waits(node))
+    yield Fact(_format_origin(node))
     yield Fact(f"turn {node.turns[-1].number}" if node.turns else "")
     states = Counter(child.state for child in node.below())
     if states:

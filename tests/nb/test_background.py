@@ -140,7 +140,7 @@ def test_a_run_that_fails_is_told_by_its_result(watched: Kernel) -> None:
     started = watched.run("%%axe broken --bg -o job\nhi")
     assert "error" not in kinds(started)
     assert printed(watched.run("r = job.result(); print(r.status, r.error)")) == (
-        "error overloaded: the server is too busy\n"
+        "error overloaded: the server is too busy (Overloaded)\n"
     )
     [error] = watched.run("_ = r.raise_for_status()")
     assert error["ename"] == "ProviderError"

@@ -47,7 +47,7 @@ def test_the_body_replaces_the_prompt_or_is_said_before_a_turn(cells: Kernel) ->
     [shown] = cells.run("%%axe --from survey@0.2/1 -o riga\nTask: Riga")
     twin = shown["data"]["text/plain"]
     assert "✓ lead · script/lead · completed · fork of 0.2/1 (2 turns recorded) · 2 turns" in twin
-    assert "✓ helper · one · recorded · 1 turn" in twin
+    assert "✓ helper · → Task: one by helper · recorded · 1 turn" in twin
     assert "Task: Riga by helper" in twin
     assert "fork of 0.2/1" in shown["data"]["text/html"]
     assert asked(cells) == "0.2/1 0/2"

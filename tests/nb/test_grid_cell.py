@@ -42,10 +42,12 @@ def test_a_cell_shows_one_table_which_is_the_same_each_time(cells: Kernel) -> No
     cell = "%%axe_grid hasty,careful --inputs cities --score right -o g\n{{ words }} {{ city }}"
     [first] = cells.run(cell)
     assert first["data"]["text/plain"].splitlines() == [
+        "not sure that careful is better than hasty: better on 1 of 2 inputs, worse on 0 (p = 1); "
+        "2 inputs are too few, at least 6 are needed",
         "2 inputs × 2 variants",
-        "   variant  passed  95 %         score  tokens",
-        "0  hasty    1 of 2  9% to 91%    0.5    12",
-        "1  careful  2 of 2  34% to 100%  1      12",
+        "   variant  passed  95% interval  tokens",
+        "0  hasty    1 of 2  9% to 91%     12",
+        "1  careful  2 of 2  34% to 100%   12",
         "",
         "       0  1",
         "Rome   ✓  ✓",

@@ -166,7 +166,7 @@ def test_reset_begins_a_conversation_anew(cells: Kernel) -> None:
 
 def test_a_line_runs_an_agent_as_a_cell_does(cells: Kernel) -> None:
     [in_a_cell] = cells.run("%%axe lead -o one\nhello {x}")
-    [in_a_line] = cells.run("%axe run lead -o two -p 'hello'")
+    [in_a_line] = cells.run("%axe run lead -o one -p 'hello'")
     assert in_a_line["data"] == in_a_cell["data"]
     assert text(cells.run("r = %axe run echo -q --prompt hi\nprint(r.prompt, r.ok)")).endswith(
         "hi True\n"

@@ -60,7 +60,8 @@ def test_a_headless_cell_shows_the_static_twin_once_and_returns_the_result(cells
     known = "print(_ is r, r.ok, len(r.children), r is __import__('axe_nb').last())"
     assert text(cells.run(known)) == "True True 2 True\n"
     [again] = cells.run("r")
-    assert again["data"] == shown["data"], "a result that is a cell's value shows the same"
+    plain = shown["data"]["text/plain"]
+    assert again["data"]["text/plain"] == plain, "a result that is a cell's value shows the same"
     [child] = cells.run("r.children[0]")
     assert child["data"]["text/plain"].startswith("You said: Task: one")
     assert cells.run("%reload_ext axe_nb") == []
@@ -95,9 +96,12 @@ def test_the_tree_stays_above_the_error_of_a_failed_run(cells: Kernel) -> None:
     shown, error = cells.run("%%axe broken -o r\nhi")
     assert shown["type"] == "display_data"
     assert error["ename"] == "ProviderError"
-    assert error["evalue"] == "overloaded: Overloaded"
+    assert error["evalue"] == "overloaded: the server is too busy (Overloaded)"
     assert "in agent broken, turn 1" in "\n".join(error["traceback"])
-    assert text(cells.run("print(r.status, r.error)")) == "error overloaded: Overloaded\n"
+    assert (
+        text(cells.run("print(r.status, r.error)"))
+        == "error overloaded: the server is too busy (Overloaded)\n"
+    )
 
 
 def test_raises_makes_the_expected_end_a_success(cells: Kernel) -> None:
@@ -134,7 +138,7 @@ def test_json_verbose_dry_run_and_quiet_print_text(cells: Kernel) -> None:
         "Model:    script/lead",
         "[turn 1] Sending request (1 messages, 0 tool calls pending)",
         '[sub-agent] Calling "echo" (depth 1) with task: one\n',
-        '[sub-agent] "broken" failed: overloaded: Overloaded',
+        '[sub-agent] "broken" failed: overloaded: the server is too busy (Overloaded)',
         "[turn 2] Sending request (3 messages, 2 tool calls pending)",
         "(cumulative)",
     ):

@@ -312,7 +312,7 @@ def test_odd_json_is_read_all_the_same() -> None:
     [
         (
             {"type": "overloaded_error", "message": "Overloaded"},
-            "overloaded: the server is too busy",
+            "overloaded: the server is too busy (Overloaded)",
         ),
         ({"type": "rate_limit_error", "message": "slow"}, "rate_limit: slow"),
         ({"type": "authentication_error", "message": "key"}, "auth: key"),
