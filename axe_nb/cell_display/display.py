@@ -104,7 +104,7 @@ class AnswerOnly:
     def tick(self) -> None: ...
 
     def finish(self, result: RunResult | None) -> None:
-        if result is not None and (result.ok or result.text):  # else the cell's error says it all
+        if result is not None:
             show(result, quiet=True)
 
 

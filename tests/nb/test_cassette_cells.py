@@ -47,6 +47,7 @@ def test_a_notebook_records_and_replays_and_says_what_is_missing(cells: Kernel) 
     assert cells.run("%axe cassette one.axe") == []
     assert text(cells.run("%%axe one -q\nhello")).startswith("a: hello")
     assert text(cells.run("%%axe one -q\nhi you")).strip().splitlines() == [
+        "(no answer: openai/one · error)",
         "CassetteMiss: cassette one.axe has no answer for agent one at 0/1: its prompt changed: "
         '"hi" → "hi you"',
         "in agent one, turn 1",
