@@ -47,6 +47,12 @@ LIGHT = "JupyterLab Light"
 CUT_OFF = re.compile("Error: Canceled future for [a-z_]+ message before replies were done\\n")
 """JupyterLab's word for a kernel that is closed while it still asks it something of its own."""
 
+SPLASH = re.compile(
+    r"Failed to execute 'removeChild' on 'Node': [^\n]*\n[^\n]*\n\s+at \S+/jlab_core\.[^\n]*\Z"
+)
+"""JupyterLab's word for a splash screen that it removes twice: the theme was changed twice at once,
+and no one else has a part in the error."""
+
 CLOSE_ALL = "() => [...window.jupyterapp.shell.widgets('main')].forEach(each => each.dispose())"
 
 CONTRASTS = """
@@ -183,8 +189,12 @@ class Lab:
         self.page = self.context.new_page()
         self.page.set_default_timeout(120_000)
         self.page.on("dialog", self._on_dialog)
-        self.page.on("pageerror", lambda error: self.errors.append(f"{error}\n{error.stack}"))
+        self.page.on("pageerror", self._on_error)
         self.page.on("request", self._on_request)
+
+    def _on_error(self, error: Any) -> None:
+        if not SPLASH.match(said := f"{error}\n{error.stack}"):
+            self.errors.append(said)
 
     def _on_dialog(self, dialog: Any) -> None:
         self.dialogs.append(dialog.message)
