@@ -193,7 +193,8 @@ class Lab:
         self.page.on("request", self._on_request)
 
     def _on_error(self, error: Any) -> None:
-        if not SPLASH.match(said := f"{error}\n{error.stack}"):
+        said = f"{error}\n{error.stack}"
+        if not SPLASH.match(said) and not CUT_OFF.match(said):
             self.errors.append(said)
 
     def _on_dialog(self, dialog: Any) -> None:
@@ -232,14 +233,12 @@ class Lab:
 
     def tidy(self) -> None:
         """Closes what is open in the window, as if JupyterLab had just been loaded."""
-        before = len(self.errors)
         self.page.evaluate(CLOSE_ALL)
         self.page.set_viewport_size(SIZE)
         if self.page.evaluate("() => document.body.dataset.jpThemeName") != LIGHT:
             self.theme(LIGHT)
         self.server.clear()
         assert self.page.locator(".jp-Notebook, .jp-Dialog").count() == 0
-        self.errors[before:] = (e for e in self.errors[before:] if not CUT_OFF.match(e))
 
     def command(self, name: str) -> None:
         """Starts a command of JupyterLab; does not wait for its end."""

@@ -64,7 +64,9 @@ def test_timed_out_and_cancelled_runs_are_asked_again(echo: Echo, path: Path) ->
         found.cancel()
     echo.hangs.clear()
     assert [r.text for r in ask(echo, path, "a", "never", "b", "c")] == ["A", "NEVER", "B", "C"]
-    assert echo.counts == Counter({"a": 1, "b": 1, "never": 2, "c": 2})
+    counts = dict(echo.counts)
+    assert counts.pop("c") in (1, 2)  # it may be cancelled before it is asked
+    assert counts == {"a": 1, "b": 1, "never": 2}
 
 
 def test_equal_prompts_are_runs_of_their_own(echo: Echo, path: Path) -> None:

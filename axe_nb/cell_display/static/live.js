@@ -412,7 +412,7 @@ class View {
     for (const row of this.rows.values()) if (row.runs) row.tick(now);
     const top = this.rows.values().next().value;
     const line = top?.element.firstElementChild;
-    if (line) this.head.element.style.top = `${line.offsetHeight}px`; // in small windows it wraps
+    if (line) this.head.element.style.top = `${line.offsetHeight - 8}px`; // in small windows it wraps
     if (!top || performance.now() - this.spoke < SAY) return;
     this.spoke = performance.now();
     put(this.said, `${top.data.who}: ${top.data.asked}`);
