@@ -154,7 +154,7 @@ def test_a_new_way_to_delegate_is_a_module_and_a_line(copy: Path) -> None:
     assert text.startswith(str(copy)), "the copy is what runs"
     assert "I doubt it. ['doubter']" in text, "it is offered in plan mode, and runs"
     assert "✓ turn 1 · asks doubter" in text
-    assert "    ✓ doubter · → " in text, "call and child are one row"
+    assert "    ✓ doubter · → I doubt it. · 1 turn" in text, "call and child are one row"
     assert 'did you mean "second_opinion"?' in text
     assert '"second_opinion" is a built-in tool' in text
     assert re.search(r"^second_opinion +delegates +Ask a copy of yourself$", text, re.MULTILINE)

@@ -159,7 +159,16 @@ def is_shown(thing: object) -> bool:
 def show_again(result: RunResult) -> None:
     """Displays a result that is a cell's value, unless the cell has just shown it."""
     if not is_shown(result):
-        show(result, quiet=any(result is brief for brief in _brief))
+        quiet = any(result is brief for brief in _brief)
+        show(result, _find_name(result), quiet=quiet)
+
+
+def _find_name(result: RunResult) -> str:
+    """A variable of the user's that is the result, for pointers into it."""
+    shell = get_ipython()
+    variables = shell.user_ns if shell else {}
+    named = (name for name, value in variables.items() if value is result and name[0] != "_")
+    return next(named, "axe_nb.last()")
 
 
 def show_handle(handle: RunHandle) -> None:

@@ -1,4 +1,4 @@
-"""The head of a saved tree: its facts, and a stripe for each sub-agent. Pure.
+"""The head of a saved tree: its facts, and a strip of its sub-agents' states. Pure.
 
 Source: design README "Second generation" (B, the saved twin).
 """
@@ -16,8 +16,11 @@ from axe_nb.views.tree import State
 MARK = "border-bottom:2px solid"
 """Of what needs a look: no colour of a text has enough contrast in both kinds of theme."""
 
-STRIPE, MOST_STRIPES = "▮", 60
-"""One for each sub-agent, in the colour of its state; many are not drawn one by one."""
+STRIPE, MOST_STRIPES = 0.5, 60
+"""Width in em of the part of one sub-agent; of more of them, no strip is drawn."""
+
+STRIP = "display:inline-block;height:.7em"
+"""Not text: who cannot tell colours apart has the same in words before it."""
 
 
 def format_facts(facts: Sequence[Fact]) -> str:
@@ -37,9 +40,12 @@ def _format_fact(fact: Fact) -> str:
 
 
 def format_strip(states: Sequence[State]) -> str:
-    """A stripe for each of several sub-agents, in the colour of its state."""
+    """The states of several sub-agents in call order, as colours."""
     if not 1 < len(states) <= MOST_STRIPES:
         return ""
-    tones = groupby(LOOKS[state].colour for state in states)
-    stripes = (f"<b style=color:{c}>{STRIPE * len(list(run))}</b>" for c, run in tones)
-    return f" <span title='one for each sub-agent'>{''.join(stripes)}</span>"
+    stops, at = [], 0.0
+    for colour, run in groupby(LOOKS[state].colour for state in states):
+        begin, at = at, at + STRIPE * len(list(run))
+        stops.append(f"{colour} {begin:g}em {at:g}em")
+    paint = f"background:linear-gradient(90deg,{','.join(stops)})"
+    return f" <i style='{STRIP};width:{at:g}em;{paint}'></i>"

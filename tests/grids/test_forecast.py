@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -97,9 +99,17 @@ def test_it_says_that_a_resume_file_spares_requests(tmp_path: Path) -> None:
     assert make("free", resume=path).forecast == "4 requests, less what is in the resume file"
 
 
-def test_it_is_shown_while_the_grid_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("axe_nb.maps.progress.EVERY", 0.0)
-    seen = Seen()
+def test_it_is_shown_while_the_grid_runs() -> None:
+    seen, asked = Seen(), itertools.count(1)
+
+    async def answer(_: Request) -> Response:
+        number, before = next(asked), len(seen.texts)
+        while number in (1, 8) and len(seen.texts) == before:  # noqa: ASYNC110  # a line is no event
+            await asyncio.sleep(0.01)
+        return Response("Rome", (), "stop", Usage(1000, 10, cached_tokens=0))
+
+    for name in ("dear", "cheap"):
+        axe_nb.script(name)(answer)
     runner = make("dear", "cheap")
     runner.run(seen)
     assert seen.texts[0].startswith("8 requests, about $0.40 for the prompts alone · grid: ")

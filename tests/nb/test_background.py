@@ -60,7 +60,9 @@ def test_a_handle_is_there_at_once_and_the_view_stays_in_its_own_output(watched:
     started = watched.run("%%axe lead --bg -o job\ngo")
     own = watched.cell
     if "display_data" not in kinds(started):  # threads of ipykernel 6 send in no certain order
-        started += watched.later(2)
+        late = watched.later(2)
+        assert {output["of"] for output in late} == {own}
+        started += late
     [shown] = [output for output in started if output["type"] == "display_data"]
     assert "application/vnd.jupyter.widget-view+json" in shown["data"]
     assert kinds(started) <= {"display_data", "comm_msg"}, "the handle itself is not shown"

@@ -60,8 +60,7 @@ def test_a_headless_cell_shows_the_static_twin_once_and_returns_the_result(cells
     known = "print(_ is r, r.ok, len(r.children), r is __import__('axe_nb').last())"
     assert text(cells.run(known)) == "True True 2 True\n"
     [again] = cells.run("r")
-    plain = shown["data"]["text/plain"]
-    assert again["data"]["text/plain"] == plain, "a result that is a cell's value shows the same"
+    assert again["data"] == shown["data"], "a result that is a cell's value shows the same"
     [child] = cells.run("r.children[0]")
     assert child["data"]["text/plain"].startswith("You said: Task: one")
     assert cells.run("%reload_ext axe_nb") == []
@@ -185,8 +184,12 @@ def test_python_functions_show_the_same_view_once(cells: Kernel) -> None:
     [awaited] = cells.run("await axe_nb.arun('echo', 'hi')")
     assert awaited["data"]["text/plain"] == shown["data"]["text/plain"]
     assert cells.run("r = axe_nb.run('echo', 'hi', display=False)") == []
-    for cell in ("r", "axe_nb.run('echo', 'hi', display=False)", "for _ in 'ab': r\nr"):
-        assert [o["data"] for o in cells.run(cell)] == [shown["data"]], cell
+    [unnamed] = cells.run("axe_nb.run('echo', 'hi', display=False)")
+    assert unnamed["data"] == shown["data"]
+    for cell in ("r", "for _ in 'ab': r\nr"):
+        [named] = cells.run(cell)
+        assert named["data"]["text/plain"] == shown["data"]["text/plain"], cell
+        assert "<code>%%axe --from r@0/1</code>" in named["data"]["text/html"], "by its name"
     two = cells.run("for word in 'ab': axe_nb.run('echo', word)")
     assert [o["data"]["text/plain"].split("\n")[0] for o in two] == ["You said: a", "You said: b"]
     assert (

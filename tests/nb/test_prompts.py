@@ -113,7 +113,10 @@ def test_an_expression_that_fails_sends_nothing_and_names_its_line(
             "a\n{{ 1 / int('0') }}": "{{ 1 / int('0') }} failed (line 3): ZeroDivisionError: ",
             "{{ open('nowhere.txt').read() }}": "failed (line 2): FileNotFoundError: ",
             "{{ {}['k'] + str(1) }}": "failed (line 2): KeyError: 'k'",
-            "{{ 'a'.upper }}": "is a builtin_function_or_method, which has no text form (line 2)",
+            "{{ print }}": 'unknown name "print" in {{ print }} (line 2)',
+            "{{ 'a'.upper }}": (
+                "{{ 'a'.upper }} is a builtin_function_or_method, which has no text form (line 2)"
+            ),
         }.items():
             [error] = cells.run(f"%%axe echo\n{body}")
             assert told in error["evalue"]

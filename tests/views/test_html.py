@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from html.parser import HTMLParser
@@ -81,7 +82,7 @@ def test_there_is_one_bundle_of_html_and_text_and_nothing_that_needs_a_style_she
     assert set(bundle) == {"text/html", "text/plain"}
     page = Page(bundle["text/html"])
     assert set(page.tags) <= TREE | {"p"}
-    assert {name for _, name, _ in page.attributes} == {"style", "class", "title"}
+    assert {name for _, name, _ in page.attributes} == {"style", "class"}
     assert page.values("class") == ["mathjax_ignore tex2jax_ignore"]
     assert page.open == page.unbalanced == []
 
@@ -225,6 +226,13 @@ def test_no_path_of_this_machine_and_no_time_is_in_a_twin() -> None:
 def test_thirty_turns_of_long_texts_are_saved_in_forty_kilobytes() -> None:
     assert len(TEXT) == 1500
     assert saved_size(long_run()) <= 40_000
+    page = twin(long_run())["text/html"]
+    whole = re.findall(
+        r"<details[^>]*><summary[^>]*>(?:<[^>]+>)*the whole .*?</details>", page, re.S
+    )
+    assert page.count("the whole ") == len(whole) > 3
+    without = saved_size(long_run()) - sum(len(json.dumps(text)) - 2 for text in whole)
+    assert without <= 20_000, "all but the long texts, which are kept whole"
 
 
 def test_the_quiet_bundle_is_the_answer_alone() -> None:

@@ -229,7 +229,8 @@ class Head {
     // JupyterLab would take the letters for its own shortcuts
     this.search.addEventListener("keydown", (event) => event.stopPropagation());
     this.tools = make("div", "tools", this.chips, this.search);
-    this.element = make("div", "head", this.progress, make("div", "ruled", this.tools, this.axis));
+    this.ruled = make("div", "ruled", this.axis);
+    this.element = make("div", "head", this.progress, this.ruled);
     this.choose("all");
   }
 
@@ -250,7 +251,7 @@ class Head {
       part.style.flexGrow = count;
       if (!part.parentElement) this.progress.append(part);
     });
-    this.tools.hidden = count <= MANY;
+    if (count > MANY && !this.tools.parentElement) this.ruled.prepend(this.tools);
     if (this.only !== "all" || this.search.value) this.filter();
   }
 
