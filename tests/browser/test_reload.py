@@ -84,7 +84,7 @@ def test_a_clock_without_news_stands_still_until_there_is_some(new_lab: Lab) -> 
 
 def test_when_the_kernel_is_gone_the_clock_stands_still_and_says_so(lab: Lab) -> None:
     stop_at_one_done(lab)
-    before = len(lab.errors)
+    errors = len(lab.errors)
     lab.page.evaluate(
         "() => window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.restart()"
     )
@@ -101,4 +101,4 @@ def test_when_the_kernel_is_gone_the_clock_stands_still_and_says_so(lab: Lab) ->
     lab.page.wait_for_selector(".jp-RenderedHTML >> text=1 of 3 sub-agents")
     assert_readable(lab.page.evaluate(OUTPUTS))
     assert lab.page.locator(".axe-nb-tree").count() == 0
-    lab.forget_cut_off(before)
+    lab.forget_cut_off(errors)
