@@ -47,5 +47,6 @@ def format_strip(states: Sequence[State]) -> str:
     for colour, run in groupby(LOOKS[state].colour for state in states):
         begin, at = at, at + STRIPE * len(list(run))
         stops.append(f"{colour} {begin:g}em {at:g}em")
+    stops.append(f"{colour} 0")  # JupyterLab drops a gradient of one stop where it does not trust
     paint = f"background:linear-gradient(90deg,{','.join(stops)})"
     return f" <i style='{STRIP};width:{at:g}em;{paint}'></i>"

@@ -1,0 +1,164 @@
+"""Screenshots of the view in its states: `python -m tests.browser.screenshots FOLDER [STATE…]`.
+
+Each state is taken in JupyterLab's light and dark theme, 1280 and 640 pixels wide, for somebody
+to look at. Nothing is compared.
+
+Source: issue "The view, second generation"; design README "Second generation".
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from playwright.sync_api import Browser
+
+from tests.browser.lab import LIGHT, Lab, server, started
+from tests.browser.live_tree import RESEARCH, start
+from tests.conftest import CHROMIUM
+
+DARK = "JupyterLab Dark"
+WIDTHS = (1280, 640)
+HEIGHT = 900
+"""Pixels."""
+
+RUNS = "import axe_nb; from tests.browser.browser_runs import *"
+CROWD = RUNS + "; r = axe_nb.run(crowd({count}), 'Check the documentation.')"
+QUESTION = RUNS + "; r = axe_nb.run(editor('Tuesday: calm, 3 visitors'), 'Go.')"
+STEP = RUNS + "; r = axe_nb.run(research(), 'Check.', step=True)"
+STREAM = RUNS + "; r = axe_nb.run(writer(), 'Go.')"
+FAILURE = RUNS + "; r = axe_nb.run(research(gated=False, timeout=1), 'Check.')"
+
+
+def show_crowd(lab: Lab, count: int) -> None:
+    """A lead with many agents, most of them done, two at work, one failed."""
+    start(lab, CROWD.format(count=count))
+    lab.page.wait_for_selector(".axe-nb-row.axe-nb-bad", state="attached")
+
+
+def show_question(lab: Lab) -> None:
+    start(lab, QUESTION)
+    lab.page.wait_for_selector(".axe-nb-question button:enabled")
+
+
+def show_step(lab: Lab) -> None:
+    start(lab, STEP)
+    lab.page.wait_for_selector(".axe-nb-question button:enabled")
+
+
+def show_stream(lab: Lab) -> None:
+    start(lab, STREAM)
+    lab.gate("text")
+    lab.page.wait_for_selector("text=The loader accepts")
+
+
+def show_failure(lab: Lab) -> None:
+    """A child that was stopped after its time; the run went on."""
+    start(lab, FAILURE)
+    lab.finished()
+    lab.page.wait_for_selector(".jp-OutputArea summary >> text=completed")
+
+
+def show_interrupt(lab: Lab) -> None:
+    show_crowd(lab, 8)
+    lab.command("notebook:interrupt-kernel")
+    lab.finished()
+    lab.page.wait_for_selector(".jp-OutputArea summary >> text=cancelled")
+
+
+def show_reload(lab: Lab) -> None:
+    """The page loaded anew while the run goes on."""
+    show_crowd(lab, 8)
+    lab.save()
+    lab.is_loaded = False
+    lab.show("test.ipynb", kernel=False)
+    lab.page.wait_for_selector(".jp-OutputArea-output")
+
+
+def show_reopened(lab: Lab) -> None:
+    """A saved run, opened again without a kernel and without trust."""
+    saved = save_run(lab)
+    (lab.server.folder / "again.ipynb").write_text(saved, "utf-8")
+    lab.is_loaded = False
+    lab.show("again.ipynb", kernel=False)
+    lab.page.wait_for_selector(".jp-OutputArea details")
+    lab.page.locator(".jp-OutputArea details").first.evaluate("each => { each.open = true }")
+
+
+def show_html(lab: Lab) -> None:
+    """The same as a page made by nbconvert."""
+    with tempfile.TemporaryDirectory() as folder:
+        notebook = Path(folder, "run.ipynb")
+        notebook.write_text(save_run(lab), "utf-8")
+        command = [sys.executable, "-m", "nbconvert", "--to", "html", "--log-level=ERROR", notebook]
+        subprocess.run(command, check=True, timeout=120)
+        lab.page.goto(notebook.with_suffix(".html").as_uri())
+    lab.page.locator("details").first.evaluate("each => { each.open = true }")
+
+
+def save_run(lab: Lab) -> str:
+    """A notebook with a finished run of three agents, without what the browser trusts."""
+    start(lab, RESEARCH)
+    lab.gate("researcher", "counter", "critic")
+    lab.finished()
+    lab.page.wait_for_selector(".jp-OutputArea summary >> text=completed")
+    notebook = lab.save()
+    notebook.metadata.pop("signature", None)
+    notebook.cells[0].metadata.pop("trusted", None)
+    notebook.cells[0].source += "\n"  # no output that this server has signed
+    return json.dumps(notebook)
+
+
+STATES: dict[str, Callable[[Lab], None]] = {
+    "eight": lambda lab: show_crowd(lab, 8),
+    "forty": lambda lab: show_crowd(lab, 40),
+    "question": show_question,
+    "step": show_step,
+    "stream": show_stream,
+    "failure": show_failure,
+    "interrupt": show_interrupt,
+    "reload": show_reload,
+    "reopened": show_reopened,
+    "nbconvert": show_html,
+}
+
+
+def take(browser: Browser, folder: Path, state: str) -> None:
+    """The state in both themes and widths, each a file `STATE-THEME-WIDTH.png`."""
+    size = {"width": WIDTHS[0], "height": HEIGHT}
+    with tempfile.TemporaryDirectory() as home, server(Path(home)) as jupyter:
+        visitor = browser.new_context(viewport=size)
+        lab = Lab(jupyter, visitor)
+        STATES[state](lab)
+        has_themes = bool(lab.page.evaluate("() => !!window.jupyterapp"))
+        if has_themes:
+            lab.command("application:toggle-left-area")
+        for theme in (LIGHT, DARK) if has_themes else (LIGHT,):
+            if has_themes:
+                lab.theme(theme)
+            for width in WIDTHS:
+                lab.page.set_viewport_size({"width": width, "height": HEIGHT})
+                lab.page.wait_for_timeout(500)  # the page settles
+                name = f"{state}-{theme.split()[-1].lower()}-{width}.png"
+                lab.page.screenshot(path=folder / name)
+                print(folder / name, flush=True)
+        visitor.close()
+
+
+def main(folder: str, *states: str) -> None:
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    if CHROMIUM is None:
+        sys.exit("there is no chromium (Debian: sudo apt-get install chromium)")
+    with started(CHROMIUM) as browser:
+        for state in states or STATES:
+            take(browser, Path(folder), state)
+
+
+if __name__ == "__main__":
+    if unknown := set(sys.argv[2:]) - STATES.keys() or len(sys.argv) < 2:
+        sys.exit(f"python -m tests.browser.screenshots FOLDER [{'|'.join(STATES)}]")
+    main(*sys.argv[1:])
