@@ -5,7 +5,6 @@ Source: D-59; product.md "Cassettes".
 
 from __future__ import annotations
 
-import re
 from array import array
 from collections.abc import (
     AsyncGenerator,
@@ -33,8 +32,8 @@ KEPT_HEADERS = ("content-type", "location", "retry-after", "retry-after-ms", "x-
 AnswerTool = Literal["", "offered", "forced"]
 """Use of a tool for the answer, in place of its form: none, on offer, or as the only choice."""
 
-STREAM = re.compile("event-stream|ndjson", re.IGNORECASE)
-"""Content types of streams."""
+STREAMS = "event-stream", "ndjson"
+"""What content types of streams have."""
 
 SMALL = 1000
 """Bytes; smaller bodies are kept as they are."""
@@ -77,7 +76,8 @@ class WireReply:
 
 def is_stream(headers: Mapping[str, str]) -> bool:
     """True if a body is a stream of events, of which a single line may be an object too."""
-    return STREAM.search(headers.get("content-type", "")) is not None
+    kind = headers.get("content-type", "").lower()
+    return any(one in kind for one in STREAMS)
 
 
 class PackedPieces(Sequence[bytes]):

@@ -9,6 +9,7 @@ import json
 from base64 import b64decode
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -57,6 +58,8 @@ class Pieces(NamedTuple):
     body: bytes
     folded: Folded
     """The body as text."""
+    is_stream: bool
+    """True if the body is one of events."""
 
     def list_texts(self) -> Iterator[str]:
         """Yields the texts in which a secret may be that the data does not show."""
@@ -67,11 +70,6 @@ class Pieces(NamedTuple):
         if self.is_stream:
             yield from list_texts(self.folded)
         yield from join_deltas(self.exchange.deltas)
-
-    @property
-    def is_stream(self) -> bool:
-        """True if the body is one of events."""
-        return self.exchange.reply is not None and is_stream(self.exchange.reply.headers)
 
 
 def write_exchanges(
@@ -102,10 +100,23 @@ def _write_exchange(story: RunStory, exchange: Exchange, turn: TurnFinished | No
             same = [n for n, m in pairs if getattr(response, n) == getattr(turn, m)]
             _leave_out(data["response"], same, data, "as_turn")
     if reply is not None and (body := reply.body):
-        data["reply"], head = PACKED, encode(spread(reply, ("pieces",)))
+        data["reply"], head = PACKED, _write_head(reply)
     text = body.decode("utf-8", "surrogateescape")
-    pieces = Pieces(exchange, data, head, body, Folded(text, []))
-    return pieces._replace(folded=fold(text)) if pieces.is_stream else pieces
+    has_events = reply is not None and is_stream(reply.headers)
+    folded = fold(text) if has_events else Folded(text, [])
+    return Pieces(exchange, data, head, body, folded, has_events)
+
+
+def _write_head(reply: WireReply) -> str:
+    """Returns all of a reply but its body as JSON; it is mostly that of the reply before."""
+    if reply.failure:
+        return encode(spread(reply, ("pieces",)))
+    return _encode_head(reply.status, tuple(reply.headers.items()))
+
+
+@lru_cache(maxsize=16)
+def _encode_head(status: int, headers: tuple[tuple[str, str], ...]) -> str:
+    return encode(spread(WireReply(status=status, headers=dict(headers)), ("pieces",)))
 
 
 def _leave_out(
@@ -126,10 +137,10 @@ def write_replies(exchanges: Iterable[Pieces], line: str, known: bytes) -> tuple
         known: what is known before it.
     """
     replies = []
-    for exchange, _, head, body, folded in exchanges:
-        if head and exchange.reply is not None:
+    for one in exchanges:
+        if one.head and one.exchange.reply is not None:
             known += line.encode()
-            reply, known = write_reply(exchange.reply, head, body, folded, known)
+            reply, known = write_reply(one.exchange.reply, one.head, one.body, one.folded, known)
             replies.append(reply)
     return replies, known
 

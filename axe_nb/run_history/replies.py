@@ -53,7 +53,9 @@ def write_reply(
     if runs:
         cuts["runs"] = [[len(run.between), _write_numbers(run.sizes)] for run in runs]
     texts = [folded.body, *(text for run in runs for text in run[:2])]
-    plain = f"{head}\n{_encode(cuts)}\n{''.join(texts)}".encode("utf-8", "surrogateescape")
+    plain = f"{head}\n{_encode(cuts) if cuts else '{}'}\n{''.join(texts)}".encode(
+        "utf-8", "surrogateescape"
+    )
     packer = zlib.compressobj(LEVEL, zdict=known[-WINDOW:])
     packed = packer.compress(plain) + packer.flush()
     return b64encode(packed).decode(), plain

@@ -56,7 +56,7 @@ COLUMNS = (
     "cost",
 )  # fmt: skip
 
-PAGE = 16384
+PAGE = 8192
 """Size of a page in bytes."""
 
 BUSY = 5.0

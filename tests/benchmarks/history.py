@@ -1,9 +1,12 @@
 """`python -m tests.benchmarks.history [N]`: cost of an exchange in the history.
 
 The events of a real run of fifty turns with a tool, over loopback, are passed to a recorder N
-times: at once, as with a model that answers at once, and one after the other, each written before
-the next. Prints a row of goals.md: time on the event loop and CPU of the thread that writes, for an
-exchange, and the size of what is kept beside its text: the replies and the results of the tool.
+times: at once, as with a model that answers at once; turn by turn, each written with the results of
+its calls before the next begins, as with a slower model; and one by one, each event before the
+next, as with slow tools too. Prints a row of goals.md: time on the event loop and CPU of the thread
+that writes, for an exchange, and the size of what is kept beside its text: the replies and the
+results of the tool. The last line is the CPU of a transaction of SQLite alone, the least that an
+exchange costs that is written by itself.
 """
 
 from __future__ import annotations
@@ -20,11 +23,20 @@ from typing import Any
 import axe_nb
 from axe_nb import Agent, Request, Response, RunResult, Usage, call, script, script_server
 from axe_nb.events import Event, RunFinished, RunStarted, ToolFinished, TurnFinished
+from axe_nb.run_history.locks import RunLocks
 from axe_nb.run_history.recorder import Recorder
+from axe_nb.run_history.store import Row, Store
 from axe_nb.run_history.writer import Writer
 from axe_nb.scripting.wire import Protocol
 
 KEPT = (RunStarted, TurnFinished, ToolFinished)
+
+FLUSHED: dict[str, tuple[type, ...]] = {
+    "at once": (),
+    "turn by turn": (ToolFinished,),  # each turn makes one call
+    "one by one": KEPT,
+}
+"""State → the events after which all is written."""
 
 CHAIN = 50
 ROUNDS = 20
@@ -54,7 +66,9 @@ def collect(protocol: Protocol) -> list[Event]:
         return asyncio.run(run())
 
 
-def keep(writer: Writer, events: Sequence[Event], *, one_by_one: bool) -> tuple[float, float]:
+def keep(
+    writer: Writer, events: Sequence[Event], flushed: tuple[type, ...] = ()
+) -> tuple[float, float]:
     """Seconds on the event loop, and of CPU of the thread that writes."""
     recorder, on_loop = Recorder(writer), 0.0
     cpu = read_clock(writer)
@@ -62,7 +76,7 @@ def keep(writer: Writer, events: Sequence[Event], *, one_by_one: bool) -> tuple[
         began = time.perf_counter()
         recorder.event(event)
         on_loop += time.perf_counter() - began
-        if one_by_one and isinstance(event, KEPT):
+        if isinstance(event, flushed):
             writer.flush(5)
     recorder.finish(result_of(events))
     writer.flush(5)
@@ -90,17 +104,33 @@ def measure(protocol: Protocol, rounds: int, folder: Path) -> str:
     texts = [exchange.reply.body for exchange in result.exchanges if exchange.reply]
     texts += [one.content.encode() for m in result.messages for one in m.tool_results]
     writer = Writer(folder / protocol / "runs.sqlite")
-    keep(writer, events, one_by_one=False)  # opens the file
+    keep(writer, events)  # opens the file
+    taken: dict[str, list[tuple[float, float]]] = {how: [] for how in FLUSHED}
+    for _ in range(rounds):  # in turns, so that what disturbs one disturbs the others
+        for how, flushed in FLUSHED.items():
+            taken[how].append(keep(writer, events, flushed))
     parts = []
-    for one_by_one in (False, True):
-        found = [keep(writer, events, one_by_one=one_by_one) for _ in range(rounds)]
+    for how, found in taken.items():
         loop, cpu = (min(column) / CHAIN * 1e6 for column in zip(*found, strict=True))
-        how = "one by one" if one_by_one else "at once"
         parts.append(f"{how}: loop {loop:.1f} µs, CPU {cpu:.0f} µs")
     writer.close()
     size = sum(path.stat().st_size for path in writer.path.parent.iterdir())
-    share = size / (2 * rounds + 1) / sum(map(len, texts))
+    share = size / (len(FLUSHED) * rounds + 1) / sum(map(len, texts))
     return f"{protocol:9} {'; '.join(parts)}; {share:.2f} x its text"
+
+
+def measure_transaction(rounds: int, folder: Path) -> float:
+    """Seconds of CPU of a transaction that adds a part and updates the row of its run."""
+    path = folder / "bare.sqlite"
+    store, row, found = Store(path, RunLocks(path.with_suffix(".lock"))), Row(), []
+    for _ in range(rounds):
+        began = time.thread_time()
+        for _ in range(CHAIN):
+            row.parts.append(TEXT)
+            store.write([row])
+        found.append(time.thread_time() - began)
+    store.close()
+    return min(found) / CHAIN
 
 
 def main() -> None:
@@ -110,6 +140,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         for protocol in ("anthropic", "openai", "ollama"):
             print(measure(protocol, rounds, Path(folder)))  # type: ignore[arg-type]
+        bare = measure_transaction(rounds, Path(folder))
+    print(f"a transaction alone: CPU {bare * 1e6:.0f} µs")
 
 
 if __name__ == "__main__":

@@ -377,7 +377,10 @@ def test_a_damaged_run_is_an_error_that_names_it(change: str, why: str, old: Pat
 
 @pytest.fixture
 def full_disk(kept: Path) -> Iterator[Callable[[], None]]:
-    """A disk on which no file can grow beyond 200 kB until it is freed by a call."""
+    """A disk on which no file can grow beyond 120 kB until it is freed by a call.
+
+    Two of them, the history and its journal, hold less than a run of `run_filler`.
+    """
     resource = pytest.importorskip("resource")
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
 
@@ -386,7 +389,7 @@ def full_disk(kept: Path) -> Iterator[Callable[[], None]]:
 
     run_echo("First")
     axe_nb.history()
-    resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, hard))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (120_000, hard))
     yield free
     free()
 
