@@ -10,8 +10,10 @@ import os
 import re
 import ssl
 from base64 import b64encode
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 from urllib.request import getproxies, proxy_bypass
 
 import httpx
@@ -21,7 +23,8 @@ PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
 VARIABLES = (*CERTIFICATES, *PROXIES, *map(str.lower, PROXIES), "REQUEST_METHOD")
 """All that a route depends on; under CGI, HTTP_PROXY is a header of the request."""
 
-_NAMES = frozenset(VARIABLES)
+_latest: tuple[Mapping[Any, Any], tuple[str | None, ...]] = {}, ()
+"""(environment, values of `VARIABLES`) of the last look."""
 
 PORTS = {"http": 80, "https": 443}
 
@@ -71,9 +74,20 @@ def find_route(url: httpx.URL) -> Route:
         RouteError: the environment names a proxy or certificates that cannot be used.
     """
     port = url.port or PORTS[url.scheme]
-    is_set = _NAMES.intersection(os.environ)  # to ask for what is not there takes longer
-    state = tuple(os.environ.get(name) if name in is_set else None for name in VARIABLES)
-    return _find_route(url.scheme, url.raw_host.decode(), port, state)
+    return _find_route(url.scheme, url.raw_host.decode(), port, _read_variables())
+
+
+def _read_variables() -> tuple[str | None, ...]:
+    """Returns the values of `VARIABLES` as they are now."""
+    global _latest
+    # the mapping below `os.environ`, whose own look at all names would be noticed in a turn
+    variables = getattr(os.environ, "_data", os.environ)
+    before, values = _latest
+    if not values or before != variables:
+        before = dict(variables)  # first: what another thread sets meanwhile is seen next time
+        values = tuple(os.environ.get(name) for name in VARIABLES)
+        _latest = before, values
+    return values
 
 
 @lru_cache(maxsize=64)
