@@ -33,7 +33,7 @@ AnswerTool = Literal["", "offered", "forced"]
 """Use of a tool for the answer, in place of its form: none, on offer, or as the only choice."""
 
 STREAMS = "event-stream", "ndjson"
-"""What content types of streams have."""
+"""Words in the content types of streams."""
 
 SMALL = 1000
 """Bytes; smaller bodies are kept as they are."""
