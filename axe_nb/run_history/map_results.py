@@ -19,7 +19,7 @@ from axe_nb.run_history.writer import find_locks
 STEPS: tuple[str, ...] = (
     """
     CREATE TABLE results (
-        id INTEGER PRIMARY KEY AUTOINCREMENT,
+        id INTEGER PRIMARY KEY,
         key TEXT NOT NULL,
         at REAL NOT NULL,
         content TEXT NOT NULL
@@ -40,6 +40,8 @@ def results_path() -> Path:
 
 class MapResults(Store):
     """The open file; the caller sees to it that one thread at a time uses it."""
+
+    page = 4096  # each result is a transaction, which writes whole pages
 
     def __init__(self, path: Path) -> None:
         """Opens the file, which is made and updated, and removes what is too old.

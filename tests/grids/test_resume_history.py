@@ -195,9 +195,7 @@ def test_the_limits_remove_what_is_old_and_the_oldest_of_too_much(kept: Path) ->
         assert not store.has_any()
 
 
-def test_several_processes_and_threads_may_keep_results_at_once(
-    kept: Path, asked: list[str]
-) -> None:
+def test_several_grids_may_keep_results_at_once(kept: Path, asked: list[str]) -> None:
     def work(number: int) -> None:
         agent = Agent(name=f"a{number}", model="script/atlas")
         axe_nb.grid(agent, "{{ n }}", inputs=[{"n": n} for n in range(20)], display=False)
