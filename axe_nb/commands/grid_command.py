@@ -80,8 +80,9 @@ GRID = Command(
             "AMOUNT", read=budget,
         ),
         Option(
-            ("--resume",), "resume", "file that keeps each result, and has those of earlier runs",
-            "PATH", offers="files",
+            ("--resume",), "resume",
+            "go on where the same grid was interrupted; PATH = a file that keeps each result",
+            "PATH", offers="files", alone=True,
         ),
         *(option for option in OPTIONS if option.keyword in OF_RUNS),
     ),

@@ -60,6 +60,8 @@ class Option:
     """For positional arguments: if true, it cannot be omitted."""
     value: bool = True
     """For a flag: the value that it stands for."""
+    alone: Any = None
+    """For a flag with a value: what it stands for without one; None = it needs one."""
     offers: Offer = ""
     instead: Mapping[Face, str] = field(default_factory=dict)
     """Interface without this option → its equivalent there, or the reason for none; Markdown."""
@@ -75,7 +77,8 @@ class Option:
         if not self.flags:
             name = f"{self.metavar}..." if self.repeated else self.metavar
             return name if self.required else f"[{name}]"
-        return f"{self.flag} {self.metavar}".rstrip()
+        metavar = self.metavar if self.alone is None else f"[{self.metavar}]"
+        return f"{self.flag} {metavar}".rstrip()
 
 
 def names(text: str) -> tuple[str, ...]:

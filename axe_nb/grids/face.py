@@ -5,7 +5,6 @@ Source: product.md "Exploring".
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from inspect import iscoroutinefunction
 from typing import Any
@@ -22,6 +21,7 @@ from axe_nb.grids.run import GridOptions, GridRunner
 from axe_nb.grids.scoring import Score, Scoring
 from axe_nb.grids.variants import make_variants
 from axe_nb.maps.budget import BudgetOption
+from axe_nb.maps.kept import Resume
 from axe_nb.session.session import session
 from axe_nb.session.view import Line
 
@@ -43,7 +43,7 @@ def grid(
     concurrency: int = 8,
     executor: object = None,
     budget: BudgetOption = None,
-    resume: str | os.PathLike[str] | None = None,
+    resume: Resume = None,
     display: bool = True,
     **options: Any,
 ) -> Grid:
@@ -68,7 +68,8 @@ def grid(
         concurrency: maximum runs at once.
         executor: where they run, as in `axe_nb.map`; scores are computed here.
         budget: of all runs together: US dollars, or a table with keys of `[limits]`.
-        resume: file that takes each result as its run ends; runs that it has are not repeated.
+        resume: True = goes on where the same grid was interrupted, by the history; or the file
+            that takes each result as its run ends. Runs that it has are not repeated.
         display: if True, a notebook shows the table as it fills.
         options: those of `axe_nb.run`, for all runs.
 
@@ -114,10 +115,11 @@ def make_runner(
     concurrency: int,
     executor: object,
     budget: BudgetOption,
-    resume: str | os.PathLike[str] | None,
+    resume: Resume,
     options: Mapping[str, Any],
     names: Mapping[str, Any] | None = None,
     first_line: int = 1,
+    is_dry: bool = False,
 ) -> GridRunner:
     """Returns the runner of a grid; see `grid`.
 
@@ -125,6 +127,7 @@ def make_runner(
         options: those of each run.
         names: further names of the templates, behind the columns of the inputs.
         first_line: line of the template's first line in its editor.
+        is_dry: if True, it is only checked, and nothing is kept.
 
     Raises:
         ConfigError: an option is invalid.
@@ -152,7 +155,7 @@ def make_runner(
         made,
         GridOptions(
             common=common, scoring=scoring, judge=judge, concurrency=concurrency,
-            executor=executor, budget=budget, resume=resume,
+            executor=executor, budget=budget, resume=resume, is_dry=is_dry,
         ),
     )  # fmt: skip
 

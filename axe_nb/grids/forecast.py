@@ -61,8 +61,9 @@ class Forecast:
         """Tokens of some prompts of each variant, estimated as UTF-8 bytes / 4 (D-18)."""
         self._prompts: float | None = None
         """Dollars for the first request of each run; None = a price is unknown."""
+        self._source = ""
         self._has_file = False
-        """True if the resume file had results at the beginning."""
+        """True if results had been kept at the beginning."""
 
     def measure(self, tasks: Iterable[Task]) -> None:
         """Measures the first prompts of each variant."""
@@ -74,6 +75,7 @@ class Forecast:
 
     async def prepare(self) -> None:
         """Finds the price of the measured prompts, once the batches are prepared."""
+        self._source = "history" if self._batch.resume is True else "resume file"
         self._has_file = self._batch.file is not None and self._batch.file.has_results
         prices = [
             await self._find_price(number, asking)
@@ -114,7 +116,7 @@ class Forecast:
             done = sum(taken.runs for taken in self._taken)
             facts.append(f"judging by {plural(done, 'run')}")
         if self._has_file:
-            facts.append("less what is in the resume file")
+            facts.append(f"less what is in the {self._source}")
         return ", ".join(facts)
 
     def _describe_requests(self, *, has_all: bool) -> str:

@@ -5,11 +5,11 @@ Source: product.md "Exploring".
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass
+from itertools import count
 from typing import Any
 
 from axe_nb.agents.agent import Agent
@@ -24,6 +24,7 @@ from axe_nb.grids.variants import Variant
 from axe_nb.maps.batch import Asking
 from axe_nb.maps.budget import BudgetOption, make_meter
 from axe_nb.maps.drives import DriveBlocking, Ended, Runs
+from axe_nb.maps.kept import KeptHistory, Resume, is_there
 from axe_nb.maps.own_session import open_session
 from axe_nb.maps.places import make_runs
 from axe_nb.maps.progress import Progress, Tally
@@ -49,7 +50,9 @@ class GridOptions:
     concurrency: int = 8
     executor: object = None
     budget: BudgetOption = None
-    resume: str | os.PathLike[str] | None = None
+    resume: Resume = None
+    is_dry: bool = False
+    """If true, it is only checked, and nothing is kept."""
 
 
 class GridRunner:
@@ -63,9 +66,12 @@ class GridRunner:
         """
         self.grid, self._options = grid, options
         meter = make_meter(options.budget, "grid")
+        resume = options.resume
+        if options.is_dry and not is_there(resume):
+            resume = None
         shared: Mapping[str, Any] = {
             "keep": "results", "session": open_session(meter), "meter": meter,
-            "path": options.resume,
+            "resume": resume, "is_kept": not options.is_dry,
         }  # fmt: skip
         self._jobs = list(list_jobs(grid))
         self._tasks: list[Task] = []
@@ -110,7 +116,7 @@ class GridRunner:
         return self._forecast.describe()
 
     def close(self) -> None:
-        """Releases the resume file of a grid that is not run."""
+        """Releases what keeps the results of a grid that is not run."""
         self._runs.close()
         self._batch.close()
 
@@ -124,6 +130,10 @@ class GridRunner:
         progress = Progress(self._batch.tally, line)
         drive = DriveBlocking(self._batch, Prompts(self._tasks), self._runs, progress)
         notes = self._batch.tally.notes
+        kept = self._batch.file
+        if isinstance(kept, KeptHistory) and kept.is_fresh:
+            made = map(self._batch.make_task, count(), self._tasks)
+            kept.forget({task.key for task in made if task.key})
         try:
             with closing(drive.run()) as ended:
                 for one in ended:
@@ -133,8 +143,11 @@ class GridRunner:
             notes.append("interrupted")
             self._take_rest(drive)
             again = "run it again to go on from there"
-            step = again if self._options.resume else "with resume=PATH, the same call would go on"
-            raise interrupted(f"the grid was stopped; {step}") from None
+            if not self._options.resume and kept is None:
+                again = "with resume=PATH, the same call would go on"
+            elif not self._options.resume:
+                again = "with resume=True, the same call goes on"
+            raise interrupted(f"the grid was stopped; {again}") from None
         finally:
             self.close()
             self.grid.note = "; ".join(notes)

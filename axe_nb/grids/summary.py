@@ -38,7 +38,10 @@ class Summary:
     disagree: float | None
     """Share of the inputs whose repeats disagree; None without repeats."""
     score: float | None
-    """Mean over the inputs; None if nothing was scored."""
+    """Mean over the inputs, of the runs that have a score; None if none has.
+
+    A run that did not complete has none: it counts in `failed`, and as one that did not pass.
+    """
     tokens: int
     """Of all runs with their sub-agents."""
     cost: float | None

@@ -5,7 +5,6 @@ Source: product.md "Exploring"; D-2.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
@@ -19,9 +18,9 @@ from axe_nb.errors import AxeError, ConfigError, ExpectationError, words
 from axe_nb.expectations.check import check
 from axe_nb.maps.budget import BudgetOption, MapMeter, make_meter
 from axe_nb.maps.digest import compute_digest, compute_key
+from axe_nb.maps.kept import Kept, Resume, open_kept
 from axe_nb.maps.own_session import MapSession, open_session
 from axe_nb.maps.progress import Tally
-from axe_nb.maps.resume_file import ResumeFile
 from axe_nb.maps.summary import Keep, summarize
 from axe_nb.maps.tasks import Task, read_task
 from axe_nb.outputs.output import WrongOutput
@@ -84,36 +83,40 @@ class Batch:
     session: MapSession
     tally: Tally
     meter: MapMeter | None = None
-    path: str | os.PathLike[str] | None = None
-    """The resume file; None = there is none."""
+    resume: Resume = None
+    """The file that keeps the results and has those of earlier runs; True = the history."""
+    is_kept: bool = False
+    """True if the history keeps the results although nothing is resumed."""
     receive: Receive = lambda index, result: None
     """Takes each result; called on the event loop."""
     stop: Callable[[], None] = lambda: None
     """Keeps further runs from beginning; called on the event loop."""
     stopped: str = ""
     """Why further runs did not begin; empty = nothing kept them from it."""
-    file: ResumeFile | None = None
+    file: Kept | None = None
     _is_ready: bool = field(default=False, repr=False)
 
     async def prepare(self) -> None:
-        """Checks the configuration that runs share, and opens the resume file.
+        """Checks the configuration that runs share, and opens what keeps results.
 
         Raises:
-            ConfigError: no run could begin, or the resume file cannot be used.
+            ConfigError: no run could begin, or what keeps results cannot be used.
         """
         if self._is_ready:
             return
         for asking in self.askings:
             plan = await asking.prepare(self.session)
             self.tally.name = self.tally.name or name_run(plan.agent.name, plan.agent.model)
-            if self.path is not None:
+            if self.is_kept or self.resume not in (None, False):
                 asking.common = await compute_digest(plan, asking.overrides)
-        if self.path is not None and self.file is None:
-            self.file = ResumeFile(self.path)
+        if self.file is None:
+            self.file = open_kept(self.resume, is_kept=self.is_kept)
+        if self.resume is True:
+            self.tally.source = "history"
         self._is_ready = True
 
     def make_task(self, index: int, prompt: object) -> Task:
-        """Returns the task of a prompt, with its key if there is a resume file."""
+        """Returns the task of a prompt, with its key if results are kept."""
         task = read_task(prompt)
         key = ""
         if self.file is not None and task.problem is None:
@@ -127,7 +130,7 @@ class Batch:
     def settle(self, task: Task) -> bool:
         """Passes on the result of a task that needs no run; False = it needs one.
 
-        That is one without a prompt, and one whose result is in the resume file.
+        That is one without a prompt, and one whose result was kept.
         """
         if task.problem is not None:
             self.finish(task, self.make_failed(task, task.problem))
@@ -171,7 +174,7 @@ class Batch:
         self.stop()
 
     def close(self) -> None:
-        """Closes the resume file; the tally has the notes about it."""
+        """Closes what keeps results; the tally has the notes about it."""
         if self.file is None:
             return
         self.file.close()
@@ -219,7 +222,7 @@ def make_batch(
     *,
     budget: BudgetOption,
     keep: Keep,
-    path: str | os.PathLike[str] | None,
+    resume: Resume,
     total: int | None,
 ) -> Batch:
     """Returns the batch of a map, in a session of its own.
@@ -229,7 +232,7 @@ def make_batch(
     """
     meter = make_meter(budget, "map")
     return Batch(
-        askings=[Asking(agent, options)], keep=keep, path=path, meter=meter,
+        askings=[Asking(agent, options)], keep=keep, resume=resume, meter=meter,
         session=open_session(meter),
         tally=Tally(agent.name if isinstance(agent, Agent) else agent or "", total),
     )  # fmt: skip

@@ -5,7 +5,6 @@ Source: product.md "Exploring".
 
 from __future__ import annotations
 
-import os
 from typing import Unpack
 
 from axe_nb.agents.agent import Agent
@@ -21,6 +20,7 @@ from axe_nb.errors import ConfigError
 from axe_nb.front_end import make_line
 from axe_nb.maps.batch import make_batch
 from axe_nb.maps.budget import BudgetOption
+from axe_nb.maps.kept import Resume
 from axe_nb.maps.places import make_runs
 from axe_nb.maps.run_map import RunMap
 from axe_nb.maps.summary import KEEPS, Keep
@@ -35,7 +35,7 @@ def map(
     *,
     concurrency: int = 8,
     executor: object = None,
-    resume: str | os.PathLike[str] | None = None,
+    resume: Resume = None,
     budget: BudgetOption = None,
     keep: Keep = "results",
     display: bool = True,
@@ -54,8 +54,8 @@ def map(
         concurrency: maximum runs at once.
         executor: where they run: a `concurrent.futures.Executor`, a Dask client, an ipyparallel
             client or view; None = here.
-        resume: file that takes each result as its run ends; runs that it has are not repeated,
-            unless they timed out or were cancelled.
+        resume: file that takes each result as its run ends, True = the history; runs that it has
+            are not repeated, unless they timed out or were cancelled.
         budget: of all runs together: US dollars, or a table with keys of `[limits]`; what is in
             progress when it is reached is cancelled at its next request.
         keep: `results`; `summaries`: without messages and exchanges; `nothing`: they are only
@@ -81,7 +81,7 @@ def amap(
     *,
     concurrency: int = 8,
     executor: object = None,
-    resume: str | os.PathLike[str] | None = None,
+    resume: Resume = None,
     budget: BudgetOption = None,
     keep: Keep = "results",
     display: bool = True,
@@ -101,7 +101,7 @@ def amap(
     taken = Prompts(prompts)
     given = refuse_steps(merge_options(options, session.defaults), "a map")
     batch = make_batch(
-        agent, given, budget=budget, keep=keep, path=resume,
+        agent, given, budget=budget, keep=keep, resume=resume,
         total=taken.total,
     )  # fmt: skip
     [runs] = make_runs([batch], executor, concurrency)

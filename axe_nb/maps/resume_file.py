@@ -105,7 +105,7 @@ class ResumeFile:
                 position, size = places.popleft()
                 try:
                     os.lseek(self._handle, position, os.SEEK_SET)  # writing always appends
-                    return RunResult.from_dict(json.loads(_read(self._handle, size))["result"])
+                    return read_result(_read(self._handle, size))
                 except (OSError, ValueError, KeyError, TypeError, RecursionError, ConfigError):
                     self.unreadable += 1
         return None
@@ -113,11 +113,7 @@ class ResumeFile:
     def append(self, key: str, result: RunResult) -> None:
         """Appends a result without its secrets; a problem is kept, as the run goes on anyway."""
         try:
-            data = result.to_dict_without_secrets()
-            text = json.dumps(data, ensure_ascii=True, separators=(",", ":"))
-            line = f'{{"key":"{key}","status":"{result.status}","result":{text}}}\n'.encode()
-            if len(line) > MAX_BYTES:
-                raise ConfigError(f"a result is larger than {MAX_BYTES} bytes")
+            line = format_result(key, result).encode()
             with self._lock, self._hold():
                 self._read_more()
                 self._write(line)
@@ -218,6 +214,30 @@ class ResumeFile:
     def _fail(self, verb: str, error: Exception) -> NoReturn:
         why = reason(error) if isinstance(error, OSError) else str(error)
         raise ConfigError(f"cannot {verb} the resume file {_show(self._path)}: {why}") from None
+
+
+def format_result(key: str, result: RunResult) -> str:
+    """Returns a result without its secrets as a line.
+
+    Raises:
+        ConfigError: it is too large.
+        ValueError, RecursionError: it has no form in JSON.
+    """
+    data = result.to_dict_without_secrets()
+    text = json.dumps(data, ensure_ascii=True, separators=(",", ":"))
+    line = f'{{"key":"{key}","status":"{result.status}","result":{text}}}\n'
+    if len(line) > MAX_BYTES:
+        raise ConfigError(f"a result is larger than {MAX_BYTES} bytes")
+    return line
+
+
+def read_result(line: str | bytes) -> RunResult:
+    """Returns the result of a line.
+
+    Raises:
+        ValueError, KeyError, TypeError, RecursionError, ConfigError: it is damaged.
+    """
+    return RunResult.from_dict(json.loads(line)["result"])
 
 
 def _read(handle: int, size: int) -> bytes:

@@ -67,7 +67,7 @@ def run_grid(
         concurrency=found.concurrency or 8, budget=found.budget, resume=found.resume,
         executor=_look_up("executor", found.executor, names),
         options={**given, "params": common}, names=names,
-        first_line=magic_line + 1,
+        first_line=magic_line + 1, is_dry=bool(found.dry_run),
     )  # fmt: skip
     runner.check()
     if found.dry_run:

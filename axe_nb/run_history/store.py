@@ -104,6 +104,9 @@ class Row:
 class Store:
     """An open history file; used by one thread."""
 
+    page = PAGE
+    """Size of a page of a new file in bytes."""
+
     def __init__(self, path: Path, locks: RunLocks | None, steps: Sequence[str] = STEPS) -> None:
         """Opens the file, to write if there are locks, which makes and updates it.
 
@@ -124,7 +127,7 @@ class Store:
         try:
             self._connection.execute("PRAGMA trusted_schema = off")
             if locks:  # of a file that is empty; a usual page is too small for most parts
-                self._connection.execute(f"PRAGMA page_size = {PAGE}")
+                self._connection.execute(f"PRAGMA page_size = {self.page}")
             self.has_tables = self._check_version() > 0
             """False if the file is empty: another process is about to make its tables."""
             if locks:

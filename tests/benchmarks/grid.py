@@ -17,7 +17,7 @@ VARIANTS, INPUTS, REPEATS, PAIRS = 12, 5, 3, 7
 
 
 def main() -> None:
-    os.environ["AXE_NB_HISTORY"] = "0"
+    os.environ.setdefault("AXE_NB_HISTORY", "0")
     axe_nb.script("echo")(lambda request: request.last)
     agents = [Agent(name=f"a{n}", model="script/echo") for n in range(VARIANTS)]
     inputs = [f"input {n}" for n in range(INPUTS)]

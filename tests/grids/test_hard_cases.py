@@ -228,7 +228,7 @@ def test_grids_do_not_leave_files_open(tmp_path: Path) -> None:
 
 
 @pytest.mark.req("E-3")
-@pytest.mark.parametrize("path", [5, b"bytes.jsonl", True])
+@pytest.mark.parametrize("path", [5, b"bytes.jsonl", 1])
 def test_a_resume_file_is_named_by_a_path(path: Any) -> None:
     with pytest.raises(ConfigError, match="resume takes the path of a file"):
         ask(resume=path)

@@ -77,6 +77,28 @@ def test_a_dry_run_tells_how_many_requests_there_will_be(cells: Kernel) -> None:
     assert "\n24 requests" in text(cells.run(with_judge))
 
 
+@pytest.mark.req("E-3")
+def test_resume_takes_a_path_or_the_history_and_a_dry_run_makes_no_file(
+    project: Path, cells: Kernel
+) -> None:
+    cell = "%%axe_grid {} --inputs cities\nOf {{{{ city }}}}"
+    cells.run(cell.format("hasty --resume runs.jsonl --dry-run"))
+    assert not (project / "runs.jsonl").exists()
+    cells.run(cell.format("hasty --resume runs.jsonl"))
+    told = text(cells.run(cell.format("hasty --resume runs.jsonl --dry-run")))
+    assert "2 requests, less what is in the resume file" in told
+    off = text(cells.run(cell.format("hasty --resume")))
+    assert "resume=True needs the history, which is off: runs of tests are not kept" in off
+    cells.run("import os; os.environ['AXE_NB_HISTORY'] = '1'")
+    try:
+        assert "less what" not in text(cells.run(cell.format("hasty --resume --dry-run")))
+        cells.run(cell.format("hasty"))
+        told = text(cells.run(cell.format("hasty,careful --resume --dry-run")))
+        assert "4 requests, less what is in the history" in told
+    finally:
+        cells.run("del os.environ['AXE_NB_HISTORY']")
+
+
 @pytest.mark.req("E-2", "E-4")
 def test_a_cell_takes_budgets_and_executors_as_maps_do(cells: Kernel) -> None:
     cells.run("from concurrent.futures import ThreadPoolExecutor\npool = ThreadPoolExecutor(2)")
