@@ -116,7 +116,11 @@ class Conversation:
         self._model.check_caps(f"{scope.id}/{number}")
         scope.env.emit(TurnStarted(scope.id, number, len(self.messages), pending, closing, asked))
         before = len(self._model.exchanges)
-        response = await self._model.send(self.make_request(tools, output=output), number)
+        began = scope.seconds
+        try:
+            response = await self._model.send(self.make_request(tools, output=output), number)
+        finally:
+            scope.note("replay" if self._model.is_played else "model", began, number)
         if calls := response.tool_calls:
             self._ids = self._ids or CallIds(self.messages)
             calls = self._ids.settle(self._plan.provider.name, scope.clock.watch(calls))
