@@ -1,4 +1,4 @@
-"""What the time of a finished run went to: a row for each run, turn and call. Pure.
+"""The timeline of a finished run: a row for each run, turn and call, with its seconds. Pure.
 
 It is the one view of a finished run that is not the same twice; the static twin has steps.
 Source: product.md "Notebook" (`%axe time R`); design README "Second generation".
@@ -54,7 +54,8 @@ NONE = "no times were kept with this run"
 
 PLAYED = "recorded answers: their time is that of playing them, not of the model"
 
-KEPT = "of the run that it forks"
+KEPT = "forked"
+"""Stands for the time of what a fork took from the run that it forks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +164,7 @@ class _Times:
         return _Line(depth, row, parts, ended - began, began, left_out=left_out)
 
     def cells(self, line: _Line, width: int) -> list[Kind | None]:
-        """What the time of a row went to, in equal parts of the axis; None = nothing of its own."""
+        """The kinds of time of a row, in equal parts of the axis; None = no time of its own."""
         cells: list[Kind | None] = [None] * width
         for lap in line.laps:
             if lap.kind == "run":
@@ -261,13 +262,18 @@ def _format_axis(times: _Times) -> str:
     return axis
 
 
-BAR = "flex:0 99 40%;min-width:0;height:.6em;margin:auto 0"
+BAR = "flex:0 0 40%;max-width:calc(100% - 24em);height:.6em;margin:auto 0"
+"""As wide in every row, so that all are on one axis; where there is little room, it goes first."""
+
+TEXTS = f"flex:1 1 0;min-width:0;display:flex;gap:{GAP}"
 
 TASK = "flex:1 1 8em;min-width:6em;overflow:hidden;text-overflow:ellipsis;white-space:nowrap"
 
-WHO = "flex:0 1 14em;overflow:hidden;text-overflow:ellipsis;white-space:nowrap"
+WHO = (
+    "flex:0 1 12em;box-sizing:border-box;overflow:hidden;text-overflow:ellipsis;white-space:nowrap"
+)
 
-TOOK = "flex:0 0 auto;min-width:5em;text-align:right;white-space:nowrap"
+TOOK = "flex:0 0 6em;overflow:hidden;text-align:right;white-space:nowrap"
 
 ROW = f"display:flex;gap:{GAP};line-height:{LINE_HEIGHT}"
 
@@ -306,9 +312,9 @@ def _format_row(times: _Times, line: _Line) -> str:
     more = f"… {plural(line.left_out, 'more row')}" if line.left_out else ""
     rest = f"<div style=padding-left:{line.depth + 1}em>{more}</div>" if more else ""
     return (
-        f"<div style='{ROW}'><span style='{WHO};padding-left:{line.depth}em'>"
+        f"<div style='{ROW}'><div style='{TEXTS}'><span style='{WHO};padding-left:{line.depth}em'>"
         f"<b style=color:{row.look.colour}>{row.look.sign}</b> <b>{_escape(row.who)}</b></span> "
-        f"<bdi style='{TASK}'>{_escape(asked)}</bdi> "
+        f"<bdi style='{TASK}'>{_escape(asked)}</bdi></div> "
         f"<small style='{TOOK}'>{_escape(line.took)}</small> {bar}</div>{rest}"
     )
 

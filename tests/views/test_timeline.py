@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 from dataclasses import replace
 from html import unescape
 from itertools import groupby
@@ -66,6 +67,12 @@ def test_the_page_is_static_and_escapes_everything() -> None:
     assert "<img" not in page.lower()
     assert "<style" not in page
     assert "<i style=" in page
+
+
+def test_all_bars_are_as_wide_so_that_they_have_one_axis() -> None:
+    widths = re.findall(r"flex:0 0 40%[^;]*;max-width:[^;]*", html_of(timed()))
+    assert len(widths) == 6
+    assert len({*widths}) == 1
 
 
 def test_the_saved_twin_never_has_times() -> None:
