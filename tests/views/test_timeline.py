@@ -179,7 +179,7 @@ def test_a_sub_agent_that_a_fork_took_over_has_no_time_of_its_own(finished: RunR
     assert [row for row in rows if " helper " in row and row.endswith(KEPT)]
 
 
-def test_an_interrupted_run_keeps_the_time_of_what_it_was_at(project: Path) -> None:
+def test_a_run_that_failed_keeps_its_time(project: Path) -> None:
     @script("never-ends")
     async def model(request: axe_nb.Request) -> str:
         raise AssertionError
