@@ -91,13 +91,14 @@ class Clock:
         self._loop = asyncio.get_running_loop()
         self.ahead = ahead
         """Virtual seconds taken so far by script models on the virtual clock."""
-        self._started = self.now()
+        self.started = self.now()
+        """As `now` was then."""
         self.deadline = above
         """The nearest deadline; None = no limit."""
         self.timeout = NO_TIMEOUT
         """Timeout context for the run; raises TimeoutError when its own time is up."""
-        if seconds is not None and (above is None or self._started + seconds <= above.at):
-            at = self._started + seconds
+        if seconds is not None and (above is None or self.started + seconds <= above.at):
+            at = self.started + seconds
             self.timeout = timeout = asyncio.timeout_at(at - ahead)
             self.deadline = Deadline(at, seconds, timeout, above, ahead)
 
@@ -108,7 +109,7 @@ class Clock:
     @property
     def elapsed(self) -> float:
         """Seconds since the start, virtual time included."""
-        return self.now() - self._started
+        return self.now() - self.started
 
     @property
     def is_late(self) -> bool:

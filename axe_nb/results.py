@@ -25,6 +25,7 @@ from axe_nb.quick_init import quick_init
 from axe_nb.records.convert import from_json, to_json
 from axe_nb.redaction import Filter, find_filter, redact
 from axe_nb.text import one_line, plural, printable, quote
+from axe_nb.times import Lap
 from axe_nb.usage import add_costs
 
 if TYPE_CHECKING:
@@ -127,6 +128,8 @@ class RunResult:
     """The task, without the context added by its caller."""
     exchanges: tuple[Exchange, ...] = field(default=(), repr=False, compare=False)
     """The requests to its model with their outcomes, in order."""
+    times: tuple[Lap, ...] = field(default=(), repr=False, compare=False)
+    """Its time, and that of its requests, calls and waits; empty if none was kept."""
     origin: str = ""
     """The place at which it forks another run; empty for children and all other runs."""
     definitions: Definitions | None = field(default=None, repr=False, compare=False)

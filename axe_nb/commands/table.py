@@ -182,6 +182,15 @@ COMMANDS: tuple[Command, ...] = (
         ),
     ),
     Command(
+        "time", "show what the time of a finished run went to", {"line": "time"},
+        (
+            Option(
+                (), "run", "variable of a run (default: the last); R@0.2 is run 0.2 of its tree",
+                "R", required=False, offers="runs",
+            ),
+        ),
+    ),
+    Command(
         "freeze", "record a notebook's exchanges with models, and verify that it is its own test",
         {"command": "freeze"}, (NOTEBOOKS, CELL_TIMEOUT),
     ),

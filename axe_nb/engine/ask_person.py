@@ -28,13 +28,17 @@ async def ask_person(scope: RunScope, question: Question) -> Decision:
     """
     env = scope.env
     env.emit(_describe(scope, question))
-    with scope.clock.paused():
-        async with env.asking:
-            env.halt.check()
-            try:
-                decision = await _find_answer(scope, question)
-            except RunStopped as stop:  # of a step function
-                raise env.halt.end_tree(stop) from None
+    began = scope.seconds
+    try:
+        with scope.clock.paused():
+            async with env.asking:
+                env.halt.check()
+                try:
+                    decision = await _find_answer(scope, question)
+                except RunStopped as stop:  # of a step function
+                    raise env.halt.end_tree(stop) from None
+    finally:
+        scope.note("person", began, call=question.call_id)
     env.emit(PersonAnswered(scope.id, question.call_id, decision.choice))
     if decision.choice == "stop":
         raise env.halt.end_tree(RunStopped("cancelled", STOPPED))

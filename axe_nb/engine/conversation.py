@@ -27,6 +27,7 @@ from axe_nb.messages import (
 )
 from axe_nb.pictures.picture import Picture
 from axe_nb.results import Asked, Turn
+from axe_nb.times import Kind
 from axe_nb.wire_log import WireLog
 
 BYTES_OF_TOKEN = 4
@@ -116,7 +117,7 @@ class Conversation:
         self._model.check_caps(f"{scope.id}/{number}")
         scope.env.emit(TurnStarted(scope.id, number, len(self.messages), pending, closing, asked))
         before = len(self._model.exchanges)
-        response = await self._model.send(self.make_request(tools, output=output), number)
+        response = await self._send(self.make_request(tools, output=output), number)
         if calls := response.tool_calls:
             self._ids = self._ids or CallIds(self.messages)
             calls = self._ids.settle(self._plan.provider.name, scope.clock.watch(calls))
@@ -141,6 +142,15 @@ class Conversation:
             )
         )  # fmt: skip
         return response
+
+    async def _send(self, request: Request, number: int) -> Response:
+        """Sends the request of a turn, and notes its time, also if it fails."""
+        began = self._scope.seconds
+        try:
+            return await self._model.send(request, number)
+        finally:
+            kind: Kind = "replay" if self._model.is_played else "model"
+            self._scope.note(kind, began, number)
 
     def _go_back(self) -> None:
         """Gives a fork the conversation that the run had before a turn, up to its place."""

@@ -152,7 +152,7 @@ class Dispatch:
         """Runs a call. A failure becomes an error result (A-13.1); only a stop is raised."""
         self._scope.clock.check()  # the timer does not fire before all calls have begun
         self._scope.env.halt.check()
-        started = time.monotonic()
+        began, started = self._scope.seconds, time.monotonic()
         emit, run, call = self._scope.env.emit, self._scope.id, pending.call
         self.calls += 1
         emit(ToolStarted(run, call))
@@ -161,7 +161,10 @@ class Dispatch:
             content = f"Unknown tool: {quote(call.name)}"
             result = ToolResult(call.id, content, is_error=True, name=call.name)
         else:
-            result = await self._authorize_and_run(tool, pending)
+            try:
+                result = await self._authorize_and_run(tool, pending)
+            finally:
+                self._scope.note("tool", began, call=call.id)
         emit(ToolFinished(run, result, time.monotonic() - started))
         if self._scope.env.halt.stop is not None:  # below this call; it is the end of all
             self._scope.env.halt.check()

@@ -28,6 +28,7 @@ from axe_nb.limits import RunStopped
 from axe_nb.messages import Response, ToolCall, ToolResult
 from axe_nb.results import RunResult, Status, make_metadata
 from axe_nb.text import one_line
+from axe_nb.times import Lap
 
 MAX_ERROR = 2000
 """Maximum characters of a run's error, which models and people read."""
@@ -259,17 +260,19 @@ class Run:
     ) -> RunResult:
         scope, talk, did = self.scope, self.conversation, self.dispatch
         own = make_metadata(scope.id, scope.depth, talk.usage) if scope.parent else {}
+        seconds = scope.clock.elapsed
+        whole = Lap("run", round(scope.began, 4), round(scope.began + seconds, 4))
         result = RunResult(
             status=status, text=talk.text, data=self.data, agent=scope.agent.name,
             model=scope.agent.model, error=error, turns=talk.turns, tool_calls=did.calls,
             retries=talk.retries, children=children, usage=talk.usage, stop_reason=talk.stop_reason,
-            duration_ms=round(scope.clock.elapsed * 1000), messages=tuple(talk.messages),
+            duration_ms=round(seconds * 1000), messages=tuple(talk.messages),
             files_read=tuple(did.file_log.files_read),
             files_modified=tuple(did.file_log.files_modified), warnings=tuple(self.warnings),
             log=tuple(talk.log), id=scope.id, call_id=scope.call_id, prompt=self.plan.prompt,
             pictures=self.plan.pictures, task=self.task, exchanges=talk.exchanges,
             cause=copy(cause),  # a copy: no traceback keeps the run alive
-            metadata=own,
+            metadata=own, times=(whole, *scope.times),
         )  # fmt: skip
         if not scope.parent:
             changed = scope.env.origin.changed if scope.env.origin else {}

@@ -44,7 +44,7 @@ class ModelClient:
         """The text that came with the failure of the latest request."""
         self._kept: Exchange | None = None
         """The exchange that a fork has for the first attempt of the latest request."""
-        self._is_played = False
+        self.is_played = False
         """True if the last exchange was a recorded one."""
         self.is_kept = False
         """True if it was taken from the run that this one forks."""
@@ -150,10 +150,10 @@ class ModelClient:
         """
         scope = self._scope
         tape = scope.env.tape
-        is_recorded = self._is_played and self._holds(place, attempt)
+        is_recorded = self.is_played and self._holds(place, attempt)
         left = scope.clock.left
         seconds = compute_wait(error, attempt)
-        is_over = self.is_kept or (self._is_played and tape is not None and not tape.may_ask)
+        is_over = self.is_kept or (self.is_played and tape is not None and not tape.may_ask)
         if ((left is not None and seconds >= left) or is_over) and not is_recorded:
             raise make_late_error(error)
         seconds = add_jitter(seconds, left)
@@ -162,7 +162,11 @@ class ModelClient:
         scope.env.emit(
             RetryScheduled(scope.id, turn, attempt, seconds, reason, error.message, most)
         )
-        await asyncio.sleep(0.0 if is_recorded else seconds)
+        began = scope.seconds
+        try:
+            await asyncio.sleep(0.0 if is_recorded else seconds)
+        finally:
+            scope.note("retry", began, turn)
         self.retries += 1
 
     def _holds(self, place: str, attempt: int) -> bool:
@@ -206,7 +210,7 @@ class ModelClient:
             if recorded is None:  # also one that is recorded, but was asked otherwise
                 self.check_caps(request.place, attempt, is_live=True)
         meter.request(self._scope.name)
-        self._is_played, self.is_kept = recorded is not None, False
+        self.is_played, self.is_kept = recorded is not None, False
         if recorded:
             log.recorded, log.protocol = recorded.reply, recorded.protocol
             log.answer_tool = recorded.answer_tool
@@ -259,7 +263,7 @@ class ModelClient:
             CassetteMiss: the request is not the one for which it was recorded.
         """
         scope = self._scope
-        self._is_played = self.is_kept = True
+        self.is_played = self.is_kept = True
         scope.meter.settle()
         self.exchanges.append(given)
         if scope.env.tape is not None and not scope.env.tape.find(request, scope.agent.model):
@@ -274,7 +278,7 @@ class ModelClient:
             ProviderError: the request had failed.
         """
         scope = self._scope
-        self._is_played = self.is_kept = True
+        self.is_played = self.is_kept = True
         scope.meter.settle()
         self.exchanges.append(kept)
         if scope.env.tape is not None:

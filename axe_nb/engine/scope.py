@@ -32,6 +32,7 @@ from axe_nb.providers.protocol import Provider
 from axe_nb.quick_init import quick_init
 from axe_nb.results import name_run
 from axe_nb.threads import in_thread
+from axe_nb.times import Kind, Lap
 from axe_nb.tools.tool import Job, Tool
 
 
@@ -156,6 +157,19 @@ class RunScope:
     call_id: str = ""
     """Id of the parent's call that started the run; empty for a root."""
     depth: int = 0
+    began: float = 0.0
+    """Seconds since the root began."""
+    times: list[Lap] = field(default_factory=list)
+    """The times of its requests, calls and waits that are over."""
+
+    @property
+    def seconds(self) -> float:
+        """Seconds since the root began, virtual time included."""
+        return self.began + self.clock.elapsed
+
+    def note(self, kind: Kind, began: float, turn: int = 0, call: str = "") -> None:
+        """Notes the time of what ends now."""
+        self.times.append(Lap(kind, round(began, 4), round(self.seconds, 4), turn, call))
 
     @property
     def name(self) -> str:
@@ -226,6 +240,7 @@ class RunScope:
             RunStopped: the tree may not send as many requests.
         """
         limits = job.limits.within(self.limits)
+        clock = Clock(limits.seconds, self.clock.deadline, ahead)
         return RunScope(
             env=env,
             agent=agent,
@@ -239,9 +254,10 @@ class RunScope:
             ),
             in_flight=self.in_flight.below(agent.limits.max_in_flight),
             depth_limit=self.depth_limit.lowered(agent),
-            clock=Clock(limits.seconds, self.clock.deadline, ahead),
+            clock=clock,
             id=f"{self.id}.{key}",
             parent=self.id,
             call_id=call_id,
             depth=self.depth + 1,
+            began=self.began + clock.now() - self.clock.started,
         )

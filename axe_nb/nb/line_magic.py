@@ -41,6 +41,7 @@ from axe_nb.text import align_columns, clean, format_dollars, list_some, plural,
 from axe_nb.views import agent_summary
 from axe_nb.views.appearance import LOOKS
 from axe_nb.views.cost import format_cost
+from axe_nb.views.timeline import Timeline, show_times
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
@@ -51,14 +52,16 @@ RESULT = re.compile(r"\s*(?!(?:agent|tool):\S)([^\W\d]\w*)\s*:(.*)", re.DOTALL)
 LATEST = 20
 """Runs that `%axe history` lists."""
 
-Action: TypeAlias = "Callable[[InteractiveShell, argparse.Namespace], str | SentRequest | RunDiff]"
+Action: TypeAlias = (
+    "Callable[[InteractiveShell, argparse.Namespace], str | SentRequest | RunDiff | Timeline]"
+)
 """(shell, what was chosen) -> the text that the cell prints, or the value of the line. Raises
 ConfigError."""
 
 
 def run_command(
     shell: InteractiveShell, line: str, names: Mapping[str, Any], write: Callable[[str], None]
-) -> RunResult | RunHandle | SentRequest | RunDiff | None:
+) -> RunResult | RunHandle | SentRequest | RunDiff | Timeline | None:
     """Runs the command, passes its output to `write`, and returns the value of the line.
 
     Args:
@@ -184,6 +187,10 @@ def _compare(shell: InteractiveShell, chosen: argparse.Namespace) -> RunDiff:
     return diff_runs(*runs, names=(chosen.a, chosen.b))
 
 
+def _show_times(shell: InteractiveShell, chosen: argparse.Namespace) -> Timeline:
+    return show_times(find_tree(shell, chosen.run or "0"))
+
+
 def _read_env(shell: InteractiveShell, chosen: argparse.Namespace) -> str:
     if chosen.file is not None:
         return env_line.load(chosen.file)
@@ -297,6 +304,7 @@ ACTIONS: Mapping[str, Action] = {
     "expect": _expect,
     "request": _find_request,
     "diff": _compare,
+    "time": _show_times,
     "env": _read_env,
     "usage": _show_usage,
     "budget": _use_budget,

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from axe_nb.nb.help import Topic
     from axe_nb.results import RunResult
     from axe_nb.session.runs import RunHandle
+    from axe_nb.views.timeline import Timeline
 
 OPTIONS = ("model", "model_all", "timeout", "mode", "agents_dir", "stream", "step", "break_at")
 """Settings that are options of a run."""
@@ -135,7 +136,7 @@ class AxeMagics(Magics):
     @axe_magic("line")
     def axe_line(
         self, line: str, local_ns: Mapping[str, Any]
-    ) -> RunResult | RunHandle | SentRequest | RunDiff | None:
+    ) -> RunResult | RunHandle | SentRequest | RunDiff | Timeline | None:
         from axe_nb.nb.line_magic import run_command
 
         return run_command(self.shell, line, {**self.shell.user_ns, **local_ns}, _print)

@@ -38,6 +38,7 @@ from axe_nb.records.convert import to_json
 from axe_nb.records.shelf import write_picture
 from axe_nb.redaction import SECRET_HEADERS, Filter, compile_screens, is_found
 from axe_nb.results import RunResult, Status, Turn
+from axe_nb.times import Kind, Lap
 from axe_nb.wire_log import WireReply
 
 HEADER = "axe_nb history {}.{}".format(*VERSIONS["history"])
@@ -97,10 +98,12 @@ def format_part(line: str, replies: Iterable[str] = ()) -> str:
 @lru_cache(maxsize=16)
 def spare_words(clean: Filter) -> Filter:
     """Returns a filter that leaves the words of the format as they are, even if one is a secret."""
-    kinds = (RunResult, Turn, Exchange, WireReply, Message, ToolCall, ToolResult, ToolSpec,
+    kinds = (RunResult, Lap, Turn, Exchange, WireReply, Message, ToolCall, ToolResult, ToolSpec,
              ToolParameter, Usage, Response, Delta, *get_args(Event))  # fmt: skip
     words = {field.name for kind in kinds for field in fields(kind)}
-    words.update(word for options in (Status, Role, DeltaKind, Cut) for word in get_args(options))
+    words.update(
+        word for options in (Status, Role, DeltaKind, Cut, Kind) for word in get_args(options)
+    )
     words.update(get_args(Category), (kind.__name__ for kind in kinds))
     return Filter(tuple(form for form in clean.forms if form not in words))
 

@@ -62,7 +62,7 @@ OFFERED = {
     "%axe ": [
         f"%axe {verb}" for verb in (
             "list", "show", "init", "edit", "tools", "run", "env", "usage", "budget", "expect",
-            "history", "cassette", "request", "diff", "doctor", "trust", "reset", "help",
+            "history", "cassette", "request", "diff", "time", "doctor", "trust", "reset", "help",
         )
     ],
     "%axe show lead": ["%axe show lead-writer"],
@@ -76,6 +76,7 @@ OFFERED = {
     "%axe request @": ["%axe request @0/1"],
     "%axe request 0": ["%axe request 0/1"],
     "%axe diff to": ["%axe diff told"],
+    "%axe time to": ["%axe time told"],
     "%axe diff told told@": ["%axe diff told told@0"],
     "%axe diff told 0": ["%axe diff told 0"],
     "%axe cassette le": ["%axe cassette lesson.axe"],

@@ -85,3 +85,14 @@ def test_one_run_alone_is_a_mistake_that_shows_the_usage(cells: Kernel) -> None:
     [error] = cells.run("%axe diff first")
     assert error["evalue"] == "the following arguments are required: B"
     assert "usage: %axe diff A B" in "\n".join(error["traceback"])
+
+
+def test_the_time_of_a_run_is_shown_with_bars_by_its_name_or_for_the_last_one(
+    cells: Kernel,
+) -> None:
+    [shown] = cells.run("%axe time first")
+    assert set(shown["data"]) == {"text/html", "text/plain"}
+    assert "= model  # tool" in shown["data"]["text/plain"]
+    assert shown["data"]["text/html"].count("linear-gradient") == 6
+    assert "helper" in head(cells, "%axe time first@0.2")
+    assert "lead" in head(cells, "%axe time")

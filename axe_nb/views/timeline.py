@@ -1,0 +1,334 @@
+"""The timeline of a finished run: a row for each run, turn and call, with its seconds. Pure.
+
+It is the one view of a finished run that is not the same twice; the static twin has steps.
+Source: product.md "Notebook" (`%axe time R`); design README "Second generation".
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from html import escape
+from itertools import groupby, pairwise
+from typing import Any
+
+from axe_nb.results import RunResult
+from axe_nb.text import count_columns, one_line, plural
+from axe_nb.times import Kind, Lap
+from axe_nb.views.appearance import GAP, LINE, LINE_HEIGHT, MUTED, SEGMENTS, SWATCH, TRACK
+from axe_nb.views.html import PLAIN
+from axe_nb.views.row import Row, make_row
+from axe_nb.views.transcript import Transcript
+from axe_nb.views.tree import CallNode, Node, TreeNode, TurnNode, nodes_below
+
+MOST = 300
+"""Rows that are drawn: those nearest to the root."""
+
+CELLS, COLUMNS = 200, 48
+"""Parts of a bar, in HTML and in text."""
+
+LABEL = 52
+"""Columns of a row's name and task in text."""
+
+TICKS = 5
+"""Most parts of the axis."""
+
+WORDS: Mapping[Kind, str] = {
+    "model": "model", "replay": "recorded", "tool": "tool", "retry": "waits for a retry",
+    "person": "waits for you",
+}  # fmt: skip
+"""Kinds of time, in the order in which a later one covers an earlier one."""
+
+SIGNS: Mapping[Kind, str] = {"model": "=", "replay": "-", "tool": "#", "retry": "~", "person": "?"}
+
+REPLAY = "#8886"
+"""Colour of an answer that was played: no model took that time."""
+
+COLOURS: Mapping[Kind, str] = {**SEGMENTS, "replay": REPLAY}  # type: ignore[dict-item]
+
+LAYERS: Sequence[Kind] = ("run", *WORDS)
+
+NONE = "no times were kept with this run"
+
+PLAYED = "recorded answers: their time is that of playing them, not of the model"
+
+KEPT = "forked"
+"""Stands for the time of what a fork took from the run that it forks."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """One row."""
+
+    depth: int
+    row: Row
+    laps: Sequence[Lap] = ()
+    seconds: float | None = None
+    """None = it took no time that is known."""
+    began: float = 0.0
+    note: str = ""
+    left_out: int = 0
+    """Rows below it that are not drawn."""
+
+    @property
+    def took(self) -> str:
+        return _format(self.seconds) if self.seconds is not None else self.note
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """The time of a finished run and of all runs below it; a notebook shows it with bars."""
+
+    result: RunResult = field(repr=False)
+
+    def __str__(self) -> str:
+        return "\n".join(_format_text(_Times(self.result)))
+
+    def __repr__(self) -> str:
+        return f"Timeline({_Times(self.result).summary})"
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
+        times = _Times(self.result)
+        return {"text/html": _format_html(times), "text/plain": "\n".join(_format_text(times))}
+
+
+def show_times(result: RunResult) -> Timeline:
+    """The timeline of a run, or of one below it with the seconds of its own."""
+    return Timeline(result)
+
+
+class _Times:
+    """The rows of a run, and their axis."""
+
+    def __init__(self, result: RunResult) -> None:
+        root = Transcript.of(result).root
+        assert root is not None
+        whole = _find_whole(result)
+        self.start, self.end = (whole.began, whole.ended) if whole else (0.0, 0.0)
+        self.is_known = whole is not None
+        self.lines = list(self._list_lines(root))
+        laps = [lap for run in result.walk() for lap in run.times]
+        self.kinds = [kind for kind in WORDS if any(lap.kind == kind for lap in laps)]
+        self.is_played = "replay" in self.kinds
+
+    @property
+    def span(self) -> float:
+        return max(self.end - self.start, 0.001)
+
+    @property
+    def summary(self) -> str:
+        row = self.lines[0].row
+        took = _format(self.end - self.start) if self.is_known else NONE
+        return f"{row.who}, {row.state}, {took}"
+
+    @property
+    def ticks(self) -> list[float]:
+        """Round numbers of seconds along the axis, from 0."""
+        size = 10.0 ** math.floor(math.log10(self.span / TICKS))
+        step = next(size * by for by in (1, 2, 5, 10) if self.span / (size * by) <= TICKS)
+        return [step * number for number in range(math.ceil(self.span / step))]
+
+    def _list_lines(self, root: Node) -> Iterator[_Line]:
+        """The rows nearest to the root, in reading order."""
+        below, shown = dict[int, list[TreeNode]](), 1
+        waiting = deque[TreeNode]([root])
+        while waiting and shown < MOST:
+            thing = waiting.popleft()
+            inner = nodes_below(thing)[: MOST - shown]
+            below[id(thing)] = inner
+            waiting += inner
+            shown += len(inner)
+        yield from self._walk(root, below, 0, is_kept=False)
+
+    def _walk(
+        self, thing: TreeNode, below: Mapping[int, list[TreeNode]], depth: int, *, is_kept: bool
+    ) -> Iterator[_Line]:
+        is_kept = is_kept or _is_kept(thing)
+        inner = below.get(id(thing), [])
+        line = self._make_line(thing, depth, len(nodes_below(thing)) - len(inner), is_kept)
+        yield line
+        for one in inner:
+            yield from self._walk(one, below, depth + 1, is_kept=is_kept)
+
+    def _make_line(self, thing: TreeNode, depth: int, left_out: int, is_kept: bool) -> _Line:
+        row = make_row(thing)
+        if is_kept:
+            return _Line(depth, row, note=KEPT, left_out=left_out)
+        laps = _list_laps(thing)
+        if not laps:
+            return _Line(depth, row, left_out=left_out)
+        began, ended = min(lap.began for lap in laps), max(lap.ended for lap in laps)
+        parts = sorted(laps, key=lambda lap: LAYERS.index(lap.kind))
+        return _Line(depth, row, parts, ended - began, began, left_out=left_out)
+
+    def cells(self, line: _Line, width: int) -> list[Kind | None]:
+        """The kinds of time of a row, in equal parts of the axis; None = no time of its own."""
+        cells: list[Kind | None] = [None] * width
+        for lap in line.laps:
+            if lap.kind == "run":
+                continue
+            first = min(int((lap.began - self.start) / self.span * width), width - 1)
+            last = max(first + 1, round((lap.ended - self.start) / self.span * width))
+            cells[max(first, 0) : last] = [lap.kind] * (min(last, width) - max(first, 0))
+        return cells
+
+
+def _find_whole(result: RunResult) -> Lap | None:
+    return next((lap for lap in result.times if lap.kind == "run"), None)
+
+
+def _is_kept(thing: TreeNode) -> bool:
+    """True for a call that a fork has not made again: it has a result, and took no time."""
+    if not isinstance(thing, CallNode) or thing.result is None:
+        return False
+    result = thing.turn.run.result
+    has_times = result is not None and bool(result.times)
+    return has_times and bool(thing.children) and not _find_own(thing)
+
+
+def _find_own(call: CallNode) -> list[Lap]:
+    result = call.turn.run.result
+    return [lap for lap in result.times if lap.call == call.call.id] if result else []
+
+
+def _list_laps(thing: TreeNode) -> Sequence[Lap]:
+    """The times that a row is about, and those of what it has no rows of their own for."""
+    if isinstance(thing, Node):
+        return thing.result.times if thing.result else ()
+    if isinstance(thing, CallNode):
+        child = thing.child.result if thing.child else None
+        return (child.times if child else ()) or _find_own(thing)
+    return _list_turn(thing)
+
+
+def _list_turn(turn: TurnNode) -> list[Lap]:
+    """The times of a turn's request, of the waits within it, and of its calls."""
+    result = turn.run.result
+    calls = {call.call.id for call in turn.calls}
+    times = result.times if result else ()
+    own = [lap for lap in times if lap.turn == turn.number or (lap.call and lap.call in calls)]
+    for asked in (lap for lap in own if lap.kind in ("model", "replay")):
+        within = (lap for lap in times if lap.kind == "person" and not lap.call)
+        own += [lap for lap in within if asked.began <= lap.began <= asked.ended]
+        break
+    return own
+
+
+def _format(seconds: float) -> str:
+    if seconds >= 60:
+        return f"{int(seconds // 60)} min {int(seconds % 60)} s"
+    return f"{seconds:.3f} s" if seconds < 0.1 else f"{seconds:.2f} s"
+
+
+def _format_tick(seconds: float) -> str:
+    return f"{seconds:g} s" if seconds < 60 else f"{seconds / 60:.3g} min"
+
+
+def _describe(line: _Line) -> str:
+    return " · ".join(filter(None, (line.row.who, line.row.asked)))
+
+
+def _format_text(times: _Times) -> Iterator[str]:
+    root = times.lines[0].row
+    if not times.is_known:
+        yield f"{root.look.sign} {times.summary}"
+        return
+    yield f"{root.look.sign} {_describe(times.lines[0])}"
+    yield "  ".join(f"{SIGNS[kind]} {WORDS[kind]}" for kind in times.kinds)
+    yield from [PLAYED] * times.is_played
+    yield f"{'':{LABEL + 12}}{_format_axis(times)}".rstrip()
+    for line in times.lines:
+        label = f"{'  ' * line.depth}{line.row.look.sign} {line.row.who}"
+        if line.depth:
+            label = one_line(label + f" · {line.row.asked}", LABEL) if line.row.asked else label
+            label = "  " * line.depth + label.strip()
+        label = label[:LABEL]
+        blank = " " * max(0, LABEL - count_columns(label))
+        bar = "".join(SIGNS[cell] if cell else "." for cell in times.cells(line, COLUMNS))
+        bar = bar if line.laps else ""
+        yield f"{label}{blank} {line.took:>10} {bar}".rstrip()
+        if line.left_out:
+            yield f"{'  ' * (line.depth + 1)}… {plural(line.left_out, 'more row')}"
+
+
+def _format_axis(times: _Times) -> str:
+    axis = ""
+    for tick in times.ticks:
+        at = int(tick / times.span * COLUMNS)
+        if len(axis) <= at:
+            axis = f"{axis:{at}}|{_format_tick(tick)} "
+    return axis
+
+
+BAR = "flex:0 0 40%;max-width:calc(100% - 24em);height:.6em;margin:auto 0"
+"""As wide in every row, so that all are on one axis; where there is little room, it goes first."""
+
+TEXTS = f"flex:1 1 0;min-width:0;display:flex;gap:{GAP}"
+
+TASK = "flex:1 1 8em;min-width:6em;overflow:hidden;text-overflow:ellipsis;white-space:nowrap"
+
+WHO = (
+    "flex:0 1 12em;box-sizing:border-box;overflow:hidden;text-overflow:ellipsis;white-space:nowrap"
+)
+
+TOOK = "flex:0 0 6em;overflow:hidden;text-align:right;white-space:nowrap"
+
+ROW = f"display:flex;gap:{GAP};line-height:{LINE_HEIGHT}"
+
+
+def _format_html(times: _Times) -> str:
+    first = times.lines[0]
+    sign = f"<b style=color:{first.row.look.colour}>{first.row.look.sign}</b>"
+    head = f"<div>{sign} <b>{_escape(first.row.who)}</b> {_escape(first.row.asked)}</div>"
+    if not times.is_known:
+        return f"<div class='{PLAIN}'>{head}<div>{NONE}</div></div>"
+    legend = " ".join(
+        f"<span style=color:{COLOURS[kind]}>{SWATCH}</span> <small>{WORDS[kind]}</small>"
+        for kind in times.kinds
+    )
+    note = f"<div><small>{PLAYED}</small></div>" if times.is_played else ""
+    rows = "".join(_format_row(times, line) for line in times.lines)
+    return f"<div class='{PLAIN}'>{head}<div>{legend}</div>{note}{_draw_axis(times)}{rows}</div>"
+
+
+def _draw_axis(times: _Times) -> str:
+    ticks = [*times.ticks, times.span]
+    parts = "".join(
+        f"<small style='flex:0 0 {100 * (after - tick) / times.span:.2f}%;overflow:hidden;"
+        f"box-sizing:border-box;border-left:1px solid {LINE};padding-left:2px;opacity:{MUTED};"
+        f"white-space:nowrap'>{_format_tick(tick)}</small>"
+        for tick, after in pairwise(ticks)
+    )
+    axis = f"<div style='{BAR};height:auto;display:flex;overflow:hidden'>{parts}</div>"
+    return f"<div style='{ROW}'><span style='flex:1'></span>{axis}</div>"
+
+
+def _format_row(times: _Times, line: _Line) -> str:
+    row = line.row
+    asked = row.asked if line.depth else ""
+    bar = f"<i style='{BAR};background:{_draw(times.cells(line, CELLS))}'></i>"
+    more = f"… {plural(line.left_out, 'more row')}" if line.left_out else ""
+    rest = f"<div style=padding-left:{line.depth + 1}em>{more}</div>" if more else ""
+    return (
+        f"<div style='{ROW}'><div style='{TEXTS}'><span style='{WHO};padding-left:{line.depth}em'>"
+        f"<b style=color:{row.look.colour}>{row.look.sign}</b> <b>{_escape(row.who)}</b></span> "
+        f"<bdi style='{TASK}'>{_escape(asked)}</bdi></div> "
+        f"<small style='{TOOK}'>{_escape(line.took)}</small> {bar}</div>{rest}"
+    )
+
+
+def _draw(cells: Sequence[Kind | None]) -> str:
+    """A bar as a gradient, with a stop for each part that is not like the one before it."""
+    stops, at = [], 0
+    for kind, part in groupby(cells):
+        end = at + sum(1 for _ in part)
+        colour = COLOURS[kind] if kind else TRACK
+        stops.append(f"{colour} {100 * at / len(cells):g}% {100 * end / len(cells):g}%")
+        at = end
+    return f"linear-gradient(90deg,{','.join(stops)})"
+
+
+def _escape(text: str) -> str:
+    return escape(text, quote=False)

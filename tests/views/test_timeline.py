@@ -1,0 +1,191 @@
+"""`%axe time R`: what the time of a finished run went to."""
+
+from __future__ import annotations
+
+import pickle
+import re
+from dataclasses import replace
+from html import unescape
+from itertools import groupby
+from pathlib import Path
+
+import pytest
+
+import axe_nb
+from axe_nb import Agent, ProviderError, RunResult, call, script, tool
+from axe_nb.messages import ToolCall
+from axe_nb.times import Lap
+from axe_nb.views.html import twin
+from axe_nb.views.timeline import KEPT, MOST, NONE, PLAYED, show_times
+from tests.views.runs import PAYLOADS, ask, done, hostile_run, turn
+
+pytestmark = pytest.mark.req("E-9")
+
+
+def timed() -> RunResult:
+    """A run of ten seconds: a retry, a question, a child of three seconds and an answer."""
+    child = done(
+        agent="helper", id="0.2", call_id="b", task="look", log=(turn(1, text="found"),),
+        times=(Lap("run", 5.0, 8.0), Lap("model", 5.0, 8.0, 1)),
+    )  # fmt: skip
+    grep = ToolCall("a", "grep", {"pattern": "x"})
+    first = turn(1, grep, ask("b", "helper", "look"), results=["1", "found"])
+    laps = (
+        Lap("run", 0.0, 10.0), Lap("retry", 1.0, 2.0, 1), Lap("model", 0.0, 3.0, 1),
+        Lap("person", 3.0, 4.0, call="a"), Lap("tool", 3.0, 5.0, call="a"),
+        Lap("tool", 5.0, 8.0, call="b"), Lap("model", 8.0, 10.0, 2),
+    )  # fmt: skip
+    return done(log=(first, turn(2, text="ok")), children=(child,), times=laps)
+
+
+def html_of(result: RunResult) -> str:
+    return show_times(result)._repr_mimebundle_()["text/html"]
+
+
+def test_each_row_has_its_seconds_and_a_bar_of_what_they_went_to() -> None:
+    text = str(show_times(timed()))
+    head, legend, axis, lead, first, grep, helper, second = text.splitlines()
+    assert "lead" in head
+    assert legend == "= model  # tool  ~ waits for a retry  ? waits for you"
+    assert axis.split() == ["|0", "s", "|2", "s", "|4", "s", "|6", "s", "|8", "s"]
+    bars = [line.split()[-1] for line in (lead, first, grep, helper, second)]
+    assert len({*map(len, bars)}) == 1
+    assert [kind for kind, _ in groupby(bars[0])] == ["=", "~", "=", "?", "#", "="]
+    assert set(bars[2]) == {".", "?", "#"}
+    assert set(bars[3]) == set(bars[4]) == {".", "="}
+    assert [next(w for w in line.split() if w.replace(".", "").isdecimal() and "." in w)
+            for line in (lead, first, grep, helper, second)] == [
+        "10.00", "8.00", "2.00", "3.00", "2.00"
+    ]  # fmt: skip
+
+
+def test_the_page_is_static_and_escapes_everything() -> None:
+    bad = hostile_run()
+    laps = tuple(Lap("tool", n, n + 1, call=f"a{n}") for n in range(len(PAYLOADS)))
+    page = html_of(replace(bad, times=(Lap("run", 0.0, 9.0), *laps)))
+    assert "<script" not in page.lower()
+    assert "<img" not in page.lower()
+    assert "<style" not in page
+    assert "<i style=" in page
+
+
+def test_all_bars_are_as_wide_so_that_they_have_one_axis() -> None:
+    widths = re.findall(r"flex:0 0 40%[^;]*;max-width:[^;]*", html_of(timed()))
+    assert len(widths) == 6
+    assert len({*widths}) == 1
+
+
+def test_the_saved_twin_never_has_times() -> None:
+    assert twin(timed()) == twin(replace(timed(), times=()))
+
+
+def test_a_run_without_times_says_so() -> None:
+    old = RunResult.from_dict(
+        {key: value for key, value in timed().to_dict(full=True).items() if key != "times"}
+    )
+    assert old.times == ()
+    assert NONE in str(show_times(old))
+    assert NONE in html_of(old)
+
+
+def test_a_run_of_two_thousand_children_has_a_bounded_page() -> None:
+    calls = tuple(ask(f"c{n}", "helper", "look") for n in range(2000))
+    children = tuple(
+        done(
+            agent="helper", id=f"0.{n + 1}", call_id=one.id, log=(turn(1, text="x"),),
+            times=(Lap("run", 1.0, 2.0 + n / 1000), Lap("model", 1.0, 2.0, 1)),
+        )
+        for n, one in enumerate(calls)
+    )  # fmt: skip
+    log = (turn(1, *calls, results=["x"] * 2000), turn(2, text="ok"))
+    laps = tuple(Lap("tool", 1.0, 2.0 + n / 1000, call=one.id) for n, one in enumerate(calls))
+    result = done(log=log, children=children, times=(Lap("run", 0.0, 5.0), *laps))
+    page = html_of(result)
+    assert page.count("<bdi") == MOST
+    assert len(page) < 300_000
+    assert "more rows" in unescape(page)
+    assert len(str(show_times(result)).splitlines()) < MOST + 10
+
+
+@script("slow-lead")
+def _lead(request: axe_nb.Request) -> object:
+    if request.turn == 1 and request.attempt == 1:
+        raise ProviderError("rate_limit", "slow down", retry_after=0.01)
+    calls = [call("call_agent", agent="helper", task="x"), call("measure")]
+    return calls if request.turn == 1 else "done"
+
+
+script("helper-of-slow")(lambda request: "found")
+
+
+@tool
+def measure() -> str:
+    """Measures."""
+    return "7"
+
+
+LEAD = Agent(
+    "lead", "script/slow-lead", sub_agents=("helper",), tools=("measure",), mode="auto",
+    retry={"max_retries": 1},
+)  # fmt: skip
+
+
+@pytest.fixture
+def finished(project: Path) -> RunResult:
+    axe_nb.define(Agent("helper", "script/helper-of-slow"))
+    return axe_nb.run(LEAD, "go")
+
+
+def test_a_run_keeps_the_times_of_its_requests_calls_and_waits(finished: RunResult) -> None:
+    assert finished.ok
+    kinds = [lap.kind for lap in finished.times]
+    assert kinds[0] == "run"
+    assert sorted(kinds[1:]) == ["model", "model", "retry", "tool", "tool"]
+    whole = finished.times[0]
+    [child] = finished.children
+    for lap in (*finished.times, *child.times):
+        assert whole.began <= lap.began <= lap.ended <= whole.ended
+    own = next(lap for lap in finished.times if lap.call == child.call_id)
+    assert own.began <= child.times[0].began <= child.times[0].ended <= own.ended
+    [wait] = [lap for lap in finished.times if lap.kind == "retry"]
+    [first, _] = [lap for lap in finished.times if lap.kind == "model"]
+    assert first.began <= wait.began < wait.ended <= first.ended
+
+
+def test_times_are_kept_in_files_and_pickles(finished: RunResult, tmp_path: Path) -> None:
+    finished.save(tmp_path / "run.axe")
+    assert axe_nb.load(tmp_path / "run.axe").times == finished.times
+    assert pickle.loads(pickle.dumps(finished)).times == finished.times
+    assert finished.times
+
+
+def test_a_replay_says_whose_time_it_is(project: Path) -> None:
+    axe_nb.define(Agent("helper", "script/helper-of-slow"))
+    with axe_nb.cassette(project / "tape.axe", mode="record"):
+        recorded = axe_nb.run(LEAD, "go")
+    with axe_nb.cassette(project / "tape.axe", mode="replay"):
+        played = axe_nb.run(LEAD, "go")
+    assert recorded.ok
+    assert played.ok
+    assert "model" not in {lap.kind for run in played.walk() for lap in run.times}
+    assert PLAYED in str(show_times(played))
+    assert PLAYED in html_of(played)
+    assert PLAYED not in str(show_times(recorded))
+
+
+def test_a_sub_agent_that_a_fork_took_over_has_no_time_of_its_own(finished: RunResult) -> None:
+    fork = finished.fork("0/2", reply="otherwise")
+    rows = str(show_times(fork)).splitlines()
+    assert [row for row in rows if " helper " in row and row.endswith(KEPT)]
+
+
+def test_a_run_that_failed_keeps_its_time(project: Path) -> None:
+    @script("never-ends")
+    async def model(request: axe_nb.Request) -> str:
+        raise AssertionError
+
+    with axe_nb.cassette(project / "none.axe", mode="replay"):
+        failed = axe_nb.run(Agent("lead", "script/never-ends"), "go")
+    assert not failed.ok
+    assert failed.times[0].kind == "run"
+    assert "0." in str(show_times(failed))
