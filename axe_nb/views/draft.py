@@ -13,7 +13,7 @@ from axe_nb.events import TextDelta
 from axe_nb.redaction import redact
 
 BEFORE = 500
-"""Characters before the end of a text in which a secret may begin that reaches into it."""
+"""Characters around a part of a text in which a secret may lie that reaches into it."""
 
 
 @dataclass(slots=True)
@@ -29,6 +29,17 @@ class Growing:
         self._pieces.append(piece)
         self.size += len(piece)
 
+    def beginning(self, size: int) -> str:
+        """The first `size` characters, in time proportional to `size`."""
+        found: list[str] = []
+        missing = size
+        for piece in self._pieces:
+            if missing <= 0:
+                break
+            found.append(piece)
+            missing -= len(piece)
+        return "".join(found)[:size]
+
     def end(self, size: int) -> str:
         """The last `size` characters, in time proportional to `size`."""
         found: list[str] = []
@@ -43,6 +54,10 @@ class Growing:
     def show_end(self, size: int) -> str:
         """The end without secrets, as far as they have arrived whole."""
         return redact(self.end(size + BEFORE))[-size:]
+
+    def show_beginning(self, size: int) -> str:
+        """The beginning without secrets, as far as they have arrived whole."""
+        return redact(self.beginning(size + BEFORE))[:size]
 
     def __str__(self) -> str:
         return "".join(self._pieces)
