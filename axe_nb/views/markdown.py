@@ -76,7 +76,8 @@ def parse(
         The blocks, and all references including those given.
     """
     parser = _make_parser()
-    env = {"mixed": is_mixed, "references": dict(references or {})}
+    known = dict(references or {})
+    env = {"mixed": is_mixed, "references": known}
     tokens = parser.parse(text, env)
     parts, begin = [], 0
     for end, token in enumerate(tokens, 1):
@@ -87,7 +88,7 @@ def parse(
         html = clean(parser.renderer.render(tokens[begin:end], parser.options, env))
         parts.append(Part(line, html))
         begin = end
-    return parts, env["references"]
+    return parts, known
 
 
 def is_too_large(size: int, text: str) -> bool:

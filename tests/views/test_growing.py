@@ -22,7 +22,7 @@ TRAPS = (
     "- a\n\n*\n\n**bold**\n\n- b\n***\n***c***\n\n---\n\nd\n",
     "Title\n=====\n\nOther\n---\n\nlast\n--\nnot\n- - -\n",
     "text\n|a|b|\n|-|-:|\n|1|2|\n|3|\n\n|a|b|\n|-|-|x\n\n| c\n|--|\n| d\nend\n\nf\n",
-    "```python\ndef f():\n\n    return 1\n\n```\n\n~~~~\n~~~\n\nx\n~~~~\n\n```\nopen\n\nto the end\n",
+    "```python\nf\n\n    return 1\n\n```\n\n~~~~\n~~~\n\nx\n~~~~\n\n```\nopen\n\nto the end\n",
     "Above:\n```js\nlet a\n```\nbelow\n    no code\n\n    code\n\n\n    more\n\nend\n",
     "> a\nb\n\n> c\n>\n> - d\n\n>e\n\n    f\n\n>\n",
     "a\n#\n\nb\n#c\n\n##\n\nd\n1. e\n\nf\n2. g\n\nh\n-\n\n-\n\n  i\n\n-\tj\n\n\tk\n",
@@ -80,7 +80,10 @@ def test_a_text_that_does_not_go_on_from_the_last_one_is_rendered_anew() -> None
 
 
 def test_a_long_text_is_read_about_once() -> None:
-    text = "Some **words** in a paragraph of two lines,\nand [a link](https://x.example).\n\n" * 250
+    text = "[a]: https://a.example\n\n"
+    text += (
+        "Some **words** in a paragraph of two lines,\nand [a link](https://x.example).\n\n" * 250
+    )
     text += "```python\nx = 1\n```\n\n- a\n- b\n\nA paragraph.\n\n" * 20
     growing, read = GrowingMarkdown(), 0
     for size in range(0, len(text), 50):
