@@ -27,7 +27,7 @@ from axe_nb.views.question import format_question
 from axe_nb.views.row import make_row
 from axe_nb.views.segments import segments_of
 from axe_nb.views.summary import progress_of
-from axe_nb.views.tree import CallNode, Node, Times, TreeNode, TurnNode, parent_row, rows_of
+from axe_nb.views.tree import CallNode, Node, Times, TreeNode, parent_row, rows_of
 
 STATIC = Path(__file__).parent / "static"
 

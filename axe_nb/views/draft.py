@@ -64,6 +64,17 @@ class Growing:
 
 
 @dataclass(slots=True)
+class DraftCall:
+    """A call whose arguments arrive in pieces."""
+
+    number: int
+    """Position in the reply."""
+    tool: str = ""
+    """Name of its tool; empty if it is not known."""
+    arguments: Growing = field(default_factory=Growing)
+
+
+@dataclass(slots=True)
 class Draft:
     """The pieces of one attempt at a reply."""
 
@@ -71,12 +82,8 @@ class Draft:
     """From 1."""
     text: Growing = field(default_factory=Growing)
     reasoning: Growing = field(default_factory=Growing)
-    arguments: Growing = field(default_factory=Growing)
-    """Those of the latest call."""
-    tool: str = ""
-    """Name of the latest call's tool; empty if it is not known."""
-    call: int = -1
-    """Position of the latest call in the reply; -1 = none yet."""
+    calls: list[DraftCall] = field(default_factory=list)
+    """In the order in which they began."""
     latest: Literal["", "text", "reasoning", "arguments"] = ""
     """Kind of the last piece; empty = none yet."""
 
@@ -95,7 +102,11 @@ class Draft:
             self.text.add(event.text)
 
     def _take_arguments(self, event: TextDelta) -> None:
-        if event.call != self.call:
-            self.call, self.tool, self.arguments = event.call, "", Growing()
-        self.tool = event.name or self.tool
-        self.arguments.add(event.text)
+        # pieces of calls may take turns; the last one is nearly always meant
+        known = (call for call in reversed(self.calls) if call.number == event.call)
+        call = next(known, None)
+        if call is None:
+            call = DraftCall(event.call)
+            self.calls.append(call)
+        call.tool = event.name or call.tool
+        call.arguments.add(event.text)

@@ -187,7 +187,7 @@ def draft_line(draft: Draft | None, *, size: int = LAST_WORDS) -> str:
         case Draft(latest="reasoning"):
             start, text = "thinks: ", draft.reasoning
         case Draft(latest="arguments"):
-            start, text = f"{_format_drafting(draft)} ", draft.arguments
+            start, text = f"{_format_drafting(draft)} ", draft.calls[-1].arguments
         case Draft(latest="text"):
             start, text = "", draft.text
         case _:
@@ -197,12 +197,13 @@ def draft_line(draft: Draft | None, *, size: int = LAST_WORDS) -> str:
 
 
 def _format_drafting(draft: Draft | None) -> str:
-    """The part of a reply that is being written; its words are shown below."""
+    """The part of a reply that is being written; its words are shown elsewhere."""
     match draft:
         case Draft(latest="reasoning"):
-            return "thinks"
+            return draft_line(draft)  # what it thinks is folded
         case Draft(latest="arguments"):
-            return f"calls {excerpts.line(draft.tool, excerpts.WHO) or 'a tool'}"
+            names = [excerpts.line(call.tool, excerpts.WHO) or "a tool" for call in draft.calls]
+            return f"calls {_format_names(names, 'tool')}"
         case Draft(latest="text"):
             return "writes"
         case _:

@@ -68,3 +68,20 @@ class Written {
     if (this.follows) this.element.scrollTo(0, 1e9);
   }
 }
+
+// Reasoning is folded until a reader opens it. The button has the label's words, so that it stays
+// while they stay the same; a block that becomes another one loses it.
+function fold(block, isFolded) {
+  const [name] = block.children;
+  block.classList.toggle("axe-nb-thoughts", isFolded);
+  if (!isFolded || name.querySelector("button")) return;
+  const button = make("button", "fold", name.textContent);
+  button.type = "button";
+  const set = (isOpen) => {
+    button.setAttribute("aria-expanded", String(isOpen));
+    block.classList.toggle("axe-nb-unfolded", isOpen);
+  };
+  button.addEventListener("click", () => set(button.ariaExpanded !== "true"));
+  set(false);
+  name.replaceChildren(button);
+}

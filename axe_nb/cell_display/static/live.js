@@ -308,6 +308,7 @@ function texts(box, blocks) {
     put(name, label);
     put(body, text);
     put(more, rest ? `… ${rest}` : "");
+    fold(block, label === "thinks");
     block.classList.toggle("axe-nb-warning", label === "warning");
     block.classList.toggle("axe-nb-lines", text.includes("\n"));
   });
