@@ -72,10 +72,12 @@ class LiveAnswer:
             "size": size,
             "html": html,
             "rest": self._rest,
-            "is_earlier": turn is not None and not turn.is_last,
+            "is_earlier": self._root.result is None and turn is not None and not turn.is_last,
         }
 
     def _look(self) -> tuple[object, ...]:
+        if self._root.result:
+            return ("the end",)
         turn = _find_turn(self._root)
         if turn is None:
             return ()
@@ -85,16 +87,13 @@ class LiveAnswer:
         )
 
     def _read(self, turn: TurnNode | None) -> None:
-        if turn is None:
-            self._markdown.update("")
-            self._rest = ["", ""]
-            return
-        draft = turn.draft
-        size = draft.text.size if draft else len(turn.text)
-        text = draft.text.show_beginning(ANSWER) if draft else turn.text[:ANSWER]
+        draft = turn.draft if turn and not self._root.result else None
+        whole = "" if draft else self._root.text
+        size = draft.text.size if draft else len(whole)
+        text = draft.text.show_beginning(ANSWER) if draft else whole[:ANSWER]
         self._rest = ["", ""]
         if size > ANSWER:
-            end = draft.text.show_end(END + 1) if draft else turn.text[-END - 1 :]
+            end = draft.text.show_end(END + 1) if draft else whole[-END - 1 :]
             self._rest = [f"… {plural(size - ANSWER, 'more character')}", cut_end(end, END)]
         self._markdown.update(clean(text).strip("\n"))
 
@@ -105,8 +104,6 @@ def _is_written(turn: TurnNode | None) -> bool:
 
 def _find_turn(root: Node) -> TurnNode | None:
     """The turn whose text would be the answer if the run ended now; None = there is none."""
-    if root.is_group:
-        return None
     for turn in reversed(root.turns):
         if turn.text or (turn.draft and turn.draft.text.size):
             return turn

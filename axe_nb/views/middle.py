@@ -175,7 +175,7 @@ def doing_of(turn: TurnNode) -> str:
 def is_misfit(turn: TurnNode) -> bool:
     """True if the turn's answer was to be data, and does not fit its schema."""
     turns = turn.run.turns
-    if turns[-1].asked != "repair":
+    if not turns or turns[-1].asked != "repair":
         return False
     failed = turn is turns[-1] and turn.state == "completed" and turn.run.state == "error"
     return failed or any(turn is before for before in turns[-2:-1])

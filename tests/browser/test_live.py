@@ -84,7 +84,9 @@ def test_while_a_step_waits_for_the_person_the_tree_goes_on_and_says_who_waits(l
 
 
 LAID_OUT = """
-() => [...document.querySelectorAll(".jp-OutputArea :is(h2, p)")].slice(0, 2).map((e) => {
+() => [
+  ...document.querySelectorAll(".jp-OutputArea :is(h2, table, td, li, pre, p)")
+].slice(0, 6).map((e) => {
   const {x, y, width, height} = e.getBoundingClientRect();
   const {color, fontFamily, fontSize, fontWeight, lineHeight} = getComputedStyle(e);
   return [e.tagName, x, y, width, height, color, fontFamily, fontSize, fontWeight, lineHeight];

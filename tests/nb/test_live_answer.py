@@ -7,11 +7,13 @@ from typing import Any
 import pytest
 
 from axe_nb.cell_display.answer import PACE, LiveAnswer
-from axe_nb.events import RetryScheduled, TextDelta, TurnFinished, TurnStarted
+from axe_nb.events import RetryScheduled, RunFinished, TextDelta, TurnFinished, TurnStarted
 from axe_nb.messages import ToolCall, Usage
 from axe_nb.views.html import page
 from axe_nb.views.markdown import render
+from axe_nb.views.row import make_row
 from axe_nb.views.transcript import Transcript
+from tests.views.runs import done
 from tests.views.test_draft import begun, delta
 
 
@@ -104,3 +106,29 @@ def test_nothing_is_read_again_while_nothing_comes() -> None:
     more = answer.update(9.1)
     assert (more["before"], more["state"]) == (1, 2)
     assert (more["kept"], more["size"], more["html"]) == (0, 7, [" Two.</p>\n"])
+
+
+def test_the_text_of_a_turn_that_failed_is_what_the_run_says_at_its_end() -> None:
+    transcript = begun(delta("Half of *an* answ"))
+    assert transcript.root
+    answer = LiveAnswer(transcript.root)
+    answer.update(0.0)
+    result = done(status="error", text="Half of *an* answ", error="server: gone")
+    transcript.apply(RunFinished("0", result), 0.0)
+    answer.update(0.1, is_over=True)
+    assert html(answer.whole()) == render("Half of *an* answ")
+    transcript = begun(delta("Half of *an* answ"))
+    assert transcript.root
+    answer = LiveAnswer(transcript.root)
+    answer.update(0.0)
+    transcript.apply(RunFinished("0", done(status="error", text="")), 0.0)
+    news = answer.update(0.1, is_over=True)
+    assert (news["kept"], news["html"], html(answer.whole())) == (0, [], "")
+
+
+def test_the_row_of_a_first_turn_that_failed_says_so() -> None:
+    transcript = begun(delta("hm", kind="reasoning"))
+    assert transcript.root
+    [turn] = transcript.root.turns
+    transcript.apply(RunFinished("0", done(status="error", text="")), 0.0)
+    assert make_row(turn).asked == "no answer"
