@@ -31,7 +31,7 @@ class LiveAnswer:
         self._root = root
         self._markdown = GrowingMarkdown()
         self._seen: tuple[object, ...] = ()
-        """What was read last: the turn, its attempt, the size of its text."""
+        """The turn, its attempt and the size of its text, as they were read last."""
         self._state = 0
         """Number of the latest state."""
         self._rest = ["", ""]

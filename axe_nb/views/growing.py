@@ -93,7 +93,7 @@ def _are_equal(some: References, others: References) -> bool:
 
 
 def difference(before: Sequence[str], after: Sequence[str]) -> tuple[int, int, list[str]]:
-    """What to do to one list of texts to get another one that begins like it.
+    """The way from one list of texts to another one that begins like it.
 
     Returns:
         The number of texts to keep, the number of characters to keep of the next one, and what
