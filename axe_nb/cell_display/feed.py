@@ -17,9 +17,9 @@ from IPython.core.display_functions import DisplayHandle
 from IPython.core.getipython import get_ipython
 from IPython.display import display
 
+from axe_nb.cell_display.answer import LiveAnswer
 from axe_nb.messages import dump
 from axe_nb.pictures.scaled import Thumbnails
-from axe_nb.text import clean
 from axe_nb.views import html
 from axe_nb.views.appearance import css_rules
 from axe_nb.views.outline import Block, Outline
@@ -27,11 +27,11 @@ from axe_nb.views.question import format_question
 from axe_nb.views.row import make_row
 from axe_nb.views.segments import segments_of
 from axe_nb.views.summary import progress_of
-from axe_nb.views.tree import CallNode, Node, Times, TreeNode, TurnNode, parent_row, rows_of
+from axe_nb.views.tree import CallNode, Node, Times, TreeNode, parent_row, rows_of
 
 STATIC = Path(__file__).parent / "static"
 
-SCRIPTS = ("live.js", "question.js", "place.js")
+SCRIPTS = ("live.js", "answer.js", "question.js", "place.js")
 """Files that make one module, in this order."""
 
 EVERY = 0.1
@@ -51,9 +51,6 @@ TELL = 1.0
 
 MAX_CHARS = 300
 """Characters of one text in the live tree."""
-
-WINDOW = 8000
-"""Characters of the answer that are shown at least while it is being written, if it has them."""
 
 
 class Feed:
@@ -81,13 +78,14 @@ class Feed:
         self._outline = Outline(root, max_chars=MAX_CHARS)
         self._rows: dict[str, dict[str, Any]] = {}
         self._thumbnails = Thumbnails()
-        self._text = ""
+        self._answer = LiveAnswer(root)
         self._number = 0
         self._snapshot_at = now
         self._is_stale = False
         """True if an update was sent that no snapshot contains."""
         self._bytes = 0
         self._update_rows({thing.key: thing for thing in rows_of(root)})
+        self._answer.update(now)
         self._name = name
         self._told_at = self._sent_at = now
         self._mark = f"axe-nb-at-{secrets.token_hex(8)}" if _is_page_jupyter() else ""
@@ -113,21 +111,18 @@ class Feed:
             newest: key of the row to mark; empty = the run is over.
             now: seconds since the run began.
         """
-        before = self._text
         rows = self._update_rows(changed)
-        at = len(before) if self._text.startswith(before) else 0
+        answer = self._answer.update(now, is_over=not newest)
         self.next_at = max(now, self.next_at) + EVERY
         self._sent_at = now
         self._is_stale = True
         with contextlib.suppress(Exception):  # errors of a front end must not affect the run
             if newest:
                 self._tell(now)
-            if not newest or now < AGAIN or self.is_due(now):
+            if not newest or now < AGAIN or self._is_snapshot_due(now):
                 self._widget.snapshot = self._take_snapshot(newest, now)
                 return
-            self._widget.send(
-                {"now": now, "newest": newest, "rows": rows, "text": [at, self._text[at:]]}
-            )
+            self._widget.send({"now": now, "newest": newest, "rows": rows, "answer": answer})
 
     def beat(self, newest: str, now: float) -> None:
         """Says that the run goes on, if there has been no news for BEAT seconds."""
@@ -135,11 +130,13 @@ class Feed:
             self._tell(now)
             if now - self._sent_at >= BEAT:
                 self._sent_at = now
-                text = [len(self._text), ""]
-                self._widget.send({"now": now, "newest": newest, "rows": [], "text": text})
+                self._widget.send({"now": now, "newest": newest, "rows": [], "answer": None})
 
     def is_due(self, now: float) -> bool:
-        """True if a snapshot is due."""
+        """True if a snapshot is due, or a part of the answer that was put off."""
+        return self._is_snapshot_due(now) or self._answer.owes(now)
+
+    def _is_snapshot_due(self, now: float) -> bool:
         wait = max(AGAIN, self._bytes / RATE)
         return self._is_stale and now - self._snapshot_at >= wait
 
@@ -175,7 +172,8 @@ class Feed:
         self._snapshot_at = now
         self._is_stale = False
         rows = list(self._rows.values())
-        snapshot = {"now": now, "newest": newest, "rows": rows, "text": [0, self._text]}
+        answer = self._answer.whole()
+        snapshot = {"now": now, "newest": newest, "rows": rows, "answer": answer}
         text = dump(snapshot).decode()
         self._bytes = len(text)
         return text
@@ -185,8 +183,6 @@ class Feed:
         self._number += 1
         news = {key: self._format_row(key, thing) for key, thing in changed.items()}
         self._rows.update(news)
-        turn = self._root.turns[-1] if self._root.turns else None
-        self._text = _read_text(turn) if turn and not turn.calls else ""
         return list(news.values())
 
     def _format_block(self, block: Block) -> list[Any]:
@@ -225,19 +221,6 @@ def _is_page_jupyter() -> bool:
     shell = get_ipython()
     in_vscode = shell is not None and "__vsc_ipynb_file__" in shell.user_ns
     return "JPY_SESSION_NAME" in os.environ and not in_vscode
-
-
-def _read_text(turn: TurnNode) -> str:
-    """The end of a reply's text: from WINDOW to twice as many characters.
-
-    Its beginning moves rarely, so that most updates only append.
-    """
-    size = turn.draft.text.size if turn.draft else len(turn.text)
-    left_out = max(0, size // WINDOW - 1) * WINDOW
-    shown = size - left_out
-    end = turn.draft.text.show_end(shown) if turn.draft else turn.text[left_out:]
-    before = f"… {left_out:,} characters\n" if left_out else ""
-    return before + clean(end)
 
 
 def _find_times(thing: TreeNode) -> Times:

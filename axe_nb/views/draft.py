@@ -13,7 +13,7 @@ from axe_nb.events import TextDelta
 from axe_nb.redaction import redact
 
 BEFORE = 500
-"""Characters before the end of a text in which a secret may begin that reaches into it."""
+"""Characters around a part of a text in which a secret may lie that reaches into it."""
 
 
 @dataclass(slots=True)
@@ -28,6 +28,17 @@ class Growing:
         """Appends a piece, in constant time."""
         self._pieces.append(piece)
         self.size += len(piece)
+
+    def beginning(self, size: int) -> str:
+        """The first `size` characters, in time proportional to `size`."""
+        found: list[str] = []
+        missing = size
+        for piece in self._pieces:
+            if missing <= 0:
+                break
+            found.append(piece)
+            missing -= len(piece)
+        return "".join(found)[:size]
 
     def end(self, size: int) -> str:
         """The last `size` characters, in time proportional to `size`."""
@@ -44,8 +55,23 @@ class Growing:
         """The end without secrets, as far as they have arrived whole."""
         return redact(self.end(size + BEFORE))[-size:]
 
+    def show_beginning(self, size: int) -> str:
+        """The beginning without secrets, as far as they have arrived whole."""
+        return redact(self.beginning(size + BEFORE))[:size]
+
     def __str__(self) -> str:
         return "".join(self._pieces)
+
+
+@dataclass(slots=True)
+class DraftCall:
+    """A call whose arguments arrive in pieces."""
+
+    number: int
+    """Position in the reply."""
+    tool: str = ""
+    """Name of its tool; empty if it is not known."""
+    arguments: Growing = field(default_factory=Growing)
 
 
 @dataclass(slots=True)
@@ -56,12 +82,8 @@ class Draft:
     """From 1."""
     text: Growing = field(default_factory=Growing)
     reasoning: Growing = field(default_factory=Growing)
-    arguments: Growing = field(default_factory=Growing)
-    """Those of the latest call."""
-    tool: str = ""
-    """Name of the latest call's tool; empty if it is not known."""
-    call: int = -1
-    """Position of the latest call in the reply; -1 = none yet."""
+    calls: list[DraftCall] = field(default_factory=list)
+    """In the order in which they began."""
     latest: Literal["", "text", "reasoning", "arguments"] = ""
     """Kind of the last piece; empty = none yet."""
 
@@ -80,7 +102,11 @@ class Draft:
             self.text.add(event.text)
 
     def _take_arguments(self, event: TextDelta) -> None:
-        if event.call != self.call:
-            self.call, self.tool, self.arguments = event.call, "", Growing()
-        self.tool = event.name or self.tool
-        self.arguments.add(event.text)
+        # pieces of calls may take turns; the last one is nearly always meant
+        known = (call for call in reversed(self.calls) if call.number == event.call)
+        call = next(known, None)
+        if call is None:
+            call = DraftCall(event.call)
+            self.calls.append(call)
+        call.tool = event.name or call.tool
+        call.arguments.add(event.text)

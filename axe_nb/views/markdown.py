@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import cache
 from html import escape
+from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
 from markdown_it import MarkdownIt
@@ -40,14 +42,63 @@ HOST = re.compile(
 """An address or the name of a host in the text of a link."""
 
 
+References: TypeAlias = Mapping[str, Mapping[str, Any]]
+"""Label → address and title of a link, and the lines that define it, as the library notes them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A block at the top level of a text: a paragraph, a list, a table, ..."""
+
+    line: int
+    """Its first line in the text, from 0."""
+    html: str
+
+
 def render(text: str) -> str:
     """HTML of a Markdown text; one that would grow out of proportion stays as it is."""
-    html = clean(
-        _make_parser().render(text, {"mixed": is_mixed(text)})
-    )  # after `&shy;` and the like have become characters
-    if len(html) > SMALL + GROWTH * len(text):
-        return f"<pre style=white-space:pre-wrap>{escape(text, quote=False)}</pre>\n"
-    return html
+    parts, _ = parse(text, is_mixed=is_mixed(text))
+    html = "".join(part.html for part in parts)
+    return quote(text) if is_too_large(len(html), text) else html
+
+
+def parse(
+    text: str, *, is_mixed: bool, references: References | None = None
+) -> tuple[list[Part], References]:
+    """The blocks of a Markdown text, whose HTML in a row is that of the text.
+
+    Args:
+        text: the text, or the rest of one from the first line of a block on.
+        is_mixed: True if there are letters that are read from right to left anywhere in it.
+        references: those that are defined before it; they take precedence over its own.
+
+    Returns:
+        The blocks, and all references including those given.
+    """
+    parser = _make_parser()
+    known = dict(references or {})
+    env = {"mixed": is_mixed, "references": known}
+    tokens = parser.parse(text, env)
+    parts, begin = [], 0
+    for end, token in enumerate(tokens, 1):
+        if token.level or token.nesting == 1:
+            continue
+        line = (tokens[begin].map or [0])[0]
+        # cleaned once more after `&shy;` and the like have become characters
+        html = clean(parser.renderer.render(tokens[begin:end], parser.options, env))
+        parts.append(Part(line, html))
+        begin = end
+    return parts, known
+
+
+def is_too_large(size: int, text: str) -> bool:
+    """True if so many characters of HTML are out of proportion to their text."""
+    return size > SMALL + GROWTH * len(text)
+
+
+def quote(text: str) -> str:
+    """HTML of a text as it is."""
+    return f"<pre style=white-space:pre-wrap>{escape(text, quote=False)}</pre>\n"
 
 
 @cache

@@ -175,7 +175,7 @@ def doing_of(turn: TurnNode) -> str:
 def is_misfit(turn: TurnNode) -> bool:
     """True if the turn's answer was to be data, and does not fit its schema."""
     turns = turn.run.turns
-    if turns[-1].asked != "repair":
+    if not turns or turns[-1].asked != "repair":
         return False
     failed = turn is turns[-1] and turn.state == "completed" and turn.run.state == "error"
     return failed or any(turn is before for before in turns[-2:-1])
@@ -187,7 +187,7 @@ def draft_line(draft: Draft | None, *, size: int = LAST_WORDS) -> str:
         case Draft(latest="reasoning"):
             start, text = "thinks: ", draft.reasoning
         case Draft(latest="arguments"):
-            start, text = f"{_format_drafting(draft)} ", draft.arguments
+            start, text = f"{_format_drafting(draft)} ", draft.calls[-1].arguments
         case Draft(latest="text"):
             start, text = "", draft.text
         case _:
@@ -197,12 +197,13 @@ def draft_line(draft: Draft | None, *, size: int = LAST_WORDS) -> str:
 
 
 def _format_drafting(draft: Draft | None) -> str:
-    """The part of a reply that is being written; its words are shown below."""
+    """The part of a reply that is being written; its words are shown elsewhere."""
     match draft:
         case Draft(latest="reasoning"):
-            return "thinks"
+            return draft_line(draft)  # what it thinks is folded
         case Draft(latest="arguments"):
-            return f"calls {excerpts.line(draft.tool, excerpts.WHO) or 'a tool'}"
+            names = [excerpts.line(call.tool, excerpts.WHO) or "a tool" for call in draft.calls]
+            return f"calls {_format_names(names, 'tool')}"
         case Draft(latest="text"):
             return "writes"
         case _:

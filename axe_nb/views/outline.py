@@ -12,7 +12,7 @@ from axe_nb.pictures.picture import Picture
 from axe_nb.redaction import redact
 from axe_nb.text import clean, plural
 from axe_nb.views import excerpts
-from axe_nb.views.draft import Growing
+from axe_nb.views.draft import Draft, DraftCall, Growing
 from axe_nb.views.middle import asked_of, doing_of
 from axe_nb.views.row import Row, make_row
 from axe_nb.views.tree import CallNode, Node, TreeNode, TurnNode, lay_out, nodes_below
@@ -34,6 +34,12 @@ MAX_ROOMS = 10
 
 LEAST, MOST = 50, 1000
 """Maximum length of one text in characters: in a long run, and in the shortest."""
+
+DRAFT = 1000
+"""Characters that are shown at least of what a root thinks, or of a call that it writes."""
+
+MAX_CALLS = 8
+"""Maximum number of calls that are shown while a reply is being written: the latest ones."""
 
 ANSWER = 20_000
 """Maximum length of the answer above the tree in characters."""
@@ -242,14 +248,14 @@ class Outline:
         draft = turn.draft
         if draft is None:
             return []
-        parts = (
+        parts = [
             ("thinks", draft.reasoning),
             ("writes", draft.text if turn.run.depth else Growing()),
-            ("arguments", draft.arguments),
-        )
+            *((_name_arguments(draft, call), call.arguments) for call in draft.calls[-MAX_CALLS:]),
+        ]
+        size = self.max_chars if turn.run.depth else max(DRAFT, self.max_chars)
         return [
-            Block(label, excerpts.cut_end(text.show_end(self.max_chars + 1), self.max_chars))
-            for label, text in parts
+            Block(label, excerpts.cut_end(text.show_end(size + 1), size)) for label, text in parts
         ]
 
     def _collect_call(self, call: CallNode, asked: str) -> tuple[list[Block], list[Block]]:
@@ -281,6 +287,11 @@ class Outline:
             shown, more = "", len(text)
         whole = clean(text).strip("\n") if more else ""
         return Block(label, shown, more, f"{self.name}{path}" if self.name else "", whole=whole)
+
+
+def _name_arguments(draft: Draft, call: DraftCall) -> str:
+    name = excerpts.line(call.tool, excerpts.WHO)
+    return f"arguments of {name}" if name and len(draft.calls) > 1 else "arguments"
 
 
 def _has_text(block: Block) -> bool:

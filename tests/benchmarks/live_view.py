@@ -1,7 +1,8 @@
 """`python -m tests.benchmarks.live_view`: the live tree in a real JupyterLab, and saved sizes.
 
-Prints rows of goals.md: 50 turns of 20 children over 30 s, four changes a child. The lag of an
-update is the time from the kernel's own stamp on its message to the first frame that shows it.
+Prints rows of goals.md: 50 turns of 20 children over 30 s, four changes a child; the same with 40
+children, and with 20 whose answers arrive in pieces of 8 characters, 50 a second each. The lag of
+an update is the time from the kernel's own stamp on its message to the first frame that shows it.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from tests.browser.lab import Lab, server, started
 from tests.conftest import CHROMIUM
 from tests.views.runs import code, long_run, saved_size
 
-TURNS, CHILDREN, SECONDS = 50, 20, 30
+TURNS, SECONDS = 50, 30
 
 WATCH = """
 window.axe = {frames: 0, bytes: 0, lags: [], sent: []};
@@ -47,7 +48,7 @@ new MutationObserver((changes) => {
 }).observe(document, {subtree: true, childList: true, characterData: true, attributes: true});
 """
 
-CELL = f"""
+CELL = """
 import time
 from axe_nb.events import RunFinished, RunStarted, TextDelta, ToolFinished, ToolStarted
 from axe_nb.events import TurnFinished, TurnStarted
@@ -57,9 +58,10 @@ from axe_nb.cell_display.view import CellDisplay
 
 ANSWER = "An answer of a child, about as long as a paragraph is. " * 7
 ONE_CHILD = CallTraits(delegates=True, is_one_child=True)
-END = {{"status": "completed", "model": "script/x"}}
+END = {"status": "completed", "model": "script/x"}
 view, began, events = CellDisplay(live=True).add_run(), time.monotonic(), 0
-pause = {SECONDS} / {TURNS} / ({CHILDREN} * 4)
+pause = SECONDS / TURNS / (CHILDREN * 4)
+going = {}  # run → characters of its answer so far
 
 def tell(*news):
     for event in news:
@@ -71,26 +73,32 @@ def wait():
     events += 1
     while (left := began + events * pause - time.monotonic()) > 0:
         time.sleep(min(left, 0.02))
+        for run in going if STREAMS else ():
+            at = going[run] = going[run] + 8
+            view.event(TextDelta(run, 1, 1, ANSWER[at - 8 : at]))
         view.tick()
 
 tell(RunStarted("0", "", "", "lead", "script/lead", 0, "Do it", "Do it"))
-for turn in range(1, {TURNS} + 1):
-    calls = tuple(ToolCall(f"{{turn}}-{{i}}", "call_agent", {{}}, traits=ONE_CHILD)
-                  for i in range({CHILDREN}))
+for turn in range(1, TURNS + 1):
+    calls = tuple(ToolCall(f"{turn}-{i}", "call_agent", {}, traits=ONE_CHILD)
+                  for i in range(CHILDREN))
     tell(TurnStarted("0", turn, 1, 0),
          TurnFinished("0", turn, "", calls, "tool_use", Usage(10, 10), True))
     for call in calls:
         run = "0." + call.id
         tell(ToolStarted("0", call),
-             RunStarted(run, "0", call.id, "child", "script/c", 1, f"Part {{run}}", "Task: a part"),
+             RunStarted(run, "0", call.id, "child", "script/c", 1, f"Part {run}", "Task: a part"),
              TurnStarted(run, 1, 1, 0))
+        going[run] = 0
         wait()
     for words in (ANSWER[:100], ANSWER[100:]):
         for call in calls:
-            tell(TextDelta("0." + call.id, 1, 1, words))
+            if not STREAMS:
+                tell(TextDelta("0." + call.id, 1, 1, words))
             wait()
     for call in calls:
         run = "0." + call.id
+        going.pop(run)
         tell(TurnFinished(run, 1, ANSWER, (), "end", Usage(10, 10), True),
              RunFinished(run, RunResult(**END, text=ANSWER, agent="child", id=run)),
              ToolFinished("0", ToolResult(call.id, ANSWER), 0.1))
@@ -102,20 +110,21 @@ view.finish(RunResult(**END, text="Done.", agent="lead"))
 """
 
 
-def live(folder: Path) -> dict[str, Any]:
+def live(folder: Path, children: int, *, streams: bool) -> dict[str, Any]:
     """What the page saw of the run."""
     assert CHROMIUM, "there is no chromium"
+    given = f"TURNS, CHILDREN, SECONDS, STREAMS = {TURNS}, {children}, {SECONDS}, {streams}"
     with server(folder) as jupyter, started(CHROMIUM) as browser:
         context = browser.new_context(viewport={"width": 1280, "height": 900})
         context.add_init_script(WATCH)
         lab = Lab(jupyter, context)
-        lab.open(code(CELL))
+        lab.open(code(given + CELL))
         lab.run_all(wait=False)
-        rows = TURNS * (CHILDREN + 1) + 1
+        rows = TURNS * (children + 1) + 1
         lab.page.wait_for_selector(".axe-nb-tree")
         lab.page.wait_for_timeout(SECONDS * 1000)
         seen = f"() => document.querySelectorAll('.axe-nb-tree .axe-nb-good').length >= {rows - 1}"
-        lab.page.wait_for_function(seen, timeout=8000, polling=500)
+        lab.page.wait_for_function(seen, timeout=20_000, polling=500)
         measured: dict[str, Any] = lab.page.evaluate("() => window.axe")
         measured["nodes"] = lab.page.evaluate(
             "() => document.querySelectorAll('.axe-nb-tree *').length"
@@ -129,10 +138,16 @@ def live(folder: Path) -> dict[str, Any]:
 def main() -> None:
     size = saved_size(long_run())
     print(f"saved notebook, 30 turns x 1.5 kB with 4 children: {size:,} bytes, 0 widget models")
-    with tempfile.TemporaryDirectory() as folder:
-        seen = live(Path(folder) / "lab")
+    for children, streams in ((20, False), (40, False), (20, True)):
+        with tempfile.TemporaryDirectory() as folder:
+            seen = live(Path(folder) / "lab", children, streams=streams)
+        _print(children, streams, seen)
+
+
+def _print(children: int, streams: bool, seen: dict[str, Any]) -> None:
     lags = sorted(seen["lags"])
-    print(f"live view, {TURNS} turns x {CHILDREN} children over {SECONDS} s:")
+    streamed = ", streamed" if streams else ""
+    print(f"live view, {TURNS} turns x {children} children over {SECONDS} s{streamed}:")
     print(f"  {seen['frames'] / SECONDS:.1f} updates/s, {seen['bytes'] / 1e6:.2f} MB sent")
     print(
         f"  lag: median {statistics.median(lags):.0f} ms, "

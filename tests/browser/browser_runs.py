@@ -91,10 +91,10 @@ def writer() -> Agent:
         yield Delta("Keys and defaults, then. ", "reasoning")
         yield Delta("<b>Who</b> reads them?", "reasoning")
         await gate("text")
-        yield "The loader accepts "
+        yield "## Keys\n\n|a|\n|-|\n|1|\n\n- b\n\n```\nc\n```\n\nThe loader accepts "
         yield "<i>27</i> keys, "
         await gate("end")
-        yield "3 of them required."
+        yield "**3 of them** required.\n"
 
     axe_nb.script("writer")(writes)
     return Agent("writer", "script/writer")

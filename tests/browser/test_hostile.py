@@ -27,12 +27,21 @@ display(twin(hostile_run()), raw=True)
 LIVE = """
 import time
 from pathlib import Path
+from axe_nb.cell_display import answer, feed
 from axe_nb.cell_display.view import CellDisplay
+from axe_nb.events import TextDelta, TurnFinished
 from axe_nb.views.transcript import events_of
 from tests.views.runs import hostile_run
 view, result = CellDisplay(live=True).add_run(), hostile_run()
 *events, last = events_of(result)
+feed.EVERY = feed.AGAIN = 0.0  # each piece is an update of its own
+answer.PACE = 1e9
 for event in events:
+    if isinstance(event, TurnFinished) and event.run == "0":
+        text = result.text if event.turn == 1 else event.text
+        for at in range(0, len(text), 9):
+            view.event(TextDelta("0", event.turn, 1, text[at : at + 9]))
+            view.tick()
     view.event(event)
     view.tick()
 while not Path("end").exists():
@@ -99,12 +108,29 @@ def test_a_cell_that_ran_here_is_inert(new_lab: Lab) -> None:
     check(lab, ".jp-OutputArea-output")
 
 
-def test_the_live_tree_is_inert(new_lab: Lab) -> None:
+LOOK = f"""
+window.looks = window.links = 0;
+new MutationObserver(() => {{
+  const written = document.querySelector(".axe-nb-writing");
+  window.looks += Boolean(written);
+  window.links = Math.max(window.links, written?.querySelectorAll("a").length ?? 0);
+  const all = [...(written?.querySelectorAll("*") ?? [])];
+  const acts = all.some((e) => [...e.attributes].some(({{name}}) => name.startsWith("on")));
+  if (acts || written?.querySelector({ACTIVE!r})) window.pwned = "in between";
+}}).observe(document, {{subtree: true, childList: true, characterData: true}});
+"""
+"""Looks at each state of an answer that grows."""
+
+
+def test_the_live_tree_is_inert_at_each_moment(new_lab: Lab) -> None:
     lab = new_lab
+    lab.page.add_init_script(LOOK)
     lab.open(code(LIVE))
     lab.run_all(wait=False)
     lab.page.wait_for_selector(".axe-nb-error, .axe-nb-bad", state="attached")
     check(lab, ".axe-nb-tree", own=["axe-nb-chip"] * 4 + ["axe-nb-search"])
+    assert lab.page.evaluate("() => window.looks") > 100
+    assert lab.page.evaluate("() => window.links") > 3, "it was rendered as Markdown"
     lab.gate("end")
     lab.finished()
     lab.page.wait_for_selector(".jp-OutputArea details")

@@ -83,6 +83,18 @@ def test_while_a_step_waits_for_the_person_the_tree_goes_on_and_says_who_waits(l
     lab.page.wait_for_selector(".jp-OutputArea summary >> text=completed")
 
 
+LAID_OUT = """
+() => [
+  ...document.querySelectorAll(".jp-OutputArea :is(h2, table, td, li, pre, p)")
+].slice(0, 6).map((e) => {
+  const {x, y, width, height} = e.getBoundingClientRect();
+  const {color, fontFamily, fontSize, fontWeight, lineHeight} = getComputedStyle(e);
+  return [e.tagName, x, y, width, height, color, fontFamily, fontSize, fontWeight, lineHeight];
+})
+"""
+"""Where the first words of an answer stand, and how they look."""
+
+
 @pytest.mark.req("D-24")
 def test_a_reply_is_shown_while_it_is_written_and_its_thoughts_are_gone_at_the_end(
     lab: Lab,
@@ -92,18 +104,26 @@ def test_a_reply_is_shown_while_it_is_written_and_its_thoughts_are_gone_at_the_e
         "import axe_nb; from tests.browser.browser_runs import *; r = axe_nb.run(writer(), 'Go.')",
     )
     turn = lab.page.locator(row(lab, "turn 1"))
-    expect(turn.locator("> summary > .axe-nb-asked")).to_have_text("thinks")
-    thoughts = turn.locator(".axe-nb-text")
+    asked = turn.locator("> summary > .axe-nb-asked")
+    expect(asked).to_have_text("thinks: … then. <b>Who</b> reads them?")
+    thoughts = turn.locator(".axe-nb-thoughts")
+    expect(thoughts.locator("pre")).not_to_be_visible()
+    thoughts.get_by_role("button", name="thinks").click()
+    expect(thoughts.locator("pre")).to_be_visible()
     expect(thoughts).to_have_text("thinksKeys and defaults, then. <b>Who</b> reads them?")
     lab.gate("text")
     writing = lab.page.locator(".axe-nb-writing")
-    expect(writing).to_have_text("The loader accepts <i>27</i> keys, ", use_inner_text=True)
+    expect(writing.locator("h2")).to_have_text("Keys")
+    expect(writing.locator("p").first).to_have_text("The loader accepts <i>27</i> keys,")
+    expect(thoughts.locator("pre")).to_be_visible()
+    live = lab.page.evaluate(LAID_OUT)
     expect(turn.locator("> summary > .axe-nb-asked")).to_have_text("writes")
     lab.gate("end")
     lab.finished()
     lab.page.wait_for_selector(".jp-OutputArea summary >> text=completed")
     shown = lab.page.locator(".jp-OutputArea").first.inner_text()
     assert "27</i> keys, 3 of them required." in shown
+    assert live == lab.page.evaluate(LAID_OUT), "nothing jumps, and nothing looks different"
     assert "Keys and defaults" not in shown
     assert "Keys and defaults" not in str(lab.save().cells[0].outputs)
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from axe_nb.views.markdown import render
 from tests.nb.kernels import Kernel, Kernels, text
 
 WIDGET = "application/vnd.jupyter.widget-view+json"
@@ -154,33 +155,48 @@ def contents(outputs: list[Output]) -> list[Any]:
     return told
 
 
-def live_texts(outputs: list[Output]) -> list[str]:
-    """The texts that the browser was told while the run went on."""
-    told = contents(
+def told_by(outputs: list[Output]) -> list[Any]:
+    """The news of a live tree, in order."""
+    return contents(
         [o for o in outputs if "snapshot" in json.dumps(o) or "custom" in json.dumps(o)]
     )
-    return [news["text"][1] for news in told if news["text"][1]]
+
+
+def join_answers(told: list[Any]) -> list[str]:
+    """The HTML of the answer that stands in the page after each of the news."""
+    state, blocks, pages = 0, list[str](), list[str]()
+    for news in filter(None, (news["answer"] for news in told)):
+        assert news["before"] in (0, state), "nothing was lost on the way"
+        kept, size, html = news["kept"], news["size"], list(news["html"])
+        if html and size:
+            html[0] = blocks[kept][:size] + html[0]
+        state, blocks = news["state"], blocks[:kept] + html
+        pages.append("".join(blocks))
+    return pages
+
+
+def live_texts(outputs: list[Output]) -> list[str]:
+    """The texts that the browser was told while the run went on."""
+    pages = join_answers(told_by(outputs))
+    return [re.sub("<[^>]*>|\n", "", page) for page in pages if page]
 
 
 def test_a_fast_stream_is_sent_ten_times_a_second_and_each_word_about_once(cells: Kernel) -> None:
     outputs = cells.run(STREAM, live=True)
-    told = contents(
-        [o for o in outputs if "snapshot" in json.dumps(o) or "custom" in json.dumps(o)]
-    )
+    told = told_by(outputs)
     took = float(text(outputs).split("\n")[-1] or text(outputs).split("\n")[-2])
     assert len(told) <= took * 10 + 3
-    written = ""
-    for news in told:
-        at, piece = news["text"]
-        written = written[:at] + piece
     answer = "".join(f"word{n} " for n in range(3000))
-    left_out = (len(answer) // 8000 - 1) * 8000
-    assert written == f"… {left_out:,} characters\n{answer[left_out:]}"
-    texts = [news["text"] for news in told]
-    assert sum(len(piece) for at, piece in texts if at) <= len(answer), "each word once"
+    html = join_answers(told)[-1]
+    assert html == render(answer[:20_000])
+    assert shown(outputs)[-1]["text/html"].count(html) == 1, "it is what stands there at the end"
+    assert told[-1]["answer"]["rest"][0] == f"… {len(answer) - 20_000:,} more characters"
+    assert told[-1]["answer"]["rest"][1].endswith("word2998 word2999 ")
+    pieces = [(news["answer"]["before"], len("".join(news["answer"]["html"]))) for news in told]
+    assert sum(size for before, size in pieces if before) <= 1.2 * len(html), "each word once"
     # not a copy of all in each: on a slow machine more of them are sent, one whole in 1.5 s at most
-    assert sum(len(piece) for _, piece in texts) < (5 + took / 1.5) * len(answer)
-    snapshots = sum(at == 0 for at, _ in texts)  # all of them at first, then one in 1.5 s
+    assert sum(size for _, size in pieces) < (5 + took / 1.5) * len(html)
+    snapshots = sum(before == 0 for before, _ in pieces)  # all of them at first, then one in 1.5 s
     assert snapshots <= 15 + took / 1.5 + 3
 
 
@@ -190,8 +206,8 @@ def test_the_first_words_of_a_reply_do_not_wait_for_the_next_update(cells: Kerne
         "began =",
         "view.tick()\nview.event(TextDelta('0', 1, 1, 'At once. '))\nview.tick()\nbegan =",
     ).replace("view.tick()\n    time", "time")
-    told = contents([o for o in cells.run(quick, live=True) if "snapshot" in json.dumps(o)])
-    assert [news["text"][1] for news in told][:2] == ["", "At once. "]
+    told = told_by(cells.run(quick, live=True))
+    assert join_answers(told)[:2] == ["", "<p>At once.</p>\n"]
 
 
 FLOOD = """
@@ -275,7 +291,7 @@ def test_all_rows_come_again_as_a_snapshot(cells: Kernel) -> None:
     cells.run("PAUSE = 2.5")
     outputs = cells.run(RUN, live=True)
     told = contents([o for o in outputs if "snapshot" in json.dumps(o)])
-    keys = [[row["key"] for row in news["rows"]] for news in told if news["text"][0] == 0]
+    keys = [[row["key"] for row in news["rows"]] for news in told if news["answer"]["before"] == 0]
     assert keys[-1] == ["0", "0/1", "0/1/0", "0/1/1", "0/1/2", "0/2"]
     states = {row["key"]: row["state"] for row in told[-1]["rows"]}
     assert set(states.values()) == {"completed"}

@@ -87,14 +87,14 @@ def test_a_turn_says_that_it_thinks_then_writes_then_calls() -> None:
     transcript = begun()
     assert row(transcript) == "waits for the model"
     transcript.apply(delta("Let me see. The user wants", kind="reasoning"), 0.0)
-    assert row(transcript) == "thinks"
+    assert row(transcript) == "thinks: Let me see. The user wants"
     transcript.apply(delta("I shall "), 0.0)
     assert row(transcript) == "writes"
     transcript.apply(delta('{"path": "a.', kind="arguments", name="write_file"), 0.0)
     transcript.apply(delta('md", ', kind="arguments"), 0.0)
     assert row(transcript) == "calls write_file"
     transcript.apply(delta("{", kind="arguments", call=1), 0.0)
-    assert row(transcript) == "calls a tool"
+    assert row(transcript) == "calls write_file, a tool"
     assert transcript.root
     assert transcript.root.text == "I shall "
 
@@ -122,13 +122,40 @@ def test_the_texts_of_a_turn_show_the_end_of_each_part() -> None:
     assert transcript.root
     _, after = Outline(transcript.root, max_chars=30).blocks(transcript.root.turns[0])
     assert [(block.label, block.text, block.rest) for block in after] == [
-        ("thinks", "… upon a time Once upon a time ", ""),
+        ("thinks", TALE, ""),
         ("arguments", '{"a": 1', ""),
     ]
+    transcript.apply(delta(TALE * 4, kind="reasoning"), 0.0)
+    _, after = Outline(transcript.root, max_chars=30).blocks(transcript.root.turns[0])
+    assert after[0].text.startswith("… ")
+    assert TALE in after[0].text
+    assert len(after[0].text) < 1005
     child = below(delta("hm", "0.1", kind="reasoning"), delta("So.", "0.1"))
     before, after = Outline(child).blocks(row_of(child))
     assert [block.label for block in before] == ["was told"]
     assert [(block.label, block.text) for block in after] == [("thinks", "hm"), ("writes", "So.")]
+
+
+def test_each_call_that_is_written_shows_its_own_arguments() -> None:
+    transcript = begun(
+        delta('{"path": ', kind="arguments", name="read_file", call=0),
+        delta('{"pattern"', kind="arguments", name="grep", call=1),
+        delta('"a"}', kind="arguments", call=0),
+        delta(": 7}", kind="arguments", call=1),
+    )
+    assert row(transcript) == "calls read_file, grep"
+    assert transcript.root
+    _, after = Outline(transcript.root).blocks(transcript.root.turns[0])
+    assert [(block.label, block.text) for block in after] == [
+        ("arguments of read_file", '{"path": "a"}'),
+        ("arguments of grep", '{"pattern": 7}'),
+    ]
+    for number in range(2, 40):
+        transcript.apply(delta("{", kind="arguments", name=f"tool{number}", call=number), 0.0)
+    _, after = Outline(transcript.root).blocks(transcript.root.turns[0])
+    assert [block.label for block in after][-1] == "arguments of tool39"
+    assert len(after) == 8
+    assert row(transcript) == "calls 40 tools"
 
 
 @pytest.mark.req("D-23")

@@ -41,7 +41,7 @@ function percent(part, whole) {
 class Store {
   constructor() {
     this.rows = new Map();
-    this.text = "";
+    this.answer = new Answer();
     this.newest = "";
     this.offset = 0; // seconds on this machine's clock at which the run began
     this.told = 0; // seconds since the run began, as the last news said
@@ -76,8 +76,7 @@ class Store {
       this.rows.set(row.key, row);
       fresh.push(row);
     }
-    const [at, piece] = news.text;
-    if (at <= this.text.length) this.text = this.text.slice(0, at) + piece;
+    this.answer.take(news.answer);
     for (const view of this.views) view.draw(fresh);
   }
 
@@ -309,6 +308,7 @@ function texts(box, blocks) {
     put(name, label);
     put(body, text);
     put(more, rest ? `… ${rest}` : "");
+    fold(block, label === "thinks");
     block.classList.toggle("axe-nb-warning", label === "warning");
     block.classList.toggle("axe-nb-lines", text.includes("\n"));
   });
@@ -327,13 +327,13 @@ function draw(box, urls) {
 class View {
   constructor(store, element) {
     this.store = store;
-    this.text = make("pre", "writing");
+    this.written = new Written();
     this.said = make("span", "said");
     this.said.setAttribute("role", "status");
-    this.scroll = make("div", "scroll", this.text);
+    this.scroll = make("div", "scroll");
     this.note = make("div", "note");
     this.note.setAttribute("role", "status");
-    this.root = make("div", "tree", this.note, this.scroll, this.said);
+    this.root = make("div", "tree", this.note, this.written.element, this.scroll, this.said);
     element.append(this.root);
     this.rows = new Map();
     this.head = new Head(this);
@@ -358,7 +358,7 @@ class View {
     const top = this.rows.values().next().value;
     if (top) this.head.draw(top.data, this.rows.size);
     this.mark();
-    put(this.text, this.store.text);
+    this.written.draw(this.store.answer);
     if (this.follows && !this.keys.isInUse) requestAnimationFrame(() => this.scroll.scrollTo(0, 1e9));
   }
 
@@ -368,7 +368,7 @@ class View {
     const made = new Row(row);
     this.rows.set(row.key, made);
     if (row.above === null) {
-      this.scroll.insertBefore(made.element, this.text);
+      this.scroll.append(made.element);
       made.element.insertBefore(this.head.element, made.inside);
     } else {
       const over = this.rows.get(row.above);
