@@ -143,6 +143,11 @@ class RunResult:
         shown = text if self.ok and self.data is not None else quote(text)
         return redact(f"RunResult({', '.join(facts)}: {shown})")
 
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
+        from axe_nb.result_methods import show_twin
+
+        return show_twin(self)
+
     def __axe_text__(self) -> str:
         """The text that stands for the run in prompts and results of tools."""
         return self.text or self.error or ""
