@@ -195,8 +195,7 @@ class RunResult:
         Args:
             place: `0.2/3`, the third turn of run `0.2`; `0.2`, its last turn; a turn of this run;
                 None = its last.
-            protocol: `anthropic`, `openai` or `ollama`: the request as it would be over that
-                protocol; None = as it was sent.
+            protocol: the one to write it for (`anthropic`, `openai`, `ollama`); None = as sent.
 
         Raises:
             ConfigError: there is no request at that place.
