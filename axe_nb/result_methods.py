@@ -20,8 +20,9 @@ from axe_nb.pictures.parts import Illustrated
 from axe_nb.results import RunResult
 from axe_nb.session.runs import RunRequest
 from axe_nb.session.session import session
+from axe_nb.views import html
 
-__all__ = ["RunDiff", "SentRequest", "afork", "diff_runs", "find_request", "fork"]
+__all__ = ["RunDiff", "SentRequest", "afork", "diff_runs", "find_request", "fork", "show_twin"]
 
 
 def fork(result: RunResult, place: str | int | None, **changes: Any) -> RunResult:
@@ -32,6 +33,11 @@ def fork(result: RunResult, place: str | int | None, **changes: Any) -> RunResul
 async def afork(result: RunResult, place: str | int | None, **changes: Any) -> RunResult:
     """As `RunResult.afork`."""
     return await arun_shown(*_make_fork(result, place, changes))
+
+
+def show_twin(result: RunResult) -> dict[str, str]:
+    """The tree, for front ends without IPython; in IPython `cell_display.display` comes first."""
+    return html.twin(result)
 
 
 def _make_fork(

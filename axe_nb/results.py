@@ -146,6 +146,11 @@ class RunResult:
         shown = text if self.ok and self.data is not None else quote(text)
         return redact(f"RunResult({', '.join(facts)}: {shown})")
 
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
+        from axe_nb.result_methods import show_twin
+
+        return show_twin(self)
+
     def __axe_text__(self) -> str:
         """The text that stands for the run in prompts and results of tools."""
         return self.text or self.error or ""
@@ -193,8 +198,7 @@ class RunResult:
         Args:
             place: `0.2/3`, the third turn of run `0.2`; `0.2`, its last turn; a turn of this run;
                 None = its last.
-            protocol: `anthropic`, `openai` or `ollama`: the request as it would be over that
-                protocol; None = as it was sent.
+            protocol: the one to write it for (`anthropic`, `openai`, `ollama`); None = as sent.
 
         Raises:
             ConfigError: there is no request at that place.

@@ -33,6 +33,7 @@ from axe_nb.messages import (
 )
 from axe_nb.records.convert import from_json, to_json
 from axe_nb.results import Status, Turn
+from axe_nb.views import html
 from tests.random_results import JSON, facts, results
 
 OFTEN = settings(
@@ -461,3 +462,13 @@ def test_a_file_of_another_kind_has_its_own_header(tmp_path: Path) -> None:
     assert read_data(tmp_path / "c.axe", "cassette", dict) == {"a": ["b\nc", {"|": 1}]}
     with pytest.raises(ConfigError, match="it is a file of kind `cassette`, not `run`"):
         axe_nb.load(tmp_path / "c.axe")
+
+
+def test_a_front_end_without_ipython_shows_a_result_as_its_tree() -> None:
+    """A notebook such as marimo asks a cell's value itself."""
+    axe_nb.script("parrot")(lambda request: f"<b>{request.last}</b>")
+    result = axe_nb.run(Agent("bird", "script/parrot"), "hello")
+    shown = result._repr_mimebundle_(include=None, exclude=None)
+    assert shown == html.twin(result)
+    assert "<details" in shown["text/html"]
+    assert "<b>hello" not in shown["text/html"]

@@ -23,6 +23,11 @@ It's {{ tone }}, {{ 1 + n }}.\""\"
 PYTHON = "# why\n%axe list\nfound = %axe run lead x\n'{{ topic }}'"
 GRID = "%%time\n\n%%axe_grid lead --raw\n# {{ topic }}"
 
+ASKS = """\
+# asks
+import axe_nb; from tests.browser.browser_runs import *
+r = axe_nb.run(editor("Tuesday: calm, 3 visitors"), "Go.")"""
+
 TYPE_OF = {"prompt": "text/x-axe-prompt", "agent": "text/x-axe-agent", "code": "text/x-ipython"}
 
 COLOURS = """
@@ -173,20 +178,36 @@ def test_an_extension_that_fails_leaves_the_lab_as_it_is(new_lab: Lab) -> None:
     assert said.startswith("warning: axe-nb: cells keep the colours of Python")
 
 
-def test_notebook_7_shows_them_too(
+def runs_and_asks(lab: Lab, index: int) -> None:
+    """Runs that cell, answers its question by the button, and waits for the tree that stays."""
+    lab.page.evaluate(
+        "index => { jupyterapp.shell.currentWidget.content.activeCellIndex = index }", index
+    )
+    lab.command("notebook:run-cell")
+    button = lab.page.locator(".axe-nb-question:visible button").first
+    expect(button).to_be_enabled()
+    lab.gate("counter")
+    button.click()
+    lab.page.wait_for_selector(".jp-OutputArea summary >> text=completed")
+    expect(lab.page.locator(".axe-nb-tree")).to_have_count(0)
+    assert "calm, 3 visitors" in (lab.server.folder / "CHANGELOG.md").read_text()
+
+
+def test_notebook_7_shows_them_too_and_a_live_tree_whose_button_answers(
     context: BrowserContext, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     if importlib.util.find_spec("notebook") is None:
         not_run("notebook is not installed; it is in the dependency group test")
     with server(tmp_path_factory.mktemp("notebook"), "notebook") as running:
         lab = Lab(running, context)
-        lab.open(code(PROMPT, AGENT, PYTHON))
-        shows(lab, "prompt", "agent", "code")
+        lab.open(code(PROMPT, AGENT, PYTHON, ASKS))
+        shows(lab, "prompt", "agent", "code", "code")
         assert shown_as(lab, 0, "magic") == "%%axe"
         assert shown_as(lab, 0, "slot") == "{{ topic }}"
         assert shown_as(lab, 1, "key") == "model system_prompt"
         write(lab, 2, "%%axe lead\n# one")
-        shows(lab, "prompt", "agent", "prompt")
+        shows(lab, "prompt", "agent", "prompt", "code")
+        runs_and_asks(lab, 3)
         lab.close()
         assert (lab.requests, lab.dialogs) == ([], [])
         assert not any("axe" in error for error in lab.errors), "Notebook has some of its own"
