@@ -1,4 +1,4 @@
-"""The consequences of the status of a run: the exit code, the next step.
+"""The consequences of how a run ended: exit code, next step, what its caller is told of it.
 
 Source: D-2, D-38; B-9.
 """
@@ -6,6 +6,8 @@ Source: D-2, D-38; B-9.
 from __future__ import annotations
 
 from collections.abc import Mapping
+
+from axe_nb.messages import Usage
 
 EXIT_CODES: Mapping[str, int] = {
     "completed": 0,
@@ -24,3 +26,8 @@ NEXT_STEPS: Mapping[str, str] = {
     "continue_from= in Python",
 }
 """Status → the next step after a run that ended with it."""
+
+
+def make_metadata(id: str, depth: int, usage: Usage) -> dict[str, str]:
+    """Returns the metadata that every child has (D-34)."""
+    return {"task_id": id, "token_estimate": str(usage.total), "depth": str(depth)}

@@ -72,11 +72,6 @@ class Turn:
     source: Source = ""
 
 
-def make_metadata(id: str, depth: int, usage: Usage) -> dict[str, str]:
-    """Returns the metadata that every child has (D-34)."""
-    return {"task_id": id, "token_estimate": str(usage.total), "depth": str(depth)}
-
-
 @quick_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunResult:

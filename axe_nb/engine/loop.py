@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from axe_nb.clock import TimeIsUp
+from axe_nb.endings import make_metadata
 from axe_nb.engine.answer import take_data
 from axe_nb.engine.children import Children
 from axe_nb.engine.conversation import Conversation
@@ -26,7 +27,7 @@ from axe_nb.errors import AxeError, words
 from axe_nb.events import Emit, RunFinished, RunStarted
 from axe_nb.limits import RunStopped
 from axe_nb.messages import Response, ToolCall, ToolResult
-from axe_nb.results import RunResult, Status, make_metadata
+from axe_nb.results import RunResult, Status
 from axe_nb.text import one_line
 from axe_nb.times import Lap
 

@@ -43,6 +43,10 @@ LINE, TRACK, SHADE = "#8884", "#8882", "#8881"
 
 SEGMENTS = {"model": "#27c9", "tool": "#393", "retry": "#d338", "person": "#b70"}
 """Colours of the parts of a live bar: what the time went to."""
+
+PLAYED_TIME = "#8886"
+"""The part of a bar that played a recorded answer: no model took that time."""
+
 PALE = "#3936"
 """The part of a bar that is not sure: the range in which a share may lie."""
 

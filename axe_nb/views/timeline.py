@@ -17,7 +17,16 @@ from typing import Any
 from axe_nb.results import RunResult
 from axe_nb.text import count_columns, one_line, plural
 from axe_nb.times import Kind, Lap
-from axe_nb.views.appearance import GAP, LINE, LINE_HEIGHT, MUTED, SEGMENTS, SWATCH, TRACK
+from axe_nb.views.appearance import (
+    GAP,
+    LINE,
+    LINE_HEIGHT,
+    MUTED,
+    PLAYED_TIME,
+    SEGMENTS,
+    SWATCH,
+    TRACK,
+)
 from axe_nb.views.html import PLAIN
 from axe_nb.views.row import Row, make_row
 from axe_nb.views.transcript import Transcript
@@ -43,10 +52,7 @@ WORDS: Mapping[Kind, str] = {
 
 SIGNS: Mapping[Kind, str] = {"model": "=", "replay": "-", "tool": "#", "retry": "~", "person": "?"}
 
-REPLAY = "#8886"
-"""Colour of an answer that was played: no model took that time."""
-
-COLOURS: Mapping[Kind, str] = {**SEGMENTS, "replay": REPLAY}  # type: ignore[dict-item]
+COLOURS: Mapping[Kind, str] = {**SEGMENTS, "replay": PLAYED_TIME}  # type: ignore[dict-item]
 
 LAYERS: Sequence[Kind] = ("run", *WORDS)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import string
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import pairwise
 from typing import Any
 
@@ -71,11 +72,22 @@ def find_kept(parts: list[str], secret: str) -> list[str]:
     texts = [*parts, *(text for part in parts for text in all_texts(parse_part(part).data))]
     if exchange.reply:
         body = exchange.reply.text
-        events = [json.loads(line[5:]) for line in body.split("\n") if line.startswith("data:")]
-        spelled = "".join(one["choices"][0]["delta"]["content"] for one in events)
-        texts += [body, spelled]
+        lines = [line[5:] for line in body.split("\n") if line.startswith("data:")]
+        texts += [body, *spell(lines)]
     forms = [form for form in find_filter().forms if form in redact_nothing(secret)]
     return [text for text in texts if any(form in text for form in (secret, *forms))]
+
+
+def spell(lines: list[str]) -> Iterator[str]:
+    """What the events say together; nothing of those that are no JSON any more.
+
+    A secret that begins with a quotation mark is one of the marks of JSON, too, and taken out.
+    """
+    said = []
+    for line in lines:
+        with suppress(ValueError):
+            said.append(json.loads(line)["choices"][0]["delta"]["content"])
+    yield "".join(said)
 
 
 def redact_nothing(secret: str) -> str:
