@@ -32,6 +32,7 @@ NOT_RUN = {
     "$ python3 notebooks": "creates environments; `python3 tests` has done the same",
     "$ python3 tests": "is the command that runs this test",
     "$ .venv/bin/python -m pytest": "is the command that runs this test",
+    "$ python3 docs": "creates an environment; tests/test_site.py checks what it reads",
     "$ pip install 'axe-nb[prices]'": "installs from the network",
     "$ python3 -m venv phoenix": "installs from the network, 850 MB",
     "$ phoenix/bin/pip install": "installs from the network, 850 MB",

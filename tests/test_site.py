@@ -1,0 +1,78 @@
+"""The site shows every page and every public name; `python3 docs` builds it (not run here)."""
+
+import re
+import tomllib
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from pygments.token import Name, Token
+
+import axe_nb
+
+ROOT = Path(__file__).parent.parent
+DOCS = ROOT / "docs"
+
+
+@pytest.fixture
+def at_docs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The modules of docs/ can be imported, as Sphinx imports them."""
+    monkeypatch.syspath_prepend(str(DOCS))
+
+
+@pytest.mark.usefixtures("at_docs")
+def test_every_page_and_notebook_is_in_one_table_of_contents() -> None:
+    import conf
+
+    groups = conf.contents((ROOT / "README.md").read_text("utf-8"))
+    assert list(groups) == ["Tutorials", "How-to pages", "Reference", "Explanation"]
+    listed = Counter(page for pages in groups.values() for page in pages)
+    pages = [*DOCS.glob("*.md"), *ROOT.glob("notebooks/*.ipynb"), ROOT / "CHANGELOG.md"]
+    assert listed == Counter(p.relative_to(ROOT).with_suffix("").as_posix() for p in pages)
+    assert groups["Tutorials"] == sorted(groups["Tutorials"])
+
+
+@pytest.mark.usefixtures("at_docs")
+def test_the_page_of_names_is_made_of_the_docstrings_and_has_each_name_once() -> None:
+    import make_api
+
+    grouped = [name for names in make_api.GROUPS.values() for name in names]
+    assert sorted(grouped) == sorted(axe_nb.__all__)
+    assert make_api.FILE.read_text("utf-8") == make_api.page(), "run `python docs/make_api.py`"
+    assert not re.search(r"\([A-Z]-\w", make_api.page())
+    shown = re.findall(r"^\.\. auto(class|function):: axe_nb\.(\w+)$", make_api.directives(), re.M)
+    assert [name for _, name in shown] == grouped
+    assert ("class", "RunResult") in shown
+    assert ("function", "run") in shown
+
+
+@pytest.mark.usefixtures("at_docs")
+@pytest.mark.parametrize(
+    ("cell", "first"),
+    [
+        ("%%axe lead -o x\nWhat?", (Name.Decorator, "%%axe lead -o x")),
+        ('%%axe_agent lead\nmodel = "a/b"', (Name.Decorator, "%%axe_agent lead")),
+        ("import os", (Token.Keyword.Namespace, "import")),
+    ],
+)
+def test_cells_of_the_magics_are_coloured_by_what_they_hold(
+    cell: str, first: tuple[object, str]
+) -> None:
+    from cells import CellLexer
+
+    found = list(CellLexer().get_tokens_unprocessed(cell))
+    assert "".join(text for _, _, text in found) == cell
+    assert [at for at, _, _ in found] == [
+        sum(len(text) for _, _, text in found[:n]) for n in range(len(found))
+    ]
+    assert found[0][1:] == first
+    assert not [text for _, kind, text in found if kind in Token.Error]
+
+
+def test_the_site_loads_nothing_from_elsewhere_and_is_no_burden_of_the_tests() -> None:
+    own = (DOCS / "site" / "site.css").read_text() + (DOCS / "site" / "index.html").read_text()
+    assert not re.search(r"https?:|@import|//", own)
+    groups = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["dependency-groups"]
+    needed = {re.split(r"[<>=]", asked)[0] for asked in groups["docs"] + groups["release"]}
+    assert {"sphinx", "myst-nb", "furo", "build", "twine"} <= needed
+    assert not needed & {re.split(r"[<>=]", str(asked))[0] for asked in groups["test"]}
