@@ -12,9 +12,12 @@ import pytest
 
 import axe_nb
 from axe_nb import Agent, ConfigError, ProviderError, Request, RunResult, call, script
+from axe_nb.cell_display.answer import LiveAnswer
 from axe_nb.cli import main
 from axe_nb.events import TextDelta, TurnStarted
+from axe_nb.messages import Usage
 from axe_nb.redaction import find_filter
+from axe_nb.results import Turn
 from axe_nb.views import html
 from axe_nb.views.axe_text import VerboseLines
 from axe_nb.views.outline import Outline
@@ -145,7 +148,27 @@ def test_a_reply_that_is_being_written_shows_no_secret_that_has_arrived(
     draft = root.turns[0].draft
     assert draft is not None
     assert draft.reasoning.show_end(9) == "is *** so"
-    assert make_row(root.turns[0]).asked == "thinks"
+    assert make_row(root.turns[0]).asked == "thinks: it is *** so"
+
+
+@pytest.mark.req("D-60")
+def test_the_live_answer_shows_no_secret_while_it_is_written_and_at_the_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("THE_API_KEY", VALUE)
+    transcript, said = Transcript(), f"it is {VALUE} so"
+    log = (Turn(1, said, (), (), "stop", Usage(1, 1)),)
+    result = RunResult(status="completed", text=said, agent="a", model="m", turns=1, log=log)
+    first, *rest = events_of(result)
+    transcript.apply(first, 0)
+    assert transcript.root is not None
+    answer, shown = LiveAnswer(transcript.root), []
+    pieces = [TextDelta("0", 1, 1, piece, "text") for piece in ("it is ", VALUE[:9], VALUE[9:])]
+    for event in (TurnStarted("0", 1, 1, 0, False), *pieces, *rest[1:]):
+        transcript.apply(event, 0)
+        shown.append(answer.update(len(shown) + 1.0, is_over=event is rest[-1])["html"])
+    assert "it is *** so" in str(answer.whole()["html"])
+    assert VALUE not in f"{shown} {answer.whole()}"
 
 
 def test_the_environment_is_looked_at_anew_only_if_it_has_changed(
