@@ -141,7 +141,7 @@ def _list(chosen: argparse.Namespace) -> int:
 
     found = dict(load_agents(chosen.agents_dir))
     if not found:
-        _print_note("no agents found; create one with `axe-nb agents init NAME`")
+        _print_note("no agents found; create one with `axe-nb start` or `axe-nb agents init NAME`")
     width = max(map(len, found), default=0)
     for name, agent in found.items():
         about = agent.description if isinstance(agent, Agent) else f"({agent})"
@@ -240,6 +240,12 @@ def _run_demo(chosen: argparse.Namespace) -> int:
     return 0
 
 
+def _start(chosen: argparse.Namespace) -> int:
+    from axe_nb.starter import start
+
+    return start(chosen.notebook, _write, opens=not chosen.no_open)
+
+
 def _print_version(chosen: argparse.Namespace) -> int:
     _write(f"axe-nb {axe_nb.__version__}")
     return 0
@@ -257,6 +263,7 @@ ACTIONS: Mapping[str, Callable[[argparse.Namespace], int]] = {
     "freeze": _freeze,
     "check": _check,
     "demo": _run_demo,
+    "start": _start,
     "version": _print_version,
 }
 """Name of a command → its implementation, which returns the exit code; `run` is separate."""

@@ -42,7 +42,7 @@ def show(write: Callable[[str], object], status: TextIO) -> RunResult:
     result = drive(session.start(request), StatusLine(status))
     write(as_text(result))
     write("\nNo language model was used: three Python functions read three files.")
-    write('To use a real model, set model = "anthropic/claude-sonnet-4-5" in an agent\'s file.')
+    write("`axe-nb start` writes a notebook with a first agent of your own, and opens it.")
     return result
 
 

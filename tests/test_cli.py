@@ -12,6 +12,7 @@ import pytest
 
 import axe_nb
 from axe_nb import cli
+from axe_nb.commands.program import GROUPS
 from axe_nb.commands.table import commands_of
 
 TREE = {
@@ -361,7 +362,9 @@ def test_agents_are_listed_with_what_they_are_for(tree: Path, axe) -> None:
 def test_where_there_are_no_agents_the_command_that_makes_one_is_told(project: Path, axe) -> None:
     ran = axe("agents", "list")
     assert (ran.code, ran.out) == (0, "")
-    assert ran.err == "no agents found; create one with `axe-nb agents init NAME`\n"
+    assert (
+        ran.err == "no agents found; create one with `axe-nb start` or `axe-nb agents init NAME`\n"
+    )
 
 
 @pytest.mark.req("A-5.7", "B-12")
@@ -486,6 +489,7 @@ def test_the_path_of_an_agent_file_is_answered_with_the_name_to_give(tree: Path,
     for given, step in {
         "lead.toml": 'did you mean "lead"?',
         "nobody.toml": "create it with `axe-nb agents init nobody`",
+        "Hello, who is it?": "if that is the prompt: the name of the agent comes before it",
         "axe/agents/lead.toml": 'give the name "lead", not a path',
         "more/one.toml": 'give the name "one" and the agents folder more, not a path',
     }.items():
@@ -494,7 +498,6 @@ def test_the_path_of_an_agent_file_is_answered_with_the_name_to_give(tree: Path,
 
 
 USAGE = {
-    (): "the following arguments are required: COMMAND",
     ("foo",): 'unknown command "foo"; known commands: agents, run, ',
     ("list",): 'unknown command "list"; did you mean "agents list"?',
     ("show", "lead"): 'unknown command "show"; did you mean "agents show"?',
@@ -503,7 +506,9 @@ USAGE = {
     ("map",): 'unknown command "map"; it is a function of Python: axe_nb.map',
     ("grid",): 'unknown command "grid"; it is a cell of notebooks, %%axe_grid, and a function of '
     "Python, axe_nb.grid",
-    ("help",): 'unknown command "help"; use axe-nb --help',
+    ("echo", "hi"): 'unknown command "echo"; to run the agent: axe-nb run echo',
+    ("lab",): 'unknown command "lab"; axe-nb start opens a first notebook',
+    ("statr",): 'unknown command "statr"; did you mean "start"?',
     ("agent", "list"): 'unknown command "agent"; did you mean "agents"?',
     ("runn", "lead"): 'unknown command "runn"; did you mean "run"?',
     ("--foo", "version"): "unrecognized arguments: --foo",
@@ -525,11 +530,9 @@ USAGE = {
     ("run", "lead", "-o", "r"): "unrecognized arguments: -o r; not available here: a shell has no "
     "Python variables",
     ("run", "lead", "-m"): "argument -m/--model: expected one argument",
-    ("agents",): "the following arguments are required: VERB",
     ("agents", "foo"): 'unknown command "foo"; known commands: list, show, init, edit',
     ("agents", "shwo"): 'unknown command "shwo"; did you mean "show"?',
     ("agents", "show"): "the following arguments are required: NAME",
-    ("config",): "the following arguments are required: VERB",
     ("version", "now"): "unrecognized arguments: now",
 }
 
@@ -546,7 +549,9 @@ def test_a_mistake_on_the_line_is_told_with_the_usage_and_exits_2(
     assert usage.startswith("usage: axe-nb ")
 
 
-@pytest.mark.parametrize("words", [("-h",), ("run", "--help"), ("agents", "-h"), ("config", "-h")])
+@pytest.mark.parametrize(
+    "words", [("-h",), ("help",), ("run", "--help"), ("agents", "-h"), ("config", "-h")]
+)
 def test_help_goes_to_stdout_and_succeeds(
     words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -554,6 +559,30 @@ def test_help_goes_to_stdout_and_succeeds(
         cli.main(words)
     assert ended.value.code == 0
     assert capsys.readouterr().out.startswith("usage: axe-nb")
+
+
+@pytest.mark.req("A-X2")
+@pytest.mark.parametrize("words", [(), ("agents",), ("config",)])
+def test_without_a_command_the_help_is_shown_as_an_error(
+    words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        cli.main(words)
+    written = capsys.readouterr()
+    assert (ended.value.code, written.out) == (2, "")
+    assert written.err.startswith(f"usage: {' '.join(['axe-nb', *words])} ")
+
+
+def test_the_help_puts_first_steps_first_and_ends_with_examples(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit):
+        cli.main(["--help"])
+    told = capsys.readouterr().out
+    at = [told.index(f"\n{heading}\n") for heading in [*GROUPS, "Examples"]]
+    assert at == sorted(at)
+    assert told.index("  axe-nb demo ") < told.index("  axe-nb start ") < at[1]
+    assert told.count("\n  axe-nb start") == 2, "in its group and in the examples"
 
 
 @pytest.mark.req("D-54")

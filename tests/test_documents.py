@@ -122,7 +122,8 @@ def run_console(code: str) -> None:
             continue
         prompt, program, *words = shlex.split(line, comments=True)
         assert (prompt, program) == ("$", "axe-nb"), f"run it, or say why not in NOT_RUN: {line}"
-        finish("-m", "axe_nb", *words)
+        opens = words == ["start"]  # JupyterLab does not end
+        finish("-m", "axe_nb", *words, *(["--no-open"] if opens else []))
 
 
 def check_sub_agents() -> None:

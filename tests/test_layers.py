@@ -26,8 +26,8 @@ ROOMS = (
     "builtin", "mcp_servers", "delegation", "toolbox", "expectations", "engine", "recording",
     "run_history", "traces", "commands", "forks", "session", "views", "exports", "diffs",
     "inspection", "doctor", "actions", "console", "cell_display", "front_end", "maps", "grids",
-    "api", "result_methods", "nb", "__init__", "demo", "notebooks", "pytest_plugin", "cli",
-    "__main__",
+    "api", "result_methods", "nb", "__init__", "demo", "starter", "notebooks", "pytest_plugin",
+    "cli", "__main__",
 )  # fmt: skip
 """Modules and folders of `axe_nb/`: each imports from earlier ones, a folder also from itself."""
 

@@ -64,7 +64,9 @@ def find_file(name: str, agents_dir: str | Path | None = None, also: Iterable[st
             return path
     known = [*list_agents(agents_dir), *also]
     bare = name.removesuffix(".toml")
-    hint = suggestion(bare, known) or creation_step(bare)
+    is_prompt = len(bare.split()) > 2
+    step = "if that is the prompt: the name of the agent comes before it"
+    hint = suggestion(bare, known) or (step if is_prompt else creation_step(bare))
     raise ConfigError(f"agent config not found: {name}", hint=hint)
 
 
@@ -135,16 +137,30 @@ You are a careful assistant.
 """Template of the file that `init` writes; valid TOML once filled in (A-5.6, B-12)."""
 
 
-def scaffold(name: str) -> str:
-    """Returns a commented starter file for an agent."""
+def scaffold(name: str, model: str | None = None) -> str:
+    """Returns a commented starter file for an agent.
+
+    Args:
+        model: None = that of `first_model`.
+    """
     check_name(name)
-    try:
-        config = Config.load()
-    except ConfigError:  # `init` works without settings; a run will report the error
-        config = Config()
     return SCAFFOLD.format(
-        name=quote(name), model=quote(config.first_model()), providers=", ".join(config.known)
+        name=quote(name),
+        model=quote(model or first_model()),
+        providers=", ".join(_settings().known),
     )
+
+
+def first_model() -> str:
+    """Returns the language model that fits the keys at hand best, for a new agent."""
+    return _settings().first_model()
+
+
+def _settings() -> Config:
+    try:
+        return Config.load()
+    except ConfigError:  # `init` works without settings; a run will report the error
+        return Config()
 
 
 def init(name: str, agents_dir: str | Path | None = None) -> Path:

@@ -9,6 +9,7 @@ import argparse
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
+from axe_nb.agents.agent_files import has_file
 from axe_nb.commands.parser import Parser
 from axe_nb.commands.table import PROGRAMS, Command, commands_of
 from axe_nb.text import nearest, quote
@@ -19,8 +20,25 @@ Level: TypeAlias = "Mapping[str, Command | Level]"
 ELSEWHERE = {
     "grid": "it is a cell of notebooks, %%axe_grid, and a function of Python, axe_nb.grid",
     "map": "it is a function of Python: axe_nb.map",
+    **dict.fromkeys(("lab", "new", "notebook", "open"), "axe-nb start opens a first notebook"),
 }
 """Words that name no command but a cell or a function → where they are."""
+
+GROUPS: Mapping[str, tuple[str, ...]] = {
+    "First steps, without a key": ("demo", "start"),
+    "Agents": ("run", "agents", "trust"),
+    "Notebooks as tests": ("check", "freeze"),
+    "Settings": ("doctor", "config", "version"),
+}
+"""Heading in the help → the first words of its commands."""
+
+EXAMPLES = """\
+Examples
+  axe-nb start
+  axe-nb run greeter "My name is Ada."
+  git diff | axe-nb run critic -p "What did I miss?"
+
+`axe-nb COMMAND --help` describes the options of a command."""
 
 LABELS = ("COMMAND", "VERB")
 """Placeholders for the first and the second word in usage lines."""
@@ -31,10 +49,12 @@ def command_of(words: Sequence[str]) -> tuple[Command, Sequence[str]]:
 
     Raises:
         UsageError: no such command; the hint is the usage line.
-        SystemExit: help was requested and printed.
+        SystemExit: help was printed: to stdout where it was requested, else to stderr, as an error.
     """
-    if list(words) == ["--version"]:
+    if list(words) in (["--version"], ["-V"]):
         words = ["version"]
+    if list(words) == ["help"]:
+        words = ["--help"]
     found: Command | Level = _build_levels()
     program = PROGRAMS["command"].strip()
     for label in LABELS:
@@ -42,6 +62,8 @@ def command_of(words: Sequence[str]) -> tuple[Command, Sequence[str]]:
             break
         end = next((n for n, word in enumerate(words) if not word.startswith("-")), len(words)) + 1
         reader = _build_parser(program, label, found)
+        if not words:
+            reader.exit(2, reader.format_help())
         word = reader.parse_args(words[:end]).word
         if word not in found:
             reader.error(f"unknown command {quote(word)}; {_advise(word, program, found)}")
@@ -59,8 +81,8 @@ def _advise(word: str, program: str, level: Level) -> str:
         return f"did you mean {' or '.join(map(quote, meant))}?"
     if near:
         return f"did you mean {quote(near)}?"
-    if word == "help":
-        return f"use {program} --help"
+    if program == PROGRAMS["command"].strip() and has_file(word):
+        return f"to run the agent: {program} run {word}"
     if word in ELSEWHERE:
         return ELSEWHERE[word]
     if word in commands_of("line"):
@@ -89,11 +111,26 @@ def _build_parser(program: str, label: str, level: Level) -> Parser:
         if command.program("command").startswith(f"{program} ")
     }
     width = max(map(len, uses))
+    lines = {use: f"  {use:<{width}}  {meaning}" for use, meaning in uses.items()}
     made = Parser(
         prog=program, allow_abbrev=False, usage=f"{program} [-h] {label} …",
         description="Run LLM agents that delegate to other agents.",
-        epilog="\n".join(f"  {use:<{width}}  {meaning}" for use, meaning in uses.items()),
+        epilog=_group(lines) if label == LABELS[0] else "\n".join(lines.values()),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
     made.add_argument("word", metavar=label, help=argparse.SUPPRESS)
     return made
+
+
+def _group(lines: Mapping[str, str]) -> str:
+    """The lines of all commands under their headings, then the examples."""
+    parts = [
+        "\n".join([heading, *(line for word in first for line in _select(lines, word))])
+        for heading, first in GROUPS.items()
+    ]
+    return "\n\n".join([*parts, EXAMPLES])
+
+
+def _select(lines: Mapping[str, str], word: str) -> list[str]:
+    """The lines of the commands whose first word it is."""
+    return [line for use, line in lines.items() if use.split()[1] == word]

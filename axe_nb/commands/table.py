@@ -230,6 +230,16 @@ COMMANDS: tuple[Command, ...] = (
         "demo", "run a lead with three sub-agents; needs no key and no network",
         {"command": "demo"},
     ),
+    Command(
+        "start", "write a first notebook and agent here, and open JupyterLab; needs no key",
+        {"command": "start"},
+        (
+            Option(
+                (), "notebook", "name of the notebook (default: first)", "NAME", required=False,
+            ),
+            Option(("--no-open",), "no_open", "only write the files"),
+        ),
+    ),
     Command("version", "print the version", {"command": "version"}),
     Command("help", "show this help", {"line": "help"}),
 )  # fmt: skip

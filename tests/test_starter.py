@@ -1,0 +1,127 @@
+"""`axe-nb start`: what it writes runs at once, what is there is kept, and JupyterLab is opened."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+
+import axe_nb
+from axe_nb.agents.agent_files import scaffold
+from axe_nb.cli import main
+from axe_nb.notebooks.headless import run_headless
+
+AGENT = Path("axe/agents/greeter.toml")
+RULES = Path("axe/scripts/greeter.toml")
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder, current."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_the_agent_is_the_scaffold_and_answers_without_a_key(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["start", "--no-open"]) == 0
+    written = capsys.readouterr().out.splitlines()
+    assert written[:3] == [f"wrote {AGENT}", f"wrote {RULES}", "wrote first.ipynb"]
+    assert AGENT.read_text("utf-8") == scaffold("greeter", "script/greeter")
+    assert axe_nb.run("greeter", "My name is Ada.").text == "Good morning, Ada!"
+    assert "not a language model" in axe_nb.run("greeter", "hi").text
+
+
+def test_every_cell_of_the_notebook_runs_and_shows_nothing_that_changes(folder: Path) -> None:
+    main(["start", "my first.ipynb", "--no-open"])
+    path = folder / "my first.ipynb"
+    book = nbformat.read(path, as_version=4)
+    nbformat.validate(book)
+    run = run_headless(book, path, "live")
+    cells = [cell for cell in run.book.cells if cell.cell_type == "code"]
+    outputs = [[output.get("data", output) for output in cell.outputs] for cell in cells]
+    assert run.stopped == ""
+    assert not [one for shown in outputs for one in shown if one.get("output_type") == "error"]
+    texts = ["".join(one.get("text/plain") or one["text"] for one in shown) for shown in outputs]
+    assert texts[0] == ""
+    assert texts[1].startswith("Good morning, Ada!")
+    assert re.search(r"I am this file:.*model = .script/greeter", texts[2], re.DOTALL)
+    assert "Good morning, Ada!\n\nGood morning, Ben!\n\nGood morning, Cleo!" in texts[4]
+    assert "asks greeter ×3 at once" in texts[4]
+    assert texts[5].endswith("Good morning, Ada! Good morning, Ben! completed\n")
+    assert str(folder) not in str(outputs)
+
+
+def test_one_line_of_the_notebook_asks_a_real_model(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "k")
+    main(["start", "--no-open"])
+    sources = [cell.source for cell in nbformat.read("first.ipynb", as_version=4).cells]
+    assert '%load_ext axe_nb\n# %config AxeMagics.model_all = "openai/gpt-5"' in sources
+
+
+def test_what_is_there_is_kept(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    AGENT.parent.mkdir(parents=True)
+    AGENT.write_text("mine", "utf-8")
+    main(["start", "--no-open"])
+    Path("first.ipynb").write_text("mine too", "utf-8")
+    capsys.readouterr()
+    assert main(["start", "--no-open"]) == 0
+    told = capsys.readouterr().out.splitlines()
+    assert told[:3] == [f"kept {AGENT}", f"kept {RULES}", "kept first.ipynb"]
+    assert AGENT.read_text("utf-8") == "mine"
+    assert Path("first.ipynb").read_text("utf-8") == "mine too"
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "../x", ".hidden", "a\nb", ".ipynb"])
+def test_a_name_that_is_no_plain_one_is_refused_and_nothing_is_written(
+    name: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["start", "--no-open", "--", name]) == 2
+    told = capsys.readouterr().err
+    assert "is not a plain name\nuse letters" in told
+    assert list(folder.iterdir()) == []
+
+
+LAB = """import pathlib, sys
+pathlib.Path("opened").write_text(" ".join(sys.argv[1:]))
+sys.exit(int(pathlib.Path("first.ipynb").exists()) * 3)
+"""
+
+
+def test_jupyterlab_is_opened_with_the_notebook_but_not_from_a_folder_here(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for place, text in {"lib": LAB, ".": "raise SystemExit('from here')"}.items():
+        package = folder / place / "jupyterlab"
+        package.mkdir(parents=True)
+        (package / "__init__.py").touch()
+        (package / "__main__.py").write_text(text)
+    monkeypatch.setenv("PYTHONPATH", str(folder / "lib"))
+    monkeypatch.setattr(os, "geteuid", lambda: 1000, raising=False)
+    assert main(["start"]) == 1, "it failed, and so does the command"
+    assert (folder / "opened").read_text() == "first.ipynb"
+
+
+def test_without_jupyterlab_the_command_that_installs_it_is_told(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delitem(sys.modules, "jupyterlab", raising=False)
+    monkeypatch.setattr(sys, "path", [p for p in sys.path if "site-packages" not in p])
+    assert main(["start"]) == 0
+    assert "\n  pip install 'axe-nb[lab]'\n" in capsys.readouterr().out
+    assert Path("first.ipynb").exists()
+
+
+def test_as_root_the_line_that_opens_it_is_told(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 0, raising=False)
+    assert main(["start", "a b"]) == 0
+    assert "\n  jupyter lab --allow-root 'a b.ipynb'\n" in capsys.readouterr().out
