@@ -233,6 +233,26 @@ def _check(chosen: argparse.Namespace) -> int:
     return 0 if check(chosen.notebooks, chosen.timeout, _write) else 1
 
 
+def _make_lesson(chosen: argparse.Namespace) -> int:
+    from axe_nb.notebooks.files import find_notebooks
+    from axe_nb.notebooks.lesson import write_student_copy
+    from axe_nb.notebooks.marking import mark_submissions
+
+    marks = chosen.submissions is not None
+    for option, is_for_marks in (("to", False), ("csv", True), ("timeout", True)):
+        if getattr(chosen, option) is not None and marks != is_for_marks:
+            raise ConfigError(
+                f"--{option} goes {'with' if is_for_marks else 'without'} --check",
+                hint="axe-nb lesson NB [--to DIR], or axe-nb lesson NB --check DIR [--csv FILE]",
+            )
+    lesson = find_notebooks([chosen.notebook])[0]
+    if chosen.submissions is None:
+        write_student_copy(lesson, chosen.to, _write)
+    else:
+        mark_submissions(lesson, chosen.submissions, chosen.timeout, chosen.csv, _write)
+    return 0
+
+
 def _run_demo(chosen: argparse.Namespace) -> int:
     from axe_nb.demo import show
 
@@ -262,6 +282,7 @@ ACTIONS: Mapping[str, Callable[[argparse.Namespace], int]] = {
     "trust": _review_trust,
     "freeze": _freeze,
     "check": _check,
+    "lesson": _make_lesson,
     "demo": _run_demo,
     "start": _start,
     "version": _print_version,

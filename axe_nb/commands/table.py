@@ -198,6 +198,26 @@ COMMANDS: tuple[Command, ...] = (
         "check", "run notebooks without key and network, and list the cells that differ",
         {"command": "check"}, (NOTEBOOKS, CELL_TIMEOUT),
     ),
+    Command(
+        "lesson", "write the student copy of a lesson, or mark a folder of submissions",
+        {"command": "lesson"},
+        (
+            Option((), "notebook", "the lesson, with its check cells", "NB"),
+            Option(
+                ("--to",), "to", "folder of the student copy (default: student beside NB)", "DIR"
+            ),
+            Option(
+                ("--check",), "submissions", "run the notebooks of this folder and mark them",
+                "DIR",
+            ),
+            Option(
+                ("--timeout",), "timeout",
+                "time limit of a submission in seconds, 0 = no limit (default 120)", "S",
+                read=seconds,
+            ),
+            Option(("--csv",), "csv", "write the marks to this file too", "FILE"),
+        ),
+    ),
     Command("config path", "show the path of the global config.toml", {"command": "config path"}),
     Command("config init", "write a commented starter config.toml", {"command": "config init"}),
     Command(

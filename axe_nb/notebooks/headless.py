@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import os
 import sys
+import time
 from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass
@@ -47,8 +48,10 @@ def run_headless(
     mode: Mode,
     *,
     timeout: float | None = None,
+    in_all: float = 0,
     goes_on: bool = False,
     prunes: bool = False,
+    environ: Mapping[str, str] | None = None,
 ) -> HeadlessRun:
     """Runs a notebook in a new kernel of this Python, in the notebook's folder.
 
@@ -58,8 +61,10 @@ def run_headless(
         mode: the mode of its cassettes, if it says none itself; to replay it cannot reach other
             machines.
         timeout: seconds for each cell; 0 = no limit, None = `TIMEOUT`.
+        in_all: seconds for the whole notebook; if not 0, they replace those for each cell.
         goes_on: if true, cells after one that fails run too.
         prunes: if true, what this run has not used is removed from the notebook's own cassette.
+        environ: environment of the kernel; None = that of `make_environment`.
 
     Raises:
         ConfigError: a library is missing, or the kernel cannot be started.
@@ -70,7 +75,10 @@ def run_headless(
     own = name_cassette(path) if prunes else ""
     stopped = ""
     try:
-        with client.setup_kernel(env=make_environment(path, mode)):
+        with client.setup_kernel(env=environ or make_environment(path, mode)):
+            deadline = time.monotonic() + in_all
+            if in_all:
+                client.timeout_func = lambda cell: max(deadline - time.monotonic(), 0.01)
             for index, cell in enumerate(list(client.nb.cells)):
                 client.execute_cell(cell, index)
                 if find_failure(cell) and not goes_on:
@@ -78,7 +86,7 @@ def run_headless(
             else:
                 return HeadlessRun(book=client.nb, cassette=_end_cassette(client, own))
     except errors.CellTimeoutError:
-        stopped = f"it did not end within {timeout:g} s"
+        stopped = f"it did not end within {in_all or timeout:g} s"
     except errors.DeadKernelError:
         stopped = "the kernel died"
     except RuntimeError as error:  # of jupyter_client, which has no other class

@@ -1,0 +1,262 @@
+"""`axe-nb lesson --check`: a folder of submissions, run and marked.
+
+A submission is a program by a stranger. What is promised of its marks, and what is not, is in
+docs/teaching.md.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import secrets
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from axe_nb.agents.files import display_path, expand_home, reason, write_whole
+from axe_nb.errors import ConfigError
+from axe_nb.notebooks.compare import describe_failure
+from axe_nb.notebooks.files import Book, find_notebooks, load, read_notebook
+from axe_nb.notebooks.headless import HeadlessRun, make_environment, run_headless
+from axe_nb.notebooks.lesson import find_exercises, id_of
+from axe_nb.redaction import is_secret_name
+from axe_nb.text import align_columns, one_line, plural, quote
+
+TIMEOUT = 120.0
+"""Seconds that a submission may take."""
+
+MAX_BYTES = 32 * 1024 * 1024
+"""Maximum size of a submission."""
+
+MAX_FILES = 2000
+MAX_FOLDER = 256 * 1024 * 1024
+"""Maximum number and size in bytes of the files of a lesson, which are copied for each run."""
+
+MAX_NAME = 80
+"""Maximum length of the name of a submission in the report, in characters."""
+
+MAX_HINT = 300
+"""Maximum length of a hint in the report, in characters."""
+
+FORMULA = ("=", "+", "-", "@")
+"""Beginnings of a name that a spreadsheet would compute."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mark:
+    """The mark of one exercise of one submission."""
+
+    state: Literal["passed", "failed", "not reached"]
+    hint: str = ""
+    """The error of the check, or the reason why it was not reached, in one line."""
+
+
+Marks = Mapping[str, Mark]
+"""Name of an exercise → its mark."""
+
+
+def mark_submissions(
+    lesson: Path,
+    folder: str,
+    timeout: float | None,
+    table: str | None,
+    write: Callable[[str], None],
+) -> None:
+    """Runs the notebooks of a folder, one after another, and writes a table of their marks.
+
+    Args:
+        lesson: the notebook that has the check cells, beside the files that it uses.
+        folder: the folder of the submissions; folders in it are searched too.
+        timeout: seconds for each submission; 0 = no limit, None = the usual one.
+        table: a CSV file for the table too; None = none.
+        write: takes the lines of the report.
+
+    Raises:
+        ConfigError: there is no lesson or no submission, the lesson has no exercises, its folder
+            is too large, or the CSV file cannot be written.
+    """
+    book = read_notebook(lesson)
+    exercises = find_exercises(book, display_path(lesson))
+    if not exercises:
+        raise ConfigError(
+            f"{display_path(lesson)} has no exercises",
+            hint="give each check cell a tag like exercise:NAME",
+        )
+    place = expand_home(folder)
+    if not place.is_dir():
+        raise ConfigError(
+            f"no such folder: {quote(folder)}", hint="name the folder of the submissions"
+        )
+    limit = TIMEOUT if timeout is None else timeout
+    marked: list[tuple[str, Marks]] = []
+    for path in find_notebooks([folder]):
+        name = one_line(path.relative_to(place).with_suffix("").as_posix(), MAX_NAME)
+        marked.append((name, mark_submission(lesson, book, path, place, limit)))
+    for line in format_table(list(exercises), marked):
+        write(line)
+    if table is not None:
+        write_whole(expand_home(table), format_csv(list(exercises), marked))
+
+
+def mark_submission(lesson: Path, book: Book, path: Path, others: Path, timeout: float) -> Marks:
+    """Runs a submission in a copy of the lesson's folder and returns its marks.
+
+    Args:
+        lesson: the file of the lesson.
+        book: the lesson.
+        path: the submission.
+        others: the folder of all submissions, of which this one sees none.
+        timeout: seconds for the whole notebook; 0 = no limit.
+
+    Raises:
+        ConfigError: the lesson cannot be copied, or no kernel can be started.
+    """
+    exercises = find_exercises(book, display_path(lesson))
+    try:
+        if path.stat().st_size > MAX_BYTES:
+            raise ConfigError(f"it is larger than {MAX_BYTES // 2**20} MiB")
+        submitted = read_notebook(path)
+    except (ConfigError, OSError) as error:
+        mark = Mark(state="not reached", hint=one_line(str(error), MAX_HINT))
+        return dict.fromkeys(exercises, mark)
+    end = secrets.token_hex(16)
+    merged = merge(book, submitted, exercises, end)
+    with tempfile.TemporaryDirectory(prefix="axe-nb-", ignore_cleanup_errors=True) as home:
+        copy = Path(home).resolve() / "lesson" / lesson.name
+        copy_folder(lesson, copy.parent, others)
+        known = make_environment(copy, "replay")
+        # the agents are the teacher's, and a stranger's code needs no key
+        environ = {n: known[n] for n in known if not is_secret_name(n)} | {"AXE_NB_TRUST": "1"}
+        run = run_headless(
+            merged, copy, "replay", in_all=timeout, goes_on=True, environ=environ
+        )  # fmt: skip
+    return read_marks(run, exercises, end)
+
+
+def copy_folder(lesson: Path, target: Path, without: Path) -> None:
+    """Copies the files beside a lesson, but for notebooks and hidden files; links stay links.
+
+    Args:
+        lesson: the file of the lesson.
+        target: the folder of the copy, which is made.
+        without: a folder that is left out.
+
+    Raises:
+        ConfigError: they are too many or too large, or cannot be copied.
+    """
+    patterns = shutil.ignore_patterns(".*", "__pycache__", "*.ipynb")
+    left_out = without.resolve()
+    count = size = 0
+
+    def ignore(above: str, names: list[str]) -> set[str]:
+        return patterns(above, names) | {n for n in names if Path(above, n).resolve() == left_out}
+
+    def copy(source: str, copied: str) -> str:
+        nonlocal count, size
+        count, size = count + 1, size + Path(source).lstat().st_size
+        if count > MAX_FILES or size > MAX_FOLDER:
+            raise ConfigError(
+                f"the folder of {display_path(lesson)} is too large to be copied for each run: "
+                f"more than {MAX_FILES:,} files or {MAX_FOLDER // 2**20} MiB",
+                hint="keep the lesson in a folder of its own, with the files that it uses",
+            )
+        return shutil.copy2(source, copied, follow_symlinks=False)
+
+    try:
+        shutil.copytree(
+            lesson.parent.absolute(), target, symlinks=True, ignore=ignore, copy_function=copy
+        )
+    except (OSError, shutil.Error) as error:
+        why = reason(error) if not isinstance(error, shutil.Error) else "a file cannot be read"
+        raise ConfigError(f"cannot copy the folder of {display_path(lesson)}: {why}") from None
+
+
+def merge(lesson: Book, submitted: Book, exercises: Mapping[str, Any], end: str) -> Book:
+    """Returns a submission with the check cells of the lesson. Pure.
+
+    A check stands where the submission has a cell of its id; one that is not there, after the
+    cells that it follows in the lesson. Each prints `end` once it has passed.
+    """
+    merged = deepcopy(submitted)
+    checks = {cell.id: deepcopy(cell) for cell in exercises.values()}
+    for cell in checks.values():
+        cell.metadata, cell.outputs = load("nbformat").NotebookNode(), []
+        cell.source += f"\nprint({end!r})"
+    placed: list[Any] = []
+    left = dict(checks)
+    for cell in merged.cells:
+        if id_of(cell) in checks:
+            cell = left.pop(id_of(cell), None)  # once; a second one is left out
+        placed += [cell] if cell is not None else []
+    before: set[str] = set()
+    for cell in lesson.cells:
+        if id_of(cell) in left:
+            after = [at for at, one in enumerate(placed, 1) if id_of(one) in before]
+            placed.insert(max(after, default=len(placed)), left[id_of(cell)])
+        before |= {id_of(cell)} - {""}
+    merged.cells = placed
+    return merged
+
+
+def read_marks(run: HeadlessRun, exercises: Mapping[str, Any], end: str) -> Marks:
+    """Returns the marks of a submission that has run. Pure."""
+    ran = {id_of(cell): cell for cell in run.book.cells}
+    return {name: _mark(ran[cell.id], run, end) for name, cell in exercises.items()}
+
+
+def _mark(cell: Any, run: HeadlessRun, end: str) -> Mark:
+    printed = "".join(one.text for one in cell.outputs if one.output_type == "stream")
+    if end in printed:
+        return Mark(state="passed")
+    errors = [one for one in cell.outputs if one.output_type == "error"]
+    if errors:
+        # of `AssertionError: make two calls`, the teacher's words alone
+        hint = describe_failure(errors[-1]).removeprefix("AssertionError: ")
+        return Mark(state="failed", hint=one_line(hint, MAX_HINT))
+    why = run.stopped or "the check did not run to its end"
+    return Mark(state="not reached", hint=one_line(why, MAX_HINT))
+
+
+def format_table(exercises: Sequence[str], marked: Sequence[tuple[str, Marks]]) -> Iterator[str]:
+    """Yields the lines of the report: a row per submission, then the hints."""
+    rows = [["submission", *exercises, "passed"]]
+    for name, marks in marked:
+        rows.append([name, *(marks[one].state for one in exercises), _count(marks)])
+    yield from align_columns(rows)
+    hints = [
+        f"{name}, {one}: {mark.hint}"
+        for name, marks in marked
+        for one, mark in marks.items()
+        if mark.state != "passed"
+    ]
+    if hints:
+        yield ""
+        yield from hints
+    yield ""
+    full = sum(all(mark.state == "passed" for mark in marks.values()) for _, marks in marked)
+    yield f"{plural(len(marked), 'submission')} marked, {full} with all exercises passed"
+
+
+def _count(marks: Marks) -> str:
+    return f"{sum(mark.state == 'passed' for mark in marks.values())} of {len(marks)}"
+
+
+def format_csv(exercises: Sequence[str], marked: Sequence[tuple[str, Marks]]) -> str:
+    """Returns the table as CSV: `passed`, `failed: HINT` or `not reached: REASON` in each field."""
+    text = io.StringIO()
+    table = csv.writer(text, lineterminator="\n")
+    table.writerow(["submission", *map(_as_text, exercises), "passed"])
+    for name, marks in marked:
+        fields = [": ".join(filter(None, (marks[o].state, marks[o].hint))) for o in exercises]
+        passed = sum(mark.state == "passed" for mark in marks.values())
+        table.writerow([_as_text(name), *fields, passed])
+    return text.getvalue()
+
+
+def _as_text(name: str) -> str:
+    """Returns a name that no spreadsheet takes for a formula."""
+    return f"'{name}" if name.startswith(FORMULA) else name
