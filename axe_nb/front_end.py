@@ -42,19 +42,25 @@ def make_line(display: bool) -> Line:
     return TerminalLine(sys.stderr)
 
 
-def make_table(thing: object, draw: Callable[[str], dict[str, str]], display: bool) -> Line:
+def make_table(
+    thing: object,
+    draw: Callable[[str], dict[str, str]],
+    list_parts: Callable[[str], list[str]],
+    display: bool,
+) -> Line:
     """Returns what shows a thing while it is made: its table in a notebook, else a line.
 
     Args:
         thing: what is shown.
         draw: progress → the bundle of its table; no progress = the one that is kept.
+        list_parts: progress → the HTML of its parts, of which only those that change are sent.
         display: if False, nothing is shown.
     """
     if not display or is_inside() or not _is_notebook():
         return make_line(display)
     from axe_nb.cell_display.table import find_table
 
-    return find_table(thing, draw)
+    return find_table(thing, draw, list_parts)
 
 
 def _is_notebook() -> bool:

@@ -6,18 +6,22 @@ Source: jupyter-facts §0.4-0.7, §2.
 from __future__ import annotations
 
 import contextlib
-import os
-import secrets
 from collections.abc import Mapping
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from IPython.core.display_functions import DisplayHandle
-from IPython.core.getipython import get_ipython
 from IPython.display import display
 
 from axe_nb.cell_display.answer import LiveAnswer
+from axe_nb.cell_display.widget import (
+    AGAIN,
+    RATE,
+    STATIC,
+    join_bundle,
+    make_mark,
+    make_widget_class,
+)
 from axe_nb.messages import dump
 from axe_nb.pictures.scaled import Thumbnails
 from axe_nb.views import html
@@ -29,19 +33,11 @@ from axe_nb.views.segments import segments_of
 from axe_nb.views.summary import progress_of
 from axe_nb.views.tree import CallNode, Node, Times, TreeNode, parent_row, rows_of
 
-STATIC = Path(__file__).parent / "static"
-
 SCRIPTS = ("live.js", "answer.js", "question.js", "place.js")
 """Files that make one module, in this order."""
 
 EVERY = 0.1
 """Seconds between two updates."""
-
-AGAIN = 1.5
-"""Seconds between two snapshots; a large one is sent more rarely, see RATE."""
-
-RATE = 60_000
-"""Bytes a second that snapshots may take."""
 
 BEAT = 2.0
 """Seconds without news after which the browser is told that the run goes on."""
@@ -88,14 +84,11 @@ class Feed:
         self._answer.update(now)
         self._name = name
         self._told_at = self._sent_at = now
-        self._mark = f"axe-nb-at-{secrets.token_hex(8)}" if _is_page_jupyter() else ""
+        self._mark = make_mark()
         self._widget = _load_widget_class()(
             snapshot=self._take_snapshot(root.key, now), mark=self._mark
         )
-        first, metadata = self._describe(now), {}
-        if not self._mark:
-            data, metadata = self._widget._repr_mimebundle_()
-            first = {**data, **first}
+        first, metadata = join_bundle(self._widget, self._describe(now))
         self.place = place or display(  # type: ignore[no-untyped-call]  # IPython's own gap
             first, metadata=metadata, raw=True, display_id=True
         )
@@ -211,18 +204,6 @@ _retired: Feed | None = None
 """The feed of the run that ended last."""
 
 
-def _is_page_jupyter() -> bool:
-    """True if the page is one of a Jupyter server, where a widget finds its place by itself.
-
-    There the output is readable lines only, which the tree covers while the kernel lives: a widget
-    in a saved output says "model not found" once its kernel is gone, whatever stands beside it.
-    VS Code connects to such servers, too, and has no page that could be searched.
-    """
-    shell = get_ipython()
-    in_vscode = shell is not None and "__vsc_ipynb_file__" in shell.user_ns
-    return "JPY_SESSION_NAME" in os.environ and not in_vscode
-
-
 def _find_times(thing: TreeNode) -> Times:
     child = thing.child if isinstance(thing, CallNode) else None
     return child.times if child else thing.times
@@ -230,16 +211,5 @@ def _find_times(thing: TreeNode) -> Times:
 
 @cache
 def _load_widget_class() -> type[Any]:
-    """The widget, made on first use: its libraries take longer to import than a run to begin."""
-    import anywidget
-    import traitlets
-
-    class Tree(anywidget.AnyWidget):
-        _esm = "".join((STATIC / name).read_text("utf-8") for name in SCRIPTS)
-        _css = css_rules() + (STATIC / "live.css").read_text("utf-8")
-        # as text: the browser compares a trait's old and new value, which is slow for objects
-        snapshot = traitlets.Unicode().tag(sync=True)
-        # class of the element whose place the tree takes; empty = it has an output of its own
-        mark = traitlets.Unicode().tag(sync=True)
-
-    return Tree
+    css = css_rules() + (STATIC / "live.css").read_text("utf-8")
+    return make_widget_class(SCRIPTS, css)

@@ -6,6 +6,7 @@ Source: product.md "Exploring".
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from inspect import iscoroutinefunction
 from typing import Any
 
@@ -16,7 +17,7 @@ from axe_nb.errors import ConfigError
 from axe_nb.front_end import make_table
 from axe_nb.grids.grid import Grid
 from axe_nb.grids.inputs import read_inputs
-from axe_nb.grids.page import show_grid
+from axe_nb.grids.page import list_parts, show_grid
 from axe_nb.grids.run import GridOptions, GridRunner
 from axe_nb.grids.scoring import Score, Scoring
 from axe_nb.grids.variants import make_variants
@@ -98,7 +99,7 @@ def make_grid_table(runner: GridRunner, display: bool, name: str = "g") -> Line:
     def draw(progress: str) -> dict[str, str]:
         return show_grid(runner.grid, name, note=progress)
 
-    return make_table(runner.grid, draw, display)
+    return make_table(runner.grid, draw, partial(list_parts, runner.grid), display)
 
 
 def make_runner(

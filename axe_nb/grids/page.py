@@ -84,6 +84,16 @@ def show_grid(grid: Squares, name: str = "g", *, note: str = "") -> dict[str, st
     return {"text/html": _Page(grid, name, note).whole(), "text/plain": format_grid(grid, note)}
 
 
+def list_parts(grid: Squares, note: str) -> list[str]:
+    """Returns the parts of the HTML of a grid that still runs; they change one by one.
+
+    Args:
+        grid: the grid.
+        note: what is said of it; not empty.
+    """
+    return _Page(grid, "", note).parts()
+
+
 def format_grid(grid: Squares, note: str = "") -> str:
     """Returns a grid as plain text."""
     figures = _tabulate(grid, is_done=not note)
@@ -195,19 +205,22 @@ class _Page:
         self._is_graded = has_grades(grid)
 
     def whole(self) -> str:
+        inner = "".join(self.parts())
+        return f"<div class='{PLAIN}' style='line-height:{LINE_HEIGHT}'>{inner}</div>"
+
+    def parts(self) -> list[str]:
+        """The HTML of the head, the figures, each input and the rest: as many for the same grid."""
         grid = self._grid
         numbers = self._format_numbers()
-        inputs = "".join(
+        inputs = [
             f"{'' if row % AGAIN else numbers}{self._format_input(row)}"
             for row in range(min(len(grid.inputs), MAX_INPUTS))
-        )
+        ]
+        cut = ""
         if self._is_cut:
-            inputs += f"<div>the squares of these: <code>{self._name}[input, variant]</code></div>"
+            cut = f"<div>the squares of these: <code>{self._name}[input, variant]</code></div>"
         rest = "".join(f"<div>{_safe(line)}</div>" for line in _list_hidden(grid))
-        return (
-            f"<div class='{PLAIN}' style='line-height:{LINE_HEIGHT}'>{self._format_head()}"
-            f"{self._format_figures()}{inputs}{rest}</div>"
-        )
+        return [self._format_head(), self._format_figures(), *inputs, f"{cut}{rest}"]
 
     def _format_head(self) -> str:
         if self._note:

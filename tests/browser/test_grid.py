@@ -29,7 +29,8 @@ def right(result, row):
 
 for name in ("hasty", "careful", "thorough", "a_name_that_is_rather_long"):
     axe_nb.define(axe_nb.Agent(name, "script/atlas", system_prompt="Answer."))
-pairs = "Berne Switzerland, Athens Greece, Oslo Norway, Rome Italy, Paris France"
+pairs = "Berne Switzerland, Athens Greece, <img/src=x/onerror=alert(1)> Norway, "
+pairs += "Rome Italy, Paris France"
 cities = [dict(zip(("city", "country"), pair.split())) for pair in pairs.split(", ")]
 heat = {name: {"temperature": n} for n, name in enumerate(("cold", "mild", "hot"))}
 g = axe_nb.grid(["hasty", "careful", "thorough", "a_name_that_is_rather_long"],
@@ -46,17 +47,28 @@ def test_a_table_fills_and_opens_its_runs_when_the_notebook_is_read_again(lab: L
     lab.open(code(SET_UP))
     lab.run_all(wait=False)
     output = lab.page.locator(".jp-OutputArea-output")
-    output.locator("text=/180 requests · grid: [1-9]/").wait_for()
+    table = lab.page.locator(".axe-nb-table")
+    table.locator("text=/180 requests · grid: [1-9]/").wait_for()
+    table.locator("span >> text=/^[✓✗]$/").first.wait_for()
+    assert "<img/src=x/onerror=alert(1)>" in table.inner_text()
+    assert table.locator("img").count() == output.locator("details").count() == 0
+    assert not lab.page.locator(".jp-RenderedHTML").is_visible(), "the widget covers it"
+    at = table.locator("table").bounding_box()
     shoot(lab, "fills")
-    assert output.locator("details").count() == 0
     lab.gate("go")
     lab.finished()
     output.locator("text=5 inputs × 12 variants × 3 repeats").wait_for()
+    assert table.count() == 0
+    static = output.locator("table").bounding_box()
+    assert at
+    assert static
+    assert at["x"] == static["x"], "the table stays where it is"
     assert "not sure which is best: " in output.first.inner_text().splitlines()[0]
     assert output.locator("span[title='hasty · cold']").count() == 1
     shoot(lab, "end")
     saved = lab.save()
-    assert "onerror" not in str(saved.cells[0].outputs[0].data["text/html"]).split("&lt;img")[0]
+    assert set(saved.cells[0].outputs[0].data) == {"text/html", "text/plain"}
+    assert "<img" not in str(saved.cells[0].outputs[0].data["text/html"])
     lab.tidy()
     reopened = code(SET_UP)
     reopened.cells[0].outputs = saved.cells[0].outputs

@@ -1,11 +1,12 @@
 
-// Where the live tree stands, and whether its kernel lives. nb/feed.py joins this to live.js.
+// Where a live tree or table stands, and whether its kernel lives. feed.py joins this to live.js,
+// table_feed.py to table.js: either has a Store, a View and a TICK.
 
 const AT_FIRST = 30; // milliseconds between two looks for the place, until it is there
 const LOST = new Set(["restarting", "autorestarting", "terminating", "dead", "unknown"]);
 
-// The places of one tree in JupyterLab's page: outputs with the mark, which the tree covers as long
-// as they have it. The end of the run puts the static twin there, without a mark.
+// The places of one widget in JupyterLab's page: outputs with the mark, which it covers as long as
+// they have it. The end of the run puts the static twin there, without a mark.
 class Places {
   constructor(store, mark) {
     this.store = store;
@@ -25,8 +26,8 @@ class Places {
   }
 
   take(output) {
-    const element = make("div", "place");
-    element.classList.add("jp-OutputArea-output");
+    const element = document.createElement("div");
+    element.className = "axe-nb-place jp-OutputArea-output";
     const view = new View(this.store, element);
     this.store.views.add(view);
     // at once, so that neither both nor nothing is ever seen
@@ -47,7 +48,7 @@ class Places {
     output.after(element);
   }
 
-  // The tree stays as it is where nothing took its place: in a page that was loaded in mid-run.
+  // It stays as it is where nothing took its place: in a page that was loaded in mid-run.
   close() {
     clearTimeout(this.timer);
     for (const stop of this.taken.values()) stop();

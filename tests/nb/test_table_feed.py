@@ -1,0 +1,156 @@
+"""What the browser is told of a table that fills; in real kernels of both lines."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.nb.kernels import Kernel, Kernels, text
+
+pytestmark = pytest.mark.req("E-5")
+
+WIDGET = "application/vnd.jupyter.widget-view+json"
+
+SERVED = "import os; os.environ['JPY_SESSION_NAME'] = 'test.ipynb'"
+
+FEED = """
+from axe_nb.cell_display.table_feed import TableFeed
+
+def draw():
+    return {"text/html": "<b>whole</b>", "text/plain": "whole"}
+
+feed = TableFeed(["head", "one", "two"], draw, 0.0)
+"""
+
+Output = dict[str, Any]
+
+
+@pytest.fixture
+def cells(project: Path, kernel_python: Path, kernels: Kernels) -> Kernel:
+    running = kernels.at(kernel_python, project)
+    running.run("import os; os.environ.pop('PYTEST_VERSION', None)")
+    return running
+
+
+def told(outputs: list[Output]) -> list[Any]:
+    """What the widget was told: all parts as a list, or some by their number."""
+    news = list[Any]()
+    for output in outputs:
+        if output["type"] not in ("comm_open", "comm_msg"):
+            continue
+        data = output["data"]
+        state = data.get("state", {})
+        if "snapshot" in state:
+            news.append(json.loads(state["snapshot"]))
+        elif data.get("method") == "custom":
+            news.append(data["content"])
+    return news
+
+
+def shown(outputs: list[Output]) -> list[Output]:
+    """Data of what was displayed, updates too."""
+    return [o["data"] for o in outputs if o["type"] in ("display_data", "update_display_data")]
+
+
+def test_only_what_changed_is_sent_and_all_again_now_and_then(cells: Kernel) -> None:
+    first = cells.run(FEED)
+    assert told(first) == [["head", "one", "two"]]
+    [output] = shown(first)
+    assert set(output) == {WIDGET, "text/html", "text/plain"}
+    changed = cells.run(
+        "feed.update(['head 2', 'one', 'two'], draw, 0.1)\n"
+        "feed.update(['head 2', 'one', 'two'], draw, 0.2)\n"
+        "feed.update(['head 2', 'one', 'zwei'], draw, 1.4)"
+    )
+    assert told(changed) == [{"0": "head 2"}, {"2": "zwei"}]
+    again = cells.run(
+        "feed.update(['head 2', 'one', 'zwei'], draw, 1.5)\n"
+        "feed.update(['head 2', 'one', 'zwei'], draw, 9.0)\n"
+    )
+    assert told(again) == [["head 2", "one", "zwei"]], "what was lost is there; once is enough"
+    assert shown(changed + again) == [], "a widget in an output would be made anew"
+    ended = cells.run("feed.close(['end', 'one', 'zwei'], {'text/plain': 'twin'})")
+    assert told(ended) == [["end", "one", "zwei"]]
+    assert shown(ended) == [{"text/plain": "twin"}]
+    assert ended[-1]["type"] == "comm_close"
+
+
+def test_a_large_table_is_sent_whole_more_rarely(cells: Kernel) -> None:
+    cells.run(FEED.replace('"two"', '"two" * 100_000'))
+    large = "feed.update([f'head {at}', 'one', 'two' * 100_000], draw, at)"
+    outputs = cells.run(f"for at in (1.0, 2.0, 4.0, 5.1):\n    {large}")
+    assert [type(news) for news in told(outputs)] == [dict, dict, dict, list]
+    cells.run("feed.close(['', '', ''], draw())")
+
+
+def test_under_a_jupyter_server_the_output_is_a_readable_table(cells: Kernel) -> None:
+    outputs = cells.run(f"{SERVED}\n{FEED}")
+    [mark] = [
+        o["data"]["state"]["mark"]
+        for o in outputs
+        if o["type"] == "comm_open" and "mark" in o["data"]["state"]
+    ]
+    marked = {"text/html": f"<div class='{mark}'><b>whole</b></div>", "text/plain": "whole"}
+    assert shown(outputs) == [marked]
+    outputs = cells.run(
+        "feed.update(['head 2', 'one', 'two'], draw, 0.1)\n"
+        "feed.update(['head 3', 'one', 'two'], draw, 1.6)"
+    )
+    assert told(outputs) == [{"0": "head 2"}, ["head 3", "one", "two"]]
+    assert shown(outputs) == [marked], "what is saved or loaded anew is of now"
+    assert shown(cells.run("feed.close(['', '', ''], draw())")) == [
+        {"text/html": "<b>whole</b>", "text/plain": "whole"}
+    ]
+
+
+GRID = """
+import asyncio, axe_nb
+
+@axe_nb.script("slow")
+async def slow(request):
+    await asyncio.sleep(0.25)
+    return "done"
+
+axe_nb.define(axe_nb.Agent("slow", "script/slow"))
+names = ["Rome", "<img src=x onerror=alert(1)>", "Paris", "Oslo"]
+g = axe_nb.grid("slow", "Of {{ input }}", inputs=names, concurrency=1)
+"""
+
+
+def test_a_grid_that_fills_is_fed_by_rows_and_ends_as_one_that_no_one_watched(
+    cells: Kernel,
+) -> None:
+    outputs = cells.run(GRID, live=True)
+    parts, *news = told(outputs)
+    assert len(parts) == 2 + 4 + 1
+    for each in news:
+        if isinstance(each, dict):
+            assert all(parts[int(at)] != html for at, html in each.items())
+            assert len(each) < len(parts)
+        fresh = each if isinstance(each, dict) else dict(enumerate(each))
+        for at, html in fresh.items():
+            parts[int(at)] = html
+    assert all("✓" in row for row in parts[2:6]), "the last news has all"
+    assert "<img" not in json.dumps(told(outputs))
+    cells.run("os.environ['AXE_NB_DISPLAY'] = 'static'")
+    [headless] = cells.run(GRID, live=True)
+    assert shown(outputs)[-1] == headless["data"]
+
+
+FAILS = """
+import ipywidgets
+
+def fail(*args, **kwargs):
+    raise RuntimeError("no front end")
+
+kept, ipywidgets.Widget.send = ipywidgets.Widget.send, fail
+"""
+
+
+def test_a_front_end_that_fails_does_not_touch_the_grid(cells: Kernel) -> None:
+    outputs = cells.run(f"{FAILS}{GRID}ipywidgets.Widget.send = kept", live=True)
+    assert "error" not in [o["type"] for o in outputs], text(outputs)
+    assert "4 inputs × 1 variant" in shown(outputs)[-1]["text/plain"]
