@@ -301,6 +301,7 @@ def _draw(cells: Sequence[Kind | None]) -> str:
         colour = COLOURS[kind] if kind else TRACK
         stops.append(f"{colour} {100 * at / len(cells):g}% {100 * end / len(cells):g}%")
         at = end
+    stops.append(f"{colour} 100%")  # without trust, JupyterLab drops a gradient of one stop
     return f"linear-gradient(90deg,{','.join(stops)})"
 
 

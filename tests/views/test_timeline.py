@@ -223,3 +223,10 @@ def test_names_of_deep_runs_stay_in_sight() -> None:
     deep = replace(deep, times=(Lap("run", 0.0, 9.0),))
     assert "deepest" in str(show_times(deep))
     assert max(map(int, re.findall(r"padding-left:(\d+)em", html_of(deep)))) < 20
+
+
+def test_each_bar_is_a_gradient_that_jupyterlab_keeps_without_trust() -> None:
+    run = replace(timed(), times=(Lap("run", 0.0, 10.0), Lap("model", 0.0, 10.0, 1)))
+    bars = re.findall(r"linear-gradient\(90deg,([^)]*)\)", html_of(run))
+    assert all("," in stops for stops in bars)  # one of a single stop is dropped
+    assert len(bars) == 5
