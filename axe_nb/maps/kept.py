@@ -150,6 +150,13 @@ class KeptHistory:
                     self._store.prune()
         except (OSError, ValueError, RecursionError, ConfigError, self._error) as error:
             self.problem = self._explain("take results", error)
+            self._stop_waiting()
+
+    def _stop_waiting(self) -> None:
+        """After one wait in vain, results go in if the file is free: a map would wait for each."""
+        with self._lock, contextlib.suppress(self._error):
+            if self._store is not None:
+                self._store.wait_for_others(0)
 
     def close(self) -> None:
         """See `Kept`."""

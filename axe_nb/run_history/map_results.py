@@ -74,6 +74,10 @@ class MapResults(Store):
         assert number is not None
         return number
 
+    def wait_for_others(self, seconds: float) -> None:
+        """Sets how long each further call waits for another process that writes."""
+        self._connection.execute(f"PRAGMA busy_timeout = {int(seconds * 1000)}")
+
     def forget(self, keys: Iterable[str]) -> None:
         """Removes the results of these keys."""
         with self._transaction():

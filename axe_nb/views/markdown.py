@@ -17,6 +17,8 @@ from urllib.parse import urlsplit
 
 from markdown_it import MarkdownIt
 from markdown_it.rules_core import StateCore
+from markdown_it.rules_inline import StateInline
+from markdown_it.rules_inline.linkify import linkify
 from markdown_it.token import Token
 
 from axe_nb.invisible import INVISIBLE, REPLACEMENT
@@ -41,6 +43,8 @@ HOST = re.compile(
 )
 """An address or the name of a host in the text of a link."""
 
+LONGEST = 1000
+"""Characters of a link's text in which hosts are looked for, as the search takes their square."""
 
 References: TypeAlias = Mapping[str, Mapping[str, Any]]
 """Label → address and title of a link, and the lines that define it, as the library notes them."""
@@ -113,6 +117,7 @@ def _make_parser() -> MarkdownIt:
     # only what is written as an address: `main.py` and `e.g.this` are none
     parser.linkify.set({"fuzzy_link": False, "fuzzy_email": False, "fuzzy_ip": False})
     parser.validateLink = _is_plain_link  # type: ignore[method-assign]
+    parser.inline.ruler.at("linkify", _link_address)
     parser.core.ruler.push("code", _name_code)
     parser.core.ruler.push("hosts", _mark_links)
     parser.core.ruler.push("columns", _align_cells)
@@ -122,6 +127,11 @@ def _make_parser() -> MarkdownIt:
 
 def _is_plain_link(url: str) -> bool:
     return url.strip().lower().startswith(SCHEMES)
+
+
+def _link_address(state: StateInline, silent: bool) -> bool:
+    """The library's rule; before each `://` it searches all of the line for the scheme."""
+    return state.pending[-5:].lower().endswith(("http", "https")) and linkify(state, silent)
 
 
 def _mark_links(state: StateCore) -> None:
@@ -162,7 +172,9 @@ def _with_hosts(tokens: list[Token]) -> Iterator[Token]:
             token.attrSet("rel", "noopener noreferrer")
             target, shown = _host_of(str(token.attrs.get("href", ""))), ""
         elif token.type == "link_close":
-            if any(name not in (target, f"www.{target}") for name in _named_hosts(shown)):
+            if len(shown) > LONGEST or any(
+                name not in (target, f"www.{target}") for name in _named_hosts(shown)
+            ):
                 yield Token("text", "", 0, content=f" ({target})")
         else:
             shown += token.content

@@ -28,15 +28,19 @@ from axe_nb.views.appearance import (
     TRACK,
 )
 from axe_nb.views.html import PLAIN
+from axe_nb.views.laps import Laps
 from axe_nb.views.row import Row, make_row
 from axe_nb.views.transcript import Transcript
-from axe_nb.views.tree import CallNode, Node, TreeNode, TurnNode, nodes_below
+from axe_nb.views.tree import Node, TreeNode, nodes_below
 
 MOST = 300
 """Rows that are drawn: those nearest to the root."""
 
 CELLS, COLUMNS = 200, 48
 """Parts of a bar, in HTML and in text."""
+
+DEEPEST = 12
+"""Deeper rows are not indented further, so that their names stay in sight."""
 
 LABEL = 52
 """Columns of a row's name and task in text."""
@@ -79,6 +83,10 @@ class _Line:
     """Rows below it that are not drawn."""
 
     @property
+    def indent(self) -> int:
+        return min(self.depth, DEEPEST)
+
+    @property
     def took(self) -> str:
         return _format(self.seconds) if self.seconds is not None else self.note
 
@@ -111,12 +119,12 @@ class _Times:
     def __init__(self, result: RunResult) -> None:
         root = Transcript.of(result).root
         assert root is not None
-        whole = _find_whole(result)
+        self.laps = Laps(result)
+        whole = self.laps.whole
         self.start, self.end = (whole.began, whole.ended) if whole else (0.0, 0.0)
         self.is_known = whole is not None
         self.lines = list(self._list_lines(root))
-        laps = [lap for run in result.walk() for lap in run.times]
-        self.kinds = [kind for kind in WORDS if any(lap.kind == kind for lap in laps)]
+        self.kinds = [kind for kind in WORDS if kind in self.laps.kinds]
         self.is_played = "replay" in self.kinds
 
     @property
@@ -151,7 +159,7 @@ class _Times:
     def _walk(
         self, thing: TreeNode, below: Mapping[int, list[TreeNode]], depth: int, *, is_kept: bool
     ) -> Iterator[_Line]:
-        is_kept = is_kept or _is_kept(thing)
+        is_kept = is_kept or self.laps.is_kept(thing)
         inner = below.get(id(thing), [])
         line = self._make_line(thing, depth, len(nodes_below(thing)) - len(inner), is_kept)
         yield line
@@ -162,7 +170,7 @@ class _Times:
         row = make_row(thing)
         if is_kept:
             return _Line(depth, row, note=KEPT, left_out=left_out)
-        laps = _list_laps(thing)
+        laps = self.laps.of(thing)
         if not laps:
             return _Line(depth, row, left_out=left_out)
         began, ended = min(lap.began for lap in laps), max(lap.ended for lap in laps)
@@ -173,53 +181,13 @@ class _Times:
         """The kinds of time of a row, in equal parts of the axis; None = no time of its own."""
         cells: list[Kind | None] = [None] * width
         for lap in line.laps:
-            if lap.kind == "run":
+            if lap.kind == "run" or lap.ended < self.start or lap.began > self.end:
                 continue
-            first = min(int((lap.began - self.start) / self.span * width), width - 1)
-            last = max(first + 1, round((lap.ended - self.start) / self.span * width))
-            cells[max(first, 0) : last] = [lap.kind] * (min(last, width) - max(first, 0))
+            first = max(0, min(int((lap.began - self.start) / self.span * width), width - 1))
+            last = round((lap.ended - self.start) / self.span * width)
+            last = max(first + 1, min(last, width))
+            cells[first:last] = [lap.kind] * (last - first)
         return cells
-
-
-def _find_whole(result: RunResult) -> Lap | None:
-    return next((lap for lap in result.times if lap.kind == "run"), None)
-
-
-def _is_kept(thing: TreeNode) -> bool:
-    """True for a call that a fork has not made again: it has a result, and took no time."""
-    if not isinstance(thing, CallNode) or thing.result is None:
-        return False
-    result = thing.turn.run.result
-    has_times = result is not None and bool(result.times)
-    return has_times and bool(thing.children) and not _find_own(thing)
-
-
-def _find_own(call: CallNode) -> list[Lap]:
-    result = call.turn.run.result
-    return [lap for lap in result.times if lap.call == call.call.id] if result else []
-
-
-def _list_laps(thing: TreeNode) -> Sequence[Lap]:
-    """The times that a row is about, and those of what it has no rows of their own for."""
-    if isinstance(thing, Node):
-        return thing.result.times if thing.result else ()
-    if isinstance(thing, CallNode):
-        child = thing.child.result if thing.child else None
-        return (child.times if child else ()) or _find_own(thing)
-    return _list_turn(thing)
-
-
-def _list_turn(turn: TurnNode) -> list[Lap]:
-    """The times of a turn's request, of the waits within it, and of its calls."""
-    result = turn.run.result
-    calls = {call.call.id for call in turn.calls}
-    times = result.times if result else ()
-    own = [lap for lap in times if lap.turn == turn.number or (lap.call and lap.call in calls)]
-    for asked in (lap for lap in own if lap.kind in ("model", "replay")):
-        within = (lap for lap in times if lap.kind == "person" and not lap.call)
-        own += [lap for lap in within if asked.began <= lap.began <= asked.ended]
-        break
-    return own
 
 
 def _format(seconds: float) -> str:
@@ -246,17 +214,17 @@ def _format_text(times: _Times) -> Iterator[str]:
     yield from [PLAYED] * times.is_played
     yield f"{'':{LABEL + 12}}{_format_axis(times)}".rstrip()
     for line in times.lines:
-        label = f"{'  ' * line.depth}{line.row.look.sign} {line.row.who}"
+        label = f"{'  ' * line.indent}{line.row.look.sign} {line.row.who}"
         if line.depth:
             label = one_line(label + f" · {line.row.asked}", LABEL) if line.row.asked else label
-            label = "  " * line.depth + label.strip()
+            label = "  " * line.indent + label.strip()
         label = label[:LABEL]
         blank = " " * max(0, LABEL - count_columns(label))
         bar = "".join(SIGNS[cell] if cell else "." for cell in times.cells(line, COLUMNS))
         bar = bar if line.laps else ""
         yield f"{label}{blank} {line.took:>10} {bar}".rstrip()
         if line.left_out:
-            yield f"{'  ' * (line.depth + 1)}… {plural(line.left_out, 'more row')}"
+            yield f"{'  ' * (line.indent + 1)}… {plural(line.left_out, 'more row')}"
 
 
 def _format_axis(times: _Times) -> str:
@@ -316,9 +284,9 @@ def _format_row(times: _Times, line: _Line) -> str:
     asked = row.asked if line.depth else ""
     bar = f"<i style='{BAR};background:{_draw(times.cells(line, CELLS))}'></i>"
     more = f"… {plural(line.left_out, 'more row')}" if line.left_out else ""
-    rest = f"<div style=padding-left:{line.depth + 1}em>{more}</div>" if more else ""
+    rest = f"<div style=padding-left:{line.indent + 1}em>{more}</div>" if more else ""
     return (
-        f"<div style='{ROW}'><div style='{TEXTS}'><span style='{WHO};padding-left:{line.depth}em'>"
+        f"<div style='{ROW}'><div style='{TEXTS}'><span style='{WHO};padding-left:{line.indent}em'>"
         f"<b style=color:{row.look.colour}>{row.look.sign}</b> <b>{_escape(row.who)}</b></span> "
         f"<bdi style='{TASK}'>{_escape(asked)}</bdi></div> "
         f"<small style='{TOOK}'>{_escape(line.took)}</small> {bar}</div>{rest}"
@@ -333,6 +301,7 @@ def _draw(cells: Sequence[Kind | None]) -> str:
         colour = COLOURS[kind] if kind else TRACK
         stops.append(f"{colour} {100 * at / len(cells):g}% {100 * end / len(cells):g}%")
         at = end
+    stops.append(f"{colour} 100%")  # without trust, JupyterLab drops a gradient of one stop
     return f"linear-gradient(90deg,{','.join(stops)})"
 
 

@@ -19,6 +19,7 @@ import pytest
 
 import axe_nb
 from axe_nb import Agent, ConfigError, Request
+from axe_nb.maps.kept import KeptHistory
 from axe_nb.run_history.map_results import MapResults, results_path
 from tests.maps.server import counting_model
 
@@ -182,6 +183,23 @@ def test_results_that_cannot_be_read_are_asked_again(kept: Path, asked: list[str
         file.execute("UPDATE results SET content = 'axe_nb runs 9.0' WHERE id = 2")
     run(resume=True)
     assert len(asked) == 6
+
+
+@pytest.mark.timeout(30)
+def test_a_file_that_another_process_has_locked_is_waited_for_once(
+    kept: Path, asked: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("axe_nb.run_history.store.BUSY", 0.5)
+    run()
+    done = axe_nb.run(Agent(name="a", model="script/atlas"), "Rome", display=False)
+    with contextlib.closing(KeptHistory(is_fresh=True)) as history:
+        with contextlib.closing(sqlite3.connect(kept, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            for number in range(200):
+                history.append(f"{number:x}", done)
+        assert "database is locked" in history.problem
+        history.append("ff", done)
+    assert count_kept(kept) == 4  # those of the grid, and the last one
 
 
 def test_the_limits_remove_what_is_old_and_the_oldest_of_too_much(kept: Path) -> None:

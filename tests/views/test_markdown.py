@@ -124,3 +124,14 @@ def test_a_table_that_people_write_is_a_table_and_a_hostile_one_its_text() -> No
     html = render(hostile)
     assert html.startswith("<pre style=white-space:pre-wrap>|a|a")
     assert "&lt;b&gt;" in html
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("name", ["a." * 40_000, "a" * 80_000, "a " * 40_000])
+def test_a_link_with_a_very_long_text_shows_the_true_host_without_a_search(name: str) -> None:
+    assert render(f"[{name}](http://x.example)").endswith(" (x.example)</p>\n")
+
+
+@pytest.mark.timeout(60)
+def test_a_long_text_of_what_might_be_addresses_is_read_in_time() -> None:
+    assert "<a " not in render("a://" * 30_000)

@@ -16,7 +16,9 @@ from axe_nb import Agent, ProviderError, RunResult, call, script, tool
 from axe_nb.messages import ToolCall
 from axe_nb.times import Lap
 from axe_nb.views.html import twin
+from axe_nb.views.laps import MOST_LAPS, Laps
 from axe_nb.views.timeline import KEPT, MOST, NONE, PLAYED, show_times
+from axe_nb.views.transcript import Transcript
 from tests.views.runs import PAYLOADS, ask, done, hostile_run, turn
 
 pytestmark = pytest.mark.req("E-9")
@@ -189,3 +191,42 @@ def test_a_run_that_failed_keeps_its_time(project: Path) -> None:
     assert not failed.ok
     assert failed.times[0].kind == "run"
     assert "0." in str(show_times(failed))
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf"), 1e308, -5.0, 1e15])
+def test_times_that_no_clock_gives_are_left_out(bad: float) -> None:
+    laps = (Lap("tool", bad, 5.0, call="b"), Lap("tool", 5.0, bad, call="b"))
+    good = html_of(replace(timed(), times=timed().times[:-2]))
+    assert html_of(replace(timed(), times=(*timed().times[:-2], *laps))) == good
+    for run in (Lap("run", bad, 5.0), Lap("run", 5.0, bad)):
+        assert NONE in str(show_times(replace(timed(), times=(run, *laps))))
+
+
+def test_times_outside_the_run_are_not_drawn() -> None:
+    laps = (Lap("run", 6.0, 9.0), Lap("tool", 0.0, 1.0, call="a"), Lap("tool", 20.0, 30.0))
+    lead = str(show_times(replace(timed(), times=laps))).split("\n")[3]
+    assert lead.split()[-1] == "." * 48
+
+
+def test_a_hostile_file_of_many_times_is_cut() -> None:
+    laps = tuple(Lap("tool", 1.0, 2.0, call=f"{n}") for n in range(MOST_LAPS)) * 20
+    run = replace(timed(), times=(Lap("run", 0.0, 9.0), *laps))
+    assert len(show_times(run)._repr_mimebundle_()["text/html"]) < 20_000
+    assert len(Laps(run).of(Transcript.of(run).root)) == MOST_LAPS  # type: ignore[arg-type]
+
+
+def test_names_of_deep_runs_stay_in_sight() -> None:
+    deep = done(agent="deepest", log=(turn(1, text="x"),))
+    for _ in range(40):
+        lead = turn(1, ask("c", "inner", "look"), results=["x"])
+        deep = done(log=(lead,), children=(replace(deep, call_id="c"),))
+    deep = replace(deep, times=(Lap("run", 0.0, 9.0),))
+    assert "deepest" in str(show_times(deep))
+    assert max(map(int, re.findall(r"padding-left:(\d+)em", html_of(deep)))) < 20
+
+
+def test_each_bar_is_a_gradient_that_jupyterlab_keeps_without_trust() -> None:
+    run = replace(timed(), times=(Lap("run", 0.0, 10.0), Lap("model", 0.0, 10.0, 1)))
+    bars = re.findall(r"linear-gradient\(90deg,([^)]*)\)", html_of(run))
+    assert all("," in stops for stops in bars)  # one of a single stop is dropped
+    assert len(bars) == 5
