@@ -185,7 +185,7 @@ def test_results_that_cannot_be_read_are_asked_again(kept: Path, asked: list[str
     assert len(asked) == 6
 
 
-@pytest.mark.timeout(30)
+@pytest.mark.timeout(60)
 def test_a_file_that_another_process_has_locked_is_waited_for_once(
     kept: Path, asked: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -128,7 +128,7 @@ def measure() -> str:
 
 LEAD = Agent(
     "lead", "script/slow-lead", sub_agents=("helper",), tools=("measure",), mode="auto",
-    retry={"max_retries": 1},
+    retry=axe_nb.Retry(max_retries=1),
 )  # fmt: skip
 
 
