@@ -24,7 +24,7 @@ STYLE = f"""\
 .axe-nb-table {{ line-height: {LINE_HEIGHT}; }}
 .axe-nb-table.jp-RenderedHTMLCommon table {{ margin-left: 0; margin-right: 0; }}
 """
-"""Where JupyterLab's own outputs differ from its other HTML."""
+"""The second rule is that of JupyterLab's own outputs, which other HTML of its page lacks."""
 
 Draw = Callable[[], dict[str, str]]
 
