@@ -78,8 +78,7 @@ class TableFeed:
     def close(self, parts: Sequence[str], bundle: dict[str, str]) -> None:
         """Puts the bundle in the table's place, and closes the widget.
 
-        No update of the display reaches a page that was loaded since it began: the widget shows the
-        last parts there, and stays.
+        The last parts are sent before: a view of the widget stays where nothing takes its place.
         """
         self._parts = list(parts)
         with contextlib.suppress(Exception):
