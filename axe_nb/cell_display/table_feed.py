@@ -24,7 +24,7 @@ STYLE = f"""\
 .axe-nb-table {{ line-height: {LINE_HEIGHT}; }}
 .axe-nb-table.jp-RenderedHTMLCommon table {{ margin-left: 0; margin-right: 0; }}
 """
-"""Where JupyterLab's own outputs differ from its other HTML."""
+"""The second rule is that of JupyterLab's own outputs, which other HTML of its page lacks."""
 
 Draw = Callable[[], dict[str, str]]
 
@@ -78,8 +78,7 @@ class TableFeed:
     def close(self, parts: Sequence[str], bundle: dict[str, str]) -> None:
         """Puts the bundle in the table's place, and closes the widget.
 
-        No update of the display reaches a page that was loaded since it began: the widget shows the
-        last parts there, and stays.
+        The last parts are sent before: a view of the widget stays where nothing takes its place.
         """
         self._parts = list(parts)
         with contextlib.suppress(Exception):

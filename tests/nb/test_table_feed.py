@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,6 @@ from tests.nb.kernels import Kernel, Kernels, text
 pytestmark = pytest.mark.req("E-5")
 
 WIDGET = "application/vnd.jupyter.widget-view+json"
-
-SERVED = "import os; os.environ['JPY_SESSION_NAME'] = 'test.ipynb'"
 
 FEED = """
 from axe_nb.cell_display.table_feed import TableFeed
@@ -86,8 +85,16 @@ def test_a_large_table_is_sent_whole_more_rarely(cells: Kernel) -> None:
     cells.run("feed.close(['', '', ''], draw())")
 
 
-def test_under_a_jupyter_server_the_output_is_a_readable_table(cells: Kernel) -> None:
-    outputs = cells.run(f"{SERVED}\n{FEED}")
+@pytest.fixture
+def served(cells: Kernel) -> Iterator[Kernel]:
+    """The same kernel, as a Jupyter server starts it."""
+    cells.run("import os; os.environ['JPY_SESSION_NAME'] = 'test.ipynb'")
+    yield cells
+    cells.run("os.environ.pop('JPY_SESSION_NAME', None)")
+
+
+def test_under_a_jupyter_server_the_output_is_a_readable_table(served: Kernel) -> None:
+    outputs = served.run(FEED)
     [mark] = [
         o["data"]["state"]["mark"]
         for o in outputs
@@ -95,13 +102,13 @@ def test_under_a_jupyter_server_the_output_is_a_readable_table(cells: Kernel) ->
     ]
     marked = {"text/html": f"<div class='{mark}'><b>whole</b></div>", "text/plain": "whole"}
     assert shown(outputs) == [marked]
-    outputs = cells.run(
+    outputs = served.run(
         "feed.update(['head 2', 'one', 'two'], draw, 0.1)\n"
         "feed.update(['head 3', 'one', 'two'], draw, 1.6)"
     )
     assert told(outputs) == [{"0": "head 2"}, ["head 3", "one", "two"]]
     assert shown(outputs) == [marked], "what is saved or loaded anew is of now"
-    assert shown(cells.run("feed.close(['', '', ''], draw())")) == [
+    assert shown(served.run("feed.close(['', '', ''], draw())")) == [
         {"text/html": "<b>whole</b>", "text/plain": "whole"}
     ]
 
