@@ -77,8 +77,12 @@ DATA = "white-space:pre-wrap;margin-bottom:1em"
 
 TEXT = f"padding:{TEXT_PADDING};background:{SHADE};white-space:pre-wrap;word-break:normal"
 
-STEPS = f"<small style=float:right;opacity:{MUTED}>steps, not seconds</small>"
-"""The unit of the bars, above them."""
+STEPS = (
+    f"<small style=float:right;opacity:{MUTED}>steps, not seconds</small>"
+    "<i style=display:block;clear:both></i>"
+)
+"""The unit of the bars, above them; where there is no room beside the facts, in a line
+of its own."""
 
 PLAIN = "mathjax_ignore tex2jax_ignore"
 """Keeps dollar signs from being typeset: JupyterLab's class, and nbconvert's."""

@@ -141,8 +141,11 @@ def test_in_a_narrow_window_thirty_characters_of_a_task_are_whole(lab: Lab) -> N
     lab.unfold()
     lab.page.wait_for_timeout(300)
     rows = dict(lab.page.locator(f"{TWIN} summary bdi").evaluate_all(CUT))
+    [unit] = boxes(lab, f"{TWIN} > summary > small")
+    first = boxes(lab, f"{TWIN} summary > div")[0]
     lab.command("application:toggle-left-area")
     assert rows[f"→ {says}"] == 0
+    assert unit["top"] + unit["height"] <= first["top"] + 1, "nothing is drawn over something else"
 
 
 def test_dollar_signs_are_never_typeset(lab: Lab) -> None:
