@@ -7,7 +7,8 @@ const SHORTEST = 4; // seconds that the bars span at first
 const SAY = 4000; // milliseconds between two announcements to a screen reader
 const MANY = 20; // rows above which there are chips and a search box
 const QUIET = 10; // seconds without news after which the clock stops; feed.py sends some every 2 s
-const TICKS = 4; // parts of the axis of seconds
+const TICKS = 4; // parts of the axis of seconds, of which fewer are named where names are long
+const WIDEST = 22; // that are as wide as the axis
 const KINDS = ["model", "tool", "retry", "person"]; // of segments, as views/segments.py numbers them
 
 const TROUBLES = {
@@ -255,11 +256,16 @@ class Head {
   }
 
   scale(span) {
-    const ticks = Array.from({ length: TICKS + 1 }, (_, n) => {
-      const value = (span * n) / TICKS;
-      const text = span < 60 ? +value.toFixed(1) : `${+(value / 60).toFixed(1)} min`;
-      const tick = make("small", "", n === TICKS && span < 60 ? `${text} s` : `${text}`);
-      tick.style.left = percent(n, TICKS);
+    const [unit, size] = span < 60 ? ["s", 1] : ["min", 60];
+    const name = (n, parts) => `${+((span * n) / parts / size).toFixed(1)}`;
+    // the last name ends at its tick, the others stand around theirs
+    const isTight = (parts) =>
+      `${name(1, 1)} ${unit} `.length + name(parts - 1, parts).length / 2 > WIDEST / parts;
+    let parts = TICKS;
+    while (parts > 1 && isTight(parts)) parts /= 2;
+    const ticks = Array.from({ length: parts + 1 }, (_, n) => {
+      const tick = make("small", "", name(n, parts), n === parts ? ` ${unit}` : "");
+      tick.style.left = percent(n, parts);
       return tick;
     });
     this.axis.replaceChildren(...ticks);
