@@ -43,9 +43,10 @@ function tell(place, words) {
   if (status) put(status, words);
 }
 
-// No tab stop: the tree has one, and its keys.
+// No tab stop: the tree has one, and its keys. Its word is in the style sheet, so that it is no part
+// of the text.
 function makeCopyButton() {
-  const button = make("button", "copy", "copy");
+  const button = make("button", "copy");
   button.type = "button";
   button.tabIndex = -1;
   button.addEventListener("mousedown", (event) => event.preventDefault()); // the focus stays
