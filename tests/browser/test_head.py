@@ -7,7 +7,8 @@ from itertools import pairwise
 import pytest
 from playwright.sync_api import expect
 
-from axe_nb.cell_display.feed import SCRIPTS, STATIC
+from axe_nb.cell_display.feed import SCRIPTS
+from axe_nb.cell_display.widget import STATIC
 from tests.browser.lab import Lab
 from tests.browser.live_tree import RESEARCH, row, start
 
