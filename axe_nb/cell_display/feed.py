@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping
 from functools import cache
-from typing import Any
+from typing import Any, TypeAlias
 
 from IPython.core.display_functions import DisplayHandle
 from IPython.display import display
@@ -33,7 +33,7 @@ from axe_nb.views.segments import segments_of
 from axe_nb.views.summary import progress_of
 from axe_nb.views.tree import CallNode, Node, Times, TreeNode, parent_row, rows_of
 
-SCRIPTS = ("live.js", "answer.js", "question.js", "place.js")
+SCRIPTS = ("live.js", "answer.js", "question.js", "copy.js", "place.js")
 """Files that make one module, in this order."""
 
 EVERY = 0.1
@@ -47,6 +47,12 @@ TELL = 1.0
 
 MAX_CHARS = 300
 """Characters of one text in the live tree."""
+
+MAX_WHOLE = 20_000
+"""Characters of a text that can be copied."""
+
+AGAIN_WHOLE = 20_000
+"""Characters of such texts that a snapshot repeats, those of the newest rows."""
 
 
 class Feed:
@@ -73,6 +79,8 @@ class Feed:
         self._root = root
         self._outline = Outline(root, max_chars=MAX_CHARS)
         self._rows: dict[str, dict[str, Any]] = {}
+        self._wholes: dict[str, _Wholes] = {}
+        """By key of the row: the texts that the row cuts."""
         self._thumbnails = Thumbnails()
         self._answer = LiveAnswer(root)
         self._number = 0
@@ -115,7 +123,10 @@ class Feed:
             if not newest or now < AGAIN or self._is_snapshot_due(now):
                 self._widget.snapshot = self._take_snapshot(newest, now)
                 return
-            self._widget.send({"now": now, "newest": newest, "rows": rows, "answer": answer})
+            wholes = self._list_wholes(0)
+            self._widget.send(
+                {"now": now, "newest": newest, "rows": rows, "answer": answer, "wholes": wholes}
+            )
 
     def beat(self, newest: str, now: float) -> None:
         """Says that the run goes on, if there has been no news for BEAT seconds."""
@@ -166,7 +177,10 @@ class Feed:
         self._is_stale = False
         rows = list(self._rows.values())
         answer = self._answer.whole()
-        snapshot = {"now": now, "newest": newest, "rows": rows, "answer": answer}
+        wholes = self._list_wholes(AGAIN_WHOLE)
+        snapshot = {
+            "now": now, "newest": newest, "rows": rows, "answer": answer, "wholes": wholes,
+        }  # fmt: skip
         text = dump(snapshot).decode()
         self._bytes = len(text)
         return text
@@ -177,6 +191,35 @@ class Feed:
         news = {key: self._format_row(key, thing) for key, thing in changed.items()}
         self._rows.update(news)
         return list(news.values())
+
+    def _list_wholes(self, size: int) -> dict[str, Any]:
+        """The texts that changed in this update, and of others as many characters as given.
+
+        A message that got lost takes its texts with it; the browser then says how much it copies.
+        """
+        listed = dict[str, Any]()
+        for key, (number, texts) in reversed(self._wholes.items()):
+            if number != self._number:
+                size -= sum(len(text[0]) for text in texts if text)
+                if size < 0:
+                    break
+            listed[key] = [number, texts]
+        return listed
+
+    def _number_wholes(self, key: str, blocks: list[Block]) -> int:
+        """The number of the update in which the cut texts of a row were new; 0 = none are cut."""
+        texts = [
+            (block.whole[:MAX_WHOLE], max(len(block.whole) - MAX_WHOLE, 0)) if block.whole else None
+            for block in blocks
+        ]
+        known = self._wholes.get(key)
+        if known and known[1] == texts:
+            return known[0]
+        self._wholes.pop(key, None)  # so that the newest are the last
+        if not any(texts):
+            return 0
+        self._wholes[key] = self._number, texts
+        return self._number
 
     def _format_block(self, block: Block) -> list[Any]:
         thumbnails = filter(None, map(self._thumbnails.find, block.pictures))
@@ -195,10 +238,14 @@ class Feed:
             "segments": segments_of(thing),
             "progress": progress_of(self._root) if over is None else [],
             "question": format_question(thing),
+            "wholes": self._number_wholes(key, [*before, *after]),
             "before": list(map(self._format_block, before)),
             "after": list(map(self._format_block, after)),
         }
 
+
+_Wholes: TypeAlias = tuple[int, list[tuple[str, int] | None]]
+"""The number of the update in which they were new; text and characters left out of each block."""
 
 _retired: Feed | None = None
 """The feed of the run that ended last."""

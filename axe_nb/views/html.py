@@ -60,8 +60,9 @@ PICTURE = f"max-height:{PICTURE_HEIGHT};max-width:100%;margin:0 0 0 {TEXT_MARGIN
 BAR = f"flex:0 99 {BAR_WIDTH};height:{BAR_HEIGHT};margin:auto 0"
 """If there is little room, bars give way first, then costs and names; a part of each task stays."""
 
-TASK = "'flex:1 6em;overflow:hidden{}'"
-"""The task in a row with a bar or a column of names; in any other row it has enough room."""
+TASK = "'flex:1 22em;overflow:hidden{}'"
+"""The task in a row with a bar or a column of names; in any other row it has enough room. Some 40
+characters fit into its basis, which a bar makes room for until it is gone."""
 
 CLIPPED = 40
 """Characters of a row's task that fit in most windows; longer ones end in an ellipsis."""
@@ -76,8 +77,12 @@ DATA = "white-space:pre-wrap;margin-bottom:1em"
 
 TEXT = f"padding:{TEXT_PADDING};background:{SHADE};white-space:pre-wrap;word-break:normal"
 
-STEPS = f"<small style=float:right;opacity:{MUTED}>steps, not seconds</small>"
-"""The unit of the bars, above them."""
+STEPS = (
+    f"<small style=float:right;opacity:{MUTED}>steps, not seconds</small>"
+    "<i style=display:block;clear:both></i>"
+)
+"""The unit of the bars, above them; where there is no room beside the facts, in a line
+of its own."""
 
 PLAIN = "mathjax_ignore tex2jax_ignore"
 """Keeps dollar signs from being typeset: JupyterLab's class, and nbconvert's."""

@@ -67,8 +67,40 @@ def test_the_tree_is_one_tab_stop_and_arrows_go_through_its_rows(lab: Lab) -> No
     press(lab, "ArrowUp", "lead")
     index = "() => jupyterapp.shell.currentWidget.content.activeCellIndex"
     assert lab.page.evaluate(index) == active, "the keys went to the tree, not to the notebook"
-    lab.gate("researcher", "critic")
+    lab.gate("researcher")
+    lab.page.wait_for_selector(f"{row(lab, 'researcher')}.axe-nb-good", state="attached")
+    copy_texts(lab)
+    assert tree.evaluate(STOPS) == 1
+    assert lab.page.evaluate(index) == active
+    lab.gate("critic")
     lab.finished()
+
+
+def copy_texts(lab: Lab) -> None:
+    """Copies the texts of the researcher, by key and by button, with a clipboard and without."""
+    lab.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    read = "() => navigator.clipboard.readText()"
+    press(lab, "ArrowDown", "turn 1")
+    press(lab, "ArrowRight", "turn 1")
+    press(lab, "ArrowRight", "researcher")
+    press(lab, "c", "researcher")
+    researcher = lab.page.locator(row(lab, "researcher"))
+    expect(researcher.locator("> summary > .axe-nb-told")).to_have_text("copied")
+    assert TASKS["researcher"] in lab.page.evaluate(read)
+    answered = researcher.locator("> .axe-nb-inside > .axe-nb-texts > .axe-nb-text").last
+    button = answered.locator(".axe-nb-copy")
+    expect(button).to_be_hidden()
+    press(lab, "ArrowRight", "researcher")
+    expect(button).to_be_visible()
+    lab.page.evaluate("() => navigator.clipboard.writeText('')")
+    lab.page.evaluate("() => { navigator.clipboard.writeText = () => { throw Error(); } }")
+    expect(answered).to_contain_text("more character")
+    button.click()
+    expect(answered.locator(".axe-nb-told")).to_have_text("copied")
+    whole = "27 keys, 3 without a default:\n" + "\n".join(f"- key_{n} = {n}" for n in range(27))
+    assert lab.page.evaluate(read) == whole, "all of it, not what the row shows"
+    assert lab.page.evaluate(FOCUSED) == "researcher"
+    lab.page.evaluate("() => { delete navigator.clipboard.writeText }")
 
 
 def test_a_screen_reader_is_told_names_states_and_levels(lab: Lab) -> None:

@@ -96,14 +96,14 @@ selector => [...document.querySelectorAll(selector)].map(row => {
 """
 
 
-def named(agent: str) -> dict[str, str]:
-    """A run with two children at once, the second of which has this name."""
+def named(agent: str, answer: str = "ok") -> dict[str, str]:
+    """A run with two children at once, the second of which has this name; both say the same."""
     names = ("researcher", agent)
     calls = tuple(ask(n, n, "Count the stores of both sheds") for n in names)
     children = tuple(
         done(
             agent=n, id=f"0.{i}", call_id=n, task="Count the stores of both sheds",
-            prompt="Count", log=(turn(1, text="ok"),),
+            prompt="Count", log=(turn(1, text=answer),), text=answer,
         )
         for i, n in enumerate(names, 1)
     )  # fmt: skip
@@ -127,6 +127,25 @@ def test_where_there_is_little_room_bars_go_and_tasks_stay(lab: Lab, width: int)
         assert row["over"] <= 0
     assert min(row["task"] for row in rows) > 40
     assert max(row["bar"] for row in rows[1:3]) < 16
+
+
+CUT = "all => all.map(e => [e.textContent, e.scrollWidth - e.clientWidth])"
+
+
+@pytest.mark.req("D-6")
+def test_in_a_narrow_window_thirty_characters_of_a_task_are_whole(lab: Lab) -> None:
+    says = "The sheds hold 184 stores each"
+    lab.open(saved(named("counter", says)))
+    lab.command("application:toggle-left-area")
+    lab.page.set_viewport_size({"width": 640, "height": 900})
+    lab.unfold()
+    lab.page.wait_for_timeout(300)
+    rows = dict(lab.page.locator(f"{TWIN} summary bdi").evaluate_all(CUT))
+    [unit] = boxes(lab, f"{TWIN} > summary > small")
+    first = boxes(lab, f"{TWIN} summary > div")[0]
+    lab.command("application:toggle-left-area")
+    assert rows[f"→ {says}"] == 0
+    assert unit["top"] + unit["height"] <= first["top"] + 1, "nothing is drawn over something else"
 
 
 def test_dollar_signs_are_never_typeset(lab: Lab) -> None:

@@ -24,7 +24,7 @@ from axe_nb import Agent, Response, call
 @axe_nb.script("lead")
 def lead(request):
     if request.turn == 1:
-        return tuple(call("call_agent", agent="child", task=f"part {n}") for n in range(3))
+        return tuple(call("call_agent", agent="child", task=f"part {n}{PAD}") for n in range(3))
     return Response("All **done**.")
 
 @axe_nb.script("child")
@@ -34,7 +34,7 @@ async def child(request):
 
 axe_nb.define(Agent("child", "script/child"))
 lead = axe_nb.define(Agent("lead", "script/lead", sub_agents=("child",)))
-PAUSE = 0.3
+PAUSE, PAD = 0.3, ""
 """
 
 RUN = "r = axe_nb.run('lead', 'Go.')"
@@ -295,6 +295,24 @@ def test_all_rows_come_again_as_a_snapshot(cells: Kernel) -> None:
     assert keys[-1] == ["0", "0/1", "0/1/0", "0/1/1", "0/1/2", "0/2"]
     states = {row["key"]: row["state"] for row in told[-1]["rows"]}
     assert set(states.values()) == {"completed"}
+
+
+def test_what_rows_cut_is_sent_whole_once_up_to_a_bound(cells: Kernel) -> None:
+    cells.run("PAUSE, PAD = 2, ' word' * 5_000")
+    outputs = cells.run(RUN, live=True)
+    told = told_by(outputs)
+    news = contents([o for o in outputs if o.get("data", {}).get("method") == "custom"])
+    sent = [(key, wholes[0]) for each in news for key, wholes in each["wholes"].items()]
+    assert len(sent) == len(set(sent)), "updates of a row do not repeat it"
+    known = {key: wholes for each in told for key, wholes in each["wholes"].items()}
+    rows = {row["key"]: row for row in told[-1]["rows"]}
+    assert {key: row["wholes"] for key, row in rows.items() if row["wholes"]} == {
+        key: number for key, (number, _) in known.items()
+    }
+    whole, left = known["0/1/2"][1][-1]
+    assert whole == ("did Task: part 2" + " word" * 5_000)[:20_000]
+    assert left == len("did Task: part 2" + " word" * 5_000) - 20_000
+    assert sum(len(json.dumps(each["wholes"])) for each in told) < 1_000_000
 
 
 def test_an_interrupted_run_leaves_its_twin(cells: Kernel) -> None:

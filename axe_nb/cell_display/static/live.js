@@ -7,7 +7,8 @@ const SHORTEST = 4; // seconds that the bars span at first
 const SAY = 4000; // milliseconds between two announcements to a screen reader
 const MANY = 20; // rows above which there are chips and a search box
 const QUIET = 10; // seconds without news after which the clock stops; feed.py sends some every 2 s
-const TICKS = 4; // parts of the axis of seconds
+const TICKS = 4; // parts of the axis of seconds, of which fewer are named where names are long
+const WIDEST = 22; // that are as wide as the axis
 const KINDS = ["model", "tool", "retry", "person"]; // of segments, as views/segments.py numbers them
 
 const TROUBLES = {
@@ -41,6 +42,7 @@ function percent(part, whole) {
 class Store {
   constructor() {
     this.rows = new Map();
+    this.wholes = new Map(); // key of a row → [their version, [text, characters left out] or null of each]
     this.answer = new Answer();
     this.newest = "";
     this.offset = 0; // seconds on this machine's clock at which the run began
@@ -68,6 +70,9 @@ class Store {
     this.isLost = false;
     this.offset = performance.now() / 1000 - news.now;
     this.newest = news.newest;
+    for (const [key, wholes] of Object.entries(news.wholes ?? {})) {
+      if (wholes[0] >= (this.wholes.get(key)?.[0] ?? 0)) this.wholes.set(key, wholes);
+    }
     const fresh = [];
     for (const row of news.rows) {
       const known = this.rows.get(row.key);
@@ -87,7 +92,8 @@ class Store {
 }
 
 class Row {
-  constructor(row) {
+  constructor(row, wholes) {
+    this.wholes = wholes;
     this.sign = make("span", "sign");
     this.sign.setAttribute("role", "img");
     this.who = make("b", "who");
@@ -111,8 +117,17 @@ class Row {
   // Texts are made when a reader can see them: most rows are never opened.
   fill() {
     if (!this.element.open) return;
-    texts(this.before, this.data.before);
-    texts(this.after, this.data.after);
+    const { before, after } = this.data;
+    texts(this.before, before, (place, index) => this.copy(place, index));
+    texts(this.after, after, (place, index) => this.copy(place, before.length + index));
+  }
+
+  // A whole that belongs to an earlier text of the row is none of this one.
+  copy(place, index) {
+    const { key, wholes, before, after } = this.data;
+    const block = [...before, ...after][index];
+    const [version, all] = this.wholes.get(key) ?? [];
+    if (block) copy(place, block, version === wholes ? all[index] : null);
   }
 
   draw(row, now) {
@@ -255,11 +270,16 @@ class Head {
   }
 
   scale(span) {
-    const ticks = Array.from({ length: TICKS + 1 }, (_, n) => {
-      const value = (span * n) / TICKS;
-      const text = span < 60 ? +value.toFixed(1) : `${+(value / 60).toFixed(1)} min`;
-      const tick = make("small", "", n === TICKS && span < 60 ? `${text} s` : `${text}`);
-      tick.style.left = percent(n, TICKS);
+    const [unit, size] = span < 60 ? ["s", 1] : ["min", 60];
+    const name = (n, parts) => `${+((span * n) / parts / size).toFixed(1)}`;
+    // the last name ends at its tick, the others stand around theirs
+    const isTight = (parts) =>
+      `${name(1, 1)} ${unit} `.length + name(parts - 1, parts).length / 2 > WIDEST / parts;
+    let parts = TICKS;
+    while (parts > 1 && isTight(parts)) parts /= 2;
+    const ticks = Array.from({ length: parts + 1 }, (_, n) => {
+      const tick = make("small", "", name(n, parts), n === parts ? ` ${unit}` : "");
+      tick.style.left = percent(n, parts);
       return tick;
     });
     this.axis.replaceChildren(...ticks);
@@ -295,15 +315,20 @@ class Head {
   }
 }
 
-function texts(box, blocks) {
+function texts(box, blocks, copyOne) {
   while (box.children.length > blocks.length) box.lastChild.remove();
   blocks.forEach(([label, text, rest, ...pictures], index) => {
     let block = box.children[index];
     if (!block) {
-      block = make("div", "text", make("small"), make("pre"), make("small", "rest"), make("div"));
+      const button = makeCopyButton();
+      block = make("div", "text", make("small"), make("pre"), make("small", "rest"), make("div"), button);
+      button.addEventListener("click", () => block.copy());
       box.append(block);
     }
-    const [name, body, more, images] = block.children;
+    const [name, body, more, images, button] = block.children;
+    block.copy = () => copyOne(block, index);
+    button.setAttribute("aria-label", `copy ${label}`);
+    button.hidden = !text;
     draw(images, pictures);
     put(name, label);
     put(body, text);
@@ -365,7 +390,7 @@ class View {
   place(row) {
     const known = this.rows.get(row.key);
     if (known) return known;
-    const made = new Row(row);
+    const made = new Row(row, this.store.wholes);
     this.rows.set(row.key, made);
     if (row.above === null) {
       this.scroll.append(made.element);
@@ -432,6 +457,7 @@ class View {
 class Keys {
   constructor(tree) {
     this.tree = tree;
+    this.known = new WeakMap(); // element → Row
     tree.setAttribute("role", "tree");
     tree.setAttribute("aria-label", "Run");
     tree.addEventListener("toggle", (event) => this.fold(event.target), true);
@@ -447,7 +473,9 @@ class Keys {
     return Boolean(this.tree.querySelector("details:focus-visible"));
   }
 
-  add({ element, sign, who, asked, cost, below }) {
+  add(row) {
+    const { element, sign, who, asked, cost, below } = row;
+    this.known.set(element, row);
     const above = element.parentElement.closest("details");
     // a clock in its name would be read out again and again
     const name = above ? [sign, who, asked] : [sign, who];
@@ -516,6 +544,7 @@ class Keys {
     End: () => this.rows.at(-1),
     Enter: this.toggle,
     " ": this.toggle,
+    c: (row) => void this.known.get(row).copy(row.firstElementChild, 0),
   };
 
   close() {
