@@ -27,7 +27,7 @@ ELSEWHERE = {
 GROUPS: Mapping[str, tuple[str, ...]] = {
     "First steps, without a key": ("demo", "start"),
     "Agents": ("run", "agents", "trust"),
-    "Notebooks as tests": ("check", "freeze"),
+    "Notebooks as tests, and lessons": ("check", "freeze", "lesson"),
     "Settings": ("doctor", "config", "version"),
 }
 """Heading in the help → the first words of its commands."""

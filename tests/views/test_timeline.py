@@ -109,7 +109,6 @@ def test_a_run_of_two_thousand_children_has_a_bounded_page() -> None:
     assert len(str(show_times(result)).splitlines()) < MOST + 10
 
 
-@script("slow-lead")
 def _lead(request: axe_nb.Request) -> object:
     if request.turn == 1 and request.attempt == 1:
         raise ProviderError("rate_limit", "slow down", retry_after=0.01)
@@ -117,7 +116,10 @@ def _lead(request: axe_nb.Request) -> object:
     return calls if request.turn == 1 else "done"
 
 
-script("helper-of-slow")(lambda request: "found")
+def define_models() -> None:
+    script("slow-lead")(_lead)
+    script("helper-of-slow")(lambda request: "found")
+    axe_nb.define(Agent("helper", "script/helper-of-slow"))
 
 
 @tool
@@ -134,7 +136,7 @@ LEAD = Agent(
 
 @pytest.fixture
 def finished(project: Path) -> RunResult:
-    axe_nb.define(Agent("helper", "script/helper-of-slow"))
+    define_models()
     return axe_nb.run(LEAD, "go")
 
 
@@ -162,7 +164,7 @@ def test_times_are_kept_in_files_and_pickles(finished: RunResult, tmp_path: Path
 
 
 def test_a_replay_says_whose_time_it_is(project: Path) -> None:
-    axe_nb.define(Agent("helper", "script/helper-of-slow"))
+    define_models()
     with axe_nb.cassette(project / "tape.axe", mode="record"):
         recorded = axe_nb.run(LEAD, "go")
     with axe_nb.cassette(project / "tape.axe", mode="replay"):
