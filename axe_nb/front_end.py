@@ -31,7 +31,7 @@ def make_line(display: bool) -> Line:
     """Returns the line that shows the progress of a map; nested code shows none."""
     if not display or is_inside():
         return NoLine()
-    if _is_notebook():
+    if is_notebook():
         from axe_nb.cell_display.progress_line import find_line
 
         return find_line()
@@ -56,14 +56,14 @@ def make_table(
         list_parts: progress → the HTML of its parts, of which only those that change are sent.
         display: if False, nothing is shown.
     """
-    if not display or is_inside() or not _is_notebook():
+    if not display or is_inside() or not is_notebook():
         return make_line(display)
     from axe_nb.cell_display.table import find_table
 
     return find_table(thing, draw, list_parts)
 
 
-def _is_notebook() -> bool:
+def is_notebook() -> bool:
     """True if IPython runs."""
     return "IPython" in sys.modules and sys.modules["IPython"].get_ipython() is not None
 

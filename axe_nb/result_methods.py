@@ -14,6 +14,7 @@ from axe_nb.diffs.run_diff import RunDiff, diff_runs
 from axe_nb.engine.nesting import is_inside
 from axe_nb.errors import AxeError
 from axe_nb.forks.point import CHANGES, make_point
+from axe_nb.front_end import is_notebook
 from axe_nb.inspection.sent import SentRequest, find_request
 from axe_nb.pictures.found import split_prompt
 from axe_nb.pictures.parts import Illustrated
@@ -36,8 +37,8 @@ async def afork(result: RunResult, place: str | int | None, **changes: Any) -> R
 
 
 def show_twin(result: RunResult) -> dict[str, str]:
-    """The tree, for front ends without IPython; in IPython `cell_display.display` comes first."""
-    return html.twin(result)
+    """The tree, for front ends without IPython; in IPython `cell_display.display` shows it."""
+    return {} if is_notebook() else html.twin(result)
 
 
 def _make_fork(

@@ -14,6 +14,8 @@ from contextlib import suppress
 from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
 
+from axe_nb.text import count_common
+
 _HOLE = "\ue000"
 """Stands for the text of the first run; a later run has a later character."""
 
@@ -97,10 +99,10 @@ def _hole(number: int) -> str:
 
 def _find_rests(one: str, other: str) -> tuple[str, str]:
     """Returns what two events have before and after a text, if they differ in that only."""
-    start = one.rfind('"', 0, _count_common(one, other))
+    start = one.rfind('"', 0, count_common(one, other))
     while start > 0 and one[start - 1] == "\\":
         start = one.rfind('"', 0, start)
-    end = len(one) - _count_common(one[::-1], other[::-1])
+    end = len(one) - count_common(one[::-1], other[::-1])
     end = one.find('"', max(end, start + 1))
     while end > 0 and one[end - 1] == "\\":
         end = one.find('"', end + 1)
@@ -115,18 +117,6 @@ def _are_rests(before: str, after: str) -> bool:
         return _count_holes(event) == 1
     except (ValueError, RecursionError):
         return False
-
-
-def _count_common(one: str, other: str) -> int:
-    """Returns the length of the beginning that two texts have in common."""
-    low, high = 0, min(len(one), len(other))
-    while low < high:
-        middle = (low + high + 1) // 2
-        if one[low:middle] == other[low:middle]:
-            low = middle
-        else:
-            high = middle - 1
-    return low
 
 
 def _count_holes(value: Any) -> int:

@@ -251,3 +251,15 @@ def _find_similar(word: str, known: Iterable[str], limit: int, likeness: float) 
 
     likely = heapq.nlargest(MOST_COMPARED, by_folded, key=share_letters)
     return [by_folded[n] for n in difflib.get_close_matches(folded, likely, limit, likeness)]
+
+
+def count_common(one: str, other: str) -> int:
+    """Returns the length of the beginning that two texts have in common."""
+    low, high = 0, min(len(one), len(other))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if one[low:middle] == other[low:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low

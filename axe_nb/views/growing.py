@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from axe_nb.text import count_common
 from axe_nb.views.bidi import is_mixed
 from axe_nb.views.markdown import Part, References, is_too_large, parse, quote
 
@@ -107,17 +108,5 @@ def difference(before: Sequence[str], after: Sequence[str]) -> tuple[int, int, l
     news = list(after[kept:])
     if not (news and before[kept:]):
         return kept, 0, news
-    size = _count_equal(before[kept], news[0])
+    size = count_common(before[kept], news[0])
     return kept, size, [news[0][size:], *news[1:]]
-
-
-def _count_equal(some: str, other: str) -> int:
-    """The length of the longest beginning that two texts share."""
-    least, most = 0, min(len(some), len(other))
-    while least < most:
-        middle = (least + most + 1) // 2
-        if some[least:middle] == other[least:middle]:
-            least = middle
-        else:
-            most = middle - 1
-    return least

@@ -187,9 +187,8 @@ def test_results_that_cannot_be_read_are_asked_again(kept: Path, asked: list[str
 
 @pytest.mark.timeout(60)
 def test_a_file_that_another_process_has_locked_is_waited_for_once(
-    kept: Path, asked: list[str], monkeypatch: pytest.MonkeyPatch
+    kept: Path, asked: list[str]
 ) -> None:
-    monkeypatch.setattr("axe_nb.run_history.store.BUSY", 0.5)
     run()
     done = axe_nb.run(Agent(name="a", model="script/atlas"), "Rome", display=False)
     with contextlib.closing(KeptHistory(is_fresh=True)) as history:

@@ -235,8 +235,6 @@ def test_a_result_is_shown_as_its_tree_wherever_it_came_from(
 def test_unloading_takes_the_magics_away(cells: Kernel) -> None:
     cells.run("%%axe echo -o r\nhi")
     assert cells.run("%unload_ext axe_nb") == []
-    [shown] = cells.run("r")
-    assert shown["data"]["text/plain"].startswith("You said: hi"), "a result is its own page"
-    assert "%%axe" not in shown["data"]["text/html"], "which names no cells any more"
+    assert text(cells.run("r")).startswith("RunResult("), "results are shown as by Python again"
     assert "AxeMagics" not in text(cells.run("%config"))
     assert "not found" in text(cells.run("%%axe echo\nhi"))
