@@ -6,6 +6,7 @@ Source: D-59, D-60; product.md "Runs are recordings".
 
 from __future__ import annotations
 
+import json
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -35,10 +36,11 @@ UNASKED: tuple[Source, ...] = ("given", "skipped")
 def drop_spelled(exchange: Exchange, clean: Filter) -> Exchange:
     """Returns the exchange without pieces that spell a secret out only together.
 
-    The answer made of them stays: the filter finds the secret there.
+    Nor has it a reply whose JSON would be broken, as a secret has a mark of it. The answer made of
+    them stays: the filter finds the secret there.
     """
     reply, deltas = exchange.reply, exchange.deltas
-    if reply and _spells_out(reply.text, clean):
+    if reply and (_spells_out(reply.text, clean) or _breaks(reply.text, clean)):
         reply = None
     if has_secret(join_deltas(deltas), clean):
         deltas = ()
@@ -55,6 +57,23 @@ def _spells_out(body: str, clean: Filter) -> bool:
     """True if a secret shows only where the texts of several events are joined."""
     found = has_secret(join_texts(body), clean)
     return found and has_secret(join_texts(clean.text(body)), clean)
+
+
+def _breaks(body: str, clean: Filter) -> bool:
+    """True if lines of JSON are none any more without the secrets."""
+    cleaned = clean.text(body)
+    if cleaned == body:
+        return False
+    before, after = ([text, *text.split("\n")] for text in (body, cleaned))
+    return sum(map(_is_json, after)) < sum(map(_is_json, before))
+
+
+def _is_json(line: str) -> bool:
+    try:
+        json.loads(line.removeprefix("data:"))
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 def join_deltas(deltas: Iterable[Delta]) -> Iterable[str]:

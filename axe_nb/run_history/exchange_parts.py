@@ -152,8 +152,7 @@ def clean_exchanges(data: Any, exchanges: Iterable[Pieces], clean: Filter) -> An
     """
     for given, one in zip(data.get("exchanges", ()), exchanges, strict=True):
         exchange = one.exchange
-        if exchange.deltas or one.is_stream:
-            exchange = drop_spelled(exchange, clean)
+        exchange = drop_spelled(exchange, clean)
         if not exchange.deltas:
             given.pop("deltas", None)
         if exchange.reply is None:

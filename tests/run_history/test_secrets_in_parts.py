@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import string
 from collections.abc import Iterator
-from contextlib import suppress
 from itertools import pairwise
 from typing import Any
 
@@ -72,22 +71,11 @@ def find_kept(parts: list[str], secret: str) -> list[str]:
     texts = [*parts, *(text for part in parts for text in all_texts(parse_part(part).data))]
     if exchange.reply:
         body = exchange.reply.text
-        lines = [line[5:] for line in body.split("\n") if line.startswith("data:")]
-        texts += [body, *spell(lines)]
+        events = [json.loads(line[5:]) for line in body.split("\n") if line.startswith("data:")]
+        spelled = "".join(one["choices"][0]["delta"]["content"] for one in events)
+        texts += [body, spelled]
     forms = [form for form in find_filter().forms if form in redact_nothing(secret)]
     return [text for text in texts if any(form in text for form in (secret, *forms))]
-
-
-def spell(lines: list[str]) -> Iterator[str]:
-    """What the events say together; nothing of those that are no JSON any more.
-
-    A secret that begins with a quotation mark is one of the marks of JSON, too, and taken out.
-    """
-    said = []
-    for line in lines:
-        with suppress(ValueError):
-            said.append(json.loads(line)["choices"][0]["delta"]["content"])
-    yield "".join(said)
 
 
 def redact_nothing(secret: str) -> str:
@@ -119,6 +107,24 @@ def test_a_secret_in_pieces_is_in_no_part(
         parts = write(said, reply)
         assert find_kept(parts, secret) == []
         assert read(parts).response == Response(redact(said), (), "stop")
+
+
+@pytest.mark.req("D-60")
+@pytest.mark.parametrize("is_stream", [True, False])
+def test_a_reply_that_a_secret_cannot_be_taken_out_of_is_not_kept(
+    monkeypatch: pytest.MonkeyPatch, is_stream: bool
+) -> None:
+    secret = '"0000012'  # with the quotation mark of a file of variables: one of JSON's, too
+    monkeypatch.setenv("THE_KEY", secret)
+    name = "delta" if is_stream else "message"
+    event = json.dumps({"id": "c1", "choices": [{name: {"content": "0000012 and more"}}]})
+    kind, body = ("event-stream", f"data: {event}\n\n") if is_stream else ("json", event)
+    reply = WireReply(status=200, headers={"content-type": f"text/{kind}"}, pieces=(body.encode(),))
+    parts = write(f"It is {secret}.", reply)
+    assert find_kept(parts, secret) == []
+    kept = read(parts)
+    assert kept.reply is None
+    assert kept.response == Response("It is ***.", (), "stop")
 
 
 @pytest.mark.req("D-60")
