@@ -12,6 +12,8 @@ from axe_nb.imports import protect_imports
 
 protect_imports()  # before any other import of ours: `copy` tries a package that a folder may bring
 
+from axe_nb.result_actions import ResultActions, provide  # noqa: E402
+
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
@@ -150,6 +152,15 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted([*__all__, *(name for name in globals() if name.startswith("__"))])
+
+
+def _find_actions() -> ResultActions:
+    from axe_nb import result_methods
+
+    return result_methods
+
+
+provide(_find_actions)
 
 
 def _show(result: RunResult) -> None:

@@ -1,7 +1,7 @@
-"""The methods of `RunResult` that need rooms above it: it reaches them through this module alone.
+"""The methods of `RunResult` that need rooms above it, as `result_actions.py` declares them.
 
-Results lie below the engine, which makes them; forking, comparing and inspecting one needs what
-lies above it. A new method of this kind has its function here.
+Forking, comparing and inspecting a result needs what lies above it. A new method of this kind has
+its function here.
 Source: product.md "Runs are recordings".
 """
 
@@ -10,12 +10,12 @@ from __future__ import annotations
 from typing import Any
 
 from axe_nb.api import arun_shown, run_shown
-from axe_nb.diffs.run_diff import RunDiff, diff_runs
+from axe_nb.diffs.run_diff import diff_runs
 from axe_nb.engine.nesting import is_inside
 from axe_nb.errors import AxeError
 from axe_nb.forks.point import CHANGES, make_point
 from axe_nb.front_end import is_notebook
-from axe_nb.inspection.sent import SentRequest, find_request
+from axe_nb.inspection.sent import find_request
 from axe_nb.pictures.found import split_prompt
 from axe_nb.pictures.parts import Illustrated
 from axe_nb.results import RunResult
@@ -23,15 +23,15 @@ from axe_nb.session.runs import RunRequest
 from axe_nb.session.session import session
 from axe_nb.views import html
 
-__all__ = ["RunDiff", "SentRequest", "afork", "diff_runs", "find_request", "fork", "show_twin"]
+__all__ = ["afork", "diff_runs", "find_request", "fork", "show_twin"]
 
 
-def fork(result: RunResult, place: str | int | None, **changes: Any) -> RunResult:
+def fork(result: RunResult, place: str | int | None, /, **changes: Any) -> RunResult:
     """As `RunResult.fork`."""
     return run_shown(*_make_fork(result, place, changes))
 
 
-async def afork(result: RunResult, place: str | int | None, **changes: Any) -> RunResult:
+async def afork(result: RunResult, place: str | int | None, /, **changes: Any) -> RunResult:
     """As `RunResult.afork`."""
     return await arun_shown(*_make_fork(result, place, changes))
 

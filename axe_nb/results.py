@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from copy import copy
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from axe_nb.agents.definitions import Definitions
 from axe_nb.data_files import write_data
@@ -24,12 +24,10 @@ from axe_nb.pictures.picture import Picture
 from axe_nb.quick_init import quick_init
 from axe_nb.records.convert import from_json, to_json
 from axe_nb.redaction import Filter, find_filter, redact
+from axe_nb.result_actions import Difference, Sent, find_actions
 from axe_nb.text import one_line, plural, printable, quote
 from axe_nb.times import Lap
 from axe_nb.usage import add_costs
-
-if TYPE_CHECKING:
-    from axe_nb.result_methods import RunDiff, SentRequest
 
 Status = Literal[
     "completed", "max_turns", "max_tool_calls", "max_tokens", "timeout", "cancelled", "error"
@@ -142,9 +140,7 @@ class RunResult:
         return redact(f"RunResult({', '.join(facts)}: {shown})")
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
-        from axe_nb.result_methods import show_twin
-
-        return show_twin(self)
+        return find_actions().show_twin(self)
 
     def __axe_text__(self) -> str:
         """The text that stands for the run in prompts and results of tools."""
@@ -187,7 +183,7 @@ class RunResult:
         for child in self.children:
             yield from child.walk()
 
-    def request(self, place: str | int | None = None, protocol: str | None = None) -> SentRequest:
+    def request(self, place: str | int | None = None, protocol: str | None = None) -> Sent:
         """Returns a request that was sent: its body, what fills the context, what changed.
 
         Args:
@@ -198,19 +194,15 @@ class RunResult:
         Raises:
             ConfigError: there is no request at that place.
         """
-        from axe_nb.result_methods import find_request
+        return find_actions().find_request(self, place, protocol)
 
-        return find_request(self, place, protocol)
-
-    def diff(self, other: RunResult) -> RunDiff:
+    def diff(self, other: RunResult) -> Difference:
         """Returns the difference of this run, with all runs below it, and another.
 
         Raises:
             ConfigError: `other` is not the result of a run.
         """
-        from axe_nb.result_methods import diff_runs
-
-        return diff_runs(self, other)
+        return find_actions().diff_runs(self, other)
 
     def fork(
         self,
@@ -235,16 +227,14 @@ class RunResult:
         Raises:
             ConfigError: there is no such place or call, before anything is sent.
         """
-        from axe_nb.result_methods import fork
-
         changes = {"system_prompt": system_prompt, "reply": reply, "results": results}
-        return fork(self, place, prompt=prompt, **changes, **options)
+        made: RunResult = find_actions().fork(self, place, prompt=prompt, **changes, **options)
+        return made
 
     async def afork(self, place: str | int | None = None, **changes: Any) -> RunResult:
         """Like `fork`, on the caller's own event loop."""
-        from axe_nb.result_methods import afork
-
-        return await afork(self, place, **changes)
+        made: RunResult = await find_actions().afork(self, place, **changes)
+        return made
 
     def raise_for_status(self) -> RunResult:
         """Returns this result if the run completed.

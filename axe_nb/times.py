@@ -5,8 +5,10 @@ Source: product.md "Notebook" (`%axe time R`); design README "Second generation"
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal, cast, get_args
 
 from axe_nb.quick_init import quick_init
 
@@ -24,6 +26,46 @@ class Lap:
     """Seconds since the root began."""
     ended: float
     turn: int = 0
-    """Number of the turn, of `model`, `replay` and `retry`."""
-    call: str = ""
-    """Id of the call; empty for a wait that belongs to a request."""
+    """Number of the turn; 0 for the whole run, and for a wait that belongs to a request."""
+    call: int = 0
+    """Number of the call in its turn, from 1; 0 for what belongs to no call."""
+
+
+_WRITTEN: Final = re.compile(
+    rf"({'|'.join(get_args(Kind))})(?: (\d{{1,9}})(?:\.(\d{{1,9}}))?)?"
+    r" (\d{1,15}(?:\.\d)?)\+(\d{1,15}(?:\.\d)?)",
+    re.ASCII,
+)
+
+
+def write_laps(laps: Sequence[Lap]) -> str:
+    """Returns times as a short text for files: kind, turn and call, beginning+length in ms."""
+    return ", ".join(map(_write, laps))
+
+
+def read_laps(text: str) -> tuple[Lap, ...]:
+    """Returns the times that `write_laps` wrote.
+
+    Raises:
+        ValueError: it did not write this text.
+    """
+    return tuple(map(_read, text.split(", "))) if text else ()
+
+
+def _write(lap: Lap) -> str:
+    place = f" {lap.turn}.{lap.call}" if lap.call else f" {lap.turn}" if lap.turn else ""
+    return f"{lap.kind}{place} {_milliseconds(lap.began)}+{_milliseconds(lap.ended - lap.began)}"
+
+
+def _milliseconds(seconds: float) -> str:
+    return f"{seconds * 1000:.1f}".removesuffix(".0")
+
+
+def _read(text: str) -> Lap:
+    found = _WRITTEN.fullmatch(text)
+    if found is None:
+        raise ValueError(text)
+    kind, turn, call, began, took = found.groups()
+    start = round(float(began) / 1000, 4)
+    end = round(start + float(took) / 1000, 4)
+    return Lap(cast(Kind, kind), start, end, int(turn or 0), int(call or 0))

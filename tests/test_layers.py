@@ -21,8 +21,9 @@ ROOMS = (
     "messages", "answer_tool", "spelled",
     "exchanges", "times",
     "values", "jsonable", "records", "toml_tables", "provider_table", "agents",
-    "data_files", "endings", "results", "events", "interpolation", "threads", "clock",
-    "prices", "limits", "sandbox", "tools", "providers", "outputs", "scripting", "make_provider",
+    "data_files", "endings", "result_actions", "results", "events", "interpolation",
+    "threads", "clock", "prices", "limits", "sandbox", "tools", "providers", "outputs",
+    "scripting", "make_provider",
     "builtin", "mcp_servers", "delegation", "toolbox", "expectations", "engine", "recording",
     "run_history", "traces", "commands", "forks", "session", "views", "exports", "diffs",
     "inspection", "doctor", "actions", "console", "cell_display", "front_end", "maps", "grids",
@@ -30,11 +31,6 @@ ROOMS = (
     "cli", "__main__",
 )  # fmt: skip
 """Modules and folders of `axe_nb/`: each imports from earlier ones, a folder also from itself."""
-
-REACHES_UP = {
-    ("results", "result_methods"): "every room makes results; users fork, diff and inspect them",
-}
-"""(room, later room) → why it may import it all the same, inside a function."""
 
 NAME = re.compile(r"`(\w+)/?`")
 
@@ -107,9 +103,7 @@ def test_a_module_imports_only_from_the_rooms_before_its_own() -> None:
     wrong = {
         f"{module}: {ast.unparse(statement)}"
         for module, statement, room in own_imports()
-        if order[room] >= order.get(room_of(module), -1)
-        and not module.startswith(f"{room}/")
-        and (room_of(module), room) not in REACHES_UP
+        if order[room] >= order.get(room_of(module), -1) and not module.startswith(f"{room}/")
     }
     assert wrong == set()
 
@@ -135,12 +129,7 @@ def test_no_modules_import_one_another_in_a_circle() -> None:
 
 def test_no_modules_import_one_another_in_a_circle_on_use_either() -> None:
     needs = {
-        module: {
-            module_of(name)
-            for _, name in imports(tree)
-            if name.startswith("axe_nb.")
-            and (room_of(module), room_of(module_of(name))) not in REACHES_UP
-        }
+        module: {module_of(name) for _, name in imports(tree) if name.startswith("axe_nb.")}
         - {module}
         for module, tree in TREES.items()
     }
@@ -149,20 +138,6 @@ def test_no_modules_import_one_another_in_a_circle_on_use_either() -> None:
 
 def test_imports_name_the_whole_path() -> None:
     assert {m for m, tree in TREES.items() if "" in packages(tree)} == set()
-
-
-def test_reaching_up_happens_on_use_only() -> None:
-    at_import = {
-        f"{module}: {ast.unparse(statement)}"
-        for module, statement, room in own_imports()
-        if (room_of(module), room) in REACHES_UP and statement in TREES[module].body
-    }
-    assert at_import == set()
-
-
-def test_every_reach_up_is_still_needed() -> None:
-    used = {(room_of(module), room) for module, _, room in own_imports()}
-    assert set(REACHES_UP) - used == set()
 
 
 def test_the_command_line_does_without_the_notebook() -> None:

@@ -24,7 +24,7 @@ def test_a_saved_run_takes_little_more_than_its_texts(
     result = run_chain(protocol, streams=streams)
     result.save(tmp_path / "chain.axe")
     size = (tmp_path / "chain.axe").stat().st_size
-    assert size / count_text(result) < (5 if streams else 3.2), "with the times of 10 turns"
+    assert size / count_text(result) < (5 if streams else 3)
     assert axe_nb.load(tmp_path / "chain.axe").to_dict(full=True) == result.to_dict(full=True)
 
 

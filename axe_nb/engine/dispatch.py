@@ -94,6 +94,7 @@ class Dispatch:
         """
         clock = self._scope.clock
         allowed = self._refuse_calls(calls, results, most)
+        self._scope.begin_calls(turn, calls)
         first, ahead = self.calls, clock.ahead
         parallel = self._scope.agent.sub_agents_config.parallel and len(allowed) > 1
 

@@ -6,7 +6,7 @@ Source: D-1, D-3, D-10, D-19, D-59; house style §3.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ from axe_nb.engine.toolset import DepthLimit
 from axe_nb.events import Emit, PersonAsked
 from axe_nb.limits import InFlight, Limits, RunStopped, UsageMeter
 from axe_nb.mcp_servers.servers import Servers
+from axe_nb.messages import ToolCall
 from axe_nb.prices import Prices
 from axe_nb.providers.protocol import Provider
 from axe_nb.quick_init import quick_init
@@ -161,15 +162,23 @@ class RunScope:
     """Seconds since the root began."""
     times: list[Lap] = field(default_factory=list)
     """The times of its requests, calls and waits that are over."""
+    calls: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """Turn, and number in the turn, of each call that is being made, by id."""
 
     @property
     def seconds(self) -> float:
         """Seconds since the root began, virtual time included."""
         return self.began + self.clock.elapsed
 
+    def begin_calls(self, turn: int, calls: Iterable[ToolCall]) -> None:
+        """Has `note` know the calls of a turn."""
+        self.calls.clear()
+        self.calls.update((call.id, (turn, n)) for n, call in enumerate(calls, 1))
+
     def note(self, kind: Kind, began: float, turn: int = 0, call: str = "") -> None:
-        """Notes the time of what ends now."""
-        self.times.append(Lap(kind, round(began, 4), round(self.seconds, 4), turn, call))
+        """Notes the time of what ends now: a request of a turn, or a call by its id."""
+        turn, number = self.calls.get(call, (turn, 0))
+        self.times.append(Lap(kind, round(began, 4), round(self.seconds, 4), turn, number))
 
     @property
     def name(self) -> str:

@@ -47,6 +47,7 @@ from axe_nb.records.shelf import (
 )
 from axe_nb.redaction import Filter
 from axe_nb.text import quote
+from axe_nb.times import Lap, read_laps, write_laps
 from axe_nb.wire_log import pack
 
 T = TypeVar("T")
@@ -130,6 +131,8 @@ def _find_form(hint: Hashable) -> Form:
     if origin in (Union, types.UnionType) and len(arguments) == 2 and arguments[1] is type(None):
         return _make_optional(_find_form(arguments[0]))
     if origin in (tuple, abc.Sequence) and arguments[1:] in ((), (...,)):
+        if arguments[0] is Lap:
+            return Form(lambda laps, _: write_laps(laps), _read_laps)
         form = _make_tuple(_find_form(arguments[0]))
         return _make_pieces(form) if arguments[0] is bytes else form
     if origin in (abc.Mapping, dict):
@@ -168,6 +171,15 @@ def _make_pieces(form: Form) -> Form:
         return pack(form.read(value, at))
 
     return Form(write_pieces, read)
+
+
+def _read_laps(value: Any, at: str) -> tuple[Lap, ...]:
+    if isinstance(value, list):  # of a version that was never released; they are left out
+        return ()
+    try:
+        return read_laps(SCALARS[str].read(value, at))
+    except ValueError:
+        raise make_error(at, "times as axe_nb writes them", value) from None
 
 
 def _make_mapping(item: Form) -> Form:

@@ -37,6 +37,7 @@ from axe_nb.run_history.text import (
     spare_words,
     spread,
 )
+from axe_nb.times import write_laps
 
 TOLD = (
     "text", "agent", "model", "call_id", "prompt", "pictures", "task", "messages", "log",
@@ -242,8 +243,10 @@ def _write_end(story: RunStory, result: RunResult, exchanges: list[Pieces]) -> d
     exchanges += write_exchanges(story, result.exchanges[len(story.exchanges) :])
     own = story.tell("")
     told = [name for name in TOLD if getattr(own, name) == getattr(result, name)]
+    end = spread(result, (*told, "children", "times"))
     return {
-        "end": spread(result, (*told, "children")), "told": told,
+        "end": end | {"times": write_laps(result.times)},
+        "told": told,
         "children": [child.id for child in result.children],
         "exchanges": [one.data for one in exchanges],
     }  # fmt: skip

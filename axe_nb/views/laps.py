@@ -54,7 +54,8 @@ class Laps:
         return self._of_run[id(result)]
 
     def _find_own(self, call: CallNode) -> Sequence[Lap]:
-        return self._find(call.turn.run.result).by_call.get(call.call.id, ())
+        times = self._find(call.turn.run.result)
+        return times.by_call.get((call.turn.number, call.index + 1), ())
 
     def _list_turn(self, turn: TurnNode) -> list[Lap]:
         """The times of a turn's request, of the waits within it, and of its calls."""
@@ -63,8 +64,8 @@ class Laps:
         asked = next((lap for lap in own if lap.kind in ("model", "replay")), None)
         if asked:
             own += (lap for lap in times.waits if asked.began <= lap.began <= asked.ended)
-        for call in {call.call.id for call in turn.calls}:
-            own += times.by_call.get(call, ())
+        for call in turn.calls:
+            own += times.by_call.get((turn.number, call.index + 1), ())
         return own
 
 
@@ -76,11 +77,11 @@ class _OfRun:
         laps = result.times[:MOST_LAPS] if result else ()
         self.all = [lap for lap in laps if 0 <= lap.began <= lap.ended <= LATEST]
         self.by_turn = defaultdict[int, list[Lap]](list)
-        self.by_call = defaultdict[str, list[Lap]](list)
-        self.waits = [lap for lap in self.all if lap.kind == "person" and not lap.call]
+        self.by_call = defaultdict[tuple[int, int], list[Lap]](list)
+        self.waits = [lap for lap in self.all if lap.kind == "person" and not lap.turn]
         """Those that belong to a request."""
         for lap in self.all:
             if lap.call:
-                self.by_call[lap.call].append(lap)
+                self.by_call[lap.turn, lap.call].append(lap)
             elif lap.turn:
                 self.by_turn[lap.turn].append(lap)

@@ -32,7 +32,8 @@ def test_forty_rows_are_found_by_state_and_by_word(lab: Lab) -> None:
     assert [text.split("\n")[1] for text in workers.all_inner_texts()] == ["worker_22", "worker_23"]
     lab.page.click(f"{chip}failed")
     assert workers.count() == 1
-    assert "no such <b>model</b>" in workers.inner_text(), "the cause stands in the row"
+    # the cause stands in the row
+    expect(workers).to_contain_text("no such <b>model</b>", use_inner_text=True)
     lab.page.click(f"{chip}all")
     lab.page.fill(".axe-nb-search", "PART 7")
     assert [text.split("\n")[1] for text in workers.all_inner_texts()] == ["worker_7"]

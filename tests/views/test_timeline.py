@@ -8,13 +8,16 @@ from dataclasses import replace
 from html import unescape
 from itertools import groupby
 from pathlib import Path
+from typing import get_args
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import axe_nb
-from axe_nb import Agent, ProviderError, RunResult, call, script, tool
+from axe_nb import Agent, ConfigError, ProviderError, RunResult, call, script, tool
 from axe_nb.messages import ToolCall
-from axe_nb.times import Lap
+from axe_nb.times import Kind, Lap, read_laps, write_laps
 from axe_nb.views.html import twin
 from axe_nb.views.laps import MOST_LAPS, Laps
 from axe_nb.views.timeline import KEPT, MOST, NONE, PLAYED, show_times
@@ -34,8 +37,8 @@ def timed() -> RunResult:
     first = turn(1, grep, ask("b", "helper", "look"), results=["1", "found"])
     laps = (
         Lap("run", 0.0, 10.0), Lap("retry", 1.0, 2.0, 1), Lap("model", 0.0, 3.0, 1),
-        Lap("person", 3.0, 4.0, call="a"), Lap("tool", 3.0, 5.0, call="a"),
-        Lap("tool", 5.0, 8.0, call="b"), Lap("model", 8.0, 10.0, 2),
+        Lap("person", 3.0, 4.0, 1, 1), Lap("tool", 3.0, 5.0, 1, 1),
+        Lap("tool", 5.0, 8.0, 1, 2), Lap("model", 8.0, 10.0, 2),
     )  # fmt: skip
     return done(log=(first, turn(2, text="ok")), children=(child,), times=laps)
 
@@ -63,7 +66,7 @@ def test_each_row_has_its_seconds_and_a_bar_of_what_they_went_to() -> None:
 
 def test_the_page_is_static_and_escapes_everything() -> None:
     bad = hostile_run()
-    laps = tuple(Lap("tool", n, n + 1, call=f"a{n}") for n in range(len(PAYLOADS)))
+    laps = tuple(Lap("tool", n, n + 1, 1, n + 1) for n in range(len(PAYLOADS)))
     page = html_of(replace(bad, times=(Lap("run", 0.0, 9.0), *laps)))
     assert "<script" not in page.lower()
     assert "<img" not in page.lower()
@@ -100,7 +103,7 @@ def test_a_run_of_two_thousand_children_has_a_bounded_page() -> None:
         for n, one in enumerate(calls)
     )  # fmt: skip
     log = (turn(1, *calls, results=["x"] * 2000), turn(2, text="ok"))
-    laps = tuple(Lap("tool", 1.0, 2.0 + n / 1000, call=one.id) for n, one in enumerate(calls))
+    laps = tuple(Lap("tool", 1.0, 2.0 + n / 1000, 1, n + 1) for n in range(len(calls)))
     result = done(log=log, children=children, times=(Lap("run", 0.0, 5.0), *laps))
     page = html_of(result)
     assert page.count("<bdi") == MOST
@@ -149,7 +152,7 @@ def test_a_run_keeps_the_times_of_its_requests_calls_and_waits(finished: RunResu
     [child] = finished.children
     for lap in (*finished.times, *child.times):
         assert whole.began <= lap.began <= lap.ended <= whole.ended
-    own = next(lap for lap in finished.times if lap.call == child.call_id)
+    own = next(lap for lap in finished.times if (lap.turn, lap.call) == (1, 1))
     assert own.began <= child.times[0].began <= child.times[0].ended <= own.ended
     [wait] = [lap for lap in finished.times if lap.kind == "retry"]
     [first, _] = [lap for lap in finished.times if lap.kind == "model"]
@@ -161,6 +164,46 @@ def test_times_are_kept_in_files_and_pickles(finished: RunResult, tmp_path: Path
     assert axe_nb.load(tmp_path / "run.axe").times == finished.times
     assert pickle.loads(pickle.dumps(finished)).times == finished.times
     assert finished.times
+
+
+laps = st.builds(
+    lambda kind, began, took, turn, call: Lap(
+        kind, began / 10_000, (began + took) / 10_000, turn, call if turn else 0
+    ),
+    st.sampled_from(get_args(Kind)), st.integers(0, 10**12), st.integers(0, 10**12),
+    st.integers(0, 10**6), st.integers(0, 10**6),
+)  # fmt: skip
+
+
+@given(st.lists(laps))
+def test_written_times_are_the_times(times: list[Lap]) -> None:
+    assert read_laps(write_laps(times)) == tuple(times)
+
+
+@pytest.mark.parametrize(
+    "written", ["model", "model 1 2", "model 1.2", "tool 1.2 3+nan", "tool -1 3+4", "x 3+4", 5, {},
+                "tool 1 3+4,", "tool 1 \u0663+4", "run 0+1e9", f"run 0+{'9' * 400}"],
+)  # fmt: skip
+def test_times_that_were_not_written_by_axe_nb_are_named(written: object) -> None:
+    with pytest.raises(ConfigError, match="times"):
+        RunResult.from_dict({**timed().to_dict(full=True), "times": written})
+
+
+def test_times_of_the_form_before_are_left_out() -> None:
+    old = [{"kind": "run", "began": 0.0, "ended": 1.0}, {"kind": "tool", "call": "a"}]
+    assert RunResult.from_dict({**timed().to_dict(full=True), "times": old}).times == ()
+
+
+def test_calls_of_one_id_in_several_turns_have_their_own_times(project: Path) -> None:
+    @script("same-id")
+    def _same(request: axe_nb.Request) -> object:
+        return [ToolCall("again", "measure", {})] if request.turn < 4 else "done"
+
+    run = axe_nb.run(Agent("same", "script/same-id", tools=("measure",), mode="auto"), "go")
+    rows = [call for turn in Transcript.of(run).root.turns for call in turn.calls]
+    assert [[(lap.turn, lap.call) for lap in Laps(run).of(row)] for row in rows] == [
+        [(1, 1)], [(2, 1)], [(3, 1)]
+    ]  # fmt: skip
 
 
 def test_a_replay_says_whose_time_it_is(project: Path) -> None:
@@ -197,7 +240,7 @@ def test_a_run_that_failed_keeps_its_time(project: Path) -> None:
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf"), 1e308, -5.0, 1e15])
 def test_times_that_no_clock_gives_are_left_out(bad: float) -> None:
-    laps = (Lap("tool", bad, 5.0, call="b"), Lap("tool", 5.0, bad, call="b"))
+    laps = (Lap("tool", bad, 5.0, 1, 2), Lap("tool", 5.0, bad, 1, 2))
     good = html_of(replace(timed(), times=timed().times[:-2]))
     assert html_of(replace(timed(), times=(*timed().times[:-2], *laps))) == good
     for run in (Lap("run", bad, 5.0), Lap("run", 5.0, bad)):
@@ -205,13 +248,13 @@ def test_times_that_no_clock_gives_are_left_out(bad: float) -> None:
 
 
 def test_times_outside_the_run_are_not_drawn() -> None:
-    laps = (Lap("run", 6.0, 9.0), Lap("tool", 0.0, 1.0, call="a"), Lap("tool", 20.0, 30.0))
+    laps = (Lap("run", 6.0, 9.0), Lap("tool", 0.0, 1.0, 1, 1), Lap("tool", 20.0, 30.0))
     lead = str(show_times(replace(timed(), times=laps))).split("\n")[3]
     assert lead.split()[-1] == "." * 48
 
 
 def test_a_hostile_file_of_many_times_is_cut() -> None:
-    laps = tuple(Lap("tool", 1.0, 2.0, call=f"{n}") for n in range(MOST_LAPS)) * 20
+    laps = tuple(Lap("tool", 1.0, 2.0, 1, n) for n in range(MOST_LAPS)) * 20
     run = replace(timed(), times=(Lap("run", 0.0, 9.0), *laps))
     assert len(show_times(run)._repr_mimebundle_()["text/html"]) < 20_000
     assert len(Laps(run).of(Transcript.of(run).root)) == MOST_LAPS  # type: ignore[arg-type]

@@ -438,7 +438,8 @@ class View {
     for (const row of this.rows.values()) if (row.runs) row.tick(now);
     const top = this.rows.values().next().value;
     const line = top?.element.firstElementChild;
-    if (line) this.head.element.style.top = `${line.offsetHeight - 8}px`; // in small windows it wraps
+    const height = line?.offsetHeight; // in small windows it wraps; before it is laid out, it is 0
+    if (height) this.head.element.style.top = `${height - 8}px`;
     if (!top || performance.now() - this.spoke < SAY) return;
     this.spoke = performance.now();
     put(this.said, `${top.data.who}: ${top.data.asked}`);
