@@ -115,8 +115,8 @@ class _Process:
         self._pipe = _Pipe(ours)
         self._service = Service(sandbox, command, environment, (stdin, stdout, stderr))
         self._words.service = self._service
-        for work in (lambda: self._read(messages), lambda: _keep_end(errors, self._words)):
-            threading.Thread(target=work, name="axe-nb-mcp-pipe", daemon=True).start()
+        last = _start_thread(lambda: _keep_end(errors, self._words))
+        _start_thread(lambda: self._read(messages, last))
         self._tasks = [asyncio.create_task(self._write()), asyncio.create_task(self._watch())]
 
     async def close(self) -> None:
@@ -133,13 +133,14 @@ class _Process:
         for stream in (self.to_session, self.from_session, self.to_server):
             stream.close()
 
-    def _read(self, number: int) -> None:
-        """Passes on the server's messages; runs in a thread."""
+    def _read(self, number: int, last: threading.Thread) -> None:
+        """Passes on the server's messages; runs in a thread beside the one of its last words."""
         for message in _read_messages(number, self._words):
             if not _run_on(self._loop, self._deliver(message)):
                 break
         if self._words.fault:
             self._service.kill()
+        last.join(GRACE)  # another program may hold its standard error open
         _run_on(self._loop, self._end())
         for _ in _read_chunks(number):  # else a server that still writes would not end
             pass
@@ -167,12 +168,18 @@ class _Process:
 
     async def _watch(self) -> None:
         await in_thread(self._service.wait)
-        await asyncio.sleep(GRACE)  # for its last words; another program may hold its output open
+        await asyncio.sleep(2 * GRACE)  # another program may hold its output open
         await self._end()
 
     async def _end(self) -> None:
         self.to_session.close()
         self._lose()
+
+
+def _start_thread(work: Callable[[], None]) -> threading.Thread:
+    thread = threading.Thread(target=work, name="axe-nb-mcp-pipe", daemon=True)
+    thread.start()
+    return thread
 
 
 def _read_messages(number: int, words: Words) -> Iterator[Any]:
