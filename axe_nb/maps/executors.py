@@ -79,9 +79,18 @@ def _find_home(executor: object) -> str:
 
 
 def _dumps(job: Any) -> bytes:
-    """Pickles functions of a notebook by value, as the executor itself does."""
-    import cloudpickle
+    """Pickles functions of a notebook by value, as the executor itself does.
 
+    Raises:
+        ConfigError: the package for it is not installed.
+    """
+    try:
+        import cloudpickle
+    except ImportError:
+        raise ConfigError(
+            "sending functions of a notebook to other processes needs cloudpickle",
+            hint="install it: pip install 'axe-nb[ipyparallel]'",
+        ) from None
     dumped: bytes = cloudpickle.dumps(job)
     return dumped
 

@@ -88,6 +88,8 @@ class RemoteRuns:
         assert self._workers.dumps is not None
         try:
             packed = self._workers.dumps(parcel)
+        except ConfigError:
+            raise
         except Exception as error:
             raise ConfigError(
                 f"the agent cannot be sent to another process: {words(error)}",

@@ -1,4 +1,4 @@
-"""Pictures made smaller, where the user has Pillow; it is never required.
+"""Pictures made smaller by Pillow, which the extra `images` installs; it is never required.
 
 Source: product.md "Models can do more than text" (pictures); library-facts "Pictures and PDF".
 """
@@ -13,6 +13,8 @@ from math import sqrt
 from typing import Any
 
 from axe_nb.pictures.picture import NoPicture, Picture, format_bytes
+
+INSTALL = "pip install 'axe-nb[images]'"
 
 MAX_SIDE = 8000
 """Pixels of a side that servers take."""
@@ -59,7 +61,7 @@ def fit(picture: Picture, limit: int) -> Picture:
     if picture.is_document:
         raise NoPicture(what, hint="send fewer pages, or raise limits.max_picture_bytes")
     if not _has_pillow():
-        raise NoPicture(what, hint="make it smaller, or install Pillow, which scales it down")
+        raise NoPicture(what, hint=f"make it smaller, or have it scaled down: {INSTALL}")
     return _scale_down(picture, limit, what)
 
 

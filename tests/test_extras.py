@@ -1,0 +1,83 @@
+"""Extras: what each is for, and what is said without it, in an environment that has none."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tomllib
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from axe_nb.errors import ConfigError
+from axe_nb.maps.executors import find_workers
+from tests import bootstrap
+
+ROOT = Path(__file__).parent.parent
+
+WITHOUT = """
+import asyncio, base64, json, sys
+from axe_nb import Agent, ConfigError, run, script
+from axe_nb.doctor.session import check_prices
+from axe_nb.agents.config import Config
+from axe_nb.notebooks.files import load
+from axe_nb.pictures.picture import Picture
+from axe_nb.pictures.scaled import fit
+from tests.pictures.samples import png
+
+@script("a")
+def model(request):
+    return "x"
+
+def told(function):
+    try:
+        function()
+    except ConfigError as error:
+        return " ".join(error.lines())
+
+json.dump({
+    "images": told(lambda: fit(Picture(png(9000, 10)), 0)),
+    "lab": told(lambda: load("nbformat")),
+    "mcp": told(lambda: run(Agent("a", "script/a", mcp_servers={"t": {"url": "http://127.0.0.1:9"}}))),
+    "prices": check_prices(Config()).next_step,
+}, sys.stdout)
+"""
+
+
+def test_without_an_extra_the_message_names_the_command_that_installs_it(tmp_path: Path) -> None:
+    python = bootstrap.interpreter(bootstrap.OLDER_KERNEL)
+    done = subprocess.run(
+        [str(python), "-c", WITHOUT], capture_output=True, encoding="utf-8", timeout=60,
+        cwd=tmp_path, check=False,
+    )  # fmt: skip
+    told = json.loads(done.stdout or done.stderr)
+    for extra, words in told.items():
+        assert f"pip install 'axe-nb[{extra}]'" in words
+
+
+class Sender(ProcessPoolExecutor):
+    """An executor that sends functions of a notebook, as loky's."""
+
+
+def test_an_executor_that_sends_functions_says_that_it_needs_cloudpickle(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Sender, "__module__", "loky.process_executor")
+    monkeypatch.setitem(sys.modules, "cloudpickle", None)
+    with Sender(1) as executor:
+        dumps = find_workers(executor).dumps
+        assert dumps is not None
+        with pytest.raises(ConfigError, match="other processes needs cloudpickle") as caught:
+            dumps(print)
+    assert caught.value.hint == "install it: pip install 'axe-nb[ipyparallel]'"
+
+
+def test_the_extras_are_those_that_the_documentation_names() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    extras = project["optional-dependencies"]
+    assert set(extras) == {"dask", "images", "ipyparallel", "lab", "mcp", "prices"}
+    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+    text = "\n".join(page.read_text("utf-8") for page in pages)
+    assert not [extra for extra in extras if f"axe-nb[{extra}]" not in text]
