@@ -72,7 +72,7 @@ EXTRAS = {
             done = request.results
             return done[0].content if done else axe_nb.call("s__add", a=40, b=2)
         servers = {"s": {"command": [sys.executable, "server.py"]}}
-        agent = axe_nb.Agent("a", "script/a", mcp_servers=servers, mode="all")
+        agent = axe_nb.Agent("a", "script/a", mcp_servers=servers, mode="auto")
         assert "42" in axe_nb.run(agent, "Add").text
     """,
     "ipyparallel": """
@@ -179,7 +179,7 @@ def try_wheel(wheel: Path, folder: Path) -> None:
         words = expected.format(version=read_version(ROOT))
         run(line, environ, project, contains=words)
     for extra, code in EXTRAS.items():
-        file = project / f"{extra}.py"
+        file = project / f"try_{extra}.py"  # {extra}.py would be imported as the library
         file.write_text("\n".join(line[8:] for line in code.splitlines()), "utf-8")
         run([str(python), file.name], environ, project, contains=f"axe-nb[{extra}]", fails=True)
         run([str(python), "-m", "pip", "install", "-q", f"{wheel}[{extra}]"], environ)

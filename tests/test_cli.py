@@ -545,7 +545,10 @@ def test_a_mistake_on_the_line_is_told_with_the_usage_and_exits_2(
     ran = axe(*words)
     assert (ran.code, ran.out) == (2, "")
     first, usage = ran.err.splitlines()
-    assert first.startswith(f"error: {USAGE[words]}")
+    told = USAGE[words]
+    # argparse of newer Pythons takes the word after an unknown flag as an argument of its own
+    newer = re.sub(r"^(unrecognized arguments: -\S+) [^;]+;", r"\1;", told)
+    assert first.startswith((f"error: {told}", f"error: {newer}"))
     assert usage.startswith("usage: axe-nb ")
 
 

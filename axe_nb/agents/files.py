@@ -87,7 +87,9 @@ def write_whole(path: Path, text: str, mode: int | None = None) -> None:
         ConfigError: the file cannot be written; an existing one is unchanged.
     """
     try:
-        target = path.resolve()  # keeps a symbolic link
+        target = Path(os.path.realpath(path))  # keeps a symbolic link
+        if target.is_symlink():  # a loop of links, which would be replaced
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
         temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
         target.parent.mkdir(parents=True, exist_ok=True)
         try:

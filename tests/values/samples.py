@@ -234,7 +234,7 @@ def make_samples() -> list[Any]:
         np.str_("a"),
         np.bytes_(b"a"),
         np.datetime64("2024-01-02"),
-        np.datetime64("NaT"),
+        np.datetime64("NaT", "s"),  # without a unit, NumPy 2.5 warns
         np.timedelta64(5, "D"),
         np.complex64(1j),
         np.arange(6).reshape(2, 3),
