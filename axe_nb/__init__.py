@@ -16,6 +16,8 @@ from axe_nb.result_actions import ResultActions, provide  # noqa: E402
 
 __version__ = "0.1.0"
 
+_MAGICS = ("axe", "axe_agent", "axe_grid")
+
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
@@ -176,17 +178,31 @@ def _show_grid(grid: Grid) -> None:
     show_again(grid, lambda: show_grid(grid))
 
 
+def _find_shell() -> Any:
+    """Returns the running IPython; None if there is none."""
+    ipython = sys.modules.get("IPython")
+    return ipython.get_ipython() if ipython else None
+
+
 def _register_tree_display() -> None:
     """Registers the display of results and grids with the running IPython, if any."""
-    ipython = sys.modules.get("IPython")
-    shell = ipython.get_ipython() if ipython else None
+    shell = _find_shell()
     if shell is not None:
         formatter = shell.display_formatter.ipython_display_formatter
         formatter.for_type_by_name("axe_nb.results", "RunResult", _show)
         formatter.for_type_by_name("axe_nb.grids.grid", "Grid", _show_grid)
 
 
+def _offer_magics() -> None:
+    """Has the first magic of ours load the extension, if IPython runs and `%load_ext` does not."""
+    shell = _find_shell()
+    if shell is not None:
+        manager = shell.magics_manager
+        manager.lazy_magics = {**manager.lazy_magics, **dict.fromkeys(_MAGICS, __name__)}
+
+
 _register_tree_display()
+_offer_magics()
 
 
 def load_ipython_extension(shell: InteractiveShell) -> None:
@@ -202,3 +218,5 @@ def unload_ipython_extension(shell: InteractiveShell) -> None:
     from axe_nb.nb.magics import unload
 
     unload(shell)
+    for name in _MAGICS:
+        shell.magics_manager.lazy_magics.pop(name, None)

@@ -25,9 +25,11 @@ from tests.bootstrap import (  # noqa: E402
     OLDER_KERNEL,
     environment,
     fetch_packages,
+    list_oldest,
     say,
     without_settings,
 )
+from tests.versions import RUNNING, find_python, list_supported  # noqa: E402
 
 CHECKS = {
     "format": ["-m", "ruff", "format", "--check", "."],
@@ -56,9 +58,7 @@ def main(arguments: list[str]) -> int:
     """Exit code: 0 iff every check and every test passed; all run, whatever fails before them."""
     with ThreadPoolExecutor() as side_by_side:
         newest = side_by_side.submit(environment, ".venv", "-e", ".[lab]", "--group", "dev")
-        older = side_by_side.submit(
-            environment, OLDER_KERNEL, "-e", ".", "ipykernel<7", "ipython<9"
-        )
+        older = side_by_side.submit(make_oldest)
         find_programs()
     python = str(newest.result())
     older.result()
@@ -66,10 +66,11 @@ def main(arguments: list[str]) -> int:
         say(f"no servers by others: their tests are NOT RUN ({problem})")
     if arguments:
         return subprocess.call([python, "-m", "pytest", *arguments], cwd=ROOT)
+    pythons = find_pythons() if os.environ.get("CI") == "true" else []
     with tempfile.TemporaryDirectory() as home, ThreadPoolExecutor(1) as beside:
         environ = without_settings(os.environ, Path(home))
         say(f"== {', '.join(CHECKS)}: beside the tests")
-        checks = beside.submit(check_all, python, environ)
+        checks = beside.submit(check_all, python, environ, pythons)
         code = tests(python, environ)
         failed = checks.result()
     for name, output in failed.items():
@@ -77,6 +78,12 @@ def main(arguments: list[str]) -> int:
     if failed:
         say(f"== FAILED: {', '.join([*failed, *(['tests'] if code else [])])}")
     return 1 if failed or code else 0
+
+
+def make_oldest() -> Path:
+    """The Python with the oldest supported version of each library, and of the kernel."""
+    wanted = [one for one in list_oldest("lab") if not one.startswith(("jupyterlab", "nbclient"))]
+    return environment(OLDER_KERNEL, "-e", ".", *wanted)
 
 
 def tests(python: str, environ: Mapping[str, str]) -> int:
@@ -119,12 +126,24 @@ def find_failed() -> list[str]:
     return sorted({i.partition("::")[0] if ".ipynb::" in i else i for i in ids})
 
 
-def check_all(python: str, environ: Mapping[str, str]) -> dict[str, str]:
+def find_pythons() -> list[str]:
+    """The other supported Pythons that are installed; those that are not are named."""
+    found = {one: find_python(one) for one in list_supported() if one != RUNNING}
+    for one, path in found.items():
+        if path is None:
+            say(f"no Python {one}: the tests are NOT RUN with it")
+    return [one for one, path in found.items() if path]
+
+
+def check_all(python: str, environ: Mapping[str, str], pythons: list[str]) -> dict[str, str]:
     """Name of each check that failed -> what it printed."""
     failed: dict[str, str] = {}
-    for name, line in CHECKS.items():
+    steps = {name: (line, environ) for name, line in CHECKS.items()}
+    if pythons:  # with the settings of pip, such as a proxy
+        steps["other Pythons"] = (["-m", "tests.versions", *pythons], os.environ)
+    for name, (line, variables) in steps.items():
         began = time.monotonic()
-        passed, output = check([python, *line], environ)
+        passed, output = check([python, *line], variables)
         say(f"\n== {name} {'passed' if passed else 'FAILED'} in {time.monotonic() - began:.1f} s")
         if not passed:
             failed[name] = output

@@ -23,7 +23,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 OLDEST = (3, 11)
 OLDER_KERNEL = ".venv-ipykernel6"
-"""The environment with the older of the two kernel lines in use (`python3 tests` makes it)."""
+"""The environment with the oldest supported version of each library (`python3 tests` makes it)."""
 
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
 """Names of the browser for the browser tests; the first one found is used."""
@@ -104,6 +104,17 @@ def environment(name: str, *packages: str, root: Path = ROOT) -> Path:
         _install(python, packages, root)
         stamp.write_text("\n".join([*lines, asked]) + "\n", "utf-8")
     return python
+
+
+def list_oldest(*extras: str, root: Path = ROOT) -> list[str]:
+    """The oldest supported version of each library that the package and its extras need."""
+    import tomllib  # which an older Python lacks
+
+    project = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))["project"]
+    asked = [*project["dependencies"]]
+    for extra in extras:
+        asked += project["optional-dependencies"][extra]
+    return [one.partition(",")[0].replace(">=", "==") for one in asked]
 
 
 def fetch_packages(folder: Path, lock: Path = LOCK, registry: str = REGISTRY) -> str:

@@ -477,7 +477,7 @@ def test_the_settings_file_is_made_for_its_owner_alone_and_never_again(tmp_path:
     assert path.read_text("utf-8") == "# mine"
 
 
-@pytest.mark.parametrize("word", ["version", "--version"])
+@pytest.mark.parametrize("word", ["version", "--version", "-V", "-v"])
 def test_the_version_is_told(word: str, axe) -> None:
     ran = axe(word)
     assert (ran.code, ran.out) == (0, f"axe-nb {axe_nb.__version__}\n")
@@ -488,6 +488,7 @@ def test_the_path_of_an_agent_file_is_answered_with_the_name_to_give(tree: Path,
     put("more/one.toml", TREE["lead"])
     for given, step in {
         "lead.toml": 'did you mean "lead"?',
+        "lesson.ipynb": "that is a notebook: `axe-nb check lesson.ipynb` runs it",
         "nobody.toml": "create it with `axe-nb agents init nobody`",
         "Hello, who is it?": "if that is the prompt: the name of the agent comes before it",
         "axe/agents/lead.toml": 'give the name "lead", not a path',
@@ -508,6 +509,8 @@ USAGE = {
     "Python, axe_nb.grid",
     ("echo", "hi"): 'unknown command "echo"; to run the agent: axe-nb run echo',
     ("lab",): 'unknown command "lab"; axe-nb start opens a first notebook',
+    ("create", "critic"): 'unknown command "create"; axe-nb agents init NAME writes an agent',
+    ("chat",): 'unknown command "chat"; axe-nb run NAME "PROMPT" asks an agent',
     ("statr",): 'unknown command "statr"; did you mean "start"?',
     ("agent", "list"): 'unknown command "agent"; did you mean "agents"?',
     ("runn", "lead"): 'unknown command "runn"; did you mean "run"?',

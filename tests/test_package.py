@@ -7,11 +7,17 @@ import sys
 import tarfile
 import tomllib
 import zipfile
+from email.parser import Parser
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parent.parent
+
+JUNK = re.compile(
+    r"__pycache__|\.py[co]$|\.ipynb_checkpoints|\.DS_Store|\.egg-info|_cache/|/\.env|\.sqlite|\.lock$|~$"
+)
+"""Part of the name of a file that a program left."""
 
 
 @pytest.fixture(scope="module")
@@ -22,6 +28,63 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
         cwd=ROOT, check=True, capture_output=True,
     )  # fmt: skip
     return folder
+
+
+def read_files(archive: Path) -> dict[str, bytes]:
+    """Path → content of each file in a wheel or a source archive."""
+    if archive.suffix == ".whl":
+        with zipfile.ZipFile(archive) as packed:
+            return {name: packed.read(name) for name in packed.namelist()}
+    with tarfile.open(archive) as packed:
+        files = {one.name: packed.extractfile(one) for one in packed.getmembers()}
+        return {name: file.read() for name, file in files.items() if file}
+
+
+def test_both_hold_nothing_that_a_machine_left(built: Path) -> None:
+    private = [str(ROOT).encode(), sys.prefix.encode()]
+    for archive in built.iterdir():
+        files = read_files(archive)
+        assert not [name for name in files if JUNK.search(name)]
+        assert not [name for name, data in files.items() if any(p in data for p in private)]
+
+
+def test_the_metadata_says_what_an_index_shows(built: Path) -> None:
+    [wheel] = built.glob("*.whl")
+    files = read_files(wheel)
+    [name] = [name for name in files if name.endswith(".dist-info/METADATA")]
+    metadata = Parser().parsestr(files[name].decode())
+    assert metadata["Name"] == "axe-nb"
+    assert metadata["License-Expression"] == "MIT"
+    assert metadata["License-File"] == "LICENSE"
+    assert metadata["Requires-Python"] == ">=3.11"
+    assert metadata["Description-Content-Type"] == "text/markdown"
+    assert metadata.get_payload() == (ROOT / "README.md").read_text("utf-8")
+    extras = {"dask", "images", "ipyparallel", "lab", "mcp", "prices"}
+    assert set(metadata.get_all("Provides-Extra", [])) == extras
+    [licence] = [data for name, data in files.items() if name.endswith("/licenses/LICENSE")]
+    assert licence == (ROOT / "LICENSE").read_bytes()
+
+
+def test_the_source_archive_holds_the_files_of_the_repository_and_makes_the_same_wheel(
+    built: Path, tmp_path: Path
+) -> None:
+    [source], [wheel] = built.glob("*.tar.gz"), built.glob("*.whl")
+    kept = {name.partition("/")[2] for name in read_files(source)} - {"PKG-INFO"}
+    listing = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT, check=True, capture_output=True, encoding="utf-8",
+    ).stdout.splitlines()  # fmt: skip
+    left_out = {".ci/run", ".gitattributes", ".pre-commit-config.yaml"}
+    assert kept == {name for name in listing if (ROOT / name).is_file()} - left_out
+    with tarfile.open(source) as archive:
+        archive.extractall(tmp_path, filter="data")
+    [unpacked] = tmp_path.iterdir()
+    subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)],
+        cwd=unpacked, check=True, capture_output=True,
+    )  # fmt: skip
+    again, first = read_files(tmp_path / wheel.name), read_files(wheel)
+    assert again == first
 
 
 def test_the_wheel_holds_every_file_of_the_package(built: Path) -> None:
@@ -67,8 +130,8 @@ def test_the_source_archive_holds_the_project_and_no_environments(built: Path) -
     with tarfile.open(source) as archive:
         names = [Path(name).parts[1:] for name in archive.getnames()]
     assert {parts[0] for parts in names} <= {
-        "axe_nb", "docs", "labextension", "notebooks", "tests", "CHANGELOG.md", "LICENSE",
-        "README.md", "pyproject.toml", "PKG-INFO", ".gitignore",
+        "axe_nb", "docs", "labextension", "notebooks", "tests", "CHANGELOG.md", "CITATION.cff",
+        "LICENSE", "README.md", "pyproject.toml", "PKG-INFO", ".gitignore",
     }  # fmt: skip
     assert not [parts for parts in names if "__pycache__" in parts]
     assert ("tests", "requirements", "rows.toml") in names

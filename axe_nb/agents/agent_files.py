@@ -67,6 +67,8 @@ def find_file(name: str, agents_dir: str | Path | None = None, also: Iterable[st
     is_prompt = len(bare.split()) > 2
     step = "if that is the prompt: the name of the agent comes before it"
     hint = suggestion(bare, known) or (step if is_prompt else creation_step(bare))
+    if name.endswith(".ipynb"):
+        hint = f"that is a notebook: `axe-nb check {name}` runs it"
     raise ConfigError(f"agent config not found: {name}", hint=hint)
 
 

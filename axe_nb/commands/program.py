@@ -20,6 +20,8 @@ Level: TypeAlias = "Mapping[str, Command | Level]"
 ELSEWHERE = {
     "grid": "it is a cell of notebooks, %%axe_grid, and a function of Python, axe_nb.grid",
     "map": "it is a function of Python: axe_nb.map",
+    **dict.fromkeys(("ask", "chat"), 'axe-nb run NAME "PROMPT" asks an agent'),
+    **dict.fromkeys(("add", "create"), "axe-nb agents init NAME writes an agent"),
     **dict.fromkeys(("lab", "new", "notebook", "open"), "axe-nb start opens a first notebook"),
 }
 """Words that name no command but a cell or a function → where they are."""
@@ -51,7 +53,7 @@ def command_of(words: Sequence[str]) -> tuple[Command, Sequence[str]]:
         UsageError: no such command; the hint is the usage line.
         SystemExit: help was printed: to stdout where it was requested, else to stderr, as an error.
     """
-    if list(words) in (["--version"], ["-V"]):
+    if list(words) in (["--version"], ["-V"], ["-v"]):
         words = ["version"]
     if list(words) == ["help"]:
         words = ["--help"]

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from axe_nb import actions
 from axe_nb.agents import agent_files
 from axe_nb.agents.agent import Agent
+from axe_nb.agents.agent_files import has_file
 from axe_nb.agents.config import format_path_or_name
 from axe_nb.agents.files import read_real_text, reason
 from axe_nb.agents.prompt import all_warnings
@@ -83,10 +84,7 @@ def run_command(
     commands = commands_of("line")
     command = commands.get(verb or "help")
     if command is None:
-        raise UsageError(
-            f"unknown command {quote(verb)}",
-            hint=suggestion(verb, commands) or f"known commands: {', '.join(commands)}",
-        )
+        raise UsageError(f"unknown command {quote(verb)}", hint=_advise(verb))
     if command.is_verbatim:
         [argument] = command.options
         chosen = argparse.Namespace(**{argument.keyword: rest})
@@ -100,6 +98,16 @@ def run_command(
     if done:
         write(done)
     return None
+
+
+def _advise(verb: str) -> str:
+    """The next step after an unknown command."""
+    commands = commands_of("line")
+    if verb in session.agents or has_file(verb, session.defaults.get("agents_dir")):
+        return f"to run the agent: a cell that begins with %%axe {verb}, its prompt below"
+    if verb in commands_of("command"):
+        return f"it is a command of a terminal: {commands_of('command')[verb].program('command')}"
+    return suggestion(verb, commands) or f"known commands: {', '.join(commands)}"
 
 
 def _list(shell: InteractiveShell, chosen: argparse.Namespace) -> str:

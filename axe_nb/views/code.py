@@ -109,4 +109,5 @@ def _style_of(kind: _TokenType) -> str:
 def _find_lexer(language: str) -> Lexer:
     from pygments.lexers import get_lexer_by_name
 
-    return get_lexer_by_name(language, stripnl=False, ensurenl=False)
+    name = "yaml" if language == "yml" else language  # Pygments knows `yml` from 2.21 on
+    return get_lexer_by_name(name, stripnl=False, ensurenl=False)

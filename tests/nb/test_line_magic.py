@@ -188,6 +188,8 @@ def test_a_mistake_is_an_error_of_the_cell_with_what_was_meant(cells: Kernel) ->
             "UsageError",
             "known commands: list, show, init, edit, tools, run, env, usage",
         ),
+        ("%axe echo hi", "UsageError", "to run the agent: a cell that begins with %%axe echo"),
+        ("%axe start", "UsageError", "it is a command of a terminal: axe-nb start"),
         ("%axe budget x", "UsageError", "takes US dollars, as in 0.40, not"),
         ("%axe show", "UsageError", "usage: %axe show [--agents-dir D] NAME"),
         ("%axe list extra", "UsageError", "unrecognized arguments: extra"),

@@ -232,6 +232,19 @@ def test_a_result_is_shown_as_its_tree_wherever_it_came_from(
         )
 
 
+def test_the_magics_are_there_once_the_package_is_imported(
+    kernel_python: Path, project: Path
+) -> None:
+    with started(kernel_python, project) as cells:
+        assert "not found" in text(cells.run("%%axe echo\nhi"))
+        assert cells.run("import axe_nb") == []
+        assert "AxeMagics" not in text(cells.run("list(get_ipython().magics_manager.registry)"))
+        cells.run("@axe_nb.script('mirror')\ndef mirror(request):\n    return 'It mirrors'")
+        assert text(cells.run("%%axe -m script/mirror -q\nhi")) == "It mirrors"
+        cells.run("%unload_ext axe_nb")
+        assert "not found" in text(cells.run("%%axe -m script/mirror -q\nhi"))
+
+
 def test_unloading_takes_the_magics_away(cells: Kernel) -> None:
     cells.run("%%axe echo -o r\nhi")
     assert cells.run("%unload_ext axe_nb") == []

@@ -1,0 +1,116 @@
+"""The commands before a release: what they refuse, which Pythons and libraries they take."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tomllib
+from datetime import date
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+from tests import bootstrap, release, versions
+
+ROOT = Path(__file__).parent.parent
+TODAY = date(2026, 3, 1)
+FILES = {
+    "pyproject.toml": '[project]\nversion = "1.2.0"\n',
+    "axe_nb/__init__.py": '__version__ = "1.2.0"\n',
+    "labextension/package.json": '{\n  "version": "1.2.0",\n}\n',
+    "CITATION.cff": "cff-version: 1.2.0\nversion: 1.2.0\n",
+    "CHANGELOG.md": "# Changelog\n\n## 1.2.0 - 2026-03-01\n\n## 1.1.0 - 2026-01-01\n",
+}
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """A repository that is ready to be released."""
+    for name, text in FILES.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text, "utf-8")
+    who = ["-c", "user.name=a", "-c", "user.email=a@b"]
+    for words in (["init", "-q"], ["add", "-A"], [*who, "commit", "-qm", "x"]):
+        subprocess.run(["git", *words], cwd=tmp_path, check=True)
+    return tmp_path
+
+
+def test_a_tree_that_is_ready_has_no_problems(tree: Path) -> None:
+    assert release.find_problems(tree, TODAY) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "told"),
+    [
+        ("CHANGELOG.md", "## 1.2.0", "## Unreleased\n\n## 1.2.0", "begins with 'Unreleased', not"),
+        ("CHANGELOG.md", "2026-03-01", "2026-02-28", "not with '1.2.0 - 2026-03-01'"),
+        ("CHANGELOG.md", "## ", "# ", "begins with '', not"),
+        ("axe_nb/__init__.py", "1.2.0", "1.1.0", "has version 1.1.0, pyproject.toml 1.2.0"),
+        ("CITATION.cff", "\nversion: 1.2.0", "", "has version None, pyproject.toml 1.2.0"),
+        ("labextension/package.json", "1.2.0", "1.3.0", "has version 1.3.0"),
+    ],
+)
+def test_versions_that_differ_are_named(
+    tree: Path, name: str, old: str, new: str, told: str
+) -> None:
+    file = tree / name
+    file.write_text(file.read_text("utf-8").replace(old, new), "utf-8")
+    changed, problem = release.find_problems(tree, TODAY)
+    assert changed == f"changes that are not committed: {name} …"
+    assert problem.startswith(name)
+    assert told in problem
+
+
+def test_a_step_that_does_something_else_ends_the_release(tmp_path: Path) -> None:
+    environ = {"PATH": "/usr/bin:/bin"}
+    release.run("echo so it is", environ, tmp_path, contains="so it")
+    release.run("echo no; exit 3", environ, tmp_path, contains="no", fails=True)
+    for line, fails in (("echo other", False), ("exit 1", False), ("echo so it", True)):
+        with pytest.raises(SystemExit, match=r"expected: (success|a failure), and the words 'so"):
+            release.run(line, environ, tmp_path, contains="so it", fails=fails)
+
+
+def test_each_extra_is_tried_before_a_release() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    assert set(release.EXTRAS) == set(versions.EXTRAS) == set(project["optional-dependencies"])
+
+
+def test_the_oldest_library_of_each_kind_is_the_bound_of_the_project() -> None:
+    pinned = dict(one.split("==") for one in bootstrap.list_oldest(*versions.EXTRAS))
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    extras = project["optional-dependencies"].values()
+    asked = [*project["dependencies"], *(one for extra in extras for one in extra)]
+    assert set(pinned) == {re.split(r"[<>=]", one)[0] for one in asked}
+    assert pinned["mcp"] == "2.3", "its upper bound is no version"
+    assert pinned["ipython"] == "8.20"
+
+
+def test_pythons_are_found_if_they_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(versions.Path, "home", lambda: tmp_path)
+    assert versions.list_supported() == ["3.11", "3.12", "3.13", "3.14"]
+    stand_in = tmp_path / "python3.14"
+    stand_in.write_text("#!/bin/sh\nexit 127\n")
+    stand_in.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert versions.find_python("3.14") is None
+    installed = tmp_path / ".pyenv/versions/3.14.1/bin/python3.14"
+    installed.parent.mkdir(parents=True)
+    installed.write_text("#!/bin/sh\necho 3.14\n")
+    installed.chmod(0o755)
+    assert versions.find_python("3.14") == str(installed)
+    assert versions.find_python(str(stand_in)) is None
+    assert versions.find_python(sys.executable) == sys.executable
+
+
+def test_a_python_that_is_not_there_is_named_and_fails_only_if_it_was_asked_for(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert versions.main(["3.99"]) == 1
+    assert capsys.readouterr().out == "== Python 3.99: NOT RUN, it is not installed here\n"
+
+
+def test_the_hooks_have_the_ruff_that_checks_the_project() -> None:
+    hooks = (ROOT / ".pre-commit-config.yaml").read_text("utf-8")
+    assert set(re.findall(r"ruff==([\d.]+)", hooks)) == {version("ruff")}
