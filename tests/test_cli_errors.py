@@ -143,6 +143,12 @@ def test_an_unknown_provider_exits_1_and_names_those_there_are(provider: str, ru
         f'error: unsupported provider "{provider}": supported providers are '
         "anthropic, openai, ollama"
     )
+    assert err[-1] == {
+        "OpenAI": "did you mean openai?",
+        "antropic": "did you mean anthropic?",
+        "gemini": 'for another server: [providers.gemini] with protocol = "openai" and base_url in '
+        "$XDG_CONFIG_HOME/axe/config.toml",
+    }.get(provider)
 
 
 @pytest.mark.req("A-X3", "B-3", "D-22")

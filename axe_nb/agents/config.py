@@ -208,11 +208,13 @@ class Config:
         if name in self.known:
             return self.known[name]
         near = nearest(name.lower(), self.known)
+        file = format_path(config_path())
         hint = f"did you mean {near}?" if near else ""
         if name in self.providers:
-            hint = (
-                f'add protocol = "openai" under [providers.{name}] in {format_path(config_path())}'
-            )
+            hint = f'add protocol = "openai" under [providers.{name}] in {file}'
+        elif not near and name.isidentifier():
+            table = f'[providers.{name}] with protocol = "openai" and base_url'
+            hint = f"for another server: {table} in {file}"
         raise ConfigError(
             f"unsupported provider {quote(name)}: supported providers are {', '.join(self.known)}",
             hint=hint,

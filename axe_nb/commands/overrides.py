@@ -13,12 +13,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, TypeAlias, TypedDict, TypeVar
 
-from axe_nb.agents.tables import MODES, Mode
+from axe_nb.agents.tables import COMMON_PARAMS, MODES, Mode
 from axe_nb.engine.stepper import StepFunction, make_stepper
 from axe_nb.errors import ConfigError
 from axe_nb.expectations.grammar import parse
 from axe_nb.outputs.find import find_output
-from axe_nb.text import quote, suggestion
+from axe_nb.text import nearest, quote, suggestion
 from axe_nb.tools.python_tool import tool_of
 from axe_nb.tools.tool import Tool
 from axe_nb.values.libraries import to_plain
@@ -123,11 +123,17 @@ class Overrides:
         for name in given:
             if name not in _CHECKS:
                 known = (*others, *_CHECKS)
-                raise ConfigError(
-                    f"unknown option {quote(name)}",
-                    hint=suggestion(name, known) or f"known options: {', '.join(known)}",
-                )
+                raise ConfigError(f"unknown option {quote(name)}", hint=_advise(name, known))
         return cls(**merge_options(given, defaults or {}))
+
+
+def _advise(name: str, known: Sequence[str]) -> str:
+    """The next step after an unknown option."""
+    if near := suggestion(name, known):
+        return near
+    if parameter := nearest(name, COMMON_PARAMS):
+        return f'for the model: params={{"{parameter}": …}}'
+    return f"known options: {', '.join(known)}"
 
 
 def merge_options(given: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:

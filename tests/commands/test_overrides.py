@@ -72,6 +72,13 @@ def test_what_a_run_cannot_be_asked_with_is_one_clear_line(
     assert "\n" not in told
 
 
+@pytest.mark.parametrize("name", ["temperature", "temprature"])
+def test_a_parameter_of_the_model_is_told_with_its_place(name: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        axe_nb.run("echo", "a", **{name: 0.2})
+    assert caught.value.hint == 'for the model: params={"temperature": …}'
+
+
 def test_an_unknown_keyword_is_told_with_the_one_that_was_meant() -> None:
     with pytest.raises(ConfigError) as caught:
         axe_nb.run("echo", "a", agent_dir="x")  # type: ignore[call-arg]

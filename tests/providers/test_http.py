@@ -445,7 +445,17 @@ def test_a_certificate_file_that_is_not_there_is_one_clear_line(
 
 
 @pytest.mark.req("B-2", "A-X1")
-@pytest.mark.parametrize(("name", "hint"), [("OpenAI", "did you mean openai?"), ("xyzzy", "")])
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("OpenAI", "did you mean openai?"),
+        (
+            "xyzzy",
+            'for another server: [providers.xyzzy] with protocol = "openai" and base_url in '
+            "$XDG_CONFIG_HOME/axe/config.toml",
+        ),
+    ],
+)
 def test_an_unknown_provider_is_refused_with_the_known_ones(name: str, hint: str) -> None:
     with pytest.raises(ConfigError) as raised:
         make(name, Config())
