@@ -67,9 +67,22 @@ def find_file(name: str, agents_dir: str | Path | None = None, also: Iterable[st
     is_prompt = len(bare.split()) > 2
     step = "if that is the prompt: the name of the agent comes before it"
     hint = suggestion(bare, known) or (step if is_prompt else creation_step(bare))
+    if not agents_dir and (above := _find_above(bare)):
+        hint = f"there is one in {above}: --agents-dir {above} takes it"
     if name.endswith(".ipynb"):
         hint = f"that is a notebook: `axe-nb check {name}` runs it"
     raise ConfigError(f"agent config not found: {name}", hint=hint)
+
+
+def _find_above(name: str) -> str:
+    """Returns the nearest agents folder above the current folder that has the agent, if any."""
+    try:
+        here = Path.cwd()
+    except OSError:  # it was deleted
+        return ""
+    folders = (folder / PROJECT_AGENTS for folder in here.parents)
+    found = (folder for folder in folders if os.path.lexists(folder / f"{name}.toml"))
+    return next((os.path.relpath(folder, here) for folder in found), "")
 
 
 def has_file(name: str, agents_dir: str | Path | None = None) -> bool:

@@ -1,5 +1,6 @@
 """Where agents are looked for, in which order, and the first file to start from."""
 
+import os
 import tomllib
 from pathlib import Path
 
@@ -85,6 +86,23 @@ def test_where_no_agent_is_near_the_command_that_makes_one_is_told(project: Path
     assert caught.value.lines() == [
         "agent config not found: writer", "create it with `axe-nb agents init writer`",
     ]  # fmt: skip
+
+
+@pytest.mark.req("B-1")
+def test_an_agent_of_a_folder_above_is_told_with_its_place(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(project / "axe" / "agents", "writer", "p/m")
+    below = project / "lessons" / "one"
+    below.mkdir(parents=True)
+    monkeypatch.chdir(below)
+    with pytest.raises(ConfigError) as caught:
+        Agent.load("writer")
+    place = os.path.join("..", "..", "axe", "agents")  # noqa: PTH118
+    assert caught.value.lines() == [
+        "agent config not found: writer", f"there is one in {place}: --agents-dir {place} takes it",
+    ]  # fmt: skip
+    assert Agent.load("writer", place).model == "p/m"
 
 
 @pytest.mark.req("B-1")
