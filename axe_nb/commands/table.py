@@ -261,7 +261,15 @@ COMMANDS: tuple[Command, ...] = (
         ),
     ),
     Command("version", "print the version", {"command": "version"}),
-    Command("help", "show this help", {"line": "help"}),
+    Command(
+        "help", "list these commands, or describe one", {"line": "help"},
+        (
+            Option(
+                (), "topic", "command to describe, such as request", "COMMAND", required=False,
+                offers="commands",
+            ),
+        ),
+    ),
 )  # fmt: skip
 """Every command, in help order."""
 

@@ -304,7 +304,7 @@ def test_the_help_pages_are_written_from_the_tables(cells: Kernel) -> None:
     cells.run("%%axe?")
     page = cells.page()
     for part in (
-        "{{ expr }} in the body", "usage: %%axe", "-m P/M, --model P/M", "--bg", "--raises STATUS",
+        "{{ expr }} in the body", "usage: %%axe", "-m, --model P/M", "--bg", "--raises STATUS",
         "plan, ask, auto",
     ):  # fmt: skip
         assert part in page
@@ -315,6 +315,12 @@ def test_the_help_pages_are_written_from_the_tables(cells: Kernel) -> None:
     said = text(cells.run("%axe help"))
     assert said == text(cells.run("%axe"))
     assert "%axe doctor" in said
+    about = text(cells.run("%axe help request"))
+    assert about.startswith("usage: %axe request [--protocol P] [R@PLACE]\n")
+    assert "\n  %axe request review@0.2/3\n" in about
+    [error] = cells.run("%axe help requset")
+    assert 'did you mean "request"' in "\n".join(error["traceback"])
+    assert cells.complete("%axe help req") == ["%axe help request"]
 
 
 @pytest.mark.req("D-54")
