@@ -1,4 +1,6 @@
-"""Examples of every help page: three each, fewer only for commands that take nothing.
+"""The prose of help pages: what commands are for, at length, and examples.
+
+Every page has three examples, fewer only if its command takes nothing.
 
 Source: issue "Teaching and documentation".
 """
@@ -7,6 +9,50 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import NamedTuple
+
+ABOUT: Mapping[str, tuple[str, ...]] = {
+    "%%axe": (
+        "Run an agent; the cell's body is the prompt. Returns the RunResult.",
+        "{{ expr }} in the body is replaced by the value of a Python expression. All other text is "
+        "left as it is: single braces, dollar signs, JSON, TeX, code. \\{{ is a literal {{, and "
+        "--raw turns interpolation off. Without AGENT, the model of -m is asked without an agent. "
+        "On the option line, IPython's own {x} and $x work. `%config AxeMagics` sets defaults for "
+        "all cells.",
+    ),
+    "%%axe_agent": (
+        "Define an agent from the TOML in the cell, and show its tools, permissions and "
+        "sub-agents.",
+        "From then on it is available in this session, also as a sub-agent of others. With --save, "
+        "the TOML, comments included, is also written to the agent's file, and the changes are "
+        "shown. `name` may be omitted.",
+    ),
+    "%%axe_grid": (
+        "Run every variant of agents, models and parameters on every input. Returns the Grid.",
+        "The body is a template of the prompt: {{ name }} is a column of the inputs, else a "
+        "variable. The table shows the share of runs that passed, with its confidence interval; "
+        "each square opens its runs.",
+    ),
+    "%axe": ("List, show, run and check agents, and look into finished runs.",),
+    "axe-nb": ("Run LLM agents that delegate to other agents.",),
+    "axe-nb run": (
+        "Run an agent. The answer goes to stdout, everything else to stderr.",
+        "Exit code: 0 completed, 1 the agent failed or reached a limit, 2 invalid configuration "
+        "(nothing was sent), 3 the model's server failed or the time was up, 130 interrupted.",
+    ),
+    "axe-nb agents": ("List, show, create and edit agents.",),
+    "axe-nb config": ("Show where the settings are, and create them.",),
+    "axe-nb check": (
+        "Run notebooks without key and network, and list the cells that differ.",
+        "A cell differs if it fails, if its output is not the saved one, or if its saved answer "
+        "no longer belongs to the agents, prompts and cassettes on disk. The exit code is then 1.",
+    ),
+    "axe-nb freeze": (
+        "Record a notebook's exchanges with models, and verify that it is its own test.",
+        "The exchanges go to a cassette beside the notebook. Two more runs, without network, must "
+        "give the same outputs; otherwise the notebook is left as it is, and the exit code is 1.",
+    ),
+}
+"""Beginning of a usage line → the paragraphs below it; others have the sentence of the table."""
 
 
 class Example(NamedTuple):

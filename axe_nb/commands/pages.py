@@ -11,7 +11,7 @@ import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal, TextIO, TypeAlias
 
-from axe_nb.commands.examples import EXAMPLES
+from axe_nb.commands.examples import ABOUT, EXAMPLES
 from axe_nb.commands.options import OPTION_GROUPS, Face, Option
 from axe_nb.commands.table import Command
 
@@ -32,7 +32,7 @@ MAX_LEFT = 32
 OTHER_OPTIONS = "Options"
 """Heading of options without a group, and of those of a page that has only one group."""
 
-ANSI = {"heading": "**", "name": "cyan", "code": "green", "note": "gray"}
+ANSI = {"heading": "**", "name": "cyan", "code": "green", "note": "brightblack"}
 """Kind of text → its colour, in the words of Pygments; legible on light and dark."""
 
 
@@ -71,38 +71,46 @@ def make_page(command: Command, face: Face, usage: str) -> Page:
         usage: its usage line; one with too many options for a line is shortened.
     """
     line = " ".join(usage.split())
-    if len(f"usage: {line}") > get_width():
+    if len(f"usage: {line}") > _get_width():
         line = command.use(face).replace(
             command.program(face), f"{command.program(face)} [OPTIONS]"
         )
+    about = ABOUT.get(command.program(face), (f"{command.help[:1].upper()}{command.help[1:]}.",))
     return [
-        *_begin(line, f"{command.help[:1].upper()}{command.help[1:]}."),
+        *_begin(line, about),
         *_list_sections(_group_options(command, face)),
-        *list_examples(command.program(face)),
+        *_list_examples(command.program(face)),
         *_list_unavailable(command, face),
     ]
 
 
 def make_overview(
-    usage: str, about: str, groups: Mapping[str, Mapping[str, str]], program: str, end: str
+    usage: str, groups: Mapping[str, Mapping[str, str]], program: str, end: str
 ) -> Page:
     """Makes the page of several commands.
 
     Args:
         usage: the usage line.
-        about: what the commands are for.
         groups: heading → usage of each command → what it does.
-        program: what the commands begin with, for the examples.
+        program: what the commands begin with.
         end: the last sentence.
     """
     return [
-        *_begin(usage, about), *_list_sections(groups), *list_examples(program), ("plain", "\n"),
+        *_begin(usage, ABOUT[program]),
+        *_list_sections(groups),
+        *_list_examples(program),
+        ("plain", "\n"),
         *_fold(end),
-    ]  # fmt: skip
+    ]
 
 
-def _begin(usage: str, about: str) -> Page:
-    return [("heading", "usage: "), ("plain", f"{usage}\n\n"), *_fold(about)]
+def _begin(usage: str, about: Iterable[str]) -> Iterator[tuple[Kind, str]]:
+    """Yields the usage line and the paragraphs below it."""
+    yield "heading", "usage: "
+    yield "plain", f"{usage}\n"
+    for paragraph in about:
+        yield "plain", "\n"
+        yield from _fold(paragraph)
 
 
 def _list_sections(groups: Mapping[str, Mapping[str, str]]) -> Iterator[tuple[Kind, str]]:
@@ -112,21 +120,14 @@ def _list_sections(groups: Mapping[str, Mapping[str, str]]) -> Iterator[tuple[Ki
     for heading, rows in groups.items():
         yield "heading", f"\n{heading}\n"
         for name, meaning in rows.items():
-            lines = _wrap(meaning, get_width() - left)
+            lines = _wrap(meaning, _get_width() - left)
             if len(name) + 4 > left:
                 lines.insert(0, "")
             yield "name", f"  {name}".ljust(left if lines[0] else 0)
             yield "plain", "\n".join([lines[0], *(f"{'':{left}}{line}" for line in lines[1:]), ""])
 
 
-def fold_paragraphs(paragraphs: Iterable[str]) -> Iterator[tuple[Kind, str]]:
-    """Yields paragraphs, folded, with an empty line below each."""
-    for paragraph in paragraphs:
-        yield from _fold(paragraph)
-        yield "plain", "\n"
-
-
-def list_examples(program: str) -> Iterator[tuple[Kind, str]]:
+def _list_examples(program: str) -> Iterator[tuple[Kind, str]]:
     """Yields the pieces of the examples; a comment cannot stand above a cell magic."""
     yield "heading", "\nExamples\n"
     for number, (about, code) in enumerate(EXAMPLES[program]):
@@ -135,13 +136,13 @@ def list_examples(program: str) -> Iterator[tuple[Kind, str]]:
         yield "code", f"{textwrap.indent(code, '  ')}\n"
 
 
-def get_width() -> int:
+def _get_width() -> int:
     """Returns the columns of a page."""
     return min(shutil.get_terminal_size().columns, MAX_WIDTH)
 
 
 def _fold(text: str) -> Iterator[tuple[Kind, str]]:
-    yield "plain", "\n".join([*_wrap(text, get_width()), ""])
+    yield "plain", "\n".join([*_wrap(text, _get_width()), ""])
 
 
 def _wrap(text: str, width: int) -> list[str]:

@@ -35,13 +35,6 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
 
 PROGRAM = PROGRAMS["command"].strip()
 
-ABOUT: Mapping[str, str] = {
-    PROGRAM: "Runs LLM agents that delegate to other agents: `%%axe` of notebooks, in a shell.",
-    f"{PROGRAM} agents": "Lists, shows, creates and edits agents.",
-    f"{PROGRAM} config": "Shows where the settings are, and creates them.",
-}
-"""Beginning of commands → what they are for."""
-
 LABELS = ("COMMAND", "VERB")
 """Placeholders for the first and the second word in usage lines."""
 
@@ -108,7 +101,7 @@ def _build_levels() -> Level:
 def _build_parser(program: str, label: str, level: Level) -> Parser:
     """Builds the parser of one word; its help lists the commands below it."""
     make_page = partial(
-        make_overview, about=ABOUT[program], groups=_group_commands(program), program=program,
+        make_overview, groups=_group_commands(program), program=program,
         end=f"`{program} {label} --help` describes one of them, with examples.",
     )  # fmt: skip
     made = Parser(program, make_page, usage=f"{program} [-h] {label} …")

@@ -10,38 +10,12 @@ from collections.abc import Mapping
 from typing import Literal
 
 from axe_nb.commands.grid_command import GRID
-from axe_nb.commands.pages import Page, fold_paragraphs, make_overview, paint
+from axe_nb.commands.pages import Page, make_overview, paint
 from axe_nb.commands.parser import UsageError, parser
 from axe_nb.commands.table import AGENT_CELL, PROGRAMS, RUN, Command, commands_of
 from axe_nb.text import quote, suggestion
 
 Topic = Literal["cell", "line", "agent", "grid"]
-
-ABOUT: Mapping[Topic, tuple[str, ...]] = {
-    "cell": (
-        "Runs an agent; the cell's body is the prompt. Returns the RunResult.",
-        "{{ expr }} in the body is replaced by the value of a Python expression. All other text is "
-        "left as it is: single braces, dollar signs, JSON, TeX, code. \\{{ is a literal {{, and "
-        "--raw turns interpolation off. Without AGENT, the model of -m is asked without an agent. "
-        "On the option line, IPython's own {x} and $x work. `%config AxeMagics` sets defaults for "
-        "all cells.",
-    ),
-    "line": (),
-    "agent": (
-        "Defines an agent from the TOML in the cell, and shows its tools, permissions and "
-        "sub-agents.",
-        "From then on it is available in this session, also as a sub-agent of others. With --save, "
-        "the TOML, comments included, is also written to the agent's file, and the changes are "
-        "shown. `name` may be omitted.",
-    ),
-    "grid": (
-        "Runs every variant of agents, models and parameters on every input. Returns the Grid.",
-        "The body is a template of the prompt: {{ name }} is a column of the inputs, else a "
-        "variable. The table shows the share of runs that passed, with its confidence interval; "
-        "each square opens its runs.",
-    ),
-}
-"""Paragraphs of the page of a magic above its options."""
 
 COMMANDS: Mapping[Topic, Command] = {"cell": RUN, "agent": AGENT_CELL, "grid": GRID}
 
@@ -64,7 +38,7 @@ MAGICS = {
 def help_text(topic: Topic) -> str:
     """Returns the page of a magic, in colour on a terminal."""
     page = make_line_page() if topic == "line" else parser(COMMANDS[topic], "cell").page
-    return paint([*fold_paragraphs(ABOUT[topic]), *page], sys.stdout).rstrip()
+    return paint(page, sys.stdout).rstrip()
 
 
 def print_help(word: str | None) -> None:
@@ -100,6 +74,6 @@ def make_line_page() -> Page:
         for heading, words in GROUPS.items()
     }
     return make_overview(
-        "%axe COMMAND …", "Lists, shows, runs and checks agents.", {**listed, "Cells": MAGICS},
+        "%axe COMMAND …", {**listed, "Cells": MAGICS},
         PROGRAMS["line"].strip(), "`%axe help COMMAND` describes one of them, with examples.",
     )  # fmt: skip
