@@ -54,7 +54,7 @@ GRID = Command(
     "grid", "run variants of agents on the same inputs", {"cell": "axe_grid"},
     (
         Option(
-            (), "agents", "agents, comma-separated; without one, the models are asked alone",
+            (), "agents", "agents, comma-separated; without one, the models are asked directly",
             "AGENT[,AGENT]", required=False, read=names, offers="agents",
         ),
         Option(

@@ -147,7 +147,7 @@ def variable(word: str) -> str:
 
 
 AGENT = Option(
-    (), "agent", "name of the agent; without one, the model of -m is asked alone", "AGENT",
+    (), "agent", "name of the agent; without one, the model of -m is asked directly", "AGENT",
     required=False, offers="agents",
 )  # fmt: skip
 
@@ -217,7 +217,7 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         ("--step",), "step",
-        "pause before each request and call, for you to go on, edit, skip or stop", "",
+        "pause before each request and call: you continue, edit, skip or stop", "",
         group=STEPS,
     ),
     Option(
