@@ -268,7 +268,7 @@ def parse_run(
     if given.get("output") in names:
         given["output"] = names[str(given["output"])]
     if "full" in given and "dry_run" not in given:
-        parser(RUN, face).error("--full is for --dry-run")
+        parser(RUN, face).error("--full needs --dry-run")
     is_fork = "fork_from" in given
     for other, flag in NOT_WITH_FROM.items():
         if is_fork and other in given:
