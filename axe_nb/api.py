@@ -57,20 +57,20 @@ def run(
         display: if True, a notebook shows the run live.
         model: model to use for this run.
         model_all: model for all agents of the tree; `model` takes precedence for the first.
-        skill: skill file to use instead.
+        skill: skill file to use instead of the agent's.
         workdir: folder for files and tools.
         timeout: time limit of the whole run in seconds (default 120); 0 or None = no limit.
         params: parameters of the model, merged into those of the agent.
         vars: values of `{{ name }}` in system prompts; agents below get those that they have.
         agents_dir: folder to search for agents first.
-        tools: tools to use instead: names, or functions.
+        tools: tools to use instead of the agent's: names, or functions.
         mode: permission for tools that write: plan, ask or auto.
         output: form of the answer, for `result.data`: a JSON Schema, a dataclass, a TypedDict, a
             pydantic model, a list of one of these, or the path of a file with a schema.
-        stream: if False, whole replies, also where someone watches.
+        stream: if False, replies arrive whole, even if someone watches.
         expect: expectations of the run, as in `researcher >= 2, parallel; no write_file`.
         step: pause before each request and call: True asks you, a function decides on each `Step`.
-        break_at: pause there only: `tool:NAME`, `agent:NAME`, `depth:N`, `turn`.
+        break_at: pause only there: `tool:NAME`, `agent:NAME`, `depth:N`, `turn`.
 
     Raises:
         ConfigError: invalid configuration, before anything is sent; `hint` has the next step.
@@ -94,7 +94,10 @@ async def arun(
     display: bool = True,
     **options: Unpack[RunOptions],
 ) -> RunResult:
-    """Like `run`, on the caller's own event loop; in an async tool, the run is its child."""
+    """Like `run`, on the caller's own event loop; in an async tool, the run is its child.
+
+    The arguments, the result and the errors are those of `run`; cancelling the task stops the run.
+    """
     request = _make_request(agent, prompt, continue_from, options)
     caller = calling()
     if caller is not None:
@@ -177,7 +180,7 @@ def cassette(path: str | os.PathLike[str], mode: Mode | None = None) -> Iterator
 
 
 def last() -> RunResult | None:
-    """The last finished run of this session, even if its cell failed; None = none yet."""
+    """Returns the last finished run of this session, even if its cell failed; None = none yet."""
     return session.last
 
 
@@ -203,7 +206,7 @@ def load(saved: str | os.PathLike[str]) -> Any: ...
 
 
 def load(saved: int | str | os.PathLike[str]) -> Any:
-    """Returns a result of the history, or what `save` of a result or a grid wrote.
+    """Returns a result of the history, or one that `save` of a result or a grid wrote to a file.
 
     Nothing is executed.
 
@@ -255,7 +258,11 @@ def mcp_prompt(server: str, prompt: str, **arguments: str) -> str:
 
 
 def define(agent: Agent) -> None:
-    """Registers an agent in this session; it takes precedence over a file of its name."""
+    """Registers an agent in this session; it takes precedence over a file of its name.
+
+    Args:
+        agent: the agent; one of the same name that was defined before is replaced.
+    """
     session.define(agent)
 
 

@@ -21,7 +21,8 @@ from axe_nb.agents import agent_files, config
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.files import reason, write_new
 from axe_nb.agents.prompt import NO_PROMPT
-from axe_nb.commands.parser import Options, parse, parse_run
+from axe_nb.commands.pages import paint
+from axe_nb.commands.parser import HelpAsked, Options, parse, parse_run
 from axe_nb.commands.program import command_of
 from axe_nb.engine.questions import Decision, Question
 from axe_nb.errors import AxeError, ConfigError
@@ -60,6 +61,10 @@ def _dispatch(words: Sequence[str] | None) -> int:
         if command.name == "run":
             return _run(parse_run(rest, "command"))
         return ACTIONS[command.name](parse(command, "command", rest))
+    except HelpAsked as asked:
+        stream = sys.stderr if asked.code else sys.stdout
+        print(paint(asked.page, stream), end="", file=stream)
+        raise
     except AxeError as error:
         _print_note("\n".join([f"error: {error}", *error.lines()[1:]]))
         return error.exit_code

@@ -79,7 +79,10 @@ def _rebuild(kind: type[AxeError], args: tuple[object, ...], state: dict[str, An
 
 
 class ConfigError(AxeError):
-    """An agent, setting or option is invalid; nothing has been sent."""
+    """An agent, setting or option is invalid; nothing has been sent.
+
+    `hint` has the next step; the exit code is 2, or 3 if a key is missing.
+    """
 
     exit_code = 2
 
@@ -89,11 +92,17 @@ class ConfigError(AxeError):
 
 
 class ExpectationError(AxeError):
-    """A run did not meet an expectation; `place` is the branch of its tree that did not."""
+    """A run did not meet an expectation; `place` is the branch of its tree that failed it.
+
+    `axe_nb.last()` is the result of the run.
+    """
 
 
 class CassetteMiss(AxeError):
-    """A replayed run asks something that is not recorded, and the model may not be asked."""
+    """A replayed run sent a request that is not in the cassette, and the model may not be asked.
+
+    The message says what changed, `hint` how to record it.
+    """
 
 
 _SAID_AGAIN: dict[Category, str] = {
@@ -112,8 +121,8 @@ class ProviderError(AxeError):
     """A request to a model failed.
 
     Prints as `<category>: <message>` (B-5), with our words before a message that only repeats the
-    category.
-    Retrying may help if `retryable` is true.
+    category. `status` is the HTTP status, or None; `retry_after` is in seconds, or None if the
+    server named no time. Sending the request again may help if `retryable` is true.
     """
 
     def __init__(

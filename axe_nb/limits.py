@@ -209,7 +209,9 @@ class UsageMeter:
             raise self._make_stop("error", "max_cost", format_dollars(dollars), "dollars")
         if dollars and self.unpriced:
             problem = f"the price of a reply to {self.unpriced} is unknown"
-            raise RunStopped("error", f"limits.max_cost of {self.agent} cannot be kept: {problem}")
+            raise RunStopped(
+                "error", f"limits.max_cost of {self.agent} cannot be enforced: {problem}"
+            )
 
     def _list_caps(self) -> Iterator[str]:
         for key in ("max_requests", "max_total_tokens"):

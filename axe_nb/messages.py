@@ -101,7 +101,7 @@ class CallTraits:
 @quick_init
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A tool call requested by a model (A-1.3)."""
+    """A tool call requested by a model (A-1.3): its id, the tool's name and the arguments."""
 
     id: str
     """The API's id if it sent one, else an id unique in the conversation (D-28)."""
@@ -166,7 +166,11 @@ class Message:
 @quick_init
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A complete request to a model (A-1.5)."""
+    """A complete request to a model (A-1.5), in no provider's format.
+
+    A script model gets it: `last` is the text of the last message, `results` are those of the
+    calls of the turn before, `turn` counts from 1.
+    """
 
     model: str
     """The model's name, without the provider."""
@@ -238,7 +242,11 @@ class Delta:
 @quick_init
 @dataclass(frozen=True, slots=True)
 class Response:
-    """A complete response of a model (A-1.6)."""
+    """A complete response of a model (A-1.6), in no provider's format.
+
+    A script model returns one to set the usage or the stop reason; for a text or calls alone it
+    returns these.
+    """
 
     content: str = ""
     tool_calls: tuple[ToolCall, ...] = ()

@@ -73,7 +73,12 @@ class Turn:
 @quick_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunResult:
-    """The result of an agent's run, whatever its status (D-2)."""
+    """The result of an agent's run, whatever its status (D-2).
+
+    `turns`, `tool_calls`, `usage` and `cost` are those of this agent alone; `children` has the
+    runs below it, `total_usage` and `total_cost` count the whole tree, `walk()` yields its runs.
+    `ok` is true if the run completed; `raise_for_status()` raises if it did not.
+    """
 
     status: Status
     text: str

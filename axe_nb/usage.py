@@ -15,7 +15,11 @@ from axe_nb.quick_init import quick_init
 @quick_init
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens as reported by the API; 0 if it reports none."""
+    """Tokens as reported by the API; 0 if it reports none.
+
+    `total` is input plus output. Cached tokens are part of the input, reasoning is part of the
+    output. Usages can be added.
+    """
 
     input_tokens: int = 0
     output_tokens: int = 0

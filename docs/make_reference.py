@@ -81,6 +81,8 @@ VARIABLES: Mapping[str, str] = {
     "opened without one.",
     "AXE_NB_TRUST": "`1`: trusts the agents of every project, for CI; see `axe-nb trust`.",
     "VISUAL, EDITOR": "Editor of `axe-nb agents edit`.",
+    "NO_COLOR": "Set: help pages have no colours. Nor have they where `TERM` is `dumb`, where the "
+    "output is not a terminal, and on Windows outside of Windows Terminal (`WT_SESSION`).",
     "HTTPS_PROXY, ALL_PROXY, NO_PROXY, SSL_CERT_FILE": "As usual; changes take effect at once.",
 }
 """Names of variables → what they do; an empty one counts as unset."""

@@ -384,7 +384,7 @@ def test_max_cost_without_a_price_is_an_error_before_anything_is_sent(
         axe_nb.run(Agent("one", "script/one", limits=TreeLimits(max_cost=1)), "go")
     assert asked == []
     assert str(raised.value) == (
-        'limits.max_cost cannot be kept: the price of the model "script/one" is unknown'
+        'limits.max_cost cannot be enforced: the price of the model "script/one" is unknown'
     )
     assert '[prices."script/one"]' in raised.value.hint
 
@@ -395,8 +395,8 @@ def test_a_sub_agent_without_a_price_is_not_called_below_max_cost(project: Path)
     axe_nb.define(agent("child", "never"))
     root = lead(ask("child")).but(limits={"max_cost": 1})
     result = axe_nb.run(root, "go")
-    assert "limits.max_cost cannot be kept" in result.warnings[0]
-    assert "limits.max_cost cannot be kept" in result.text
+    assert "limits.max_cost cannot be enforced" in result.warnings[0]
+    assert "limits.max_cost cannot be enforced" in result.text
     assert result.children == ()
 
 
@@ -410,7 +410,7 @@ def test_max_cost_ends_where_a_server_counts_no_tokens(project: Path) -> None:
     result = axe_nb.run(one, "go")
     assert result.turns == 1
     assert result.error == (
-        "limits.max_cost of silent cannot be kept: the price of a reply to silent is unknown"
+        "limits.max_cost of silent cannot be enforced: the price of a reply to silent is unknown"
     )
     assert result.cost is None
 
@@ -450,7 +450,9 @@ def test_the_person_is_asked_before_the_budget_is_passed(project: Path) -> None:
     assert own.budget.amount == pytest.approx(0.03)
     assert own.budget.held == pytest.approx(0)
     assert [one.raises for one in asked] == ["$0.020", "$0.030"]
-    assert "($0.010) would be passed: $0.0090 spent, this request about $0.0045" in asked[0].reason
+    assert (
+        "($0.010) would be exceeded: $0.0090 spent, this request about $0.0045" in asked[0].reason
+    )
 
 
 def test_a_no_ends_the_run_and_is_not_asked_again_in_its_tree(project: Path) -> None:
@@ -467,7 +469,7 @@ def test_a_no_ends_the_run_and_is_not_asked_again_in_its_tree(project: Path) -> 
     own.budget.set(0.01)
     result = asyncio.run(ask_session(own, root, "go", ask_person=person))
     assert result.status == "error"
-    assert "the budget of this session ($0.010) would be passed" in str(result.error)
+    assert "the budget of this session ($0.010) would be exceeded" in str(result.error)
     assert len(asked) == 1
     assert own.budget.spent <= 0.01
 

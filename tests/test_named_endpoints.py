@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -273,13 +274,21 @@ def test_the_first_agent_file_names_a_model_of_the_provider_that_has_a_key(
 @pytest.mark.req("D-33")
 def test_the_documented_addresses_are_those_that_are_asked() -> None:
     page = (Path(__file__).parent.parent / "docs" / "providers.md").read_text("utf-8")
-    table = tomllib.loads(page.partition("```toml\n")[2].partition("```")[0])["providers"]
+    blocks = re.findall(r"^```toml\n(\[providers\..*?)^```", page, re.MULTILINE | re.DOTALL)
+    table = {k: v for code in blocks for k, v in tomllib.loads(code)["providers"].items()}
     urls = {name: entry["base_url"] for name, entry in table.items()}
+    gemini = "https://generativelanguage.googleapis.com/v1beta/openai/chat/completions"
     asked = {
+        "lmstudio": "http://localhost:1234/v1/chat/completions",
+        "vllm": "http://localhost:8000/v1/chat/completions",
+        "llamacpp": "http://localhost:8080/v1/chat/completions",
+        "openrouter": "https://openrouter.ai/api/v1/chat/completions",
+        "gemini": gemini,
         "groq": "https://api.groq.com/openai/v1/chat/completions",
         "local": "http://localhost:8080/v1/chat/completions",
         "gateway": "https://gateway.example.com/anthropic/v1/messages",
     }
+    assert urls.keys() == asked.keys()
     for name, url in urls.items():
         root, info = PROVIDERS[table[name]["protocol"]].locate(url)
         assert root + info.api_path + info.chat_path == asked[name]

@@ -60,7 +60,14 @@ OF_ITS_RETRY = frozenset({"backoff", "initial_delay_ms", "max_delay_ms"})
 @clear_arguments
 @dataclass(frozen=True)
 class Agent:
-    """One agent: its instructions, model, tools and limits."""
+    """One agent: its instructions, model, tools and limits.
+
+    The fields are the keys of agent files. An agent cannot be changed: `but(mode="plan")` returns
+    a changed copy. `Agent.load(name)` finds agents of this session and files.
+
+    Raises:
+        ConfigError: a name or value is invalid, with the key and the nearest known one.
+    """
 
     advice: ClassVar[Mapping[str, str]] = LIMIT_ADVICE
     required: ClassVar[tuple[str, ...]] = ("name", "model")

@@ -7,7 +7,17 @@ from __future__ import annotations
 
 import argparse
 
-from axe_nb.commands.options import OPTIONS, Option, dollars, names, variable
+from axe_nb.commands.options import (
+    AGENT_AND_MODEL,
+    ANSWER,
+    INPUT,
+    LIMITS,
+    OPTIONS,
+    Option,
+    dollars,
+    names,
+    variable,
+)
 from axe_nb.commands.table import Command
 from axe_nb.text import quote
 
@@ -44,45 +54,52 @@ GRID = Command(
     "grid", "run variants of agents on the same inputs", {"cell": "axe_grid"},
     (
         Option(
-            (), "agents", "agents, comma-separated; without one, the models are asked alone",
+            (), "agents", "agents, comma-separated; without one, the models are asked directly",
             "AGENT[,AGENT]", required=False, read=names, offers="agents",
         ),
         Option(
-            ("--inputs",), "inputs", "variable with the inputs, or a .csv or .jsonl file",
-            "NAME_OR_FILE", offers="files",
+            ("--inputs",), "inputs",
+            "variable with the inputs, or a .csv or .jsonl file (default: one input, the cell)",
+            "NAME_OR_FILE", offers="files", group=INPUT,
         ),
         Option(
-            ("-m", "--models"), "models", "models to use instead, comma-separated", "P/M,P/M",
-            read=names, offers="models",
+            ("-m", "--models"), "models",
+            "models to use instead of the agents' own, comma-separated", "P/M,P/M",
+            read=names, offers="models", group=AGENT_AND_MODEL,
         ),
         Option(
             ("--params",), "variants", "variable with a list of parameters, or label → parameters",
-            "NAME", read=variable, offers="variables",
+            "NAME", read=variable, offers="variables", group=AGENT_AND_MODEL,
         ),
-        Option(("--repeats",), "repeats", "runs of each square (default 1)", "N", read=count),
+        Option(
+            ("--repeats",), "repeats", "runs of each square (default 1)", "N", read=count,
+            group=INPUT,
+        ),
         Option(
             ("--score",), "score", "function (result, row) that returns a number, or if it passed",
-            "NAME", read=variable, offers="variables",
+            "NAME", read=variable, offers="variables", group=ANSWER,
         ),
         Option(
             ("--judge",), "judge", "agent whose answer is a number and a reason", "AGENT",
-            offers="agents",
+            offers="agents", group=ANSWER,
         ),
         Option(
-            ("--concurrency",), "concurrency", "maximum runs at once (default 8)", "N", read=count
+            ("--concurrency",), "concurrency", "maximum runs at once (default 8)", "N", read=count,
+            group=LIMITS,
         ),
         Option(
-            ("--executor",), "executor", "variable with where the runs are, such as a Dask client",
-            "NAME", read=variable, offers="variables",
+            ("--executor",), "executor",
+            "variable with an executor or cluster client, such as a Dask client (default: here)",
+            "NAME", read=variable, offers="variables", group=LIMITS,
         ),
         Option(
             ("--budget",), "budget", "US dollars of all runs together, or KEY=NUMBER of [limits]",
-            "AMOUNT", read=budget,
+            "AMOUNT", read=budget, group=LIMITS,
         ),
         Option(
             ("--resume",), "resume",
-            "go on where the same grid was interrupted; PATH = a file that keeps each result",
-            "PATH", offers="files", alone=True,
+            "continue the same grid where it was interrupted; PATH = a file that keeps each result",
+            "PATH", offers="files", alone=True, group=LIMITS,
         ),
         *(option for option in OPTIONS if option.keyword in OF_RUNS),
     ),

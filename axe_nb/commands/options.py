@@ -25,13 +25,19 @@ EVERYWHERE: tuple[Face, ...] = FACES
 IN_NOTEBOOKS: tuple[Face, ...] = ("cell", "line")
 IN_TEXT: tuple[Face, ...] = ("cell", "line", "command")
 
+INPUT, AGENT_AND_MODEL, LIMITS, ANSWER, STEPS, SHOWN = OPTION_GROUPS = (
+    "Prompt and inputs", "Agent and model", "Limits and permissions", "Answer and checks",
+    "Step by step", "What is shown",
+)  # fmt: skip
+"""Headings of options on help pages, in their order."""
+
 EXPECTED = (*get_args(Status), "config", "provider")
 """Values of `--raises`."""
 
 Offer = Literal[
     "", "agents", "past agents", "models", "tools", "parameters", "prompt variables", "variables",
     "outputs", "places", "runs", "expectations", "cassettes", "modes", "files",
-    "breaks",
+    "breaks", "commands",
 ]  # fmt: skip
 """Completions for a value; empty = its choices, if any; files are left to IPython."""
 
@@ -63,6 +69,8 @@ class Option:
     alone: Any = None
     """For a flag with a value: what it stands for without one; None = it needs one."""
     offers: Offer = ""
+    group: str = ""
+    """Heading of its group on help pages, one of OPTION_GROUPS; empty = "Options"."""
     instead: Mapping[Face, str] = field(default_factory=dict)
     """Interface without this option → its equivalent there, or the reason for none; Markdown."""
 
@@ -139,7 +147,7 @@ def variable(word: str) -> str:
 
 
 AGENT = Option(
-    (), "agent", "name of the agent; without one, the model of -m is asked alone", "AGENT",
+    (), "agent", "name of the agent; without one, the model of -m is asked directly", "AGENT",
     required=False, offers="agents",
 )  # fmt: skip
 
@@ -149,67 +157,86 @@ BARE_PROMPT = Option(
 )  # fmt: skip
 
 AGENTS_DIR = Option(
-    ("--agents-dir",), "agents_dir", "folder to search for agents first", "D", offers="files"
-)
+    ("--agents-dir",), "agents_dir",
+    "folder to search for agents before axe/agents", "D",
+    offers="files", group=AGENT_AND_MODEL,
+)  # fmt: skip
 
 OPTIONS: tuple[Option, ...] = (
-    Option(("-m", "--model"), "model", "model to use for this run", "P/M", offers="models"),
+    Option(
+        ("-m", "--model"), "model", "model to use for this run (default: the agent's)", "P/M",
+        offers="models", group=AGENT_AND_MODEL,
+    ),
     Option(
         ("-M", "--model-all"), "model_all",
         "model for all agents of the tree; -m takes precedence for the first", "P/M",
-        offers="models",
+        offers="models", group=AGENT_AND_MODEL,
     ),
-    Option(("--skill",), "skill", "skill file to use instead", "F", offers="files"),
-    Option(("--workdir",), "workdir", "folder for files and tools", "D", offers="files"),
+    Option(("--skill",), "skill", "skill file to use instead of the agent's", "F", offers="files",
+           group=AGENT_AND_MODEL),
+    Option(
+        ("--workdir",), "workdir",
+        "folder for files and tools (default: the agent's, else the current folder)", "D",
+        offers="files", group=AGENT_AND_MODEL,
+    ),
     Option(
         ("--timeout",), "timeout",
         "time limit of the whole run in seconds, 0 = no limit (default 120)", "S", read=seconds,
+        group=LIMITS,
     ),
     Option(
         ("--param",), "params", "set a model parameter", "KEY=VALUE", read=parameter, repeated=True,
-        offers="parameters",
+        offers="parameters", group=AGENT_AND_MODEL,
     ),
     Option(
         ("--var",), "vars", "set a variable of system prompts, {{ NAME }}", "NAME=VALUE",
-        read=prompt_variable, repeated=True, offers="prompt variables",
+        read=prompt_variable, repeated=True, offers="prompt variables", group=AGENT_AND_MODEL,
     ),
     AGENTS_DIR,
     Option(
-        ("--tools",), "tools", "tools to use instead, comma-separated", "A,B", read=names,
-        offers="tools",
+        ("--tools",), "tools", "tools to use instead of the agent's, comma-separated", "A,B",
+        read=names, offers="tools", group=AGENT_AND_MODEL,
     ),
-    Option(("--mode",), "mode", "permission for tools that write", "MODE", choices=MODES),
-    Option(("--no-stream",), "stream", "show whole replies, not text as it arrives", value=False),
+    Option(
+        ("--mode",), "mode",
+        "permission for tools that write (default: the agent's, else ask)", "MODE", choices=MODES,
+        group=LIMITS,
+    ),
+    Option(
+        ("--no-stream",), "stream", "show whole replies, not text as it arrives", value=False,
+        group=SHOWN,
+    ),
     Option(
         ("--output",), "output",
-        "the answer has to be data: a file with a JSON Schema, or in a notebook a type or dict",
-        "FILE_OR_NAME", offers="outputs",
+        "require data as the answer: a file with a JSON Schema, or in a notebook a type or dict",
+        "FILE_OR_NAME", offers="outputs", group=ANSWER,
     ),
     Option(
         ("--expect",), "expect", "fail unless the run meets these expectations, separated by ;",
-        "EXPRS",
+        "EXPRS", group=ANSWER,
     ),
     Option(
         ("--step",), "step",
-        "pause before each request and call, for you to go on, edit, skip or stop", "",
+        "pause before each request and call: you continue, edit, skip or stop", "",
+        group=STEPS,
     ),
     Option(
         ("--break",), "break_at",
         "pause only at tool:NAME, agent:NAME, depth:N or turn; several are comma-separated",
-        "WHERE", read=names, offers="breaks",
+        "WHERE", read=names, offers="breaks", group=STEPS,
     ),
     Option(
         ("-p", "--prompt"), "prompt", "the prompt; piped input is appended to it", "TEXT",
-        ("line", "command"), instead={"cell": "the body", "python": "`prompt`"},
+        ("line", "command"), instead={"cell": "the body", "python": "`prompt`"}, group=INPUT,
     ),
     Option(
         ("-o", "--out"), "out", "variable for the RunResult (with --bg, for its handle)", "NAME",
-        IN_NOTEBOOKS, read=variable, offers="variables",
+        IN_NOTEBOOKS, read=variable, offers="variables", group=ANSWER,
         instead={"command": "no: a shell has no Python variables", "python": "the return value"},
     ),
     Option(
         ("-c", "--continue"), "goes_on", "continue this agent's last conversation",
-        faces=IN_NOTEBOOKS,
+        faces=IN_NOTEBOOKS, group=INPUT,
         instead={
             "command": "no: each command is a new session without conversations",
             "python": "`continue_from=`",
@@ -217,8 +244,8 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         ("--from",), "fork_from",
-        "fork: go on from a place of an earlier run; a body is the new prompt, or said there",
-        "R@PLACE", IN_NOTEBOOKS, offers="places",
+        "fork an earlier run at a place; the body, if any, is the new prompt, or said there",
+        "R@PLACE", IN_NOTEBOOKS, offers="places", group=INPUT,
         instead={
             "command": "no: each command is a new session without results",
             "python": "`result.fork(place, …)`",
@@ -226,31 +253,38 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         ("--raises",), "raises", "succeed only if the run ends with this status", "STATUS",
-        IN_TEXT, choices=EXPECTED, instead={"python": "`.raise_for_status()`"},
+        IN_TEXT, choices=EXPECTED, instead={"python": "`.raise_for_status()`"}, group=ANSWER,
     ),
-    Option(("--dry-run",), "dry_run", "show what would be sent, without sending it", "", IN_TEXT),
+    Option(
+        ("--dry-run",), "dry_run", "show what would be sent, without sending it", "", IN_TEXT,
+        group=SHOWN,
+    ),
     Option(
         ("--full",), "full", "with --dry-run: show the exact body too, and what fills its context",
-        "", IN_TEXT,
+        "", IN_TEXT, group=SHOWN,
     ),
     Option(
         ("--json",), "json", "print one line of JSON", "", IN_TEXT,
-        instead={"python": "`.to_json()`"},
+        instead={"python": "`.to_json()`"}, group=SHOWN,
     ),
-    Option(("-v", "--verbose"), "verbose", "print progress line by line", "", IN_TEXT),
+    Option(
+        ("-v", "--verbose"), "verbose", "print progress line by line", "", IN_TEXT, group=SHOWN
+    ),
     Option(
         ("--raw",), "raw", "do not interpolate {{ … }} in the prompt", "", ("cell",),
         instead=dict.fromkeys(
             ("line", "command", "python"), "not needed: only cells interpolate {{ … }}"
         ),
+        group=INPUT,
     ),
     Option(
         ("-q", "--quiet"), "quiet", "show only the answer, no tree", "", IN_TEXT,
-        instead={"python": "`display=False`"},
+        instead={"python": "`display=False`"}, group=SHOWN,
     ),
     Option(
         ("--bg",), "background", "return a handle at once and run in the background", "",
         IN_NOTEBOOKS, instead={"command": "no: use the shell's `&`", "python": "`axe_nb.arun`"},
+        group=ANSWER,
     ),
 )  # fmt: skip
-"""Every option of a run, in help order."""
+"""Every option of a run, in the order of the reference."""

@@ -151,7 +151,7 @@ def refuse_steps(given: dict[str, Any], many: str) -> dict[str, Any]:
     for name in ("step", "break_at"):
         if given.get(name):
             raise ConfigError(
-                f"{many} takes no {name}: no one could follow its runs side by side",
+                f"{many} takes no {name}: you could not follow several runs at once",
                 hint="step through one of them with axe_nb.run",
             )
     return given

@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 
 from axe_nb.commands.options import BARE_PROMPT, Face, Option
 from axe_nb.commands.overrides import Overrides, keep_for_tree
+from axe_nb.commands.pages import Page, join, make_page
 from axe_nb.commands.table import RUN, Command
 from axe_nb.errors import ConfigError
 from axe_nb.text import nearest
@@ -61,11 +62,49 @@ class UsageError(ConfigError):
     """An invalid option line; the hint is the usage line."""
 
 
+class HelpAsked(SystemExit):
+    """Ends a command with a help page, which the catcher prints; its code is the exit code."""
+
+    def __init__(self, page: Page, code: int = 0) -> None:
+        """Takes the page; a code other than 0 means that a command is missing."""
+        super().__init__(code)
+        self.page = page
+
+
 class Parser(argparse.ArgumentParser):
-    """An argument parser that raises errors instead of exiting."""
+    """An argument parser that raises errors instead of exiting, and has help pages of our own."""
 
     elsewhere: Mapping[str, str] = MappingProxyType({})
     """Flag of other interfaces → the equivalent here, or the reason for none."""
+
+    def __init__(
+        self, program: str, make_page: Callable[[str], Page], *, usage: str | None = None,
+        add_help: bool = True,
+    ) -> None:  # fmt: skip
+        """Makes a parser without options.
+
+        Args:
+            program: what its usage line begins with.
+            make_page: makes the help page from the usage line.
+            usage: the usage line; None = made from the options.
+            add_help: if true, it has `--help`.
+        """
+        super().__init__(prog=program, usage=usage, add_help=add_help, allow_abbrev=False)
+        self.color = False  # from Python 3.14 on it would colour usage lines of errors too
+        self._make_page = make_page
+
+    @property
+    def page(self) -> Page:
+        """The help page."""
+        return self._make_page(self.format_usage().removeprefix("usage: ").rstrip())
+
+    def format_help(self) -> str:
+        """Returns the help page as plain text."""
+        return join(self.page)
+
+    def print_help(self, file: object = None) -> NoReturn:
+        """Raises HelpAsked: the help page is printed by the command."""
+        raise HelpAsked(self.page)
 
     def error(self, message: str) -> NoReturn:
         """Raises a UsageError."""
@@ -104,11 +143,10 @@ def parser(command: Command, face: Face) -> Parser:
     """Builds the parser of a command in one interface; it raises UsageError."""
     options = command.options_of(face)
     made = Parser(
-        prog=command.program(face), add_help=face == "command", allow_abbrev=False,
-        description=command.help if face == "command" else None,
-        epilog=_format_unavailable(command, face),
-    )  # fmt: skip
-    made.elsewhere = {
+        command.program(face), partial(make_page, command, face), add_help=face == "command"
+    )
+    helps = {} if face == "command" else dict.fromkeys(("-h", "--help"), _find_help(command, face))
+    made.elsewhere = helps | {
         flag: _format_reason(option.instead[face])
         for option in command.options
         if face not in option.faces and face in option.instead
@@ -121,23 +159,27 @@ def parser(command: Command, face: Face) -> Parser:
     return made
 
 
+def _find_help(command: Command, face: Face) -> str:
+    """Names the line that shows the page of a command in a notebook."""
+    magic = f"%axe help {command.words[face]}" if face == "line" else f"{command.program(face)}?"
+    return f"see {magic}"
+
+
 def _add_option(made: Parser, option: Option) -> None:
-    chosen = f": {', '.join(option.choices)}" if option.choices else ""
-    about = (option.help + chosen).replace("%", "%%")
     if not option.flags:
         nargs = "+" if option.repeated else None if option.required else "?"
         made.add_argument(
-            option.keyword, metavar=option.metavar, help=about, nargs=nargs,
+            option.keyword, metavar=option.metavar, nargs=nargs,
             type=partial(_read_data, read=option.read),
         )  # fmt: skip
     elif not option.metavar:
         made.add_argument(
             *option.flags, dest=option.keyword, action="store_const", const=option.value,
-            default=not option.value, help=about,
+            default=not option.value,
         )  # fmt: skip
     else:
         made.add_argument(
-            *option.flags, dest=option.keyword, metavar=option.metavar, help=about,
+            *option.flags, dest=option.keyword, metavar=option.metavar,
             action="append" if option.repeated else "store",
             nargs=None if option.alone is None else "?", const=option.alone,
             choices=option.choices or None, type=partial(_read_data, read=option.read),
@@ -158,16 +200,6 @@ def _format_reason(instead: str) -> str:
     return reason if reason.startswith("not ") else f"use {reason} instead"
 
 
-def _format_unavailable(command: Command, face: Face) -> str | None:
-    """Formats the help on options of other interfaces."""
-    notes = [
-        f"{option.flag} ({option.instead[face].removeprefix('no: ').replace('`', '')})"
-        for option in command.options
-        if option.flags and face not in option.faces and face in option.instead
-    ]
-    return f"Not available here: {', '.join(notes)}." if notes else None
-
-
 def parse(command: Command, face: Face, line: str | Sequence[str]) -> argparse.Namespace:
     """Parses an option line, or its words.
 
@@ -179,6 +211,8 @@ def parse(command: Command, face: Face, line: str | Sequence[str]) -> argparse.N
     """
     made = parser(command, face)
     words = split_line(command, face, line) if isinstance(line, str) else list(line)
+    if not made.add_help and words[-1:] in (["-h"], ["--help"]):
+        made.error(f"unrecognized arguments: {words[-1]}")
     found = made.parse_intermixed_args(_repeat_flags(words, command.options_of(face)))
     for option in command.options_of(face):
         given = getattr(found, option.keyword)
@@ -234,7 +268,7 @@ def parse_run(
     if given.get("output") in names:
         given["output"] = names[str(given["output"])]
     if "full" in given and "dry_run" not in given:
-        parser(RUN, face).error("--full is for --dry-run")
+        parser(RUN, face).error("--full needs --dry-run")
     is_fork = "fork_from" in given
     for other, flag in NOT_WITH_FROM.items():
         if is_fork and other in given:

@@ -5,12 +5,13 @@ Source: product.md "Command line"; seed 000 §8 (A-X2).
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TypeAlias
 
 from axe_nb.agents.agent_files import has_file
-from axe_nb.commands.parser import Parser
+from axe_nb.commands.pages import make_overview
+from axe_nb.commands.parser import HelpAsked, Parser
 from axe_nb.commands.table import PROGRAMS, Command, commands_of
 from axe_nb.text import nearest, quote
 
@@ -34,13 +35,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
 }
 """Heading in the help → the first words of its commands."""
 
-EXAMPLES = """\
-Examples
-  axe-nb start
-  axe-nb run greeter "My name is Ada."
-  git diff | axe-nb run critic -p "What did I miss?"
-
-`axe-nb COMMAND --help` describes the options of a command."""
+PROGRAM = PROGRAMS["command"].strip()
 
 LABELS = ("COMMAND", "VERB")
 """Placeholders for the first and the second word in usage lines."""
@@ -51,21 +46,21 @@ def command_of(words: Sequence[str]) -> tuple[Command, Sequence[str]]:
 
     Raises:
         UsageError: no such command; the hint is the usage line.
-        SystemExit: help was printed: to stdout where it was requested, else to stderr, as an error.
+        HelpAsked: help was requested, or words are missing.
     """
     if list(words) in (["--version"], ["-V"], ["-v"]):
         words = ["version"]
-    if list(words) == ["help"]:
-        words = ["--help"]
+    if words and words[0] == "help":
+        words = [*words[1:], "--help"]
     found: Command | Level = _build_levels()
-    program = PROGRAMS["command"].strip()
+    program = PROGRAM
     for label in LABELS:
         if isinstance(found, Command):
             break
         end = next((n for n, word in enumerate(words) if not word.startswith("-")), len(words)) + 1
         reader = _build_parser(program, label, found)
         if not words:
-            reader.exit(2, reader.format_help())
+            raise HelpAsked(reader.page, 2)
         word = reader.parse_args(words[:end]).word
         if word not in found:
             reader.error(f"unknown command {quote(word)}; {_advise(word, program, found)}")
@@ -79,11 +74,11 @@ def _advise(word: str, program: str, level: Level) -> str:
     known = commands_of("command")
     meant = [words for words in known if words.partition(" ")[2] == word and words not in level]
     near = nearest(word, level)
-    if program == PROGRAMS["command"].strip() and meant:
+    if program == PROGRAM and meant:
         return f"did you mean {' or '.join(map(quote, meant))}?"
     if near:
         return f"did you mean {quote(near)}?"
-    if program == PROGRAMS["command"].strip() and has_file(word):
+    if program == PROGRAM and has_file(word):
         return f"to run the agent: {program} run {word}"
     if word in ELSEWHERE:
         return ELSEWHERE[word]
@@ -107,32 +102,24 @@ def _build_levels() -> Level:
 
 def _build_parser(program: str, label: str, level: Level) -> Parser:
     """Builds the parser of one word; its help lists the commands below it."""
+    make_page = partial(
+        make_overview, groups=_group_commands(program), program=program,
+        end=f"`{program} {label} --help` describes one of them, with examples.",
+    )  # fmt: skip
+    made = Parser(program, make_page, usage=f"{program} [-h] {label} …")
+    made.add_argument("word", metavar=label)
+    return made
+
+
+def _group_commands(program: str) -> dict[str, dict[str, str]]:
+    """Heading → usage of a command → what it does, of the commands that begin with `program`."""
     uses = {
         command.use("command"): command.help
         for command in commands_of("command").values()
         if command.program("command").startswith(f"{program} ")
     }
-    width = max(map(len, uses))
-    lines = {use: f"  {use:<{width}}  {meaning}" for use, meaning in uses.items()}
-    made = Parser(
-        prog=program, allow_abbrev=False, usage=f"{program} [-h] {label} …",
-        description="Run LLM agents that delegate to other agents.",
-        epilog=_group(lines) if label == LABELS[0] else "\n".join(lines.values()),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )  # fmt: skip
-    made.add_argument("word", metavar=label, help=argparse.SUPPRESS)
-    return made
-
-
-def _group(lines: Mapping[str, str]) -> str:
-    """The lines of all commands under their headings, then the examples."""
-    parts = [
-        "\n".join([heading, *(line for word in first for line in _select(lines, word))])
-        for heading, first in GROUPS.items()
-    ]
-    return "\n\n".join([*parts, EXAMPLES])
-
-
-def _select(lines: Mapping[str, str], word: str) -> list[str]:
-    """The lines of the commands whose first word it is."""
-    return [line for use, line in lines.items() if use.split()[1] == word]
+    groups = GROUPS if program == PROGRAM else {"Commands": (program.removeprefix(f"{PROGRAM} "),)}
+    return {
+        heading: {use: uses[use] for word in first for use in uses if use.split()[1] == word}
+        for heading, first in groups.items()
+    }

@@ -113,11 +113,11 @@ COMMANDS: tuple[Command, ...] = (
         ),
     ),
     Command(
-        "usage", "show the tokens used in this notebook, by agent and model, and their price",
+        "usage", "show the tokens used in this notebook, by agent and model, and their cost",
         {"line": "usage"},
     ),
     Command(
-        "budget", "show or set what this notebook may spend; you are asked before it is passed",
+        "budget", "show or set what this notebook may spend; you are asked before it is exceeded",
         {"line": "budget"},
         (
             Option(
@@ -144,16 +144,18 @@ COMMANDS: tuple[Command, ...] = (
         "cassette", "record the exchanges with models in a file, and replay them",
         {"line": "cassette"},
         (
-            Option((), "path", "the file; none = show its counts", "PATH", required=False,
-                   offers="cassettes"),
+            Option(
+                (), "path", "the file; none = show the counts of the one in use", "PATH",
+                required=False, offers="cassettes",
+            ),
             Option(
                 ("--mode",), "cassette_mode",
                 "live, record, replay or auto (default: auto; replay where no one can be asked)",
                 "M", offers="modes",
             ),
-            Option(("--status",), "status", "show what was played, missed, recorded and not used"),
+            Option(("--status",), "status", "show what was replayed, missed, recorded and unused"),
             Option(("--prune",), "prune", "remove the records that this session has not used"),
-            Option(("--off",), "off", "use no cassette any more"),
+            Option(("--off",), "off", "stop using the cassette"),
         ),
     ),
     Command(
@@ -166,23 +168,23 @@ COMMANDS: tuple[Command, ...] = (
                 "R@PLACE", required=False, offers="places",
             ),
             Option(
-                ("--protocol",), "protocol", "show it as it would be over another protocol", "P",
+                ("--protocol",), "protocol", "show it as another protocol would send it", "P",
                 choices=tuple(name for name, info in PROVIDERS.items() if info.has_server),
             ),
         ),
     ),
     Command(
-        "diff", "show where two runs differ, and how", {"line": "diff"},
+        "diff", "show how two runs differ, and where they first do", {"line": "diff"},
         (
             Option(
                 (), "a", "variable of a run; run 0.2 of its tree is A@0.2, of the last run 0.2",
                 "A", offers="runs",
             ),
-            Option((), "b", "the run that it is compared with", "B", offers="runs"),
+            Option((), "b", "the run to compare it with", "B", offers="runs"),
         ),
     ),
     Command(
-        "time", "show what the time of a finished run went to", {"line": "time"},
+        "time", "show where the time of a finished run went", {"line": "time"},
         (
             Option(
                 (), "run", "variable of a run (default: the last); R@0.2 is run 0.2 of its tree",
@@ -225,7 +227,7 @@ COMMANDS: tuple[Command, ...] = (
         {"line": "doctor", "command": "doctor"}, (AGENTS_DIR,),
     ),
     Command(
-        "trust", "review the parts of this project's agents that need your trust, and trust them",
+        "trust", "review what is unusual about this project's agents, and trust them",
         {"line": "trust", "command": "trust"},
         (
             Option(
@@ -237,7 +239,7 @@ COMMANDS: tuple[Command, ...] = (
         ),
     ),
     Command(
-        "reset", "forget conversations, so that --continue starts afresh", {"line": "reset"},
+        "reset", "forget conversations, so that --continue starts a new one", {"line": "reset"},
         (
             ANY_NAME,
             Option(
@@ -261,7 +263,15 @@ COMMANDS: tuple[Command, ...] = (
         ),
     ),
     Command("version", "print the version", {"command": "version"}),
-    Command("help", "show this help", {"line": "help"}),
+    Command(
+        "help", "list these commands, or describe one", {"line": "help"},
+        (
+            Option(
+                (), "topic", "command to describe, such as request", "COMMAND", required=False,
+                offers="commands",
+            ),
+        ),
+    ),
 )  # fmt: skip
 """Every command, in help order."""
 

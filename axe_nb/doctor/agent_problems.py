@@ -103,7 +103,7 @@ def _check_tools(agent: Agent) -> None:
 
 def _check_price(model: str) -> None:
     if not Prices(Config.load()).knows(model):
-        raise make_price_error(model, "limits.max_cost cannot be kept")
+        raise make_price_error(model, "limits.max_cost cannot be enforced")
 
 
 def _is_unknown(provider: str) -> bool:

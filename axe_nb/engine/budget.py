@@ -109,7 +109,7 @@ class Purse:
         amount, higher = budget.amount, budget.find_next(dollars)
         about = f" and {format_dollars(budget.held)} in progress" if budget.held else ""
         problem = (
-            f"the budget of this session ({format_dollars(amount)}) would be passed: "
+            f"the budget of this session ({format_dollars(amount)}) would be exceeded: "
             f"{format_dollars(budget.spent)} spent{about}, this request about "
             f"{format_dollars(dollars)} or more"
         )

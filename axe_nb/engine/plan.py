@@ -203,7 +203,7 @@ def _require_price(scope: RunScope, agent: Agent) -> None:
     """As `_check_price`, for any agent of the tree."""
     if not scope.meter.caps_cost or scope.env.tape or scope.env.prices.knows(agent.model):
         return
-    raise make_price_error(agent.model, "limits.max_cost cannot be kept")
+    raise make_price_error(agent.model, "limits.max_cost cannot be enforced")
 
 
 async def _brief(scope: RunScope) -> Briefing:

@@ -121,7 +121,7 @@ class Stepper:
         if not self.is_over:
             for one in self.breaks:
                 if one not in self._reached:
-                    yield f"the run never came to --break {one}"
+                    yield f"the run never reached --break {one}"
 
 
 def _read_decision(said: Any, step: Step) -> Decision:

@@ -120,11 +120,11 @@ def _check_goes_on(recorded: RecordedRun) -> None:
     run, last = recorded.result, recorded.last
     who = f"turn {run.id}/{last} of {name_run(run.agent, run.model)}"
     if recorded.find(last) is None and not recorded.list_calls(last):
-        raise ConfigError(f"{who} has no answer to go on from", hint=f"fork at {run.id}/{last}")
+        raise ConfigError(f"{who} has no answer to continue from", hint=f"fork at {run.id}/{last}")
     if not recorded.list_calls(last):
         raise ConfigError(
             f"{who} was its answer: no turn follows it",
-            hint="go on after it with -c, in Python continue_from=",
+            hint="continue after it with -c, in Python with continue_from=",
         )
     if run.status.startswith("max_") or not (recorded.find_results(last) or run.status in STOPPED):
         raise ConfigError(

@@ -69,7 +69,7 @@ def read_inputs(given: Any) -> list[Row]:
     for number, row in enumerate(rows):
         if wrong := [name for name in row if not isinstance(name, str)]:
             shown = shown_value(wrong[0])
-            raise ConfigError(f"input {number}: the column {shown} has no name in words")
+            raise ConfigError(f"input {number}: the name of column {shown} is not text")
     return rows
 
 

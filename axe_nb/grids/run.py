@@ -142,11 +142,11 @@ class GridRunner:
         except KeyboardInterrupt:
             notes.append("interrupted")
             self._take_rest(drive)
-            again = "run it again to go on from there"
+            again = "run it again to continue from there"
             if not self._options.resume and kept is None:
-                again = "with resume=PATH, the same call would go on"
+                again = "with resume=PATH, the same call would continue"
             elif not self._options.resume:
-                again = "with resume=True, the same call goes on"
+                again = "with resume=True, the same call continues"
             raise interrupted(f"the grid was stopped; {again}") from None
         finally:
             self.close()

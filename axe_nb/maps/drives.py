@@ -174,7 +174,7 @@ class DriveBlocking(Drive):
         except BaseException as error:
             self._stop(future)
             if isinstance(error, KeyboardInterrupt):
-                raise interrupted("stopped; `.results` of the map has what was done") from None
+                raise interrupted("stopped; `.results` of the map has the finished runs") from None
             raise
 
     def list_left(self) -> Iterator[Ended]:

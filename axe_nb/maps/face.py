@@ -87,9 +87,10 @@ def amap(
     display: bool = True,
     **options: Unpack[RunOptions],
 ) -> RunMap:
-    """Like `map`, but blocks never: the configuration is checked when it is awaited or iterated.
+    """Like `map`, but never blocks: the configuration is checked when it is awaited or iterated.
 
-    `await axe_nb.amap(…)` returns the results, `async for` yields them as the runs end.
+    The arguments are those of `map`. `await axe_nb.amap(…)` returns the results, `async for` yields
+    them as the runs end.
     """
     refuse_in_tool("map")
     if isinstance(concurrency, bool) or not isinstance(concurrency, int) or concurrency < 1:

@@ -168,7 +168,7 @@ class RemoteRuns:
 
     def _stop(self, why: Exception) -> None:
         """Ends the map, as its executor takes no more jobs."""
-        self._refused = f"the executor takes no more jobs: {type(why).__name__}: {words(why)}"
+        self._refused = f"the executor accepts no more jobs: {type(why).__name__}: {words(why)}"
         self._batch.stop_for(self._refused)
 
     def _fail(self, tasks: Sequence[Task], why: AxeError, left: dict[int, Task]) -> None:
@@ -268,5 +268,5 @@ def _check_secrets(packed: bytes, providers: Mapping[str, Mapping[str, Any]]) ->
     what = f"the value of {names[0]}" if names else "a key"
     raise ConfigError(
         f"{what} would travel with the jobs: it is in an agent, an option or a setting",
-        hint="leave it out there; workers read keys of their own environment",
+        hint="remove it there; workers read keys from their own environment",
     )

@@ -113,7 +113,7 @@ class Endpoint:
             raise ConfigError(
                 f"the MCP server {quote(self._name)} is not started: there is no sandbox here, and "
                 "it could do anything that you can",
-                hint=f'mcp_servers.{self._name}.sandbox = "off" starts it all the same',
+                hint=f'mcp_servers.{self._name}.sandbox = "off" starts it anyway',
             )
         return sandbox
 

@@ -159,6 +159,7 @@ def _list_values(option: Option, word: str) -> Iterable[str] | None:
         option: the option.
         word: its value, as far as it is written.
     """
+    from axe_nb.commands.table import commands_of
     from axe_nb.nb import name_offers, offers
     from axe_nb.recording.modes import MODES
 
@@ -191,6 +192,8 @@ def _list_values(option: Option, word: str) -> Iterable[str] | None:
             return name_offers.list_expectations()
         case "breaks":
             return offers.list_breaks(name_offers.list_agents(), name_offers.list_tools())
+        case "commands":
+            return commands_of("line")
         case "files":
             return None
         case "":

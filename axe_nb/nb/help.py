@@ -1,60 +1,87 @@
-"""The pages that `%%axe?`, `%axe?`, `%%axe_agent?` and their like show, written from the tables.
+"""The pages of `%%axe?`, `%axe?`, `%%axe_agent?`, `%%axe_grid?` and `%axe help COMMAND`.
 
-Source: product.md "Notebook"; issue "Working in the notebook".
+They are written from the tables. Source: product.md "Notebook"; issue "Working in the notebook".
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from typing import Literal
 
+from axe_nb.agents.agent_files import has_file
 from axe_nb.commands.grid_command import GRID
-from axe_nb.commands.parser import parser
-from axe_nb.commands.table import AGENT_CELL, RUN, Command, commands_of
+from axe_nb.commands.pages import Page, make_overview, paint
+from axe_nb.commands.parser import UsageError, parser
+from axe_nb.commands.table import AGENT_CELL, PROGRAMS, RUN, Command, commands_of
+from axe_nb.session.session import session
+from axe_nb.text import quote, suggestion
 
 Topic = Literal["cell", "line", "agent", "grid"]
 
-ABOUT: Mapping[Topic, str] = {
-    "cell": """\
-Runs an agent; the cell's body is the prompt. Returns the RunResult.
-
-{{ expr }} in the body is replaced by the value of a Python expression. All other text is left as
-it is: single braces, dollar signs, JSON, TeX, code. \\{{ is a literal {{, and --raw turns
-interpolation off. Without AGENT, the model of -m is asked alone. On the option line, IPython's own
-{x} and $x work. `%config AxeMagics` sets defaults for all cells.""",
-    "line": """\
-Lists, shows, runs and checks agents: %axe COMMAND.""",
-    "agent": """\
-Defines an agent from the TOML in the cell, and shows its tools, permissions and sub-agents.
-
-It is available in this session from then on, also as a sub-agent of others. With --save, the TOML
-is also written to the agent's file, comments included, and the changes are shown. `name` may be
-omitted.""",
-    "grid": """\
-Runs every variant of agents, models and parameters on every input. Returns the Grid.
-
-The body is a template of the prompt: {{ name }} is a column of the inputs, else a variable. The
-table says what passed, and how sure that is; each input opens its runs.""",
-}
-
 COMMANDS: Mapping[Topic, Command] = {"cell": RUN, "agent": AGENT_CELL, "grid": GRID}
+
+GROUPS: Mapping[str, tuple[str, ...]] = {
+    "Agents": ("list", "show", "init", "edit", "tools", "run", "trust"),
+    "Finished runs": ("request", "diff", "time", "expect", "history"),
+    "This notebook": ("cassette", "usage", "budget", "env", "reset"),
+    "When something does not work": ("doctor", "help"),
+}
+"""Heading on the page of `%axe` → its commands."""
+
+MAGICS = {
+    "%%axe AGENT": "run an agent on the cell: see %%axe?",
+    "%%axe_agent NAME": "define an agent in the cell: see %%axe_agent?",
+    "%%axe_grid A,B": "run variants on the same inputs: see %%axe_grid?",
+}
+"""The other magics: use → meaning."""
 
 
 def help_text(topic: Topic) -> str:
-    """One page."""
-    page = _format_line_page() if topic == "line" else _format_options(COMMANDS[topic])
-    return f"{ABOUT[topic]}\n\n{page}"
+    """Returns the page of a magic, in colour on a terminal."""
+    page = make_line_page() if topic == "line" else parser(COMMANDS[topic], "cell").page
+    return paint(page, sys.stdout).rstrip()
 
 
-def _format_line_page() -> str:
-    uses = {command.use("line"): command.help for command in commands_of("line").values()}
-    width = max(map(len, uses))
-    listed = [f"  {use:<{width}}  {meaning}" for use, meaning in uses.items()]
-    also = "  %%axe NAME          run an agent on the cell: see %%axe?"
-    agent = "  %%axe_agent NAME    define an agent in the cell: see %%axe_agent?"
-    grid = "  %%axe_grid A,B      run variants on the same inputs: see %%axe_grid?"
-    return "\n".join([*listed, "", also, agent, grid])
+def print_help(word: str | None) -> None:
+    """Prints the page of a command of `%axe`; without one, of all.
+
+    Raises:
+        UsageError: there is no such command.
+    """
+    commands = commands_of("line")
+    if word is None:
+        page = make_line_page()
+    elif word in commands:
+        page = parser(commands[word], "line").page
+    else:
+        raise unknown_command(word)
+    sys.stdout.write(paint(page, sys.stdout))
 
 
-def _format_options(command: Command) -> str:
-    return parser(command, "cell").format_help().rstrip()
+def unknown_command(word: str) -> UsageError:
+    """Returns the error of a word that names no command of `%axe`."""
+    return UsageError(f"unknown command {quote(word)}", hint=_advise(word))
+
+
+def _advise(verb: str) -> str:
+    """The next step after an unknown command."""
+    commands = commands_of("line")
+    if verb in session.agents or has_file(verb, session.defaults.get("agents_dir")):
+        return f"to run the agent: a cell that begins with %%axe {verb}, its prompt below"
+    if verb in commands_of("command"):
+        return f"it is a command of a terminal: {commands_of('command')[verb].program('command')}"
+    return suggestion(verb, commands) or f"known commands: {', '.join(commands)}"
+
+
+def make_line_page() -> Page:
+    """Makes the page of all commands of `%axe`."""
+    commands = commands_of("line")
+    listed = {
+        heading: {commands[word].use("line"): commands[word].help for word in words}
+        for heading, words in GROUPS.items()
+    }
+    return make_overview(
+        "%axe COMMAND …", {**listed, "Cells": MAGICS},
+        PROGRAMS["line"].strip(), "`%axe help COMMAND` describes one of them, with examples.",
+    )  # fmt: skip

@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from axe_nb import actions
 from axe_nb.agents import agent_files
 from axe_nb.agents.agent import Agent
-from axe_nb.agents.agent_files import has_file
 from axe_nb.agents.config import format_path_or_name
 from axe_nb.agents.files import read_real_text, reason
 from axe_nb.agents.prompt import all_warnings
 from axe_nb.agents.trust import check_link
 from axe_nb.cell_display.display import can_ask, describe_display
-from axe_nb.commands.parser import UsageError, parse, parse_run
+from axe_nb.commands.parser import parse, parse_run
 from axe_nb.commands.table import RUN, commands_of
 from axe_nb.diffs.run_diff import RunDiff, diff_runs
 from axe_nb.doctor.finding import Finding
@@ -28,7 +27,7 @@ from axe_nb.errors import ConfigError
 from axe_nb.expectations.check import check
 from axe_nb.inspection.sent import SentRequest, find_request
 from axe_nb.nb import env_line
-from axe_nb.nb.help import help_text
+from axe_nb.nb.help import print_help, unknown_command
 from axe_nb.nb.named_run import find_place, find_result, find_tree
 from axe_nb.nb.option_line import read_words
 from axe_nb.pictures.parts import Illustrated
@@ -38,7 +37,7 @@ from axe_nb.run_history.history import list_history
 from axe_nb.session.runs import RunHandle
 from axe_nb.session.session import session
 from axe_nb.session.spent import Spent
-from axe_nb.text import align_columns, clean, format_dollars, list_some, plural, quote, suggestion
+from axe_nb.text import align_columns, clean, format_dollars, list_some, plural
 from axe_nb.views import agent_summary
 from axe_nb.views.appearance import LOOKS
 from axe_nb.views.cost import format_cost
@@ -84,7 +83,7 @@ def run_command(
     commands = commands_of("line")
     command = commands.get(verb or "help")
     if command is None:
-        raise UsageError(f"unknown command {quote(verb)}", hint=_advise(verb))
+        raise unknown_command(verb)
     if command.is_verbatim:
         [argument] = command.options
         chosen = argparse.Namespace(**{argument.keyword: rest})
@@ -98,16 +97,6 @@ def run_command(
     if done:
         write(done)
     return None
-
-
-def _advise(verb: str) -> str:
-    """The next step after an unknown command."""
-    commands = commands_of("line")
-    if verb in session.agents or has_file(verb, session.defaults.get("agents_dir")):
-        return f"to run the agent: a cell that begins with %%axe {verb}, its prompt below"
-    if verb in commands_of("command"):
-        return f"it is a command of a terminal: {commands_of('command')[verb].program('command')}"
-    return suggestion(verb, commands) or f"known commands: {', '.join(commands)}"
 
 
 def _list(shell: InteractiveShell, chosen: argparse.Namespace) -> str:
@@ -300,7 +289,8 @@ def _reset(shell: InteractiveShell, chosen: argparse.Namespace) -> str:
 
 
 def _show_help(shell: InteractiveShell, chosen: argparse.Namespace) -> str:
-    return help_text("line")
+    print_help(chosen.topic)
+    return ""
 
 
 ACTIONS: Mapping[str, Action] = {

@@ -63,7 +63,7 @@ def _encode_picture(picture: Picture) -> str:
     """
     if picture.is_document:
         raise ProviderError(
-            "bad_request", "Ollama reads no PDF",
+            "bad_request", "Ollama does not read PDF",
             hint="send its text or pictures of its pages, or use another provider",
         )  # fmt: skip
     return picture.base64

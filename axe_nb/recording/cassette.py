@@ -318,7 +318,7 @@ class Cassette:
             unused = self._list_unused()
             if not self.hits and not self.recorded:
                 raise ConfigError(
-                    f"no run of this session has used {self.shown}, so that all of it would go",
+                    f"no run of this session has used {self.shown}, so it would lose everything",
                     hint="run the whole notebook first",
                 )
             for root, record in unused:

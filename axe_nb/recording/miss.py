@@ -52,8 +52,8 @@ def describe_miss(cassette: Cassette, root: Root, request: Request, asked: Asked
     elif not cassette.path.exists() and not cassette.recorded:
         message = f"{who}: there is no such file"
     elif request.place == FIRST and (count := cassette.count_same(asked)):
-        runs = "the recorded run is" if count == 1 else f"all {count} recorded runs are"
-        message = f"{who}: {runs} played already, and this run asks the same once more"
+        runs = "the recorded run has" if count == 1 else f"all {count} recorded runs have"
+        message = f"{who}: {runs} been replayed, and this run asks the same again"
     else:
         records = root.records.values() or [record for _, record in cassette.list_records()]
         nearest = _find_nearest(records, asked)

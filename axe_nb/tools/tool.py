@@ -155,7 +155,11 @@ Delegation: TypeAlias = "Callable[[ToolContext, str, Wish], Awaitable[RunResult]
 @quick_init
 @dataclass(frozen=True, slots=True)
 class ToolContext:
-    """Context of one tool call."""
+    """Context of one tool call, for a tool with a parameter annotated `ToolContext`.
+
+    It names the caller (`agent`, `depth`), the folder that tools stay inside (`workdir`, absolute),
+    and starts children with `await ctx.delegate(task)`.
+    """
 
     call: ToolCall
     agent: Agent

@@ -113,9 +113,9 @@ def test_a_judge_compares_answers_of_a_loaded_grid_and_of_one_with_failed_square
 @pytest.mark.parametrize(
     ("inputs", "told"),
     [
-        (pd.DataFrame([[1, 2]]), "input 0: the column 0 has no name in words"),
+        (pd.DataFrame([[1, 2]]), "input 0: the name of column 0 is not text"),
         (np.array(5), "inputs takes a list"),
-        ([{None: 1}], "input 0: the column None has no name in words"),
+        ([{None: 1}], "input 0: the name of column None is not text"),
     ],
 )
 def test_odd_inputs_are_told(inputs: Any, told: str) -> None:

@@ -79,7 +79,7 @@ def test_a_file_that_never_ends_or_is_missing_is_refused(tmp_path: Path) -> None
         ({"a": 1}, "not dict"),
         (7, "not int"),
         (b"x", "not bytes"),
-        ([{1: "x"}], "input 0: the column 1 has no name in words"),
+        ([{1: "x"}], "input 0: the name of column 1 is not text"),
         (iter(int, 1), "more than 100,000"),
     ],
 )

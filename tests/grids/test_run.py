@@ -235,7 +235,7 @@ def test_an_interrupt_keeps_what_is_done(tmp_path: Path, asked: list[tuple[str, 
     path = tmp_path / "grid.jsonl"
     agent = Agent(name="slow", model="script/slow")
     with pytest.raises(
-        KeyboardInterrupt, match="the grid was stopped; run it again to go on from there"
+        KeyboardInterrupt, match="the grid was stopped; run it again to continue from there"
     ):
         axe_nb.grid(agent, ASK, inputs=["Italy", "France"], concurrency=1, resume=path)
     assert sum('"status":"completed"' in line for line in path.read_text().splitlines()) == 1

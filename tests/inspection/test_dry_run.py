@@ -53,4 +53,4 @@ def test_full_is_for_dry_runs(
     project: Path, capsys: pytest.CaptureFixture[str], piped: object
 ) -> None:
     assert cli.main(["run", "lead", "-p", "x", "--full"]) == 2
-    assert capsys.readouterr().err.startswith("error: --full is for --dry-run\nusage: ")
+    assert capsys.readouterr().err.startswith("error: --full needs --dry-run\nusage: ")

@@ -344,7 +344,7 @@ def test_an_executor_that_takes_no_more_jobs_ends_the_map(error: Any, tmp_path: 
     found = axe_nb.map(AGENT, endless, executor=Inline(3, error), concurrency=1, resume=path)
     statuses = [r.status for r in found]
     assert statuses == ["completed", "completed", "cancelled"], "one job was the check"
-    assert found.stopped == f"the executor takes no more jobs: {error.__name__}: it is shut down"
+    assert found.stopped == f"the executor accepts no more jobs: {error.__name__}: it is shut down"
     again = axe_nb.map(AGENT, [f"p{n}" for n in range(4)], resume=path)
     assert [r.text for r in again] == ["p0: 4", "p1: 4", "p2: 4", "p3: 4"], "none counts as asked"
 

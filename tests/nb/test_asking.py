@@ -101,7 +101,7 @@ def test_the_person_raises_the_budget_or_ends_the_run(cells: Kernel) -> None:
     out = cells.run("%%axe curious\ngo", live=True, answers=["y", "Monday", "y"])
     question, other, again = cells.asked
     assert "So it is Monday." in text(out)
-    assert question.startswith("\ncurious: the budget of this session ($0.0010) would be passed")
+    assert question.startswith("\ncurious: the budget of this session ($0.0010) would be exceeded")
     assert "[y]es, raise it to $" in question
     assert "[n]o, end the run with an error" in question
     assert "Which day is it?" in other

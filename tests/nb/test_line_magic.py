@@ -302,15 +302,11 @@ def test_config_says_how_runs_are_shown(cells: Kernel) -> None:
     assert set(only["data"]) == {"text/plain", "text/html"}
 
 
-MODEL = "-m P/M, --model P/M" if sys.version_info < (3, 13) else "-m, --model P/M"
-"""The option as argparse shows it."""
-
-
 def test_the_help_pages_are_written_from_the_tables(cells: Kernel) -> None:
     cells.run("%%axe?")
     page = cells.page()
     for part in (
-        "{{ expr }} in the body", "usage: %%axe", MODEL, "--bg", "--raises STATUS",
+        "{{ expr }} in the body", "usage: %%axe", "-m, --model P/M", "--bg", "--raises STATUS",
         "plan, ask, auto",
     ):  # fmt: skip
         assert part in page
@@ -321,6 +317,12 @@ def test_the_help_pages_are_written_from_the_tables(cells: Kernel) -> None:
     said = text(cells.run("%axe help"))
     assert said == text(cells.run("%axe"))
     assert "%axe doctor" in said
+    about = text(cells.run("%axe help request"))
+    assert about.startswith("usage: %axe request [--protocol P] [R@PLACE]\n")
+    assert "\n  %axe request review@0.2/3\n" in about
+    [error] = cells.run("%axe help requset")
+    assert 'did you mean "request"' in "\n".join(error["traceback"])
+    assert cells.complete("%axe help req") == ["%axe help request"]
 
 
 @pytest.mark.req("D-54")
@@ -363,7 +365,7 @@ def test_usage_and_budget_say_what_was_spent(cells: Kernel) -> None:
     )
     assert text(cells.run("%axe budget 0.0025")) == "$0.0021 spent of $0.0025, $0.00036 left\n"
     *_, passed = cells.run("%%axe echo\n" + "long " * 1000)
-    assert "the budget of this session ($0.0025) would be passed" in passed["evalue"]
+    assert "the budget of this session ($0.0025) would be exceeded" in passed["evalue"]
     assert "raise it: %axe budget" in passed["evalue"]
     [wrong] = cells.run("%axe budget much")
     assert "takes US dollars, as in 0.40" in wrong["evalue"]

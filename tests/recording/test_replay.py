@@ -289,8 +289,8 @@ def test_equal_requests_keep_their_own_answers(project: Path) -> None:
         extra = axe_nb.run("one", "go")
     assert again == first == ["a", "b", "c"]
     assert extra.error == (
-        "cassette one.axe has no answer for agent one at 0/1: all 3 recorded runs are played "
-        "already, and this run asks the same once more"
+        "cassette one.axe has no answer for agent one at 0/1: all 3 recorded runs have been "
+        "replayed, and this run asks the same again"
     )
 
 

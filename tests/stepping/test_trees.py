@@ -92,7 +92,7 @@ def test_a_place_that_the_run_never_came_to_is_a_warning() -> None:
     result = chain().play(
         step=Decider(), break_at="tool:measures, tool:measure", tools=(MEASURE, "measure")
     )
-    assert result.warnings == ("the run never came to --break tool:measures",)
+    assert result.warnings == ("the run never reached --break tool:measures",)
 
 
 @pytest.mark.parametrize(
