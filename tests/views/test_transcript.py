@@ -203,12 +203,12 @@ def test_the_seconds_that_spawn_agent_tells_its_model_are_masked() -> None:
 
 def test_the_seconds_of_subtasks_are_masked_in_the_report_of_delegate_task() -> None:
     block = (
-        "2 of 2 subtasks completed\n\nSubtask 0: Look\n1 tool calls, 0.1s\n\nI made 4 tool calls, 5.5s."
-        "\n\nSubtask 1: Look again\n[BUDGET EXCEEDED] its budget\n2 tool calls, 0.2s\n\nSeen."
+        "2 of 2 subtasks completed\n\nSubtask 0: Look\n1 tool calls, 0.1s\n\nI made 4 tool calls, "
+        "5.5s.\n\nSubtask 1: Look again\n[BUDGET EXCEEDED] its budget\n2 tool calls, 0.2s\n\nSeen."
     )
     calls = (ToolCall("c", "delegate_task", {"plan": "look"}),)
-    result = done(text=block, log=(Turn(1, "", calls, (ToolResult("c", block),), "", Usage()), LAST))
-    text = as_text(result)
+    log = (Turn(1, "", calls, (ToolResult("c", block),), "", Usage()), LAST)
+    text = as_text(done(text=block, log=log))
     assert "1 tool calls, …s" in text
     assert "2 tool calls, …s" in text
     assert "I made 4 tool calls, 5.5s." in text
