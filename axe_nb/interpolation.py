@@ -1,4 +1,4 @@
-"""Turns a cell into a prompt: removes NBVAL lines, evaluates `{{ expr }}`. Pure.
+"""Turns a cell into a prompt: removes lines for nbval and graders, evaluates `{{ expr }}`. Pure.
 
 Source: product.md "Notebook" (interpolation); D-40.
 """
@@ -20,7 +20,10 @@ from axe_nb.values.in_text import Written, append_value, format_value, write_val
 from axe_nb.values.own_text import remove_addresses
 from axe_nb.values.render import NoText
 
-NBVAL = re.compile(r"^[ \t]*#+[ \t]*NBVAL_\w+.*(?:\n|\Z)", re.MULTILINE)
+LEFT_OUT = re.compile(
+    r"^[ \t]*#+[ \t]*(?:NBVAL_\w+.*|(?:BEGIN|END) SOLUTION[ \t]*)(?:\n|\Z)", re.MULTILINE
+)
+"""A comment line of nbval, or one around a solution (`notebooks/lesson.py`)."""
 
 LONGEST_EXPRESSION = 1000
 """Maximum characters between the braces; longer text is not an expression."""
@@ -47,10 +50,10 @@ def prompt_of(
     """
     body = body.removesuffix("\n")  # some front ends add one, some do not
     if raw:
-        return NBVAL.sub("", body)
+        return LEFT_OUT.sub("", body)
     pieces: list[str] = []
     at, line = 0, first_line
-    for mark in NBVAL.finditer(body):
+    for mark in LEFT_OUT.finditer(body):
         pieces.append(interpolate(body[at : mark.start()], namespace, line, pictures))
         line += body.count("\n", at, mark.end())
         at = mark.end()

@@ -158,9 +158,16 @@ def test_the_cells_own_names_are_not_changed() -> None:
 
 @pytest.mark.parametrize(
     "mark",
-    ["# NBVAL_IGNORE_OUTPUT", "#NBVAL_SKIP", "  # NBVAL_RAISES_EXCEPTION", "## NBVAL_CHECK_OUTPUT"],
+    [
+        "# NBVAL_IGNORE_OUTPUT",
+        "#NBVAL_SKIP",
+        "  # NBVAL_RAISES_EXCEPTION",
+        "## NBVAL_CHECK_OUTPUT",
+        "### BEGIN SOLUTION",
+        "# END SOLUTION ",
+    ],
 )
-def test_lines_for_nbval_are_no_part_of_the_prompt(mark: str) -> None:
+def test_lines_for_nbval_and_around_solutions_are_no_part_of_the_prompt(mark: str) -> None:
     assert prompt_of(f"{mark}\nHello\n{mark}\nyou\n{mark}", NAMES) == "Hello\nyou\n"
     assert prompt_of(f"{mark}\n{{{{ x", NAMES, raw=True) == "{{ x"
 

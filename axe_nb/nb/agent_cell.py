@@ -27,7 +27,7 @@ from axe_nb.commands.parser import parse, parser
 from axe_nb.commands.table import AGENT_CELL
 from axe_nb.doctor.agent_problems import Problem, problems
 from axe_nb.errors import ConfigError
-from axe_nb.interpolation import NBVAL
+from axe_nb.interpolation import LEFT_OUT
 from axe_nb.nb.cell_source import find_cell_source
 from axe_nb.nb.option_line import read_words
 from axe_nb.session.session import session
@@ -59,7 +59,7 @@ def define(shell: InteractiveShell, line: str, cell: str, names: Mapping[str, An
     name, agents_dir = chosen.agent, session.defaults.get("agents_dir") or ""
     body, magic_line = find_cell_source(shell, "axe_agent", cell)
     agent, notes = _parse_agent(name, body, magic_line, agents_dir)
-    text = NBVAL.sub("", body)
+    text = LEFT_OUT.sub("", body)
     path = _choose_file(name, chosen.dir, agents_dir) if chosen.save else None
     saved = _save(path, name, text) if path else []
     if path and _is_found_at(name, path, agents_dir):

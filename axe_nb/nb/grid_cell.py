@@ -21,7 +21,7 @@ from axe_nb.errors import ConfigError
 from axe_nb.grids.face import make_grid_table, make_runner
 from axe_nb.grids.grid import Grid
 from axe_nb.grids.inputs import FILES
-from axe_nb.interpolation import NBVAL
+from axe_nb.interpolation import LEFT_OUT
 from axe_nb.nb.cell_source import find_cell_source
 from axe_nb.text import quote, suggestion
 
@@ -60,7 +60,7 @@ def run_grid(
     common = given.pop("params", None)
     template, magic_line = find_cell_source(shell, "axe_grid", cell)
     runner = make_runner(
-        _or_one(found.agents), NBVAL.sub("", template).removesuffix("\n"),
+        _or_one(found.agents), LEFT_OUT.sub("", template).removesuffix("\n"),
         inputs=_find_inputs(found.inputs, names), models=_or_one(found.models),
         params=_look_up("params", found.variants, names), repeats=found.repeats or 1,
         expect=found.expect, score=_look_up("score", found.score, names), judge=found.judge,

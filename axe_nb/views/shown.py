@@ -20,6 +20,9 @@ from axe_nb.results import RunResult
 REPORT = re.compile(r"(\b\d+ tool calls), \d+\.\ds\b")
 """Matches the seconds in a report of spawn_agent."""
 
+SUBTASK = re.compile(r"^Subtask \d+: .*\n((?:.+\n?)+)", re.MULTILINE)
+"""Matches the head of a subtask in a report of delegate_task."""
+
 
 @dataclass(frozen=True, slots=True)
 class TreeFilter:
@@ -53,9 +56,11 @@ class TreeFilter:
 
 
 def find_reports(call: ToolCall, result: ToolResult) -> list[str]:
-    """The seconds in the report of a child, before the child's own words."""
-    head = result.content.partition("\n\n")[0] if call.name == "spawn_agent" else ""
-    return [match[0] for match in REPORT.finditer(head)]
+    """The seconds in the reports of children, before the children's own words."""
+    heads = SUBTASK.findall(result.content) if call.name == "delegate_task" else []
+    if call.name == "spawn_agent":
+        heads = [result.content.partition("\n\n")[0]]
+    return [match[0] for head in heads for match in REPORT.finditer(head)]
 
 
 def show_call(call: ToolCall, clean: TreeFilter) -> ToolCall:

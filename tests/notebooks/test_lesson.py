@@ -234,7 +234,7 @@ def test_a_run_sees_the_files_of_the_lesson_but_no_other_submission(project: Pat
 
 @pytest.mark.parametrize("path", SOLVED, ids=lambda path: path.stem)
 def test_each_lesson_is_the_student_copy_of_its_solution(path: Path) -> None:
-    # nbval runs both: the outputs compared here are those of a run
+    # nbval runs the lesson, test_course.py its solution: these outputs are those of a run
     solved, open_ = nbformat.read(path, 4), nbformat.read(NOTEBOOKS / path.name, 4)
     copy = make_student_copy(solved, path.name)
     assert sources(copy) == sources(open_)
@@ -250,3 +250,4 @@ def test_each_lesson_is_the_student_copy_of_its_solution(path: Path) -> None:
 
 def test_there_are_solutions() -> None:
     assert {"01_first_run", "05_limits_and_failures"} <= {path.stem for path in SOLVED}
+    assert [path.stem for path in SOLVED] == sorted(path.stem for path in NOTEBOOKS.glob("*.ipynb"))

@@ -201,6 +201,19 @@ def test_the_seconds_that_spawn_agent_tells_its_model_are_masked() -> None:
     assert "1.2s" not in text
 
 
+def test_the_seconds_of_subtasks_are_masked_in_the_report_of_delegate_task() -> None:
+    block = (
+        "2 of 2 subtasks completed\n\nSubtask 0: Look\n1 tool calls, 0.1s\n\nI made 4 tool calls, "
+        "5.5s.\n\nSubtask 1: Look again\n[BUDGET EXCEEDED] its budget\n2 tool calls, 0.2s\n\nSeen."
+    )
+    calls = (ToolCall("c", "delegate_task", {"plan": "look"}),)
+    log = (Turn(1, "", calls, (ToolResult("c", block),), "", Usage()), LAST)
+    text = as_text(done(text=block, log=log))
+    assert "1 tool calls, …s" in text
+    assert "2 tool calls, …s" in text
+    assert "I made 4 tool calls, 5.5s." in text
+
+
 def test_what_is_shown_is_what_was_said_to_the_letter() -> None:
     own = "It took 2 tool calls, 3.5s, after 3 tool calls, 1.2s; 3.5s."
     block = "3 tool calls, 1.2s\n\nI made 2 tool calls, 3.5s."
