@@ -6,8 +6,8 @@ Source: jupyter-facts §0.4-0.7, §2.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
-from functools import cache
+from collections.abc import Callable, Mapping
+from functools import cache, partial
 from typing import Any, TypeAlias
 
 from IPython.core.display_functions import DisplayHandle
@@ -21,11 +21,12 @@ from axe_nb.cell_display.widget import (
     join_bundle,
     make_mark,
     make_widget_class,
+    retire,
 )
 from axe_nb.messages import dump
 from axe_nb.pictures.scaled import Thumbnails
 from axe_nb.views import html
-from axe_nb.views.appearance import css_rules
+from axe_nb.views.appearance import css_rules, define_looks
 from axe_nb.views.outline import Block, Outline
 from axe_nb.views.question import format_question
 from axe_nb.views.row import make_row
@@ -33,7 +34,7 @@ from axe_nb.views.segments import segments_of
 from axe_nb.views.summary import progress_of
 from axe_nb.views.tree import CallNode, Node, Times, TreeNode, parent_row, rows_of
 
-SCRIPTS = ("live.js", "answer.js", "question.js", "copy.js", "place.js")
+SCRIPTS = ("live.js", "answer.js", "question.js", "copy.js", "stop.js", "place.js")
 """Files that make one module, in this order."""
 
 EVERY = 0.1
@@ -51,8 +52,18 @@ MAX_CHARS = 300
 MAX_WHOLE = 20_000
 """Characters of a text that can be copied."""
 
+EARLY = 0.5
+"""Seconds between two of the snapshots that show a tree to a page which is just beginning to
+listen; small ones are sent with each update."""
+
+SMALL = 20_000
+"""Bytes of a small snapshot."""
+
 AGAIN_WHOLE = 20_000
 """Characters of such texts that a snapshot repeats, those of the newest rows."""
+
+NOTHING: tuple[object, ...] = (None, "", [])
+"""Values of a row that are not sent; `EMPTY` in live.js has them."""
 
 
 class Feed:
@@ -64,7 +75,12 @@ class Feed:
     """
 
     def __init__(
-        self, root: Node, now: float, name: str, place: DisplayHandle | None = None
+        self,
+        root: Node,
+        now: float,
+        name: str,
+        place: DisplayHandle | None = None,
+        stop: Callable[[], None] | None = None,
     ) -> None:
         """Shows the tree as it is.
 
@@ -73,6 +89,7 @@ class Feed:
             now: seconds since the first run of the display began.
             name: the expression that gives the result, once it is there.
             place: the display to show it in; None = a new one.
+            stop: stops the run, if the reader may; called when the kernel is free to listen.
         """
         self.next_at = now + EVERY
         """Time of the next update; like all times here, in seconds since the run began."""
@@ -94,8 +111,10 @@ class Feed:
         self._told_at = self._sent_at = now
         self._mark = make_mark()
         self._widget = _load_widget_class()(
-            snapshot=self._take_snapshot(root.key, now), mark=self._mark
+            snapshot=self._take_snapshot(root.key, now), mark=self._mark, can_stop=stop is not None
         )
+        if stop is not None:
+            self._widget.on_msg(partial(_hear, stop))
         first, metadata = join_bundle(self._widget, self._describe(now))
         self.place = place or display(  # type: ignore[no-untyped-call]  # IPython's own gap
             first, metadata=metadata, raw=True, display_id=True
@@ -120,7 +139,7 @@ class Feed:
         with contextlib.suppress(Exception):  # errors of a front end must not affect the run
             if newest:
                 self._tell(now)
-            if not newest or now < AGAIN or self._is_snapshot_due(now):
+            if not newest or self._is_snapshot_due(now):
                 self._widget.snapshot = self._take_snapshot(newest, now)
                 return
             wholes = self._list_wholes(0)
@@ -142,6 +161,8 @@ class Feed:
 
     def _is_snapshot_due(self, now: float) -> bool:
         wait = max(AGAIN, self._bytes / RATE)
+        if now < AGAIN:
+            wait = EARLY if self._bytes > SMALL else 0
         return self._is_stale and now - self._snapshot_at >= wait
 
     def close(self) -> None:
@@ -149,18 +170,8 @@ class Feed:
         self._widget.close()
 
     def retire(self) -> None:
-        """Closes the widget of the run before this one, and keeps its own for pages loaded anew.
-
-        No update of the display reaches a page that was loaded since the run began; the state of an
-        open widget does.
-        """
-        global _retired
-        if not self._mark:
-            self.close()
-            return
-        before, _retired = _retired, self
-        if before is not None:
-            before.close()
+        """Lets go of the widget at the end of the run."""
+        retire(self._widget)
 
     def _describe(self, now: float) -> dict[str, str]:
         return html.waiting(self._root, self._name, now, self._mark)
@@ -208,10 +219,7 @@ class Feed:
 
     def _number_wholes(self, key: str, blocks: list[Block]) -> int:
         """The number of the update in which the cut texts of a row were new; 0 = none are cut."""
-        texts = [
-            (block.whole[:MAX_WHOLE], max(len(block.whole) - MAX_WHOLE, 0)) if block.whole else None
-            for block in blocks
-        ]
+        texts = [_find_rest(block) if block.whole else None for block in blocks]
         known = self._wholes.get(key)
         if known and known[1] == texts:
             return known[0]
@@ -229,12 +237,11 @@ class Feed:
         before, after = self._outline.blocks(thing)
         over = parent_row(thing)
         times = _find_times(thing)
-        return {
+        row = {
             **make_row(thing).to_dict(),
             "key": key,
             "version": self._number,
-            "above": over.key if over else None,
-            "times": [times.started, times.ended],
+            "times": [_round(times.started), _round(times.ended)],
             "segments": segments_of(thing),
             "progress": progress_of(self._root) if over is None else [],
             "question": format_question(thing),
@@ -242,13 +249,32 @@ class Feed:
             "before": list(map(self._format_block, before)),
             "after": list(map(self._format_block, after)),
         }
+        shown = {name: value for name, value in row.items() if value not in NOTHING}
+        return {**shown, "above": over.key if over else None}
 
 
-_Wholes: TypeAlias = tuple[int, list[tuple[str, int] | None]]
-"""The number of the update in which they were new; text and characters left out of each block."""
+_Rest: TypeAlias = tuple[str, int, bool]
+"""The text that follows that of a block; the number of characters that are left out even then;
+False = it is the whole text instead."""
 
-_retired: Feed | None = None
-"""The feed of the run that ended last."""
+_Wholes: TypeAlias = tuple[int, list[_Rest | None]]
+"""The number of the update in which they were new; None = nothing is cut."""
+
+
+def _hear(stop: Callable[[], None], _: object, words: object, __: object) -> None:
+    """Stops the run if that is what a page said; a page can say anything."""
+    if words == {"stop": True}:
+        stop()
+
+
+def _find_rest(block: Block) -> _Rest:
+    goes_on = block.whole.startswith(block.text)
+    begin = len(block.text) if goes_on else 0
+    return block.whole[begin:MAX_WHOLE], max(len(block.whole) - MAX_WHOLE, 0), goes_on
+
+
+def _round(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds, 2)
 
 
 def _find_times(thing: TreeNode) -> Times:
@@ -259,4 +285,4 @@ def _find_times(thing: TreeNode) -> Times:
 @cache
 def _load_widget_class() -> type[Any]:
     css = css_rules() + (STATIC / "live.css").read_text("utf-8")
-    return make_widget_class(SCRIPTS, css)
+    return make_widget_class(SCRIPTS, css, define_looks())

@@ -22,23 +22,26 @@ RATE = 60_000
 """Bytes a second that snapshots may take."""
 
 
-def make_widget_class(scripts: Sequence[str], css: str) -> type[Any]:
+def make_widget_class(scripts: Sequence[str], css: str, values: str = "") -> type[Any]:
     """Makes the class of a widget; its libraries take longer to import than a run to begin.
 
     Args:
         scripts: files that make one module, in this order.
         css: its style sheet.
+        values: declarations that stand before the scripts.
     """
     import anywidget
     import traitlets
 
     class Live(anywidget.AnyWidget):
-        _esm = "".join((STATIC / name).read_text("utf-8") for name in scripts)
+        _esm = values + "".join((STATIC / name).read_text("utf-8") for name in scripts)
         _css = css
         # as text: the browser compares a trait's old and new value, which is slow for objects
         snapshot = traitlets.Unicode().tag(sync=True)
         # class of the element whose place it takes; empty = it has an output of its own
         mark = traitlets.Unicode().tag(sync=True)
+        # True if the reader may stop what it shows
+        can_stop = traitlets.Bool().tag(sync=True)
 
     return Live
 
@@ -61,3 +64,22 @@ def join_bundle(widget: Any, bundle: Mapping[str, str]) -> tuple[dict[str, Any],
     """Returns data and metadata of the first output: the bundle, and the widget unless marked."""
     data, metadata = ({}, {}) if widget.mark else widget._repr_mimebundle_()
     return {**data, **bundle}, metadata
+
+
+def retire(widget: Any) -> None:
+    """Keeps a widget whose work has ended for pages loaded anew, and closes the one before it.
+
+    No update of the display reaches a page that was loaded since the work began; the state of an
+    open widget does.
+    """
+    global _retired
+    if not widget.mark:
+        widget.close()
+        return
+    before, _retired = _retired, widget
+    if before is not None:
+        before.close()
+
+
+_retired: Any = None
+"""The widget whose work ended last."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import axe_nb
 from axe_nb import Agent, Request, Response, Usage, call
-from axe_nb.agents.tables import SubAgentsConfig
+from axe_nb.agents.tables import Retry, SubAgentsConfig
 from axe_nb.messages import Delta
 
 ANSWER = "The loader accepts **27 keys**; 3 are required. It costs $5 or $6."
@@ -155,3 +156,61 @@ def editor(*texts: str) -> Agent:
     config = SubAgentsConfig(ask="person")
     names = ("doc_writer", "counter")
     return Agent("lead", "script/lead", sub_agents=names, sub_agents_config=config)
+
+
+def spender() -> Agent:
+    """A lead whose agent pays four cents for each of its two turns."""
+
+    def spends(request: Request) -> Response:
+        paid = Usage(300, 30).at_cost(0.04)
+        if request.turn > 1:
+            return Response("bought", (), "end_turn", paid)
+        return Response("", (call("list_directory", path="."),), "tool_use", paid)
+
+    def lead(request: Request) -> Response:
+        calls = (call("call_agent", agent="spender", task="Buy it"),) if request.turn == 1 else ()
+        return Response("Bought.", calls, "tool_use" if calls else "end_turn", Usage(400, 112))
+
+    axe_nb.script("spender")(spends)
+    axe_nb.script("lead")(lead)
+    axe_nb.define(Agent("spender", "script/spender", tools=("list_directory",)))
+    return Agent("lead", "script/lead", sub_agents=("spender",))
+
+
+CITIES = [{"city": "Berne", "size": 133883}, {"city": "<b>Rome</b>", "size": 2755309}]
+
+
+def lister() -> Agent:
+    """An agent whose answer is a list of records: the first and a half, the rest at gate `end`."""
+
+    async def lists(_: Request) -> AsyncIterator[str]:
+        text = json.dumps({"value": CITIES})
+        yield text[:60]
+        await gate("end")
+        yield text[60:]
+
+    axe_nb.script("lister")(lists)
+    return Agent("lister", "script/lister")
+
+
+def cut_off() -> Agent:
+    """An agent whose first attempt breaks off at gate `cut`.
+
+    The second one begins at gate `again`, and ends at `end`.
+    """
+    attempts = []
+
+    async def writes(_: Request) -> AsyncIterator[str | Delta]:
+        attempts.append(1)
+        if len(attempts) == 1:
+            yield Delta("A first thought.", "reasoning")
+            yield "# First\n\n|a|\n|-|\n|1|\n\n```\nnot closed <img src=x onerror=alert(1)>"
+            await gate("cut")
+            raise axe_nb.ProviderError("overloaded", "busy")
+        await gate("again")
+        yield "The *second* one"
+        await gate("end")
+        yield " is whole."
+
+    axe_nb.script("writer")(writes)
+    return Agent("writer", "script/writer", retry=Retry(max_retries=1))

@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import Locator, expect
 
 from tests.browser.lab import Lab
-from tests.browser.live_tree import row, start
+from tests.browser.live_tree import BUDGET, row, start
 from tests.browser.test_hostile import ACTIVE
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
@@ -57,6 +57,21 @@ def test_a_button_answers_its_question_and_the_decision_stays_in_the_row(lab: La
     [twin] = [output for output in outputs if output.output_type == "display_data"]
     assert "allowed by the user" in twin.data["text/html"]
     assert "axe-nb-question" not in twin.data["text/html"]
+
+
+@pytest.mark.req("D-56")
+def test_the_budget_is_raised_by_a_button_in_the_row_that_waits_for_it(lab: Lab) -> None:
+    start(lab, BUDGET)
+    question = lab.page.locator(".axe-nb-question:visible")
+    expect(question).to_contain_text("the budget of this session ($0.050) would be passed")
+    expect(lab.page.locator(f"{row(lab, 'spender')} > summary").first).to_contain_text(
+        "asks you: may it spend up to $0.10?"
+    )
+    buttons = question.locator("button")
+    expect(buttons).to_have_text(["Raise y", "Refuse n", "Stop s"])
+    buttons.first.click()
+    lab.finished()
+    lab.page.wait_for_selector(".jp-OutputArea summary >> text=completed")
 
 
 @pytest.mark.req("D-48")

@@ -1,6 +1,6 @@
 // The live tree of a run: rows arrive by key, whole, and are drawn with textContent only.
-// Nothing is ever sent back. What a row says comes from views/row.py, its sign and its colours from
-// views/appearance.py; nb/feed.py sends it, and says why some of it twice.
+// Nothing is sent back but the word of stop.js. What a row says comes from views/row.py, its sign and
+// its colours from views/appearance.py (LOOKS); feed.py sends it, and says why some of it twice.
 
 const TICK = 250; // milliseconds between two looks at the clock
 const SHORTEST = 4; // seconds that the bars span at first
@@ -10,6 +10,12 @@ const QUIET = 10; // seconds without news after which the clock stops; feed.py s
 const TICKS = 4; // parts of the axis of seconds, of which fewer are named where names are long
 const WIDEST = 22; // that are as wide as the axis
 const KINDS = ["model", "tool", "retry", "person"]; // of segments, as views/segments.py numbers them
+
+// What a row has unless it says otherwise; feed.py sends no such values.
+const EMPTY = {
+  who: "", asked: "", cost: "", facts: [], segments: [], progress: [], question: null, before: [],
+  after: [],
+};
 
 const TROUBLES = {
   lost: "The kernel is gone: the run as it was at TIME. %axe history has what was answered by then",
@@ -42,13 +48,16 @@ function percent(part, whole) {
 class Store {
   constructor() {
     this.rows = new Map();
-    this.wholes = new Map(); // key of a row → [their version, [text, characters left out] or null of each]
+    this.wholes = new Map(); // key of a row → [their version, what copy.js takes, or null, of each text]
     this.answer = new Answer();
     this.newest = "";
     this.offset = 0; // seconds on this machine's clock at which the run began
     this.told = 0; // seconds since the run began, as the last news said
     this.heardAt = 0; // this machine's clock at the last news
     this.isLost = false; // the kernel is gone, unless there is news after all
+    this.tell = null; // sends a message to the kernel
+    this.canStop = false;
+    this.stoppedAt = 0; // this machine's clock when the reader stopped the run; 0 = not yet
     this.views = new Set();
   }
 
@@ -78,8 +87,9 @@ class Store {
       const known = this.rows.get(row.key);
       if (known && known.version >= row.version) continue;
       if (row.above !== null && !this.rows.has(row.above)) continue; // lost: the snapshot has it
-      this.rows.set(row.key, row);
-      fresh.push(row);
+      const whole = { ...EMPTY, ...LOOKS[row.state], ...row };
+      this.rows.set(row.key, whole);
+      fresh.push(whole);
     }
     this.answer.take(news.answer);
     for (const view of this.views) view.draw(fresh);
@@ -87,6 +97,13 @@ class Store {
 
   lose() {
     this.isLost = true;
+    for (const view of this.views) view.tick();
+  }
+
+  stop() {
+    if (this.stoppedAt) return;
+    this.stoppedAt = performance.now() / 1000;
+    this.tell({ stop: true });
     for (const view of this.views) view.tick();
   }
 }
@@ -182,7 +199,7 @@ class Row {
 
   // The segments of a bar: what the time went to.
   paint(started, took, now) {
-    const segments = this.data.segments ?? [];
+    const segments = this.data.segments;
     if (!segments.length || !took) return;
     const stops = [];
     let at = started;
@@ -243,7 +260,8 @@ class Head {
     // JupyterLab would take the letters for its own shortcuts
     this.search.addEventListener("keydown", (event) => event.stopPropagation());
     this.tools = make("div", "tools", this.chips, this.search);
-    this.ruled = make("div", "ruled", this.axis);
+    this.stop = new Stop(view.store);
+    this.ruled = make("div", "ruled", this.stop.element, this.axis);
     this.element = make("div", "head", this.progress, this.ruled);
     this.choose("all");
   }
@@ -257,7 +275,7 @@ class Head {
   }
 
   draw(row, count) {
-    const parts = row.progress ?? [];
+    const parts = row.progress;
     while (this.progress.children.length > parts.length) this.progress.lastChild.remove();
     parts.forEach(([tone, count], index) => {
       const part = this.progress.children[index] ?? make("i");
@@ -265,7 +283,7 @@ class Head {
       part.style.flexGrow = count;
       if (!part.parentElement) this.progress.append(part);
     });
-    if (count > MANY && !this.tools.parentElement) this.ruled.prepend(this.tools);
+    if (count > MANY && !this.tools.parentElement) this.axis.before(this.tools);
     if (this.only !== "all" || this.search.value) this.filter();
   }
 
@@ -440,6 +458,7 @@ class View {
     const line = top?.element.firstElementChild;
     const height = line?.offsetHeight; // in small windows it wraps; before it is laid out, it is 0
     if (height) this.head.element.style.top = `${height - 8}px`;
+    if (top) this.head.stop.draw(top.data.who);
     if (!top || performance.now() - this.spoke < SAY) return;
     this.spoke = performance.now();
     put(this.said, `${top.data.who}: ${top.data.asked}`);
@@ -448,6 +467,7 @@ class View {
   close() {
     clearInterval(this.timer);
     this.keys.close();
+    this.head.stop.close();
     for (const row of this.rows.values()) row.question.close();
     this.store.views.delete(this);
   }
@@ -471,7 +491,8 @@ class Keys {
 
   // Whether a reader goes through the rows, whom the newest text must not scroll away.
   get isInUse() {
-    return Boolean(this.tree.querySelector("details:focus-visible"));
+    const at = document.activeElement;
+    return this.tree.contains(at) && at.matches("details:focus-visible");
   }
 
   add(row) {
