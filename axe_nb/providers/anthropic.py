@@ -123,7 +123,7 @@ def _encode_id(id: str) -> str:
     return f"toolu_{hashlib.sha256(id.encode('utf-8', 'replace')).hexdigest()[:24]}"
 
 
-def body(request: Request, streaming: Mapping[str, Any] = wire.WHOLE) -> bytes:
+def write_body(request: Request, streaming: Mapping[str, Any] = wire.WHOLE) -> list[bytes]:
     """Encodes the request as JSON, with the fields that ask for a stream, if any."""
     form = make_closed(request.output) if request.output is not None else None
     if form is None:
@@ -142,6 +142,10 @@ def body(request: Request, streaming: Mapping[str, Any] = wire.WHOLE) -> bytes:
         **({"system": prefix.system} if prefix.system else {}),
     }
     return wire.envelope(fields, prefix.tools, prefix.turns)
+
+
+body = wire.join_body(write_body)
+"""The same in one piece."""
 
 
 def _encode_output(request: Request, form: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -295,7 +299,7 @@ class Anthropic:
 
     async def send(self, request: Request, on_delta: OnDelta | None = None) -> Response:
         """See `Provider.send`."""
-        return await exchange(self, PATH, body, parse, request, STREAMING, on_delta)
+        return await exchange(self, PATH, write_body, parse, request, STREAMING, on_delta)
 
 
 PROVIDER = Anthropic

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from base64 import b64encode
-from collections.abc import AsyncGenerator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
@@ -53,7 +53,7 @@ class OpenReply:
         self._slots.release()
 
 
-async def open_reply(server: Server, method: str, path: str, body: bytes) -> OpenReply:
+async def open_reply(server: Server, method: str, path: str, body: Sequence[bytes]) -> OpenReply:
     """Sends a request and returns the reply once its headers are there.
 
     Cancelling closes the connection.
@@ -69,7 +69,8 @@ async def open_reply(server: Server, method: str, path: str, body: bytes) -> Ope
     url = client.url(server.info.path_of(path))
     headers = client.headers.copy()
     if body:
-        headers |= {b"content-length": b"%d" % len(body), b"content-type": b"application/json"}
+        size = sum(map(len, body))
+        headers |= {b"content-length": b"%d" % size, b"content-type": b"application/json"}
     for name, value in server.info.headers_with(server.key).items():
         headers[name.encode("ascii")] = value.encode("ascii")
     headers |= client.login

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from axe_nb.answer_tool import take_answer, with_answer_tool
@@ -70,7 +70,7 @@ _refused: OrderedDict[Place, frozenset[str]] = OrderedDict()
 async def exchange(
     server: Server,
     path: str,
-    encode: Callable[[Request, Mapping[str, Any]], bytes],
+    encode: Callable[[Request, Mapping[str, Any]], Sequence[bytes]],
     parse: Callable[[Mapping[str, Any]], Response],
     request: Request,
     streaming: Streaming,
@@ -85,7 +85,7 @@ async def exchange(
     Args:
         server: the server.
         path: below its base URL.
-        encode: (request, fields that ask for a stream) -> body.
+        encode: (request, fields that ask for a stream) -> body in pieces.
         parse: reads the object of a whole reply.
         request: the request.
         streaming: how the protocol streams.

@@ -6,7 +6,7 @@ Source: B-4, B-5, D-8, D-30.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Sequence
 from contextlib import aclosing
 from typing import Any
 
@@ -40,7 +40,7 @@ MAX_SMALL_PIECES = 100_000
 def post(
     server: Server,
     path: str,
-    body: bytes,
+    body: Sequence[bytes],
     request: Request,
     streaming: Streaming | None = None,
     on_delta: OnDelta | None = None,
@@ -50,7 +50,7 @@ def post(
     Args:
         server: the server.
         path: below its base URL.
-        body: the request as the server takes it.
+        body: the request as the server takes it, in pieces.
         request: the same in no provider's format, for the error if its model does not support
             tools (D-30).
         streaming: how the protocol streams; a server may do so although it is not asked to. None =
@@ -75,14 +75,14 @@ async def get(server: Server, path: str) -> dict[str, Any]:
     Raises:
         ProviderError: the server is unreachable, refuses, fails or sends an invalid reply.
     """
-    return await _send(server, "GET", path, b"")
+    return await _send(server, "GET", path, ())
 
 
 async def _send(
     server: Server,
     method: str,
     path: str,
-    body: bytes,
+    body: Sequence[bytes],
     request: Request | None = None,
     streaming: Streaming | None = None,
     on_delta: OnDelta | None = None,
@@ -99,7 +99,7 @@ async def _send_and_read(
     server: Server,
     method: str,
     path: str,
-    body: bytes,
+    body: Sequence[bytes],
     request: Request | None,
     streaming: Streaming | None,
     on_delta: OnDelta | None,
@@ -135,7 +135,7 @@ async def _receive(
     server: Server,
     method: str,
     path: str,
-    body: bytes,
+    body: Sequence[bytes],
     log: WireLog,
     streaming: Streaming | None,
     on_delta: OnDelta | None,

@@ -88,7 +88,7 @@ def _encode_id(key: str, id: str) -> dict[str, str]:
     return {} if _MADE_UP.fullmatch(id) else {key: id}
 
 
-def body(request: Request, streaming: Mapping[str, Any] = wire.WHOLE) -> bytes:
+def write_body(request: Request, streaming: Mapping[str, Any] = wire.WHOLE) -> list[bytes]:
     """Encodes the request as JSON; the system prompt is its first message.
 
     Args:
@@ -112,6 +112,10 @@ def body(request: Request, streaming: Mapping[str, Any] = wire.WHOLE) -> bytes:
     head = dump(system) if request.system.strip() else b""
     older, recent = write_messages(request, "ollama", encode)
     return wire.envelope(fields, wire.function_tools(request.tools), [head, older, *recent])
+
+
+body = wire.join_body(write_body)
+"""The same in one piece."""
 
 
 def parse(data: Mapping[str, Any]) -> Response:
@@ -164,7 +168,7 @@ class Ollama:
 
     async def send(self, request: Request, on_delta: OnDelta | None = None) -> Response:
         """See `Provider.send`."""
-        response = await exchange(self, PATH, body, parse, request, STREAMING, on_delta)
+        response = await exchange(self, PATH, write_body, parse, request, STREAMING, on_delta)
         check(request, response)
         return response
 

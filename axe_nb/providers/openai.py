@@ -102,7 +102,7 @@ def _encode_calls(message: Message, signed: Any) -> list[dict[str, Any]]:
     ]
 
 
-def body(request: Request, streaming: Mapping[str, Any] = wire.WHOLE) -> bytes:
+def write_body(request: Request, streaming: Mapping[str, Any] = wire.WHOLE) -> list[bytes]:
     """Encodes the request as JSON; the system prompt is its first message.
 
     Args:
@@ -123,6 +123,10 @@ def body(request: Request, streaming: Mapping[str, Any] = wire.WHOLE) -> bytes:
     older, recent = write_messages(request, "openai", encode, _join_turns)
     messages = [head, older, *_merge_users(recent)]
     return wire.envelope(fields, wire.function_tools(request.tools), messages)
+
+
+body = wire.join_body(write_body)
+"""The same in one piece."""
 
 
 def _join_turns(messages: Iterable[bytes]) -> bytes:
@@ -276,7 +280,7 @@ class OpenAI:
 
     async def send(self, request: Request, on_delta: OnDelta | None = None) -> Response:
         """See `Provider.send`."""
-        return await exchange(self, PATH, body, parse, request, STREAMING, on_delta)
+        return await exchange(self, PATH, write_body, parse, request, STREAMING, on_delta)
 
 
 PROVIDER = OpenAI

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import select
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 MAX_UNREAD = 256 * 1024
 """Bytes of a body that wait to be read; beyond that the server has to wait."""
 
-LONG_BODY = 64 * 1024
-"""Bytes from which a body is not copied; a shorter one leaves in one packet with its headers."""
+LONG = 64 * 1024
+"""Bytes from which a piece is not copied; shorter ones in a row leave in one packet."""
 
 KEEP_ALIVE = {"TCP_KEEPIDLE": 60, "TCP_KEEPALIVE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4}
 """Seconds before the first probe of a silent connection and between two, and their number: a
@@ -146,8 +146,12 @@ class Connection(asyncio.Protocol):
             raise ConnectionResetError("the connection was closed")
         self._transport = transport
 
-    def send(self, head: bytes, body: bytes = b"") -> None:
+    def send(self, head: bytes, body: Sequence[bytes] = ()) -> None:
         """Sends a request, and with it begins an exchange.
+
+        Args:
+            head: all of it up to its body.
+            body: its body, in pieces.
 
         Raises:
             ClosedBeforeReply: the connection is closed.
@@ -155,11 +159,8 @@ class Connection(asyncio.Protocol):
         if not self.is_open or self._transport is None:
             raise ClosedBeforeReply("the connection is closed")
         self._reply, self._is_silent = Reply(), True
-        if len(body) < LONG_BODY:
-            self._transport.write(head + body)
-        else:
-            self._transport.write(head)
-            self._transport.write(memoryview(body))
+        for buffer in _join_short([head, *body]):
+            self._transport.write(buffer)
 
     async def read_head(self, seconds: float | None) -> Reply:
         """Returns the reply once its headers are there.
@@ -214,3 +215,16 @@ class Connection(asyncio.Protocol):
     def _wake(self, has_news: bool) -> None:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(has_news)
+
+
+def _join_short(pieces: Iterable[bytes]) -> Iterator[bytes | memoryview]:
+    """Yields pieces of a request, those that are short joined."""
+    short: list[bytes] = []
+    for piece in pieces:
+        if len(piece) < LONG:
+            short.append(piece)
+            continue
+        yield b"".join(short)
+        yield memoryview(piece)
+        short.clear()
+    yield b"".join(short)

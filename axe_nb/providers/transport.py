@@ -10,7 +10,7 @@ Source: D-8, D-23, D-25, D-70; goals.md "one tool-call turn", "new process to fi
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import httpx
 
@@ -62,7 +62,7 @@ class Transport(httpx.AsyncBaseTransport):
         reply = await self.exchange(
             (request.extensions.get("pool"), route),
             _format_head(request, route),
-            await request.aread(),
+            [await request.aread()],
             request.extensions.get("timeout", {}),
         )
         return httpx.Response(
@@ -72,7 +72,9 @@ class Transport(httpx.AsyncBaseTransport):
             extensions={"http_version": b"HTTP/1.1", "reason_phrase": reply.reason},
         )
 
-    async def exchange(self, place: Place, head: bytes, body: bytes, timeouts: Timeouts) -> Body:
+    async def exchange(
+        self, place: Place, head: bytes, body: Sequence[bytes], timeouts: Timeouts
+    ) -> Body:
         """Sends a request and returns the reply once its headers are there; it has to be closed.
 
         It is sent once more if a connection that was used before turns out to be closed before
@@ -81,7 +83,7 @@ class Transport(httpx.AsyncBaseTransport):
         Args:
             place: whose connections may carry it, and the way to the server.
             head: the request up to its body.
-            body: its body.
+            body: its body, in pieces.
             timeouts: how long the connection, and the server, may be silent.
 
         Raises:
@@ -112,7 +114,12 @@ class Transport(httpx.AsyncBaseTransport):
         return connection
 
     async def _send(
-        self, connection: Connection, place: Place, head: bytes, body: bytes, timeouts: Timeouts
+        self,
+        connection: Connection,
+        place: Place,
+        head: bytes,
+        body: Sequence[bytes],
+        timeouts: Timeouts,
     ) -> Body:
         seconds = timeouts.get("read")
         try:

@@ -240,8 +240,12 @@ def _write_once(
     return written
 
 
-def envelope(fields: Mapping[str, Any], tools: Iterable[bytes], messages: Iterable[bytes]) -> bytes:
+def envelope(
+    fields: Mapping[str, Any], tools: Iterable[bytes], messages: Iterable[bytes]
+) -> list[bytes]:
     """Assembles a request's body, without empty messages, and without `tools` if none (A-2.3).
+
+    It stays in pieces, as to join a long conversation takes as long as to send it.
 
     Raises:
         ProviderError: a field cannot be encoded as JSON.
@@ -257,5 +261,10 @@ def envelope(fields: Mapping[str, Any], tools: Iterable[bytes], messages: Iterab
     listed = b",".join(tools)
     offered = b',"tools":[' + listed + b"]" if listed else b""
     start = head[:-1] + offered + b',"messages":['
-    parts = [part for message in messages if message for part in (b",", message)]
-    return b"".join([start, *parts[1:], b"]}"])  # the only copy of a long conversation
+    pieces = [piece for message in messages if message for piece in (b",", message)]
+    return [start, *pieces[1:], b"]}"]
+
+
+def join_body(write: Callable[..., list[bytes]]) -> Callable[..., bytes]:
+    """Returns a function that takes the same as one that writes a body, and joins its pieces."""
+    return lambda *given: b"".join(write(*given))

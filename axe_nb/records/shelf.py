@@ -6,8 +6,7 @@ Source: product.md "Models can do more than text" (pictures), "Runs are recordin
 from __future__ import annotations
 
 from base64 import b64decode
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from contextvars import ContextVar
 from typing import Any, TypeAlias
 
@@ -26,14 +25,21 @@ _DIGEST = "sha256"
 _shelf: ContextVar[Shelf | None] = ContextVar("axe_nb_pictures", default=None)
 
 
-@contextmanager
-def use_shelf(shelf: Shelf) -> Iterator[Shelf]:
-    """Within it, pictures are kept in the shelf as they are written, and found there when read."""
-    before = _shelf.set(shelf)
-    try:
-        yield shelf
-    finally:
-        _shelf.reset(before)
+class use_shelf:
+    """Within it, pictures are kept in the shelf as they are written, and found there when read.
+
+    Each part of a history is written within one; `contextmanager` would be noticed.
+    """
+
+    def __init__(self, shelf: Shelf) -> None:
+        self._shelf = shelf
+
+    def __enter__(self) -> Shelf:
+        self._before = _shelf.set(self._shelf)
+        return self._shelf
+
+    def __exit__(self, *_: object) -> None:
+        _shelf.reset(self._before)
 
 
 def write_picture(picture: Picture) -> dict[str, str]:

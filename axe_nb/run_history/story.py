@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from axe_nb.endings import make_metadata
 from axe_nb.events import RunStarted, TurnFinished
@@ -18,8 +19,8 @@ from axe_nb.results import RunResult, Turn
 DIED = "the process ended while this ran; what had been answered by then was kept"
 
 TOLD = (
-    "messages", "log", "exchanges", "prompt", "pictures", "task", "text", "model", "agent",
-    "call_id",
+    "text", "agent", "model", "call_id", "prompt", "pictures", "task", "messages", "log",
+    "exchanges",
 )  # fmt: skip
 """Fields of a result that usually follow from the events."""
 
@@ -48,21 +49,26 @@ class RunStory:
         """
         start = self.start
         result = RunResult(
-            status="cancelled", error=why, agent=start.agent, model=start.model, id=start.run,
-            text=next((turn.text for turn in reversed(self.turns) if turn.text), ""),
-            call_id=start.call_id, prompt=start.prompt, task=start.task,
-            pictures=start.pictures, origin=start.origin,
+            status="cancelled", error=why, id=start.run, origin=start.origin,
             turns=len(self.turns), tool_calls=len(self.results),
             retries=sum(one.attempt > 1 for one in self.exchanges),
             usage=sum((turn.usage for turn in self.turns), Usage()),
             stop_reason=self.turns[-1].stop_reason if self.turns else "",
-            duration_ms=round((self.latest - self.began) * 1000),
-            messages=tuple(self._list_messages()), log=tuple(map(self._log, self.turns)),
-            exchanges=tuple(self.exchanges),
+            duration_ms=round((self.latest - self.began) * 1000), **self.list_told(),
         )  # fmt: skip
         if not start.parent:
             return result
         return replace(result, metadata=make_metadata(start.run, start.depth, result.usage))
+
+    def list_told(self) -> dict[str, Any]:
+        """Returns the fields `TOLD` of the result."""
+        start = self.start
+        text = next((turn.text for turn in reversed(self.turns) if turn.text), "")
+        told = (
+            text, start.agent, start.model, start.call_id, start.prompt, start.pictures, start.task,
+            tuple(self._list_messages()), tuple(map(self._log, self.turns)), tuple(self.exchanges),
+        )  # fmt: skip
+        return dict(zip(TOLD, told, strict=True))
 
     def _list_messages(self) -> list[Message]:
         messages = close_open_calls(self.history)

@@ -27,7 +27,7 @@ from axe_nb.run_history.exchange_parts import (
     write_exchanges,
     write_replies,
 )
-from axe_nb.run_history.story import DIED, RunStory
+from axe_nb.run_history.story import DIED, TOLD, RunStory
 from axe_nb.run_history.text import (
     Part,
     encode,
@@ -39,15 +39,8 @@ from axe_nb.run_history.text import (
 )
 from axe_nb.times import write_laps
 
-TOLD = (
-    "text", "agent", "model", "call_id", "prompt", "pictures", "task", "messages", "log",
-    "exchanges",
-)  # fmt: skip
-"""Fields of a result that its other parts usually tell."""
-
 REQUIRED = ("text", "agent", "model")
-"""Those of them without a default."""
-
+"""Fields `TOLD` without a default."""
 
 MAX_DRAFTS = 20_000
 """Characters of drafts that are kept in memory."""
@@ -241,8 +234,7 @@ def _write_next(
 
 def _write_end(story: RunStory, result: RunResult, exchanges: list[Pieces]) -> dict[str, Any]:
     exchanges += write_exchanges(story, result.exchanges[len(story.exchanges) :])
-    own = story.tell("")
-    told = [name for name in TOLD if getattr(own, name) == getattr(result, name)]
+    told = [name for name, own in story.list_told().items() if own == getattr(result, name)]
     end = spread(result, (*told, "children", "times"))
     return {
         "end": end | {"times": write_laps(result.times)},

@@ -42,6 +42,10 @@ REST, MIN_REST, MAX_REST = 9.0, 0.1, 0.5
 limits: a turn and the results of its calls are one transaction, and neither a burst of children nor
 a chain of quick turns is slowed down."""
 
+BURST = 50
+"""Events during a rest after which it is prolonged, up to `MAX_REST`: threads share the processor,
+so the many runs that are at work would wait."""
+
 PRUNE_EVERY = 200
 """Finished runs after which the limits are applied again; they first are at the first write."""
 
@@ -134,7 +138,7 @@ class Writer:
         while True:
             batch = [self._queue.get()]
             if isinstance(batch[0], tuple):  # soon there is more: the results of a turn's calls
-                self._is_awaited.wait(rest)
+                self._rest(rest)
             began = time.monotonic()
             with contextlib.suppress(Empty):
                 while len(batch) < BATCH:
@@ -156,6 +160,15 @@ class Writer:
                 mark.set()
             rest = min(REST * (time.monotonic() - began), MAX_REST)
             rest = MIN_REST if is_full else max(rest, MIN_REST)
+
+    def _rest(self, seconds: float) -> None:
+        """Waits until someone awaits what is written, or the time is over; longer in a burst."""
+        left, waiting = MAX_REST, 0
+        while not self._is_awaited.wait(min(seconds, left)):
+            left -= seconds
+            before, waiting = waiting, self._queue.qsize()
+            if waiting - before < BURST or left <= 0:
+                return
 
     def _process(self, items: Iterable[tuple[RootLog, float, Event]]) -> None:
         clean = find_filter()

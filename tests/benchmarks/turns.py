@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import statistics
 import subprocess
 import sys
 import time
@@ -25,6 +26,7 @@ from tests.providers.dialects import CALL_AGENT, DIALECTS, MODULES, Dialect, sec
 
 CHAIN = 50
 ROUNDS = 20
+SENDS = 300
 TASK = "Run the tests and say which of them fail, and why. "
 
 
@@ -92,15 +94,12 @@ def one_turn(number: str) -> Iterator[Message]:
 Send = Callable[[Request], Awaitable[object]]
 
 
-async def took(send: Send, request: Request, times: int) -> float:
-    """Seconds of the quickest of so many sends, each with one turn that was never sent before."""
-    found = []
-    for number in range(times):
-        fresh = replace(request, messages=(*request.messages, *one_turn(f"new {number}")))
-        began = time.perf_counter()
-        await send(fresh)
-        found.append(time.perf_counter() - began)
-    return min(found)
+async def took(send: Send, request: Request, number: int) -> tuple[float, float]:
+    """(seconds, seconds of CPU here) of a request with one more turn, not sent before."""
+    fresh = replace(request, messages=(*request.messages, *one_turn(f"new {number}")))
+    began, cpu = time.perf_counter(), time.process_time()
+    await send(fresh)
+    return time.perf_counter() - began, time.process_time() - cpu
 
 
 async def chain(send: Send) -> float:
@@ -139,12 +138,15 @@ async def measure(dialect: Dialect, url: str) -> None:
     one, other = (min(column) * 1e6 for column in zip(*pairs, strict=True))
     row(dialect, "one turn with a tool call", f"{one:.0f} µs, httpx {other:.0f} µs", one / other)
     early, late = conversation(10), conversation(1000)
-    await ours(late)
-    short, long = await took(ours, early, 100), await took(ours, late, 100)
+    await ours(early), await ours(late)
+    rounds = [(await took(ours, early, n), await took(ours, late, n)) for n in range(SENDS)]
+    (short, short_cpu), (long, long_cpu) = (
+        map(statistics.median, zip(*column, strict=True)) for column in zip(*rounds, strict=True)
+    )
     row(
         dialect,
         "turn 1000 against turn 10",
-        f"{long * 1e6:.0f}, {short * 1e6:.0f} µs",
+        f"{long * 1e6:.0f}, {short * 1e6:.0f} µs (CPU {long_cpu / short_cpu:.2f} x)",
         long / short,
     )
     print(
@@ -170,7 +172,7 @@ def share(dialect: Dialect) -> float:
 
 
 def row(dialect: Dialect, what: str, measured: str, ratio: float) -> None:
-    print(f"{dialect.name:10} {what:28} {measured:28} {ratio:.2f} x")
+    print(f"{dialect.name:10} {what:28} {measured:34} {ratio:.2f} x")
 
 
 if __name__ == "__main__":
