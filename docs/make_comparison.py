@@ -10,17 +10,20 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from statistics import median, quantiles
 from typing import Any, NamedTuple
 
 FILE = Path(__file__).with_name("comparison.md")
+FEATURES = FILE.with_suffix(".toml")
 FOUND = FILE.with_suffix(".json")
 PLOT = FILE.parent / "pictures" / "comparison.svg"
 BLOCK = re.compile(r"(<!-- measured: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 OURS = "axe_nb"
+TRIED, READ, FAILED, NONE = "●", "○", "✗", "·"
 QUIET = 0.5
 """Load average below which a machine did nothing else."""
 
@@ -119,10 +122,34 @@ def table(found: Found, columns: Sequence[Column]) -> Iterator[str]:
         yield f"| {shown} | {' | '.join(map(cell, values))} |"
 
 
+def table_of_features(found: Found, group: str) -> Iterator[str]:
+    """What each can do: tried, read, tried in vain, or not found."""
+    names = [name for name in found["contenders"] if name != REFERENCE]
+    yield f"| | {' | '.join(names)} |"
+    yield "|---" + "|:-:" * len(names) + "|"
+    for feature in tomllib.loads(FEATURES.read_text("utf-8"))["feature"]:
+        if feature["group"] == group:
+            marks = (mark(found, feature, name) for name in names)
+            yield f"| {feature['what']} | {' | '.join(marks)} |"
+
+
+def mark(found: Found, feature: dict[str, Any], name: str) -> str:
+    if name == OURS:
+        return TRIED if feature.get("axe_nb") else NONE
+    problem = found["claims"].get(name, {}).get(feature.get("claim"))
+    if problem == "":
+        return TRIED
+    if name in feature.get("read", ()):
+        return READ
+    return NONE if problem is None else FAILED
+
+
 def table_of_versions(found: Found) -> Iterator[str]:
     yield "| | version | packages installed with it | size, MB |"
     yield "|---|---|---|---|"
-    for name, one in sorted(found["contenders"].items(), key=lambda item: item[1].get("packages", 0)):
+    for name, one in sorted(
+        found["contenders"].items(), key=lambda item: item[1].get("packages", 0)
+    ):
         if problem := one.get("problem"):
             yield f"| {name} | not installed: {problem} | | |"
         else:
@@ -144,17 +171,18 @@ def list_better(found: Found) -> Iterator[str]:
                 named = ", ".join(
                     f"{name} {number(value)}" for name, value in sorted(better.items())
                 )
-                yield f"- {column.what}: {named}; axe_nb {number(median(ours))} {column.unit}".rstrip()
+                unit = f" {column.unit}" if column.unit else ""
+                yield f"- {column.what}: {named}; axe_nb {number(median(ours))}{unit}"
 
 
 def summary(found: Found) -> Iterator[str]:
     machine = found["machine"]
     rounds = {len(v) for samples in found["rows"].values() for v in samples.values()}
     yield (
-        f"Measured on {found['date']} by `{found['command']}` in {found['seconds']} seconds beside "
-        f"the installation: {machine['cpus']} CPUs, {machine['memory_gb']} GB, {machine['system']}, "
-        f"Python {machine['python']}. Each cell is the median of {min(rounds)} to {max(rounds)} "
-        "rounds, with the first and third quartile in brackets."
+        f"Measured on {found['date']} by `{found['command']}` in {found['seconds']} seconds "
+        f"beside the installation: {machine['cpus']} CPUs, {machine['memory_gb']} GB, "
+        f"{machine['system']}, Python {machine['python']}. Each cell is the median of "
+        f"{min(rounds)} to {max(rounds)} rounds, with the first and third quartile in brackets."
     )
     before, after = machine["load_before"], machine["load_after"]
     if before > QUIET:
@@ -176,6 +204,8 @@ def page(found: Found, text: str) -> str:
     made: dict[str, Callable[[Found], Iterator[str]]] = {
         "summary": summary, "versions": table_of_versions, "better": better_or_none,
     }  # fmt: skip
+    for group in ("notebook", "agents", "tests"):
+        made[group] = lambda found, group=group: table_of_features(found, group)
     made |= {name: lambda found, c=columns: table(found, c) for name, columns in TABLES.items()}
 
     def fill(match: re.Match[str]) -> str:

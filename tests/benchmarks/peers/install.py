@@ -101,7 +101,15 @@ def _install_npm(contender: Contender, folder: Path) -> None:
         raise NotInstalled("no npm")
     say(f"{folder.name}: npm installs {asked} (once; 2 GB, some minutes)")
     folder.mkdir(parents=True, exist_ok=True)
-    words = [npm, "install", "--prefix", str(folder), "--no-audit", "--no-fund", *contender.packages]
+    words = [
+        npm,
+        "install",
+        "--prefix",
+        str(folder),
+        "--no-audit",
+        "--no-fund",
+        *contender.packages,
+    ]
     path = f"{node.parent}{os.pathsep}{os.environ.get('PATH', '')}"
     done = subprocess.run(
         words, cwd=folder, env=PIP | os.environ | {"PATH": path}, stdin=subprocess.DEVNULL,

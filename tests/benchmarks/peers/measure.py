@@ -142,6 +142,25 @@ def measure_first(contender: Contender, python: Path, environ: Mapping[str, str]
     }  # fmt: skip
 
 
+def try_claims(contender: Contender, python: Path, environ: Mapping[str, str]) -> dict[str, str]:
+    """Claim → why it does not hold; empty if it does. None if the contender has no claims."""
+    if not (HERE / f"claims_{contender.module}.py").exists():
+        return {}
+    with tempfile.TemporaryFile("w+") as printed:
+        try:
+            done = subprocess.run(
+                [python, HERE / "claims.py", contender.module], stdout=subprocess.PIPE,
+                stderr=printed, stdin=subprocess.DEVNULL, env=environ, cwd=environ["TMPDIR"],
+                encoding="utf-8", timeout=LONGEST, check=True,
+            )  # fmt: skip
+        except subprocess.TimeoutExpired:
+            raise Failed(f"its claims took longer than {LONGEST:.0f} s") from None
+        except subprocess.CalledProcessError:
+            raise Failed(read_last_line(printed)) from None
+    found: dict[str, str] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
 def read_last_line(printed: IO[str]) -> str:
     printed.seek(0)
     return (printed.read().strip().splitlines() or ["it ended"])[-1]

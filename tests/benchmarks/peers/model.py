@@ -12,14 +12,11 @@ import asyncio
 import http.client
 import json
 import re
-import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from tests.benchmarks.http_server import HttpServer
+from tests.benchmarks.http_server import HttpServer, own_process, serve
 
 NAME = re.compile(rb'"model":\s*"(\w+)((?:-[\d.]+)+)"')
 REPLIES = re.compile(rb'"role":\s*"assistant"')
@@ -54,7 +51,7 @@ class Model(HttpServer):
     def answer(self, head: bytes, body: bytes) -> None:
         if head.startswith(b"POST /counts "):
             found, Model.counts = Model.counts, Counts()
-            self._send(json.dumps(asdict(found)).encode())
+            self.send(json.dumps(asdict(found)).encode())
             return
         Model.counts.requests += 1
         Model.counts.bytes += len(body)
@@ -63,11 +60,7 @@ class Model(HttpServer):
         *numbers, seconds = named[2].decode()[1:].split("-")
         calls = list_calls(named[1].decode(), int(*numbers or (0,)), len(REPLIES.findall(body)))
         write = write_anthropic if head.startswith(b"POST /v1/messages") else write_openai
-        asyncio.get_running_loop().call_later(float(seconds), self._send, write(calls))
-
-    def _send(self, body: bytes) -> None:
-        head = f"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {len(body)}"
-        self.transport.write(head.encode() + b"\r\n\r\n" + body)
+        asyncio.get_running_loop().call_later(float(seconds), self.send, write(calls))
 
 
 def list_calls(kind: str, size: int, turn: int) -> list[tuple[str, str, dict[str, str]]]:
@@ -100,26 +93,14 @@ def write_anthropic(calls: list[tuple[str, str, dict[str, str]]]) -> bytes:
     ] or [{"type": "text", "text": "done"}]
     reply = {"id": "x", "type": "message", "role": "assistant", "model": "x", "content": content}
     ending = {"stop_reason": "tool_use" if calls else "end_turn", "stop_sequence": None}
-    return json.dumps({**reply, **ending, "usage": {"input_tokens": 9, "output_tokens": 9}}).encode()
+    return json.dumps(
+        {**reply, **ending, "usage": {"input_tokens": 9, "output_tokens": 9}}
+    ).encode()
 
 
-async def serve() -> None:
-    """Prints the port, and serves until its input is closed."""
-    loop = asyncio.get_running_loop()
-    server = await loop.create_server(Model, "127.0.0.1", 0, backlog=4096)
-    print(server.sockets[0].getsockname()[1], flush=True)
-    await loop.run_in_executor(None, sys.stdin.read)
-
-
-@contextmanager
-def model() -> Iterator[str]:
+def model() -> AbstractContextManager[str]:
     """The base URL of a model in a process of its own."""
-    words = [sys.executable, "-m", __spec__.name]
-    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        assert process.stdin
-        assert process.stdout
-        yield f"http://127.0.0.1:{int(process.stdout.readline())}"
-        process.stdin.close()
+    return own_process(__spec__.name)
 
 
 def take_counts(url: str) -> Counts:
@@ -133,4 +114,4 @@ def take_counts(url: str) -> Counts:
 
 
 if __name__ == "__main__":
-    asyncio.run(serve())
+    asyncio.run(serve(Model))

@@ -12,16 +12,19 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from datetime import date
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from tests.benchmarks.peers.install import NotInstalled, describe, install, promptfoo_command
 from tests.benchmarks.peers.measure import (
+    Failed,
     Peer,
     Sample,
     Samples,
     in_turns,
     make_environ,
     measure_first,
+    try_claims,
 )
 from tests.benchmarks.peers.model import model, take_counts
 from tests.benchmarks.peers.table import COLD, CONTENDERS, MODEL_SECONDS, TASKS, Contender, Task
@@ -71,6 +74,19 @@ class Comparison:
         finally:
             peer.close()
 
+    def claims(self, contender: Contender) -> dict[str, str]:
+        try:
+            python = self.pythons[contender.name]
+            return try_claims(contender, python, self.environ(contender))
+        except Failed as failed:
+            say(f"{contender.name}: nothing tried: {failed}")
+            return {}
+
+    def close(self) -> None:
+        """Ends the processes that wait."""
+        while self.peers:
+            self.peers.popitem()[1].close()
+
     def start(self, contender: Contender) -> Peer:
         return Peer(contender, self.pythons[contender.name], self.environ(contender))
 
@@ -90,36 +106,24 @@ def compare(pythons: dict[str, Path], promptfoo: list[str]) -> Iterator[Comparis
         try:
             yield comparison
         finally:
-            for peer in comparison.peers.values():
-                peer.close()
+            comparison.close()
 
 
 def run_comparison(folder: Path, names: list[str]) -> dict[str, Any]:
     """Installs and measures the contenders (all if there are no names); the content of the file."""
     contenders = [one for one in CONTENDERS if not names or one.name in names]
-    found: dict[str, Any] = {}
-    pythons: dict[str, Path] = {}
-    for contender in contenders:
-        try:
-            python = pythons[contender.name] = install(contender, folder)
-            found[contender.name] = describe(contender, python, folder)
-        except NotInstalled as problem:
-            say(f"{contender.name} is not installed: {problem}")
-            found[contender.name] = {"problem": str(problem)}
+    described, pythons = install_all(contenders, folder)
     there = [one for one in contenders if one.name in pythons]
     command = promptfoo_command(folder) if "promptfoo" in pythons else []
     began, load = time.monotonic(), os.getloadavg()[0]
-    rows: dict[str, Samples] = {}
     with compare(pythons, command) as comparison:
-        say("first answer of a new process")
-        rows["first"] = in_turns(there, comparison.first, 7, 45)
-        for task in TASKS:
-            say(f"{task.function} {' '.join(map(str, task.arguments))}")
-            rows[task.name] = comparison.measure(task, there)
+        rows = measure_all(comparison, there)
     with compare(pythons, command) as comparison:
-        able = [one for one in there if one.is_parallel and "fan_out_100" in one.tasks]
-        say(f"fan_out {COLD}, cold: {', '.join(one.name for one in able)}")
-        rows["cold"] = in_turns(able, comparison.cold, 3, 25, warm_up=0)
+        say("what the page says of them")
+        claims = {one.name: comparison.claims(one) for one in there}
+        for name, samples in rows["fan_out_100"].items():
+            took = median(sample["seconds"] for sample in samples)
+            claims[name] |= {"parallel": ""} if took < 100 * MODEL_SECONDS else {}
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     machine = {
         "cpus": os.cpu_count(), "memory_gb": round(memory), "system": platform.system(),
@@ -129,5 +133,36 @@ def run_comparison(folder: Path, names: list[str]) -> dict[str, Any]:
     return {
         "date": date.today().isoformat(), "seconds": round(time.monotonic() - began),
         "command": " ".join(["python -m tests.benchmarks --peers", *names]),
-        "machine": machine, "contenders": found, "rows": rows,
+        "machine": machine, "contenders": described, "claims": claims, "rows": rows,
     }  # fmt: skip
+
+
+def install_all(
+    contenders: list[Contender], folder: Path
+) -> tuple[dict[str, Any], dict[str, Path]]:
+    """(what is known of each contender, the Python of those that are installed)."""
+    described: dict[str, Any] = {}
+    pythons: dict[str, Path] = {}
+    for contender in contenders:
+        try:
+            python = install(contender, folder)
+            described[contender.name] = describe(contender, python, folder)
+            pythons[contender.name] = python
+        except NotInstalled as problem:
+            say(f"{contender.name} is not installed: {problem}")
+            described[contender.name] = {"problem": str(problem)}
+    return described, pythons
+
+
+def measure_all(comparison: Comparison, contenders: list[Contender]) -> dict[str, Samples]:
+    """Row → what the rounds of each contender took."""
+    say("first answer of a new process")
+    rows = {"first": in_turns(contenders, comparison.first, 7, 45)}
+    for task in TASKS:
+        say(f"{task.function} {' '.join(map(str, task.arguments))}")
+        rows[task.name] = comparison.measure(task, contenders)
+    comparison.close()
+    able = [one for one in contenders if one.is_parallel and "fan_out_100" in one.tasks]
+    say(f"fan_out {COLD}, cold")
+    rows["cold"] = in_turns(able, comparison.cold, 3, 25, warm_up=0)
+    return rows

@@ -78,9 +78,7 @@ CONTENDERS = (
         "jupyter-ai",
         tasks=(),
     ),
-    Contender(
-        "promptfoo", ("promptfoo@0.123.1",), "", "promptfoo", tasks=("many",), is_npm=True
-    ),
+    Contender("promptfoo", ("promptfoo@0.123.1",), "", "promptfoo", tasks=("many",), is_npm=True),
 )
 
 

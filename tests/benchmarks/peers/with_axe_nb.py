@@ -4,8 +4,8 @@ import os
 
 os.environ |= {"AXE_OPENAI_BASE_URL": os.environ["MODEL_URL"], "OPENAI_API_KEY": "none"}
 
-import axe_nb  # noqa: E402
-from axe_nb import Agent  # noqa: E402
+import axe_nb
+from axe_nb import Agent
 
 
 async def ask():
@@ -24,9 +24,7 @@ async def chain(turns):
 async def fan_out(children, seconds):
     axe_nb.define(Agent("child", f"openai/child-{seconds}"))
     limits = axe_nb.TreeLimits(max_requests=0, max_calls_per_reply=0, max_in_flight=0)
-    lead = Agent(
-        "lead", f"openai/lead-{children}-{seconds}", sub_agents=("child",), limits=limits
-    )
+    lead = Agent("lead", f"openai/lead-{children}-{seconds}", sub_agents=("child",), limits=limits)
     return (await axe_nb.arun(lead, "go")).text
 
 

@@ -67,7 +67,9 @@ async def many(prompts, at_once, seconds):
 
     async def one(prompt):
         async with places:
-            return (await send(f"child-{seconds}", [{"role": "user", "content": prompt}]))["content"]
+            return (await send(f"child-{seconds}", [{"role": "user", "content": prompt}]))[
+                "content"
+            ]
 
     return await asyncio.gather(*(one(prompt) for prompt in prompts))
 

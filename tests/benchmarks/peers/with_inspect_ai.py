@@ -1,4 +1,4 @@
-"""inspect_ai: `@agent` functions around `generate_loop`, one a tool of the other; many = an eval."""
+"""inspect_ai: agents around `generate_loop`, one a tool of the other; many prompts are an eval."""
 
 import os
 

@@ -4,7 +4,7 @@ import os
 
 os.environ |= {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "OPENAI_API_KEY": "none"}  # no look-ups
 
-from IPython.core.interactiveshell import InteractiveShell  # noqa: E402
+from IPython.core.interactiveshell import InteractiveShell
 
 SHELL = InteractiveShell.instance()
 SHELL.run_line_magic("load_ext", "jupyter_ai_magic_commands")

@@ -15,12 +15,13 @@ import resource
 import sys
 import threading
 import time
+from pathlib import Path
 
 
 def read_memory(what):
     """Bytes of memory of this process: now (`VmRSS:`) or at most (`VmHWM:`)."""
-    with open("/proc/self/status", encoding="ascii") as lines:
-        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(what))
+    lines = Path("/proc/self/status").read_text("ascii").splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(what))
 
 
 def read_cpu():
