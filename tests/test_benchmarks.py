@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -58,9 +59,11 @@ def test_contenders_take_turns_and_one_that_fails_is_left_out() -> None:
 def test_a_wrong_answer_and_a_process_that_ends_are_failures() -> None:
     with compare({OURS.name: Path(sys.executable)}, []) as comparison:
         with pytest.raises(Failed, match="no_such_function"):
-            comparison.warm(OURS, Task("x", "no_such_function", (), 1, 1))
-        with pytest.raises(Failed, match="^AssertionError: remember: "):
-            comparison.warm(OURS, Task("x", "remember", (1,), 1, 1))
+            comparison.warm(OURS, Task("x", "no_such_function", (), 1, 1, 1))
+        with pytest.raises(Failed, match=r"^AssertionError: remember: "):
+            comparison.warm(OURS, Task("x", "remember", (1,), 1, 1, 1))
+        with pytest.raises(Failed, match="fan_out_10: 12 requests, not 13"):
+            comparison.warm(OURS, replace(TASKS[1], requests=13))
         assert comparison.warm(OURS, TASKS[1])["requests"] == 12  # a new process
     with model() as url:
         assert take_counts(url).requests == 0

@@ -18,7 +18,7 @@ from tests.benchmarks.peers.table import AT_ONCE, CHAIN, CONTENDERS, MANY, TASKS
 from tests.bootstrap import say
 
 KEPT_RUNS = 40
-ONE_RUN = Task("fan_out_10", "fan_out", (10, 0), 1, 1)
+ONE_RUN = Task("fan_out_10", "fan_out", (10, 0), 12, 1, 1)
 
 
 class Bound(NamedTuple):

@@ -23,11 +23,10 @@ async def approval():
 
 
 async def saved():
-    one, other = chat("child-0"), chat("child-0")
+    one, other = chat("child-0"), chat("child-0.0")
     await say(one, "go")
     turns = [type(turn).model_validate_json(turn.model_dump_json()) for turn in one.get_turns()]
-    other.set_turns(turns)
-    await say(other, "more")
+    await say(other, "more", turns)
     assert len(other.get_turns()) == 4
 
 

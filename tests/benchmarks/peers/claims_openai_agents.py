@@ -13,7 +13,7 @@ async def approval():
         ran.append("it")
         return "ok"
 
-    one = agent("chain-1-0", [delete])
+    one = agent("chain-1-0", (delete,))
     paused = await Runner.run(one, "go")
     (waiting,) = paused.interruptions
     state = paused.to_state()
@@ -24,7 +24,7 @@ async def approval():
 
 async def limit():
     try:
-        await Runner.run(agent("chain-9-0", [nothing]), "go", max_turns=3)
+        await Runner.run(agent("chain-9-0", (nothing,)), "go", max_turns=3)
     except MaxTurnsExceeded:
         return
     raise AssertionError("no limit")

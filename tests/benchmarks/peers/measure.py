@@ -84,21 +84,23 @@ def in_turns(
     measure: Callable[[Contender], Sample],
     rounds: int,
     seconds: float,
+    *,
     warm_up: int = 1,
+    least: int = LEAST,
 ) -> Samples:
     """What each round of each contender took, A-B-A-B, so that what disturbs one disturbs all.
 
     Args:
         measure: one round; a contender for which it raises Failed is left out.
         rounds: at most, beside those that warm up and are not kept.
-        seconds: after these no more rounds, but LEAST.
+        seconds: after these no more rounds, but `least`.
     """
     samples: Samples = {}
     waiting, ends = list(contenders), 0.0
     for number in range(-warm_up, rounds):
         if number == 0:
             ends = time.monotonic() + seconds
-        if number >= min(LEAST, rounds) and time.monotonic() > ends:
+        if number >= least and time.monotonic() > ends:
             break
         for contender in list(waiting):
             try:
@@ -135,11 +137,10 @@ def measure_first(contender: Contender, python: Path, environ: Mapping[str, str]
         process.stdout.close()
         if process.returncode:
             raise Failed(read_last_line(printed))
-    imported = json.loads(answer.splitlines()[-1])
-    return {
-        "seconds": seconds, "cpu": used.ru_utime + used.ru_stime, "grown": used.ru_maxrss * 1024,
-        **{f"import_{what}": value for what, value in imported.items()},
-    }  # fmt: skip
+    found: Sample = json.loads(answer.splitlines()[-1])
+    if contender.is_npm:
+        del found["grown"]  # of the Python that starts its command
+    return found | {"seconds": seconds, "cpu": used.ru_utime + used.ru_stime}
 
 
 def try_claims(contender: Contender, python: Path, environ: Mapping[str, str]) -> dict[str, str]:

@@ -59,7 +59,10 @@ class Comparison:
         self.peers[contender.name] = peer
         take_counts(self.url)
         try:
-            return peer.run(task.function, task.arguments) | self.counts()
+            sample = peer.run(task.function, task.arguments) | self.counts()
+            if sample["requests"] != task.requests:
+                raise Failed(f"{task.name}: {sample['requests']} requests, not {task.requests}")
+            return sample
         except BaseException:
             self.peers.pop(contender.name).close()
             raise
@@ -157,12 +160,12 @@ def install_all(
 def measure_all(comparison: Comparison, contenders: list[Contender]) -> dict[str, Samples]:
     """Row → what the rounds of each contender took."""
     say("first answer of a new process")
-    rows = {"first": in_turns(contenders, comparison.first, 7, 45)}
+    rows = {"first": in_turns(contenders, comparison.first, 7, 35)}
     for task in TASKS:
         say(f"{task.function} {' '.join(map(str, task.arguments))}")
         rows[task.name] = comparison.measure(task, contenders)
     comparison.close()
     able = [one for one in contenders if one.is_parallel and "fan_out_100" in one.tasks]
     say(f"fan_out {COLD}, cold")
-    rows["cold"] = in_turns(able, comparison.cold, 3, 25, warm_up=0)
+    rows["cold"] = in_turns(able, comparison.cold, 3, 40, warm_up=0, least=2)
     return rows

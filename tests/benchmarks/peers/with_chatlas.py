@@ -1,29 +1,30 @@
 """chatlas: a chat with tools; a tool asks another chat."""
 
 import os
+from functools import cache
 
 from chatlas import AssistantTurn, ChatOpenAICompletions, UserTurn, parallel_chat
 
 URL = os.environ["MODEL_URL"] + "/v1"
 
 
+@cache
 def chat(model):
     return ChatOpenAICompletions(base_url=URL, model=model, api_key="none")
 
 
-async def say(chat, prompt):
+async def say(chat, prompt, turns=()):
+    chat.set_turns(list(turns))
     reply = await chat.chat_async(prompt, stream=False, echo="none")
     return await reply.get_content() if hasattr(reply, "get_content") else str(reply)
-
-
-CHILDREN = {}
 
 
 async def ask():
     return (await say(chat("child-0"), "go")).strip()
 
 
-async def chain(turns):
+@cache
+def chain_chat(turns):
     one = chat(f"chain-{turns - 1}-0")
 
     async def nothing() -> str:
@@ -31,20 +32,30 @@ async def chain(turns):
         return "ok"
 
     one.register_tool(nothing)
+    return one
+
+
+async def chain(turns):
+    one = chain_chat(turns)
     await say(one, "go")
     return one.get_last_turn().text
 
 
-async def fan_out(children, seconds):
+@cache
+def lead_chat(children, seconds):
     lead = chat(f"lead-{children}-{seconds}")
     child = chat(f"child-{seconds}")
 
     async def call_agent(agent: str, task: str) -> str:
         """Calls an agent."""
-        child.set_turns([])
         return await say(child, task)
 
     lead.register_tool(call_agent)
+    return lead
+
+
+async def fan_out(children, seconds):
+    lead = lead_chat(children, seconds)
     await say(lead, "go")
     return lead.get_last_turn().text
 
@@ -65,6 +76,4 @@ def remember(exchanges):
 
 
 async def go_on(memory):
-    one = chat("child-0")
-    one.set_turns(memory)
-    return (await say(one, "go")).strip()
+    return (await say(chat("child-0"), "go", memory)).strip()

@@ -1,6 +1,7 @@
 """inspect_ai: agents around `generate_loop`, one a tool of the other; many prompts are an eval."""
 
 import os
+from functools import cache
 
 from inspect_ai import Task, eval_async
 from inspect_ai.agent import AgentState, agent, as_tool, run
@@ -12,6 +13,7 @@ os.environ["INSPECT_DISPLAY"] = "none"
 URL = os.environ["MODEL_URL"] + "/v1"
 
 
+@cache
 def model(name):
     return get_model(
         f"openai-api/local/{name}", base_url=URL, api_key="none",
@@ -51,9 +53,14 @@ async def chain(turns):
     return await finish(loop(f"chain-{turns - 1}-0", [nothing()]), "go")
 
 
-async def fan_out(children, seconds):
+@cache
+def lead(children, seconds):
     child = ToolDef(as_tool(loop(f"child-{seconds}")), parallel=True)
-    return await finish(loop(f"lead_input-{children}-{seconds}", [child]), "go")
+    return loop(f"lead_input-{children}-{seconds}", [child])
+
+
+async def fan_out(children, seconds):
+    return await finish(lead(children, seconds), "go")
 
 
 async def many(prompts, at_once, seconds):

@@ -1,6 +1,7 @@
 """LangGraph: `create_agent` of LangChain, which makes a graph; a tool runs another agent."""
 
 import os
+from functools import cache
 
 from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, HumanMessage
@@ -26,28 +27,43 @@ async def nothing() -> str:
     return "ok"
 
 
+@cache
+def child_agent(seconds):
+    return agent(f"child-{seconds}")
+
+
+@cache
+def chain_agent(turns):
+    return agent(f"chain-{turns - 1}-0", (nothing,))
+
+
 async def ask():
-    return await run(agent("child-0"), "go")
+    return await run(child_agent(0), "go")
 
 
 async def chain(turns):
-    return await run(agent(f"chain-{turns - 1}-0", [nothing]), "go", recursion_limit=3 * turns)
+    return await run(chain_agent(turns), "go", recursion_limit=3 * turns)
 
 
-async def fan_out(children, seconds):
-    child = agent(f"child-{seconds}")
+@cache
+def lead_agent(children, seconds):
+    child = child_agent(seconds)
 
     @tool
     async def call_agent(agent: str, task: str) -> str:
         """Calls an agent."""
         return await run(child, task)
 
-    return await run(agent(f"lead-{children}-{seconds}", [call_agent]), "go")
+    return agent(f"lead-{children}-{seconds}", (call_agent,))
+
+
+async def fan_out(children, seconds):
+    return await run(lead_agent(children, seconds), "go")
 
 
 async def many(prompts, at_once, seconds):
     states = [{"messages": prompt} for prompt in prompts]
-    found = await agent(f"child-{seconds}").abatch(states, {"max_concurrency": at_once})
+    found = await child_agent(seconds).abatch(states, {"max_concurrency": at_once})
     return [state["messages"][-1].content for state in found]
 
 
@@ -60,4 +76,4 @@ def remember(exchanges):
 
 
 async def go_on(memory):
-    return await run(agent("child-0"), [*memory, HumanMessage("go")])
+    return await run(child_agent(0), [*memory, HumanMessage("go")])

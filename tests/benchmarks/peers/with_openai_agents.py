@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+from functools import cache
 
 from agents import (
     Agent,
@@ -27,23 +28,36 @@ async def nothing() -> str:
     return "ok"
 
 
+@cache
+def child_agent(seconds):
+    return agent(f"child-{seconds}")
+
+
 async def ask():
-    return (await Runner.run(agent("child-0"), "go")).final_output
+    return (await Runner.run(child_agent(0), "go")).final_output
+
+
+@cache
+def chain_agent(turns):
+    return agent(f"chain-{turns - 1}-0", (nothing,))
 
 
 async def chain(turns):
-    one = agent(f"chain-{turns - 1}-0", [nothing])
-    return (await Runner.run(one, "go", max_turns=turns + 1)).final_output
+    return (await Runner.run(chain_agent(turns), "go", max_turns=turns + 1)).final_output
+
+
+@cache
+def lead_agent(children, seconds):
+    child = child_agent(seconds).as_tool("child", "Calls an agent.")
+    return agent(f"lead_input-{children}-{seconds}", (child,))
 
 
 async def fan_out(children, seconds):
-    child = agent(f"child-{seconds}").as_tool("child", "Calls an agent.")
-    lead = agent(f"lead_input-{children}-{seconds}", [child])
-    return (await Runner.run(lead, "go")).final_output
+    return (await Runner.run(lead_agent(children, seconds), "go")).final_output
 
 
 async def many(prompts, at_once, seconds):
-    child, places = agent(f"child-{seconds}"), asyncio.Semaphore(at_once)
+    child, places = child_agent(seconds), asyncio.Semaphore(at_once)
 
     async def one(prompt):
         async with places:
@@ -62,4 +76,4 @@ def remember(exchanges):
 
 async def go_on(memory):
     asked = [*memory, {"role": "user", "content": "go"}]
-    return (await Runner.run(agent("child-0"), asked)).final_output
+    return (await Runner.run(child_agent(0), asked)).final_output

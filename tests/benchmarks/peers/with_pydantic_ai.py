@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+from functools import cache
 
 from pydantic_ai import Agent, RunContext, UsageLimits
 from pydantic_ai.messages import ModelRequest, ModelResponse, TextPart, UserPromptPart
@@ -12,6 +13,7 @@ PROVIDER = OpenAIProvider(base_url=os.environ["MODEL_URL"] + "/v1", api_key="non
 NO_LIMITS = UsageLimits(request_limit=None)
 
 
+@cache
 def agent(model):
     return Agent(OpenAIChatModel(model, provider=PROVIDER))
 
@@ -20,7 +22,8 @@ async def ask():
     return (await agent("child-0").run("go")).output
 
 
-async def chain(turns):
+@cache
+def chain_agent(turns):
     one = agent(f"chain-{turns - 1}-0")
 
     @one.tool_plain
@@ -28,10 +31,15 @@ async def chain(turns):
         """Does nothing."""
         return "ok"
 
-    return (await one.run("go", usage_limits=NO_LIMITS)).output
+    return one
 
 
-async def fan_out(children, seconds):
+async def chain(turns):
+    return (await chain_agent(turns).run("go", usage_limits=NO_LIMITS)).output
+
+
+@cache
+def lead_agent(children, seconds):
     lead, child = agent(f"lead-{children}-{seconds}"), agent(f"child-{seconds}")
 
     @lead.tool
@@ -39,7 +47,11 @@ async def fan_out(children, seconds):
         """Calls an agent."""
         return (await child.run(task, usage=ctx.usage, usage_limits=NO_LIMITS)).output
 
-    return (await lead.run("go", usage_limits=NO_LIMITS)).output
+    return lead
+
+
+async def fan_out(children, seconds):
+    return (await lead_agent(children, seconds).run("go", usage_limits=NO_LIMITS)).output
 
 
 async def many(prompts, at_once, seconds):
