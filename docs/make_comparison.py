@@ -184,7 +184,8 @@ def summary(found: Found) -> Iterator[str]:
         f"Measured on {found['date']} by `{found['command']}` in {found['seconds']} seconds "
         f"beside the installation: {machine['cpus']} CPUs, {machine['memory_gb']} GB, "
         f"{machine['system']}, Python {machine['python']}. Each cell is the median of "
-        f"{min(rounds)} to {max(rounds)} rounds, with the first and third quartile in brackets."
+        f"{min(rounds)} to {max(rounds)} rounds, with the first and third quartile in brackets; "
+        "a round of more than 5 seconds is not repeated."
     )
     before, after = machine["load_before"], machine["load_after"]
     if before > QUIET:
@@ -233,23 +234,26 @@ def draw(found: Found, path: Path) -> None:
     with mpl.rc_context(style):
         figure = Figure(figsize=(9, 8.4), layout="constrained")
         for axes, (title, column) in zip(figure.subplots(3, 2).flat, PLOTTED, strict=True):
-            draw_bars(axes, title, column, found)
+            draw_points(axes, title, column, found)
         figure.savefig(path, metadata={"Date": None, "Description": fingerprint(found)})
 
 
-def draw_bars(axes: Any, title: str, column: Column, found: Found) -> None:
-    """A bar for each contender, least on top, with its quartiles; the scale is logarithmic."""
+def draw_points(axes: Any, title: str, column: Column, found: Found) -> None:
+    """A point for each contender, least on top, with its quartiles."""
     taken = {name: column.values(found, name) for name in found["contenders"]}
     spreads = {name: spread(values) for name, values in taken.items() if values}
     names = sorted(spreads, key=lambda name: -spreads[name][0])
-    colours = {OURS: "#0969da", REFERENCE: "#d0d7de"}
+    colours = {OURS: "#0969da", REFERENCE: "#bf8700"}
     for place, name in enumerate(names):
         middle, low, high = spreads[name]
-        axes.barh(place, middle, color=colours.get(name, "#8c959f"), height=0.7)
         axes.plot([low, high], [place, place], color="#24292f", linewidth=1.5)
-        axes.text(high * 1.08, place, number(middle), va="center")
+        axes.plot(middle, place, "o", color=colours.get(name, "#57606a"), markersize=7)
+        axes.text(high * 1.15, place, number(middle), va="center")
     axes.set_yticks(range(len(names)), names)
     axes.set_xscale("log")
+    axes.xaxis.set_major_formatter(lambda value, _: number(value))
+    axes.xaxis.set_minor_formatter(lambda *_: "")
+    axes.grid(axis="x", color="#d0d7de", linewidth=0.6)
     least, most = min(s[1] for s in spreads.values()), max(s[2] for s in spreads.values())
     axes.set_xlim(least / 2, most * 3)
     axes.set_title(title, loc="left", fontweight="bold")

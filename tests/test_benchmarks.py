@@ -48,12 +48,12 @@ def test_contenders_take_turns_and_one_that_fails_is_left_out() -> None:
         asked.append(contender.name)
         if contender.name == "httpx" and len(asked) > 5:
             raise Failed("it ended")
-        return {"round": len(asked)}
+        return {"seconds": 9.0 if contender.name == "pydantic-ai" and len(asked) > 6 else 0.1}
 
     found = in_turns(CONTENDERS[:3], measure, rounds=3, seconds=60)
     names = [one.name for one in CONTENDERS[:3]]
     assert asked[:6] == [*names, *names[1:], names[0]]  # none is always first
-    assert {name: len(rounds) for name, rounds in found.items()} == {names[0]: 3, names[2]: 3}
+    assert {name: len(rounds) for name, rounds in found.items()} == {names[0]: 3, names[2]: 2}
 
 
 def test_a_wrong_answer_and_a_process_that_ends_are_failures() -> None:

@@ -3,14 +3,16 @@
 from pathlib import Path
 
 from inspect_ai import Task, eval_async
+from inspect_ai.agent import run
 from inspect_ai.approval import ApprovalPolicy, auto_approver
 from inspect_ai.dataset import Sample
 from inspect_ai.log import read_eval_log
-from inspect_ai.model import ModelOutput, ModelUsage, get_model
+from inspect_ai.model import ChatMessage, ChatMessageUser, ModelOutput, ModelUsage, get_model
 from inspect_ai.scorer import match
 from inspect_ai.solver import generate, use_tools
 from inspect_ai.tool import tool
 from inspect_ai.util import LimitExceededError, message_limit
+from pydantic import TypeAdapter
 from with_inspect_ai import fan_out, finish, loop, model, nothing
 
 
@@ -59,3 +61,11 @@ async def scores():
 
 async def agent_as_tool():
     assert await fan_out(2, 0) == "done"
+
+
+async def saved():
+    first = await run(loop("child-0"), "go")
+    kind = TypeAdapter(list[ChatMessage])
+    kept = kind.validate_json(kind.dump_json(first.messages))
+    second = await run(loop("child-0"), [*kept, ChatMessageUser(content="more")])
+    assert len(second.messages) == 4

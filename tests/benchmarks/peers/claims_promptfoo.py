@@ -4,8 +4,9 @@ from with_promptfoo import evaluate
 
 
 async def offline_model():
-    settings = {"providers": ["echo"], "prompts": ["done"], "tests": [{}]}
-    assert evaluate(settings, 1)["results"][0]["response"]["output"] == "done"
+    tests = [{"vars": {"word": "done"}}]
+    found = evaluate({"providers": ["echo"], "prompts": ["{{word}}"], "tests": tests}, 1)
+    assert found["results"][0]["response"]["output"] == "done"
 
 
 async def scores():

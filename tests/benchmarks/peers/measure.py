@@ -21,6 +21,9 @@ LONGEST = 120.0
 LEAST = 3
 """Rounds, also when the time of a task is over."""
 
+SLOW = 5.0
+"""Seconds; a round that takes longer is not repeated."""
+
 Sample = dict[str, Any]
 Samples = dict[str, list[Sample]]
 """Contender → what its rounds took; the first one, which warms up, is not among them."""
@@ -87,6 +90,7 @@ def in_turns(
     *,
     warm_up: int = 1,
     least: int = LEAST,
+    slow: float = SLOW,
 ) -> Samples:
     """What each round of each contender took, A-B-A-B, so that what disturbs one disturbs all.
 
@@ -112,6 +116,8 @@ def in_turns(
                 continue
             if number >= 0:
                 samples.setdefault(contender.name, []).append(sample)
+                if sample["seconds"] > slow:
+                    waiting.remove(contender)
         waiting = waiting[1:] + waiting[:1]  # none is always first
     return samples
 

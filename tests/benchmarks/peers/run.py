@@ -17,6 +17,7 @@ from typing import Any
 
 from tests.benchmarks.peers.install import NotInstalled, describe, install, promptfoo_command
 from tests.benchmarks.peers.measure import (
+    LONGEST,
     Failed,
     Peer,
     Sample,
@@ -167,5 +168,5 @@ def measure_all(comparison: Comparison, contenders: list[Contender]) -> dict[str
     comparison.close()
     able = [one for one in contenders if one.is_parallel and "fan_out_100" in one.tasks]
     say(f"fan_out {COLD}, cold")
-    rows["cold"] = in_turns(able, comparison.cold, 3, 40, warm_up=0, least=2)
+    rows["cold"] = in_turns(able, comparison.cold, 3, 40, warm_up=0, least=2, slow=LONGEST)
     return rows
