@@ -33,6 +33,8 @@ NOT_RUN = {
     "$ python3 tests": "is the command that runs this test",
     "$ .venv/bin/python -m pytest": "is the command that runs this test",
     "$ python3 docs": "creates an environment; tests/test_site.py checks what it reads",
+    "$ python -m tests.benchmarks --peers": "installs other libraries, and takes minutes",
+    "$ python -m tests.benchmarks ": "tests/test_benchmarks.py runs it",
     "$ pip install 'axe-nb[prices]'": "installs from the network",
     "$ python3 -m venv phoenix": "installs from the network, 850 MB",
     "$ phoenix/bin/pip install": "installs from the network, 850 MB",

@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from axe_nb.agents.tables import TreeLimits
-from tests.benchmarks.http_server import HttpServer
+from tests.benchmarks.http_server import HttpServer, own_process, serve
 from tests.engine.in_process import ask_session
 
 MODEL_SECONDS = 0.05
@@ -45,11 +45,7 @@ class Model(HttpServer):
         name = body.partition(b'"model":"')[2].partition(b'"')[0].decode()
         kind, *numbers = name.split("-")
         reply = write_reply(kind, int(numbers[0]) if len(numbers) > 1 else 0, body)
-        asyncio.get_running_loop().call_later(float(numbers[-1]), self._send, reply)
-
-    def _send(self, body: bytes) -> None:
-        head = f"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {len(body)}"
-        self.transport.write(head.encode() + b"\r\n\r\n" + body)
+        asyncio.get_running_loop().call_later(float(numbers[-1]), self.send, reply)
 
 
 def write_reply(kind: str, size: int, body: bytes) -> bytes:
@@ -68,28 +64,12 @@ def write_reply(kind: str, size: int, body: bytes) -> bytes:
     return json.dumps({"choices": [{"message": message}], "usage": usage}).encode()
 
 
-async def serve() -> None:
-    """Prints the port, and serves until its input is closed."""
-    loop = asyncio.get_running_loop()
-    server = await loop.create_server(Model, "127.0.0.1", 0, backlog=4096)
-    print(server.sockets[0].getsockname()[1], flush=True)
-    await loop.run_in_executor(None, sys.stdin.read)
-
-
 @contextmanager
 def server() -> Iterator[None]:
     """A model in a process of its own, as OpenAI."""
-    words = [sys.executable, "-m", __spec__.name, "serve"]
-    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        assert process.stdin
-        assert process.stdout
-        port = int(process.stdout.readline())
-        os.environ |= {
-            "AXE_OPENAI_BASE_URL": f"http://127.0.0.1:{port}",
-            "OPENAI_API_KEY": "none",
-        }
+    with own_process(__spec__.name, "serve") as url:
+        os.environ |= {"AXE_OPENAI_BASE_URL": url, "OPENAI_API_KEY": "none"}
         yield
-        process.stdin.close()
 
 
 def stopwatch() -> Callable[[], tuple[float, float]]:
@@ -362,6 +342,6 @@ if __name__ == "__main__":
         case []:
             main()
         case ["serve"]:
-            asyncio.run(serve())
+            asyncio.run(serve(Model))
         case [what]:
             print(json.dumps(asyncio.run(measure(what))))
