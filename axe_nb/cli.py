@@ -63,7 +63,7 @@ def _dispatch(words: Sequence[str] | None) -> int:
         return ACTIONS[command.name](parse(command, "command", rest))
     except HelpAsked as asked:
         stream = sys.stderr if asked.code else sys.stdout
-        print(paint(asked.page, stream), end="", file=stream)
+        print(paint(asked.page, stream), end="", file=stream, flush=True)
         raise
     except AxeError as error:
         _print_note("\n".join([f"error: {error}", *error.lines()[1:]]))

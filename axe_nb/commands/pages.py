@@ -27,7 +27,7 @@ MIN_WIDTH = 24
 """Columns of the narrowest column of text."""
 
 MAX_LEFT = 32
-"""Columns of a name that its meaning still stands beside."""
+"""Columns of the longest name that has its meaning beside it."""
 
 OTHER_OPTIONS = "Options"
 """Heading of options without a group, and of those of a page that has only one group."""
