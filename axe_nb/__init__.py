@@ -8,11 +8,9 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-from axe_nb.imports import protect_imports
+from axe_nb.imports import protect_imports, provide
 
 protect_imports()  # before any other import of ours: `copy` tries a package that a folder may bring
-
-from axe_nb.result_actions import ResultActions, provide  # noqa: E402
 
 __version__ = "0.1.0"
 
@@ -52,6 +50,7 @@ if TYPE_CHECKING:
     from axe_nb.messages import ToolCall as ToolCall
     from axe_nb.messages import Usage as Usage
     from axe_nb.messages import call as call
+    from axe_nb.result_actions import ResultActions
     from axe_nb.results import RunResult as RunResult
     from axe_nb.scripting.lookup import script as script
     from axe_nb.scripting.server import script_server as script_server
@@ -162,7 +161,7 @@ def _find_actions() -> ResultActions:
     return result_methods
 
 
-provide(_find_actions)
+provide("result_actions", _find_actions)
 
 
 def _show(result: RunResult) -> None:

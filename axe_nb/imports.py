@@ -1,6 +1,7 @@
-"""Libraries of axe_nb never come from a place that a tool or a repository can write to.
+"""What axe_nb imports on first use: where its libraries come from, and its own upper rooms.
 
-They are imported on first use: a `regex.py` that a tool wrote, or a repository brought, would run
+Libraries never come from a place that a tool or a repository can write to. They are imported on
+first use: a `regex.py` that a tool wrote, or a repository brought, would run
 instead. Your own code goes on to import from wherever `sys.path` leads.
 Source: issue 9; D-52; safety-facts §7.
 """
@@ -10,10 +11,24 @@ from __future__ import annotations
 import os
 import site
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from types import FrameType, ModuleType
+from typing import Any
+
+_found: dict[str, Callable[[], Any]] = {}
+
+
+def provide(name: str, find: Callable[[], Any]) -> None:
+    """Says how to find what is above the rooms that use it; for the top of the package alone."""
+    _found[name] = find
+
+
+def find_provided(name: str) -> Any:
+    """Returns what the top of the package provides under this name."""
+    return _found[name]()
+
 
 IMPORTERS = {
     "annotated_types", "anyio", "anywidget", "attr", "attrs", "axe_nb", "certifi", "click",

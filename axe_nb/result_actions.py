@@ -7,8 +7,10 @@ Source: product.md "Runs are recordings"; house style §1.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
+
+from axe_nb.imports import find_provided
 
 
 class Difference(Protocol):
@@ -88,14 +90,7 @@ class ResultActions(Protocol):
     def show_twin(self, result: Any, /) -> dict[str, str]: ...
 
 
-_found: list[Callable[[], ResultActions]] = []
-
-
-def provide(find: Callable[[], ResultActions]) -> None:
-    """Says where the functions are; for the top of the package."""
-    _found[:] = [find]
-
-
 def find_actions() -> ResultActions:
     """Returns the functions."""
-    return _found[0]()
+    found: ResultActions = find_provided("result_actions")
+    return found
