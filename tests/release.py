@@ -55,7 +55,10 @@ EXTRAS = {
         from axe_nb.messages import Usage
         from axe_nb.prices import Prices
         cost = asyncio.run(Prices().find_cost("openai/gpt-4o", Usage(1000, 1000)))
-        assert cost, "axe-nb[prices]"
+        if not cost:
+            from axe_nb.agents.config import Config
+            from axe_nb.doctor.session import check_prices
+            raise SystemExit(check_prices(Config()).next_step)
     """,
     "mcp": """
         import pathlib, sys
@@ -77,22 +80,16 @@ EXTRAS = {
     """,
     "ipyparallel": """
         if __name__ == "__main__":
-            try:
-                import ipyparallel
-            except ImportError:
-                raise SystemExit("axe-nb[ipyparallel]")
             import axe_nb
+            import ipyparallel
             with ipyparallel.Cluster(n=1) as client:
                 runs = list(axe_nb.map("greeter", ["My name is Cy."], executor=client))
             assert [run.text for run in runs] == ["Good morning, Cy!"]
     """,
     "dask": """
         if __name__ == "__main__":
-            try:
-                from distributed import Client
-            except ImportError:
-                raise SystemExit("axe-nb[dask]")
             import axe_nb
+            from distributed import Client
             with Client(n_workers=1, dashboard_address=None) as client:
                 runs = list(axe_nb.map("greeter", ["My name is Di."], executor=client))
             assert [run.text for run in runs] == ["Good morning, Di!"]
@@ -106,6 +103,9 @@ EXTRAS = {
     """,
 }
 """Extra → a program that uses it. Without the extra it fails, and names it."""
+
+IMPORTED = {"dask": "distributed", "ipyparallel": "ipyparallel"}
+"""Extra whose library the program imports itself, so that Python names it → the library."""
 
 
 def main(arguments: list[str]) -> int:
@@ -181,7 +181,9 @@ def try_wheel(wheel: Path, folder: Path) -> None:
     for extra, code in EXTRAS.items():
         file = project / f"try_{extra}.py"  # {extra}.py would be imported as the library
         file.write_text("\n".join(line[8:] for line in code.splitlines()), "utf-8")
-        run([str(python), file.name], environ, project, contains=f"axe-nb[{extra}]", fails=True)
+        library = IMPORTED.get(extra)
+        words = f"No module named '{library}'" if library else f"axe-nb[{extra}]"
+        run([str(python), file.name], environ, project, contains=words, fails=True)
         run([str(python), "-m", "pip", "install", "-q", f"{wheel}[{extra}]"], environ)
         run([str(python), file.name], environ, project)
 
