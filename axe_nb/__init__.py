@@ -50,7 +50,6 @@ if TYPE_CHECKING:
     from axe_nb.messages import ToolCall as ToolCall
     from axe_nb.messages import Usage as Usage
     from axe_nb.messages import call as call
-    from axe_nb.result_actions import ResultActions
     from axe_nb.results import RunResult as RunResult
     from axe_nb.scripting.lookup import script as script
     from axe_nb.scripting.server import script_server as script_server
@@ -155,10 +154,12 @@ def __dir__() -> list[str]:
     return sorted([*__all__, *(name for name in globals() if name.startswith("__"))])
 
 
-def _find_actions() -> ResultActions:
+def _find_actions() -> Any:
     from axe_nb import result_methods
+    from axe_nb.result_actions import ResultActions
 
-    return result_methods
+    actions: ResultActions = result_methods
+    return actions
 
 
 provide("result_actions", _find_actions)
