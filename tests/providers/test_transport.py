@@ -19,12 +19,14 @@ import httpx
 import pytest
 
 from axe_nb.errors import ProviderError
+from axe_nb.messages import Message, Role, WireCache
 from axe_nb.provider_table import PROVIDERS, READ_SECONDS, describe_provider
 from axe_nb.providers import connect as connect_module
 from axe_nb.providers import connections, transport
 from axe_nb.providers.connect import connect
-from axe_nb.providers.openai import OpenAI
+from axe_nb.providers.openai import OpenAI, body
 from axe_nb.providers.routes import find_route
+from axe_nb.providers.tcp import LONG
 from axe_nb.providers.transport import Transport
 from tests.providers.conftest import OwnCA
 from tests.providers.dialects import KEY, ask
@@ -391,6 +393,23 @@ def test_a_server_that_is_silent_is_a_timeout_that_names_it(sent: bytes) -> None
         assert server.closed.acquire(timeout=SECONDS)
 
 
+def test_a_long_conversation_arrives_as_it_is_written() -> None:
+    async def talk(url: str) -> None:
+        for request in requests:
+            await OpenAI(url, KEY).send(request)
+
+    roles: tuple[Role, ...] = "user", "assistant"
+    talked = [Message(role, f"{n} {'word ' * 200}é") for n in range(99) for role in roles]
+    first = replace(ask(), messages=(*talked, Message("user", "Go on")))
+    more = Message("assistant", "hello"), Message("user", "And?")
+    requests = first, replace(first, messages=(*first.messages, *more))
+    with raw_server(always(reply())) as server:
+        asyncio.run(talk(server.url))
+    sent = [request.body for request in server.requests]
+    assert sent == [body(replace(one, wire=WireCache())) for one in requests]
+    assert len(sent[0]) > 2 * LONG
+
+
 def test_a_server_that_sends_now_and_then_is_not_silent() -> None:
     def answer(peer: Peer) -> None:
         peer.read()
@@ -600,7 +619,7 @@ BEGIN = """
 import asyncio, logging
 logging.getLogger("asyncio").setLevel(logging.ERROR)  # slow machines are no fault
 from axe_nb.messages import Message, Request
-from axe_nb.providers.openai import OpenAI
+from axe_nb.providers.openai import OpenAI, body
 provider = OpenAI({url!r}, "k")
 request = Request("m", (Message("user", "hi"),))
 async def turn():
