@@ -51,8 +51,18 @@ MAX_CHARS = 300
 MAX_WHOLE = 20_000
 """Characters of a text that can be copied."""
 
+EARLY = 0.5
+"""Seconds between two of the snapshots that show a tree to a page which is just beginning to
+listen; small ones are sent with each update."""
+
+SMALL = 20_000
+"""Bytes of a small snapshot."""
+
 AGAIN_WHOLE = 20_000
 """Characters of such texts that a snapshot repeats, those of the newest rows."""
+
+NOTHING: tuple[object, ...] = (None, "", [])
+"""Values of a row that are not sent; `EMPTY` in live.js has them."""
 
 
 class Feed:
@@ -120,7 +130,7 @@ class Feed:
         with contextlib.suppress(Exception):  # errors of a front end must not affect the run
             if newest:
                 self._tell(now)
-            if not newest or now < AGAIN or self._is_snapshot_due(now):
+            if not newest or self._is_snapshot_due(now):
                 self._widget.snapshot = self._take_snapshot(newest, now)
                 return
             wholes = self._list_wholes(0)
@@ -142,6 +152,8 @@ class Feed:
 
     def _is_snapshot_due(self, now: float) -> bool:
         wait = max(AGAIN, self._bytes / RATE)
+        if now < AGAIN:
+            wait = EARLY if self._bytes > SMALL else 0
         return self._is_stale and now - self._snapshot_at >= wait
 
     def close(self) -> None:
@@ -208,10 +220,7 @@ class Feed:
 
     def _number_wholes(self, key: str, blocks: list[Block]) -> int:
         """The number of the update in which the cut texts of a row were new; 0 = none are cut."""
-        texts = [
-            (block.whole[:MAX_WHOLE], max(len(block.whole) - MAX_WHOLE, 0)) if block.whole else None
-            for block in blocks
-        ]
+        texts = [_find_rest(block) if block.whole else None for block in blocks]
         known = self._wholes.get(key)
         if known and known[1] == texts:
             return known[0]
@@ -229,12 +238,11 @@ class Feed:
         before, after = self._outline.blocks(thing)
         over = parent_row(thing)
         times = _find_times(thing)
-        return {
+        row = {
             **make_row(thing).to_dict(),
             "key": key,
             "version": self._number,
-            "above": over.key if over else None,
-            "times": [times.started, times.ended],
+            "times": [_round(times.started), _round(times.ended)],
             "segments": segments_of(thing),
             "progress": progress_of(self._root) if over is None else [],
             "question": format_question(thing),
@@ -242,13 +250,29 @@ class Feed:
             "before": list(map(self._format_block, before)),
             "after": list(map(self._format_block, after)),
         }
+        shown = {name: value for name, value in row.items() if value not in NOTHING}
+        return {**shown, "above": over.key if over else None}
 
 
-_Wholes: TypeAlias = tuple[int, list[tuple[str, int] | None]]
-"""The number of the update in which they were new; text and characters left out of each block."""
+_Rest: TypeAlias = tuple[str, int, bool]
+"""What follows the text of a block; the characters that are left out even then; False = it is all
+of the text instead."""
+
+_Wholes: TypeAlias = tuple[int, list[_Rest | None]]
+"""The number of the update in which they were new; None = nothing is cut."""
 
 _retired: Feed | None = None
 """The feed of the run that ended last."""
+
+
+def _find_rest(block: Block) -> _Rest:
+    goes_on = block.whole.startswith(block.text)
+    begin = len(block.text) if goes_on else 0
+    return block.whole[begin:MAX_WHOLE], max(len(block.whole) - MAX_WHOLE, 0), goes_on
+
+
+def _round(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds, 2)
 
 
 def _find_times(thing: TreeNode) -> Times:

@@ -18,7 +18,7 @@ STATIC = Path(__file__).parent / "static"
 AGAIN = 1.5
 """Seconds between two snapshots; a large one is sent more rarely, see RATE."""
 
-RATE = 60_000
+RATE = 50_000
 """Bytes a second that snapshots may take."""
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from html import escape
@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
 from markdown_it import MarkdownIt
+from markdown_it.rules_block import StateBlock, table
 from markdown_it.rules_core import StateCore
 from markdown_it.rules_inline import StateInline
 from markdown_it.rules_inline.linkify import linkify
@@ -45,6 +46,9 @@ HOST = re.compile(
 
 LONGEST = 1000
 """Characters of a link's text in which hosts are looked for, as the search takes their square."""
+
+MAX_MISSING = 2000
+"""Empty cells that a table may be filled up with, each of which takes 15 µs."""
 
 References: TypeAlias = Mapping[str, Mapping[str, Any]]
 """Label → address and title of a link, and the lines that define it, as the library notes them."""
@@ -116,6 +120,8 @@ def _make_parser() -> MarkdownIt:
     assert parser.linkify is not None
     # only what is written as an address: `main.py` and `e.g.this` are none
     parser.linkify.set({"fuzzy_link": False, "fuzzy_email": False, "fuzzy_ip": False})
+    parser.block.ruler.at("table", _make_table, {"alt": ["paragraph", "reference"]})
+    parser.add_render_rule("table_text", lambda _, *given: _quote_table(*given))
     parser.validateLink = _is_plain_link  # type: ignore[method-assign]
     parser.inline.ruler.at("linkify", _link_address)
     parser.core.ruler.push("code", _name_code)
@@ -123,6 +129,31 @@ def _make_parser() -> MarkdownIt:
     parser.core.ruler.push("columns", _align_cells)
     parser.core.ruler.push("direction", _set_directions)
     return parser
+
+
+def _make_table(state: StateBlock, start: int, end: int, silent: bool) -> bool:
+    """The library's rule, which fills up short rows; a table that misses many cells is its text."""
+    if silent or not table(state, start, end, True):
+        return table(state, start, end, silent)
+    line, missing, columns = start + 2, 0, _count_pipes(state, start + 1)
+    while line < end and not state.isEmpty(line):
+        missing += max(0, columns - _count_pipes(state, line))
+        line += 1
+    if missing <= MAX_MISSING:
+        return table(state, start, end, silent)
+    token = state.push("table_text", "", 0)
+    token.content = state.getLines(start, line, state.blkIndent, False)
+    token.map = [start, line]
+    state.line = line
+    return True
+
+
+def _quote_table(tokens: Sequence[Token], index: int, *_: object) -> str:
+    return quote(tokens[index].content)
+
+
+def _count_pipes(state: StateBlock, line: int) -> int:
+    return state.src.count("|", state.bMarks[line], state.eMarks[line])
 
 
 def _is_plain_link(url: str) -> bool:

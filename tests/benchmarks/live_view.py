@@ -13,6 +13,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from playwright.sync_api import CDPSession
+
 from tests.browser.lab import Lab, server, started
 from tests.conftest import CHROMIUM
 from tests.views.runs import code, long_run, saved_size
@@ -60,6 +62,7 @@ ANSWER = "An answer of a child, about as long as a paragraph is. " * 7
 ONE_CHILD = CallTraits(delegates=True, is_one_child=True)
 END = {"status": "completed", "model": "script/x"}
 view, began, events = CellDisplay(live=True).add_run(), time.monotonic(), 0
+cpu = time.process_time()
 pause = SECONDS / TURNS / (CHILDREN * 4)
 going = {}  # run → characters of its answer so far
 
@@ -107,6 +110,8 @@ for _ in range(60):
     time.sleep(0.05)
     view.tick()
 view.finish(RunResult(**END, text="Done.", agent="lead"))
+with open("cpu", "w") as file:
+    file.write(str(time.process_time() - cpu))
 """
 
 
@@ -118,7 +123,10 @@ def live(folder: Path, children: int, *, streams: bool) -> dict[str, Any]:
         context = browser.new_context(viewport={"width": 1280, "height": 900})
         context.add_init_script(WATCH)
         lab = Lab(jupyter, context)
+        tools = context.new_cdp_session(lab.page)
+        tools.send("Performance.enable", {"timeDomain": "threadTicks"})
         lab.open(code(given + CELL))
+        before = _cpu_seconds(tools)
         lab.run_all(wait=False)
         rows = TURNS * (children + 1) + 1
         lab.page.wait_for_selector(".axe-nb-tree")
@@ -131,8 +139,22 @@ def live(folder: Path, children: int, *, streams: bool) -> dict[str, Any]:
         )
         lab.finished()
         lab.page.wait_for_selector(".jp-OutputArea details")
+        measured["cpu"] = [
+            now - then for now, then in zip(_cpu_seconds(tools), before, strict=True)
+        ]
+        measured["kernel"] = float((jupyter.folder / "cpu").read_text())
         measured["left"] = lab.page.locator(".axe-nb-tree").count()
         return measured
+
+
+PARTS = ("TaskDuration", "ScriptDuration", "RecalcStyleDuration", "LayoutDuration")
+
+
+def _cpu_seconds(tools: CDPSession) -> list[float]:
+    """CPU seconds of the page: in all, for scripts, styles and layout."""
+    metrics = tools.send("Performance.getMetrics")["metrics"]
+    found = {metric["name"]: metric["value"] for metric in metrics}
+    return [found[part] for part in PARTS]
 
 
 def main() -> None:
@@ -152,6 +174,11 @@ def _print(children: int, streams: bool, seen: dict[str, Any]) -> None:
     print(
         f"  lag: median {statistics.median(lags):.0f} ms, "
         f"p95 {lags[int(len(lags) * 0.95)]:.0f} ms, max {lags[-1]:.0f} ms"
+    )
+    page, scripts, styles, layout = seen["cpu"]
+    print(
+        f"  CPU: kernel {seen['kernel']:.1f} s; page {page:.1f} s, of which scripts {scripts:.1f}, "
+        f"styles {styles:.1f}, layout {layout:.1f}"
     )
     print(
         f"  every row was there at the end, in {seen['nodes']:,} nodes; left over: {seen['left']}"

@@ -309,8 +309,9 @@ def test_what_rows_cut_is_sent_whole_once_up_to_a_bound(cells: Kernel) -> None:
     assert {key: row["wholes"] for key, row in rows.items() if row["wholes"]} == {
         key: number for key, (number, _) in known.items()
     }
-    whole, left = known["0/1/2"][1][-1]
-    assert whole == ("did Task: part 2" + " word" * 5_000)[:20_000]
+    rest, left, goes_on = known["0/1/2"][1][-1]
+    assert goes_on, "the row itself has the beginning"
+    assert rows["0/1/2"]["after"][-1][1] + rest == ("did Task: part 2" + " word" * 5_000)[:20_000]
     assert left == len("did Task: part 2" + " word" * 5_000) - 20_000
     assert sum(len(json.dumps(each["wholes"])) for each in told) < 1_000_000
 

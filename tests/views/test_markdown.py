@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 
 import pytest
 
@@ -124,6 +125,17 @@ def test_a_table_that_people_write_is_a_table_and_a_hostile_one_its_text() -> No
     html = render(hostile)
     assert html.startswith("<pre style=white-space:pre-wrap>|a|a")
     assert "&lt;b&gt;" in html
+    assert render(f"{hostile}\n*after*").endswith("<p><em>after</em></p>\n")
+
+
+def test_a_table_of_thousands_of_columns_costs_little_more_than_its_text() -> None:
+    columns = 2000
+    head = "|a" * columns + "|\n" + "|-" * columns + "|\n"
+    hostile = head + "|a\n" * 4000
+    render(head)  # what is made on first use
+    began = time.process_time()
+    assert render(hostile).startswith("<pre ")
+    assert time.process_time() - began < 0.3, "it took a second when each row was filled up"
 
 
 @pytest.mark.timeout(60)

@@ -1,12 +1,13 @@
 
 // Copies of texts: a button beside each, key c in its row. cell_display/feed.py joins this to live.js,
-// and sends what rows cut: whole, up to a bound.
+// and sends what rows cut: what follows the text, up to a bound.
 
 const TOLD = 2000; // milliseconds for which the copy is told of
 
 // The words say how much was copied; of a text that is being written, a row has the end.
 async function copy(place, [, text, rest], whole) {
-  const [all, left] = whole ?? [text, rest ? 1 : 0];
+  const [more, left, goesOn] = whole ?? ["", rest ? 1 : 0, true];
+  const all = goesOn ? text + more : more;
   const length = [...all].length.toLocaleString("en");
   const isEnd = !whole && text.startsWith("… ");
   const known = isEnd ? "copied what is shown" : "copied";

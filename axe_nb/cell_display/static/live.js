@@ -11,6 +11,12 @@ const TICKS = 4; // parts of the axis of seconds, of which fewer are named where
 const WIDEST = 22; // that are as wide as the axis
 const KINDS = ["model", "tool", "retry", "person"]; // of segments, as views/segments.py numbers them
 
+// What a row has unless it says otherwise; feed.py sends no such values.
+const EMPTY = {
+  who: "", asked: "", cost: "", facts: [], segments: [], progress: [], question: null, before: [],
+  after: [],
+};
+
 const TROUBLES = {
   lost: "The kernel is gone: the run as it was at TIME. %axe history has what was answered by then",
   quiet: "No news since TIME: the kernel is busy with something else, or out of reach",
@@ -42,7 +48,7 @@ function percent(part, whole) {
 class Store {
   constructor() {
     this.rows = new Map();
-    this.wholes = new Map(); // key of a row → [their version, [text, characters left out] or null of each]
+    this.wholes = new Map(); // key of a row → [their version, what copy.js takes, or null, of each text]
     this.answer = new Answer();
     this.newest = "";
     this.offset = 0; // seconds on this machine's clock at which the run began
@@ -78,8 +84,9 @@ class Store {
       const known = this.rows.get(row.key);
       if (known && known.version >= row.version) continue;
       if (row.above !== null && !this.rows.has(row.above)) continue; // lost: the snapshot has it
-      this.rows.set(row.key, row);
-      fresh.push(row);
+      const whole = { ...EMPTY, ...row };
+      this.rows.set(row.key, whole);
+      fresh.push(whole);
     }
     this.answer.take(news.answer);
     for (const view of this.views) view.draw(fresh);
@@ -182,7 +189,7 @@ class Row {
 
   // The segments of a bar: what the time went to.
   paint(started, took, now) {
-    const segments = this.data.segments ?? [];
+    const segments = this.data.segments;
     if (!segments.length || !took) return;
     const stops = [];
     let at = started;
@@ -257,7 +264,7 @@ class Head {
   }
 
   draw(row, count) {
-    const parts = row.progress ?? [];
+    const parts = row.progress;
     while (this.progress.children.length > parts.length) this.progress.lastChild.remove();
     parts.forEach(([tone, count], index) => {
       const part = this.progress.children[index] ?? make("i");
@@ -471,7 +478,8 @@ class Keys {
 
   // Whether a reader goes through the rows, whom the newest text must not scroll away.
   get isInUse() {
-    return Boolean(this.tree.querySelector("details:focus-visible"));
+    const at = document.activeElement;
+    return this.tree.contains(at) && at.matches("details:focus-visible");
   }
 
   add(row) {
