@@ -6,8 +6,8 @@ Source: jupyter-facts §0.4-0.7, §2.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
-from functools import cache
+from collections.abc import Callable, Mapping
+from functools import cache, partial
 from typing import Any, TypeAlias
 
 from IPython.core.display_functions import DisplayHandle
@@ -33,7 +33,7 @@ from axe_nb.views.segments import segments_of
 from axe_nb.views.summary import progress_of
 from axe_nb.views.tree import CallNode, Node, Times, TreeNode, parent_row, rows_of
 
-SCRIPTS = ("live.js", "answer.js", "question.js", "copy.js", "place.js")
+SCRIPTS = ("live.js", "answer.js", "question.js", "copy.js", "stop.js", "place.js")
 """Files that make one module, in this order."""
 
 EVERY = 0.1
@@ -74,7 +74,12 @@ class Feed:
     """
 
     def __init__(
-        self, root: Node, now: float, name: str, place: DisplayHandle | None = None
+        self,
+        root: Node,
+        now: float,
+        name: str,
+        place: DisplayHandle | None = None,
+        stop: Callable[[], None] | None = None,
     ) -> None:
         """Shows the tree as it is.
 
@@ -83,6 +88,7 @@ class Feed:
             now: seconds since the first run of the display began.
             name: the expression that gives the result, once it is there.
             place: the display to show it in; None = a new one.
+            stop: stops the run, if the reader may; called when the kernel is free to listen.
         """
         self.next_at = now + EVERY
         """Time of the next update; like all times here, in seconds since the run began."""
@@ -104,8 +110,10 @@ class Feed:
         self._told_at = self._sent_at = now
         self._mark = make_mark()
         self._widget = _load_widget_class()(
-            snapshot=self._take_snapshot(root.key, now), mark=self._mark
+            snapshot=self._take_snapshot(root.key, now), mark=self._mark, can_stop=stop is not None
         )
+        if stop is not None:
+            self._widget.on_msg(partial(_hear, stop))
         first, metadata = join_bundle(self._widget, self._describe(now))
         self.place = place or display(  # type: ignore[no-untyped-call]  # IPython's own gap
             first, metadata=metadata, raw=True, display_id=True
@@ -263,6 +271,12 @@ _Wholes: TypeAlias = tuple[int, list[_Rest | None]]
 
 _retired: Feed | None = None
 """The feed of the run that ended last."""
+
+
+def _hear(stop: Callable[[], None], _: object, words: object, __: object) -> None:
+    """Stops the run if that is what a page said; a page can say anything."""
+    if words == {"stop": True}:
+        stop()
 
 
 def _find_rest(block: Block) -> _Rest:

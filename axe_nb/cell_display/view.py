@@ -11,7 +11,7 @@ import importlib.util
 import os
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from IPython.core.display_functions import DisplayHandle
 from IPython.core.displaypub import CapturingDisplayPublisher
@@ -51,8 +51,9 @@ def is_live(wanted: str = "") -> bool:
 class LiveTree:
     """A tree in one display while its runs go on; a second run makes it a group of runs."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, stop: Callable[[], None] | None = None) -> None:
         self._name = name
+        self._stop = stop
         self._transcripts: list[Transcript] = []
         self._group: Node | None = None
         self._changed: dict[str, TreeNode] = {}
@@ -86,7 +87,7 @@ class LiveTree:
         if not any(transcript is known for known in self._transcripts) and transcript.root:
             self._add(transcript)
         if self._feed is None and self.root:
-            self._feed = Feed(self.root, self.now, self._name, self._place)
+            self._feed = Feed(self.root, self.now, self._name, self._place, self._stop)
             self._place = self._feed.place
         if self._replaced:
             self._replaced.close()
@@ -153,11 +154,24 @@ def _begins_to_write(thing: TreeNode) -> bool:
 class CellDisplay:
     """One display for a run, or for the runs of a cell that are made side by side."""
 
-    def __init__(self, name: str = "axe_nb.last()", *, live: bool) -> None:
+    def __init__(
+        self,
+        name: str = "axe_nb.last()",
+        *,
+        live: bool,
+        stop: Callable[[], None] | None = None,
+    ) -> None:
+        """Creates a display without output.
+
+        Args:
+            name: expression for the result, if the cell has only one run.
+            live: True = the tree is shown while the runs go on.
+            stop: stops the run; a live tree has a button for it. None = it has none.
+        """
         self.name = name
         """Expression for the result, if the cell has only one run."""
         self.is_live = live
-        self._tree = LiveTree(name) if live else None
+        self._tree = LiveTree(name, stop) if live else None
         self._runs: list[RunView] = []
         self._place: DisplayHandle | None = None
         self._lock = threading.RLock()

@@ -39,6 +39,8 @@ def make_widget_class(scripts: Sequence[str], css: str) -> type[Any]:
         snapshot = traitlets.Unicode().tag(sync=True)
         # class of the element whose place it takes; empty = it has an output of its own
         mark = traitlets.Unicode().tag(sync=True)
+        # True if the reader may stop what it shows
+        can_stop = traitlets.Bool().tag(sync=True)
 
     return Live
 

@@ -62,7 +62,8 @@ def run_in_background(handle: RunHandle, name: str = "") -> None:
     if wanted == "off":
         _start_in_thread(handle, NullView())
     elif view.is_live(wanted):
-        _start_in_thread(handle, view.CellDisplay(name or "axe_nb.last()", live=True).add_run())
+        shown = view.CellDisplay(name or "axe_nb.last()", live=True, stop=handle.cancel)
+        _start_in_thread(handle, shown.add_run())
     else:
         drive(handle, display.notebook_view(name))
     if handle.error is not None:

@@ -9,6 +9,12 @@ RESEARCH = (
     "import axe_nb; from tests.browser.browser_runs import *; r = axe_nb.run(research(), 'Check.')"
 )
 
+BACKGROUND = (
+    "%load_ext axe_nb\nimport axe_nb; from tests.browser.browser_runs import *\n"
+    "agent = axe_nb.define(research())"
+)
+"""The cell before one that runs `lead` in the background."""
+
 
 def start(lab: Lab, source: str) -> None:
     """Runs the cell, up to the first gate."""

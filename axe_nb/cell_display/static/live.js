@@ -1,5 +1,5 @@
 // The live tree of a run: rows arrive by key, whole, and are drawn with textContent only.
-// Nothing is ever sent back. What a row says comes from views/row.py, its sign and its colours from
+// Nothing is sent back but the word of stop.js. What a row says comes from views/row.py, its sign and its colours from
 // views/appearance.py; nb/feed.py sends it, and says why some of it twice.
 
 const TICK = 250; // milliseconds between two looks at the clock
@@ -55,6 +55,9 @@ class Store {
     this.told = 0; // seconds since the run began, as the last news said
     this.heardAt = 0; // this machine's clock at the last news
     this.isLost = false; // the kernel is gone, unless there is news after all
+    this.tell = null; // sends a message to the kernel
+    this.canStop = false;
+    this.stoppedAt = 0; // this machine's clock when the reader stopped the run; 0 = not yet
     this.views = new Set();
   }
 
@@ -94,6 +97,13 @@ class Store {
 
   lose() {
     this.isLost = true;
+    for (const view of this.views) view.tick();
+  }
+
+  stop() {
+    if (this.stoppedAt) return;
+    this.stoppedAt = performance.now() / 1000;
+    this.tell({ stop: true });
     for (const view of this.views) view.tick();
   }
 }
@@ -250,7 +260,8 @@ class Head {
     // JupyterLab would take the letters for its own shortcuts
     this.search.addEventListener("keydown", (event) => event.stopPropagation());
     this.tools = make("div", "tools", this.chips, this.search);
-    this.ruled = make("div", "ruled", this.axis);
+    this.stop = new Stop(view.store);
+    this.ruled = make("div", "ruled", this.stop.element, this.axis);
     this.element = make("div", "head", this.progress, this.ruled);
     this.choose("all");
   }
@@ -272,7 +283,7 @@ class Head {
       part.style.flexGrow = count;
       if (!part.parentElement) this.progress.append(part);
     });
-    if (count > MANY && !this.tools.parentElement) this.ruled.prepend(this.tools);
+    if (count > MANY && !this.tools.parentElement) this.axis.before(this.tools);
     if (this.only !== "all" || this.search.value) this.filter();
   }
 
@@ -447,6 +458,7 @@ class View {
     const line = top?.element.firstElementChild;
     const height = line?.offsetHeight; // in small windows it wraps; before it is laid out, it is 0
     if (height) this.head.element.style.top = `${height - 8}px`;
+    if (top) this.head.stop.draw(top.data.who);
     if (!top || performance.now() - this.spoke < SAY) return;
     this.spoke = performance.now();
     put(this.said, `${top.data.who}: ${top.data.asked}`);
@@ -455,6 +467,7 @@ class View {
   close() {
     clearInterval(this.timer);
     this.keys.close();
+    this.head.stop.close();
     for (const row of this.rows.values()) row.question.close();
     this.store.views.delete(this);
   }

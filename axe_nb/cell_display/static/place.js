@@ -69,6 +69,8 @@ export default () => {
   const store = new Store();
   return {
     initialize({ model }) {
+      store.canStop = model.get("can_stop");
+      store.tell = (words) => model.send(words);
       const all = () => store.take(JSON.parse(model.get("snapshot")));
       all();
       model.on("change:snapshot", all);
