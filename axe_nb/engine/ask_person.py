@@ -27,21 +27,31 @@ async def ask_person(scope: RunScope, question: Question) -> Decision:
         CassetteMiss: none is recorded, and no one may be asked.
     """
     env = scope.env
-    env.emit(_describe(scope, question))
+
+    async def ask(question: Question) -> Decision:
+        async with env.asking:
+            env.halt.check()
+            try:
+                return await _find_answer(scope, question)
+            except RunStopped as stop:  # of a step function
+                raise env.halt.end_tree(stop) from None
+
+    decision = await put_question(scope, question, ask)
+    if decision.choice == "stop":
+        raise env.halt.end_tree(RunStopped("cancelled", STOPPED))
+    return decision
+
+
+async def put_question(scope: RunScope, question: Question, ask: AskPerson) -> Decision:
+    """Returns the answer that `ask` gives; views hear of both, and the clocks stand still."""
+    scope.env.emit(_describe(scope, question))
     began = scope.seconds
     try:
         with scope.clock.paused():
-            async with env.asking:
-                env.halt.check()
-                try:
-                    decision = await _find_answer(scope, question)
-                except RunStopped as stop:  # of a step function
-                    raise env.halt.end_tree(stop) from None
+            decision = await ask(question)
     finally:
         scope.note("person", began, call=question.call_id)
-    env.emit(PersonAnswered(scope.id, question.call_id, decision.choice))
-    if decision.choice == "stop":
-        raise env.halt.end_tree(RunStopped("cancelled", STOPPED))
+    scope.env.emit(PersonAnswered(scope.id, question.call_id, decision.choice))
     return decision
 
 

@@ -10,7 +10,6 @@ import asyncio
 import threading
 from dataclasses import dataclass, field
 
-from axe_nb.clock import Clock
 from axe_nb.engine.questions import ApprovalRequest, AskPerson
 from axe_nb.limits import RunStopped
 from axe_nb.text import format_dollars
@@ -81,14 +80,14 @@ class Purse:
     """The amount that was not raised."""
     _prompt_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
-    async def hold(self, run: str, agent: str, dollars: float, clock: Clock) -> None:
+    async def hold(self, run: str, agent: str, dollars: float, ask: AskPerson) -> None:
         """Holds the price of a request; asks the person before the budget would be passed.
 
         Args:
             run: id of the run.
             agent: its agent.
             dollars: what the request costs at least, as far as that can be told.
-            clock: the run's; it stands still while the person is asked.
+            ask: puts a question to the person, if one can be prompted.
 
         Raises:
             RunStopped: the budget was not raised, or the person stopped the run.
@@ -97,14 +96,14 @@ class Purse:
             async with self._prompt_lock:
                 if not self.is_refused and self.budget.try_hold(dollars):
                     return  # raised by the answer to another request
-                await self._ask(run, agent, dollars, clock)
+                await self._ask(run, agent, dollars, ask)
 
     @property
     def is_refused(self) -> bool:
         """True if the tree has met the present budget, which was not raised: it sends no more."""
         return self._refused == self.budget.amount
 
-    async def _ask(self, run: str, agent: str, dollars: float, clock: Clock) -> None:
+    async def _ask(self, run: str, agent: str, dollars: float, ask: AskPerson) -> None:
         budget = self.budget
         amount, higher = budget.amount, budget.find_next(dollars)
         about = f" and {format_dollars(budget.held)} in progress" if budget.held else ""
@@ -117,8 +116,7 @@ class Purse:
             self._refused = amount
             raise RunStopped("error", f"{problem}; raise it: %axe budget {higher:.6g}")
         request = ApprovalRequest(run, agent, "", {}, reason=problem, raises=format_dollars(higher))
-        with clock.paused():
-            answer = await self.ask_person(request)
+        answer = await ask(request)
         if answer.choice == "yes":
             budget.amount = max(budget.amount, higher)
         elif answer.choice == "stop":

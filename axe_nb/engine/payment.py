@@ -7,7 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
+from axe_nb.engine.ask_person import put_question
+from axe_nb.engine.questions import Decision, Question
 from axe_nb.engine.scope import RunScope
 from axe_nb.exchanges import Exchange
 from axe_nb.limits import RunStopped
@@ -39,12 +42,18 @@ async def hold(scope: RunScope, request: Request, earlier: Sequence[Exchange]) -
         usage = Usage(1 + size // CHARACTERS)
         dollars = await prices.find_cost(scope.agent.model, usage) or 0.0
     try:
-        await purse.hold(scope.id, scope.agent.name, dollars, scope.clock)
+        await purse.hold(scope.id, scope.agent.name, dollars, partial(_ask, scope))
     except RunStopped as stop:
         if stop.status == "cancelled":  # by the person
             scope.env.halt.end_tree(stop)
         raise
     return dollars
+
+
+async def _ask(scope: RunScope, question: Question) -> Decision:
+    ask_person = scope.env.purse.ask_person
+    assert ask_person is not None
+    return await put_question(scope, question, ask_person)
 
 
 async def price(scope: RunScope, response: Response, recorded: Exchange | None) -> Response:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from axe_nb.engine.questions import Question, Step
+from axe_nb.engine.questions import ApprovalRequest, Question, Step
 from axe_nb.events import PersonAsked
 from axe_nb.redaction import find_filter, redact
 from axe_nb.session.question import format_model_question, format_question, show
@@ -20,6 +20,9 @@ from axe_nb.text import cut_middle, one_line, printable
 
 NAMES = {"yes": "Allow", "always": "Always", "edit": "Edit…", "no": "Deny", "stop": "Stop"}
 """Answer to an approval → name of its button, in this order."""
+
+BUDGET_NAMES = {"yes": "Raise", "no": "Refuse"}
+"""Those of a question about the budget that differ."""
 
 STEP_NAMES = (
     ("g", "Go on"), ("e", "Edit…"), ("r", "Result…"), ("k", "Skip"), ("n", "Run to the end"),
@@ -39,21 +42,22 @@ def describe(question: Question) -> PersonAsked:
     """Returns the event of a question, without secrets and bounded."""
     if isinstance(question, Step):
         return _describe_step(question)
-    if not question.tool:
+    if not question.tool and not question.raises:
         text = format_model_question(question)
         words = one_line(show(redact(question.detail)), SUBJECT)
         return PersonAsked("", question.call_id, words, _bound(text))
     asked = format_question(question)
+    names = {**NAMES, **BUDGET_NAMES} if question.raises else NAMES
     letters = {a.choice: a.choice[0] for a in asked.answers if not a.needs_word}
     return _with_prompt(
         PersonAsked(
             "",
             question.call_id,
-            _summarize(question.tool, question.arguments),
+            _summarize(question),
             _bound(format_question(replace(question, detail="")).text),
             _bound(show(question.detail)),
-            tuple((letters[choice], name) for choice, name in NAMES.items() if choice in letters),
-            arguments=_dump(question.arguments),
+            tuple((letters[choice], name) for choice, name in names.items() if choice in letters),
+            arguments=_dump(question.arguments) if question.tool else "",
         ),
         f"\n{asked.text}\n{asked.choices}: ",
     )
@@ -76,11 +80,15 @@ def _with_prompt(asked: PersonAsked, prompt: str) -> PersonAsked:
     return replace(asked, prompt=prompt)
 
 
-def _summarize(tool: str, arguments: Mapping[str, Any]) -> str:
-    """The question about a call in a few words, with its first text."""
-    texts = (value for value in arguments.values() if isinstance(value, str) and value.strip())
+def _summarize(question: ApprovalRequest) -> str:
+    """The question about a call in a few words, with its first text; or that about the budget."""
+    if question.raises:
+        return f"may it spend up to {question.raises}?"
+    texts = (
+        value for value in question.arguments.values() if isinstance(value, str) and value.strip()
+    )
     subject = one_line(show(redact(next(texts, ""))), SUBJECT)
-    return f"may it call {printable(tool)}{' on ' * bool(subject)}{subject}?"
+    return f"may it call {printable(question.tool)}{' on ' * bool(subject)}{subject}?"
 
 
 def _dump(arguments: Mapping[str, Any]) -> str:

@@ -155,3 +155,22 @@ def editor(*texts: str) -> Agent:
     config = SubAgentsConfig(ask="person")
     names = ("doc_writer", "counter")
     return Agent("lead", "script/lead", sub_agents=names, sub_agents_config=config)
+
+
+def spender() -> Agent:
+    """A lead whose agent pays four cents for each of its two turns."""
+
+    def spends(request: Request) -> Response:
+        paid = Usage(300, 30).at_cost(0.04)
+        if request.turn > 1:
+            return Response("bought", (), "end_turn", paid)
+        return Response("", (call("list_directory", path="."),), "tool_use", paid)
+
+    def lead(request: Request) -> Response:
+        calls = (call("call_agent", agent="spender", task="Buy it"),) if request.turn == 1 else ()
+        return Response("Bought.", calls, "tool_use" if calls else "end_turn", Usage(400, 112))
+
+    axe_nb.script("spender")(spends)
+    axe_nb.script("lead")(lead)
+    axe_nb.define(Agent("spender", "script/spender", tools=("list_directory",)))
+    return Agent("lead", "script/lead", sub_agents=("spender",))

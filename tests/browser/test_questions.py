@@ -16,6 +16,12 @@ import axe_nb; from tests.browser.browser_runs import *; from tests.views.runs i
 r = axe_nb.run(editor(TEXTS), "Go.")"""
 
 
+BUDGET = """\
+import axe_nb; from tests.browser.browser_runs import *; from axe_nb.session.session import session
+session.budget.set(0.05)
+r = axe_nb.run(spender(), "Go.")"""
+
+
 def find_box(lab: Lab) -> Locator:
     """The open input of the cell."""
     return lab.page.locator("input.jp-Stdin-input:not(.jp-OutputArea-stdin-hiding input)")
@@ -57,6 +63,21 @@ def test_a_button_answers_its_question_and_the_decision_stays_in_the_row(lab: La
     [twin] = [output for output in outputs if output.output_type == "display_data"]
     assert "allowed by the user" in twin.data["text/html"]
     assert "axe-nb-question" not in twin.data["text/html"]
+
+
+@pytest.mark.req("D-56")
+def test_the_budget_is_raised_by_a_button_in_the_row_that_waits_for_it(lab: Lab) -> None:
+    start(lab, BUDGET)
+    question = lab.page.locator(".axe-nb-question:visible")
+    expect(question).to_contain_text("the budget of this session ($0.050) would be passed")
+    expect(lab.page.locator(f"{row(lab, 'spender')} > summary").first).to_contain_text(
+        "asks you: may it spend up to $0.10?"
+    )
+    buttons = question.locator("button")
+    expect(buttons).to_have_text(["Raise y", "Refuse n", "Stop s"])
+    buttons.first.click()
+    lab.finished()
+    lab.page.wait_for_selector(".jp-OutputArea summary >> text=completed")
 
 
 @pytest.mark.req("D-48")
