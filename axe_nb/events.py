@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 from axe_nb.exchanges import Exchange, Source
 from axe_nb.messages import DeltaKind, ToolCall, ToolResult, Usage
 from axe_nb.pictures.picture import Picture
 from axe_nb.quick_init import quick_init
 from axe_nb.results import Asked, RunResult
+
+DataForm: TypeAlias = Literal["", "object", "value"]
+"""Data that is an object, or that an object only holds as its `value`; empty = a text."""
 
 
 @quick_init
@@ -56,6 +59,8 @@ class TurnStarted:
     """True for the final summary that a subagent is asked for (D-17)."""
     asked: Asked = ""
     """As in `Turn`."""
+    data: DataForm = ""
+    """The form of a reply without calls, if it has to be JSON."""
 
 
 @quick_init

@@ -5,11 +5,15 @@ Source: product.md "Notebook"; goals.md "streaming".
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
+from axe_nb.events import DataForm
 from axe_nb.text import clean, plural
-from axe_nb.views.excerpts import cut_end
+from axe_nb.views import excerpts
+from axe_nb.views.data_table import format_data
 from axe_nb.views.growing import GrowingMarkdown, difference
+from axe_nb.views.growing_data import read_beginning
 from axe_nb.views.outline import ANSWER
 from axe_nb.views.tree import Node, TurnNode
 
@@ -30,6 +34,8 @@ class LiveAnswer:
     def __init__(self, root: Node) -> None:
         self._root = root
         self._markdown = GrowingMarkdown()
+        self._blocks: list[str] = []
+        """HTML of the answer's blocks."""
         self._seen: tuple[object, ...] = ()
         """The turn, its attempt and the size of its text, as they were read last."""
         self._state = 0
@@ -49,19 +55,18 @@ class LiveAnswer:
             now: seconds since the run began.
             is_over: True for the last update, which is never put off.
         """
-        before, old = self._state, self._markdown.blocks
+        before, old = self._state, self._blocks
         turn = _find_turn(self._root)
         seen = self._look()
         if seen != self._seen and (is_over or now >= self._next_at or not _is_written(turn)):
             self._seen = seen
             self._state += 1
-            self._read(turn)
-            self._next_at = now + self._markdown.parsed / PACE
-        return self._format(before, *difference(old, self._markdown.blocks))
+            self._next_at = now + self._read(turn) / PACE
+        return self._format(before, *difference(old, self._blocks))
 
     def whole(self) -> dict[str, Any]:
         """The update that leads from nothing to the last state."""
-        return self._format(0, 0, 0, self._markdown.blocks)
+        return self._format(0, 0, 0, self._blocks)
 
     def _format(self, before: int, kept: int, size: int, html: list[str]) -> dict[str, Any]:
         turn = _find_turn(self._root)
@@ -86,7 +91,8 @@ class LiveAnswer:
             (turn.key, draft.attempt, draft.text.size) if draft else (turn.key, 0, len(turn.text))
         )
 
-    def _read(self, turn: TurnNode | None) -> None:
+    def _read(self, turn: TurnNode | None) -> int:
+        """Reads the answer anew; returns how many characters of it."""
         draft = turn.draft if turn and not self._root.result else None
         whole = "" if draft else self._root.text
         size = draft.text.size if draft else len(whole)
@@ -94,8 +100,44 @@ class LiveAnswer:
         self._rest = ["", ""]
         if size > ANSWER:
             end = draft.text.show_end(END + 1) if draft else whole[-END - 1 :]
-            self._rest = [f"… {plural(size - ANSWER, 'more character')}", cut_end(end, END)]
+            self._rest = [
+                f"… {plural(size - ANSWER, 'more character')}",
+                excerpts.cut_end(end, END),
+            ]
+        form = _find_form(self._root, turn)
+        text = _open_fence(text) if form else text
+        if form and (self._root.result or not text or text[0] in "{["):
+            self._blocks = self._list_data(text, form)
+            return len(text)
         self._markdown.update(clean(text).strip("\n"))
+        self._blocks = self._markdown.blocks
+        return self._markdown.parsed
+
+    def _list_data(self, text: str, form: DataForm) -> list[str]:
+        """The values that are there, as they will look at the end; of a long text its beginning."""
+        if self._rest[0]:
+            return [format_data(clean(text), is_whole=False)]
+        data = read_beginning(text)
+        if form == "value" and isinstance(data, dict) and data.keys() <= {"value"}:
+            data = data.get("value")
+        if data is None and self._root.result is None:
+            return []
+        shown = excerpts.indent_json(text if data is None else json.dumps(data, ensure_ascii=False))
+        if len(shown) > ANSWER:
+            self._rest = [f"… {plural(len(shown) - ANSWER, 'more character')}", ""]
+        return [format_data(clean(shown[:ANSWER]), is_whole=len(shown) <= ANSWER)]
+
+
+def _open_fence(text: str) -> str:
+    """The text without the fence that some models put around JSON."""
+    return text.lstrip().removeprefix("```json").lstrip()
+
+
+def _find_form(root: Node, turn: TurnNode | None) -> DataForm:
+    """The form of the answer; of a run that has ended, that of its data."""
+    if root.result:
+        return "" if root.result.data is None else "object"
+    return turn.data if turn and not turn.calls else ""
 
 
 def _is_written(turn: TurnNode | None) -> bool:

@@ -263,8 +263,8 @@ class Feed:
 
 
 _Rest: TypeAlias = tuple[str, int, bool]
-"""What follows the text of a block; the characters that are left out even then; False = it is all
-of the text instead."""
+"""The text that follows that of a block; the number of characters that are left out even then;
+False = it is the whole text instead."""
 
 _Wholes: TypeAlias = tuple[int, list[_Rest | None]]
 """The number of the update in which they were new; None = nothing is cut."""

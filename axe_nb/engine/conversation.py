@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from axe_nb.engine.model_client import ModelClient
 from axe_nb.engine.plan import Plan
-from axe_nb.events import TurnFinished, TurnStarted
+from axe_nb.events import DataForm, TurnFinished, TurnStarted
 from axe_nb.exchanges import Exchange
 from axe_nb.messages import (
     CallIds,
@@ -115,7 +115,10 @@ class Conversation:
         self._go_back()
         number, pending = self.turns + 1, len(self.messages[-1].tool_results)
         self._model.check_caps(f"{scope.id}/{number}")
-        scope.env.emit(TurnStarted(scope.id, number, len(self.messages), pending, closing, asked))
+        form = self._find_form() if output else ""
+        scope.env.emit(
+            TurnStarted(scope.id, number, len(self.messages), pending, closing, asked, form)
+        )
         before = len(self._model.exchanges)
         response = await self._send(self.make_request(tools, output=output), number)
         if calls := response.tool_calls:
@@ -142,6 +145,10 @@ class Conversation:
             )
         )  # fmt: skip
         return response
+
+    def _find_form(self) -> DataForm:
+        output = self._plan.output
+        return "" if output is None else "value" if output.is_wrapped else "object"
 
     async def _send(self, request: Request, number: int) -> Response:
         """Sends the request of a turn, and notes its time, also if it fails."""

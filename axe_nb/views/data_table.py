@@ -1,4 +1,4 @@
-"""Answers that are lists of records as an HTML table. Pure.
+"""Answers that are data as HTML, lists of records as a table. Pure.
 
 Source: design README ("Answers look as good as a Markdown cell"); product.md "Models can do more
 than text".
@@ -19,6 +19,20 @@ MAX_CELL = 300
 """Characters of a text in a cell; data with longer ones stays JSON."""
 
 CELL = "white-space:pre-wrap;vertical-align:top;text-align"
+
+
+DATA = "white-space:pre-wrap;margin-bottom:1em"
+
+
+def format_data(text: str, *, is_whole: bool) -> str:
+    """A JSON text as it stands above a tree: as a table if it is one, else as it is.
+
+    Args:
+        text: the JSON.
+        is_whole: False = some of it is left out, so that it cannot be read.
+    """
+    table = make_table(text) if is_whole else ""
+    return table or f"<pre style='{DATA}'>{escape(text, quote=False)}</pre>"
 
 
 def make_table(text: str) -> str:

@@ -37,7 +37,7 @@ from axe_nb.views.appearance import (
     WHO_LEAST,
     WHO_MOST,
 )  # fmt: skip
-from axe_nb.views.data_table import make_table
+from axe_nb.views.data_table import format_data
 from axe_nb.views.folds import choose_folds, title_of
 from axe_nb.views.head_html import format_facts, format_strip
 from axe_nb.views.markdown import render
@@ -72,8 +72,6 @@ SHORT = 50
 
 INDENT = "\u2003"
 """Indentation of a one-line text; takes fewer bytes than a margin."""
-
-DATA = "white-space:pre-wrap;margin-bottom:1em"
 
 TEXT = f"padding:{TEXT_PADDING};background:{SHADE};white-space:pre-wrap;word-break:normal"
 
@@ -162,8 +160,7 @@ def _wrap(inner: str, mark: str = "") -> str:
 def _format_answer(block: Block) -> str:
     rest = f"<p>… {_escape(block.rest)}</p>" if block.rest else ""
     if block.label == "data":
-        table = "" if block.rest else make_table(block.text)
-        return table or f"<pre style='{DATA}'>{_escape(block.text)}</pre>{rest}"
+        return format_data(block.text, is_whole=not rest) + rest
     return render(block.text) + rest
 
 

@@ -83,7 +83,7 @@ class Transcript:
                 node.turns.append(
                     TurnNode(
                         node, event.turn, event.messages, event.pending, event.closing,
-                        asked=event.asked, times=Times(now),
+                        asked=event.asked, data=event.data, times=Times(now),
                     )
                 )  # fmt: skip
                 return node, *node.turns[-2:]

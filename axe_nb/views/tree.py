@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
-from axe_nb.events import PersonAsked
+from axe_nb.events import DataForm, PersonAsked
 from axe_nb.exchanges import Source
 from axe_nb.messages import CallTraits, ToolCall, ToolResult, Usage
 from axe_nb.pictures.picture import Picture
@@ -120,6 +120,8 @@ class TurnNode:
     """Its request at the end of the run."""
     question: str = ""
     """Its prompt, if it asks for something at the end of the run."""
+    data: DataForm = ""
+    """As in `TurnStarted`; live only."""
     state: State = "running"
     text: str = ""
     draft: Draft | None = None

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
 from axe_nb.cell_display.answer import PACE, LiveAnswer
-from axe_nb.events import RetryScheduled, RunFinished, TextDelta, TurnFinished, TurnStarted
+from axe_nb.events import (
+    RetryScheduled,
+    RunFinished,
+    RunStarted,
+    TextDelta,
+    TurnFinished,
+    TurnStarted,
+)
 from axe_nb.messages import ToolCall, Usage
 from axe_nb.views.html import page
 from axe_nb.views.markdown import render
@@ -132,3 +140,36 @@ def test_the_row_of_a_first_turn_that_failed_says_so() -> None:
     [turn] = transcript.root.turns
     transcript.apply(RunFinished("0", done(status="error", text="")), 0.0)
     assert make_row(turn).asked == "no answer"
+
+
+DATA = '{"value": [{"city": "Berne", "size": 12}, {"city": "Rome", "size": 3}]}'
+
+
+@pytest.mark.req("D-65")
+def test_data_grow_as_the_table_that_they_are_at_the_end() -> None:
+    transcript = Transcript()
+    transcript.apply(RunStarted("0", "", "", "lead", "m", 0, "", ""), 0.0)
+    transcript.apply(TurnStarted("0", 1, 1, 0, data="value"), 0.0)
+    pages = []
+    for piece in (DATA[:11], DATA[11:38], DATA[38:50], DATA[50:]):
+        transcript.apply(delta(piece), 0.0)
+        pages.append(html(told(transcript)))
+    assert pages[0] == "", "brackets alone are not shown"
+    assert pages[1].startswith("<table>")
+    assert [page.count("<tr>") for page in pages[1:]] == [2, 2, 3]
+    data = [{"city": "Berne", "size": 12}, {"city": "Rome", "size": 3}]
+    result = done(text=json.dumps(data), data=data)
+    transcript.apply(finished(DATA), 0.0)
+    assert html(told(transcript)) == pages[-1]
+    transcript.apply(RunFinished("0", result), 0.0)
+    assert html(told(transcript)) == pages[-1]
+    assert transcript.root
+    assert pages[-1] in page(transcript.root, "r")["text/html"]
+
+
+def test_words_before_the_calls_of_a_run_with_data_are_marked_up() -> None:
+    transcript = Transcript()
+    transcript.apply(RunStarted("0", "", "", "lead", "m", 0, "", ""), 0.0)
+    transcript.apply(TurnStarted("0", 1, 1, 0, data="object"), 0.0)
+    transcript.apply(delta("I'll *look*."), 0.0)
+    assert html(told(transcript)) == render("I'll *look*.")
