@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import axe_nb
 from axe_nb import Agent, Request, Response, Usage, call
-from axe_nb.agents.tables import SubAgentsConfig
+from axe_nb.agents.tables import Retry, SubAgentsConfig
 from axe_nb.messages import Delta
 
 ANSWER = "The loader accepts **27 keys**; 3 are required. It costs $5 or $6."
@@ -174,3 +175,42 @@ def spender() -> Agent:
     axe_nb.script("lead")(lead)
     axe_nb.define(Agent("spender", "script/spender", tools=("list_directory",)))
     return Agent("lead", "script/lead", sub_agents=("spender",))
+
+
+CITIES = [{"city": "Berne", "size": 133883}, {"city": "<b>Rome</b>", "size": 2755309}]
+
+
+def lister() -> Agent:
+    """An agent whose answer is a list of records: the first and a half, the rest at gate `end`."""
+
+    async def lists(_: Request) -> AsyncIterator[str]:
+        text = json.dumps({"value": CITIES})
+        yield text[:60]
+        await gate("end")
+        yield text[60:]
+
+    axe_nb.script("lister")(lists)
+    return Agent("lister", "script/lister")
+
+
+def cut_off() -> Agent:
+    """An agent whose first attempt breaks off at gate `cut`.
+
+    The second one begins at gate `again`, and ends at `end`.
+    """
+    attempts = []
+
+    async def writes(_: Request) -> AsyncIterator[str | Delta]:
+        attempts.append(1)
+        if len(attempts) == 1:
+            yield Delta("A first thought.", "reasoning")
+            yield "# First\n\n|a|\n|-|\n|1|\n\n```\nnot closed <img src=x onerror=alert(1)>"
+            await gate("cut")
+            raise axe_nb.ProviderError("overloaded", "busy")
+        await gate("again")
+        yield "The *second* one"
+        await gate("end")
+        yield " is whole."
+
+    axe_nb.script("writer")(writes)
+    return Agent("writer", "script/writer", retry=Retry(max_retries=1))

@@ -128,6 +128,57 @@ def test_a_reply_is_shown_while_it_is_written_and_its_thoughts_are_gone_at_the_e
     assert "Keys and defaults" not in str(lab.save().cells[0].outputs)
 
 
+LISTED = """\
+import axe_nb; from tests.browser.browser_runs import *
+r = axe_nb.run(lister(), "Go.", output=list[dict[str, str | int]])"""
+
+
+@pytest.mark.req("D-65")
+def test_data_stand_in_their_table_while_they_are_written(lab: Lab) -> None:
+    start(lab, LISTED)
+    table = lab.page.locator(".axe-nb-writing table")
+    expect(table.locator("td")).to_have_text(["Berne", "133883"])
+    live = lab.page.evaluate(LAID_OUT)
+    lab.gate("end")
+    lab.finished()
+    lab.page.wait_for_selector(".jp-OutputArea summary >> text=completed")
+    cells = lab.page.locator(".jp-OutputArea td")
+    expect(cells).to_have_text(["Berne", "133883", "<b>Rome</b>", "2755309"])
+    ended = lab.page.evaluate(LAID_OUT)
+    assert [e[:3] + e[5:] for e in live[:2]] == [e[:3] + e[5:] for e in ended[:2]], "it only grows"
+
+
+CUT_OFF = RESEARCH.replace("research(), 'Check.'", "cut_off(), 'Go.'")
+
+
+@pytest.mark.req("D-23")
+def test_of_an_attempt_that_broke_off_nothing_is_left_beside_the_next_one(lab: Lab) -> None:
+    start(lab, CUT_OFF)
+    tree = lab.page.locator(".axe-nb-tree")
+    written = lab.page.locator(".axe-nb-writing")
+    expect(written.locator("h1")).to_have_text("First")
+    expect(written.locator("pre").first).to_contain_text("not closed <img src=x")
+    lab.gate("cut")
+    turn = lab.page.locator(row(lab, "turn 1"))
+    expect(turn.locator("> summary")).to_contain_text("tries again, 1 of 1")
+    expect(written).to_have_text("")
+    expect(tree).not_to_contain_text("first thought")
+    lab.gate("again")
+    expect(written).to_have_text("The second one")
+    expect(written.locator("pre", has_text="not closed")).to_have_count(0)
+    assert written.inner_html().count("<em>second</em>") == 1
+    expect(turn.locator("> summary")).to_contain_text("writes")
+    expect(tree).not_to_contain_text("first thought")
+    assert written.locator("h1, table, img").count() == 0
+    lab.gate("end")
+    lab.finished()
+    lab.page.wait_for_selector(".jp-OutputArea summary >> text=completed")
+    shown = lab.page.locator(".jp-OutputArea").first
+    assert shown.inner_text().count("The second one is whole.") == 1
+    assert "First" not in str(lab.save().cells[0].outputs)
+    expect(shown).to_contain_text("1 retry")
+
+
 def test_rows_stay_as_the_reader_left_them_while_updates_arrive(lab: Lab) -> None:
     start(lab, RESEARCH)
     researcher = lab.page.locator(row(lab, "researcher"))
