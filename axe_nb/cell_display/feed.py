@@ -21,6 +21,7 @@ from axe_nb.cell_display.widget import (
     join_bundle,
     make_mark,
     make_widget_class,
+    retire,
 )
 from axe_nb.messages import dump
 from axe_nb.pictures.scaled import Thumbnails
@@ -169,18 +170,8 @@ class Feed:
         self._widget.close()
 
     def retire(self) -> None:
-        """Closes the widget of the run before this one, and keeps its own for pages loaded anew.
-
-        No update of the display reaches a page that was loaded since the run began; the state of an
-        open widget does.
-        """
-        global _retired
-        if not self._mark:
-            self.close()
-            return
-        before, _retired = _retired, self
-        if before is not None:
-            before.close()
+        """Lets go of the widget at the end of the run."""
+        retire(self._widget)
 
     def _describe(self, now: float) -> dict[str, str]:
         return html.waiting(self._root, self._name, now, self._mark)
@@ -268,9 +259,6 @@ False = it is the whole text instead."""
 
 _Wholes: TypeAlias = tuple[int, list[_Rest | None]]
 """The number of the update in which they were new; None = nothing is cut."""
-
-_retired: Feed | None = None
-"""The feed of the run that ended last."""
 
 
 def _hear(stop: Callable[[], None], _: object, words: object, __: object) -> None:

@@ -13,7 +13,14 @@ from typing import Any
 from IPython.core.display_functions import DisplayHandle
 from IPython.display import display
 
-from axe_nb.cell_display.widget import AGAIN, RATE, join_bundle, make_mark, make_widget_class
+from axe_nb.cell_display.widget import (
+    AGAIN,
+    RATE,
+    join_bundle,
+    make_mark,
+    make_widget_class,
+    retire,
+)
 from axe_nb.messages import dump
 from axe_nb.views.appearance import LINE_HEIGHT
 
@@ -76,7 +83,7 @@ class TableFeed:
                 self._place.update(shown, raw=True)  # type: ignore[no-untyped-call]
 
     def close(self, parts: Sequence[str], bundle: dict[str, str]) -> None:
-        """Puts the bundle in the table's place, and closes the widget.
+        """Puts the bundle in the table's place, and lets go of the widget.
 
         The last parts are sent before: a view of the widget stays where nothing takes its place.
         """
@@ -85,7 +92,7 @@ class TableFeed:
             self._widget.snapshot = self._take_snapshot(self._snapshot_at)
         self._place.update(bundle, raw=True)  # type: ignore[no-untyped-call]
         with contextlib.suppress(Exception):
-            self._widget.close()
+            retire(self._widget)
 
     def _take_snapshot(self, now: float) -> str:
         text = dump(self._parts).decode()

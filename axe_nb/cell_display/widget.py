@@ -63,3 +63,22 @@ def join_bundle(widget: Any, bundle: Mapping[str, str]) -> tuple[dict[str, Any],
     """Returns data and metadata of the first output: the bundle, and the widget unless marked."""
     data, metadata = ({}, {}) if widget.mark else widget._repr_mimebundle_()
     return {**data, **bundle}, metadata
+
+
+def retire(widget: Any) -> None:
+    """Keeps a widget whose work has ended for pages loaded anew, and closes the one before it.
+
+    No update of the display reaches a page that was loaded since the work began; the state of an
+    open widget does.
+    """
+    global _retired
+    if not widget.mark:
+        widget.close()
+        return
+    before, _retired = _retired, widget
+    if before is not None:
+        before.close()
+
+
+_retired: Any = None
+"""The widget whose work ended last."""
