@@ -26,7 +26,7 @@ from axe_nb.cell_display.widget import (
 from axe_nb.messages import dump
 from axe_nb.pictures.scaled import Thumbnails
 from axe_nb.views import html
-from axe_nb.views.appearance import css_rules
+from axe_nb.views.appearance import css_rules, define_looks
 from axe_nb.views.outline import Block, Outline
 from axe_nb.views.question import format_question
 from axe_nb.views.row import make_row
@@ -285,4 +285,4 @@ def _find_times(thing: TreeNode) -> Times:
 @cache
 def _load_widget_class() -> type[Any]:
     css = css_rules() + (STATIC / "live.css").read_text("utf-8")
-    return make_widget_class(SCRIPTS, css)
+    return make_widget_class(SCRIPTS, css, define_looks())

@@ -18,22 +18,23 @@ STATIC = Path(__file__).parent / "static"
 AGAIN = 1.5
 """Seconds between two snapshots; a large one is sent more rarely, see RATE."""
 
-RATE = 50_000
+RATE = 60_000
 """Bytes a second that snapshots may take."""
 
 
-def make_widget_class(scripts: Sequence[str], css: str) -> type[Any]:
+def make_widget_class(scripts: Sequence[str], css: str, values: str = "") -> type[Any]:
     """Makes the class of a widget; its libraries take longer to import than a run to begin.
 
     Args:
         scripts: files that make one module, in this order.
         css: its style sheet.
+        values: declarations that stand before the scripts.
     """
     import anywidget
     import traitlets
 
     class Live(anywidget.AnyWidget):
-        _esm = "".join((STATIC / name).read_text("utf-8") for name in scripts)
+        _esm = values + "".join((STATIC / name).read_text("utf-8") for name in scripts)
         _css = css
         # as text: the browser compares a trait's old and new value, which is slow for objects
         snapshot = traitlets.Unicode().tag(sync=True)

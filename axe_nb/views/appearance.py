@@ -8,6 +8,7 @@ Source: product.md "Notebook"; design README.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
@@ -134,3 +135,9 @@ def css_rules() -> str:
     declared = "".join(f"  --{name}: {value};\n" for name, value in values.items())
     accents = "".join(f".axe-nb-{tone} {{ --accent: var(--{tone}); }}\n" for tone in COLOURS)
     return f".axe-nb-tree {{\n{declared}}}\n{accents}"
+
+
+def define_looks() -> str:
+    """The declaration by which the script of the live tree knows sign and tone of each state."""
+    looks = {state: {"sign": look.sign, "tone": look.tone} for state, look in LOOKS.items()}
+    return f"const LOOKS = {json.dumps(looks)};\n"

@@ -48,12 +48,10 @@ class Row:
         return LOOKS[self.state]
 
     def to_dict(self) -> dict[str, Any]:
-        """The fields that the live tree draws."""
+        """The fields that the live tree draws; it has the looks of each state."""
         return {
             "kind": self.kind,
             "state": self.state,
-            "sign": self.look.sign,
-            "tone": self.look.tone,
             "who": self.who,
             "asked": self.asked,
             "cost": self.cost,

@@ -1,6 +1,6 @@
 // The live tree of a run: rows arrive by key, whole, and are drawn with textContent only.
-// Nothing is sent back but the word of stop.js. What a row says comes from views/row.py, its sign and its colours from
-// views/appearance.py; nb/feed.py sends it, and says why some of it twice.
+// Nothing is sent back but the word of stop.js. What a row says comes from views/row.py, its sign and
+// its colours from views/appearance.py (LOOKS); feed.py sends it, and says why some of it twice.
 
 const TICK = 250; // milliseconds between two looks at the clock
 const SHORTEST = 4; // seconds that the bars span at first
@@ -87,7 +87,7 @@ class Store {
       const known = this.rows.get(row.key);
       if (known && known.version >= row.version) continue;
       if (row.above !== null && !this.rows.has(row.above)) continue; // lost: the snapshot has it
-      const whole = { ...EMPTY, ...row };
+      const whole = { ...EMPTY, ...LOOKS[row.state], ...row };
       this.rows.set(row.key, whole);
       fresh.push(whole);
     }
