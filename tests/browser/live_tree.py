@@ -15,6 +15,17 @@ BACKGROUND = (
 )
 """The cell before one that runs `lead` in the background."""
 
+BUDGET = """\
+import axe_nb; from tests.browser.browser_runs import *; from axe_nb.session.session import session
+session.budget.set(0.05)
+r = axe_nb.run(spender(), "Go.")"""
+"""A run that asks for more than the budget."""
+
+LISTED = """\
+import axe_nb; from tests.browser.browser_runs import *
+r = axe_nb.run(lister(), "Go.", output=list[dict[str, str | int]])"""
+"""A run whose answer is a list of records."""
+
 
 def start(lab: Lab, source: str) -> None:
     """Runs the cell, up to the first gate."""

@@ -18,8 +18,9 @@ from pathlib import Path
 from playwright.sync_api import Browser
 
 from tests.browser.lab import LIGHT, Lab, server, started
-from tests.browser.live_tree import RESEARCH, start
+from tests.browser.live_tree import BACKGROUND, BUDGET, LISTED, RESEARCH, start
 from tests.conftest import CHROMIUM
+from tests.views.runs import code
 
 DARK = "JupyterLab Dark"
 WIDTHS = (1280, 640)
@@ -43,6 +44,23 @@ def show_crowd(lab: Lab, count: int) -> None:
 def show_question(lab: Lab) -> None:
     start(lab, QUESTION)
     lab.page.wait_for_selector(".axe-nb-question button:enabled")
+
+
+def show_budget(lab: Lab) -> None:
+    start(lab, BUDGET)
+    lab.page.wait_for_selector(".axe-nb-question button:enabled")
+
+
+def show_background(lab: Lab) -> None:
+    """A run with a button that stops it."""
+    lab.open(code(BACKGROUND, "%%axe lead --bg\nCheck."))
+    lab.run_all()
+    lab.page.wait_for_selector(".axe-nb-stop:visible")
+
+
+def show_data(lab: Lab) -> None:
+    start(lab, LISTED)
+    lab.page.wait_for_selector(".axe-nb-writing table")
 
 
 def show_step(lab: Lab) -> None:
@@ -117,6 +135,9 @@ STATES: dict[str, Callable[[Lab], None]] = {
     "eight": lambda lab: show_crowd(lab, 8),
     "forty": lambda lab: show_crowd(lab, 40),
     "question": show_question,
+    "budget": show_budget,
+    "background": show_background,
+    "data": show_data,
     "step": show_step,
     "stream": show_stream,
     "failure": show_failure,

@@ -12,6 +12,9 @@ from tests.views.runs import code
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
 
 
+TOPS = "lines => lines.map(line => Math.round(line.getBoundingClientRect().top))"
+
+
 @pytest.mark.req("D-8")
 def test_stop_ends_the_cell_in_one_line_and_keeps_what_was_done(lab: Lab) -> None:
     start(lab, RESEARCH)
@@ -37,6 +40,8 @@ def test_a_run_in_the_background_is_stopped_by_its_button_with_keys_alone(lab: L
     lab.page.wait_for_selector(f"{row(lab, 'counter')}.axe-nb-good")
     button = lab.page.get_by_role("button", name="Stop (the run of lead)")
     expect(button).to_be_visible()
+    first, second = lab.page.locator(".jp-Cell:nth-of-type(2) .cm-line").evaluate_all(TOPS)
+    assert first < second, "the styles of the tree leave the lines of cells alone"
     active = "() => jupyterapp.shell.currentWidget.content.activeCellIndex"
     lab.page.locator(".axe-nb-scroll > details > summary").click(position={"x": 5, "y": 5})
     lab.page.keyboard.press("Enter")  # unfolded again

@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.lab import Lab
-from tests.browser.live_tree import RESEARCH, row, start
+from tests.browser.live_tree import LISTED, RESEARCH, row, start
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
 
@@ -126,11 +126,6 @@ def test_a_reply_is_shown_while_it_is_written_and_its_thoughts_are_gone_at_the_e
     assert live == lab.page.evaluate(LAID_OUT), "nothing jumps, and nothing looks different"
     assert "Keys and defaults" not in shown
     assert "Keys and defaults" not in str(lab.save().cells[0].outputs)
-
-
-LISTED = """\
-import axe_nb; from tests.browser.browser_runs import *
-r = axe_nb.run(lister(), "Go.", output=list[dict[str, str | int]])"""
 
 
 @pytest.mark.req("D-65")

@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import Locator, expect
 
 from tests.browser.lab import Lab
-from tests.browser.live_tree import row, start
+from tests.browser.live_tree import BUDGET, row, start
 from tests.browser.test_hostile import ACTIVE
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
@@ -14,12 +14,6 @@ pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
 EDITOR = """\
 import axe_nb; from tests.browser.browser_runs import *; from tests.views.runs import PAYLOADS
 r = axe_nb.run(editor(TEXTS), "Go.")"""
-
-
-BUDGET = """\
-import axe_nb; from tests.browser.browser_runs import *; from axe_nb.session.session import session
-session.budget.set(0.05)
-r = axe_nb.run(spender(), "Go.")"""
 
 
 def find_box(lab: Lab) -> Locator:
