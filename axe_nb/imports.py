@@ -1,4 +1,4 @@
-"""What axe_nb imports on first use: where its libraries come from, and its own upper rooms.
+"""Imports on first use: where libraries come from, and how the rooms reach what is above them.
 
 Libraries never come from a place that a tool or a repository can write to. They are imported on
 first use: a `regex.py` that a tool wrote, or a repository brought, would run
