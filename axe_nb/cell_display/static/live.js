@@ -260,8 +260,8 @@ class Head {
     // JupyterLab would take the letters for its own shortcuts
     this.search.addEventListener("keydown", (event) => event.stopPropagation());
     this.tools = make("div", "tools", this.chips, this.search);
-    this.stop = new Stop(view.store);
-    this.ruled = make("div", "ruled", this.stop.element, this.axis);
+    this.ruled = make("div", "ruled", this.axis);
+    this.stop = new Stop(view.store, this.ruled);
     this.element = make("div", "head", this.progress, this.ruled);
     this.choose("all");
   }

@@ -4,11 +4,12 @@
 const PATIENCE = 3; // seconds from the word until the button says what it may be waiting for
 
 class Stop {
-  constructor(store) {
+  // box: where it stands as long as there is something to stop
+  constructor(store, box) {
     this.store = store;
+    this.box = box;
     this.element = make("button", "stop");
     this.element.type = "button";
-    this.element.hidden = true;
     this.element.addEventListener("click", (event) => event.isTrusted && store.stop());
     // JupyterLab takes Enter and the space bar at the document, to edit the cell or to scroll
     this.element.addEventListener("focus", () => window.addEventListener("keydown", this.press, true));
@@ -16,12 +17,18 @@ class Stop {
   }
 
   press = (event) => {
-    if (["Enter", " "].includes(event.key)) event.stopImmediatePropagation();
+    const isOurs = document.activeElement === this.element;
+    if (isOurs && ["Enter", " "].includes(event.key)) event.stopImmediatePropagation();
   };
 
   draw(who) {
     const { canStop, trouble, newest, stoppedAt } = this.store;
-    this.element.hidden = !canStop || newest === "" || trouble === "lost";
+    if (!canStop || newest === "" || trouble === "lost") {
+      this.element.remove();
+      this.close();
+      return;
+    }
+    if (!this.element.parentElement) this.box.prepend(this.element);
     const isLate = performance.now() / 1000 - stoppedAt > PATIENCE;
     const words = isLate ? "Stopping… when the kernel is free" : "Stopping…";
     put(this.element, stoppedAt ? words : "Stop");
