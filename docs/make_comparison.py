@@ -180,12 +180,13 @@ def list_better(found: Found) -> Iterator[str]:
 def summary(found: Found) -> Iterator[str]:
     machine = found["machine"]
     rounds = {len(v) for samples in found["rows"].values() for v in samples.values()}
+    once = "; a round of more than 5 seconds is not repeated" if min(rounds) == 1 else ""
     yield (
         f"Measured on {found['date']} by `{found['command']}` in {found['seconds']} seconds "
         f"beside the installation: {machine['cpus']} CPUs, {machine['memory_gb']} GB, "
         f"{machine['system']}, Python {machine['python']}. Each cell is the median of "
-        f"{min(rounds)} to {max(rounds)} rounds, with the first and third quartile in brackets; "
-        "a round of more than 5 seconds is not repeated."
+        f"{min(rounds)} to {max(rounds)} rounds, with the first and third quartile in brackets"
+        f"{once}."
     )
     before, after = machine["load_before"], machine["load_after"]
     if before > QUIET:
