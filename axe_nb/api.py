@@ -10,7 +10,7 @@ import os
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing, contextmanager
 from pathlib import Path
-from typing import Any, TypeAlias, Unpack, overload
+from typing import TYPE_CHECKING, Any, TypeAlias, Unpack, overload
 
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.config import Config
@@ -19,18 +19,19 @@ from axe_nb.data_files import read_data
 from axe_nb.engine.nesting import Caller, calling, is_inside, refuse_in_tool
 from axe_nb.errors import AxeError, ConfigError
 from axe_nb.events import Event
-from axe_nb.expectations.check import check
 from axe_nb.front_end import find_approver, make_view
 from axe_nb.pictures.found import split_prompt
-from axe_nb.recording.cassette import Cassette
-from axe_nb.recording.modes import Mode
 from axe_nb.results import RunResult
-from axe_nb.run_history.history import History, list_history, load_run
 from axe_nb.session.drive import drive, drive_here
 from axe_nb.session.portal import portal, run_and_wait
 from axe_nb.session.runs import RunRequest
 from axe_nb.session.session import session
 from axe_nb.text import quote, suggestion
+
+if TYPE_CHECKING:  # what not every run needs is imported on first use
+    from axe_nb.recording.cassette import Cassette
+    from axe_nb.recording.modes import Mode
+    from axe_nb.run_history.history import History
 
 Prompt: TypeAlias = "str | Sequence[object]"
 """Text, or a list of texts and pictures: bytes, paths, figures, images."""
@@ -145,11 +146,7 @@ def expect(result: RunResult, expectations: str) -> RunResult:
     """
     if not isinstance(result, RunResult):
         raise ConfigError(f"expect takes a RunResult, not {shown_value(result)}")
-    check(
-        result, expectations, name="axe_nb.last()" if result is session.last else "the result",
-        agents_dir=session.defaults.get("agents_dir"),
-    )  # fmt: skip
-    return result
+    return _check_met(result, expectations, session.defaults.get("agents_dir"))
 
 
 @contextmanager
@@ -165,6 +162,8 @@ def cassette(path: str | os.PathLike[str], mode: Mode | None = None) -> Iterator
     Raises:
         ConfigError: it is not a cassette, or it cannot be read or written.
     """
+    from axe_nb.recording.cassette import Cassette
+
     before = session.cassette
     if before is not None:
         before.save_quietly()  # it may be the same file
@@ -194,6 +193,8 @@ def history(agent: str | None = None, *, limit: int = 100) -> History:
     Raises:
         ConfigError: the history cannot be read.
     """
+    from axe_nb.run_history.history import list_history
+
     return list_history(agent, limit)
 
 
@@ -217,6 +218,8 @@ def load(saved: int | str | os.PathLike[str]) -> Any:
     Raises:
         ConfigError: there is no such file, or it is not a saved result.
     """
+    from axe_nb.run_history.history import load_run
+
     if isinstance(saved, int):
         return load_run(saved)
     if isinstance(saved, str) and not set(saved) & set("./\\"):
@@ -294,9 +297,16 @@ def _make_request(
 def _check(result: RunResult, request: RunRequest) -> RunResult:
     """Returns the result of a run that met the expectations of its request."""
     overrides = request.overrides
-    if overrides.expect is not None:
-        name = "axe_nb.last()" if result is session.last else "the result"
-        check(result, overrides.expect, name=name, agents_dir=overrides.agents_dir)
+    if overrides.expect is None:
+        return result
+    return _check_met(result, overrides.expect, overrides.agents_dir)
+
+
+def _check_met(result: RunResult, expectations: str, agents_dir: str | None) -> RunResult:
+    from axe_nb.expectations.check import check
+
+    name = "axe_nb.last()" if result is session.last else "the result"
+    check(result, expectations, name=name, agents_dir=agents_dir)
     return result
 
 

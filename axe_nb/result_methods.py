@@ -60,4 +60,5 @@ def _make_fork(
     if (prompt := given.get("prompt")) is not None:
         given["prompt"] = Illustrated(*split_prompt(prompt))
     point = make_point(result, place, **given)
-    return RunRequest(agent=None, overrides=session.fork_overrides(changes), fork=point), display
+    options = session.fork_overrides(changes, CHANGES)
+    return RunRequest(agent=None, overrides=options, fork=point), display

@@ -16,8 +16,6 @@ from typing import Any, TypeAlias, TypedDict, TypeVar
 from axe_nb.agents.tables import COMMON_PARAMS, MODES, Mode
 from axe_nb.engine.stepper import StepFunction, make_stepper
 from axe_nb.errors import ConfigError
-from axe_nb.expectations.grammar import parse
-from axe_nb.outputs.find import find_output
 from axe_nb.text import nearest, quote, suggestion
 from axe_nb.tools.python_tool import tool_of
 from axe_nb.tools.tool import Tool
@@ -93,6 +91,8 @@ class Overrides:
 
     def __post_init__(self) -> None:
         if self.output is not None:
+            from axe_nb.outputs.find import find_output
+
             object.__setattr__(self, "output", find_output(self.output))
         for name, (wanted, fits) in _CHECKS.items():
             value = _normalize(name, getattr(self, name))
@@ -100,6 +100,8 @@ class Overrides:
                 raise ConfigError(f"{name} takes {wanted}, not {shown_value(value)}")
             object.__setattr__(self, name, value)
         if self.expect is not None:
+            from axe_nb.expectations.grammar import parse
+
             parse(self.expect)
         make_stepper(self.step, self.break_at)
 

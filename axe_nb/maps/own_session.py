@@ -22,7 +22,8 @@ from axe_nb.results import RunResult
 from axe_nb.session.runs import RunHandle, RunRequest
 from axe_nb.session.session import Session, session
 from axe_nb.session.snapshot import Snapshot
-from axe_nb.traces.spans import find_context
+from axe_nb.session.spent import add_spent
+from axe_nb.traces.context import find_context
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
@@ -94,7 +95,7 @@ class MapSession(Session):
         return config, snapshot.share()
 
     def _remember(self, result: RunResult) -> None:
-        self._count(result)
+        add_spent(self.spent, result)
 
 
 def open_session(meter: UsageMeter | None) -> MapSession:

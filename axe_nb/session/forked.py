@@ -5,28 +5,24 @@ Source: D-53, D-66; product.md "Runs are recordings" (Fork).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 from axe_nb.agents.agent import Agent
-from axe_nb.agents.definitions import Definition, Definitions
 from axe_nb.agents.trust import check_trust
 from axe_nb.commands.overrides import Overrides
-from axe_nb.engine.scope import AgentSource, Env
+from axe_nb.engine.scope import Env
 from axe_nb.forks.agents import RestoredAgents, restore_agents
 from axe_nb.forks.fork import Fork
 from axe_nb.forks.point import ForkPoint
 from axe_nb.limits import Limits
-from axe_nb.outputs.output import Output, make_output
 from axe_nb.pictures.parts import Illustrated
+from axe_nb.session.described import find_output
 from axe_nb.session.requested import adapt, apply_overrides
 from axe_nb.session.runs import RunRequest
 from axe_nb.session.snapshot import Snapshot
 from axe_nb.tools.tool import Job
-
-OUTPUT = "output"
-"""Key of `Definitions.memory`: the form of the answer, with the type that it becomes."""
 
 
 @dataclass
@@ -63,7 +59,7 @@ class BeginningFork:
         had = Illustrated(root.prompt, root.pictures)
         job = Job(
             agent, root.task, had.text, Limits(seconds=options.timeout),
-            history=tuple(self.point.history), output=_find_output(root.definitions),
+            history=tuple(self.point.history), output=find_output(root.definitions),
             pictures=had.pictures,
         )  # fmt: skip
         if self.point.run.id == root.id:
@@ -88,56 +84,14 @@ class BeginningFork:
 
 
 def begin_fork(
-    request: RunRequest, find: Callable[[str], Agent], snapshot: Snapshot
-) -> BeginningFork | None:
-    """Gives a snapshot the agents of the run that is forked; None if no fork is requested.
+    request: RunRequest, point: ForkPoint, find: Callable[[str], Agent], snapshot: Snapshot
+) -> BeginningFork:
+    """Gives a snapshot the agents of the run that is forked.
 
     Raises:
         ConfigError: an agent is gone, or needs the person's trust.
     """
-    point = request.fork
-    if point is None:
-        return None
     given = find(request.agent) if isinstance(request.agent, str) else request.agent
     restored = restore_agents(point.root, find)
     snapshot.restore(restored.agents, restored.contexts)
     return BeginningFork(request, point, restored, given)
-
-
-def _find_output(kept: Definitions | None) -> Output | None:
-    if kept is None:
-        return None
-    found: Output | None = kept.memory.get(OUTPUT)
-    if found is None and kept.output is not None:
-        return make_output(kept.output)
-    return found
-
-
-def describe_agents(
-    snapshot: Snapshot, options: Overrides, forked: Definitions | None
-) -> AgentSource:
-    """The agents of a snapshot, as a source that can describe them for later forks.
-
-    Args:
-        snapshot: the snapshot.
-        options: those of the root.
-        forked: the agents of the run that is forked; None = the run is not a fork.
-    """
-    output = options.output or _find_output(forked)
-
-    def describe(root: Agent, changed: Mapping[str, Agent]) -> Definitions:
-        def define(agent: Agent) -> Definition:
-            return Definition.of(agent, snapshot.find_context(agent))
-
-        made = Definitions(
-            root=define(root),
-            agents={name: define(agent) for name, agent in snapshot.list_loaded().items()},
-            changed={id: define(one) for id, one in changed.items()},
-            model_all=options.model_all or (forked.model_all if forked else ""),
-            vars={**(forked.vars if forked else {}), **options.vars},
-            output=output.sent if output else None,
-        )
-        made.memory[OUTPUT] = output
-        return made
-
-    return replace(snapshot.source, describe=describe)

@@ -14,7 +14,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequ
 from concurrent.futures import Future, wait
 from copy import copy
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from axe_nb.agents.agent import Agent
 from axe_nb.commands.overrides import Overrides, shown_value
@@ -25,10 +25,12 @@ from axe_nb.engine.plan import Plan
 from axe_nb.engine.questions import AskPerson
 from axe_nb.errors import AxeError, ConfigError
 from axe_nb.events import Emit, Event, RunFinished, RunStarted, discard
-from axe_nb.forks.point import ForkPoint
 from axe_nb.messages import Message
 from axe_nb.pictures.picture import Picture
 from axe_nb.results import NO_AGENT, RunResult, Status
+
+if TYPE_CHECKING:
+    from axe_nb.forks.point import ForkPoint
 
 GLANCE = 0.05
 """Polling interval in seconds; on Windows, an interrupt does not wake a bare `wait()`."""

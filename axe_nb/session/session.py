@@ -9,7 +9,7 @@ import atexit
 import contextlib
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -30,33 +30,33 @@ from axe_nb.engine.scope import Env, RunScope
 from axe_nb.engine.stepper import make_stepper
 from axe_nb.errors import ConfigError
 from axe_nb.events import Emit, Event, discard
-from axe_nb.forks.point import CHANGES
 from axe_nb.imports import protect_imports
 from axe_nb.limits import InFlight, UsageMeter
 from axe_nb.make_provider import provider_for
 from axe_nb.mcp_servers.servers import Servers
 from axe_nb.prices import Prices
-from axe_nb.recording.cassette import Cassette
-from axe_nb.recording.modes import find_mode
-from axe_nb.recording.tape import RootTape
 from axe_nb.results import RunResult
 from axe_nb.run_history.recorder import begin_recorder
 from axe_nb.scripting.lookup import ScriptFunction, functions
 from axe_nb.session.asking import describe
+from axe_nb.session.described import describe_agents
 from axe_nb.session.folders import find_script_dirs, find_source_dirs
-from axe_nb.session.forked import begin_fork, describe_agents
 from axe_nb.session.requested import adapt, check_variables, make_job
 from axe_nb.session.runs import RunHandle, RunRequest
 from axe_nb.session.snapshot import Snapshot
-from axe_nb.session.spent import Spent, count_spent
+from axe_nb.session.spent import Spent, add_spent
 from axe_nb.text import quote, suggestion
 from axe_nb.toolbox import SESSION
 from axe_nb.tools.registry import ToolTable
 from axe_nb.tools.tool import Job, Tool
-from axe_nb.traces.spans import find_context, with_spans
+from axe_nb.traces.context import find_context, with_spans
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
+
+    from axe_nb.recording.cassette import Cassette
+    from axe_nb.recording.tape import RootTape
+    from axe_nb.session.forked import BeginningFork
 
 CASSETTE = "AXE_CASSETTE"
 """Environment variable with the path of a cassette for the whole process."""
@@ -134,13 +134,12 @@ class Session:
         """
         return Overrides.of(given, self.defaults)
 
-    def fork_overrides(self, given: Mapping[str, Any]) -> Overrides:
+    def fork_overrides(self, given: Mapping[str, Any], others: Sequence[str]) -> Overrides:
         """As `overrides`, without those defaults that change agents: a fork has its own.
 
-        Raises:
-            ConfigError: as for `overrides`.
+        Errors name the `others` as options too.
         """
-        return Overrides.of(given, keep_for_tree(self.defaults), CHANGES)
+        return Overrides.of(given, keep_for_tree(self.defaults), others)
 
     def define(self, agent: Agent, text: str = "") -> Agent:
         """Registers an agent by name, for `%%axe`, `run` and other agents' `sub_agents`.
@@ -184,15 +183,14 @@ class Session:
     def open_cassette(self) -> Cassette | None:
         """Returns the cassette in use, which the environment may name; None = there is none."""
         if self.cassette is None and (path := os.environ.get(CASSETTE)):
+            from axe_nb.recording.cassette import Cassette
+
             self.use_cassette(Cassette(path))
         return self.cassette
 
     def start(self, request: RunRequest) -> RunHandle:
         """Creates the handle of a run; this session remembers its result."""
-        plan = self.plan
-        if (context := find_context()) is not None:
-            plan = partial(self.plan, traced_in=context)
-        return RunHandle(request, plan, self.remember)
+        return RunHandle(request, partial(self.plan, traced_in=find_context()), self.remember)
 
     async def plan(
         self,
@@ -220,7 +218,7 @@ class Session:
         tape = self._begin_tape(can_ask=ask_person is not None)
         agents_dir = request.overrides.agents_dir
         config, snapshot = self._read_settings(agents_dir, needs_keys=tape is None)
-        fork = begin_fork(request, partial(self.find, agents_dir=agents_dir), snapshot)
+        fork = self._begin_fork(request, snapshot)
         forked = request.fork.root.definitions if request.fork else None
         recorder = begin_recorder(request.history, tape) if self.keeps_history else None
         env = Env(
@@ -262,13 +260,7 @@ class Session:
 
     def _remember(self, result: RunResult) -> None:
         self.last = self.conversations[result.agent] = result
-        self._count(result)
-
-    def _count(self, result: RunResult) -> None:
-        for one in result.walk():
-            key = (one.agent, one.model)
-            own = count_spent(one)
-            self.spent[key] = self.spent.get(key, Spent()) + own
+        add_spent(self.spent, result)
 
     def conversation(self, agent: str | None, agents_dir: str | None = None) -> RunResult:
         """The agent's last run in this session; None = the last run without an agent.
@@ -294,11 +286,23 @@ class Session:
             hint=suggestion(agent, self.conversations) or "run it once without -c",
         )
 
+    def _begin_fork(self, request: RunRequest, snapshot: Snapshot) -> BeginningFork | None:
+        """The beginning of a fork; None if none is requested."""
+        if request.fork is None:
+            return None
+        from axe_nb.session.forked import begin_fork
+
+        find = partial(self.find, agents_dir=request.overrides.agents_dir)
+        return begin_fork(request, request.fork, find, snapshot)
+
     def _begin_tape(self, *, can_ask: bool) -> RootTape | None:
         """The tape of a root run; None if there is no cassette, or it is not used."""
         cassette = self.open_cassette()
         if cassette is None:
             return None
+        from axe_nb.recording.modes import find_mode
+        from axe_nb.recording.tape import RootTape
+
         mode = find_mode(cassette.mode, can_ask=can_ask)
         return None if mode == "live" else RootTape(cassette, mode)
 

@@ -27,7 +27,14 @@ class Spent:
         return Spent(self.runs + other.runs, self.turns + other.turns, self.usage + other.usage)
 
 
-def count_spent(run: RunResult) -> Spent:
+def add_spent(spent: dict[tuple[str, str], Spent], result: RunResult) -> None:
+    """Adds the usage of a finished tree to that of a session, by agent and model."""
+    for one in result.walk():
+        key = (one.agent, one.model)
+        spent[key] = spent.get(key, Spent()) + _count(one)
+
+
+def _count(run: RunResult) -> Spent:
     """Returns the usage of one run, without what no model was asked for in it."""
     asked = [turn.usage for turn in run.log if turn.source in ASKED]
     if len(asked) == len(run.log):

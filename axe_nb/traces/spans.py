@@ -10,12 +10,10 @@ from __future__ import annotations
 
 import logging
 import os
-import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from axe_nb.events import (
-    Emit,
     Event,
     RetryScheduled,
     RunFinished,
@@ -43,31 +41,6 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Span
 
 log = logging.getLogger("axe_nb")
-
-
-def find_context() -> Context | None:
-    """The context in which the caller's run is to be traced; None = tracing is not set up.
-
-    The package is never imported here: a program that traces has imported it.
-    """
-    if "opentelemetry.trace" not in sys.modules:
-        return None
-    from opentelemetry import context
-
-    return context.get_current()
-
-
-def with_spans(emit: Emit, context: Context | None) -> Emit:
-    """Returns what passes events on, and makes spans of them if there is a context."""
-    if context is None:
-        return emit
-    spans = Spans(context)
-
-    def pass_on(event: Event) -> None:
-        spans.event(event)
-        emit(event)
-
-    return pass_on
 
 
 class Spans:
