@@ -12,6 +12,7 @@ import os
 import site
 import sys
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from types import FrameType, ModuleType
@@ -122,21 +123,26 @@ def _find_importer() -> str:
 
 
 def _list_trusted() -> list[str]:
-    """Returns the trusted entries of `sys.path`, those that only an installation writes first."""
-    avoided = {*_worked_in, *_find_here()}
+    """Returns the trusted folders of `sys.path`, those that only an installation writes first."""
+    entries = tuple(entry for entry in sys.path if isinstance(entry, str))
+    return _sort_trusted(entries, frozenset((*_worked_in, *_find_here())))
+
+
+@lru_cache(maxsize=16)
+def _sort_trusted(entries: tuple[str, ...], avoided: frozenset[str]) -> list[str]:
     installed, own, others = [], [], []
-    for entry in sys.path:
+    for entry in entries:
         try:
             real = os.path.realpath(entry)
-        except (OSError, ValueError, TypeError):  # not a path
+        except (OSError, ValueError):  # not a path
             continue
         if any(_lies_in(real, folder) for folder in INSTALLED):
-            installed.append(entry)
+            installed.append(real)
         elif real == HOME:
-            own.append(entry)
+            own.append(real)
         elif not any(_lies_in(real, at) or _lies_in(at, real) for at in avoided):
-            others.append(real)  # a link may change meanwhile
-    return [*installed, *own, *others]
+            others.append(real)
+    return [*installed, *own, *others]  # without links, which may change meanwhile
 
 
 def find_real_folder() -> str:

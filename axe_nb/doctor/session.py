@@ -12,7 +12,7 @@ from axe_nb.errors import ConfigError
 from axe_nb.prices import EXTRA, find_table_version
 from axe_nb.recording.cassette import Cassette
 from axe_nb.run_history.history import describe_history
-from axe_nb.run_history.recorder import find_reason_against
+from axe_nb.run_history.policy import find_reason_against
 from axe_nb.text import plural
 
 

@@ -21,9 +21,7 @@ from axe_nb.agents.context import RESOURCE
 from axe_nb.agents.place import find_place
 from axe_nb.agents.servers import McpServer, names_of_servers, parse_servers
 from axe_nb.errors import ConfigError
-from axe_nb.mcp_servers.content import format_blocks, format_resource
 from axe_nb.mcp_servers.thread import LoopThread
-from axe_nb.mcp_servers.tools import make_tools
 from axe_nb.text import list_some, one_line, plural, quote, suggestion
 from axe_nb.tools.tool import Tool, ToolError
 
@@ -169,6 +167,8 @@ class Servers:
         Raises:
             ConfigError: the server did not start, or has no such prompt.
         """
+        from axe_nb.mcp_servers.content import format_blocks
+
         connection = self._find(name, server, workdir)
         await self._thread.run(connection.start())
         asked = connection.ask(lambda session: session.get_prompt(prompt, dict(arguments)))
@@ -227,9 +227,13 @@ class Servers:
         return self._connections[key]
 
     def _make_tools(self, connection: Connection) -> list[Tool]:
+        from axe_nb.mcp_servers.tools import make_tools
+
         return make_tools(connection, self._thread.run)
 
     async def _read(self, connection: Connection, uri: str) -> str:
+        from axe_nb.mcp_servers.content import format_resource
+
         asked = connection.ask(lambda session: session.read_resource(uri))
         what = f"resource {quote(uri)} of the MCP server {quote(connection.name)}"
         answer = await self._ask(asked, what)

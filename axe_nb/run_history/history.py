@@ -17,7 +17,7 @@ from axe_nb.agents.definitions import TRUSTED
 from axe_nb.errors import ConfigError
 from axe_nb.frames import make_frame
 from axe_nb.results import NO_AGENT
-from axe_nb.run_history.recorder import history_path
+from axe_nb.run_history.policy import history_path
 from axe_nb.run_history.story import DIED
 from axe_nb.run_history.text import parse_part
 from axe_nb.run_history.tree import Tree

@@ -5,50 +5,18 @@ Source: product.md "Runs are recordings" (History); D-68.
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Sequence
-from pathlib import Path
 
-from axe_nb.agents.config import state_dir
 from axe_nb.engine.tape import Tape
 from axe_nb.events import Event, RunFinished, RunStarted, ToolFinished, TurnFinished
 from axe_nb.messages import Message
-from axe_nb.recording.approvals import is_test
 from axe_nb.results import RunResult
 from axe_nb.run_history.tree import Tree
-from axe_nb.run_history.writer import RootLog, Writer, find_writer
-
-VARIABLE = "AXE_NB_HISTORY"
-"""Environment variable; `0` = no run is kept, `1` = also runs of tests are."""
+from axe_nb.run_history.writer import RootLog, Writer
 
 PATIENCE = 0.2
 """Seconds that the end of a run waits to know if it is written: only if none was before it."""
-
-
-def history_path() -> Path:
-    """Returns the path of the history; it need not exist."""
-    return state_dir() / "runs.sqlite"
-
-
-def find_reason_against() -> str:
-    """Returns why runs are not kept; empty if they are."""
-    wanted = os.environ.get(VARIABLE, "").strip()
-    if wanted == "0":
-        return f"{VARIABLE}=0"
-    return "runs of tests are not kept" if wanted != "1" and is_test() else ""
-
-
-def begin_recorder(history: Sequence[Message], tape: Tape | None) -> Recorder | None:
-    """Returns the recorder for a root run; None if it is not kept.
-
-    Args:
-        history: the conversation that the run goes on with.
-        tape: that of the tree; what only plays is not kept.
-    """
-    if find_reason_against():
-        return None
-    return Recorder(find_writer(history_path()), history, tape)
 
 
 class Recorder:

@@ -36,7 +36,7 @@ from axe_nb.make_provider import provider_for
 from axe_nb.mcp_servers.servers import Servers
 from axe_nb.prices import Prices
 from axe_nb.results import RunResult
-from axe_nb.run_history.recorder import begin_recorder
+from axe_nb.run_history.policy import begin_recorder
 from axe_nb.scripting.lookup import ScriptFunction, functions
 from axe_nb.session.asking import describe
 from axe_nb.session.described import describe_agents

@@ -16,7 +16,8 @@ import pytest
 import axe_nb
 from axe_nb import Agent, ConfigError, Request, Response, RunResult, Usage, script, script_server
 from axe_nb.run_history.locks import RunLocks
-from axe_nb.run_history.recorder import Recorder, history_path
+from axe_nb.run_history.policy import history_path
+from axe_nb.run_history.recorder import Recorder
 from axe_nb.run_history.store import STEPS, Row, Store, is_on_network
 from axe_nb.run_history.writer import find_writer
 
