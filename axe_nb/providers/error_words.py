@@ -85,38 +85,32 @@ REFUSED_PICTURES: Mapping[str, str] = {
 """A picture or document sent to a model, or a server, that reads text only."""
 
 
-def _any_of(words: Mapping[str, str]) -> re.Pattern[str]:
-    return re.compile("|".join(words), re.IGNORECASE)
-
-
-_TOO_LONG = _any_of(TOO_LONG)
-_COUNTS_ANSWER = _any_of(COUNTS_ANSWER)
-_USED_UP = _any_of(USED_UP)
-_REFUSED_PICTURES = _any_of(REFUSED_PICTURES)
-_REFUSED_PARAMETER = _any_of(REFUSED_PARAMETER)
+def _find(words: Mapping[str, str], message: str) -> re.Match[str] | None:
+    # `re` keeps the pattern, which few processes need and which takes a while to be made
+    return re.search("|".join(words), message[:MAX_SEARCHED], re.IGNORECASE)
 
 
 def is_too_long(message: str) -> bool:
     """True if the message says that the conversation exceeds the model's context (D-45)."""
-    return bool(_TOO_LONG.search(message[:MAX_SEARCHED]))
+    return bool(_find(TOO_LONG, message))
 
 
 def counts_answer(message: str) -> bool:
     """True if what exceeds the context includes the tokens asked for the answer."""
-    return bool(_COUNTS_ANSWER.search(message[:MAX_SEARCHED]))
+    return bool(_find(COUNTS_ANSWER, message))
 
 
 def is_used_up(message: str) -> bool:
     """True if the message says that an account's quota or credit is used up."""
-    return bool(_USED_UP.search(message[:MAX_SEARCHED]))
+    return bool(_find(USED_UP, message))
 
 
 def refuses_pictures(message: str) -> bool:
     """True if the message says that pictures or documents are not read."""
-    return bool(_REFUSED_PICTURES.search(message[:MAX_SEARCHED]))
+    return bool(_find(REFUSED_PICTURES, message))
 
 
 def find_refused_parameter(message: str) -> str:
     """Returns the parameter that the message refuses; empty if it names none."""
-    match = _REFUSED_PARAMETER.search(message[:MAX_SEARCHED])
+    match = _find(REFUSED_PARAMETER, message)
     return next(filter(None, match.groups())) if match else ""
