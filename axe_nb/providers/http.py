@@ -40,7 +40,7 @@ MAX_SMALL_PIECES = 100_000
 def post(
     server: Server,
     path: str,
-    body: Sequence[bytes],
+    body: bytes | Sequence[bytes],
     request: Request,
     streaming: Streaming | None = None,
     on_delta: OnDelta | None = None,
@@ -50,7 +50,7 @@ def post(
     Args:
         server: the server.
         path: below its base URL.
-        body: the request as the server takes it, in pieces.
+        body: the request as the server takes it, or its pieces.
         request: the same in no provider's format, for the error if its model does not support
             tools (D-30).
         streaming: how the protocol streams; a server may do so although it is not asked to. None =
@@ -62,7 +62,8 @@ def post(
         ProviderError: the server is unreachable, refuses, fails or sends an invalid reply, or its
             stream is cut or reports an error. It has the text so far.
     """
-    return _send(server, "POST", path, body, request, streaming, on_delta)
+    pieces = (body,) if isinstance(body, bytes) else body
+    return _send(server, "POST", path, pieces, request, streaming, on_delta)
 
 
 def _ignore(_: Delta) -> None:
