@@ -153,6 +153,8 @@ def _evaluate(
             f"unknown name {quote(name)} in {shown} (line {line}){suggested}", hint=hint
         ) from None
     except Exception as error:
+        if isinstance(error, AttributeError) and error.name and isinstance(error.obj, Mapping):
+            hint = f"write [{quote(error.name)}] in place of .{error.name}; {hint}"
         said = remove_addresses(words(error).partition("\n")[0], error)
         what = one_line(f"{type(error).__name__}: {said}", 200)
         raise ConfigError(f"{shown} failed (line {line}): {what}", hint=hint) from None

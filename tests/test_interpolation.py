@@ -110,6 +110,14 @@ def test_an_unknown_name_is_told_with_its_line_and_the_nearest_name() -> None:
     assert told("{{ zzz_9 }}")[0] == 'unknown name "zzz_9" in {{ zzz_9 }} (line 2)'
 
 
+def test_a_key_of_a_dict_written_as_an_attribute_is_told_how_to_write_it() -> None:
+    assert told("{{ row.a }}") == [
+        "{{ row.a }} failed (line 2): AttributeError: 'dict' object has no attribute 'a'",
+        r'write ["a"] in place of .a; write \{{ for a literal brace, or use --raw',
+    ]
+    assert "in place of" not in told("{{ city.a }}")[1], "a text has no keys"
+
+
 @pytest.mark.parametrize("name", ["input", "id", "type"])
 def test_a_function_of_python_itself_is_a_name_that_was_forgotten(name: str) -> None:
     assert told(f"{{{{ {name} }}}}")[0] == f'unknown name "{name}" in {{{{ {name} }}}} (line 2)'

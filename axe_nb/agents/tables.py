@@ -114,6 +114,8 @@ DEFAULT_LIMITS = TreeLimits()
 class TreeBudget:
     """`[budget]` of the Axe command line; treated as `[limits]` (D-27)."""
 
+    advice: ClassVar[Mapping[str, str]] = LIMIT_ADVICE
+
     max_tokens: int = 0
     """The same as `limits.max_total_tokens`."""
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, TypeAlias, TypedDict, TypeVar
 
-from axe_nb.agents.tables import COMMON_PARAMS, MODES, Mode
+from axe_nb.agents.tables import COMMON_PARAMS, MODES, Mode, TreeLimits
 from axe_nb.engine.stepper import StepFunction, make_stepper
 from axe_nb.errors import ConfigError
 from axe_nb.text import nearest, quote, suggestion
@@ -131,6 +131,10 @@ class Overrides:
 
 def _advise(name: str, known: Sequence[str]) -> str:
     """The next step after an unknown option."""
+    limits = [limit.name for limit in fields(TreeLimits)]
+    if name in ("limits", *limits):
+        key = name if name in limits else limits[0]
+        return f'it belongs to the agent: agent.but(limits={{"{key}": …}})'
     if near := suggestion(name, known):
         return near
     if parameter := nearest(name, COMMON_PARAMS):

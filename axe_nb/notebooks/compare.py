@@ -26,6 +26,8 @@ NOT_COMPARED = {
 NAMES = {"text/plain": "output", "text/html": "output as HTML", "stdout": "printed text"}
 """Part of an output → its name for people."""
 
+UNRUN = "the notebook was saved without outputs: run all cells, save it, and check it again"
+
 Part: TypeAlias = tuple[str, str]
 """(its type, its text) of a part of an output."""
 
@@ -59,7 +61,7 @@ def find_problems(saved: Book, ran: Book) -> Iterator[Problem]:
         saved: the notebook.
         ran: the same notebook after it has run.
     """
-    has_failed = False
+    has_failed = is_told = False
     for before, now in zip(saved.cells, ran.cells, strict=True):
         if now.cell_type != "code" or now.execution_count is None:
             continue
@@ -70,8 +72,15 @@ def find_problems(saved: Book, ran: Book) -> Iterator[Problem]:
                 what = failure.evalue if is_miss else describe_failure(failure)
                 yield Problem(cell=now.execution_count, what=what, is_miss=is_miss)
             has_failed = True
-        elif not has_failed and (change := describe_difference(before, now)):
-            yield Problem(cell=now.execution_count, what=change)
+        elif not (has_failed or is_told) and (change := describe_difference(before, now)):
+            is_told = not has_run(saved)
+            yield Problem(cell=now.execution_count, what=UNRUN if is_told else change)
+
+
+def has_run(book: Book) -> bool:
+    """Returns True if a code cell has a number or an output."""
+    code = [cell for cell in book.cells if cell.cell_type == "code"]
+    return any(cell.execution_count is not None or cell.outputs for cell in code)
 
 
 def describe_failure(error: Any) -> str:

@@ -122,7 +122,8 @@ def join_prompt(prompt: object) -> Illustrated:
     if not isinstance(prompt, Sequence) or isinstance(prompt, bytes | bytearray | memoryview):
         raise NoPicture(
             f"prompt takes text or a list, not {type(prompt).__name__}",
-            hint="pass a list of texts and pictures, as in [text, figure]",
+            hint='write other values into a text, as in f"{data}"; '
+            "with pictures it is a list, as in [text, figure]",
         )
     parts = (_read_part(part, number) for number, part in enumerate(prompt, 1))
     return join_parts(parts, "\n\n")

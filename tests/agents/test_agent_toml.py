@@ -52,6 +52,11 @@ UNKNOWN = {
 }  # fmt: skip
 
 
+def test_a_limit_of_children_in_the_budget_of_the_tree_is_told_with_its_table() -> None:
+    *_, hint = lines(START + "[budget]\nmax_tool_calls = 3", path="axe/agents/lead.toml")
+    assert "max_tool_calls under [sub_agents_config.budget]" in hint
+
+
 @pytest.mark.req("D-27")
 @pytest.mark.parametrize("case", UNKNOWN)
 def test_an_unknown_key_is_told_with_its_line_and_the_nearest_key(case: str) -> None:

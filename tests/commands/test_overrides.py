@@ -72,6 +72,20 @@ def test_what_a_run_cannot_be_asked_with_is_one_clear_line(
     assert "\n" not in told
 
 
+def test_data_as_a_prompt_is_told_to_be_written_into_a_text(echo: Agent) -> None:
+    with pytest.raises(ConfigError, match="prompt takes text or a list, not dict") as caught:
+        axe_nb.run("echo", {"people": 3})  # type: ignore[arg-type]
+    assert caught.value.hint.startswith('write other values into a text, as in f"{data}"')
+
+
+@pytest.mark.parametrize("name", ["limits", "max_requests", "max_cost"])
+def test_a_limit_of_the_agent_is_told_where_it_belongs(name: str, echo: Agent) -> None:
+    with pytest.raises(ConfigError, match=f'unknown option "{name}"') as caught:
+        axe_nb.run("echo", "a", **{name: 3})  # type: ignore[arg-type]
+    key = "max_requests" if name == "limits" else name
+    assert caught.value.hint == f'it belongs to the agent: agent.but(limits={{"{key}": …}})'
+
+
 @pytest.mark.parametrize("name", ["temperature", "temprature"])
 def test_a_parameter_of_the_model_is_told_with_its_place(name: str) -> None:
     with pytest.raises(ConfigError) as caught:

@@ -97,6 +97,17 @@ def test_after_a_failure_only_misses_are_listed() -> None:
     assert problems(saved, ran) == ["1: cassette a.axe has no answer", "4: nor for this"]
 
 
+def test_a_notebook_that_was_saved_before_it_ran_is_one_problem() -> None:
+    saved = join(make(number=None), make(number=None), make(number=None), make(number=None))
+    ran = join(
+        make(), make(say("a"), number=2), make(say("b"), number=3), make(fail("E", "e"), number=4)
+    )
+    unrun = "the notebook was saved without outputs: run all cells, save it, and check it again"
+    assert problems(saved, ran) == [f"2: {unrun}", "4: E: e"]
+    saved.cells[0].execution_count = 1
+    assert problems(saved, ran)[0] == '2: its printed text changed: nothing → "a"'
+
+
 def test_a_frozen_notebook_has_nothing_that_varies_and_keeps_the_rest() -> None:
     book = make(source="# NBVAL_RAISES_EXCEPTION", number=7)
     book.metadata.update(kernelspec={"name": "mine", "display_name": "Mine"}, widgets={"state": {}})
