@@ -18,8 +18,6 @@ HEAD = """\
 # Python names
 
 Generated from the docstrings by `docs/make_api.py`; do not edit it by hand.
-
-The site (`python3 docs`) shows each in full, and so does `axe_nb.run?` in a notebook.
 """
 
 GROUPS: Mapping[str, tuple[str, ...]] = {
