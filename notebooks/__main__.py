@@ -69,6 +69,9 @@ def run(path: Path) -> bool:
         say("a cell failed, see above; the notebook stopped there")
         return False
     say(f"{len(code)} cells ran in {time.monotonic() - began:.1f} s; no key, no network")
+    tags = [tag for cell in book.cells for tag in cell.metadata.get("tags", ())]
+    if exercises := sum(tag.startswith("exercise:") for tag in tags):
+        say(f"the errors at its end belong to the {exercises} exercises, which are left to you")
     return True
 
 
