@@ -141,10 +141,14 @@ class Agent:
     def load(cls, name: str, agents_dir: str | Path | None = None) -> Agent:
         """Returns the agent `name` of this session, else from the first folder that has its file.
 
+        Args:
+            agents_dir: folder to search first; None = that of `%config AxeMagics.agents_dir`.
+
         Raises:
             ConfigError: not found or invalid; the message says where.
         """
-        return DEFINED.get(name) or cls.from_file(name, agents_dir)
+        folder = agents_dir or DEFAULTS.get("agents_dir")
+        return DEFINED.get(name) or cls.from_file(name, folder)
 
     @classmethod
     def from_file(cls, name: str, agents_dir: str | Path | None = None) -> Agent:
@@ -253,6 +257,9 @@ class Agent:
 
 DEFINED: dict[str, Agent] = {}
 """Name → agent defined in this session; owned by the session."""
+
+DEFAULTS: dict[str, Any] = {}
+"""Option → value if a call omits it, as `%config AxeMagics` sets it; owned by the session."""
 
 
 def _remove_ignored_keys(table: dict[str, Any], name: str, source: Source) -> list[str]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from axe_nb.agents.agent import DEFINED, Agent
+from axe_nb.agents.agent import DEFAULTS, DEFINED, Agent
 from axe_nb.agents.agent_files import check_agents_dir
 from axe_nb.agents.config import Config
 from axe_nb.agents.names import check_name
@@ -345,5 +345,5 @@ def _record(recorder: Recorder | None, emit: Emit) -> Emit:
     return pass_to_both
 
 
-session = Session(agents=DEFINED)
+session = Session(agents=DEFINED, defaults=DEFAULTS)
 """The session of this process, used by every front end."""

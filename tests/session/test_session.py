@@ -21,6 +21,7 @@ from axe_nb.session.drive import drive, drive_here
 from axe_nb.session.requested import apply_overrides
 from axe_nb.session.runs import RunRequest
 from axe_nb.session.session import Session
+from axe_nb.session.session import session as own_session
 from axe_nb.session.view import NullView
 from tests.engine.in_process import agent, ask_session
 
@@ -49,6 +50,18 @@ def test_an_agent_of_the_session_wins_over_a_file(project: Path) -> None:
     assert session.find("one").description == "file"
     session.define(Agent("one", "script/echo", description="session"))
     assert session.find("one").description == "session"
+
+
+def test_loading_an_agent_searches_the_folder_of_the_session_as_a_run_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    echo("echo")
+    write(tmp_path / "drafts", "one", description="draft")
+    write(tmp_path / "given", "one", description="given")
+    monkeypatch.setitem(own_session.defaults, "agents_dir", str(tmp_path / "drafts"))
+    assert axe_nb.run("one", "a").text == "a"
+    assert Agent.load("one").description == "draft"
+    assert Agent.load("one", tmp_path / "given").description == "given"
 
 
 def test_a_given_folder_wins_over_the_project_which_wins_over_the_persons(
