@@ -64,3 +64,18 @@ async def saved():
     history = ModelMessagesTypeAdapter.validate_json(first.all_messages_json())
     again = await agent("child-0").run("more", message_history=history)
     assert len(again.all_messages()) == 4
+
+
+async def fork():
+    one = Agent(TestModel())
+    ran = []
+
+    @one.tool_plain
+    def nothing() -> str:
+        ran.append("it")
+        return "ok"
+
+    first = await one.run("go")
+    again = await one.run(message_history=first.all_messages()[:3])
+    assert len(again.all_messages()) == 4
+    assert ran == ["it"], "what came before is not done again"
