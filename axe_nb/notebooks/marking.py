@@ -204,21 +204,31 @@ def merge(lesson: Book, submitted: Book, exercises: Mapping[str, Any], end: str)
 
 def read_marks(run: HeadlessRun, exercises: Mapping[str, Any], end: str) -> Marks:
     """Returns the marks of a submission that has run. Pure."""
-    ran = {id_of(cell): cell for cell in run.book.cells}
-    return {name: _mark(ran[cell.id], run, end) for name, cell in exercises.items()}
+    code = [cell for cell in run.book.cells if cell.cell_type == "code"]
+    checks = {cell.id for cell in exercises.values()}
+    before = [None, *(cell if id_of(cell) not in checks else None for cell in code)]
+    ran = {id_of(cell): (cell, above) for cell, above in zip(code, before, strict=False)}
+    return {name: _mark(*ran[cell.id], run, end) for name, cell in exercises.items()}
 
 
-def _mark(cell: Any, run: HeadlessRun, end: str) -> Mark:
+def _mark(cell: Any, above: Any, run: HeadlessRun, end: str) -> Mark:
     printed = "".join(one.text for one in cell.outputs if one.output_type == "stream")
     if end in printed:
         return Mark(state="passed")
-    errors = [one for one in cell.outputs if one.output_type == "error"]
-    if errors:
+    if error := _find_error(cell):
         # of `AssertionError: make two calls`, the teacher's words alone
-        hint = describe_failure(errors[-1]).removeprefix("AssertionError: ")
+        hint = describe_failure(error).removeprefix("AssertionError: ")
+        if error.ename != "AssertionError" and (cause := _find_error(above)):
+            hint = f"the cell above failed: {describe_failure(cause)}"
         return Mark(state="failed", hint=one_line(hint, MAX_HINT))
     why = run.stopped or "the check did not run to its end"
     return Mark(state="not reached", hint=one_line(why, MAX_HINT))
+
+
+def _find_error(cell: Any) -> Any:
+    """Returns the last error output of a cell; None = there is none, or no cell."""
+    errors = [one for one in cell.outputs if one.output_type == "error"] if cell else []
+    return errors[-1] if errors else None
 
 
 def format_table(exercises: Sequence[str], marked: Sequence[tuple[str, Marks]]) -> Iterator[str]:

@@ -10,8 +10,9 @@ import nbformat
 import pytest
 
 from axe_nb.cli import main
+from axe_nb.notebooks.headless import HeadlessRun
 from axe_nb.notebooks.lesson import exercise_of, make_student_copy
-from axe_nb.notebooks.marking import copy_folder, format_csv, merge
+from axe_nb.notebooks.marking import copy_folder, format_csv, merge, read_marks
 
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 SOLVED = sorted((NOTEBOOKS / "solutions").glob("*.ipynb"))
@@ -217,6 +218,28 @@ def test_a_check_stands_where_the_submission_has_it_once() -> None:
         "add-check", "add", "shout-check", "own", {"odd": 1},
     ]  # fmt: skip
     assert merged.cells[0].source == book.cells[3].source + "\nprint('the end')"
+
+
+def test_a_check_that_lacks_a_name_is_told_with_the_error_of_the_cell_above() -> None:
+    book = lesson()
+    exercises = {"add": book.cells[3], "shout": book.cells[5]}
+
+    def fail(cell: Any, name: str, text: str) -> None:
+        cell.outputs = [nbformat.v4.new_output("error", ename=name, evalue=text, traceback=[])]
+
+    fail(book.cells[2], "SyntaxError", "invalid syntax")
+    fail(book.cells[3], "NameError", "name 'add' is not defined")
+    fail(book.cells[4], "NameError", "name 'wrod' is not defined")
+    fail(book.cells[5], "AssertionError", "in capitals")
+    marks = read_marks(HeadlessRun(book=book), exercises, "the end")
+    assert marks["add"].hint == "the cell above failed: SyntaxError: invalid syntax"
+    assert marks["shout"].hint == "in capitals", "the words of the check say more"
+    fail(book.cells[5], "NameError", "name 'shouted' is not defined")
+    del book.cells[4]
+    book.cells[2].outputs = []
+    marks = read_marks(HeadlessRun(book=book), exercises, "the end")
+    assert marks["add"].hint == "NameError: name 'add' is not defined"
+    assert marks["shout"].hint == "NameError: name 'shouted' is not defined", "above is a check"
 
 
 def test_names_in_the_table_are_no_formulas() -> None:
