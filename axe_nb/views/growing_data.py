@@ -39,6 +39,8 @@ def read_beginning(text: str) -> Any:
         elif is_key or (match.end() == len(text) and token[0] != '"'):  # a number may go on
             continue
         end, depth = match.end(), len(open_now)
+        if token in "]}" and not depth:  # what may follow are the end of a fence, and words
+            break
     # what was opened before `end` is still open: whatever closes moves `end`
     closers = "".join(CLOSERS[each] for each in reversed(open_now[:depth]))
     try:

@@ -25,6 +25,7 @@ RECORDS = '[{"city": "Berne \\"B\\"", "size": 12.5}, {"city": "Rome", "size": nu
         (RECORDS, json.loads(RECORDS)),
         ('{"a": {"b": [1, tr', {"a": {"b": [1]}}),
         ("I'll look.", None),
+        ('[{"a": 1}]\n```\nI hope {that} "helps', [{"a": 1}]),
         ("]]{,:", None),
         ("[" * 100_000, None),
     ],
