@@ -31,6 +31,9 @@ class Lap:
     """Number of the call in its turn, from 1; 0 for what belongs to no call."""
 
 
+MAX_WRITTEN: Final = 1e11
+"""Seconds; a later time, which a virtual clock can reach, is written as this one."""
+
 _WRITTEN: Final = re.compile(
     rf"({'|'.join(get_args(Kind))})(?: (\d{{1,9}})(?:\.(\d{{1,9}}))?)?"
     r" (\d{1,15}(?:\.\d)?)\+(\d{1,15}(?:\.\d)?)",
@@ -58,7 +61,8 @@ def _write(lap: Lap) -> str:
 
 
 def _milliseconds(seconds: float) -> str:
-    return f"{seconds * 1000:.1f}".removesuffix(".0")
+    """Never a text that `read_laps` refuses: the whole result could not be read."""
+    return f"{min(max(0.0, seconds), MAX_WRITTEN) * 1000:.1f}".removesuffix(".0")
 
 
 def _read(text: str) -> Lap:

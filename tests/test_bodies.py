@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from pydantic import ValidationError
 
 from tests.providers import sdk
-from tests.providers.dialects import MODULES, ask
+from tests.providers.dialects import BY_NAME, MODULES, ask
+from tests.providers.raw_server import always, raw_server, reply
 
 each = pytest.mark.parametrize("name", MODULES)
 
@@ -14,6 +17,20 @@ each = pytest.mark.parametrize("name", MODULES)
 @each
 def test_a_test_in_any_folder_is_watched(name: str) -> None:
     assert MODULES[name].body is not sdk.BODIES[name]
+
+
+@each
+@pytest.mark.any_body
+def test_a_body_that_is_sent_is_watched(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        MODULES[name], "write_body", lambda *_: [b'{"model": 1,', b'"messages": []}']
+    )
+    dialect = BY_NAME[name]
+    hello = json.dumps(dialect.reply("hello", (), dialect.done)).encode()
+    with raw_server(always(reply(hello))) as server:
+        with pytest.raises(ValidationError), sdk.watching():
+            dialect.send(server.url)
+        assert len(server.requests) == 1
 
 
 @each

@@ -489,6 +489,7 @@ def test_the_path_of_an_agent_file_is_answered_with_the_name_to_give(tree: Path,
     for given, step in {
         "lead.toml": 'did you mean "lead"?',
         "lesson.ipynb": "that is a notebook: `axe-nb check lesson.ipynb` runs it",
+        "my lesson.ipynb": "that is a notebook: `axe-nb check 'my lesson.ipynb'` runs it",
         "nobody.toml": "create it with `axe-nb agents init nobody`",
         "Hello, who is it?": "if that is the prompt: the name of the agent comes before it",
         "axe/agents/lead.toml": 'give the name "lead", not a path',

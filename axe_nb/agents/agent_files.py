@@ -70,7 +70,9 @@ def find_file(name: str, agents_dir: str | Path | None = None, also: Iterable[st
     if not agents_dir and (above := _find_above(bare)):
         hint = f"there is one in {above}: --agents-dir {above} takes it"
     if name.endswith(".ipynb"):
-        hint = f"that is a notebook: `axe-nb check {name}` runs it"
+        import shlex
+
+        hint = f"that is a notebook: `axe-nb check {shlex.quote(name)}` runs it"
     raise ConfigError(f"agent config not found: {name}", hint=hint)
 
 

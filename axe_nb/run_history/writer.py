@@ -137,7 +137,7 @@ class Writer:
         rest = MIN_REST
         while True:
             batch = [self._queue.get()]
-            if isinstance(batch[0], tuple):  # soon there is more: the results of a turn's calls
+            if rest and isinstance(batch[0], tuple):  # soon there is more: the results of calls
                 self._rest(rest)
             began = time.monotonic()
             with contextlib.suppress(Empty):
@@ -158,8 +158,9 @@ class Writer:
                     self._is_awaited.set()
             for mark in marks:
                 mark.set()
-            rest = min(REST * (time.monotonic() - began), MAX_REST)
-            rest = MIN_REST if is_full else max(rest, MIN_REST)
+            rest = min(max(REST * (time.monotonic() - began), MIN_REST), MAX_REST)
+            if is_full:  # with a rest after each batch, more would come in than is written
+                rest = 0.0
 
     def _rest(self, seconds: float) -> None:
         """Waits until someone awaits what is written, or the time is over; longer in a burst."""

@@ -20,7 +20,7 @@ def read_beginning(text: str) -> Any:
     Returns:
         None if nothing is complete yet, or the text is not JSON.
     """
-    open_now, end, closers = list[str](), 0, ""
+    open_now, end, depth = list[str](), 0, 0
     is_key = False
     for match in TOKEN.finditer(text):
         token = match[0]
@@ -38,7 +38,11 @@ def read_beginning(text: str) -> Any:
             continue
         elif is_key or (match.end() == len(text) and token[0] != '"'):  # a number may go on
             continue
-        end, closers = match.end(), "".join(CLOSERS[each] for each in reversed(open_now))
+        end, depth = match.end(), len(open_now)
+        if token in "]}" and not depth:  # what may follow are the end of a fence, and words
+            break
+    # what was opened before `end` is still open: whatever closes moves `end`
+    closers = "".join(CLOSERS[each] for each in reversed(open_now[:depth]))
     try:
         return json.loads(text[:end] + closers)
     except (ValueError, RecursionError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import time
 from typing import Any
 
 import pytest
@@ -24,6 +25,7 @@ RECORDS = '[{"city": "Berne \\"B\\"", "size": 12.5}, {"city": "Rome", "size": nu
         (RECORDS, json.loads(RECORDS)),
         ('{"a": {"b": [1, tr', {"a": {"b": [1]}}),
         ("I'll look.", None),
+        ('[{"a": 1}]\n```\nI hope {that} "helps', [{"a": 1}]),
         ("]]{,:", None),
         ("[" * 100_000, None),
     ],
@@ -60,3 +62,9 @@ def test_each_beginning_of_any_data_is_read_as_a_part_of_it() -> None:
             found = read_beginning(text[:size])
             assert found is None or contains(whole, found), text[:size]
         assert read_beginning(text) == whole
+
+
+def test_deep_nesting_takes_no_longer_than_to_read_it() -> None:
+    began = time.process_time()
+    read_beginning("[1," * 20_000)
+    assert time.process_time() - began < 2  # 22 s if the open brackets are listed for each value

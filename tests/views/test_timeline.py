@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import pickle
 import re
 from dataclasses import replace
@@ -178,6 +179,12 @@ laps = st.builds(
 @given(st.lists(laps))
 def test_written_times_are_the_times(times: list[Lap]) -> None:
     assert read_laps(write_laps(times)) == tuple(times)
+
+
+@pytest.mark.parametrize("ended", [1e12, 1e300, math.inf, math.nan, 0.9999999, -1.0])
+def test_times_that_no_clock_shows_can_be_read_back(ended: float) -> None:
+    [lap] = read_laps(write_laps([Lap("run", 1.0, ended)]))
+    assert lap.began == 1.0 <= lap.ended
 
 
 @pytest.mark.parametrize(
