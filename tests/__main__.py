@@ -29,7 +29,7 @@ from tests.bootstrap import (  # noqa: E402
     say,
     without_settings,
 )
-from tests.versions import RUNNING, find_python, list_supported  # noqa: E402
+from tests.versions import RUNNING, SHORT, find_python, list_supported  # noqa: E402
 
 CHECKS = {
     "format": ["-m", "ruff", "format", "--check", "."],
@@ -140,7 +140,7 @@ def check_all(python: str, environ: Mapping[str, str], pythons: list[str]) -> di
     failed: dict[str, str] = {}
     steps = {name: (line, environ) for name, line in CHECKS.items()}
     if pythons:  # with the settings of pip, such as a proxy
-        steps["other Pythons"] = (["-m", "tests.versions", *pythons], os.environ)
+        steps["other Pythons"] = (["-m", "tests.versions", SHORT, *pythons], os.environ)
     for name, (line, variables) in steps.items():
         began = time.monotonic()
         passed, output = check([python, *line], variables)

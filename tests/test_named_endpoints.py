@@ -274,7 +274,9 @@ def test_the_first_agent_file_names_a_model_of_the_provider_that_has_a_key(
 @pytest.mark.req("D-33")
 def test_the_documented_addresses_are_those_that_are_asked() -> None:
     page = (Path(__file__).parent.parent / "docs" / "providers.md").read_text("utf-8")
-    blocks = re.findall(r"^```toml\n(\[providers\..*?)^```", page, re.MULTILINE | re.DOTALL)
+    blocks = re.findall(
+        r"^```toml\n(?:# config.toml\n)?(\[providers\..*?)^```", page, re.MULTILINE | re.DOTALL
+    )
     table = {k: v for code in blocks for k, v in tomllib.loads(code)["providers"].items()}
     urls = {name: entry["base_url"] for name, entry in table.items()}
     gemini = "https://generativelanguage.googleapis.com/v1beta/openai/chat/completions"
