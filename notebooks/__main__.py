@@ -23,6 +23,9 @@ FIRST = HERE / "01_first_run.ipynb"
 MOST_LINES = 30
 """Maximum number of lines shown of a cell's output."""
 
+PLACE = "# your code here"
+"""Line of a cell that an exercise leaves to the reader."""
+
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -51,7 +54,11 @@ def run(path: Path) -> bool:
     def show(cell: Any, cell_index: int, execute_reply: Any) -> None:
         first = cell.source.strip().partition("\n")[0]
         say(f"[{code.index(cell_index) + 1}/{len(code)}] {first}")
-        lines = [line for output in cell.outputs for line in text_of(output).splitlines()]
+        is_left = PLACE in cell.source or any(
+            tag.startswith("exercise:") for tag in cell.metadata.get("tags", ())
+        )
+        texts = [left_to_you(one) if is_left else text_of(one) for one in cell.outputs]
+        lines = [line for text in texts for line in text.splitlines()]
         for line in lines[:MOST_LINES]:
             say(f"      {line}")
         if len(lines) > MOST_LINES:
@@ -71,8 +78,15 @@ def run(path: Path) -> bool:
     say(f"{len(code)} cells ran in {time.monotonic() - began:.1f} s; no key, no network")
     tags = [tag for cell in book.cells for tag in cell.metadata.get("tags", ())]
     if exercises := sum(tag.startswith("exercise:") for tag in tags):
-        say(f"the errors at its end belong to the {exercises} exercises, which are left to you")
+        say(f"its {exercises} exercises are left to you")
     return True
+
+
+def left_to_you(output: dict[str, Any]) -> str:
+    """One output of an exercise: what to do, in place of a traceback."""
+    if output["output_type"] != "error":
+        return text_of(output)
+    return f"exercise, left to you: {output['evalue']}"
 
 
 def text_of(output: dict[str, Any]) -> str:

@@ -1,5 +1,6 @@
 """The command line, called in process: what goes to stdout, what to stderr, with which code."""
 
+import argparse
 import io
 import json
 import os
@@ -541,6 +542,14 @@ USAGE = {
 }
 
 
+def takes_word_after_unknown_flag() -> bool:
+    """True if argparse takes it as the next argument, as that of newer Pythons does."""
+    plain = argparse.ArgumentParser()
+    plain.add_argument("word", nargs="?")
+    plain.add_argument("more", nargs="?")
+    return plain.parse_known_args(["a", "--x", "y"])[1] == ["--x"]
+
+
 @pytest.mark.req("A-X2", "A-D7")
 @pytest.mark.parametrize("words", USAGE)
 def test_a_mistake_on_the_line_is_told_with_the_usage_and_exits_2(
@@ -550,9 +559,9 @@ def test_a_mistake_on_the_line_is_told_with_the_usage_and_exits_2(
     assert (ran.code, ran.out) == (2, "")
     first, usage = ran.err.splitlines()
     told = USAGE[words]
-    # argparse of newer Pythons takes the word after an unknown flag as an argument of its own
-    newer = re.sub(r"^(unrecognized arguments: -\S+) [^;]+;", r"\1;", told)
-    assert first.startswith((f"error: {told}", f"error: {newer}"))
+    if takes_word_after_unknown_flag():
+        told = re.sub(r"^(unrecognized arguments: -\S+) [^;]+;", r"\1;", told)
+    assert first.startswith(f"error: {told}")
     assert usage.startswith("usage: axe-nb ")
 
 

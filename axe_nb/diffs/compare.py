@@ -27,7 +27,6 @@ from axe_nb.diffs.texts import (
     format_data,
     format_earlier,
     format_pictures,
-    format_result,
     format_run,
     format_status,
     format_values,
@@ -35,6 +34,7 @@ from axe_nb.diffs.texts import (
 from axe_nb.exchanges import Exchange
 from axe_nb.pictures.picture import Picture
 from axe_nb.redaction import Filter
+from axe_nb.reports import without_seconds
 from axe_nb.results import RunResult, name_run
 
 OUTCOME = frozenset[Kind]({"answer", "data", "status", "error"})
@@ -264,7 +264,7 @@ def _compare_arguments(step: _Step, a: CallFacts, b: CallFacts) -> Iterator[Chan
 
 def _compare_results(step: _Step, a: CallFacts, b: CallFacts) -> Iterator[Change]:
     one, other = a.result, b.result
-    texts = [format_result(result) if result else None for result in (one, other)]
+    texts = [without_seconds(result) if result else None for result in (one, other)]
     if one and other and (one.is_error, one.is_denied) != (other.is_error, other.is_denied):
         words = (
             "denied" if r.is_denied else "failed" if r.is_error else "worked" for r in (one, other)

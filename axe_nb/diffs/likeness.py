@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from axe_nb.diffs.alignment import Likeness, align
-from axe_nb.diffs.texts import format_arguments, format_result
+from axe_nb.diffs.texts import format_arguments
 from axe_nb.messages import ToolCall, ToolResult
+from axe_nb.reports import without_seconds
 from axe_nb.results import RunResult, Turn
 
 MAX_CELLS = 10_000
@@ -29,7 +30,7 @@ _WORDS = re.compile(r"\w{1,40}")
 
 
 def _tell_result(result: ToolResult) -> Hashable:
-    return format_result(result), result.is_error, result.is_denied
+    return without_seconds(result), result.is_error, result.is_denied
 
 
 def list_words(text: str) -> Set[str]:

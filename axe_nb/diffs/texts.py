@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from axe_nb.diffs.change import Kind
 from axe_nb.jsonable import jsonable
-from axe_nb.messages import Message, ToolCall, ToolResult, ToolSpec
+from axe_nb.messages import Message, ToolCall, ToolSpec
 from axe_nb.pictures.picture import Picture
 from axe_nb.recording.find_exchange import count_earlier
 from axe_nb.results import RunResult, name_run
-
-CLOCK = re.compile(r"\b\d+\.\d+s\b")
-"""Seconds in the report of spawn_agent; no two runs take as long (D-6)."""
 
 
 def format_arguments(call: ToolCall) -> str:
@@ -29,13 +25,6 @@ def format_value(value: Any, indent: int | None = None) -> str:
         return json.dumps(value, ensure_ascii=False, sort_keys=True, indent=indent)
     except (TypeError, ValueError, RecursionError):
         return json.dumps(jsonable(value), ensure_ascii=False, indent=indent)
-
-
-def format_result(result: ToolResult) -> str:
-    """Returns the text of a result, without what differs between equal runs."""
-    if result.name == "spawn_agent":
-        return CLOCK.sub("…s", result.content)
-    return result.content
 
 
 def format_run(run: RunResult) -> str:

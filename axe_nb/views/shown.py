@@ -15,13 +15,8 @@ from typing import Any
 
 from axe_nb.messages import ToolCall, ToolResult
 from axe_nb.redaction import Filter
+from axe_nb.reports import REPORT
 from axe_nb.results import RunResult
-
-REPORT = re.compile(r"(\b\d+ tool calls), \d+\.\ds\b")
-"""Matches the seconds in a report of spawn_agent."""
-
-SUBTASK = re.compile(r"^Subtask \d+: .*\n((?:.+\n?)+)", re.MULTILINE)
-"""Matches the head of a subtask in a report of delegate_task."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,14 +48,6 @@ class TreeFilter:
 
     def _mask(self, match: re.Match[str]) -> str:
         return f"{match[1]}, …s" if match[0] in self.reports else match[0]
-
-
-def find_reports(call: ToolCall, result: ToolResult) -> list[str]:
-    """The seconds in the reports of children, before the children's own words."""
-    heads = SUBTASK.findall(result.content) if call.name == "delegate_task" else []
-    if call.name == "spawn_agent":
-        heads = [result.content.partition("\n\n")[0]]
-    return [match[0] for head in heads for match in REPORT.finditer(head)]
 
 
 def show_call(call: ToolCall, clean: TreeFilter) -> ToolCall:

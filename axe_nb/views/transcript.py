@@ -26,11 +26,12 @@ from axe_nb.events import (
 )
 from axe_nb.messages import ToolResult
 from axe_nb.redaction import find_filter
+from axe_nb.reports import find_reports
 from axe_nb.results import RunResult
 from axe_nb.text import format_seconds
 from axe_nb.views.draft import Draft
 from axe_nb.views.outline import Outline, as_lines
-from axe_nb.views.shown import TreeFilter, find_reports, show_call, show_result, show_run
+from axe_nb.views.shown import TreeFilter, show_call, show_result, show_run
 from axe_nb.views.tree import (
     WAITS,
     CallNode,
@@ -237,7 +238,7 @@ class Transcript:
         call = self._calls.get((node.id, event.result.call_id))
         if call is None:
             return ()
-        self._reports.update(find_reports(call.call, event.result))
+        self._reports.update(find_reports(call.call.name, event.result.content))
         call.take(show_result(event.result, self._filter))
         call.seconds, call.times.ended = event.seconds, now
         call.turn.waiting -= 1

@@ -10,6 +10,7 @@ import json
 import threading
 import types
 import uuid
+import warnings
 from collections import ChainMap, Counter, OrderedDict, UserDict, UserString, deque, namedtuple
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
@@ -144,6 +145,8 @@ def make_recursive_person() -> Person:
 def make_samples() -> list[Any]:
     """All values, new ones with each call."""
     plain = Plain()
+    with warnings.catch_warnings(action="ignore"):  # NumPy 2.5 warns of one without a unit
+        bare_nat = np.datetime64("NaT")
     return [
         None,
         True,
@@ -234,7 +237,8 @@ def make_samples() -> list[Any]:
         np.str_("a"),
         np.bytes_(b"a"),
         np.datetime64("2024-01-02"),
-        np.datetime64("NaT", "s"),  # without a unit, NumPy 2.5 warns
+        np.datetime64("NaT", "s"),
+        bare_nat,
         np.timedelta64(5, "D"),
         np.complex64(1j),
         np.arange(6).reshape(2, 3),
