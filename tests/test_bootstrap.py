@@ -83,6 +83,19 @@ def test_the_first_notebook_is_started_with_the_standard_library_only() -> None:
     subprocess.run([sys.executable, "-S", "-c", code], cwd=ROOT, check=True)
 
 
+@pytest.mark.timeout(120)
+def test_the_first_command_ends_with_what_the_exercises_ask_and_no_traceback() -> None:
+    code = "import runpy; found = runpy.run_path('notebooks/__main__.py', run_name='x')\n"
+    code += "assert found['run'](found['FIRST'])"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True, text=True
+    )
+    assert "3 sub-agents" in done.stdout
+    assert done.stdout.count("exercise, left to you: ") == 4
+    assert "its 3 exercises are left to you" in done.stdout
+    assert "Traceback" not in done.stdout
+
+
 def packed(registry: Path, name: str, version: str, **files: str) -> str:
     """Puts a package into a registry; returns its checksum."""
     path = registry / name / "-" / f"{name.rpartition('/')[2]}-{version}.tgz"
