@@ -7,20 +7,19 @@ Source: product.md "Python"; D-2, D-24, D-34, D-38; B-9.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal, TypeAlias
 
 from axe_nb.exchanges import Exchange, Source
 from axe_nb.messages import DeltaKind, ToolCall, ToolResult, Usage
 from axe_nb.pictures.picture import Picture
-from axe_nb.quick_init import quick_init
+from axe_nb.quick_dataclass import dataclass
 from axe_nb.results import Asked, RunResult
 
 DataForm: TypeAlias = Literal["", "object", "value"]
 """Data that is an object, or that an object only holds as its `value`; empty = a text."""
 
 
-@quick_init
 @dataclass(frozen=True, slots=True)
 class RunStarted:
     """A run starts: the root, or a child between the two events of its call."""
@@ -43,7 +42,6 @@ class RunStarted:
     """As in `RunResult`."""
 
 
-@quick_init
 @dataclass(frozen=True, slots=True)
 class TurnStarted:
     """A request is sent."""
@@ -63,7 +61,6 @@ class TurnStarted:
     """The form of a reply without calls, if it has to be JSON."""
 
 
-@quick_init
 @dataclass(frozen=True, slots=True)
 class TextDelta:
     """A piece of a streamed reply has arrived: of its text, its reasoning or a call's arguments."""
@@ -99,7 +96,6 @@ class RetryScheduled:
     """The retries that `[retry]` allows; 0 = not known."""
 
 
-@quick_init
 @dataclass(frozen=True, slots=True)
 class TurnFinished:
     """A response has arrived; its calls, if any, run next."""
@@ -122,7 +118,6 @@ class TurnFinished:
     source: Source = ""
 
 
-@quick_init
 @dataclass(frozen=True, slots=True)
 class ToolStarted:
     """A call starts."""
@@ -131,7 +126,6 @@ class ToolStarted:
     call: ToolCall
 
 
-@quick_init
 @dataclass(frozen=True, slots=True)
 class ToolFinished:
     """A call has its result."""
@@ -141,7 +135,6 @@ class ToolFinished:
     seconds: float
 
 
-@quick_init
 @dataclass(frozen=True, slots=True)
 class PersonAsked:
     """A run waits for the person's word, and its time stands still."""

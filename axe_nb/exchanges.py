@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Literal
 
 from axe_nb.answer_tool import with_answer_tool
 from axe_nb.errors import ProviderError
 from axe_nb.messages import Delta, Message, Request, Response, ToolSpec
-from axe_nb.quick_init import quick_init
+from axe_nb.quick_dataclass import dataclass
 from axe_nb.redaction import Filter
 from axe_nb.spelled import join_texts
 from axe_nb.wire_log import AnswerTool, WireReply
@@ -84,7 +84,6 @@ def join_deltas(deltas: Iterable[Delta]) -> Iterable[str]:
     return map("".join, pieces.values())
 
 
-@quick_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exchange:
     """One request of a run and its outcome.

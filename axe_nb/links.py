@@ -11,11 +11,12 @@ import os
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TypeAlias
 
 from axe_nb.descriptors import BY_DESCRIPTOR
+from axe_nb.quick_dataclass import dataclass
 
 MAX_LINKS = 40
 """Links that a path may lead through, as in Linux."""

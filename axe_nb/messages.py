@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Literal
 
 from axe_nb.pictures.picture import Picture
-from axe_nb.quick_init import quick_init
+from axe_nb.quick_dataclass import dataclass
 from axe_nb.usage import Usage as Usage
 from axe_nb.wire_log import WireLog
 
@@ -88,7 +88,6 @@ class ToolSpec:
         return {"type": "object", "properties": properties, "required": required}
 
 
-@quick_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallTraits:
     """Traits of the tool that a call is for, as its run has it; views draw calls by them."""
@@ -98,7 +97,6 @@ class CallTraits:
     calls_sub_agents: bool = False
 
 
-@quick_init
 @dataclass(frozen=True, slots=True)
 class ToolCall:
     """A tool call requested by a model (A-1.3): its id, the tool's name and the arguments."""
@@ -119,7 +117,6 @@ def call(name: str, /, **arguments: Any) -> ToolCall:
     return ToolCall("", name, arguments)
 
 
-@quick_init
 @dataclass(frozen=True, slots=True)
 class ToolResult:
     """The result of a tool call (A-1.4)."""
@@ -141,7 +138,6 @@ class ToolResult:
     """True if the person had the call skipped, so that it did not run."""
 
 
-@quick_init
 @dataclass(frozen=True, slots=True)
 class Message:
     """One entry of a conversation (A-1.7)."""
@@ -163,7 +159,6 @@ class Message:
             yield from result.pictures
 
 
-@quick_init
 @dataclass(frozen=True, slots=True)
 class Request:
     """A complete request to a model (A-1.5), in no provider's format.
@@ -226,7 +221,6 @@ class Request:
         return self.messages[-1].tool_results if self.messages else ()
 
 
-@quick_init
 @dataclass(frozen=True, slots=True)
 class Delta:
     """A piece of a reply, passed on as it arrives."""
@@ -239,7 +233,6 @@ class Delta:
     """For `arguments`: name of the tool, at least with the first piece; empty = as before."""
 
 
-@quick_init
 @dataclass(frozen=True, slots=True)
 class Response:
     """A complete response of a model (A-1.6), in no provider's format.

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from types import MappingProxyType
 from typing import Any
 
+from axe_nb.quick_dataclass import dataclass
 from axe_nb.toml_tables.table import Source, WrongValue, check_types, read
 
 NOT_PARAMS = frozenset({"model", "messages", "tools", "stream", "system"})

@@ -9,7 +9,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from copy import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,7 +21,7 @@ from axe_nb.exchanges import UNASKED, Exchange, Source, drop_spelled
 from axe_nb.jsonable import jsonable
 from axe_nb.messages import Message, ToolCall, ToolResult, Usage
 from axe_nb.pictures.picture import Picture
-from axe_nb.quick_init import quick_init
+from axe_nb.quick_dataclass import dataclass
 from axe_nb.records.convert import from_json, to_json
 from axe_nb.redaction import Filter, find_filter, redact
 from axe_nb.result_actions import Difference, Sent, find_actions
@@ -46,7 +46,6 @@ def name_run(agent: str, model: str) -> str:
     return agent or model or NO_AGENT
 
 
-@quick_init
 @dataclass(frozen=True, slots=True)
 class Turn:
     """One request of a run, its response, and the results of its calls."""
@@ -70,7 +69,6 @@ class Turn:
     source: Source = ""
 
 
-@quick_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunResult:
     """The result of an agent's run, whatever its status (D-2).

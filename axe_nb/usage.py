@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
-from axe_nb.quick_init import quick_init
+from axe_nb.quick_dataclass import dataclass
 
 
-@quick_init
 @dataclass(frozen=True, slots=True)
 class Usage:
     """Tokens as reported by the API; 0 if it reports none.

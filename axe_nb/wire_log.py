@@ -16,12 +16,12 @@ from collections.abc import (
     Sequence,
 )
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from axe_nb.errors import ProviderError
-from axe_nb.quick_init import quick_init
+from axe_nb.quick_dataclass import dataclass
 
 if TYPE_CHECKING:
     import zlib
@@ -48,7 +48,6 @@ LEVEL = 3
 """Of compression: the fastest that finds what the events of a stream repeat."""
 
 
-@quick_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WireReply:
     """A server's reply to one request."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -36,6 +36,7 @@ from axe_nb.agents.tables import (
 )
 from axe_nb.agents.trust import check_link
 from axe_nb.errors import ConfigError
+from axe_nb.quick_dataclass import dataclass
 from axe_nb.text import quote
 from axe_nb.toml_tables.lines import toml_hint
 from axe_nb.toml_tables.table import (

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from axe_nb.provider_table import (
     check_table,
     describe_provider,
 )
+from axe_nb.quick_dataclass import dataclass
 from axe_nb.text import nearest, quote
 from axe_nb.toml_tables.lines import toml_hint
 from axe_nb.toml_tables.table import Source

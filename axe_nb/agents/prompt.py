@@ -6,7 +6,7 @@ Source: B-7, B-8; seed 000 §2.3 base; D-12, D-42.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from axe_nb.agents.agent import Agent
@@ -18,7 +18,7 @@ from axe_nb.agents.workdir import Workdir, find_workdir
 from axe_nb.errors import ConfigError
 from axe_nb.pictures.picture import Picture
 from axe_nb.provider_table import NOT_PARAMS
-from axe_nb.quick_init import quick_init
+from axe_nb.quick_dataclass import dataclass
 from axe_nb.text import nearest, quote
 from axe_nb.toml_tables.table import toml_fields
 
@@ -32,7 +32,6 @@ OWN_KEYS = {"model": "model", "system": "system_prompt", "tools": "tools"}
 """Key that `[params]` may not set → the agent's own key for it."""
 
 
-@quick_init
 @dataclass(frozen=True, slots=True)
 class Briefing:
     """An agent's own context, read from disk."""

@@ -8,11 +8,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 from urllib.parse import urlsplit
 
 from axe_nb.errors import ConfigError
+from axe_nb.quick_dataclass import dataclass
 from axe_nb.redaction import is_secret_name, remember
 from axe_nb.text import quote
 from axe_nb.toml_tables.table import Source, WrongValue, check_types, clear_arguments, read

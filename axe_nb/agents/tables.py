@@ -8,10 +8,10 @@ from __future__ import annotations
 import json
 import keyword
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, get_args
 
 from axe_nb.provider_table import PROMPT_CACHE
+from axe_nb.quick_dataclass import dataclass
 from axe_nb.toml_tables.table import WrongValue, build_nested, clear_arguments
 
 Mode = Literal["plan", "ask", "auto"]

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import re
-from dataclasses import dataclass
 from pathlib import Path
 
 from axe_nb.agents.config import format_path, is_own, state_dir
@@ -22,6 +21,7 @@ from axe_nb.agents.unusual import (
     find_unusual,
 )
 from axe_nb.errors import ConfigError
+from axe_nb.quick_dataclass import dataclass
 from axe_nb.text import cut_chars, printable, quote
 
 VARIABLE = "AXE_NB_TRUST"

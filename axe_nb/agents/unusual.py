@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from typing import Any
 from axe_nb.agents.config import skill_paths
 from axe_nb.agents.files import display_path, expand_home, read_text
 from axe_nb.agents.tables import COMMON_PARAMS, DEFAULT_LIMITS, TreeLimits
+from axe_nb.quick_dataclass import dataclass
 from axe_nb.text import quote
 
 FREE = {

@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+
+from axe_nb.quick_dataclass import dataclass
 
 KEYWORDS = frozenset(
     {"then", "do", "else", "if", "elif", "while", "until", "!", "{", "}", "coproc",

@@ -7,7 +7,7 @@ Source: product.md "Notebook" (`%%axe_agent`, `%axe doctor`); B-2, B-3, B-6, D-2
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -23,6 +23,7 @@ from axe_nb.errors import ConfigError
 from axe_nb.globs import check_glob
 from axe_nb.make_provider import provider_for
 from axe_nb.prices import Prices, make_price_error
+from axe_nb.quick_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from axe_nb.agents.agent import Agent
@@ -16,6 +15,7 @@ from axe_nb.agents.servers import McpServer, parse_servers
 from axe_nb.agents.trust import check_trust
 from axe_nb.errors import ConfigError
 from axe_nb.mcp_servers.servers import Servers
+from axe_nb.quick_dataclass import dataclass
 from axe_nb.text import list_some, plural
 from axe_nb.threads import in_thread
 

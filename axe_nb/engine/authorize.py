@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from axe_nb.engine.ask_person import ask_person, find_person
 from axe_nb.engine.questions import ApprovalRequest, AskPerson, Decision
 from axe_nb.engine.scope import RunScope
 from axe_nb.engine.stepping import find_schema
-from axe_nb.quick_init import quick_init
+from axe_nb.quick_dataclass import dataclass
 from axe_nb.threads import in_thread
 from axe_nb.tools.tool import CallSite, Guard, PermissionDenied, Tool
 
@@ -28,7 +27,6 @@ DENIED = "denied by the user"
 """Notes of calls that the person was asked about."""
 
 
-@quick_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Permit:
     """Permission for one call."""

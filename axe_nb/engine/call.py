@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, TypeAlias
 
 from axe_nb.engine.nesting import Caller, enter_call
 from axe_nb.engine.scope import Env
 from axe_nb.limits import Slots
 from axe_nb.messages import ToolCall
-from axe_nb.quick_init import quick_init
+from axe_nb.quick_dataclass import dataclass
 from axe_nb.results import RunResult
 from axe_nb.text import quote
 from axe_nb.tools.tool import Job, Tool, ToolContext, ToolError
@@ -53,7 +53,6 @@ class CallSlot:
             self.slots.release()
 
 
-@quick_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingCall:
     """A call of a run, about to be made."""

@@ -10,12 +10,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from contextvars import ContextVar
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from axe_nb.engine.scope import Env
 from axe_nb.errors import AxeError
-from axe_nb.quick_init import quick_init
+from axe_nb.quick_dataclass import dataclass
 from axe_nb.results import RunResult
 from axe_nb.tools.tool import Job, ToolContext
 
@@ -23,7 +22,6 @@ StartBelow: TypeAlias = Callable[[Job, Env], Coroutine[Any, Any, RunResult]]
 """(job, dependencies of the child and its descendants) → the child's result."""
 
 
-@quick_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
     """A tool call in progress."""

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
@@ -30,7 +29,7 @@ from axe_nb.pictures.parts import Illustrated
 from axe_nb.pictures.picture import Picture
 from axe_nb.prices import make_price_error
 from axe_nb.providers.protocol import Provider
-from axe_nb.quick_init import quick_init
+from axe_nb.quick_dataclass import dataclass
 from axe_nb.scripting.lookup import ScriptNotFound
 from axe_nb.text import quote
 from axe_nb.tools.tool import Job
@@ -43,7 +42,6 @@ WRONG_MODEL = 1
 """Exit code of a mistake in the model's name; other errors are about settings and keys (D-22)."""
 
 
-@quick_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """One run, ready to start."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,7 @@ from axe_nb.mcp_servers.servers import Servers
 from axe_nb.messages import ToolCall
 from axe_nb.prices import Prices
 from axe_nb.providers.protocol import Provider
-from axe_nb.quick_init import quick_init
+from axe_nb.quick_dataclass import dataclass
 from axe_nb.results import name_run
 from axe_nb.threads import in_thread
 from axe_nb.times import Kind, Lap
@@ -137,7 +137,6 @@ class Env:
     """Real files and folders that the tree was loaded from; plans add to it (D-52)."""
 
 
-@quick_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunScope:
     """Position and limits of one run in the tree."""

@@ -6,7 +6,6 @@ Source: product.md "Runs are recordings"; D-67.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from axe_nb.errors import ConfigError, ExpectationError
@@ -25,6 +24,7 @@ from axe_nb.expectations.tree import (
     list_uses,
     name_of,
 )
+from axe_nb.quick_dataclass import dataclass
 from axe_nb.results import RunResult, name_run
 from axe_nb.text import list_some, plural, quote, suggestion
 from axe_nb.toolbox import REGISTRY

@@ -8,7 +8,7 @@ Source: D-53, D-54, D-60, D-66; docs/safety.md "Trust".
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from axe_nb.agents.trust import VARIABLE, check_trust, trusts_all
 from axe_nb.agents.unusual import find_unusual
 from axe_nb.errors import ConfigError
 from axe_nb.jsonable import jsonable
+from axe_nb.quick_dataclass import dataclass
 from axe_nb.recording.asked import is_same
 from axe_nb.redaction import find_filter
 from axe_nb.results import RunResult

@@ -6,7 +6,7 @@ Source: D-59, D-66; product.md "Runs are recordings" (Fork).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from axe_nb.commands.overrides import shown_value
@@ -15,6 +15,7 @@ from axe_nb.errors import ConfigError, words
 from axe_nb.forks.recorded import RecordedRun
 from axe_nb.messages import Message, Response, ToolCall, ToolResult
 from axe_nb.pictures.parts import Illustrated
+from axe_nb.quick_dataclass import dataclass
 from axe_nb.recording.find_exchange import count_earlier, find_turn, make_turn_error
 from axe_nb.redaction import find_filter
 from axe_nb.results import RunResult, name_run

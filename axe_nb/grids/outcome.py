@@ -6,10 +6,11 @@ Source: product.md "Exploring".
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from statistics import fmean
 from typing import overload
 
+from axe_nb.quick_dataclass import dataclass
 from axe_nb.redaction import redact
 from axe_nb.results import RunResult
 from axe_nb.text import clean, one_line, plural

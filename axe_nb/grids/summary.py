@@ -6,7 +6,6 @@ Source: product.md "Exploring".
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from statistics import fmean
 
 from axe_nb.grids.outcome import Square
@@ -17,6 +16,7 @@ from axe_nb.grids.statistics import (
     find_share_interval,
     find_sign_chance,
 )
+from axe_nb.quick_dataclass import dataclass
 from axe_nb.text import list_some, plural
 from axe_nb.usage import add_costs
 

@@ -10,11 +10,11 @@ import asyncio
 import pickle
 from collections.abc import Callable, Iterable
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Any
 
 from axe_nb.commands.overrides import shown_value
 from axe_nb.errors import ConfigError
+from axe_nb.quick_dataclass import dataclass
 from axe_nb.threads import in_thread
 
 

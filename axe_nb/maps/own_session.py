@@ -6,7 +6,7 @@ Source: product.md "Exploring"; D-53, D-59.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -17,6 +17,7 @@ from axe_nb.events import Emit
 from axe_nb.exchanges import Exchange
 from axe_nb.limits import InFlight, UsageMeter
 from axe_nb.messages import Request
+from axe_nb.quick_dataclass import dataclass
 from axe_nb.recording.tape import RootTape
 from axe_nb.results import RunResult
 from axe_nb.session.runs import RunHandle, RunRequest

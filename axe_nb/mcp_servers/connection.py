@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -20,6 +19,7 @@ from axe_nb.errors import ConfigError
 from axe_nb.mcp_servers.endpoint import Endpoint
 from axe_nb.mcp_servers.library import check_library, describe, is_closed
 from axe_nb.mcp_servers.listing import Listing, list_tools
+from axe_nb.quick_dataclass import dataclass
 from axe_nb.sandbox.service import Use
 from axe_nb.text import format_seconds, quote
 from axe_nb.threads import in_thread

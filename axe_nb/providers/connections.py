@@ -9,7 +9,7 @@ import asyncio
 import logging
 from base64 import b64encode
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
@@ -21,6 +21,7 @@ from axe_nb.providers.connection_errors import (
     without_login,
 )
 from axe_nb.providers.protocol import Server
+from axe_nb.quick_dataclass import dataclass
 
 if TYPE_CHECKING:
     import httpx

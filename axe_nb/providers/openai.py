@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from axe_nb.errors import ProviderError
@@ -24,6 +24,7 @@ from axe_nb.providers.openai_stream import STREAMING
 from axe_nb.providers.output_schema import make_strict
 from axe_nb.providers.protocol import OnDelta
 from axe_nb.providers.reply_errors import error_in_reply, missing_part, refusal
+from axe_nb.quick_dataclass import dataclass
 
 PATH = "/v1/chat/completions"
 

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
+from axe_nb.quick_dataclass import dataclass
 from axe_nb.redaction import Filter, find_filter
 
 FOLDER, HOME = "⟨folder⟩", "⟨home⟩"

@@ -12,7 +12,7 @@ import os
 import threading
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, TypeAlias
@@ -21,6 +21,7 @@ from axe_nb.agents.config import format_path_or_name
 from axe_nb.agents.files import reason
 from axe_nb.errors import ConfigError
 from axe_nb.events import Event, RunFinished, RunStarted, TurnFinished
+from axe_nb.quick_dataclass import dataclass
 from axe_nb.redaction import Filter, find_filter
 from axe_nb.run_history.locks import RunLocks
 from axe_nb.run_history.tree import Tree

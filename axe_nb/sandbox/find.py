@@ -9,10 +9,10 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from axe_nb.errors import ConfigError
+from axe_nb.quick_dataclass import dataclass
 from axe_nb.sandbox import bubblewrap, docker, namespaces, plain, seatbelt
 from axe_nb.sandbox.launch import Level, Method
 from axe_nb.sandbox.process import Process, run_trial

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal, TypeAlias
 
+from axe_nb.quick_dataclass import dataclass
 from axe_nb.sandbox.view import View
 
 Level = Literal["full", "files", "seatbelt", "docker", "none"]

@@ -10,7 +10,7 @@ import os
 import stat
 import sys
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from axe_nb.agents.config import config_dir, state_dir
@@ -18,6 +18,7 @@ from axe_nb.descriptors import hold_real_folder
 from axe_nb.errors import ConfigError
 from axe_nb.protected import Places, is_hidden, list_protected
 from axe_nb.protected_names import KEY_PATHS
+from axe_nb.quick_dataclass import dataclass
 
 TOOLCHAINS = (
     ".pyenv", ".nvm", ".rustup", ".asdf", ".volta", ".sdkman", ".ghcup", ".deno", ".bun",

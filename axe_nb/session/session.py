@@ -10,7 +10,7 @@ import contextlib
 import os
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +35,7 @@ from axe_nb.limits import InFlight, UsageMeter
 from axe_nb.make_provider import provider_for
 from axe_nb.mcp_servers.servers import Servers
 from axe_nb.prices import Prices
+from axe_nb.quick_dataclass import dataclass
 from axe_nb.results import RunResult
 from axe_nb.run_history.policy import begin_recorder
 from axe_nb.scripting.lookup import ScriptFunction, functions

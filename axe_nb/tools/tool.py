@@ -6,7 +6,7 @@ Source: seed 000 §3.1, §3.6 (A-D1, A-1.1); D-7, D-19, D-20, X-37.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -16,7 +16,7 @@ from axe_nb.errors import AxeError, words
 from axe_nb.limits import Limits
 from axe_nb.messages import CallTraits, Message, ToolCall, ToolParameter, ToolSpec, dump
 from axe_nb.pictures.picture import Picture
-from axe_nb.quick_init import quick_init
+from axe_nb.quick_dataclass import dataclass
 from axe_nb.results import RunResult
 from axe_nb.values.own_text import remove_addresses
 
@@ -51,7 +51,6 @@ def fault_text(error: BaseException) -> str:
     return f"{next(known).__name__}: {words(error)}{hint}"  # the class that a caller may catch
 
 
-@quick_init
 @dataclass(frozen=True, slots=True)
 class ToolOutput:
     """A tool's result with an explicit error flag."""
@@ -64,7 +63,6 @@ class ToolOutput:
     """The pictures of `content`, in the order of their marks there: `[picture 1: …]`."""
 
 
-@quick_init
 @dataclass(frozen=True, slots=True)
 class Job:
     """A child's task and its limits; every way to delegate creates one of these (D-1)."""
@@ -152,7 +150,6 @@ Delegation: TypeAlias = "Callable[[ToolContext, str, Wish], Awaitable[RunResult]
 """(context, task, wish) -> the child's result."""
 
 
-@quick_init
 @dataclass(frozen=True, slots=True)
 class ToolContext:
     """Context of one tool call, for a tool with a parameter annotated `ToolContext`.

@@ -6,9 +6,10 @@ Source: design README (rows, "was told", "answered"); product.md "Notebook"; D-6
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from axe_nb.pictures.picture import Picture
+from axe_nb.quick_dataclass import dataclass
 from axe_nb.redaction import redact
 from axe_nb.text import clean, plural
 from axe_nb.views import excerpts
