@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from operator import is_
 
 from axe_nb.engine.model_client import ModelClient
 from axe_nb.engine.plan import Plan
@@ -125,7 +126,8 @@ class Conversation:
             self._ids = self._ids or CallIds(self.messages)
             calls = self._ids.settle(self._plan.provider.name, scope.clock.watch(calls))
             calls = tuple(map(self._plan.toolset.describe, scope.clock.watch(calls)))
-            response = replace(response, tool_calls=calls)
+            if not all(map(is_, calls, response.tool_calls)):
+                response = replace(response, tool_calls=calls)
         self.turns = number
         self.usage += response.usage
         self.stop_reason = response.stop_reason

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -238,7 +237,8 @@ class Dispatch:
         return output
 
     async def _run_tool(self, tool: Tool, pending: PendingCall, permit: Permit) -> object:
-        call = replace(pending.call, arguments=permit.arguments)
+        asked = pending.call
+        call = ToolCall(asked.id, asked.name, permit.arguments, asked.raw, traits=asked.traits)
         children = CallChildren(pending, self._children.start)
         if tool.effect == "delegate":  # one of ours, which ends when it is cancelled
             context = self._make_context(tool, call, children.start_here, permit.guard)

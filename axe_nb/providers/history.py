@@ -52,7 +52,9 @@ class History:
     def __init__(self) -> None:
         self._joined = b""
         self._older: list[Message] = []
-        self._recent: list[tuple[Message, bytes]] = []
+        self._recent: list[Message] = []
+        self._written: list[bytes] = []
+        """The recent messages as they are written."""
 
     def begins(self, messages: Sequence[Message]) -> bool:
         """True if a conversation begins with the older messages: the same objects, not their like.
@@ -63,22 +65,24 @@ class History:
 
     def write(self, messages: Sequence[Message], encode: Encode, join: Join) -> Written:
         """Encodes the messages that are new."""
-        known = {id(message): written for message, written in self._recent}
-        self._recent = [
-            (message, known.get(id(message)) or b",".join(map(dump, encode(message))))
-            for message in messages[len(self._older) :]
-        ]
+        recent = messages[len(self._older) :]
+        known = [*map(is_, self._recent, recent), False].index(False)
+        del self._recent[known:], self._written[known:]
+        for message in recent[known:]:
+            self._written.append(b",".join(map(dump, encode(message))))
+            self._recent.append(message)
         if len(self._recent) >= 2 * RECENT:
             self._join_older(join)
-        return Written(self._joined, [written for _, written in self._recent])
+        return Written(self._joined, self._written.copy())
 
     def _join_older(self, join: Join) -> None:
         for cut in range(len(self._recent) - RECENT, 0, -1):
-            (before, last), (after, first) = self._recent[cut - 1 : cut + 1]
+            before, after = self._recent[cut - 1 : cut + 1]
+            last, first = self._written[cut - 1 : cut + 1]
             if last and first and before.role != "assistant" == after.role:
                 break
         else:
             return
-        older, self._recent = self._recent[:cut], self._recent[cut:]
-        self._joined = join_objects([self._joined, join(written for _, written in older)])
-        self._older += [message for message, _ in older]
+        self._joined = join_objects([self._joined, join(self._written[:cut])])
+        self._older += self._recent[:cut]
+        del self._recent[:cut], self._written[:cut]

@@ -139,8 +139,11 @@ def _merge_users(messages: Iterable[bytes]) -> list[bytes]:
 
     They follow one another where an empty answer is left out, and after pictures of results.
     """
+    messages = [written for written in messages if written]
+    if not any(written.startswith(_USER) for written in messages[1:]):
+        return messages
     merged: list[bytes] = []
-    for written in filter(None, messages):
+    for written in messages:
         before = merged[-1] if merged and written.startswith(_USER) else b""
         # what a server wants back in the assistant's messages may look like anything
         at = -1 if before.startswith(_ASSISTANT) else before.rfind(_USER)
@@ -215,10 +218,14 @@ def _parse_usage(usage: Mapping[str, Any]) -> Usage:
     """Parses the counts; servers put those of caches into different places."""
     prompt = wire.table(usage.get("prompt_tokens_details"))
     completion = wire.table(usage.get("completion_tokens_details"))
-    cached = (prompt.get("cached_tokens"), usage.get("prompt_cache_hit_tokens"),
-              usage.get("cached_tokens"), usage.get("cache_read_input_tokens"))  # fmt: skip
-    written = (prompt.get("cache_write_tokens"), prompt.get("cache_creation_tokens"),
-               usage.get("cache_creation_input_tokens"))  # fmt: skip
+    cached = filter(None, (
+        prompt.get("cached_tokens"), usage.get("prompt_cache_hit_tokens"),
+        usage.get("cached_tokens"), usage.get("cache_read_input_tokens"),
+    ))  # fmt: skip
+    written = filter(None, (
+        prompt.get("cache_write_tokens"), prompt.get("cache_creation_tokens"),
+        usage.get("cache_creation_input_tokens"),
+    ))  # fmt: skip
     asked = wire.tokens(usage.get("prompt_tokens"))
     said = wire.tokens(usage.get("completion_tokens"))
     reasoning = wire.tokens(completion.get("reasoning_tokens"))
@@ -227,8 +234,8 @@ def _parse_usage(usage: Mapping[str, Any]) -> Usage:
     return Usage(
         asked,
         said,
-        cached_tokens=max(map(wire.tokens, cached)),
-        cache_write_tokens=max(map(wire.tokens, written)),
+        cached_tokens=max(map(wire.tokens, cached), default=0),
+        cache_write_tokens=max(map(wire.tokens, written), default=0),
         reasoning_tokens=reasoning,
     )
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import select
 import socket
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -43,8 +43,13 @@ class Connection(asyncio.Protocol):
         self.when_lost: Callable[[Connection], None] | None = None
         """Hears of its end, also if it is idle."""
         self._loop = asyncio.get_running_loop()
+        self._poll: select.poll | None = None
+        """Tells if something has arrived; None = there is no such thing here (Windows)."""
         self._number = -1
         """That of its socket."""
+        self._timer: asyncio.TimerHandle | None = None
+        self._deadline = 0.0
+        """Time on the loop's clock at which the server has been silent for too long."""
         self._transport: asyncio.Transport | None = None
         self._waiter: asyncio.Future[bool] | None = None
         self._reply = Reply()
@@ -60,6 +65,9 @@ class Connection(asyncio.Protocol):
         self.is_open = True
         sock = transport.get_extra_info("socket")
         self._number = sock.fileno()
+        if hasattr(select, "poll"):
+            self._poll = select.poll()
+            self._poll.register(self._number, select.POLLIN)
         with suppress(OSError):
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             for name, value in KEEP_ALIVE.items():
@@ -87,6 +95,7 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         """Notes the end of the connection; asyncio calls it."""
         self.is_open = False
+        self._cancel_timer()
         if not self._reply.is_whole and self._error is None:
             self._error = self._explain(error)
         if self.when_lost is not None:
@@ -128,11 +137,9 @@ class Connection(asyncio.Protocol):
         """
         if not self.is_reusable():
             return False
-        if not hasattr(select, "poll"):  # Windows
+        if self._poll is None:
             return not select.select([self._number], [], [], 0)[0]
-        poll = select.poll()
-        poll.register(self._number, select.POLLIN)
-        return not poll.poll(0)
+        return not self._poll.poll(0)
 
     async def start_tls(self, context: ssl.SSLContext, host: str) -> None:
         """Continues over TLS, through the tunnel that a proxy has opened.
@@ -201,24 +208,50 @@ class Connection(asyncio.Protocol):
         unsent, has_news = self._transport.get_write_buffer_size(), False
         while not has_news:
             self._waiter = self._loop.create_future()
-            timer = self._loop.call_later(seconds, self._wake, False) if seconds else None
+            self._set_timer(seconds)
             try:
                 has_news = await self._waiter
             finally:
                 self._waiter = None
-                if timer is not None:
-                    timer.cancel()
             before, unsent = unsent, self._transport.get_write_buffer_size()
             if not has_news and unsent >= before:  # else a long request is on its way
                 raise httpx.ReadTimeout("the server is silent")
+
+    def _set_timer(self, seconds: float | None) -> None:
+        """Makes sure that the waiter wakes up in time; a timer that is running is made use of."""
+        if not seconds:
+            self._cancel_timer()
+            return
+        self._deadline = self._loop.time() + seconds
+        if self._timer is not None and self._timer.when() > self._deadline:
+            self._cancel_timer()
+        if self._timer is None:
+            self._timer = self._loop.call_at(self._deadline, self._check_silence)
+
+    def _check_silence(self) -> None:
+        self._timer = None
+        if self._waiter is None:
+            return
+        if self._loop.time() < self._deadline:
+            self._timer = self._loop.call_at(self._deadline, self._check_silence)
+        else:
+            self._wake(False)
+
+    def _cancel_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
     def _wake(self, has_news: bool) -> None:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(has_news)
 
 
-def _join_short(pieces: Iterable[bytes]) -> Iterator[bytes | memoryview]:
+def _join_short(pieces: Sequence[bytes]) -> Iterator[bytes | memoryview]:
     """Yields pieces of a request, those that are short joined."""
+    if max(map(len, pieces)) < LONG:
+        yield b"".join(pieces)
+        return
     short: list[bytes] = []
     for piece in pieces:
         if len(piece) < LONG:

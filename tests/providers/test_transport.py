@@ -393,6 +393,29 @@ def test_a_server_that_is_silent_is_a_timeout_that_names_it(sent: bytes) -> None
         assert server.closed.acquire(timeout=SECONDS)
 
 
+@pytest.mark.req("B-5")
+def test_each_request_on_a_connection_has_its_own_patience() -> None:
+    def answer(peer: Peer) -> None:
+        for pause in (0, 0, 0.5):
+            peer.read()
+            time.sleep(pause)
+            peer.send(reply())
+        peer.read()
+        peer.wait_until_closed()
+
+    async def turns(url: str) -> None:
+        for patience in (60, 0.2, None):
+            assert await send(url, read_timeout=patience) == "hello"
+        began = time.monotonic()
+        with pytest.raises(ProviderError, match="within 0.2s"):
+            await send(url, read_timeout=0.2)
+        assert time.monotonic() - began < SECONDS
+
+    with raw_server(answer) as server:
+        asyncio.run(turns(server.url))
+        assert {asked.connection for asked in server.requests} == {0}
+
+
 def test_a_long_conversation_arrives_as_it_is_written() -> None:
     async def talk(url: str) -> None:
         for request in requests:
