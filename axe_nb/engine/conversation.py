@@ -122,12 +122,8 @@ class Conversation:
         )
         before = len(self._model.exchanges)
         response = await self._send(self.make_request(tools, output=output), number)
-        if calls := response.tool_calls:
-            self._ids = self._ids or CallIds(self.messages)
-            calls = self._ids.settle(self._plan.provider.name, scope.clock.watch(calls))
-            calls = tuple(map(self._plan.toolset.describe, scope.clock.watch(calls)))
-            if not all(map(is_, calls, response.tool_calls)):
-                response = replace(response, tool_calls=calls)
+        response = self._settle_calls(response)
+        calls = response.tool_calls
         self.turns = number
         self.usage += response.usage
         self.stop_reason = response.stop_reason
@@ -147,6 +143,18 @@ class Conversation:
             )
         )  # fmt: skip
         return response
+
+    def _settle_calls(self, response: Response) -> Response:
+        """Returns a response whose calls have ids of their own and the traits of their tools."""
+        if not response.tool_calls:
+            return response
+        watch = self._scope.clock.watch
+        self._ids = self._ids or CallIds(self.messages)
+        calls = self._ids.settle(self._plan.provider.name, watch(response.tool_calls))
+        calls = tuple(map(self._plan.toolset.describe, watch(calls)))
+        if all(map(is_, calls, response.tool_calls)):
+            return response
+        return replace(response, tool_calls=calls)
 
     def _find_form(self) -> DataForm:
         output = self._plan.output
