@@ -17,6 +17,8 @@ FILE = Path(__file__).with_name("api.md")
 HEAD = """\
 # Python names
 
+Every public function and class of `axe_nb`, in one line each.
+
 Generated from the docstrings by `docs/make_api.py`; do not edit it by hand.
 """
 

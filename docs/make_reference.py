@@ -36,6 +36,10 @@ FILE = Path(__file__).with_name("reference.md")
 HEAD = """\
 # Reference
 
+Every key of agent files and of the settings, every tool, option, expectation and command, with
+statuses, exit codes and environment variables. For options and commands there are help pages too:
+`axe-nb COMMAND --help`, `%axe help COMMAND`, `%%axe?`.
+
 Generated from the code by `docs/make_reference.py`; do not edit it by hand.
 """
 
@@ -74,16 +78,20 @@ VARIABLES: Mapping[str, str] = {
     "without `/v1`; takes precedence over `base_url` in `config.toml`.",
     "XDG_CONFIG_HOME": "Folder of `axe/config.toml` and `axe/agents/`; by default `~/.config`.",
     "AXE_NB_DISPLAY": "`live` or `static`: forces one display of runs in notebooks.",
-    "XDG_STATE_HOME": "Folder of `axe/trust`, the list of trusted agents; by default "
-    "`~/.local/state`, on Windows the folder of `LOCALAPPDATA`.",
+    "XDG_STATE_HOME": "Folder of `axe/trust`, the list of trusted agents, and of the history, "
+    "`axe/runs.sqlite`; by default `~/.local/state`, on Windows the folder of `LOCALAPPDATA`.",
+    "AXE_NB_HISTORY": "`0`: no run is kept in the history; `1`: runs of tests are kept too.",
     "AXE_CASSETTE": "A cassette for the whole process; `%axe cassette` replaces it.",
     "AXE_CASSETTE_MODE": "`live`, `record`, `replay` or `auto`: the mode of cassettes that are "
     "opened without one.",
     "AXE_NB_TRUST": "`1`: trusts the agents of every project, for CI; see `axe-nb trust`.",
+    "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT": "`true`: OpenTelemetry spans contain "
+    "texts, see [Traces](traces.md).",
     "VISUAL, EDITOR": "Editor of `axe-nb agents edit`.",
-    "NO_COLOR": "Set: help pages have no colours. Nor have they where `TERM` is `dumb`, where the "
-    "output is not a terminal, and on Windows outside of Windows Terminal (`WT_SESSION`).",
-    "HTTPS_PROXY, ALL_PROXY, NO_PROXY, SSL_CERT_FILE": "As usual; changes take effect at once.",
+    "NO_COLOR": "If set, help pages have no colours. They also have none if `TERM` is `dumb`, if "
+    "the output is not a terminal, and on Windows outside Windows Terminal (`WT_SESSION`).",
+    "HTTPS_PROXY, ALL_PROXY, NO_PROXY, SSL_CERT_FILE": "The usual meaning; changes take effect at "
+    "once. SOCKS proxies are not supported.",
 }
 """Names of variables → what they do; an empty one counts as unset."""
 
@@ -209,16 +217,16 @@ def options() -> Iterator[str]:
         "fails, the error is on stderr and in the exit code. In Python, `.to_dict()` also has "
         "`status`, `error`, `total_usage` and `total_cost` of the whole tree and `children`."
     )
-    yield "`--timeout` stands still while a question waits for your answer."
+    yield "The clock of `--timeout` stops while a question waits for your answer."
 
 
 def expectations() -> Iterator[str]:
     """The language of `--expect`."""
     yield "## Expectations"
     yield (
-        "For `--expect`, `expect=`, `%axe expect` and `axe_nb.expect`; separated by `;`, which "
+        "For `--expect`, `expect=`, `%axe expect` and `axe_nb.expect`. Separate them by `;`, which "
         "inside `/…/` and quotes belongs to the pattern or text. "
-        "[What they are for](notebook.md#expectations)."
+        "[In the notebook](notebook.md#expectations) explains what they are for."
     )
     rows = [[f"`{form}`", meaning] for form, meaning in FORMS.items()]
     yield _table(["expectation", "meaning"], rows)
@@ -234,7 +242,7 @@ def expectations() -> Iterator[str]:
     ]
     yield _table(["measure", "meaning", "example"], rows)
     yield (
-        "A list is compared by its length with a number, and with `==`, `contains` and `~` item by "
+        "A list is compared with a number by its length, and with `==`, `contains` and `~` item by "
         "item. Numbers may have a unit: `5k`, `1.5M`, `$0.02`, `90s`, `500ms`, `2min`. `~` looks "
         "for a regular expression, `contains` for a text; `!~` is the opposite of `~`."
     )

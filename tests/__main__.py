@@ -101,7 +101,7 @@ def tests(python: str, environ: Mapping[str, str]) -> int:
     say(f"== FAILED beside the others, once more alone:\n   {names}")
     code = run_pytest(python, ["-m", "pytest", "--nbval", *failed], environ)
     if not code:
-        say(f"== UNSTABLE: failed beside the others, passed alone; to be mended:\n   {names}")
+        say(f"== UNSTABLE: failed beside the others, passed alone; fix them:\n   {names}")
     return code
 
 
