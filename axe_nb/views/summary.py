@@ -106,14 +106,16 @@ def _figures(node: Node) -> Iterator[Fact]:
 
 
 def _count_troubles(calls: Iterable[CallNode]) -> tuple[tuple[str, Tone], ...]:
-    """The denied and the failed calls."""
+    """The denied and the failed calls, and those that a limit or the person kept from running."""
     counts = Counter(call.state for call in calls)
-    denied, failed = counts["denied"], counts["error"]
+    denied, failed, left_out = counts["denied"], counts["error"], counts["not run"]
     marks: list[tuple[str, Tone]] = []
     if denied:
         marks.append((f"{denied:,} denied", "limit"))
     if failed:
         marks.append((f"{failed:,} failed", "bad"))
+    if left_out:
+        marks.append((f"{left_out:,} not run", "off"))
     return tuple(marks)
 
 

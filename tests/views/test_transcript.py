@@ -583,6 +583,13 @@ def test_the_summary_counts_failed_calls_of_the_whole_tree() -> None:
     assert "3 tool calls (2 failed)" in text
 
 
+def test_the_summary_counts_calls_that_a_limit_kept_from_running() -> None:
+    calls = tuple(ToolCall(str(n), "list_dir", {}) for n in range(3))
+    turn = Turn(1, "", calls, (ToolResult("0", "a"),), "", Usage())
+    text = as_text(done(status="max_turns", text="", error="too many turns", log=(turn,)))
+    assert "3 tool calls (2 not run)" in text
+
+
 def test_the_reason_of_a_failed_run_stands_right_under_its_summary() -> None:
     calls = (ToolCall("1", "list_dir", {}),)
     log = (Turn(1, "", calls, (ToolResult("1", "a"),), "", Usage()),)
