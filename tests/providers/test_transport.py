@@ -407,7 +407,7 @@ def test_each_request_on_a_connection_has_its_own_patience() -> None:
         for patience in (60, 0.2, None):
             assert await send(url, read_timeout=patience) == "hello"
         began = time.monotonic()
-        with pytest.raises(ProviderError, match="within 0.2s"):
+        with pytest.raises(ProviderError, match=r"within 0\.2s"):
             await send(url, read_timeout=0.2)
         assert time.monotonic() - began < SECONDS
 
