@@ -39,7 +39,7 @@ class HeadlessRun:
     begun: int = 0
     """Number of cells that were begun, if it did not run to its end."""
     cassette: tuple[str, int, int, int] | None = None
-    """Path, exchanges played, recorded and removed; None if no cassette was used."""
+    """Path, exchanges played, recorded and removed; None if no cassette was used, or pruned."""
 
 
 def run_headless(
@@ -70,15 +70,16 @@ def run_headless(
         ConfigError: a library is missing, or the kernel cannot be started.
     """
     timeout = TIMEOUT if timeout is None else timeout
-    client = _make_client(book, path, timeout, is_closed=mode == "replay")
+    client = _make_client(book, path, is_closed=mode == "replay")
     errors = load("nbclient.exceptions")
-    own = name_cassette(path) if prunes else ""
     stopped = ""
     try:
         with client.setup_kernel(env=environ or make_environment(path, mode)):
             deadline = time.monotonic() + in_all
-            if in_all:
-                client.timeout_func = lambda cell: max(deadline - time.monotonic(), 0.01)
+            # not the client's own `timeout`, which takes whole seconds
+            client.timeout_func = lambda _: (
+                max(deadline - time.monotonic(), 0.01) if in_all else timeout
+            )
             for index, cell in enumerate(list(client.nb.cells)):
                 client.execute_cell(cell, index)
                 if cell.cell_type == "code":
@@ -86,22 +87,25 @@ def run_headless(
                 if find_failure(cell) and not goes_on:
                     break
             else:
-                return HeadlessRun(book=client.nb, cassette=_end_cassette(client, own))
+                used = _end_cassette(client, name_cassette(path)) if prunes else None
+                return HeadlessRun(book=client.nb, cassette=used)
     except errors.CellTimeoutError:
         stopped = f"it did not end within {in_all or timeout:g} s"
     except errors.DeadKernelError:
         stopped = "the kernel died"
     except RuntimeError as error:  # of jupyter_client, which has no other class
+        if client.code_cells_executed:
+            raise
         raise ConfigError(f"the kernel for {display_path(path)} does not start: {error}") from None
     return HeadlessRun(book=client.nb, stopped=stopped, begun=client.code_cells_executed)
 
 
-def _make_client(book: Book, path: Path, timeout: float, *, is_closed: bool) -> Any:
+def _make_client(book: Book, path: Path, *, is_closed: bool) -> Any:
     extra = ["--log-level=CRITICAL"]
     if is_closed:
         extra.append(f"--IPKernelApp.exec_lines={IN_KERNEL}.close_network()")
     client = load("nbclient").NotebookClient(
-        _prepare(book), timeout=int(timeout) or None, kernel_name="python3",
+        _prepare(book), timeout=None, kernel_name="python3",
         resources={"metadata": {"path": str(path.parent.absolute())}}, extra_arguments=extra,
         allow_errors=True, record_timing=False, store_widget_state=False,
     )  # fmt: skip
