@@ -39,7 +39,7 @@ class HeadlessRun:
     begun: int = 0
     """Number of cells that were begun, if it did not run to its end."""
     cassette: tuple[str, int, int, int] | None = None
-    """Path, exchanges played, recorded and removed; None if no cassette was used."""
+    """Path, exchanges played, recorded and removed; None if no cassette was used, or pruned."""
 
 
 def run_headless(
@@ -72,7 +72,6 @@ def run_headless(
     timeout = TIMEOUT if timeout is None else timeout
     client = _make_client(book, path, timeout, is_closed=mode == "replay")
     errors = load("nbclient.exceptions")
-    own = name_cassette(path) if prunes else ""
     stopped = ""
     try:
         with client.setup_kernel(env=environ or make_environment(path, mode)):
@@ -86,12 +85,15 @@ def run_headless(
                 if find_failure(cell) and not goes_on:
                     break
             else:
-                return HeadlessRun(book=client.nb, cassette=_end_cassette(client, own))
+                used = _end_cassette(client, name_cassette(path)) if prunes else None
+                return HeadlessRun(book=client.nb, cassette=used)
     except errors.CellTimeoutError:
         stopped = f"it did not end within {in_all or timeout:g} s"
     except errors.DeadKernelError:
         stopped = "the kernel died"
     except RuntimeError as error:  # of jupyter_client, which has no other class
+        if client.code_cells_executed:
+            raise
         raise ConfigError(f"the kernel for {display_path(path)} does not start: {error}") from None
     return HeadlessRun(book=client.nb, stopped=stopped, begun=client.code_cells_executed)
 

@@ -121,8 +121,7 @@ def mark_submission(lesson: Path, book: Book, path: Path, others: Path, timeout:
             raise ConfigError(f"it is larger than {MAX_BYTES // 2**20} MiB")
         submitted = read_notebook(path)
     except (ConfigError, OSError) as error:
-        mark = Mark(state="not reached", hint=one_line(str(error), MAX_HINT))
-        return dict.fromkeys(exercises, mark)
+        return _mark_none(exercises, str(error))
     end = secrets.token_hex(16)
     merged = merge(book, submitted, exercises, end)
     with tempfile.TemporaryDirectory(prefix="axe-nb-", ignore_cleanup_errors=True) as home:
@@ -131,10 +130,21 @@ def mark_submission(lesson: Path, book: Book, path: Path, others: Path, timeout:
         known = make_environment(copy, "replay")
         # the agents are the teacher's, and a stranger's code needs no key
         environ = {n: known[n] for n in known if not is_secret_name(n)} | {"AXE_NB_TRUST": "1"}
-        run = run_headless(
-            merged, copy, "replay", in_all=timeout, goes_on=True, environ=environ
-        )  # fmt: skip
-    return read_marks(run, exercises, end)
+        try:
+            run = run_headless(
+                merged, copy, "replay", in_all=timeout, goes_on=True, environ=environ
+            )
+            return read_marks(run, exercises, end)
+        except ConfigError:
+            raise
+        except Exception as error:  # of nbclient: a stranger's kernel may send it anything
+            why = f"its kernel sent a message that cannot be read: {type(error).__name__}"
+            return _mark_none(exercises, why)
+
+
+def _mark_none(exercises: Mapping[str, Any], why: str) -> Marks:
+    """Returns the marks of a submission none of whose exercises was reached."""
+    return dict.fromkeys(exercises, Mark(state="not reached", hint=one_line(why, MAX_HINT)))
 
 
 def copy_folder(lesson: Path, target: Path, without: Path) -> None:

@@ -207,6 +207,40 @@ def test_a_submission_that_does_not_end_is_stopped(
     assert "ada, b: it did not end within 1 s" in capsys.readouterr().out.splitlines()
 
 
+SEND = "kernel.session.send(kernel.iopub_socket, kind, said, parent=kernel.get_parent())"
+ATTACKS = {
+    "answer": "kernel.shell.display_formatter.format = lambda *_: ({'text/plain': 'x y'}, {})",
+    "message": f"kind, said = 'stream', {{'name': 'stdout'}}\n{SEND}",
+    "nested": (
+        "data = {}\nfor _ in range(500):\n    data = {'a': data}\n"
+        f"kind, said = 'display_data', {{'data': data, 'metadata': {{}}}}\n{SEND}"
+    ),
+}
+"""What a cell may do to the program that runs it."""
+
+
+def test_no_submission_stops_the_marking_of_those_after_it(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nbformat.write(make(CHECK), project / "first.ipynb")
+    Path("all").mkdir()
+    begin = "import axe_nb.session.session\nkernel = get_ipython().kernel\n"
+    for name, attack in ATTACKS.items():
+        nbformat.write(make(("a", begin + attack)), f"all/{name}.ipynb")
+    nbformat.write(make(("a", "a = 1")), "all/right.ipynb")
+    assert main(["lesson", "first.ipynb", "--check", "all"]) == 0
+    assert capsys.readouterr().out.splitlines()[:8] == [
+        "submission  b            passed",
+        "answer      failed       0 of 1",
+        "message     not reached  0 of 1",
+        "nested      not reached  0 of 1",
+        "right       passed       1 of 1",
+        "",
+        "answer, b: NameError: name 'a' is not defined",
+        "message, b: its kernel sent a message that cannot be read: KeyError",
+    ]
+
+
 def test_a_check_stands_where_the_submission_has_it_once() -> None:
     book = lesson()
     exercises = {"add": book.cells[3], "shout": book.cells[5]}
