@@ -70,14 +70,16 @@ def run_headless(
         ConfigError: a library is missing, or the kernel cannot be started.
     """
     timeout = TIMEOUT if timeout is None else timeout
-    client = _make_client(book, path, timeout, is_closed=mode == "replay")
+    client = _make_client(book, path, is_closed=mode == "replay")
     errors = load("nbclient.exceptions")
     stopped = ""
     try:
         with client.setup_kernel(env=environ or make_environment(path, mode)):
             deadline = time.monotonic() + in_all
-            if in_all:
-                client.timeout_func = lambda cell: max(deadline - time.monotonic(), 0.01)
+            # not the client's own `timeout`, which takes whole seconds
+            client.timeout_func = lambda _: (
+                max(deadline - time.monotonic(), 0.01) if in_all else timeout
+            )
             for index, cell in enumerate(list(client.nb.cells)):
                 client.execute_cell(cell, index)
                 if cell.cell_type == "code":
@@ -98,12 +100,12 @@ def run_headless(
     return HeadlessRun(book=client.nb, stopped=stopped, begun=client.code_cells_executed)
 
 
-def _make_client(book: Book, path: Path, timeout: float, *, is_closed: bool) -> Any:
+def _make_client(book: Book, path: Path, *, is_closed: bool) -> Any:
     extra = ["--log-level=CRITICAL"]
     if is_closed:
         extra.append(f"--IPKernelApp.exec_lines={IN_KERNEL}.close_network()")
     client = load("nbclient").NotebookClient(
-        _prepare(book), timeout=int(timeout) or None, kernel_name="python3",
+        _prepare(book), timeout=None, kernel_name="python3",
         resources={"metadata": {"path": str(path.parent.absolute())}}, extra_arguments=extra,
         allow_errors=True, record_timing=False, store_widget_state=False,
     )  # fmt: skip

@@ -10,6 +10,7 @@ import nbformat
 import pytest
 
 from axe_nb.cli import main
+from axe_nb.notebooks import headless
 from axe_nb.notebooks.headless import HeadlessRun
 from axe_nb.notebooks.lesson import exercise_of, make_student_copy
 from axe_nb.notebooks.marking import copy_folder, format_csv, merge, read_marks
@@ -205,6 +206,25 @@ def test_a_submission_that_does_not_end_is_stopped(
     nbformat.write(make(("a", "while True:\n    pass")), "all/ada.ipynb")
     assert main(["lesson", "first.ipynb", "--check", "all", "--timeout", "1"]) == 0
     assert "ada, b: it did not end within 1 s" in capsys.readouterr().out.splitlines()
+
+
+def test_a_submission_without_a_limit_takes_its_time(
+    project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(headless, "TIMEOUT", 0.2)
+    nbformat.write(make(CHECK), project / "first.ipynb")
+    Path("all").mkdir()
+    nbformat.write(make(("a", "import time\ntime.sleep(0.5)\na = 1")), "all/ada.ipynb")
+    assert main(["lesson", "first.ipynb", "--check", "all", "--timeout", "0"]) == 0
+    assert "ada         passed  1 of 1" in capsys.readouterr().out.splitlines()
+
+
+def test_the_limit_of_a_cell_may_be_less_than_a_second(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nbformat.write(make(("a", "while True:\n    pass")), project / "slow.ipynb")
+    assert main(["check", "slow.ipynb", "--timeout", "0.5"]) == 1
+    assert "slow.ipynb, cell 1: it did not end within 0.5 s" in capsys.readouterr().out
 
 
 SEND = "kernel.session.send(kernel.iopub_socket, kind, said, parent=kernel.get_parent())"
