@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
@@ -65,6 +66,9 @@ NONE: frozenset[str] = frozenset()
 
 _refused: OrderedDict[Place, frozenset[str]] = OrderedDict()
 """Fields that a server is known to refuse; those asked last are last."""
+
+_remembering = threading.Lock()
+"""Held to read or change `_refused`: event loops of several threads send requests."""
 
 
 async def exchange(
@@ -127,7 +131,8 @@ class _Refusals:
         if request.output is not None:
             self._narrow = (*self._wide, _identify_form(request))
         both = (self._wide, self._narrow)
-        self._known: dict[Place, frozenset[str]] = {p: _refused[p] for p in both if p in _refused}
+        with _remembering:
+            self._known = {place: _refused[place] for place in both if place in _refused}
         for place, fields in self._known.items():
             _remember(place, fields)
         self._found = dict(self._known)
@@ -187,11 +192,12 @@ def _identify_form(request: Request) -> str:
 
 def _remember(place: Place, refused: frozenset[str]) -> None:
     """Notes what a server refuses; of too many servers, the one asked longest ago is forgotten."""
-    _refused.pop(place, None)
-    if refused:
-        _refused[place] = refused
-    if len(_refused) > MAX_REMEMBERED:
-        _refused.popitem(last=False)
+    with _remembering:
+        _refused.pop(place, None)
+        if refused:
+            _refused[place] = refused
+        if len(_refused) > MAX_REMEMBERED:
+            _refused.popitem(last=False)
 
 
 def _find_refused(error: ProviderError, asked: Request, fields: Mapping[str, Any]) -> str:

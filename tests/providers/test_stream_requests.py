@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
@@ -153,6 +154,31 @@ def test_of_many_servers_that_do_not_stream_those_asked_last_are_remembered(
     assert ask_model("first") is None
     assert ask_model("second") is True
     assert len(exchange._refused) == 2
+
+
+def test_a_refusal_is_known_to_other_threads_at_any_moment(
+    server: Replay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Slow(OrderedDict[Any, Any]):
+        def pop(self, *given: Any) -> Any:
+            taken = super().pop(*given)
+            time.sleep(0.005)
+            return taken
+
+    monkeypatch.setattr(exchange, "_refused", Slow())
+    dialect = BY_NAME["openai"]
+    server.replies = {"x": {"sequence": [refusing("no streaming"), whole(dialect)]}}
+    provider = dialect.make(server.url("x"), KEY)
+
+    def send_ten() -> None:
+        for _ in range(10):
+            asyncio.run(provider.send(ask(), lambda _: None))
+
+    asyncio.run(provider.send(ask(), lambda _: None))
+    with ThreadPoolExecutor(4) as threads:
+        for done in [threads.submit(send_ten) for _ in range(4)]:
+            done.result()
+    assert [form for form, _ in forms(server)] == [True, *[None] * 41]
 
 
 def test_a_server_that_does_not_count_is_found_out_once(server: Replay) -> None:
