@@ -73,8 +73,6 @@ class ResumeFile:
         self._synced_at = time.monotonic()
         self.problem = ""
         """The reason that a result could not be appended; empty = all were."""
-        self.unreadable = 0
-        """Lines that could not be read."""
         try:
             flags = os.O_RDWR | os.O_CREAT | os.O_APPEND
             flags |= getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
@@ -107,7 +105,7 @@ class ResumeFile:
                     os.lseek(self._handle, position, os.SEEK_SET)  # writing always appends
                     return read_result(_read(self._handle, size))
                 except (OSError, ValueError, KeyError, TypeError, RecursionError, ConfigError):
-                    self.unreadable += 1
+                    continue  # a damaged line: its run begins anew
         return None
 
     def append(self, key: str, result: RunResult) -> None:
@@ -172,9 +170,7 @@ class ResumeFile:
 
     def _note(self, line: bytes) -> None:
         start = _START.match(line)
-        if start is None:
-            self.unreadable += bool(line.strip())
-        elif start[2].decode() not in NOT_FINISHED and self._lines < MAX_LINES:
+        if start is not None and start[2].decode() not in NOT_FINISHED and self._lines < MAX_LINES:
             self._lines += 1
             places = self._found.setdefault(start[1].decode(), deque())
             places.append((self._end, len(line)))
@@ -182,7 +178,6 @@ class ResumeFile:
     def _write(self, line: bytes) -> None:
         """Appends a line whose result is not looked for again; under the lock."""
         whole = b"\n" + line if self._is_torn else line
-        self.unreadable += self._is_torn
         at = os.lseek(self._handle, 0, os.SEEK_END)
         rest = memoryview(whole)
         while rest:
