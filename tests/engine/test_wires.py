@@ -8,7 +8,6 @@ import json
 import re
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -35,6 +34,7 @@ from tests.engine.in_process import (
     tool,
 )
 from tests.providers import sdk
+from tests.waiting import eventually
 
 PROTOCOLS: tuple[Protocol, ...] = ("anthropic", "openai", "ollama")
 
@@ -162,15 +162,6 @@ def test_eight_children_are_at_work_at_the_same_time(protocol: Protocol) -> None
         one = over(protocol, lead(*[ask("slow", f"t{n}") for n in range(8)]))
         result = play(one, over(protocol, agent("slow", slow)))
     assert texts(result) == [f"Task: t{n}" for n in range(8)]
-
-
-def eventually(condition: Callable[[], bool], seconds: float = 30) -> bool:
-    end = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.005)
-    return True
 
 
 @every_protocol

@@ -22,6 +22,7 @@ from axe_nb import Agent, ConfigError, Request
 from axe_nb.maps.kept import KeptHistory
 from axe_nb.run_history.map_results import MapResults, results_path
 from tests.maps.server import counting_model
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.req("E-3")
 
@@ -243,7 +244,7 @@ def test_a_grid_killed_in_the_middle_and_resumed_asks_each_square_exactly_once(
         environ = {**os.environ, **model.environ}
         environ["AXE_NB_HISTORY"] = "1"
         with subprocess.Popen(words, env=environ) as process:
-            model.wait_until(lambda: count_kept(kept) == 15)
+            assert eventually(lambda: count_kept(kept) == 15, 60)
             process.kill()
         assert model.answered.total() == 15
         model.most = 100

@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -27,12 +26,6 @@ class CountingModel:
     def environ(self) -> dict[str, str]:
         url = f"http://127.0.0.1:{self.port}"
         return {"AXE_OPENAI_BASE_URL": url, "OPENAI_API_KEY": "not-needed"}
-
-    def wait_until(self, is_so: Callable[[], bool]) -> None:
-        until = time.monotonic() + 60
-        while not is_so():
-            assert time.monotonic() < until
-            time.sleep(0.01)
 
 
 class _Connection(HttpServer):

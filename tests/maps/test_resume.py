@@ -23,6 +23,7 @@ import axe_nb
 from axe_nb import Agent, ConfigError, call
 from axe_nb.maps.resume_file import ResumeFile
 from tests.maps.conftest import Echo
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.req("E-3")
 
@@ -269,6 +270,10 @@ print(len(results), sum(r.text == "done" for r in results))
 """
 
 
+def count_lines(path: Path) -> int:
+    return path.read_bytes().count(b"\n") if path.exists() else 0
+
+
 def test_a_map_killed_at_half_and_resumed_asks_each_prompt_exactly_once(path: Path) -> None:
     """The server answers half of the prompts, and no more until the map was killed."""
     from tests.maps.server import counting_model
@@ -278,7 +283,7 @@ def test_a_map_killed_at_half_and_resumed_asks_each_prompt_exactly_once(path: Pa
         words = [sys.executable, "-c", SERVER, str(path), str(number)]
         environ = {**os.environ, **model.environ}
         with subprocess.Popen(words, env=environ) as process:
-            model.wait_until(lambda: path.exists() and path.read_bytes().count(b"\n") > number // 2)
+            assert eventually(lambda: count_lines(path) > number // 2, 60)
             process.kill()
         assert model.answered.total() == number // 2
         model.most = number

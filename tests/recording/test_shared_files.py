@@ -5,8 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from axe_nb import Agent, Request, Response, call, script
 from axe_nb.data_files import read_data
 from axe_nb.recording.cassette import Cassette
 from axe_nb.session.session import session
+from tests.waiting import eventually
 
 PATIENCE = 60
 """Seconds until a test gives up."""
@@ -73,13 +73,6 @@ def start(code: str, *words: str) -> Iterator[subprocess.Popen[str]]:
             process.kill()
 
 
-def wait_until(is_so: Callable[[], bool]) -> None:
-    until = time.monotonic() + PATIENCE
-    while not is_so():
-        assert time.monotonic() < until
-        time.sleep(0.02)
-
-
 def read(path: str) -> list[dict[str, Any]]:
     if not Path(path).exists():
         return []
@@ -117,7 +110,7 @@ def test_a_killed_process_leaves_what_was_answered_and_the_run_goes_on_there(pro
     with start(STUCK) as process:
         assert process.stdout
         assert process.stdout.readline() == "waiting\n"
-        wait_until(lambda: len(read("tree.axe")) >= 5)
+        assert eventually(lambda: len(read("tree.axe")) >= 5, PATIENCE)
         process.kill()
     assert list_places("tree.axe") == [
         ("tool", "0"), ("tool", "0"), ("model", "0/1"), ("model", "0/2"), ("model", "0/3"),
@@ -146,7 +139,7 @@ def test_the_records_of_a_changed_run_stay_until_it_has_ended(project: Path) -> 
     @axe_nb.tool
     def look() -> str:
         if cassette.mode == "auto":
-            wait_until(lambda: len(read("tree.axe")) == 3)
+            assert eventually(lambda: len(read("tree.axe")) == 3, PATIENCE)
             seen.append(list_places("tree.axe"))
         return "seen"
 

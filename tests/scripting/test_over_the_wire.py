@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -20,6 +19,7 @@ from axe_nb.messages import CallIds, Message, ToolCall, ToolParameter, ToolResul
 from axe_nb.scripting.lookup import functions
 from axe_nb.scripting.server import script_server
 from axe_nb.scripting.wire import Protocol
+from tests.waiting import eventually
 
 PROTOCOLS: tuple[Protocol, ...] = ("anthropic", "openai", "ollama")
 
@@ -115,13 +115,6 @@ def failure(provider: str, request: Request) -> ProviderError:
     with pytest.raises(ProviderError) as raised:
         send(provider, request)
     return raised.value
-
-
-def eventually(state: Callable[[], bool]) -> bool:
-    end = time.monotonic() + 30
-    while not state() and time.monotonic() < end:
-        time.sleep(0.01)
-    return state()
 
 
 def said(response: Response) -> Any:

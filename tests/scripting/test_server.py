@@ -26,6 +26,7 @@ from axe_nb.scripting.lookup import functions
 from axe_nb.scripting.server import ScriptServer, script_server
 from axe_nb.scripting.wire import WIRES, Protocol
 from axe_nb.scripting.wire_requests import Malformed
+from tests.waiting import eventually
 
 PROTOCOLS: tuple[Protocol, ...] = ("anthropic", "openai", "ollama")
 PATHS = {
@@ -110,13 +111,6 @@ def body(text: str, **more: Any) -> dict[str, Any]:
 def post(server: ScriptServer, text: str, **more: Any) -> httpx.Response:
     url = server.base_url + PATHS[server.protocol]
     return httpx.post(url, json=body(text, **more), timeout=10)
-
-
-def eventually(state: Callable[[], bool], seconds: float = 30) -> bool:
-    end = time.monotonic() + seconds
-    while not state() and time.monotonic() < end:
-        time.sleep(0.01)
-    return state()
 
 
 def test_anthropic_answers_as_its_server_does() -> None:

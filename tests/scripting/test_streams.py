@@ -21,6 +21,7 @@ from axe_nb.scripting.lookup import functions
 from axe_nb.scripting.rules import Fault
 from axe_nb.scripting.server import ScriptServer, script_server
 from axe_nb.scripting.wire import Protocol
+from tests.waiting import eventually
 
 PROTOCOLS: tuple[Protocol, ...] = ("anthropic", "openai", "ollama")
 PATHS = {
@@ -117,13 +118,6 @@ def events(reply: httpx.Response) -> list[Any]:
             except ValueError:
                 found.append(data)
     return found
-
-
-def eventually(state: Callable[[], bool], seconds: float = 30) -> bool:
-    end = time.monotonic() + seconds
-    while not state() and time.monotonic() < end:
-        time.sleep(0.01)
-    return state()
 
 
 # ------------------------------------------------------------------------ the vendors' own clients

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from axe_nb.scripting.lookup import functions
 from axe_nb.scripting.rules import Fault
 from axe_nb.scripting.server import script_server
 from axe_nb.scripting.wire import Protocol
+from tests.waiting import eventually
 
 PROTOCOLS: tuple[Protocol, ...] = ("anthropic", "openai", "ollama")
 
@@ -70,13 +70,6 @@ def record(result: RunResult) -> Any:
     full = result.to_dict()
     del full["duration_ms"]
     return full, [(m.role, m.content, m.tool_calls, m.tool_results) for m in result.messages]
-
-
-def eventually(state: Callable[[], bool], seconds: float = 30) -> bool:
-    end = time.monotonic() + seconds
-    while not state() and time.monotonic() < end:
-        time.sleep(0.01)
-    return state()
 
 
 def talking(request: Request) -> Any:

@@ -11,7 +11,7 @@ import sys
 import textwrap
 import threading
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from axe_nb.session.runs import RunRequest
 from axe_nb.session.session import Session
 from axe_nb.session.view import NullView
 from tests.engine.in_process import agent
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.req("D-58", "D-8")
 
@@ -164,13 +165,6 @@ def open_files() -> int:
     return len(list(folder.iterdir())) if folder.exists() else 0
 
 
-def wait_until(is_so: Callable[[], bool], why: str) -> None:
-    end = time.monotonic() + 20
-    while not is_so():
-        assert time.monotonic() < end, why
-        time.sleep(0.02)
-
-
 @pytest.mark.parametrize("what", ["tool", "task", "generator"])
 def test_a_replaced_loop_ends_with_its_thread_and_sockets_whatever_swallows_its_cancelling(
     what: str, let_go: threading.Event, monkeypatch: pytest.MonkeyPatch
@@ -213,9 +207,9 @@ def test_a_replaced_loop_ends_with_its_thread_and_sockets_whatever_swallows_its_
         let_go.set()
         assert old
         assert loop
-        wait_until(lambda: not old.is_alive(), "the thread of the replaced loop")
-        wait_until(loop.is_closed, "the replaced loop")
-        wait_until(lambda: open_files() <= before, "the sockets of the replaced loop")
+        assert eventually(lambda: not old.is_alive(), 20), "the thread of the replaced loop"
+        assert eventually(loop.is_closed, 20), "the replaced loop"
+        assert eventually(lambda: open_files() <= before, 20), "the sockets of the replaced loop"
 
 
 def test_a_tool_that_blocks_the_loop_does_not_defeat_cancel(let_go: threading.Event) -> None:
@@ -309,7 +303,7 @@ def test_runs_on_a_replaced_loop_go_on_until_they_end(let_go: threading.Event) -
     slow = agent("slow", model)
     beside = threading.Thread(target=lambda: results.append(axe_nb.run(slow, "go")))
     beside.start()
-    wait_until(lambda: portal._loop is not None, "the first loop")
+    assert eventually(lambda: portal._loop is not None, 20), "the first loop"
     time.sleep(0.1)
     assert axe_nb.run(boss("block"), "go", timeout=0.2).status == "timeout"
     assert axe_nb.run(agent("next", "at once"), "go").text == "at once"
