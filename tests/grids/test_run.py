@@ -211,7 +211,7 @@ def test_a_grid_goes_on_where_it_stopped(tmp_path: Path, asked: list[tuple[str, 
     )  # fmt: skip
     done = len(asked)
     assert done == 3
-    assert len(first) < 4 or first.failures
+    assert [run.judgement is not None for run in first.runs] == [True, False]
     whole = axe_nb.grid(["good", "bad"], ASK, inputs=COUNTRIES, judge="judge", resume=path)
     assert len(asked) == 8
     assert sorted(Counter(asked).values()) == [1] * 6 + [2]  # "Rome" is judged for both agents
