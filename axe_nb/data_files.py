@@ -62,16 +62,16 @@ def write_data(path: Path, kind: Kind, data: Any) -> None:
         data = share(data) if kind in SHARING else data
         text = f"{format_header(kind)}{format_data(data)}\n"
         if len(text) > MAX_BYTES or len(text.encode()) > MAX_BYTES:
-            raise _make_error("write", path, f"larger than {MAX_BYTES} bytes")
+            raise make_error("write", path, f"larger than {MAX_BYTES} bytes")
         is_new = not path.exists()
         if not is_new and not path.is_file():
-            raise _make_error("write", path, "it is not a file")
+            raise make_error("write", path, "it is not a file")
         if not is_new and not os.access(path, os.W_OK):
-            raise _make_error("write", path, "it is read-only")
+            raise make_error("write", path, "it is read-only")
         if not path.resolve().parent.is_dir():
-            raise _make_error("write", path, "its folder does not exist")
+            raise make_error("write", path, "its folder does not exist")
     except (OSError, ValueError, RuntimeError) as error:
-        raise _make_error("write", path, _explain(error)) from None
+        raise make_error("write", path, _explain(error)) from None
     write_whole(path, text, 0o600 if is_new else None)
 
 
@@ -89,19 +89,19 @@ def read_data(path: Path, kind: Kind, make: Callable[[Any], T]) -> T:
         with os.fdopen(open_real_file(Path(os.path.realpath(path))), "rb") as file:
             content = file.read(MAX_BYTES + 1)
         if len(content) > MAX_BYTES:
-            raise _make_error("read", path, f"larger than {MAX_BYTES} bytes")
+            raise make_error("read", path, f"larger than {MAX_BYTES} bytes")
         text = content.decode("utf-8-sig")
         minor, start = check_header(path, kind, text)
         data = parse_data(text[start:], has_marks=kind in SHARING and minor > 0)
     except json.JSONDecodeError as error:
         where = f"{error.msg} at line {error.lineno + 1}, column {error.colno}"
-        raise _make_error("read", path, f"not valid JSON: {where}") from None
+        raise make_error("read", path, f"not valid JSON: {where}") from None
     except (OSError, ValueError, RuntimeError) as error:
-        raise _make_error("read", path, _explain(error)) from None
+        raise make_error("read", path, _explain(error)) from None
     try:
         return make(unshare(data) if kind in SHARING else data)
     except ConfigError as error:
-        raise _make_error("read", path, error.message) from None
+        raise make_error("read", path, error.message) from None
 
 
 def format_header(kind: Kind) -> str:
@@ -118,18 +118,19 @@ def check_header(path: Path, kind: Kind, text: str) -> tuple[int, int]:
     major, minor = VERSIONS[kind]
     found = _HEADER.match(text)
     if not found:
-        raise _make_error("read", path, f"it does not begin with `axe_nb {kind} {major}.{minor}`")
+        raise make_error("read", path, f"it does not begin with `axe_nb {kind} {major}.{minor}`")
     if found[1] != kind:
-        raise _make_error("read", path, f"it is a file of kind `{found[1]}`, not `{kind}`")
+        raise make_error("read", path, f"it is a file of kind `{found[1]}`, not `{kind}`")
     if int(found[2]) != major:
         version = f"{found[2]}.{found[3]}"
-        error = _make_error("read", path, f"its version is {version}, expected {major}.x")
+        error = make_error("read", path, f"its version is {version}, expected {major}.x")
         error.hint = "update axe-nb" if int(found[2]) > major else ""
         raise error
     return int(found[3]), found.end()
 
 
-def _make_error(verb: str, path: Path, problem: str) -> ConfigError:
+def make_error(verb: str, path: Path, problem: str) -> ConfigError:
+    """Makes the error for a file that cannot be read or written."""
     return ConfigError(f"cannot {verb} {one_line(display_path(path), 300)}: {problem}")
 
 

@@ -173,6 +173,11 @@ def _width_of(character: str) -> int:
     return 2 if unicodedata.east_asian_width(character) in "WF" else 1
 
 
+def count_bytes(text: str) -> int:
+    """Counts the bytes of a text in UTF-8."""
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+
+
 def cut_bytes(text: str, limit: int, note: str = "") -> str:
     """The text, or the whole characters in the first `limit` bytes of a longer one with the note.
 

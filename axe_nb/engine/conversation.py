@@ -28,6 +28,7 @@ from axe_nb.messages import (
 )
 from axe_nb.pictures.picture import Picture
 from axe_nb.results import Asked, Turn
+from axe_nb.text import count_bytes
 from axe_nb.times import Kind
 from axe_nb.wire_log import WireLog
 
@@ -229,7 +230,7 @@ class _Size:
     """Size of a growing conversation in bytes; each message is counted once."""
 
     def __init__(self, system: str) -> None:
-        self._bytes = _count_bytes(system)
+        self._bytes = count_bytes(system)
         self._counted = 0
         self._tools: Sequence[ToolSpec] = ()
         self._bytes_of_tools = 0
@@ -239,8 +240,8 @@ class _Size:
         if tools is not self._tools:
             self._tools, self._bytes_of_tools = tools, sum(map(_count_tool, tools))
         for message in messages[self._counted :]:
-            self._bytes += _count_bytes(message.content)
-            self._bytes += sum(_count_bytes(result.content) for result in message.tool_results)
+            self._bytes += count_bytes(message.content)
+            self._bytes += sum(count_bytes(result.content) for result in message.tool_results)
             self._bytes += sum(map(_count_call, message.tool_calls))
             self._bytes += sum(BYTES_OF_TOKEN * one.tokens for one in message.all_pictures())
         self._counted = len(messages)
@@ -248,12 +249,8 @@ class _Size:
 
 
 def _count_tool(tool: ToolSpec) -> int:
-    return _count_bytes(tool.name + tool.description) + len(dump(tool.input_schema()))
+    return count_bytes(tool.name + tool.description) + len(dump(tool.input_schema()))
 
 
 def _count_call(call: ToolCall) -> int:
-    return _count_bytes(call.name) + (_count_bytes(call.raw) or len(dump(dict(call.arguments))))
-
-
-def _count_bytes(text: str) -> int:
-    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+    return count_bytes(call.name) + (count_bytes(call.raw) or len(dump(dict(call.arguments))))

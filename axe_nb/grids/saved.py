@@ -12,8 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
-from axe_nb.agents.files import display_path, expand_home, reason, write_whole
-from axe_nb.data_files import MAX_BYTES, check_header, format_header
+from axe_nb.agents.files import expand_home, reason, write_whole
+from axe_nb.data_files import MAX_BYTES, check_header, format_header, make_error
 from axe_nb.descriptors import open_real_file
 from axe_nb.errors import ConfigError
 from axe_nb.grids.outcome import GridRun
@@ -22,7 +22,6 @@ from axe_nb.grids.variants import Variant, name_agent
 from axe_nb.jsonable import jsonable
 from axe_nb.redaction import find_filter
 from axe_nb.results import RunResult
-from axe_nb.text import one_line
 
 S = TypeVar("S", bound=Squares)
 
@@ -38,11 +37,11 @@ def save_grid(grid: Squares, path: str | os.PathLike[str]) -> None:
     text = format_header("grid") + "".join(f"{line}\n" for line in lines)
     try:
         if len(text) > MAX_BYTES:
-            raise _make_error("write", place, f"larger than {MAX_BYTES} bytes")
+            raise make_error("write", place, f"larger than {MAX_BYTES} bytes")
         if not place.resolve().parent.is_dir():
-            raise _make_error("write", place, "its folder does not exist")
+            raise make_error("write", place, "its folder does not exist")
     except OSError as error:
-        raise _make_error("write", place, reason(error)) from None
+        raise make_error("write", place, reason(error)) from None
     write_whole(place, text, None if place.exists() else 0o600)
 
 
@@ -83,14 +82,14 @@ def load_grid(path: str | os.PathLike[str], make: type[S]) -> S:
         with os.fdopen(open_real_file(Path(os.path.realpath(place))), "rb") as file:
             content = file.read(MAX_BYTES + 1)
         if len(content) > MAX_BYTES:
-            raise _make_error("read", place, f"larger than {MAX_BYTES} bytes")
+            raise make_error("read", place, f"larger than {MAX_BYTES} bytes")
         text = content.decode("utf-8-sig")
         _, start = check_header(place, "grid", text)
         return _read(text[start:].split("\n"), place, make)
     except OSError as error:
-        raise _make_error("read", place, reason(error)) from None
+        raise make_error("read", place, reason(error)) from None
     except UnicodeDecodeError as error:
-        raise _make_error("read", place, f"not UTF-8 at byte {error.start}") from None
+        raise make_error("read", place, f"not UTF-8 at byte {error.start}") from None
 
 
 def _read(lines: list[str], place: Path, make: type[S]) -> S:
@@ -102,9 +101,9 @@ def _read(lines: list[str], place: Path, make: type[S]) -> S:
             if line.strip():
                 _read_run(grid, json.loads(line))
     except ConfigError as error:
-        raise _make_error("read", place, f"line {number}: {error.message}") from None
+        raise make_error("read", place, f"line {number}: {error.message}") from None
     except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError):
-        raise _make_error("read", place, f"line {number} is not that of a grid") from None
+        raise make_error("read", place, f"line {number} is not that of a grid") from None
     return grid
 
 
@@ -144,7 +143,3 @@ def is_grid(path: str | os.PathLike[str]) -> bool:
         with os.fdopen(open_real_file(real), "rb") as file:
             return file.read(len(start)) == start
     return False
-
-
-def _make_error(verb: str, path: Path, problem: str) -> ConfigError:
-    return ConfigError(f"cannot {verb} {one_line(display_path(path), 300)}: {problem}")

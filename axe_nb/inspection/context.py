@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 from axe_nb.messages import Message, Request, dump
 from axe_nb.quick_dataclass import dataclass
-from axe_nb.text import plural
+from axe_nb.text import count_bytes, plural
 
 SYSTEM_PROMPT, SKILL, FILES = "system prompt", "skill", "files"
 TOOLS, HISTORY, PROMPT, RESULTS = "tool schemas", "history", "prompt", "results"
@@ -75,26 +75,22 @@ def count_context(
     whole = len(request.system)
     end_of_prompt, end_of_skill = (*request.system_ends, whole, whole)[:2]
     size = dict.fromkeys(SOURCES, 0)
-    size[SYSTEM_PROMPT] = _count_bytes(request.system[:end_of_prompt])
-    size[SKILL] = _count_bytes(request.system[end_of_prompt:end_of_skill])
-    size[FILES] = _count_bytes(request.system[end_of_skill:])
+    size[SYSTEM_PROMPT] = count_bytes(request.system[:end_of_prompt])
+    size[SKILL] = count_bytes(request.system[end_of_prompt:end_of_skill])
+    size[FILES] = count_bytes(request.system[end_of_skill:])
     size[TOOLS] = len(dump(body["tools"])) if body.get("tools") else 0
     for number, message in enumerate(request.messages):
         if message.tool_results:
-            size[RESULTS] += sum(_count_bytes(result.content) for result in message.tool_results)
+            size[RESULTS] += sum(count_bytes(result.content) for result in message.tool_results)
             size[RESULTS] += _count_pictures(message)
         elif message.role == "user":
-            size[PROMPT if number >= first else HISTORY] += _count_bytes(message.content)
+            size[PROMPT if number >= first else HISTORY] += count_bytes(message.content)
             size[PROMPT if number >= first else HISTORY] += _count_pictures(message)
         else:
             size[HISTORY] += sum(map(_count_texts, encode(message)))
     if not reported:
         return ContextTokens({source: -(-n // BYTES) for source, n in size.items()}, True)
     return ContextTokens(_share_out(reported, size), False)
-
-
-def _count_bytes(text: str) -> int:
-    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
 
 
 def _count_pictures(message: Message) -> int:
@@ -108,7 +104,7 @@ def _count_texts(value: Any) -> int:
         value = list(value.values())
     if isinstance(value, list):
         return sum(map(_count_texts, value))
-    return _count_bytes(value if isinstance(value, str) else dump(value).decode())
+    return count_bytes(value if isinstance(value, str) else dump(value).decode())
 
 
 def _share_out(total: int, size: Mapping[str, int]) -> dict[str, int]:

@@ -132,10 +132,11 @@ class _Refusals:
             self._narrow = (*self._wide, _identify_form(request))
         both = (self._wide, self._narrow)
         with _remembering:
-            self._known = {place: _refused[place] for place in both if place in _refused}
-        for place, fields in self._known.items():
+            known: dict[Place, frozenset[str]] = {p: _refused[p] for p in both if p in _refused}
+        self._known = known
+        for place, fields in known.items():
             _remember(place, fields)
-        self._found = dict(self._known)
+        self._found = dict(known)
         if request.log and request.log.recorded is not None:
             shown = _list_refused(request.log.answer_tool)
             self._found = {p: self._known.get(p, NONE) - {OUTPUT, FORCED} | shown for p in both}

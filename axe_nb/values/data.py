@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from axe_nb.text import cut_bytes, one_line
+from axe_nb.text import count_bytes, cut_bytes, one_line
 from axe_nb.values.opened import open_safely
 from axe_nb.values.own_text import type_name
 from axe_nb.values.parts import Entries, Items, Leaf, Table
@@ -72,11 +72,6 @@ def to_whole_data(value: object, limit: int, indent: int | None = None) -> Any:
 def encode(data: object, indent: int | None = None) -> str:
     """The text of JSON data, as its size is counted here."""
     return json.dumps(data, ensure_ascii=False, indent=indent, allow_nan=False)
-
-
-def measure(text: str) -> int:
-    """Size of a text in bytes of UTF-8."""
-    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
 
 
 class _Conversion:
@@ -144,7 +139,7 @@ class _Conversion:
                 left_out.append(one_line(name, 20))
                 continue
             is_open = self._spend(len(name)) and self._spend(
-                measure(encode(name)) - len(name) + 2 + self._separator(depth, len(converted))
+                count_bytes(encode(name)) - len(name) + 2 + self._separator(depth, len(converted))
             )
             data = self.convert(pair[1], depth) if is_open else _LEFT_OUT
             if data is _LEFT_OUT:
@@ -164,13 +159,13 @@ class _Conversion:
         if not self._note:
             raise TooLarge
         note = cut_bytes(note, NOTE // 2 - 20, "…")
-        self._left -= measure(encode(note)) + 12 + self._margin(depth)
+        self._left -= count_bytes(encode(note)) + 12 + self._margin(depth)
         return note
 
     def _convert_leaf(self, value: Any) -> Any:
         if not isinstance(value, str):
             return value if self._spend(len(encode(value))) else _LEFT_OUT
-        if len(value) < self._left and (size := measure(encode(value))) <= self._left:
+        if len(value) < self._left and (size := count_bytes(encode(value))) <= self._left:
             self._left -= size
             return value
         if not self._note:
@@ -179,7 +174,7 @@ class _Conversion:
         if not kept:
             return _LEFT_OUT
         text = f"{kept}… [{len(value) - len(kept):,} more characters left out]"
-        self._left -= measure(encode(text))
+        self._left -= count_bytes(encode(text))
         return text
 
     def _open_table(self, table: Table) -> Items | Entries:
@@ -218,7 +213,7 @@ class _Conversion:
 def count_columns_within(table: Table, size: int) -> int:
     """The number of first columns, at least one, whose labels fit into a number of bytes."""
     for count, label in enumerate(table.label(min(table.width, size))):
-        size -= measure(label) + 1
+        size -= count_bytes(label) + 1
         if size < 0:
             return max(1, count)
     return table.width
@@ -227,7 +222,7 @@ def count_columns_within(table: Table, size: int) -> int:
 def cut_to_size(text: str, size: int) -> str:
     """The longest beginning of a text that is about as long as a number of bytes of JSON."""
     kept = text[: max(0, size)]
-    while kept and (needed := measure(encode(kept))) > size:
+    while kept and (needed := count_bytes(encode(kept))) > size:
         kept = kept[: len(kept) * max(0, size) // needed]
     return kept
 

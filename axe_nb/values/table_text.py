@@ -11,12 +11,11 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any
 
-from axe_nb.text import one_line, plural
+from axe_nb.text import count_bytes, one_line, plural
 from axe_nb.values.data import (
     TooLarge,
     count_columns_within,
     encode,
-    measure,
     to_data,
     to_whole_data,
 )
@@ -51,7 +50,7 @@ def _write_whole(table: Table, limit: int) -> str:
         raise TooLarge
     lines = []
     for line in _write_lines(table, table.width, limit, is_cut=False):
-        limit -= measure(line) + 1
+        limit -= count_bytes(line) + 1
         if limit < 0:
             raise TooLarge
         lines.append(line)
@@ -63,14 +62,14 @@ def _write_beginning(table: Table, limit: int) -> str:
     first_row = next(islice(_write_cells(table, width, LONGEST_CELL, True), 1, None), ())
     room = limit // 10
     for count, cell in enumerate(first_row):
-        room -= measure(cell) + 1
+        room -= count_bytes(cell) + 1
         if room < 0:
             width = max(1, count)
             break
     limit -= NOTE
     lines: list[str] = []
     for line in _write_lines(table, width, LONGEST_CELL, is_cut=True):
-        limit -= measure(line) + 1
+        limit -= count_bytes(line) + 1
         if limit < 0:
             break
         lines.append(line)
@@ -99,7 +98,7 @@ def _write_cells(table: Table, width: int, limit: int, is_cut: bool) -> Iterator
         cells, left = [], limit
         for value in row:
             cells.append(_write_cell(value, left, is_cut))
-            left -= 0 if is_cut else measure(cells[-1])
+            left -= 0 if is_cut else count_bytes(cells[-1])
         yield cells
 
 

@@ -18,8 +18,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from axe_nb.text import cut_bytes
-from axe_nb.values.data import encode, measure, to_data
+from axe_nb.text import count_bytes, cut_bytes
+from axe_nb.values.data import encode, to_data
 from axe_nb.values.render import NoText, write_json, write_text
 from tests.values.samples import (
     WORDS,
@@ -97,7 +97,7 @@ def test_any_nested_value_is_bounded_valid_and_without_addresses(
 ) -> None:
     text = encode(to_data(value, limit, indent), indent)
     json.loads(text, parse_constant=refuse)
-    assert measure(text) <= limit
+    assert count_bytes(text) <= limit
     assert not has_address(text)
     assert text == encode(to_data(value, limit, indent), indent)
     for write in (write_text, write_json):
@@ -105,7 +105,7 @@ def test_any_nested_value_is_bounded_valid_and_without_addresses(
             written = write(value, limit)
         except NoText as error:
             written = str(error)
-        assert isinstance(value, str) or measure(written) <= limit
+        assert isinstance(value, str) or count_bytes(written) <= limit
         assert not has_address(written)
 
 
@@ -119,7 +119,7 @@ def test_every_kind_of_value_has_a_text_without_addresses(at: int, limit: int) -
     for value, other in ((SAMPLES[at], OTHERS[at]), ([SAMPLES[at]] * 3, [OTHERS[at]] * 3)):
         text = encode(to_data(value, limit))
         json.loads(text, parse_constant=refuse)
-        assert measure(text) <= limit
+        assert count_bytes(text) <= limit
         assert not ADDRESS.search(text)
         assert text == encode(to_data(other, limit))
         assert "unreadable" not in text
@@ -173,10 +173,10 @@ def print_digests() -> None:
 def test_any_table_is_bounded_and_says_what_is_missing(rows: list[list[str]], limit: int) -> None:
     frame = pd.DataFrame(rows, columns=["a", "b", "c"])
     text = write_text(frame, limit)
-    assert measure(text) <= limit
+    assert count_bytes(text) <= limit
     assert len(text) == len(cut_bytes(text, limit))
     assert text.startswith("a,b,c")
-    is_whole = measure(write_text(frame, 1_000_000)) <= limit
+    is_whole = count_bytes(write_text(frame, 1_000_000)) <= limit
     assert text.endswith("left out") != is_whole or not rows
 
 
