@@ -167,7 +167,7 @@ def _find_agents(target: str | None, agents_dir: str | None) -> list[Path]:
     if target is None:
         found = [path for path in list_agents(agents_dir).values() if not is_own(path)]
         if not found:
-            raise ConfigError("this project has no agents", hint="name a file or a folder")
+            raise ConfigError("this project has no agents", hint="give a file or a folder")
         return found
     path = expand_home(target)
     if path.is_dir():

@@ -226,8 +226,8 @@ def load(saved: int | str | os.PathLike[str]) -> Any:
         if saved.isdecimal() and saved.isascii():
             return load_run(int(saved[:20]))
         raise ConfigError(
-            f"{quote(saved)} is not an id of the history",
-            hint=f"ids are numbers; for a file of this name, write ./{saved}",
+            f"{quote(saved)} is not a run id of the history",
+            hint=f"run ids are numbers; to load a file with this name, write ./{saved}",
         )
     from axe_nb.grids.saved import is_grid
 

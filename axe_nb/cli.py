@@ -247,7 +247,7 @@ def _make_lesson(chosen: argparse.Namespace) -> int:
     for option, is_for_marks in (("to", False), ("csv", True), ("timeout", True)):
         if getattr(chosen, option) is not None and marks != is_for_marks:
             raise ConfigError(
-                f"--{option} goes {'with' if is_for_marks else 'without'} --check",
+                f"--{option} {'needs' if is_for_marks else 'cannot be used with'} --check",
                 hint="axe-nb lesson NB [--to DIR], or axe-nb lesson NB --check DIR [--csv FILE]",
             )
     lesson = find_notebooks([chosen.notebook])[0]

@@ -120,7 +120,7 @@ def check_header(path: Path, kind: Kind, text: str) -> tuple[int, int]:
     if not found:
         raise make_error("read", path, f"it does not begin with `axe_nb {kind} {major}.{minor}`")
     if found[1] != kind:
-        raise make_error("read", path, f"it is a file of kind `{found[1]}`, not `{kind}`")
+        raise make_error("read", path, f"it is a `{found[1]}` file, not a `{kind}` file")
     if int(found[2]) != major:
         version = f"{found[2]}.{found[3]}"
         error = make_error("read", path, f"its version is {version}, expected {major}.x")

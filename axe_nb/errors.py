@@ -106,13 +106,13 @@ class CassetteMiss(AxeError):
 
 
 _SAID_AGAIN: dict[Category, str] = {
-    "auth": "the server rejects the key",
-    "bad_request": "the server rejects the request",
-    "refusal": "the model refuses",
-    "rate_limit": "too many requests for now",
+    "auth": "the server rejected the API key",
+    "bad_request": "the server rejected the request",
+    "refusal": "the model refused",
+    "rate_limit": "too many requests",
     "overloaded": "the server is too busy",
     "server": "the server failed",
-    "timeout": "no answer in time",
+    "timeout": "no response in time",
 }
 """Texts before messages of servers that only repeat the category."""
 

@@ -74,7 +74,7 @@ def find_paths(
     parts = [p if p == "**" else re.sub(r"\*+", "*", p) for p in Path(pattern).parts]
     parts += ["*"] if parts[-1:] == ["**"] else []
     if not parts:
-        raise _make_glob_error(pattern, "names no file")
+        raise _make_glob_error(pattern, "does not name a file")
     hidden = [part for part in parts if part.startswith(".")]
 
     def is_named(name: str) -> bool:

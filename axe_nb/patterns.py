@@ -74,11 +74,11 @@ def _check_size(pattern: str) -> None:
     copies = count_copies(pattern)
     if len(pattern) * copies > MAX_SIZE:
         raise ConfigError(
-            "its repeat counts multiply to too large a size",
+            "its repeats make it too large",
             hint="use * instead of large counts and of nested + or {n}",
         )
     if copies > 1 and _has_empty_group(pattern):
-        raise ConfigError("it repeats, and has an empty group", hint="remove the group")
+        raise ConfigError("it contains a repeat and an empty group", hint="remove the empty group")
 
 
 def _has_empty_group(pattern: str) -> bool:

@@ -234,7 +234,7 @@ def _check_name(name: str) -> str:
     if CONFIG.fullmatch(name):
         return "Jupyter runs it when it starts here"
     if name.endswith(PLUGINS):
-        return "Python finds plugins by it, which pytest and others load"
+        return "Python uses it to find plugins, which pytest and other programs load"
     if name.startswith(".env"):
         return KEYS
     return next((reason for pattern, reason in PATTERNS if pattern.fullmatch(name)), "")

@@ -15,7 +15,7 @@ FOLDERS = {
     ".ssh": "it controls logins to and from this machine",
     **dict.fromkeys((".ipython", ".jupyter"), "code in it runs when a notebook starts"),
     ".config": "programs read their settings from here",
-    ".local": "programs of the user are here",
+    ".local": "the user's own programs are here",
     **dict.fromkeys(
         (
             ".vscode", ".idea", ".devcontainer", ".zed", ".helix", ".fleet", ".theia", ".vs",
@@ -57,7 +57,7 @@ FILES = {
     **dict.fromkeys(SHELL_FILES, "shells run it when they start"),
     **dict.fromkeys((".gitconfig", ".gitmodules"), "git runs programs that are set here"),
     ".hgrc": "version control runs hooks and programs that are set here",
-    "head": "it makes its folder a repository, in which git runs what `config` sets",
+    "head": "it makes its folder a repository, where git runs what `config` sets",
     **dict.fromkeys(
         (".pre-commit-config.yaml", ".pre-commit-config.yml", ".overcommit.yml"),
         "git hooks run programs that are set here",
@@ -107,7 +107,7 @@ FILES = {
     **dict.fromkeys(
         ("agents.md", "claude.md", "claude.local.md", "gemini.md", ".cursorrules",
          ".windsurfrules"),
-        "agents take it for instructions of the user",
+        "agents treat it as instructions from the user",
     ),
     **dict.fromkeys(
         (".mcp.json", "opencode.json", "opencode.jsonc", ".aider.conf.yml"),

@@ -210,7 +210,7 @@ def check_table(name: str, table: Mapping[str, Any], source: Source) -> None:
     checked = ProviderTable(**read(ProviderTable, table, source, at))
     check_types(checked, at)
     if not re.fullmatch(r"[a-z0-9][a-z0-9_.-]*", name):
-        raise WrongValue(at, "must be a lower-case name of letters, digits, `-`, `_` and `.`")
+        raise WrongValue(at, "must be a lower-case name made of letters, digits, `-`, `_` and `.`")
     protocols = [info.name for info in PROVIDERS.values() if info.has_server]
     if name in PROVIDERS:
         protocols = [name]
@@ -221,7 +221,7 @@ def check_table(name: str, table: Mapping[str, Any], source: Source) -> None:
     for header, value in checked.headers.items():
         if not re.fullmatch(r"[A-Za-z0-9_-]+", header):
             raise WrongValue(
-                (*at, "headers"), "must have names of letters, digits, `-` and `_` only"
+                (*at, "headers"), "must have names made of letters, digits, `-` and `_` only"
             )
         if not (value.isascii() and value.isprintable()):
             raise WrongValue(

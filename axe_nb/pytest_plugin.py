@@ -43,12 +43,12 @@ _has_failed = pytest.StashKey[bool]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.getgroup("axe_nb", "agents of axe_nb").addoption(
+    parser.getgroup("axe_nb", "axe_nb agents").addoption(
         "--axe-mode",
         choices=MODES,
-        help="mode of cassettes that name none, those of notebooks included: replay never asks a "
-        "model, auto asks for what is missing, record for everything, live uses no cassette "
-        "(default: replay)",
+        help="mode of cassettes that do not set one, including those of notebooks: replay never "
+        "calls a model, auto calls it only for what is missing, record calls it for everything, "
+        "live uses no cassette (default: replay)",
     )
 
 

@@ -52,8 +52,8 @@ def _make_fork(
     """
     if is_inside():
         raise AxeError(
-            "a run was forked inside a tool",
-            hint="fork it in a cell or a program; a tool starts agents with ctx.delegate",
+            "runs cannot be forked inside a tool",
+            hint="fork it in a cell or a script; tools start agents with ctx.delegate",
         )
     display = changes.pop("display", True)
     given = {name: changes.pop(name) for name in CHANGES if name in changes}

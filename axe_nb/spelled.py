@@ -86,7 +86,7 @@ def unfold(folded: Folded, max_size: int) -> str:
     """
     body = folded.body
     if len(body) + sum(len(t) + len(b) * len(s) for b, t, s in folded.runs) > max_size:
-        raise ValueError("a stream is too large")
+        raise ValueError("the stream is too large")
     for number, (between, texts, sizes) in enumerate(folded.runs):
         pieces = [texts[a:b] for a, b in pairwise(accumulate(sizes, initial=0))]
         body = body.replace(_hole(number), between.join(pieces), 1)

@@ -127,7 +127,7 @@ import axe_nb
 again = axe_nb.run("greeter", "My name is Ben.")
 print(hello.text, again.text, again.status)""",
     """\
-## Further
+## Next steps
 
 - `%axe help` lists the commands of a notebook; `%axe doctor` says what is missing for a real model.
 - `%axe init NAME` writes another agent. In a terminal, `axe-nb run greeter "My name is Ada."` runs
@@ -202,7 +202,7 @@ def _open(notebook: str, write: Callable[[str], object], *, opens: bool) -> int:
         write("\nJupyterLab is not installed here. Install it, and run axe-nb start again:")
         write("  pip install 'axe-nb[lab]'")
     elif hasattr(os, "geteuid") and os.geteuid() == 0:
-        write("\nJupyterLab refuses to run as root unless it is told to. Open the notebook with:")
+        write("\nJupyterLab does not run as root by default. Open the notebook with:")
         write(f"  jupyter lab --allow-root {shlex.quote(notebook)}")
     elif opens:
         return _run_lab(notebook)

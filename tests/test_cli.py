@@ -489,12 +489,12 @@ def test_the_path_of_an_agent_file_is_answered_with_the_name_to_give(tree: Path,
     put("more/one.toml", TREE["lead"])
     for given, step in {
         "lead.toml": 'did you mean "lead"?',
-        "lesson.ipynb": "that is a notebook: `axe-nb check lesson.ipynb` runs it",
-        "my lesson.ipynb": "that is a notebook: `axe-nb check 'my lesson.ipynb'` runs it",
+        "lesson.ipynb": "this is a notebook; run it with `axe-nb check lesson.ipynb`",
+        "my lesson.ipynb": "this is a notebook; run it with `axe-nb check 'my lesson.ipynb'`",
         "nobody.toml": "create it with `axe-nb agents init nobody`",
-        "Hello, who is it?": "if that is the prompt: the name of the agent comes before it",
-        "axe/agents/lead.toml": 'give the name "lead", not a path',
-        "more/one.toml": 'give the name "one" and the agents folder more, not a path',
+        "Hello, who is it?": "if this is the prompt, put the name of the agent before it",
+        "axe/agents/lead.toml": 'use the name "lead" instead of a path',
+        "more/one.toml": 'use the name "one" and the agents folder more instead of a path',
     }.items():
         ran = axe("run", given, "-p", "x")
         assert (ran.code, ran.err.splitlines()[-1]) == (2, step)

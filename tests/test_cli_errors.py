@@ -146,8 +146,8 @@ def test_an_unknown_provider_exits_1_and_names_those_there_are(provider: str, ru
     assert err[-1] == {
         "OpenAI": "did you mean openai?",
         "antropic": "did you mean anthropic?",
-        "gemini": 'for another server: [providers.gemini] with protocol = "openai" and base_url in '
-        "$XDG_CONFIG_HOME/axe/config.toml",
+        "gemini": "to use another server, add [providers.gemini] with protocol = "
+        '"openai" and base_url to $XDG_CONFIG_HOME/axe/config.toml',
     }.get(provider)
 
 

@@ -233,13 +233,13 @@ def test_a_large_table_is_cut_and_says_so() -> None:
     [
         ("f", "function", "call it"),
         ("city.upper", "builtin_function_or_method", "call it"),
-        ("Broken", "type", "name the part of it that is meant"),
+        ("Broken", "type", "name the part of it that you mean"),
         ("(i for i in rows)", "generator", "write list(…) around it"),
     ],
 )
 def test_what_has_no_words_is_told_instead_of_sent(expression: str, kind: str, step: str) -> None:
     assert told(f"a\n{{{{ {expression} }}}}") == [
-        f"{{{{ {expression} }}}} is a {kind}, which has no text form (line 3)",
+        f"{{{{ {expression} }}}} is of type {kind}, which cannot be converted to text (line 3)",
         step + r"; write \{{ for a literal brace, or use --raw",
     ]
 

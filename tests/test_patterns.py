@@ -52,14 +52,14 @@ EMPTY = [
 @pytest.mark.parametrize("pattern", HUGE)
 @pytest.mark.req("D-20")
 def test_a_pattern_with_a_huge_size_is_refused_before_it_is_compiled(pattern: str) -> None:
-    with pytest.raises(ConfigError, match="repeat counts multiply") as refused:
+    with pytest.raises(ConfigError, match="its repeats make it too large") as refused:
         compile_pattern(pattern)
     assert len(str(refused.value)) < 400
 
 
 @pytest.mark.parametrize("pattern", EMPTY)
 def test_a_repeated_empty_group_is_refused_as_it_takes_quadratic_time(pattern: str) -> None:
-    with pytest.raises(ConfigError, match="has an empty group"):
+    with pytest.raises(ConfigError, match="it contains a repeat and an empty group"):
         compile_pattern(pattern)
 
 

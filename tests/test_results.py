@@ -343,7 +343,7 @@ LAUGHS = json.dumps(
         ("", "does not begin with `axe_nb run 1.1`"),
         ("{}", "does not begin with `axe_nb run 1.1`"),
         ("axe_nb run x\n{}", "does not begin with"),
-        ("axe_nb cassette 1.0\n{}", "of kind `cassette`, not `run`"),
+        ("axe_nb cassette 1.0\n{}", "a `cassette` file, not a `run` file"),
         ("axe_nb run 2.0\n{}", "its version is 2.0, expected 1.x"),
         ("axe_nb run 0.9\n{}", "its version is 0.9, expected 1.x"),
         ("axe_nb run 1.0\n", "not valid JSON: Expecting value at line 2, column 1"),
@@ -439,9 +439,9 @@ def test_a_number_is_an_id_of_the_history(saved: Any) -> None:
 
 @pytest.mark.req("D-69")
 def test_a_bare_name_is_no_path_either() -> None:
-    with pytest.raises(ConfigError, match='"survey" is not an id of the history') as caught:
+    with pytest.raises(ConfigError, match='"survey" is not a run id of the history') as caught:
         axe_nb.load("survey")
-    assert caught.value.hint == "ids are numbers; for a file of this name, write ./survey"
+    assert caught.value.hint == "run ids are numbers; to load a file with this name, write ./survey"
 
 
 def test_a_result_that_cannot_be_kept_leaves_the_old_file(tmp_path: Path) -> None:
@@ -460,7 +460,7 @@ def test_a_result_that_cannot_be_kept_leaves_the_old_file(tmp_path: Path) -> Non
 def test_a_file_of_another_kind_has_its_own_header(tmp_path: Path) -> None:
     write_data(tmp_path / "c.axe", "cassette", {"a": ["b\nc", {"|": 1}]})
     assert read_data(tmp_path / "c.axe", "cassette", dict) == {"a": ["b\nc", {"|": 1}]}
-    with pytest.raises(ConfigError, match="it is a file of kind `cassette`, not `run`"):
+    with pytest.raises(ConfigError, match="it is a `cassette` file, not a `run` file"):
         axe_nb.load(tmp_path / "c.axe")
 
 

@@ -56,9 +56,9 @@ class Figure:
 @pytest.mark.parametrize(
     ("value", "problem"),
     [
-        (b"\0\1", "is bytes, which has no text form: decode it"),
+        (b"\0\1", "is of type bytes, which cannot be converted to text: decode it"),
         (Figure(), "is a picture (Figure), which cannot be sent as text"),
-        (Plain(), "is a Plain, which has no text form"),
+        (Plain(), "is of type Plain, which cannot be converted to text"),
     ],
 )
 def test_what_has_no_text_is_an_error_of_one_line(value: object, problem: str) -> None:
@@ -99,7 +99,10 @@ def test_large_data_of_a_tool_stays_valid_json(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("value", "problem"),
     [
-        (b"\0\1", "the tool's result is bytes, which has no text form: decode it"),
+        (
+            b"\0\1",
+            "the tool's result is of type bytes, which cannot be converted to text: decode it",
+        ),
         (
             Figure(),
             "not a picture that models read: its bytes are of another format; PNG, JPEG, GIF, "

@@ -65,14 +65,14 @@ def find_file(name: str, agents_dir: str | Path | None = None, also: Iterable[st
     known = [*list_agents(agents_dir), *also]
     bare = name.removesuffix(".toml")
     is_prompt = len(bare.split()) > 2
-    step = "if that is the prompt: the name of the agent comes before it"
+    step = "if this is the prompt, put the name of the agent before it"
     hint = suggestion(bare, known) or (step if is_prompt else creation_step(bare))
     if not agents_dir and (above := _find_above(bare)):
-        hint = f"there is one in {above}: --agents-dir {above} takes it"
+        hint = f"there is one in {above}; use --agents-dir {above}"
     if name.endswith(".ipynb"):
         import shlex
 
-        hint = f"that is a notebook: `axe-nb check {shlex.quote(name)}` runs it"
+        hint = f"this is a notebook; run it with `axe-nb check {shlex.quote(name)}`"
     raise ConfigError(f"agent config not found: {name}", hint=hint)
 
 
@@ -112,7 +112,7 @@ def _check_file_name(name: str) -> None:
         path = Path(name)
         if path.suffix == ".toml" and path.is_file():
             folder = "" if path.parent in agent_dirs() else f" and the agents folder {path.parent}"
-            error.hint = f"give the name {quote(path.stem)}{folder}, not a path"
+            error.hint = f"use the name {quote(path.stem)}{folder} instead of a path"
         raise
 
 

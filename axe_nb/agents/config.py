@@ -54,7 +54,7 @@ SCAFFOLD = """\
 # base_url = "https://api.groq.com/openai/v1"
 # api_key_env = "GROQ_API_KEY"
 
-# [prices."groq/llama-3.3-70b-versatile"]  # where no table knows it, or yours is another
+# [prices."groq/llama-3.3-70b-versatile"]  # if no table has it, or you pay another price
 # input = 0.59                          # US dollars for a million tokens
 # output = 0.79
 # cached_input = 0.59
@@ -215,7 +215,7 @@ class Config:
             hint = f'add protocol = "openai" under [providers.{name}] in {file}'
         elif not near and name.isidentifier():
             table = f'[providers.{name}] with protocol = "openai" and base_url'
-            hint = f"for another server: {table} in {file}"
+            hint = f"to use another server, add {table} to {file}"
         raise ConfigError(
             f"unsupported provider {quote(name)}: supported providers are {', '.join(self.known)}",
             hint=hint,

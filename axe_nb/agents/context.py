@@ -127,7 +127,7 @@ def _check_skill(agent: Agent, passed: Iterable[Path], real: Path) -> None:
     given = quote(agent.skill.strip())
     if any(is_secret([path], path.parent) for path in (*passed, real)):
         raise ConfigError(
-            f"skill {given} is not read: it may hold keys or passwords",
+            f"skill {given} was not read: it may hold keys or passwords",
             hint=f"name another skill in agent {quote(agent.name)}",
         )
     if not (agent.path and agent.text) or tomllib.loads(agent.text).get("skill") != agent.skill:

@@ -85,7 +85,7 @@ class Definition:
         kind = Agent if self.name else NoAgent
         try:
             if "schema" in self.values.get("output", {}):  # a file: it was read for the run
-                raise ValueError("its output names a file")
+                raise ValueError("its output refers to a file")
             return kind(**{"name": "", "model": "", **self.values})
         except (TypeError, ValueError, AttributeError) as error:  # the file may be damaged
             reason = one_line(f"{error}", MAX_REASON)

@@ -26,10 +26,10 @@ _ESCAPE = re.compile(r"\\(.)")
 _ESCAPES = {"n": "\n", "r": "\r", "t": "\t"}
 
 PROGRAMS = "it changes which programs or modules run"
-SETTINGS = "it changes settings and trust of axe_nb and Jupyter"
-NETWORK = "it changes the way to servers"
+SETTINGS = "it changes the settings and trust of axe_nb and Jupyter"
+NETWORK = "it changes how servers are reached"
 KEY_ELSEWHERE = "your own key, which is not from this file, would be sent there"
-EXPANDED = "its value has ${…}, which is not replaced: write it out, or use single quotes"
+EXPANDED = "its value contains ${…}, which is not expanded; write it out, or use single quotes"
 
 REFUSED: Mapping[str, str] = {
     r"AXE_.*|XDG_.*|I?PYTHON.*|JUPYTER.*|PYTEST.*|OTEL_.*": SETTINGS,
@@ -91,7 +91,7 @@ def load_env(file: str) -> LoadedNames:
     except OSError as error:
         raise ConfigError(
             f"cannot read {quote(format_path_or_name(path))}: {reason(error)}",
-            hint="name a file of NAME=VALUE lines: %axe env .env",
+            hint="give a file of NAME=VALUE lines, as in %axe env .env",
         ) from None
     values = _parse(text, format_path_or_name(path))
     config = Config.load()
@@ -143,9 +143,9 @@ def _parse(text: str, file: str) -> dict[str, str | None]:
         bare = line.strip()
         if not bare or bare.startswith("#"):
             continue
-        problem, found = "a line is not NAME=VALUE", _LINE.fullmatch(bare)
+        problem, found = "not a NAME=VALUE line", _LINE.fullmatch(bare)
         if len(values) >= MAX_NAMES:
-            problem = f"it has more than {MAX_NAMES} variables"
+            problem = f"more than {MAX_NAMES} variables"
         elif found and len(found[1]) <= MAX_NAME:
             try:
                 values[found[1]] = _read_value(found[2])
@@ -165,13 +165,13 @@ def _read_value(written: str) -> str | None:
         ValueError: its quotes are not closed on the line, or it has a character that none can have.
     """
     if "\0" in written:
-        raise ValueError("the value has a NUL")
+        raise ValueError("the value contains a NUL character")
     if not written.startswith(("'", '"')):
         value = re.split(r"(?:^|\s)#", written, maxsplit=1)[0].strip()
         return None if "${" in value else value
     found = _QUOTED.fullmatch(written)
     if found is None:
-        raise ValueError("the quotation marks of the value do not end at the end of the line")
+        raise ValueError("the quotes around the value are not closed at the end of the line")
     if found[1] is not None:
         return found[1]
     if re.search(r"(?<!\\)\$\{", found[2]):

@@ -39,13 +39,13 @@ def host_problem(pattern: str) -> str:
         return ""
     name = fold_host(pattern.strip().removeprefix("*."))
     if is_address(name):
-        return "" if "*" not in pattern else "an address has no hosts below it"
+        return "" if "*" not in pattern else "an IP address has no subdomains"
     if "://" in pattern or "/" in pattern:
-        return "write the host alone, without https:// and path"
+        return "write only the host, without https:// and path"
     if ":" in pattern or "@" in pattern:
-        return "write the host alone, without port and user name"
+        return "write only the host, without port and user name"
     if "*" in name:
-        return 'a "*" stands alone or for all hosts below a name, as in "*.python.org"'
+        return 'use "*" alone for all hosts, or as in "*.python.org" for all subdomains'
     labels = name.split(".")
     if len(name) > 253 or not all(LABEL.fullmatch(label) for label in labels):
         return "not a valid host name"

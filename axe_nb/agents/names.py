@@ -18,7 +18,7 @@ def check_name(name: str) -> None:
         ConfigError: blank, or contains a path separator, `..`, a colon or a control character.
     """
     if not isinstance(name, str):
-        raise ConfigError(f"an agent's name is a string, not {type(name).__name__}")
+        raise ConfigError(f"an agent's name must be a string, not {type(name).__name__}")
     bad = any(part in name for part in ("/", "\\", "..", ":"))
     if bad or not name.strip() or not name.isprintable():
         raise ConfigError(

@@ -27,11 +27,11 @@ def read_schema(name: Any, agent_path: str) -> dict[str, Any]:
         ConfigError: it does not lie there, or does not hold a JSON object.
     """
     if not isinstance(name, str) or not name.strip():
-        raise _make_error(name, "name a JSON file, or write the schema itself below [output]")
+        raise _make_error(name, "name a JSON file, or write the schema itself under [output]")
     folder = Path(agent_path).parent if agent_path else Path()
     parts = Path(name).parts
     if Path(name).is_absolute() or ".." in parts or name.startswith("~"):
-        raise _make_error(name, "it has to lie beside the agent's file, or below its folder")
+        raise _make_error(name, "it must be in the folder of the agent's file, or below it")
     return read_schema_file(Path(os.path.realpath(folder), *parts), name)
 
 
@@ -54,12 +54,12 @@ def read_schema_file(path: Path, name: str) -> dict[str, Any]:
     except ValueError as error:
         raise _make_error(name, f"it is not JSON: {error}") from None
     if not isinstance(schema, dict):
-        raise _make_error(name, "it does not hold a JSON object")
+        raise _make_error(name, "it does not contain a JSON object")
     return schema
 
 
 def _make_error(name: object, problem: str) -> ConfigError:
     return ConfigError(
         f"the schema {quote(one_line(str(name), 100))} cannot be used: {problem}",
-        hint='an agent file names it as schema = "answer.json" below [output], an option as a path',
+        hint='agent files name it as schema = "answer.json" under [output], options as a path',
     )

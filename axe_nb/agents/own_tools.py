@@ -37,7 +37,7 @@ def own_tools(tools: object) -> dict[str, Any]:
         name = name_of(thing)
         check_tool_name(name)
         if own.setdefault(name, thing) != thing:
-            raise WrongValue(("tools",), f"has two functions named {quote(name)}")
+            raise WrongValue(("tools",), f"contains two functions named {quote(name)}")
     return own
 
 

@@ -60,13 +60,13 @@ def _read_price(model: str, table: Any, source: Source) -> PriceTable:
     at = ("prices", model)
     provider, _, name = model.partition("/")
     if not (provider.strip() and name.strip()):
-        raise WrongValue(at, "must name a model", hint='write [prices."provider/model"]')
+        raise WrongValue(at, "must be the price of a model", hint='write [prices."provider/model"]')
     price = PriceTable(**read(PriceTable, table, source, at))
     check_types(price, at)
     for key in ("input", "output"):
         if key not in table:
             raise WrongValue(
-                (*at, key), "is missing", hint="dollars for a million tokens; 0 = free"
+                (*at, key), "is missing", hint="US dollars per million tokens; 0 = free"
             )
     for key in table:
         if getattr(price, key) < 0:

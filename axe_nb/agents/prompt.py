@@ -111,7 +111,7 @@ def _check_params(agent: Agent) -> list[str]:
     for key in agent.params.keys() - NOT_PARAMS - set(COMMON_PARAMS):
         near = nearest(key, COMMON_PARAMS, VERY_LIKE)
         is_own = any(key == field.name for field in toml_fields(Agent))
-        step = "the agent's own keys stand above [params]" if is_own else ""
+        step = "the agent's own keys go above [params]" if is_own else ""
         step = step or (f"did you mean {quote(near)}?" if near else "")
         if step:
             warnings.append(f"params.{key} is passed to the model as it is; {step}")
@@ -123,7 +123,7 @@ def _find_ignored_params(agent: Agent) -> list[str]:
     if not keys:
         return []
     own = [OWN_KEYS[key] for key in keys if key in OWN_KEYS]
-    step = f"; the keys above [params] count: {', '.join(own)}" if own else ""
+    step = f"; set these above [params] instead: {', '.join(own)}" if own else ""
     return [f"ignored by axe_nb: {', '.join(f'params.{key}' for key in keys)}{step}"]
 
 

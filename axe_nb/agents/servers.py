@@ -90,7 +90,7 @@ def parse_servers(given: Any, source: Source = NO_SOURCE) -> Mapping[str, McpSer
         if not isinstance(name, str):
             raise WrongValue((KEY,), "must be names, or tables with a name")
         if name in found:
-            raise WrongValue((KEY,), f"has {quote(name)} twice")
+            raise WrongValue((KEY,), f"lists {quote(name)} twice")
         _check_server_name(name)
         table = {key: value for key, value in entry.items() if key != "name"} if is_table else None
         found[name] = None if table is None else parse_server(name, table, source)
@@ -125,11 +125,11 @@ def parse_server(name: str, table: Any, source: Source = NO_SOURCE) -> McpServer
     for header in server.headers:
         if not re.fullmatch(r"[A-Za-z0-9_-]+", header):
             raise WrongValue(
-                (*at, "headers"), "must have names of letters, digits, `-` and `_` only"
+                (*at, "headers"), "must have names made of letters, digits, `-` and `_` only"
             )
     for variable in server.env:
         if not variable or "=" in variable or "\0" in variable + server.env[variable]:
-            raise WrongValue((*at, "env"), "must have names without `=`, and no NUL")
+            raise WrongValue((*at, "env"), "must have names without `=`, and no NUL characters")
     return server
 
 
@@ -188,5 +188,6 @@ def _check_server_name(name: str) -> None:
     if not NAME.fullmatch(name):
         raise WrongValue(
             (KEY,),
-            f"has the name {quote(name)}: use up to 31 letters, digits, `-` and single `_`",
+            f"contains the invalid name {quote(name)}: use up to 31 letters, digits, `-` and "
+            "single `_`",
         )

@@ -178,8 +178,8 @@ def check_vars(values: Mapping[str, Any]) -> None:
 def variable_problem(name: str) -> str:
     """Returns the reason why a variable cannot have this name; empty if it can."""
     if not name.isidentifier():
-        return "must have a name of letters, digits and _, not starting with a digit"
-    return "must have another name: it is a word of Python's" if keyword.iskeyword(name) else ""
+        return "must have a name made of letters, digits and _ that does not start with a digit"
+    return "must have another name: this one is a Python keyword" if keyword.iskeyword(name) else ""
 
 
 def _is_json(value: Any) -> bool:

@@ -192,8 +192,8 @@ def load_trusted() -> dict[str, str]:
     path = trust_file()
     try:
         if os.name == "posix" and path.stat().st_mode & 0o022:
-            step = f"check it, then chmod 600 {format_path(path)}"
-            raise ConfigError("others may write the list of trusted agents", hint=step)
+            step = f"check it, then run chmod 600 {format_path(path)}"
+            raise ConfigError("other users can change the list of trusted agents", hint=step)
         header, *lines = read_text(path).splitlines() or [""]
     except FileNotFoundError:
         return {}

@@ -35,7 +35,7 @@ class UnknownVariable(ConfigError):
         suggested = f"; did you mean {near}?" if near else ""
         super().__init__(
             f"unknown variable {quote(name)} in {{{{ {name} }}}} of system_prompt{suggested}",
-            hint=rf"set it below [vars] or with --var {name}=…, or write \{{{{ for literal braces",
+            hint=rf"set it under [vars] or with --var {name}=…, or write \{{{{ for literal braces",
         )
         self.variable = name
         self.place = _find_place(agent, name)
@@ -116,5 +116,5 @@ def _write_value(name: str, value: object) -> Written:
     except NoText as error:
         problem = str(error)
     except Exception as error:  # of the value's own methods
-        problem = f"has no text form: {one_line(words(error), 200)}"
-    raise ConfigError(f"variable {quote(name)} {problem}", hint="give it a text")
+        problem = f"cannot be converted to text: {one_line(words(error), 200)}"
+    raise ConfigError(f"variable {quote(name)} {problem}", hint="give it a text value")

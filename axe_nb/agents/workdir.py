@@ -50,7 +50,7 @@ def find_workdir(agent: Agent) -> Workdir:
         raise ConfigError(
             f"workdir {quote(agent.workdir.strip())} of agent {quote(agent.name)} leads out of the "
             f"current folder through a link, to {quote(str(found.real))}",
-            hint="to work there, name that folder itself",
+            hint="to work there, use the path of that folder itself",
         )
     return found
 

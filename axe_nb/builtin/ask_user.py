@@ -29,7 +29,7 @@ async def run(ctx: ToolContext, arguments: Mapping[str, Any]) -> str:
             "decide yourself and state your assumptions"
         )
     answer = await ctx.ask(question)
-    return answer if answer.strip() else "(The person gave no answer.)"
+    return answer if answer.strip() else "(The user gave no answer.)"
 
 
 TOOLS = {

@@ -67,7 +67,7 @@ class Change:
         """The change as a unified diff; of long texts, only their sizes."""
         old, new = self._lines
         if max(len(old), len(new)) > MAX_COMPARED:
-            return f"(from {len(old)} to {len(new)} lines: too long to compare)"
+            return f"(from {len(old)} to {len(new)} lines; too long to compare)"
         return self.diff
 
     @property

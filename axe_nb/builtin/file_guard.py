@@ -49,7 +49,7 @@ def guard_write(arguments: Mapping[str, Any], site: CallSite) -> Guard:
         folder = path.rpartition("/")[0]
         where = f"files in {printable(folder)}/" if folder else "files directly in the workdir"
         return Guard(covers=where)
-    replaces = "it replaces a file that is not shown here" if _is_hidden(names, root) else ""
+    replaces = "it replaces a file whose content is hidden here" if _is_hidden(names, root) else ""
     told = f"{printable(path)} is protected: {reason}"
     return Guard(floor="ask", reason=told, path=path, note=replaces)
 
@@ -81,7 +81,10 @@ def claim_approved(ctx: ToolContext) -> Iterator[None]:
     try:
         if not claim.wait(PATIENCE):
             shown = printable(ctx.guard.path)
-            raise ToolError(f"Commands still run where {shown} lies. Write it after their end")
+            raise ToolError(
+                f"Commands are still running in the folder of {shown}. Write it after "
+                "they have ended"
+            )
         yield
     finally:
         claim.drop()
@@ -117,8 +120,8 @@ def _check_read(names: Names, root: Path) -> None:
     if reason := _find_read_protection(names, root):
         shown = printable(names.real.relative_to(root).as_posix())
         raise PermissionDenied(
-            f"permission denied: {shown} is not read by tools: {reason}. "
-            "Ask the user for what you need from it"
+            f"permission denied: tools cannot read {shown}: {reason}. Ask the user for what you "
+            "need from it"
         )
 
 
@@ -133,7 +136,7 @@ def _find_read_protection(names: Names, root: Path) -> str:
 
 def _find_write_protection(names: Names, root: Path, sources: Collection[Path]) -> str:
     if names.real.is_relative_to(os.path.realpath(state_dir())):
-        return "it holds what you trust"
+        return "it records which agents you trust"
     config = _real_config()
     return _find_reason(
         names, root, lambda path: find_write_protection(path, root, sources, config)

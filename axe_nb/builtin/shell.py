@@ -126,7 +126,9 @@ async def run_command(ctx: ToolContext, command: str, timeout: float = SECONDS) 
         raise ToolError("; ".join(error.lines())) from None
     is_approved = ctx.guard is not None and ctx.guard.floor == "ask"
     if sandbox.level == "none" and not sandbox.is_off and not is_approved:
-        raise ToolError("the sandbox does not work any more; call it again for approval without")
+        raise ToolError(
+            "the sandbox no longer works; call the tool again to ask for approval to run without it"
+        )
     process, output, in_time = await _run(sandbox, command, seconds)
     if process.leave():
         raise ToolError(STILL_CHECKED, sandbox.label)
@@ -201,7 +203,7 @@ def guard_command(arguments: Mapping[str, Any], site: CallSite) -> Guard:
         return Guard(note=note, covers=covers)
     return Guard(
         floor="ask",
-        reason=f"there is {sandbox.label}: a command can do anything that you can",
+        reason=f"there is {sandbox.label}: a command can do anything you can",
         key='sandbox = "off"',
         note=note,
         covers=covers,

@@ -76,8 +76,8 @@ class Fetcher:
                 return await self._follow(check_url(url), ctx)
         except TimeoutError:
             raise ToolError(
-                f"{url}: no page after {format_seconds(self.seconds)}s. "
-                "Try again later, or another page"
+                f"{url}: no response after {format_seconds(self.seconds)}s. Try again later, or "
+                "try another page"
             ) from None
 
     def _check_rate(self) -> None:

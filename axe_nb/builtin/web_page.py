@@ -48,7 +48,7 @@ async def as_text(response: httpx.Response, url: str) -> str:
     """
     status = response.status_code
     if status >= 400 or status < 200:
-        advice = ADVICE.get(status, "Try again later, or another page")
+        advice = ADVICE.get(status, "Try again later, or try another page")
         raise ToolError(f"HTTP {status} {response.reason_phrase} for {url}. {advice}")
     kind, _, options = response.headers.get("content-type", "text/plain").lower().partition(";")
     kind = kind.strip()
@@ -90,7 +90,9 @@ async def _read_body(response: httpx.Response, url: str) -> bytes:
             if len(body) > MAX_BYTES:
                 raise _too_large(url)
     except zlib.error:
-        raise ToolError(f"{url} has damaged compressed data. Try again, or another page") from None
+        raise ToolError(
+            f"{url} has damaged compressed data. Try again, or try another page"
+        ) from None
     return body
 
 

@@ -83,7 +83,9 @@ def _refuse_bytes(value: object) -> None:
     if picture := find_picture(value):
         raise NoText(f"is a picture ({picture}), which cannot be sent as text")
     if isinstance(value, bytes | bytearray | memoryview):
-        raise NoText(f"is {type(value).__name__}, which has no text form: decode it")
+        raise NoText(
+            f"is of type {type(value).__name__}, which cannot be converted to text: decode it"
+        )
 
 
 def _make_no_text(value: object) -> NoText:
@@ -93,10 +95,10 @@ def _make_no_text(value: object) -> NoText:
     elif issubclass(kind, FunctionType | BuiltinFunctionType | MethodType):
         step = "call it"
     elif callable(getattr(kind, "collect", None)):
-        step = "call its method collect()"
+        step = "call its collect() method"
     else:
-        step = "name the part of it that is meant"
-    return NoText(f"is a {type_name(value)}, which has no text form", step)
+        step = "name the part of it that you mean"
+    return NoText(f"is of type {type_name(value)}, which cannot be converted to text", step)
 
 
 def _write_data(

@@ -347,7 +347,7 @@ MISTAKES: dict[str, tuple[Any, list[str]]] = {
     ),
     "a path to load": (
         lambda: Agent.load(Path("a.toml")),
-        ["an agent's name is a string, not PosixPath"],
+        ["an agent's name must be a string, not PosixPath"],
     ),
     "a dict to parse": (
         lambda: Agent.from_toml({"name": "a"}),

@@ -100,7 +100,7 @@ def test_an_agent_of_a_folder_above_is_told_with_its_place(
         Agent.load("writer")
     place = os.path.join("..", "..", "axe", "agents")  # noqa: PTH118
     assert caught.value.lines() == [
-        "agent config not found: writer", f"there is one in {place}: --agents-dir {place} takes it",
+        "agent config not found: writer", f"there is one in {place}; use --agents-dir {place}",
     ]  # fmt: skip
     assert Agent.load("writer", place).model == "p/m"
 

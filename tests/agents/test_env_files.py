@@ -137,12 +137,12 @@ def test_a_reference_to_another_variable_is_refused_not_sent_as_it_is() -> None:
 
 
 WRONG: dict[str | bytes, str] = {
-    "A=1\nsk-secret-value\n": "a line is not NAME=VALUE",
-    "A=1\n1B=secret\n": "a line is not NAME=VALUE",
-    f"A=1\n{'B' * 101}=secret": "a line is not NAME=VALUE",
+    "A=1\nsk-secret-value\n": "not a NAME=VALUE line",
+    "A=1\n1B=secret\n": "not a NAME=VALUE line",
+    f"A=1\n{'B' * 101}=secret": "not a NAME=VALUE line",
     "A=1\nB='secret\nmore'\n": "the quotation marks of the value do not end",
     'A=1\nB="secret" more\n': "the quotation marks of the value do not end",
-    "A=1\nB=sec\0ret\n": "the value has a NUL",
+    "A=1\nB=sec\0ret\n": "the value contains a NUL character",
 }
 
 
@@ -166,7 +166,7 @@ def test_a_file_that_cannot_be_one_is_refused() -> None:
         load_env(put(b"A=1\nB=\xff\xfe\n"))
     with pytest.raises(ConfigError, match=r"cannot read .*larger than"):
         load_env(put(b"A=" + b"x" * 10_000_000))
-    with pytest.raises(ConfigError, match=f"it has more than {MAX_NAMES} variables"):
+    with pytest.raises(ConfigError, match=f"more than {MAX_NAMES} variables"):
         load_env(put("".join(f"V{n}=1\n" for n in range(MAX_NAMES + 1))))
     assert not {"A", "V0"} & os.environ.keys()
 

@@ -137,7 +137,7 @@ def twice() -> list[Any]:
     [
         ([lambda: 1], '"<lambda>" is not a valid tool name'),
         ([functools.partial(shout, "x")], "tools contains a partial without a name"),
-        (twice(), 'tools has two functions named "shout"'),
+        (twice(), 'tools contains two functions named "shout"'),
         ([3], "tools must be a list of strings"),
         (shout, "tools must be a list of strings"),
     ],

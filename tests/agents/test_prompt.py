@@ -142,7 +142,7 @@ def test_params_that_axe_nb_sets_itself_are_a_warning(project: Path) -> None:
     params = {"stream": True, "top_p": 0.5, "tools": [], "system": "", "model": "x"}
     assert brief(replace(AGENT, params={**params, "messages": []})).warnings == (
         "ignored by axe_nb: params.stream, params.tools, params.system, params.model, "
-        "params.messages; the keys above [params] count: tools, system_prompt, model",
+        "params.messages; set these above [params] instead: tools, system_prompt, model",
     )
     assert brief(replace(AGENT, params={"top_p": 0.5})).warnings == ()
 
@@ -315,7 +315,7 @@ def test_a_parameter_that_is_probably_a_slip_is_a_warning(project: Path) -> None
     assert brief(replace(AGENT, params={**slips, "max_completion_tokens": 3})).warnings == (
         'params.maxTokens is passed to the model as it is; did you mean "max_tokens"?',
         "params.system_prompt is passed to the model as it is; "
-        "the agent's own keys stand above [params]",
+        "the agent's own keys go above [params]",
         'params.temprature is passed to the model as it is; did you mean "temperature"?',
     )
 
@@ -351,7 +351,7 @@ def test_what_may_hold_keys_is_sent_to_no_model(project: Path, tmp_path: Path) -
     assert briefing.warnings == ("files that may hold keys skipped: .aws/credentials, .env",)
     put(str(tmp_path / "config/axe/config.toml"), "SECRET")
     for skill in (str(project / ".env"), "../.env", "../.aws/credentials", "config.toml"):
-        with pytest.raises(ConfigError, match="is not read: it may hold keys or passwords"):
+        with pytest.raises(ConfigError, match="was not read: it may hold keys or passwords"):
             brief(replace(AGENT, skill=skill))
 
 
@@ -362,7 +362,7 @@ def test_a_link_does_not_send_what_may_hold_keys(project: Path) -> None:
     put("axe/skills/other.md")
     Path("axe/skills/s.md").symlink_to(project / ".env")
     Path("notes.md").symlink_to(project / ".env")
-    with pytest.raises(ConfigError, match="is not read: it may hold keys or passwords"):
+    with pytest.raises(ConfigError, match="was not read: it may hold keys or passwords"):
         brief(replace(AGENT, skill="skills/s.md"))
     assert brief(replace(AGENT, files=("*.md",))).files == ()
 

@@ -49,9 +49,9 @@ def test_each_form_is_read_and_written_again(form: str) -> None:
     [
         ('mcp_servers = "files"', "mcp_servers must be a list of strings, or tables"),
         ("mcp_servers = [1]", "mcp_servers must be names, or tables with a name"),
-        ('mcp_servers = ["a", "a"]', 'mcp_servers has "a" twice'),
-        ('mcp_servers = ["a__b"]', 'mcp_servers has the name "a__b"'),
-        ('mcp_servers = ["a_"]', 'mcp_servers has the name "a_"'),
+        ('mcp_servers = ["a", "a"]', 'mcp_servers lists "a" twice'),
+        ('mcp_servers = ["a__b"]', 'mcp_servers contains the invalid name "a__b"'),
+        ('mcp_servers = ["a_"]', 'mcp_servers contains the invalid name "a_"'),
         ('[[mcp_servers]]\nurl = "http://x"', "mcp_servers must be names, or tables with a name"),
         ("[mcp_servers.f]", "mcp_servers.f needs either command or url"),
         ('[mcp_servers.f]\ncommand = ["x"]\nurl = "http://x"', "needs either command or url"),
@@ -62,7 +62,7 @@ def test_each_form_is_read_and_written_again(form: str) -> None:
         ('[mcp_servers.f]\nurl = "http://x"\ntransport = "tcp"', "must be streamable-http or sse"),
         ('[mcp_servers.f]\ncommand = ["x"]\nsandbox = "on"', "must be auto, off or docker:IMAGE"),
         ('[mcp_servers.f]\ncommand = ["x"]\nstart_timeout = inf', "start_timeout must be a number"),
-        ('[mcp_servers.f]\nurl = "http://x"\nheaders = { "a b" = "c" }', "must have names of"),
+        ('[mcp_servers.f]\nurl = "http://x"\nheaders = { "a b" = "c" }', "must have names made of"),
         ('[mcp_servers.f]\ncommand = ["x"]\nenv = { "A=B" = "c" }', "must have names without"),
     ],
 )

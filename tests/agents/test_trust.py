@@ -423,7 +423,7 @@ def test_a_list_that_others_may_write_is_not_believed(repository: Path) -> None:
     put_agent(workdir="~")
     accept()
     trust.trust_file().chmod(0o666)
-    with pytest.raises(ConfigError, match="others may write the list of trusted agents"):
+    with pytest.raises(ConfigError, match="other users can change the list of trusted agents"):
         run()
 
 

@@ -70,8 +70,8 @@ class Unwilling:
 
 def test_a_value_without_text_is_an_error_that_names_it() -> None:
     for value, problem in (
-        (b"x", "is bytes"),
-        (len, "which has no text form"),
+        (b"x", "is of type bytes"),
+        (len, "which cannot be converted to text"),
         (Unwilling(), "no"),
     ):
         with pytest.raises(ConfigError, match=rf'^variable "a" .*{problem}'):
@@ -91,7 +91,7 @@ def test_an_unknown_name_is_an_error_with_its_file_and_line(project: Path) -> No
     assert caught.value.lines() == [
         'unknown variable "lnguage" in {{ lnguage }} of system_prompt; did you mean language?',
         "in axe/agents/lead.toml, line 6",
-        r"set it below [vars] or with --var lnguage=…, or write \{{ for literal braces",
+        r"set it under [vars] or with --var lnguage=…, or write \{{ for literal braces",
     ]
     assert axe_nb.last() is None, "nothing was sent"
 

@@ -238,7 +238,7 @@ def test_long_differences_are_cut_and_huge_ones_not_worked_out(tmp_path: Path) -
     assert len(text) < 5000
     assert text.endswith("\n... (the rest of the diff is omitted)")
     text = run(WRITE, tmp_path, path="a.txt", content="c\n" * 3000)
-    assert text.endswith("(from 1500 to 3000 lines: too long to compare)")
+    assert text.endswith("(from 1500 to 3000 lines; too long to compare)")
 
 
 @pytest.mark.req("D-48")

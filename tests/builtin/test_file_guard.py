@@ -95,7 +95,7 @@ def test_a_link_does_not_hide_a_protected_file(project: Path) -> None:
     (project / "notes.txt").symlink_to(".git/config")
     *written, edited = attempt(write("harmless/config"), write("notes.txt"), edit("notes.txt"))
     assert all(".git/config is protected" in result for result in written)
-    assert ".git/config is not read by tools" in edited
+    assert "tools cannot read .git/config" in edited
     assert (project / ".git" / "config").read_text() == "old"
 
 
@@ -143,7 +143,7 @@ def test_the_names_of_links_hide_what_they_lead_to(project: Path) -> None:
         call("grep", pattern="secret"),
         person=Person(),
     )
-    assert all("envs/dev is not read by tools" in result for result in refused)
+    assert all("tools cannot read envs/dev" in result for result in refused)
     assert "envs" not in found
     assert "(1 file that may hold keys not searched)" in found
 
@@ -173,7 +173,7 @@ def test_an_approved_file_is_written_and_what_it_held_is_not_told(project: Path)
     [result] = attempt(write(".env", "KEY=\n"), person=person)
     assert result == "Replaced .env (5 bytes)"
     assert "hidden" not in person.questions[0].detail
-    assert "it replaces a file that is not shown here" in person.questions[0].reason
+    assert "it replaces a file whose content is hidden here" in person.questions[0].reason
     assert (project / ".env").read_text() == "KEY=\n"
 
 
@@ -193,7 +193,8 @@ def test_no_tool_reads_a_file_that_may_hold_keys(project: Path) -> None:
     )
     for result in results[:4]:
         assert result.startswith("Error: permission denied: ")
-        assert "is not read by tools: it may hold keys" in result
+        assert "tools cannot read " in result
+        assert ": it may hold keys" in result
     assert results[4] == "open.txt:1:secret old\n(3 files that may hold keys not searched)"
 
 
@@ -205,7 +206,7 @@ def test_the_settings_with_the_keys_are_not_read(
     config.mkdir(parents=True)
     (config / "config.toml").write_text("[providers.openai]\napi_key = 'secret'\n")
     told = failure(READING["read_file"], tmp_path, path="config/axe/config.toml")
-    assert "is not read by tools" in told
+    assert "tools cannot read " in told
 
 
 @pytest.mark.req("D-52")

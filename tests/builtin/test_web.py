@@ -243,7 +243,7 @@ def test_redirects_come_to_an_end(site: Site) -> None:
     [
         (404, "HTTP 404 Not Found for {url}/x. Check the address, or try another page"),
         (403, "HTTP 403 Forbidden for {url}/x. Access is forbidden: try another page"),
-        (500, "HTTP 500 Internal Server Error for {url}/x. Try again later, or another page"),
+        (500, "HTTP 500 Internal Server Error for {url}/x. Try again later, or try another page"),
         (429, "HTTP 429 Too Many Requests for {url}/x. Too many requests: wait,"),
     ],
 )
@@ -284,7 +284,7 @@ def test_a_slow_page_is_given_up(site: Site) -> None:
         text = site.failure("/", seconds=0.3)
     finally:
         release.set()
-    assert text == f"{site.url}/: no page after 0.3s. Try again later, or another page"
+    assert text == f"{site.url}/: no response after 0.3s. Try again later, or try another page"
     assert time.monotonic() - started < 50
 
 

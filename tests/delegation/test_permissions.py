@@ -313,7 +313,7 @@ def test_a_model_can_ask_the_person() -> None:
     assert told(result) == "the blue one"
     assert person.questions[0].detail == "Which one?"
     silent = asking(Person(Decision("text", " ")), lead)
-    assert told(silent) == "(The person gave no answer.)"
+    assert told(silent) == "(The user gave no answer.)"
 
 
 @pytest.mark.req("D-19", "D-20")

@@ -85,7 +85,7 @@ def test_an_answer_that_cannot_be_written_is_an_error_for_the_model() -> None:
     assert result.status == "completed"
     assert told.is_error
     assert told.content.startswith("Error: ")
-    assert "which has no text form" in told.content
+    assert "which cannot be converted to text" in told.content
 
 
 def test_a_tool_that_changes_its_arguments_does_not_change_history() -> None:

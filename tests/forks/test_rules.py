@@ -153,7 +153,7 @@ def test_a_tool_does_not_fork() -> None:
     script("m")(lambda request: call("forks") if request.turn == 1 and request.tools else "x")
     earlier = [axe_nb.run(Agent("a", "script/m"), "go", display=False)]
     axe_nb.run(Agent("b", "script/m", tools=(forks,)), "go", display=False).raise_for_status()
-    assert caught[0].message == "a run was forked inside a tool"
+    assert caught[0].message == "runs cannot be forked inside a tool"
 
 
 @pytest.mark.req("D-66", "D-53")

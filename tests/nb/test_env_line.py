@@ -34,7 +34,8 @@ def test_a_file_is_read_on_request_and_only_names_are_shown(
         "set: OPENAI_API_KEY",
         "already set, kept: ANTHROPIC_API_KEY",
         "without a value, not set: EMPTY",
-        "refused, as it changes settings and trust of axe_nb and Jupyter: AXE_NB_TRUST, PYTHONPATH",
+        "refused, as it changes the settings and trust of axe_nb and Jupyter: AXE_NB_TRUST, "
+        "PYTHONPATH",
         "refused, as it changes which programs or modules run: PATH",
         "refused, as your own key, which is not from this file, would be sent there: "
         "AXE_ANTHROPIC_BASE_URL",

@@ -67,4 +67,4 @@ def test_a_figure_goes_to_the_model_and_into_the_tree_and_not_below_the_cell(
     pages = [output["data"].get("text/html", "") for output in drawn if "data" in output]
     assert sum(page.count("<img ") for page in pages) == 1
     failed = text(cells.run("%%axe eyes\n{{ svg }}"))
-    assert "has no text form" in failed
+    assert "cannot be converted to text" in failed

@@ -115,7 +115,8 @@ def test_an_expression_that_fails_sends_nothing_and_names_its_line(
             "{{ {}['k'] + str(1) }}": "failed (line 2): KeyError: 'k'",
             "{{ print }}": 'unknown name "print" in {{ print }} (line 2)',
             "{{ 'a'.upper }}": (
-                "{{ 'a'.upper }} is a builtin_function_or_method, which has no text form (line 2)"
+                "{{ 'a'.upper }} is of type builtin_function_or_method, "
+                "which cannot be converted to text (line 2)"
             ),
         }.items():
             [error] = cells.run(f"%%axe echo\n{body}")

@@ -58,7 +58,7 @@ def test_a_mistake_below_alternatives_is_told_by_the_nearest() -> None:
         ({"$defs": {"a": {}}, "items": {"$ref": "a.json"}}, "nothing else is loaded"),
         ({"items": {"$id": "http://x/", "$ref": "#"}}, "\\$id is supported at the top only"),
         ({"unevaluatedProperties": False}, "unevaluatedProperties is not supported"),
-        ({"pattern": "((a{1000}){1000}){1000}"}, "multiply to too large a size"),
+        ({"pattern": "((a{1000}){1000}){1000}"}, "its repeats make it too large"),
         ({"pattern": "("}, "cannot be used"),
         ({"patternProperties": {"(": {}}}, "cannot be used"),
         ({"const": "x" * 200_000}, "bytes, the most are"),

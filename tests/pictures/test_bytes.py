@@ -208,5 +208,7 @@ def test_pictures_in_braces_stand_where_the_braces_are() -> None:
     assert pictures == [Picture(PNG), FIRST, SECOND]
     with pytest.raises(ConfigError, match=r"{{ bad }} cannot be sent: the PNG is damaged.*line 2"):
         prompt_of("{{ bad }}", names, pictures=pictures)
-    with pytest.raises(ConfigError, match=r"{{ b }} is bytes, which has no text form"):
+    with pytest.raises(
+        ConfigError, match=r"{{ b }} is of type bytes, which cannot be converted to text"
+    ):
         prompt_of("{{ b }}", names, pictures=pictures)

@@ -451,7 +451,7 @@ def test_a_certificate_file_that_is_not_there_is_one_clear_line(
         ("OpenAI", "did you mean openai?"),
         (
             "xyzzy",
-            'for another server: [providers.xyzzy] with protocol = "openai" and base_url in '
+            'to use another server, add [providers.xyzzy] with protocol = "openai" and base_url to '
             "$XDG_CONFIG_HOME/axe/config.toml",
         ),
     ],

@@ -79,7 +79,7 @@ def test_auto_without_a_sandbox_asks_for_each_command(workdir: Path, no_sandbox:
     ask(person=person, mode="auto", permissions={"run_command": "allow"})
     [question] = person.questions
     assert question.reason.startswith(
-        "there is no sandbox here: a command can do anything that you can\nno sandbox here"
+        "there is no sandbox here: a command can do anything you can\nno sandbox here"
     )
 
 

@@ -253,7 +253,7 @@ MISTAKES = [
     (
         '[[rule]]\ntext = "c"\n[[rule]]\ntext = "d"\n[rule.when]\nlast = "((a{1000}){1000}){1000}"',
         'axe/scripts/lead.toml, line 6: rule 2: bad regex "((a{1000}){1000}){1000}": '
-        "its repeat counts multiply to too large a size",
+        "its repeats make it too large",
         "use * instead of large counts and of nested + or {n}",
     ),
     (

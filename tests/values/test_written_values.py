@@ -141,11 +141,14 @@ def test_a_value_alone_is_text_a_table_or_json(value: Any, text: str) -> None:
 @pytest.mark.parametrize(
     ("value", "told"),
     [
-        (b"abc", "is bytes, which has no text form: decode it"),
+        (b"abc", "is of type bytes, which cannot be converted to text: decode it"),
         (b"\xff\xd8\xff\xe0", "is a picture (JPEG), which cannot be sent as text"),
-        (Plain(), "is a Plain, which has no text form"),
-        (pl.DataFrame({"a": [1]}).lazy(), "is a LazyFrame, which has no text form"),
-        (map(str, [1]), "is a map, which has no text form"),
+        (Plain(), "is of type Plain, which cannot be converted to text"),
+        (
+            pl.DataFrame({"a": [1]}).lazy(),
+            "is of type LazyFrame, which cannot be converted to text",
+        ),
+        (map(str, [1]), "is of type map, which cannot be converted to text"),
     ],
 )
 def test_a_value_without_a_text_is_refused(value: Any, told: str) -> None:
@@ -308,7 +311,7 @@ def test_a_module_that_only_has_the_name_of_a_library_does_no_harm() -> None:
 def test_an_array_whose_only_item_is_itself_is_opened_once() -> None:
     loop = np.empty((), object)
     loop[()] = loop
-    with pytest.raises(NoText, match="is a ndarray, which has no text form"):
+    with pytest.raises(NoText, match="is of type ndarray, which cannot be converted to text"):
         write_text(loop)
     assert write_json([loop]) == '["<ndarray object>"]'
 
