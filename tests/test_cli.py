@@ -505,8 +505,8 @@ USAGE = {
     ("list",): 'unknown command "list"; did you mean "agents list"?',
     ("show", "lead"): 'unknown command "show"; did you mean "agents show"?',
     ("init",): 'unknown command "init"; did you mean "agents init" or "config init"?',
-    ("tools",): 'unknown command "tools"; it is a command of notebooks: %axe tools',
-    ("map",): 'unknown command "map"; it is a function of Python: axe_nb.map',
+    ("tools",): 'unknown command "tools"; it is a notebook command: %axe tools',
+    ("map",): 'unknown command "map"; it is a Python function: axe_nb.map',
     ("grid",): 'unknown command "grid"; it is a cell of notebooks, %%axe_grid, and a function of '
     "Python, axe_nb.grid",
     ("echo", "hi"): 'unknown command "echo"; to run the agent: axe-nb run echo',

@@ -478,7 +478,7 @@ def test_where_no_one_can_be_asked_the_error_says_how_to_raise_it(project: Path)
     settings(price("script/count"))
     result, own, _ = run_within(0.01, None, count(5))
     assert (result.status, result.turns) == ("error", 2)
-    assert str(result.error).endswith("; raise it: %axe budget 0.02")
+    assert str(result.error).endswith("; raise it with %axe budget 0.02")
     assert own.budget.spent == pytest.approx(0.009)
 
 
@@ -487,7 +487,7 @@ def test_a_budget_of_almost_nothing_ends_a_run_like_any_other(amount: float, pro
     settings(price("script/count"))
     result, own, _ = run_within(amount, None, count(5))
     assert (result.status, result.turns, own.budget.spent) == ("error", 0, 0)
-    assert str(result.error).endswith("; raise it: %axe budget 3e-06")
+    assert str(result.error).endswith("; raise it with %axe budget 3e-06")
 
 
 def test_a_prompt_that_alone_passes_the_budget_is_not_sent(project: Path) -> None:

@@ -105,8 +105,8 @@ def test_large_data_of_a_tool_stays_valid_json(tmp_path: Path) -> None:
         ),
         (
             Figure(),
-            "not a picture that models read: its bytes are of another format; PNG, JPEG, GIF, "
-            "WebP and PDF are read",
+            "not a supported picture: its bytes are of another format; supported formats "
+            "are PNG, JPEG, GIF, WebP and PDF",
         ),
     ],
 )

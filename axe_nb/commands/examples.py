@@ -15,7 +15,8 @@ ABOUT: Mapping[str, tuple[str, ...]] = {
         "Run an agent; the cell's body is the prompt. Returns the RunResult.",
         "{{ expr }} in the body is replaced by the value of a Python expression. All other text is "
         "left as it is: single braces, dollar signs, JSON, TeX, code. \\{{ is a literal {{, and "
-        "--raw turns interpolation off. Without AGENT, the model of -m is asked without an agent. "
+        "--raw turns interpolation off. Without AGENT, the prompt goes directly to the model given "
+        "with -m. "
         "On the option line, IPython's own {x} and $x work. `%config AxeMagics` sets defaults for "
         "all cells.",
     ),
@@ -27,8 +28,8 @@ ABOUT: Mapping[str, tuple[str, ...]] = {
         "shown. `name` may be omitted.",
     ),
     "%%axe_grid": (
-        "Run every variant of agents, models and parameters on every input. Returns the Grid.",
-        "The body is a template of the prompt: {{ name }} is a column of the inputs, else a "
+        "Run every combination of agents, models and parameters on every input. Returns the Grid.",
+        "The body is a template of the prompt: {{ name }} is a column of the inputs, or else a "
         "variable. The table shows the share of runs that passed, with its confidence interval; "
         "each square opens its runs.",
     ),
@@ -40,16 +41,16 @@ ABOUT: Mapping[str, tuple[str, ...]] = {
         "(nothing was sent), 3 the model's server failed or the time was up, 130 interrupted.",
     ),
     "axe-nb agents": ("List, show, create and edit agents.",),
-    "axe-nb config": ("Show where the settings are, and create them.",),
+    "axe-nb config": ("Show where the settings are, and create the file.",),
     "axe-nb check": (
-        "Run notebooks without key and network, and list the cells that differ.",
+        "Run notebooks without a key or network, and list the cells that differ.",
         "A cell differs if it fails, if its output is not the saved one, or if its saved answer "
         "no longer belongs to the agents, prompts and cassettes on disk. The exit code is then 1.",
     ),
     "axe-nb freeze": (
         "Record a notebook's exchanges with models, and verify that it is its own test.",
         "The exchanges go to a cassette beside the notebook. Two more runs, without network, must "
-        "give the same outputs; otherwise the notebook is left as it is, and the exit code is 1.",
+        "give the same outputs; if not, the notebook is left unchanged and the exit code is 1.",
     ),
 }
 """Beginning of a usage line → the paragraphs below it; others have the sentence of the table."""
@@ -118,7 +119,7 @@ OF_LINES: Mapping[str, tuple[Example, ...]] = {
         Example("Describe one of these commands", "%axe help request"),
     ),
     "%axe list": (
-        Example("List the agents found from here", "%axe list"),
+        Example("List the agents that are found from here", "%axe list"),
         Example("List those of another project first", "%axe list --agents-dir ../other/agents"),
         Example("The same, with the folder in a variable", "%axe list --agents-dir {folder}"),
     ),
@@ -232,11 +233,11 @@ OF_COMMANDS: Mapping[str, tuple[Example, ...]] = {
     ),
     "axe-nb agents": (
         Example("Write the file of a first agent", "axe-nb agents init critic"),
-        Example("List the agents found from here", "axe-nb agents list"),
+        Example("List the agents that are found from here", "axe-nb agents list"),
         Example("Show an agent", "axe-nb agents show critic"),
     ),
     "axe-nb agents list": (
-        Example("List the agents found from here", "axe-nb agents list"),
+        Example("List the agents that are found from here", "axe-nb agents list"),
         Example("List only some", "axe-nb agents list | grep review"),
         Example(
             "List those of another project first",
@@ -309,7 +310,8 @@ OF_COMMANDS: Mapping[str, tuple[Example, ...]] = {
     ),
     "axe-nb doctor": (
         Example("Check settings, keys, servers and agents", "axe-nb doctor"),
-        Example("Run an agent only if all is well", "axe-nb doctor && axe-nb run critic Hello"),
+        Example("Run an agent only if no problem was found", "axe-nb doctor && axe-nb run critic "
+        "Hello"),
         Example("Check the agents of a folder", "axe-nb doctor --agents-dir ../other/agents"),
     ),
     "axe-nb demo": (

@@ -54,7 +54,7 @@ GRID = Command(
     "grid", "run variants of agents on the same inputs", {"cell": "axe_grid"},
     (
         Option(
-            (), "agents", "agents, comma-separated; without one, the models are asked directly",
+            (), "agents", "agents, comma-separated; without any, prompts go directly to the models",
             "AGENT[,AGENT]", required=False, read=names, offers="agents",
         ),
         Option(
@@ -68,32 +68,33 @@ GRID = Command(
             read=names, offers="models", group=AGENT_AND_MODEL,
         ),
         Option(
-            ("--params",), "variants", "variable with a list of parameters, or label → parameters",
+            ("--params",), "variants", "variable with a list of params, or a dict of them by label",
             "NAME", read=variable, offers="variables", group=AGENT_AND_MODEL,
         ),
         Option(
-            ("--repeats",), "repeats", "runs of each square (default 1)", "N", read=count,
+            ("--repeats",), "repeats", "runs per square (default 1)", "N", read=count,
             group=INPUT,
         ),
         Option(
-            ("--score",), "score", "function (result, row) that returns a number, or if it passed",
+            ("--score",), "score", "function (result, row) that returns a score, or True or False",
             "NAME", read=variable, offers="variables", group=ANSWER,
         ),
         Option(
-            ("--judge",), "judge", "agent whose answer is a number and a reason", "AGENT",
+            ("--judge",), "judge", "agent that answers with a number and a reason", "AGENT",
             offers="agents", group=ANSWER,
         ),
         Option(
-            ("--concurrency",), "concurrency", "maximum runs at once (default 8)", "N", read=count,
-            group=LIMITS,
+            ("--concurrency",), "concurrency", "maximum number of runs at once (default 8)", "N",
+            read=count, group=LIMITS,
         ),
         Option(
             ("--executor",), "executor",
-            "variable with an executor or cluster client, such as a Dask client (default: here)",
+            "variable with an executor or a cluster client, such as a Dask client (default: here)",
             "NAME", read=variable, offers="variables", group=LIMITS,
         ),
         Option(
-            ("--budget",), "budget", "US dollars of all runs together, or KEY=NUMBER of [limits]",
+            ("--budget",), "budget", "US dollars for all runs together, or KEY=NUMBER as in "
+            "[limits]",
             "AMOUNT", read=budget, group=LIMITS,
         ),
         Option(

@@ -148,8 +148,8 @@ def variable(word: str) -> str:
 
 
 AGENT = Option(
-    (), "agent", "name of the agent; without one, the model of -m is asked directly", "AGENT",
-    required=False, offers="agents",
+    (), "agent", "name of the agent; without it, the prompt goes directly to the model of -m",
+    "AGENT", required=False, offers="agents",
 )  # fmt: skip
 
 BARE_PROMPT = Option(
@@ -170,7 +170,7 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         ("-M", "--model-all"), "model_all",
-        "model for all agents of the tree; -m takes precedence for the first", "P/M",
+        "model for all agents of the tree; -m takes precedence for the root", "P/M",
         offers="models", group=AGENT_AND_MODEL,
     ),
     Option(("--skill",), "skill", "skill file to use instead of the agent's", "F", offers="files",
@@ -204,12 +204,12 @@ OPTIONS: tuple[Option, ...] = (
         group=LIMITS,
     ),
     Option(
-        ("--no-stream",), "stream", "show whole replies, not text as it arrives", value=False,
-        group=SHOWN,
+        ("--no-stream",), "stream", "show replies when they are complete, not as they arrive",
+        value=False, group=SHOWN,
     ),
     Option(
         ("--output",), "output",
-        "require data as the answer: a file with a JSON Schema, or in a notebook a type or dict",
+        "require structured output: a file with a JSON Schema, or in a notebook a type or dict",
         "FILE_OR_NAME", offers="outputs", group=ANSWER,
     ),
     Option(
@@ -223,7 +223,7 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         ("--break",), "break_at",
-        "pause only at tool:NAME, agent:NAME, depth:N or turn; several are comma-separated",
+        "pause only at tool:NAME, agent:NAME, depth:N or turn, comma-separated",
         "WHERE", read=names, offers="breaks", group=STEPS,
     ),
     Option(
@@ -245,7 +245,7 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         ("--from",), "fork_from",
-        "fork an earlier run at a place; the body, if any, is the new prompt, or said there",
+        "fork an earlier run at a place; the body, if any, replaces the prompt or is added there",
         "R@PLACE", IN_NOTEBOOKS, offers="places", group=INPUT,
         instead={
             "command": "no: each command is a new session without results",
@@ -283,7 +283,7 @@ OPTIONS: tuple[Option, ...] = (
         instead={"python": "`display=False`"}, group=SHOWN,
     ),
     Option(
-        ("--bg",), "background", "return a handle at once and run in the background", "",
+        ("--bg",), "background", "run in the background and return a handle at once", "",
         IN_NOTEBOOKS, instead={"command": "no: use the shell's `&`", "python": "`axe_nb.arun`"},
         group=ANSWER,
     ),

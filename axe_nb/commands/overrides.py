@@ -135,11 +135,11 @@ def _advise(name: str, known: Sequence[str]) -> str:
     limits = [limit.name for limit in fields(TreeLimits)]
     if name in ("limits", *limits):
         key = name if name in limits else limits[0]
-        return f'it belongs to the agent: agent.but(limits={{"{key}": …}})'
+        return f'it is a setting of the agent: agent.but(limits={{"{key}": …}})'
     if near := suggestion(name, known):
         return near
     if parameter := nearest(name, COMMON_PARAMS):
-        return f'for the model: params={{"{parameter}": …}}'
+        return f'to pass it to the model: params={{"{parameter}": …}}'
     return f"known options: {', '.join(known)}"
 
 
@@ -158,7 +158,7 @@ def refuse_steps(given: dict[str, Any], many: str) -> dict[str, Any]:
     for name in ("step", "break_at"):
         if given.get(name):
             raise ConfigError(
-                f"{many} takes no {name}: you could not follow several runs at once",
+                f"{many} does not take {name}: you could not follow several runs at once",
                 hint="step through one of them with axe_nb.run",
             )
     return given

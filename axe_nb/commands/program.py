@@ -19,8 +19,8 @@ Level: TypeAlias = "Mapping[str, Command | Level]"
 """Word → its command, or the words that can follow it."""
 
 ELSEWHERE = {
-    "grid": "it is a cell of notebooks, %%axe_grid, and a function of Python, axe_nb.grid",
-    "map": "it is a function of Python: axe_nb.map",
+    "grid": "it is a cell magic in notebooks, %%axe_grid, and a Python function, axe_nb.grid",
+    "map": "it is a Python function: axe_nb.map",
     **dict.fromkeys(("ask", "chat"), 'axe-nb run NAME "PROMPT" asks an agent'),
     **dict.fromkeys(("add", "create"), "axe-nb agents init NAME writes an agent"),
     **dict.fromkeys(("lab", "new", "notebook", "open"), "axe-nb start opens a first notebook"),
@@ -83,7 +83,7 @@ def _advise(word: str, program: str, level: Level) -> str:
     if word in ELSEWHERE:
         return ELSEWHERE[word]
     if word in commands_of("line"):
-        return f"it is a command of notebooks: {commands_of('line')[word].program('line')}"
+        return f"it is a notebook command: {commands_of('line')[word].program('line')}"
     return f"known commands: {', '.join(level)}"
 
 

@@ -74,7 +74,7 @@ AGENT_CELL = Command(
         NAME,
         Option(("--save",), "save", "write the file and show the changes"),
         Option(
-            ("--dir",), "dir", "folder of the file (default: its current one, else axe/agents)",
+            ("--dir",), "dir", "folder for the file (default: where it is now, else axe/agents)",
             "D", offers="files",
         ),
     ),
@@ -108,7 +108,7 @@ COMMANDS: tuple[Command, ...] = (
         {"line": "env"},
         (
             Option(
-                (), "file", "file of NAME=VALUE lines; none = names of the keys that are set",
+                (), "file", "file of NAME=VALUE lines (default: show which keys are set)",
                 "FILE", required=False, offers="files",
             ),
         ),
@@ -122,8 +122,8 @@ COMMANDS: tuple[Command, ...] = (
         {"line": "budget"},
         (
             Option(
-                (), "amount", "US dollars in all, 0 = no budget (default: show it)", "AMOUNT",
-                required=False, read=dollars,
+                (), "amount", "US dollars in total, 0 = no budget (default: show the budget)",
+                "AMOUNT", required=False, read=dollars,
             ),
         ),
     ),
@@ -146,16 +146,16 @@ COMMANDS: tuple[Command, ...] = (
         {"line": "cassette"},
         (
             Option(
-                (), "path", "the file; none = show the counts of the one in use", "PATH",
+                (), "path", "the file (default: show the counts of the cassette in use)", "PATH",
                 required=False, offers="cassettes",
             ),
             Option(
                 ("--mode",), "cassette_mode",
-                "live, record, replay or auto (default: auto; replay where no one can be asked)",
+                "live, record, replay or auto (default: auto; replay if no one can be prompted)",
                 "M", offers="modes",
             ),
             Option(("--status",), "status", "show what was replayed, missed, recorded and unused"),
-            Option(("--prune",), "prune", "remove the records that this session has not used"),
+            Option(("--prune",), "prune", "remove the recordings that this session has not used"),
             Option(("--off",), "off", "stop using the cassette"),
         ),
     ),
@@ -198,7 +198,7 @@ COMMANDS: tuple[Command, ...] = (
         {"command": "freeze"}, (NOTEBOOKS, CELL_TIMEOUT),
     ),
     Command(
-        "check", "run notebooks without key and network, and list the cells that differ",
+        "check", "run notebooks without a key or network, and list the cells that differ",
         {"command": "check"}, (NOTEBOOKS, CELL_TIMEOUT),
     ),
     Command(
@@ -210,7 +210,7 @@ COMMANDS: tuple[Command, ...] = (
                 ("--to",), "to", "folder of the student copy (default: student beside NB)", "DIR"
             ),
             Option(
-                ("--check",), "submissions", "run the notebooks of this folder and mark them",
+                ("--check",), "submissions", "run and mark the notebooks in this folder",
                 "DIR",
             ),
             Option(
@@ -218,7 +218,7 @@ COMMANDS: tuple[Command, ...] = (
                 "time limit of a submission in seconds, 0 = no limit (default 120)", "S",
                 read=seconds,
             ),
-            Option(("--csv",), "csv", "write the marks to this file too", "FILE"),
+            Option(("--csv",), "csv", "also write the marks to this file", "FILE"),
         ),
     ),
     Command("config path", "show the path of the global config.toml", {"command": "config path"}),
@@ -250,7 +250,7 @@ COMMANDS: tuple[Command, ...] = (
         ),
     ),
     Command(
-        "demo", "run a lead with three sub-agents; needs no key and no network",
+        "demo", "run an agent with three sub-agents; needs no key or network",
         {"command": "demo"},
     ),
     Command(

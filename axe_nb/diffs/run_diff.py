@@ -99,8 +99,8 @@ def diff_runs(a: RunResult, b: RunResult, names: tuple[str, str] = ("a", "b")) -
     for one in (a, b):
         if not isinstance(one, RunResult):
             raise ConfigError(
-                f"diff compares two results of runs, and this is of type {type(one).__name__}",
-                hint="a.diff(b), with what axe_nb.run returned or axe_nb.load read",
+                f"diff compares two run results, not {type(one).__name__}",
+                hint="use a.diff(b), where axe_nb.run or axe_nb.load returned both",
             )
     pair = compare_runs(a, b, find_filter())
     return RunDiff(

@@ -26,9 +26,9 @@ def describe_caps() -> str:
     most = most_in_flight()
     limits = DEFAULT_LIMITS
     text = (
-        f"by default {limits.max_requests} requests of a tree, {limits.max_calls_per_reply} calls "
-        f"of a reply, {limits.max_in_flight} requests in progress"
+        f"by default {limits.max_requests} requests per tree, {limits.max_calls_per_reply} calls "
+        f"per reply, {limits.max_in_flight} requests in progress"
     )
     if most < limits.max_in_flight:
-        text += f"; {most} to servers, as this process may open few files"
+        text += f"; {most} to servers, as this process can open only a few files"
     return text

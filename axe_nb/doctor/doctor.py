@@ -109,14 +109,14 @@ def _check_sandbox() -> Finding:
     except OSError as error:
         return Finding("note", "sandbox", f"not tried: {error.strerror or error}")
     if sandbox.level == "none":
-        step = "install bubblewrap, where the system has it" if os.name == "posix" else ""
-        return Finding("note", "sandbox", "none works here: commands need approval", step)
+        step = "install bubblewrap, if your system has it" if os.name == "posix" else ""
+        return Finding("note", "sandbox", "no sandbox works here, so commands need approval", step)
     name = f"{sandbox.level} ({sandbox.method.name}): a command "
     said = name + ", ".join(sandbox.promises)
     if not sandbox.method.not_promised:
         return Finding("right", "sandbox", said)
     message = f"{said}. But {', '.join(sandbox.method.not_promised)}"
-    step = "install bubblewrap for a stronger one" if sandbox.level == "files" else ""
+    step = "install bubblewrap for a stronger sandbox" if sandbox.level == "files" else ""
     return Finding("note", "sandbox", message, step)
 
 
@@ -144,7 +144,7 @@ def _check_settings() -> tuple[Config, Finding]:
     if not path.exists():
         return config, Finding("note", "settings", f"no {format_path(path)}, which is optional")
     if os.name == "posix" and path.stat().st_mode & 0o077 and _has_keys(config):
-        message = f"{format_path(path)} contains keys and is readable by others"
+        message = f"{format_path(path)} contains keys and is readable by other users"
         return config, Finding("wrong", "settings", message, f"chmod 600 {format_path(path)}")
     return config, Finding("right", "settings", format_path(path))
 
@@ -260,7 +260,8 @@ async def _check_server(provider: str, models: Models, config: Config) -> list[F
         where = listing.address(asked)
         if error.status == NOT_FOUND:
             step = f"if requests fail, check base_url under [providers.{provider}] in config.toml"
-            return [Finding("note", what, f"answers at {where}, but has no list of models", step)]
+            message = f"answers at {where}, but does not list its models"
+            return [Finding("note", what, message, step)]
         if error.status in DOES_NOT_LIST:
             return [Finding("note", what, f"up at {where}; it does not list its models")]
         is_refused = error.category == "auth"

@@ -40,10 +40,10 @@ def check_lab() -> list[Finding]:
         return []
     folders = _list_data_folders(prefix)
     if any((folder / FOLDER).is_file() for folder in folders):
-        return [Finding("right", "lab extension", "prompts are shown as Markdown, agents as TOML")]
+        return [Finding("right", "lab extension", "highlights prompts as Markdown, agents as TOML")]
     python = prefix / ("python.exe" if os.name == "nt" else "bin/python")
     step = f"{printable(display_path(python))} -m pip install axe-nb, and reload the page"
-    message = "cells have the colours of Python: the environment of JupyterLab has no axe-nb"
+    message = "cells are highlighted as Python: JupyterLab's environment does not have axe-nb"
     return [Finding("note", "lab extension", message, step)]
 
 

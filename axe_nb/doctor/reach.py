@@ -24,7 +24,7 @@ def describe_protected() -> str:
     """
     here = Path.cwd().resolve()
     names = [printable(path.relative_to(here).as_posix()) for path in list_protected(here)]
-    rule = "tools write to protected files only after approval of each path"
+    rule = "tools can write to protected files only after you approve each path"
     return f"{rule}; here: {list_some(names, LISTED) or 'none'}"
 
 

@@ -53,6 +53,6 @@ def check_prices(config: Config) -> Finding:
     table, own = find_table_version(), len(config.prices)
     also = f", and {plural(own, 'price')} in {format_path(config_path())}" if own else ""
     if table:
-        return Finding("right", "prices", f"of the table {table}{also}")
-    step = f"for the cost of runs: pip install '{EXTRA}'"
+        return Finding("right", "prices", f"from the table {table}{also}")
+    step = f"to see the cost of runs: pip install '{EXTRA}'"
     return Finding("note", "prices", f"no table is installed{also}", step)

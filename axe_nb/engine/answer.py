@@ -91,7 +91,7 @@ def _show(output: Output) -> str:
 def _make_error(mistakes: str, when: str) -> RunError:
     reason = one_line(mistakes.replace("\n", "; "), MAX_REASON)
     return RunError(
-        f"the answer does not fit its schema ({when}): {reason}",
+        f"the answer does not match its schema ({when}): {reason}",
         exit_code=1,
-        hint="its text is kept; simplify the schema, or say in the prompt what it leaves open",
+        hint="its text is kept; simplify the schema, or clarify in the prompt what it leaves open",
     )

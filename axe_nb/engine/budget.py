@@ -115,7 +115,7 @@ class Purse:
         )
         if self.ask_person is None or self.is_refused:
             self._refused = amount
-            raise RunStopped("error", f"{problem}; raise it: %axe budget {higher:.6g}")
+            raise RunStopped("error", f"{problem}; raise it with %axe budget {higher:.6g}")
         request = ApprovalRequest(run, agent, "", {}, reason=problem, raises=format_dollars(higher))
         answer = await ask(request)
         if answer.choice == "yes":

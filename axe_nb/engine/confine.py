@@ -71,7 +71,7 @@ def check_confined(child: Agent, workdir: Workdir, caller: Path, env: Env) -> No
 
 
 def _make_error(child: Agent) -> ConfigError:
-    step = "leave `workdir` out"
+    step = "remove `workdir`"
     if child.path:
         shown = printable(format_path(Path(child.path)))
         step = f"`%axe trust {shown}`, or `axe-nb trust {shown}` in a shell, allows it"

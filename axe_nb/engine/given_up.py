@@ -23,7 +23,9 @@ def make_last_error(error: ProviderError, attempts: int) -> ProviderError:
 def make_late_error(error: ProviderError) -> ProviderError:
     """Returns the error of a request that could be sent again only after the run's time is up."""
     asked = error.retry_after
-    wait = f"the server asks to wait {format_seconds(asked)}s" if asked else "a retry would wait"
+    wait = "a retry would wait"
+    if asked:
+        wait = f"the server asks for a wait of {format_seconds(asked)}s"
     late = copy(error)
     late.message = f"{error.message}; {wait}, longer than the run has left"
     late.args = (late.message,)

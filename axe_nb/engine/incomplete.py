@@ -20,11 +20,11 @@ def format_cut(response: Response, when: str = "") -> str:
     reason = response.stop_reason
     if response.is_full:
         step = "start a new conversation, or shorten the prompt, files and results of tools"
-        return f"the model's context is full, which cut the reply{when} ({reason}); {step}"
+        return f"the reply was cut because the model's context is full{when} ({reason}); {step}"
     return f"the token limit cut the reply ({reason}){when}; raise params.max_tokens"
 
 
 def format_withheld(response: Response) -> str:
     """The reason why a model or filter broke a reply off, and the next step."""
     who = "the model" if response.stop_reason == "refusal" else "a content filter"
-    return f"{who} broke the reply off ({response.stop_reason}); rephrase the prompt"
+    return f"{who} cut the reply short ({response.stop_reason}); rephrase the prompt"

@@ -316,7 +316,7 @@ class ModelClient:
         clock, tape = self._scope.clock, self._scope.env.tape
         if cut == "timeout":
             if clock.deadline is None:
-                raise RunStopped("timeout", "timeout, as it was recorded")
+                raise RunStopped("timeout", "timeout, as recorded")
             clock.forward(clock.ahead + (clock.left or 0.0))
         if cut == "cancelled" and tape is not None:
             await tape.wait_to_cancel()

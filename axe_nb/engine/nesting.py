@@ -58,7 +58,8 @@ def refuse_in_tool(name: str) -> None:
     if calling() is not None:
         raise AxeError(
             f"axe_nb.{name} was called inside a tool",
-            hint="use `await ctx.delegate(…)` or `await axe_nb.arun(…)`: the run's views show it",
+            hint="use `await ctx.delegate(…)` or `await axe_nb.arun(…)`, which the run's views "
+            "show",
         )
 
 

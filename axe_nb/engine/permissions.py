@@ -144,7 +144,7 @@ class PermissionPolicy:
         if guard.key:
             return f"set {guard.key} in {_format_file(self.agent)}"
         if self.may_ask:
-            return "approve it in a notebook or terminal, or do it by hand"
+            return "approve it in a notebook or terminal, or do it yourself"
         return f'set sub_agents_config.ask = "person" in {self._find_silencer()}'
 
     def _find_silencer(self) -> str:

@@ -62,7 +62,7 @@ class PictureRoom:
             else:
                 continue
             raise ConfigError(
-                f"the pictures of one request would be {problem}",
+                f"the pictures in one request would be {problem}",
                 hint="send fewer, or start a new conversation",
             )
         self.used, self.count = used, count

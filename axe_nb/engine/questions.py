@@ -142,7 +142,7 @@ class Step:
         if self.kind == "request":
             if value is not None:
                 raise ConfigError(
-                    "a reply is edited once it is there",
+                    "a reply can be edited only after it has arrived",
                     hint="return step.edit() here and step.edit(reply) at the step of kind "
                     '"reply", or step.result(reply) to send nothing',
                 )
@@ -166,7 +166,7 @@ class Step:
         if self.kind == "call":
             output = output_of(value)
             if output.pictures:
-                raise ConfigError("the result that a step gives is text, without pictures")
+                raise ConfigError("the result given at a step must be text, without pictures")
             return Decision("result", output.content)
         return Decision("edit" if self.kind == "reply" else "result", reply=_check_reply(value))
 
@@ -176,7 +176,7 @@ def _check_reply(value: Any) -> Response:
     if reply is None:
         kind = type(value).__name__
         raise ConfigError(
-            f"a reply is a text, calls or a Response, not {kind}",
+            f"a reply must be text, calls or a Response, not {kind}",
             hint='for example step.result("42"), or step.result(axe_nb.call("grep", pattern="x"))',
         )
     calls = reply.tool_calls

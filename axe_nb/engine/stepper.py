@@ -63,7 +63,7 @@ def parse_break(text: str) -> Breakpoint:
         ConfigError: it names none.
     """
     word, colon, value = (part.strip() for part in text.partition(":"))
-    hint = f"it takes {WHERE}; several are separated by commas"
+    hint = f"use {WHERE}; separate several with commas"
     kind = next((one for one in KINDS if one == word), None)
     if kind is None:
         near = suggestion(word, KINDS)
@@ -71,7 +71,8 @@ def parse_break(text: str) -> Breakpoint:
     if bool(value) == (kind == "turn") or (colon and not value):
         raise ConfigError(f"--break: {quote(text)} is not a place", hint=hint)
     if kind == "depth" and not (value.isascii() and value.isdecimal() and len(value) < 4):
-        raise ConfigError(f"--break: a depth is a number from 0, not {quote(value)}", hint=hint)
+        problem = f"a depth must be a number from 0, not {quote(value)}"
+        raise ConfigError(f"--break: {problem}", hint=hint)
     return Breakpoint(kind, value.lstrip("0") or "0" if kind == "depth" else value)
 
 

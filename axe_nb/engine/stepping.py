@@ -59,7 +59,7 @@ async def step_request(scope: RunScope, request: Request, turn: int, protocol: s
     decision = await ask_person(scope, step)
     _check(scope, decision, ("go", "end", "edit", "skip", "result"))
     if decision.choice == "result" and decision.reply is None:
-        raise _end(scope, "a result without a reply was given for a request")
+        raise _end(scope, "a result for a request must contain a reply")
     return decision
 
 
@@ -144,7 +144,7 @@ def _check(scope: RunScope, decision: Decision, fitting: tuple[str, ...]) -> Non
         RunStopped: it does not.
     """
     if decision.choice not in fitting:
-        raise _end(scope, f"{quote(decision.choice)} does not fit this step")
+        raise _end(scope, f"{quote(decision.choice)} is not possible at this step")
 
 
 async def _check_arguments(scope: RunScope, step: Step, arguments: Mapping[str, Any]) -> None:
@@ -156,7 +156,7 @@ async def _check_arguments(scope: RunScope, step: Step, arguments: Mapping[str, 
     mistakes = await in_thread(find_mistakes, step.schema, dict(arguments)) if step.schema else []
     if mistakes:
         told = "; ".join(mistakes)
-        raise _end(scope, f"the edited arguments of {step.tool} do not fit its schema: {told}")
+        raise _end(scope, f"the edited arguments of {step.tool} do not match its schema: {told}")
 
 
 def _end(scope: RunScope, why: str) -> RunStopped:

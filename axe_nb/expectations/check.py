@@ -237,7 +237,7 @@ def _make_clause(condition: Condition) -> Clause:
         hint = suggestion(name, MEASURES) or f"measures: {', '.join(MEASURES)}"
         raise ConfigError(f"unknown measure {quote(name)} of an agent", hint=hint)
     if advice := find_advice(measure, condition.test):
-        raise ConfigError(f"{name} cannot be compared like that", hint=advice)
+        raise ConfigError(f"{name} cannot be compared this way", hint=advice)
     subject = Subject(name=name, measure=measure, path=condition.path[1:])
     return Clause(
         words=name, is_negated=False, subjects=(subject,), test=condition.test, is_parallel=False

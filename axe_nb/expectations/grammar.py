@@ -69,9 +69,9 @@ def parse(text: str) -> tuple[Clause, ...]:
         ConfigError: the text is not valid; the message names the place in it.
     """
     if not isinstance(text, str):
-        raise ConfigError(f"expectations are a text, not {type(text).__name__}")
+        raise ConfigError(f"expectations must be text, not {type(text).__name__}")
     if len(text) > MAX_CHARS:
-        raise ConfigError(f"the expectations have over {MAX_CHARS:,} characters")
+        raise ConfigError(f"the expectations have more than {MAX_CHARS:,} characters")
     parser = _Parser(text)
     clauses = []
     while parser.token.kind:
@@ -121,7 +121,9 @@ class _Parser:
         may_be_parallel = joint == "and" or (has_test and not subjects[0].measure)
         is_parallel = may_be_parallel and self._take_parallel()
         if joint == "and" and not is_parallel:
-            self._fail("and joins what runs in parallel", hint="write a and b, parallel; else a; b")
+            self._fail(
+                "`and` joins only what runs in parallel", hint="write a and b, parallel; else a; b"
+            )
         if self.token.kind and self.token.text != ";":
             self._fail("expected ; or the end", hint=self._advise_end(is_bare))
         words = one_line(self._text[self._start : self.token.start], MAX_SHOWN)
@@ -146,10 +148,10 @@ class _Parser:
             near = nearest(following.text, ["parallel"])
             return f"did you mean {near}?" if near else "separate expectations with ;"
         if is_bare and self.token.text in OPERATORS:
-            return "use not before a comparison"
+            return "put not before the comparison"
         if near := nearest(self.token.text, ("then", "contains")):
             return f"did you mean {near}?"
-        return "separate expectations with ;, and a result from them with :"
+        return "separate expectations with ; and put : after the name of a result"
 
     def _subject(self) -> Subject:
         kind: Literal["", "agent", "tool"] = ""
@@ -164,7 +166,7 @@ class _Parser:
         if measure is None:
             return Subject(name=token.text, kind=kind, conditions=self._conditions())
         if self.token.text == "(":
-            self._fail("conditions are for agents and tools")
+            self._fail("only agents and tools take conditions")
         return Subject(name=token.text, measure=measure, path=path[1:])
 
     def _conditions(self) -> tuple[Condition, ...]:
@@ -261,7 +263,7 @@ class _Parser:
             if found is None:
                 unclosed = {"/": "close the pattern with /", '"': "close the text with a quote"}
                 hint = unclosed.get(self._text[at].replace("'", '"'), "")
-                self._fail("cannot be read", Token("", "", at), hint=hint)
+                self._fail("not understood", Token("", "", at), hint=hint)
             yield Token(found.lastgroup or "", found[0], at)
             if found[0] == ";":
                 self._start = found.end()

@@ -24,18 +24,19 @@ FORMS: Mapping[str, str] = {
     "researcher >= 2": "number of runs of an agent, or of permitted calls of a tool; with `==`, "
     "`!=`, `<`, `<=`, `>`, `>=`",
     "researcher": "at least one",
-    "no write_file": "none; also for measures",
+    "no write_file": "none at all; also for measures",
     "not turns > 6": "the opposite of any expectation",
     "researcher >= 2, parallel": "at least two of them ran at the same time: in parallel calls of "
     "one reply, or started by one call",
     "researcher and writer, parallel": "one of each ran at the same time",
     "researcher then writer then write_file": "each began after one before it had ended",
-    'write_file(path ~ /report/, content contains "42")': "counts only calls with such arguments",
-    'researcher(status == completed, task contains "Rome") == 2': "counts only runs with such "
-    "measures; those of a run include what is below it",
-    "tool:search >= 1; agent:search": "tells a tool and an agent of one name apart; also "
-    "for the names of measures",
-    '"the critic" == 1': "a name with blanks",
+    'write_file(path ~ /report/, content contains "42")': "counts only calls with matching "
+    "arguments",
+    'researcher(status == completed, task contains "Rome") == 2': "counts only runs with matching "
+    "measures, which include the runs below",
+    "tool:search >= 1; agent:search": "tells a tool and an agent of the same name apart; also for "
+    "the names of measures",
+    '"the critic" == 1': "a name with spaces",
 }
 """Expectation → its meaning."""
 

@@ -69,7 +69,7 @@ def export(result: RunResult | Shown, path: str | os.PathLike[str]) -> Path:
 def _find(formats: Mapping[str, Write], ending: str, target: Path) -> Write:
     if ending not in formats:
         raise ConfigError(
-            f"no format for {quote(target.name)}",
-            hint=f"the name of the file ends in {', '.join(formats)}",
+            f"unknown export format {quote(target.name)}",
+            hint=f"the file name must end in {' or '.join(formats)}",
         )
     return formats[ending]

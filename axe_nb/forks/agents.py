@@ -87,7 +87,7 @@ def _find_agents_of_now(result: RunResult, find: Find) -> RestoredAgents:
     if not result.agent:
         return RestoredAgents(root=NoAgent(name="", model=result.model))
     root = replace(find(result.agent), model=result.model)
-    warning = "the agents of the forked run were not kept: the current ones are used"
+    warning = "the agents of the forked run were not kept; the fork uses the current ones"
     return RestoredAgents(root=root, warnings=(warning,))
 
 

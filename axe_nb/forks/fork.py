@@ -293,5 +293,5 @@ class Fork:
         for tool, run in self._made_again.items():
             yield f"tool {quote(tool)} was run again: it starts {run}, on the way to {self.place}"
         if status == "completed" and not self._is_reached:
-            why = "the calls that lead there took another path"
+            why = "the calls that lead there took a different path"
             yield f"the fork did not reach {self.place}: {why}"

@@ -91,7 +91,7 @@ def make_point(
         ConfigError: there is no such place, call or turn to go on from; names what there is.
     """
     if root.id != "0":
-        hint = f'fork the root with the whole place: .fork("{root.id}/{place or 1}")'
+        hint = f'fork the root run with the whole place: .fork("{root.id}/{place or 1}")'
         raise ConfigError(f"run {root.id} is a part of a tree", hint=hint)
     if prompt is not None and not (prompt.text.strip() or prompt.pictures):
         prompt = None
@@ -124,7 +124,7 @@ def _check_goes_on(recorded: RecordedRun) -> None:
         raise ConfigError(f"{who} has no answer to continue from", hint=f"fork at {run.id}/{last}")
     if not recorded.list_calls(last):
         raise ConfigError(
-            f"{who} was its answer: no turn follows it",
+            f"{who} was the final answer: no turn follows it",
             hint="continue after it with -c, in Python with continue_from=",
         )
     if run.status.startswith("max_") or not (recorded.find_results(last) or run.status in STOPPED):
@@ -147,7 +147,7 @@ def _check_results(
     if prompt is not None:
         raise ConfigError(
             "results= keeps the reply of its turn, and prompt= would change it",
-            hint="say it in a fork of this fork, one turn later",
+            hint="add the prompt in a fork of this fork, one turn later",
         )
     run = recorded.result
     if not is_asked or not recorded.list_calls(turn) or recorded.find(turn) is None:
@@ -183,7 +183,7 @@ def _read_results(
         ConfigError: there is no such call in the turn, or the value cannot be sent to a model.
     """
     if not isinstance(given, Mapping):
-        raise ConfigError(f"results takes a dict by call, not {shown_value(given)}")
+        raise ConfigError(f"results takes a dict from call to result, not {shown_value(given)}")
     first = recorded.count_calls_before(turn) + 1
     calls = recorded.list_calls(turn)
     by_key: dict[int | str, ToolCall] = dict(enumerate(calls, first))

@@ -116,7 +116,7 @@ class Forecast:
             done = sum(taken.runs for taken in self._taken)
             facts.append(f"judging by {plural(done, 'run')}")
         if self._has_file:
-            facts.append(f"less what is in the {self._source}")
+            facts.append(f"minus what is in the {self._source}")
         return ", ".join(facts)
 
     def _describe_requests(self, *, has_all: bool) -> str:

@@ -62,14 +62,14 @@ def read_inputs(given: Any) -> list[Row]:
     rows: list[Row] = []
     for value in found:
         if len(rows) == MAX_INPUTS:
-            raise ConfigError(f"the inputs are more than {MAX_INPUTS:,}")
+            raise ConfigError(f"more than {MAX_INPUTS:,} inputs")
         rows.append(value if isinstance(value, Mapping) else {ONLY: value})
     if not rows:
-        raise ConfigError("the inputs are empty")
+        raise ConfigError("there are no inputs")
     for number, row in enumerate(rows):
         if wrong := [name for name in row if not isinstance(name, str)]:
             shown = shown_value(wrong[0])
-            raise ConfigError(f"input {number}: the name of column {shown} is not text")
+            raise ConfigError(f"input {number}: the column name {shown} is not text")
     return rows
 
 
@@ -94,7 +94,7 @@ def _read_csv(text: str, name: str) -> list[Any]:
     try:
         columns = next(lines, [])
         if len(set(columns)) < len(columns) or "" in columns:
-            raise ConfigError(f"inputs {quote(name)}: its first line has to name each column once")
+            raise ConfigError(f"inputs {quote(name)}: the first line must name each column once")
         rows = []
         for values in filter(None, lines):
             if len(values) != len(columns):

@@ -55,12 +55,12 @@ class Agreement:
 
     def __str__(self) -> str:
         if not self.count:
-            return "no run is labelled"
+            return "no run has a label"
         if self.distance is not None:
             labels = plural(self.count, "label")
             return f"{labels}, mean distance of the scores {self.distance:.3g}"
         low, high = self.interval
-        others = f"; not with {list_some(self.differ, MAX_NAMED)}" if self.differ else ""
+        others = f"; it disagrees on {list_some(self.differ, MAX_NAMED)}" if self.differ else ""
         share = f"{self.same / self.count:.0%} ({low:.0%} to {high:.0%})"
         said = f"the grid agrees with {self.same} of {plural(self.count, 'label')}, {share}{others}"
         return "\n".join(filter(None, [said, self._describe_scores()]))
@@ -70,7 +70,7 @@ class Agreement:
         right, wrong = self.scores
         if right is None or wrong is None:
             return ""
-        return f"mean score of those labelled right {right:.3g}, of the others {wrong:.3g}"
+        return f"mean score of the runs labelled right {right:.3g}, of the others {wrong:.3g}"
 
     __repr__ = __str__
 

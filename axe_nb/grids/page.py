@@ -218,7 +218,7 @@ class _Page:
         ]
         cut = ""
         if self._is_cut:
-            cut = f"<div>the squares of these: <code>{self._name}[input, variant]</code></div>"
+            cut = f"<div>get these squares with <code>{self._name}[input, variant]</code></div>"
         rest = "".join(f"<div>{_safe(line)}</div>" for line in _list_hidden(grid))
         return [self._format_head(), self._format_figures(), *inputs, f"{cut}{rest}"]
 

@@ -62,7 +62,7 @@ class Preference:
         rows = (
             (f"for {self.first}", self.for_first),
             (f"for {self.second}", self.for_second),
-            ("by the order alone", self.by_order),
+            ("depends on the order", self.by_order),
         )
         lines = [f"{self.first} or {self.second}, both orders:"]
         for what, names in rows:

@@ -103,7 +103,7 @@ def _read(lines: list[str], place: Path, make: type[S]) -> S:
     except ConfigError as error:
         raise make_error("read", place, f"line {number}: {error.message}") from None
     except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError):
-        raise make_error("read", place, f"line {number} is not that of a grid") from None
+        raise make_error("read", place, f"line {number} is not part of a grid") from None
     return grid
 
 

@@ -78,7 +78,7 @@ def _score(run: GridRun, score: Score, row: Row) -> GridRun:
     try:
         given: Any = score(run.result, row)
         if given is None:
-            return _refuse(run, "score returned None, neither a number nor a bool")
+            return _refuse(run, "score returned None, which is neither a number nor a bool")
         value = float(given)
     except Exception as error:
         return _refuse(run, f"score failed: {type(error).__name__}: {words(error)}")

@@ -103,7 +103,8 @@ class Squares:
 
     def __getitem__(self, place: tuple[int | str, int | str]) -> Square:
         if not isinstance(place, tuple) or len(place) != 2:
-            raise ConfigError("a square of a grid is grid[input, variant]", hint="as in g[0, 1]")
+            problem = "a square is selected with grid[input, variant]"
+            raise ConfigError(problem, hint="for example grid[0, 1]")
         return self._square(
             _find(place[0], self.inputs, "input"), _find(place[1], self.variants, "variant")
         )

@@ -101,12 +101,12 @@ def _name(what: str, given: Any, describe: Any) -> Sequence[tuple[str, Any]]:
             (describe(value) or f"{what} {number}", value) for number, value in enumerate(values)
         ]
     else:
-        raise ConfigError(f"{what} takes one or a list, not {type(given).__name__}")
+        raise ConfigError(f"{what} takes one value or a list, not {type(given).__name__}")
     if not named:
         raise ConfigError(f"{what} is empty: there is nothing to run")
     labels = [one_line(label, MAX_LABEL) for label, _ in named]
     for label in labels:
         if labels.count(label) > 1:
             hint = f'name them: {what}={{"before": …, "after": …}}'
-            raise ConfigError(f"{what} has {label} twice", hint=hint)
+            raise ConfigError(f"{what} contains {label} twice", hint=hint)
     return [(label, value) for label, (_, value) in zip(labels, named, strict=True)]

@@ -102,7 +102,7 @@ def _compare_many(names: Sequence[str], columns: Columns, best: int) -> str:
     are, they = ("are", "they are") if len(equals) > 1 else ("is", "it is")
     if not beaten:
         few = _find_shortage(len(columns[best]), pairs)
-        return f"not sure which is best: {leaders} did best, but chance alone can do that{few}"
+        return f"not sure which is best: {leaders} did best, but that may be chance{few}"
     rest = f"; not sure that {they} better than {list_some(open_, MAX_NAMED)}" if open_ else ""
     than = list_some(beaten, MAX_NAMED)
     if not open_ and len(beaten) > 1:

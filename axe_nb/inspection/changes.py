@@ -40,7 +40,7 @@ def describe_changes(before: Request | None, now: Request) -> Iterator[str]:
 
 def _describe_fields(before: Request, now: Request) -> Iterator[str]:
     if before.tools and not now.tools:
-        yield "tools may not be called any more"
+        yield "tools can no longer be called"
         before = replace(before, tools=())
     for change in list_changes(_describe(before), _describe(now)):
         yield change.removeprefix("its ")

@@ -105,7 +105,7 @@ class Page:
         text = format_json(short)
         yield text[:MAX_BODY]
         if short != body or len(text) > MAX_BODY:
-            yield f"… cut; whole in {self.pointer}"
+            yield f"… cut; in full: {self.pointer}"
 
 
 def _make_safe(text: str) -> str:

@@ -72,8 +72,8 @@ def make_meter(budget: BudgetOption, what: str) -> MapMeter | None:
     for key in table:
         if key not in KEYS:
             raise ConfigError(
-                f"budget has an unknown key {quote(str(key))}",
-                hint=suggestion(str(key), KEYS) or f"its keys are {', '.join(KEYS)}",
+                f"unknown key {quote(str(key))} in budget",
+                hint=suggestion(str(key), KEYS) or f"known keys: {', '.join(KEYS)}",
             )
     for key, value in table.items():
         is_number = isinstance(value, int | float) and not isinstance(value, bool)

@@ -99,7 +99,8 @@ def _use_dask(given: Any) -> Workers:
     client = getattr(given, "_client", given)  # of its own executor
     if getattr(client, "asynchronous", False):
         raise ConfigError(
-            "executor takes a Dask client that blocks", hint="leave out asynchronous=True"
+            "executor does not take an asynchronous Dask client",
+            hint="create the client without asynchronous=True",
         )
     return Workers(
         executor=client.get_executor(pure=False),

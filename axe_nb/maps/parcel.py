@@ -87,8 +87,8 @@ class Parcel:
             for setting in settings:
                 if setting not in mine and setting not in _lower(mine.get("headers", {})):
                     raise ConfigError(
-                        f"{setting} of provider {name} is secret and not set there",
-                        hint=f"set it under [providers.{name}] in config.toml of the worker",
+                        f"{setting} of provider {name} is secret and is not set there",
+                        hint=f"set it under [providers.{name}] in the worker's config.toml",
                     )
         return replace(self.config, providers=providers)
 

@@ -12,7 +12,7 @@ from axe_nb.maps.drives import Runs
 from axe_nb.maps.local import LocalRuns
 from axe_nb.recording.modes import find_mode
 
-HERE = "in this process, as a cassette is in use"
+HERE = "in this process, because a cassette is in use"
 
 
 def make_runs(batches: Sequence[Batch], executor: object, concurrency: int) -> list[Runs]:

@@ -29,7 +29,7 @@ from axe_nb.threads import in_thread
 SMALL = 16_000
 """Bytes; a common part of this size travels with each job."""
 
-LEFT_BEHIND = "cancelled; its worker may go on until its timeout"
+LEFT_BEHIND = "cancelled; its worker may keep running until its timeout"
 
 
 class _Refused(Exception):
@@ -106,7 +106,8 @@ class RemoteRuns:
         except Exception as error:
             raise ConfigError(
                 f"the workers cannot run axe_nb: {type(error).__name__}: {words(error)}",
-                hint="install axe_nb where they run, or make another executor if it is shut down",
+                hint="install axe_nb where they run, or create a new executor if this one is shut "
+                "down",
             ) from None
         for reply in replies:
             if reply.problem:
@@ -267,6 +268,6 @@ def _check_secrets(packed: bytes, providers: Mapping[str, Mapping[str, Any]]) ->
     names = [name for name, value in os.environ.items() if found in value and is_secret_name(name)]
     what = f"the value of {names[0]}" if names else "a key"
     raise ConfigError(
-        f"{what} would travel with the jobs: it is in an agent, an option or a setting",
-        hint="remove it there; workers read keys from their own environment",
+        f"{what} would be sent with the jobs: it is in an agent, an option or a setting",
+        hint="remove it from there; workers read keys from their own environment",
     )

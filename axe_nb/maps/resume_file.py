@@ -117,7 +117,7 @@ class ResumeFile:
                 self._write(line)
         except (OSError, ValueError, RecursionError, ConfigError) as error:
             why = reason(error) if isinstance(error, OSError) else str(error)
-            self.problem = f"{_show(self._path)} lacks results: {one_line(why, 200)}"
+            self.problem = f"{_show(self._path)} is missing results: {one_line(why, 200)}"
 
     def __del__(self) -> None:
         if self._handle >= 0:  # a map that was never begun

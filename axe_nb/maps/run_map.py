@@ -78,7 +78,8 @@ class RunMap:
         return self._batch.stopped
 
     def __repr__(self) -> str:
-        state = {"new": "not begun: iterate over it, or await it", "running": "running", "over": ""}
+        new = "not started: iterate over it, or await it"
+        state = {"new": new, "running": "running", "over": ""}
         parts = (self._batch.tally.format_end(), state[self._state])
         return f"<map of {'; '.join(filter(None, parts))}>"
 
@@ -139,7 +140,7 @@ class RunMap:
 
     def _begin(self) -> Progress:
         if self._state == "running":
-            raise AxeError("this map is being iterated over already", hint="make another one")
+            raise AxeError("this map is already being iterated over", hint="create another one")
         if self._state == "over":
             raise self._make_gone()
         self._state = "running"

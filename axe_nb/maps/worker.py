@@ -77,7 +77,7 @@ def _answer(job: bytes | Job, work: Any) -> bytes | Reply:
     except Exception as error:  # a function or type that cannot be imported here
         why = f"{type(error).__name__}: {words(error)}"
         hint = "define it in a module that the workers can import"
-        reply = Reply(problem=f"the job cannot be read there: {why}", hint=hint)
+        reply = Reply(problem=f"the job cannot be loaded there: {why}", hint=hint)
     try:
         return pickle.dumps(reply)
     except Exception:  # data of a type that cannot be pickled

@@ -32,7 +32,8 @@ def find_output(given: Any) -> Output:
     path = Path(os.path.realpath(expand_home(given)))
     if given.isidentifier() and not path.exists():
         raise ConfigError(
-            f"no file {quote(given)} with a JSON Schema",
-            hint="a type or dict of a notebook is named in --output; in Python, pass it as output=",
+            f"JSON Schema file not found: {quote(given)}",
+            hint="in a notebook, --output also takes the name of a type or dict; in Python, pass "
+            "it as output=",
         )
     return make_output(read_schema_file(path, given), quote(given))

@@ -85,13 +85,13 @@ def clean_schema(given: Mapping[str, Any], where: str) -> dict[str, Any]:
     """
     schema = {key: value for key, value in given.items() if key not in AT_ROOT}
     if not all(isinstance(key, str) for key in schema):
-        raise _make_error(where, "its keys are not all texts")
+        raise _make_error(where, "its keys are not all strings")
     try:
         size = len(dump(schema))
     except (TypeError, ValueError, RecursionError):
         raise _make_error(where, "it is not JSON") from None
     if size > MAX_SCHEMA:
-        raise _make_error(where, f"it has {size} bytes, the most are {MAX_SCHEMA}")
+        raise _make_error(where, f"it has {size} bytes; at most {MAX_SCHEMA} are allowed")
     for problem in _list_problems(schema):
         raise _make_error(where, problem)
     load_jsonschema()
@@ -129,7 +129,7 @@ def find_mistakes(
     except TooSlow:
         mistakes.append("it takes too long to check against its schema")
     except RecursionError:
-        mistakes.append("it is nested too deeply, or its schema refers to itself without an end")
+        mistakes.append("it is nested too deeply, or its schema refers to itself endlessly")
     except ArithmeticError as error:
         mistakes.append(f"a number cannot be checked: {error}")
     return mistakes
@@ -139,14 +139,14 @@ def _tell_schema(error: Any) -> str:
     """Returns a mistake in a schema; the validator's words for a type would name none."""
     path = list(error.absolute_path)
     if error.validator == "anyOf" and path[-1:] == ["type"]:
-        return f"{error.instance!r} is none of {', '.join(TYPES)}"
+        return f"{error.instance!r} is not one of {', '.join(TYPES)}"
     return str(error.message)
 
 
 def _make_error(where: str, problem: str) -> ConfigError:
     return ConfigError(
-        f"{where} is not a JSON Schema that can be used: {problem}",
-        hint='an example: type = "object", and a table of `properties`',
+        f"{where} is not a usable JSON Schema: {problem}",
+        hint='for example type = "object", with a table of `properties`',
     )
 
 
@@ -194,11 +194,11 @@ def _list_problems_here(
         if key in part:
             yield f"{key} is not supported"
     if isinstance(part.get("$id"), str):
-        yield "$id is supported at the top only"
+        yield "$id is supported only at the top"
     reference = part.get("$ref")
     if isinstance(reference, str) and _parse_reference(reference) not in targets:
         shown = quote(one_line(reference, MAX_SHOWN))
-        yield f"$ref {shown} is not a schema below $defs; nothing else is loaded"
+        yield f"$ref {shown} is not a schema under $defs; nothing else is loaded"
     patterns = part.get("patternProperties")
     for pattern in (part.get("pattern"), *(patterns if isinstance(patterns, Mapping) else ())):
         if isinstance(pattern, str):
@@ -291,7 +291,7 @@ def _check_additional(
 
 def _check_unique(validator: Any, wanted: Any, data: Any, schema: Any) -> Iterator[Any]:
     if wanted and isinstance(data, list) and len({_identify(item) for item in data}) < len(data):
-        yield _make_mistake("it has an item more than once")
+        yield _make_mistake("it contains an item more than once")
 
 
 def _identify(item: Any) -> str:

@@ -121,9 +121,9 @@ def join_prompt(prompt: object) -> Illustrated:
     """
     if not isinstance(prompt, Sequence) or isinstance(prompt, bytes | bytearray | memoryview):
         raise NoPicture(
-            f"prompt takes text or a list, not {type(prompt).__name__}",
-            hint='write other values into a text, as in f"{data}"; '
-            "with pictures it is a list, as in [text, figure]",
+            f"prompt must be text or a list, not {type(prompt).__name__}",
+            hint='put other values into a text, as in f"{data}"; '
+            "with pictures, pass a list, as in [text, figure]",
         )
     parts = (_read_part(part, number) for number, part in enumerate(prompt, 1))
     return join_parts(parts, "\n\n")
@@ -139,8 +139,8 @@ def _read_part(part: object, number: int) -> str | Picture:
         raise NoPicture(message, hint=error.hint) from None
     if found is None and isinstance(part, bytes | bytearray | memoryview):
         raise NoPicture(
-            f"part {number} of the prompt is not a picture that models read",
-            hint="they read PNG, JPEG, GIF, WebP and PDF; decode bytes that are text",
+            f"part {number} of the prompt is not a supported picture",
+            hint="supported formats are PNG, JPEG, GIF, WebP and PDF; decode bytes that are text",
         )
     if found is None:
         raise NoPicture(

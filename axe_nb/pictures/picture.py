@@ -65,16 +65,16 @@ class Picture:
             other = find_other_format(self.data)
             what = f"it is {other}" if other else "its bytes are of another format"
             raise NoPicture(
-                f"not a picture that models read: {what}",
-                hint=_CONVERT if other else "PNG, JPEG, GIF, WebP and PDF are read",
+                f"not a supported picture: {what}",
+                hint=_CONVERT if other else "supported formats are PNG, JPEG, GIF, WebP and PDF",
             )
         name, width, height, is_whole = header
         if not is_whole or (name != "PDF" and not (width and height)):
-            raise NoPicture(f"the {name} is damaged: a part of it is missing", hint=_CONVERT)
+            raise NoPicture(f"the {name} is damaged: part of it is missing", hint=_CONVERT)
         if width * height > MAX_PIXELS or max(width, height) > MAX_LENGTH:
             raise NoPicture(
-                f"the {name} has {width:,}×{height:,} pixels; at most {MAX_PIXELS:,} are read, "
-                f"{MAX_LENGTH:,} a side",
+                f"the {name} has {width:,}×{height:,} pixels; at most {MAX_PIXELS:,} are "
+                f"supported, {MAX_LENGTH:,} on a side",
                 hint="make it smaller",
             )
         digest = hashlib.sha256(self.data).hexdigest()

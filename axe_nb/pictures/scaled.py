@@ -57,7 +57,7 @@ def fit(picture: Picture, limit: int) -> Picture:
         return picture
     kind = "document" if picture.is_document else "picture"
     what = f"the {kind} ({picture.shown}) is too large: "
-    what += f"at most {MAX_SIDE} pixels a side" if is_wide else f"at most {format_bytes(limit)}"
+    what += f"at most {MAX_SIDE} pixels on a side" if is_wide else f"at most {format_bytes(limit)}"
     if picture.is_document:
         raise NoPicture(what, hint="send fewer pages, or raise limits.max_picture_bytes")
     if not _has_pillow():

@@ -15,7 +15,7 @@ def advise_value(key: str, wanted: str, value: object) -> str:
         case "a list of strings", str():
             return f"write {key} = [{', '.join(map(quote, _split_items(key, value)))}]"
         case "a list of strings", _ if key == "sub_agents":
-            return "list names; axe_nb.define(agent) makes an Agent known by its name"
+            return "list agent names; axe_nb.define(agent) registers an Agent under its name"
         case "a list of strings", _:
             return f'for example {key} = ["…"]'
         case "a string", bool() | int() | float():
@@ -35,8 +35,8 @@ def advise_value(key: str, wanted: str, value: object) -> str:
 
 def advise_table(key: str) -> str:
     """Returns the right form of a table."""
-    also = "; axe_nb.run(…, output=…) takes types too" if key == "output" else ""
-    return f"write its keys below a line [{key}]; in Python, pass a dict{also}"
+    also = "; axe_nb.run(…, output=…) also takes types" if key == "output" else ""
+    return f"write its keys under a line [{key}]; in Python, pass a dict{also}"
 
 
 def _split_items(key: str, text: str) -> list[str]:

@@ -31,9 +31,9 @@ _UNIT = re.compile(r"(?P<number>\s*[\w.-]+\s*=\s*\d+(?:\.\d+)?)\s*[A-Za-z]", re.
 
 _STEPS = {
     "Invalid value": 'strings need quotes, as in model = "provider/model"',
-    "Illegal character '\\n'": 'a text of several lines needs three quotes: """…"""',
-    "Unterminated string": "end the text with the same quotes that it starts with",
-    "Unclosed array": "end the list with ]",
+    "Illegal character '\\n'": 'a multi-line string needs triple quotes: """…"""',
+    "Unterminated string": "close the string with the quotes that it starts with",
+    "Unclosed array": "close the list with ]",
     "Cannot overwrite a value": "the key is set twice; keep one of them",
     "Invalid statement": "a line is key = value, [table] or # comment",
     "Expected '=' after a key": 'a line is key = value, as in model = "provider/model"',

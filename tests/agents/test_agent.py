@@ -323,7 +323,7 @@ MISTAKES: dict[str, tuple[Any, list[str]]] = {
         lambda: Agent(**NAMED, sub_agents=[Agent(**NAMED)]),
         [
             "sub_agents must be a list of strings",
-            "list names; axe_nb.define(agent) makes an Agent known by its name",
+            "list agent names; axe_nb.define(agent) registers an Agent under its name",
         ],
     ),
     "a function for a list": (
@@ -336,7 +336,7 @@ MISTAKES: dict[str, tuple[Any, list[str]]] = {
     ),
     "a string for a table": (
         lambda: Agent(**NAMED, params="temperature=1"),
-        ["params must be a table", "write its keys below a line [params]; in Python, pass a dict"],
+        ["params must be a table", "write its keys under a line [params]; in Python, pass a dict"],
     ),
     "a name to define": (
         lambda: axe_nb.define("x"),

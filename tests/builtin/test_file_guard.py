@@ -52,7 +52,7 @@ def test_in_mode_auto_without_a_person_protected_files_are_not_written(project: 
         assert result.startswith(f"Error: permission denied for write_file: {path} is protected: ")
         assert result.endswith(
             "and no one can be prompted here; "
-            "approve it in a notebook or terminal, or do it by hand"
+            "approve it in a notebook or terminal, or do it yourself"
         )
         assert path == "lead.md" or not (project / path).exists()
     assert (project / "lead.md").read_text() == "A skill."

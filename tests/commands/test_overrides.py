@@ -45,7 +45,7 @@ FACES: dict[str, Callable[..., RunResult]] = {
 
 WRONG: tuple[tuple[tuple[Any, ...], dict[str, Any], str], ...] = (
     (("echo", [["a"]]), {}, "part 1 of the prompt is neither text nor a picture: list"),
-    (("echo", None), {}, "prompt takes text or a list, not NoneType"),
+    (("echo", None), {}, "prompt must be text or a list, not NoneType"),
     ((None, "a"), {}, "neither an agent nor a model is named"),
     ((3, "a"), {}, "agent takes a name or an Agent, not 3"),
     (("echo", "a"), {"continue_from": "x"}, "continue_from takes a RunResult, not 'x'"),
@@ -73,7 +73,7 @@ def test_what_a_run_cannot_be_asked_with_is_one_clear_line(
 
 
 def test_data_as_a_prompt_is_told_to_be_written_into_a_text(echo: Agent) -> None:
-    with pytest.raises(ConfigError, match="prompt takes text or a list, not dict") as caught:
+    with pytest.raises(ConfigError, match="prompt must be text or a list, not dict") as caught:
         axe_nb.run("echo", {"people": 3})  # type: ignore[arg-type]
     assert caught.value.hint.startswith('write other values into a text, as in f"{data}"')
 
@@ -83,7 +83,7 @@ def test_a_limit_of_the_agent_is_told_where_it_belongs(name: str, echo: Agent) -
     with pytest.raises(ConfigError, match=f'unknown option "{name}"') as caught:
         axe_nb.run("echo", "a", **{name: 3})  # type: ignore[arg-type]
     key = "max_requests" if name == "limits" else name
-    assert caught.value.hint == f'it belongs to the agent: agent.but(limits={{"{key}": …}})'
+    assert caught.value.hint == f'it is a setting of the agent: agent.but(limits={{"{key}": …}})'
 
 
 @pytest.mark.parametrize("name", ["temperature", "temprature"])

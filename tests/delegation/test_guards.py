@@ -75,7 +75,7 @@ def test_a_floor_holds_in_every_mode(mode: Any) -> None:
     answers = [one.content for one in result.messages[-2].tool_results]
     assert answers == [
         "Error: permission denied for touch: it is precious, and no one can be prompted here; "
-        "approve it in a notebook or terminal, or do it by hand",
+        "approve it in a notebook or terminal, or do it yourself",
         "Error: permission denied for touch: it is forbidden",
     ]
 

@@ -362,8 +362,8 @@ def test_something_that_is_not_a_run_is_one_line(other: Any) -> None:
         done().diff(other)
     [line, hint] = error.value.lines()
     kind = type(other).__name__
-    assert line == f"diff compares two results of runs, and this is of type {kind}"
-    assert hint == "a.diff(b), with what axe_nb.run returned or axe_nb.load read"
+    assert line == f"diff compares two run results, not {kind}"
+    assert hint == "use a.diff(b), where axe_nb.run or axe_nb.load returned both"
 
 
 def test_a_child_less_is_found_among_children_that_were_all_told_something_else() -> None:

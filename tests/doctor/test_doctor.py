@@ -178,7 +178,7 @@ def test_a_server_without_a_list_is_up_all_the_same(
     assert of("openai server", found(using("openai/x"))) == [
         (
             "note",
-            f"answers at {server.url('x')}, but has no list of models",
+            f"answers at {server.url('x')}, but does not list its models",
             "if requests fail, check base_url under [providers.openai] in config.toml",
         )
     ]
@@ -275,7 +275,8 @@ def test_keys_that_others_can_read_are_told(project: Path, serve: Serve) -> None
     config_path().chmod(0o644)
     assert of("settings", found()) == [
         (
-            "wrong", "$XDG_CONFIG_HOME/axe/config.toml contains keys and is readable by others",
+            "wrong",
+            "$XDG_CONFIG_HOME/axe/config.toml contains keys and is readable by other users",
             "chmod 600 $XDG_CONFIG_HOME/axe/config.toml",
         )
     ]  # fmt: skip
@@ -301,7 +302,7 @@ def test_caps_are_told_and_those_that_an_agent_lifts() -> None:
     lifted = TreeLimits(max_requests=0, max_in_flight=0)
     findings = found({"wild": Agent("wild", "script/x", limits=lifted)})
     [(state, message, _)] = of("caps", findings)
-    assert (state, message[:39]) == ("right", "by default 1000 requests of a tree, 256")
+    assert (state, message[:38]) == ("right", "by default 1000 requests per tree, 256")
     noted = [message for state, message, _ in of("agent wild", findings) if "limit" in message]
     assert noted == ["limits.max_requests = 0, limits.max_in_flight = 0: no limit"]
 
@@ -311,7 +312,7 @@ def test_the_table_of_prices_and_own_prices_are_told(project: Path) -> None:
     config_path().write_text('[prices."lab/m"]\ninput = 1\noutput = 2\n', "utf-8")
     [(state, message, _)] = of("prices", found())
     assert state == "right"
-    assert message.startswith("of the table genai-prices ")
+    assert message.startswith("from the table genai-prices ")
     assert message.endswith(", and 1 price in $XDG_CONFIG_HOME/axe/config.toml")
 
 

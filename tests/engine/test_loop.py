@@ -247,9 +247,9 @@ def test_a_full_context_is_not_answered_with_a_higher_limit(calls: Any) -> None:
 @pytest.mark.parametrize(
     ("reason", "told"),
     [
-        ("refusal", "the model broke the reply off (refusal); rephrase the prompt"),
-        ("content_filter", "a content filter broke the reply off (content_filter); rephrase the"),
-        ("content_filter: SAFETY", "a content filter broke the reply off (content_filter: SAFETY)"),
+        ("refusal", "the model cut the reply short (refusal); rephrase the prompt"),
+        ("content_filter", "a content filter cut the reply short (content_filter); rephrase the"),
+        ("content_filter: SAFETY", "a content filter cut the reply short (content_filter: SAFETY)"),
     ],
 )
 def test_a_reply_that_was_broken_off_is_an_answer_with_a_warning(reason: str, told: str) -> None:

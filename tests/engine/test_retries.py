@@ -115,7 +115,7 @@ def first_wait(asked: float, timeout: float = 0) -> RetryScheduled:
 @pytest.mark.parametrize(
     ("asked", "told"),
     [
-        (900.0, "the server asks to wait 900s, longer than the run has left"),
+        (900.0, "the server asks for a wait of 900s, longer than the run has left"),
         (None, "a retry would wait, longer than the run has left"),
     ],
 )

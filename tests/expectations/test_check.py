@@ -219,11 +219,11 @@ def test_a_name_of_an_agent_and_a_tool_has_to_say_which(project: Any) -> None:
         ("no list_dir(pth == 1)", 'list_dir has no argument "pth" | did you mean "path"?'),
         ("lead(sttus == error)", 'unknown measure "sttus" of an agent | did you mean "status"?'),
         ("no lead(status == eror)",
-         'status cannot be compared like that | did you mean "error"?'),
+         'status cannot be compared this way | did you mean "error"?'),
         ("no lead(status < 3)",
-         "status cannot be compared like that | compare it with == != ~ !~ contains"),
-        ("no lead(turns == few)", "turns cannot be compared like that | compare it with a number"),
-        ("no lead(text == 42)", "text cannot be compared like that | write the text in quotes"),
+         "status cannot be compared this way | compare it with == != ~ !~ contains"),
+        ("no lead(turns == few)", "turns cannot be compared this way | compare it with a number"),
+        ("no lead(text == 42)", "text cannot be compared this way | write the text in quotes"),
         ("cost < 1", 'cost cannot be checked: the price of the model "script/lead" is unknown | '
          "compare tokens instead"),
     ],
@@ -373,5 +373,5 @@ def test_a_wide_tree_is_checked_in_linear_time() -> None:
 def test_only_a_result_has_expectations() -> None:
     with pytest.raises(ConfigError, match="expect takes a RunResult, not 'lead'"):
         axe_nb.expect("lead", "turns < 2")  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match="expectations are a text, not int"):
+    with pytest.raises(ConfigError, match="expectations must be text, not int"):
         axe_nb.expect(survey(), 3)  # type: ignore[arg-type]

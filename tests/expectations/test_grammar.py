@@ -38,8 +38,8 @@ def test_the_example_of_a_measure_is_about_it() -> None:
         ("a = 2", "`a = 2`: unknown operator, at `= 2` | did you mean ==?"),
         ("txt ~ /x/", "`txt ~ /x/`: expected one of == != < <= > >=, at `~ /x/` | "
          "did you mean text?"),
-        ("text ~ /a; b", "`text ~ /a; b`: cannot be read, at `/a; b` | close the pattern with /"),
-        ("text == 'a", "`text == 'a`: cannot be read, at `'a` | close the text with a quote"),
+        ("text ~ /a; b", "`text ~ /a; b`: not understood, at `/a; b` | close the pattern with /"),
+        ("text == 'a", "`text == 'a`: not understood, at `'a` | close the text with a quote"),
         ("text ~ /(/", "`text ~ /(/`: invalid pattern: missing ) at position 1, at `/(/`"),
         ("text ~ 42", "`text ~ 42`: expected a pattern, as in /42/, at `42`"),
         ("a >= 2, paralel", "`a >= 2, paralel`: expected ; or the end, at `, paralel` | "
@@ -55,15 +55,15 @@ def test_the_example_of_a_measure_is_about_it() -> None:
         ("status == complete", "`status == complete`: unknown value, at `complete` | "
          'did you mean "completed"?'),
         ("no a >= 2", "`no a >= 2`: expected ; or the end, at `>= 2` | "
-         "use not before a comparison"),
+         "put not before the comparison"),
         ("a then turns", "`a then turns`: then takes agents and tools, at the end"),
         ("a(b == 1 c)", "`a(b == 1 c)`: expected , or ), at `c)`"),
-        ("turns(b)", "`turns(b)`: conditions are for agents and tools, at `(b)`"),
+        ("turns(b)", "`turns(b)`: only agents and tools take conditions, at `(b)`"),
         ("r a <= 1", "`r a <= 1`: expected ; or the end, at `a <= 1` | "
-         "separate expectations with ;, and a result from them with :"),
+         "separate expectations with ; and put : after the name of a result"),
         ("a contians b", "`a contians b`: expected ; or the end, at `contians b` | "
          "did you mean contains?"),
-        ("a" * 20_000, "the expectations have over 10,000 characters"),
+        ("a" * 20_000, "the expectations have more than 10,000 characters"),
     ],
 )  # fmt: skip
 def test_an_error_names_the_place_and_the_next_step(text: str, told: str) -> None:

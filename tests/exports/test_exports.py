@@ -140,7 +140,7 @@ def test_a_diff_is_a_page_too_and_as_inert(result: RunResult, project: Path) -> 
     assert SECRET not in page
     text = axe_nb.export(diff, project / "diff.md").read_text("utf-8")
     assert "≠ lead: 1 change, first at 0/2" in text
-    with pytest.raises(ConfigError, match=r"the name of the file ends in \.html, \.md$"):
+    with pytest.raises(ConfigError, match=r"the file name must end in \.html or \.md$"):
         axe_nb.export(diff, project / "diff.jsonl")
 
 

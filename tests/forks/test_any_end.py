@@ -270,7 +270,7 @@ def test_a_run_whose_process_died_is_forked_with_the_agents_of_now() -> None:
         again = fork(died, "0/3")
         assert counted.take() == (["lead 3"], [])
     assert again.warnings == (
-        "the agents of the forked run were not kept: the current ones are used",
+        "the agents of the forked run were not kept; the fork uses the current ones",
     )
 
 

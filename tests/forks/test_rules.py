@@ -35,7 +35,7 @@ MISTAKES: dict[str, tuple[Any, dict[str, Any], str]] = {
     "no such run": ("0.9/1", {}, 'no run "0.9" in this tree; near it: 0.'),
     "no such turn": ("0/7", {}, 'no turn "7" of lead; its turns are 0/1, 0/2, 0/3'),
     "no turn": ("0/x", {}, 'no turn "x" of lead; its turns are 0/1, 0/2, 0/3'),
-    "after its answer": ("0/4", {}, "turn 0/3 of lead was its answer: no turn follows it"),
+    "after its answer": ("0/4", {}, "turn 0/3 of lead was the final answer: no turn follows it"),
     "no such call": (
         "0/1", {"results": {7: "x"}},
         'no call "7" in turn 0/1; its calls are 1 (note, ',
@@ -43,7 +43,7 @@ MISTAKES: dict[str, tuple[Any, dict[str, Any], str]] = {
     "a call of another turn": ("0/1", {"results": {4: "x"}}, 'no call "4" in turn 0/1'),
     "a key that is none": ("0/1", {"results": {1.0: "x"}}, 'no call "1.0" in turn 0/1'),
     "no calls": ("0/3", {"results": {1: "x"}}, "turn 0/3 of lead made no calls"),
-    "no dict": ("0/1", {"results": ["x"]}, "results takes a dict by call, not ['x']"),
+    "no dict": ("0/1", {"results": ["x"]}, "results takes a dict from call to result, not ['x']"),
     "no result": (
         "0/1", {"results": {1: b"x"}}, "the result of note: the tool's result is bytes",
     ),
@@ -100,7 +100,7 @@ def test_a_blank_prompt_is_none(blank: Any) -> None:
 def test_a_part_of_a_tree_is_forked_by_its_root() -> None:
     with counted_tree(None) as (run, _), pytest.raises(ConfigError) as error:
         fork(run.children[0], 2)
-    assert error.value.hint == 'fork the root with the whole place: .fork("0.2/2")'
+    assert error.value.hint == 'fork the root run with the whole place: .fork("0.2/2")'
 
 
 @pytest.mark.req("D-66")
@@ -373,7 +373,7 @@ def test_a_place_that_is_not_reached_is_a_warning() -> None:
     assert again.text == "no"
     assert again.warnings == (
         'tool "survey" was run again: it starts 0.1, on the way to 0.1/1',
-        "the fork did not reach 0.1/1: the calls that lead there took another path",
+        "the fork did not reach 0.1/1: the calls that lead there took a different path",
     )
 
 

@@ -96,7 +96,7 @@ def test_it_counts_the_judge() -> None:
 def test_it_says_that_a_resume_file_spares_requests(tmp_path: Path) -> None:
     path = tmp_path / "r.jsonl"
     make("free", resume=path).run(Seen())
-    assert make("free", resume=path).forecast == "4 requests, less what is in the resume file"
+    assert make("free", resume=path).forecast == "4 requests, minus what is in the resume file"
 
 
 def test_it_is_shown_while_the_grid_runs() -> None:

@@ -119,7 +119,7 @@ def test_labels_part_the_scores_of_a_judge_that_sees_what_people_see() -> None:
     for row, score in enumerate((0.9, 0.2)):
         grid.add(row, 0, replace(grid[row, 0][0], score=score))
     assert str(grid.label("ok")).splitlines()[1] == (
-        "mean score of those labelled right 0.9, of the others 0.2"
+        "mean score of the runs labelled right 0.9, of the others 0.2"
     )
 
 
@@ -232,9 +232,9 @@ def test_a_saved_grid_is_the_same(grid: Grid, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "told"),
     [
-        ("[]", "line 2 is not that of a grid"),
+        ("[]", "line 2 is not part of a grid"),
         ('{"inputs": [{}], "variants": [], "repeats": 1, "note": ""}\n{"at": [0, 0, 1]}', "line 3"),
-        ("[" * 100_000, "line 2 is not that of a grid"),
+        ("[" * 100_000, "line 2 is not part of a grid"),
     ],
 )
 def test_a_file_that_is_no_grid_is_told(tmp_path: Path, line: str, told: str) -> None:

@@ -47,7 +47,7 @@ def ask(*, agents: Any = (A, B), prompt: Any = "P {{ input }}", **options: Any) 
         (math.inf, "score returned inf, not a finite number"),
         (-math.inf, "score returned -inf, not a finite number"),
         (np.nan, "score returned nan, not a finite number"),
-        (None, "score returned None, neither a number nor a bool"),
+        (None, "score returned None, which is neither a number nor a bool"),
         (10**400, "score failed: OverflowError"),
         (np.array([1, 2]), "score failed: TypeError"),
     ],
@@ -113,7 +113,7 @@ def test_a_judge_compares_answers_of_a_loaded_grid_and_of_one_with_failed_square
 @pytest.mark.parametrize(
     ("inputs", "told"),
     [
-        (pd.DataFrame([[1, 2]]), "input 0: the name of column 0 is not text"),
+        (pd.DataFrame([[1, 2]]), "input 0: the column name 0 is not text"),
         (np.array(5), "inputs takes a list"),
         ([{None: 1}], "input 0: the name of column None is not text"),
     ],
@@ -175,7 +175,7 @@ def test_a_page_of_thousands_of_squares_stays_small_and_names_the_rest() -> None
     grid = ask(agents=agents, inputs=[f"{n} {'x' * 99}" for n in range(90)], concurrency=50)
     page = show_grid(grid)["text/html"]
     assert len(page) < 500_000
-    assert "the squares of these: <code>g[input, variant]</code>" in page
+    assert "get these squares with <code>g[input, variant]</code>" in page
     assert "90 inputs" in page
     assert page.count("<details>") < 1000
 
@@ -248,7 +248,7 @@ def test_a_resume_file_that_cannot_be_written_is_told_by_the_grid(tmp_path: Path
         grid = ask(resume=path, inputs=["new"])
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    assert "lacks results" in grid.note
+    assert "is missing results" in grid.note
 
 
 @pytest.mark.req("E-2", "E-5")

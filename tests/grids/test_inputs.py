@@ -48,9 +48,9 @@ def test_files_are_read(tmp_path: Path) -> None:
     [
         ("a.csv", "a,b\n1,2\n1,2,3\n", r'inputs "a.csv", line 3: 3 values for 2 columns'),
         ("a.csv", "a,b\n1,2\n1\n", r'inputs "a.csv", line 3: 1 value for 2 columns'),
-        ("a.csv", "a,a\n1,2\n", r'inputs "a.csv": its first line has to name each column once'),
+        ("a.csv", "a,a\n1,2\n", r'inputs "a.csv": the first line must name each column once'),
         ("a.csv", 'a\n"x', r'inputs "a.csv", line 2: '),
-        ("a.csv", "a,b\n", "the inputs are empty"),
+        ("a.csv", "a,b\n", "there are no inputs"),
         ("a.jsonl", '{"a": 1}\n{"a": \n', r'inputs "a.jsonl", line 2: not JSON'),
         ("a.jsonl", "[" * 100_000, r'inputs "a.jsonl", line 1: not JSON'),
         ("a.txt", "a", r"not a .csv or .jsonl file"),
@@ -75,11 +75,11 @@ def test_a_file_that_never_ends_or_is_missing_is_refused(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        ([], "the inputs are empty"),
+        ([], "there are no inputs"),
         ({"a": 1}, "not dict"),
         (7, "not int"),
         (b"x", "not bytes"),
-        ([{1: "x"}], "input 0: the name of column 1 is not text"),
+        ([{1: "x"}], "input 0: the column name 1 is not text"),
         (iter(int, 1), "more than 100,000"),
     ],
 )

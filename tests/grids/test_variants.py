@@ -45,7 +45,7 @@ def test_each_variant_has_what_it_asks_with() -> None:
     [
         (([], None, None, "p"), "agents is empty"),
         ((["a", "a"], None, None, "p"), "agents has a twice"),
-        (("a", 7, None, "p"), "models takes one or a list, not int"),
+        (("a", 7, None, "p"), "models takes one value or a list, not int"),
     ],
 )
 def test_what_makes_no_variants_is_told(given: Any, told: str) -> None:

@@ -80,7 +80,7 @@ def test_the_best_of_several_is_held_against_all_comparisons(result: RunResult) 
     ]
     grid = fill(result, low=[0, 1, 1], mid=[1, 1, 0], best=[1] * 3)
     assert write_verdicts(grid) == [
-        "not sure which is best: best did best, but chance alone can do that; "
+        "not sure which is best: best did best, but that may be chance; "
         "3 inputs are too few, at least 7 are needed"
     ]
 

@@ -66,7 +66,7 @@ def test_changes_are_told_in_words(result: RunResult) -> None:
         'new result of call_agent: "Task: About Rome: a fine town"',
     )
     assert result.request("0.3/3").changed == (
-        "tools may not be called any more",
+        "tools can no longer be called",
         'new reply: "explored"',
         'new prompt: "Summarize your findings concisely"',
     )
@@ -158,12 +158,12 @@ def test_the_text_has_bars_changes_and_a_body_that_is_cut(project: Path) -> None
     request = tell(Usage(900, 5), prompt="Rome " * 1000, system_prompt="Lead.")
     lines = str(request).splitlines()
     assert lines[0] == "a · script/a · 0/2 · 900 tokens · as it would be over openai; " \
-        "a script is sent no body"  # fmt: skip
+        "a script model is sent no body"  # fmt: skip
     assert "prompt               854   95%  ████████████████████████████" in lines
     at = lines.index("since the turn before:")
     assert lines[at + 1] == '+ new reply: "hm", calls look_up'
     assert any(line.startswith("body (openai, ") for line in lines)
-    assert lines[-1] == '… cut; whole in .request("0/2").body'
+    assert lines[-1] == '… cut; in full: .request("0/2").body'
     assert f"{5000 - MAX_TEXT:,} more characters" in str(request)
     assert "Rome " * 1000 in request.format(whole=True)
     assert repr(request) == "SentRequest(a, 0/2, openai, 900 tokens)"

@@ -138,7 +138,7 @@ def test_failures_are_results_in_their_place(echo: Echo) -> None:
     results = list(found)
     assert [r.status for r in results] == ["completed", "error", "error", "error", "completed"]
     assert results[1].error == "server: out of order"
-    assert "prompt takes text or a list, not int" in str(results[2].error)
+    assert "prompt must be text or a list, not int" in str(results[2].error)
     assert "part 2 of the prompt" in str(results[3].error)
     assert found.failures == results[1:4]
     with pytest.raises(ConfigError, match="prompt takes text"):
@@ -396,7 +396,7 @@ def test_the_map_of_no_prompts_is_empty(echo: Echo) -> None:
 def test_a_map_says_what_it_is(echo: Echo) -> None:
     found = axe_nb.map(echo.agent, ["a", "fail"])
     assert repr(found) == (
-        "<map of echo: 0 of 2 runs, 0 failed; not begun: iterate over it, or await it>"
+        "<map of echo: 0 of 2 runs, 0 failed; not started: iterate over it, or await it>"
     )
     list(found)
     assert repr(found).startswith("<map of echo: 2 of 2 runs, 1 error")

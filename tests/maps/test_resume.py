@@ -258,7 +258,7 @@ def test_a_file_that_cannot_be_written_any_more_is_told_and_stops_no_run(
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert texts == ["A", "B"]
-    assert "runs.jsonl lacks results" in repr(found)
+    assert "runs.jsonl is missing results" in repr(found)
 
 
 SERVER = """

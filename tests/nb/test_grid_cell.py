@@ -86,7 +86,7 @@ def test_resume_takes_a_path_or_the_history_and_a_dry_run_makes_no_file(
     assert not (project / "runs.jsonl").exists()
     cells.run(cell.format("hasty --resume runs.jsonl"))
     told = text(cells.run(cell.format("hasty --resume runs.jsonl --dry-run")))
-    assert "2 requests, less what is in the resume file" in told
+    assert "2 requests, minus what is in the resume file" in told
     off = text(cells.run(cell.format("hasty --resume")))
     assert "resume=True needs the history, which is off: runs of tests are not kept" in off
     cells.run("import os; os.environ['AXE_NB_HISTORY'] = '1'")
@@ -106,7 +106,7 @@ def test_a_cell_takes_budgets_and_executors_as_maps_do(cells: Kernel) -> None:
     outputs = cells.run(cell.format("--budget max_requests=1,max_total_tokens=1000 -o g"))
     assert "1 of 2 runs, the budget of this grid was reached: max_requests = 1" in text(outputs)
     for budget, told in (
-        ("max_turns=1", "budget has an unknown key"),
+        ("max_turns=1", 'unknown key "max_turns" in budget'),
         ("max_requests=x", "takes KEY=NUMBER, as in max_requests=100"),
         ("max_requests=inf", "budget takes dollars or positive caps"),
         ("much", "takes US dollars"),

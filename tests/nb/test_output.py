@@ -73,7 +73,7 @@ def test_what_does_not_fit_is_an_error_of_three_lines_at_most(cells: Kernel) -> 
 
 def test_a_name_that_is_no_type_is_told(cells: Kernel) -> None:
     [error] = cells.run("%%axe guide --output Twon\nhi")
-    assert error["evalue"].startswith('no file "Twon" with a JSON Schema')
+    assert error["evalue"].startswith('JSON Schema file not found: "Twon"')
     [error] = cells.run("%%axe guide --output guide\nhi")
     assert "neither a JSON Schema nor a type" in error["evalue"]
 

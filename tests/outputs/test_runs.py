@@ -232,7 +232,7 @@ def test_what_is_still_wrong_is_a_failed_run_that_keeps_the_text(project: Path) 
         "error", None, "no JSON, 2", 2
     )  # fmt: skip
     assert result.error is not None
-    assert result.error.startswith("the answer does not fit its schema (even after one repair")
+    assert result.error.startswith("the answer does not match its schema (even after one repair")
     with pytest.raises(axe_nb.RunError) as raised:
         result.raise_for_status()
     assert raised.value.hint
@@ -310,11 +310,11 @@ def test_an_agent_file_names_a_schema_beside_it(project: Path) -> None:
     ("name", "problem"),
     [
         ("missing.json", "No such file"),
-        ("../secret.json", "has to lie beside"),
-        ("/etc/passwd", "has to lie beside"),
-        ("~/secret.json", "has to lie beside"),
+        ("../secret.json", "must be in the folder of the agent's file"),
+        ("/etc/passwd", "must be in the folder of the agent's file"),
+        ("~/secret.json", "must be in the folder of the agent's file"),
         ("link.json", "cannot be used"),
-        ("list.json", "does not hold a JSON object"),
+        ("list.json", "does not contain a JSON object"),
         ("bad.json", "it is not JSON"),
         ("deep.json", "nested too deeply|not JSON"),
     ],

@@ -50,18 +50,18 @@ def test_a_mistake_below_alternatives_is_told_by_the_nearest() -> None:
 @pytest.mark.parametrize(
     ("schema", "problem"),
     [
-        ({"type": "objct"}, "type: 'objct' is none of object, array, string, number"),
+        ({"type": "objct"}, "type: 'objct' is not one of object, array, string, number"),
         ({"properties": []}, "not of type 'object'"),
         ({"$ref": "http://127.0.0.1:9/x"}, "nothing else is loaded"),
         ({"$ref": "file:///etc/passwd"}, "nothing else is loaded"),
         ({"$ref": "#/$defs/missing"}, "nothing else is loaded"),
         ({"$defs": {"a": {}}, "items": {"$ref": "a.json"}}, "nothing else is loaded"),
-        ({"items": {"$id": "http://x/", "$ref": "#"}}, "\\$id is supported at the top only"),
+        ({"items": {"$id": "http://x/", "$ref": "#"}}, "\\$id is supported only at the top"),
         ({"unevaluatedProperties": False}, "unevaluatedProperties is not supported"),
         ({"pattern": "((a{1000}){1000}){1000}"}, "its repeats make it too large"),
         ({"pattern": "("}, "cannot be used"),
         ({"patternProperties": {"(": {}}}, "cannot be used"),
-        ({"const": "x" * 200_000}, "bytes, the most are"),
+        ({"const": "x" * 200_000}, "bytes; at most "),
         ({"const": {1, 2}}, "it is not JSON"),
     ],
 )
@@ -70,7 +70,7 @@ def test_a_schema_that_cannot_be_used_is_an_error_with_its_reason(
 ) -> None:
     with pytest.raises(ConfigError, match=problem) as raised:
         clean_schema(schema, "[output]")
-    assert str(raised.value).startswith("[output] is not a JSON Schema that can be used: ")
+    assert str(raised.value).startswith("[output] is not a usable JSON Schema: ")
     assert "\n" not in raised.value.message
 
 
@@ -120,7 +120,7 @@ def test_a_check_that_would_not_end_is_stopped(schema: dict[str, Any], data: Any
 def test_a_schema_that_refers_to_itself_without_an_end_is_a_mistake_of_the_answer() -> None:
     schema = clean_schema({"$defs": {"a": {"$ref": "#/$defs/a"}}, "$ref": "#/$defs/a"}, "[output]")
     assert find_mistakes(schema, 1) == [
-        "it is nested too deeply, or its schema refers to itself without an end"
+        "it is nested too deeply, or its schema refers to itself endlessly"
     ]
 
 
@@ -128,7 +128,9 @@ def test_equal_items_are_found_in_a_long_list_at_once() -> None:
     schema = {"uniqueItems": True}
     items: list[Any] = [{"n": n} for n in range(20_000)]
     assert find_mistakes(schema, items) == []
-    assert find_mistakes(schema, [*items, {"n": 7.0}]) == ["data: it has an item more than once"]
+    assert find_mistakes(schema, [*items, {"n": 7.0}]) == [
+        "data: it contains an item more than once"
+    ]
     assert find_mistakes(schema, [1, True, "1", None, 0, False]) == []
 
 

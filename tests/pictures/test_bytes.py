@@ -84,7 +84,7 @@ def test_a_picture_that_is_huge_when_unpacked_is_refused_unseen() -> None:
     ],
 )
 def test_what_models_do_not_read_is_named(data: bytes, what: str) -> None:
-    with pytest.raises(NoPicture, match=f"not a picture that models read: {what}"):
+    with pytest.raises(NoPicture, match=f"not a supported picture: {what}"):
         Picture(data)
 
 
@@ -120,7 +120,7 @@ def test_a_list_of_texts_and_pictures_is_a_prompt(tmp_path: Path) -> None:
 def test_what_is_no_part_of_a_prompt_is_named_by_its_position(tmp_path: Path) -> None:
     for part, message in (
         (3, "part 2 of the prompt is neither text nor a picture: int"),
-        (b"abc", "part 2 of the prompt is not a picture that models read"),
+        (b"abc", "part 2 of the prompt is not a supported picture"),
         (tmp_path / "no.png", "part 2 of the prompt: cannot read the picture no.png: No such"),
         (tmp_path, "part 2 of the prompt: cannot read"),
     ):

@@ -168,7 +168,7 @@ def test_a_result_with_too_many_pictures_is_an_error_for_the_model(project: Path
     results = [turn.results[0] for turn in result.log[:3]]
     assert [one.is_error for one in results] == [False, True, False]
     assert results[1].content.startswith(
-        "Error: the pictures of one request would be more than 4 kB"
+        "Error: the pictures in one request would be more than 4 kB"
     )
     assert [len(one.pictures) for one in results] == [3, 0, 1]
 
@@ -186,7 +186,7 @@ def test_no_request_has_thousands_of_tiny_pictures(project: Path) -> None:
     result = axe_nb.run(Agent("a", "script/dots", tools=(dots,)), "go")
     results = [turn.results[0] for turn in result.log[:3]]
     assert [len(one.pictures) for one in results] == [0, 500, 0]
-    assert "the pictures of one request would be more than 500" in results[2].content
+    assert "the pictures in one request would be more than 500" in results[2].content
 
 
 def test_what_a_tool_cannot_show_is_an_error_for_the_model(project: Path) -> None:
@@ -196,9 +196,7 @@ def test_what_a_tool_cannot_show_is_an_error_for_the_model(project: Path) -> Non
 
     script("x")(lambda request: [call("draw")] if request.turn == 1 else request.last)
     result = axe_nb.run(Agent("a", "script/x", tools=(draw,)), "go")
-    assert result.text == (
-        "Error: not a picture that models read: it is SVG; convert it to PNG or JPEG"
-    )
+    assert result.text == ("Error: not a supported picture: it is SVG; convert it to PNG or JPEG")
 
 
 @pytest.mark.parametrize(

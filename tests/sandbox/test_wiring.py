@@ -157,8 +157,8 @@ def test_the_doctor_tells_where_none_works(no_sandbox: None) -> None:
     assert of("sandbox", found()) == [
         (
             "note",
-            "none works here: commands need approval",
-            "install bubblewrap, where the system has it",
+            "no sandbox works here, so commands need approval",
+            "install bubblewrap, if your system has it",
         )
     ]
 
@@ -263,7 +263,7 @@ def test_without_a_sandbox_a_command_that_no_one_approved_does_not_run(
 ) -> None:
     for guard in (None, Guard(note="in a sandbox (full), no network")):
         ctx = replace(context(workdir), guard=guard)
-        with pytest.raises(ToolError, match="the sandbox does not work any more"):
+        with pytest.raises(ToolError, match="the sandbox no longer works"):
             asyncio.run(shell.run_command(ctx, "touch made"))
     assert not (workdir / "made").exists()
 

@@ -46,7 +46,7 @@ def test_edited_arguments_that_do_not_fit_the_schema_end_the_run_with_the_place(
     result = run(Decider(call1=lambda step: step.edit(arguments)))
     assert result.status == "error"
     assert str(result.error).startswith(
-        "step: the edited arguments of measure do not fit its schema: data"
+        "step: the edited arguments of measure do not match its schema: data"
     )
     assert "town" in str(result.error)
 
