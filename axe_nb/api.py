@@ -51,27 +51,27 @@ def run(
     Blocks, even inside a running event loop.
 
     Args:
-        agent: the agent or its name; None = the model of `model` is asked without one.
+        agent: the agent or its name; None = the prompt goes directly to `model`.
         prompt: the task, or a list of texts and pictures; blank = the task is in the agent's
             instructions.
-        continue_from: an earlier result whose conversation to continue.
+        continue_from: an earlier result, whose conversation is continued.
         display: if True, a notebook shows the run live.
         model: model to use for this run.
-        model_all: model for all agents of the tree; `model` takes precedence for the first.
+        model_all: model for all agents of the tree; `model` takes precedence for the root.
         skill: skill file to use instead of the agent's.
         workdir: folder for files and tools.
         timeout: time limit of the whole run in seconds (default 120); 0 or None = no limit.
-        params: parameters of the model, merged into those of the agent.
-        vars: values of `{{ name }}` in system prompts; agents below get those that they have.
+        params: model parameters, merged into those of the agent.
+        vars: values of `{{ name }}` in system prompts; agents below get those that they define.
         agents_dir: folder to search for agents first.
         tools: tools to use instead of the agent's: names, or functions.
         mode: permission for tools that write: plan, ask or auto.
-        output: form of the answer, for `result.data`: a JSON Schema, a dataclass, a TypedDict, a
+        output: structured output for `result.data`: a JSON Schema, a dataclass, a TypedDict, a
             pydantic model, a list of one of these, or the path of a file with a schema.
-        stream: if False, replies arrive whole, even if someone watches.
+        stream: if False, replies are never streamed.
         expect: expectations of the run, as in `researcher >= 2, parallel; no write_file`.
         step: pause before each request and call: True asks you, a function decides on each `Step`.
-        break_at: pause only there: `tool:NAME`, `agent:NAME`, `depth:N`, `turn`.
+        break_at: pause only at these places: `tool:NAME`, `agent:NAME`, `depth:N`, `turn`.
 
     Raises:
         ConfigError: invalid configuration, before anything is sent; `hint` has the next step.
@@ -95,9 +95,10 @@ async def arun(
     display: bool = True,
     **options: Unpack[RunOptions],
 ) -> RunResult:
-    """Like `run`, on the caller's own event loop; in an async tool, the run is its child.
+    """Like `run`, but on the caller's own event loop; in an async tool, the run is a child.
 
-    The arguments, the result and the errors are those of `run`; cancelling the task stops the run.
+    Takes the same arguments, returns the same result and raises the same errors as `run`.
+    Cancelling the task stops the run.
     """
     request = _make_request(agent, prompt, continue_from, options)
     caller = calling()
@@ -117,12 +118,12 @@ async def stream(
     """Yields the events of a run as they happen; the last one carries the RunResult.
 
     Nothing is displayed. Closing the generator stops the run. Leaving the loop early does not close
-    it at once, so close it yourself: `async with contextlib.aclosing(axe_nb.stream(…)) as events:`.
+    it at once; to close it, use `async with contextlib.aclosing(axe_nb.stream(…)) as events:`.
 
     Raises:
         ConfigError: invalid configuration, before anything is sent.
         AxeError: called inside a tool.
-        ExpectationError: after the last event, the run did not meet `expect`.
+        ExpectationError: the run did not meet `expect`; raised after the last event.
     """
     request = _make_request(agent, prompt, continue_from, options)
     refuse_in_tool("stream")
@@ -134,7 +135,7 @@ async def stream(
 
 
 def expect(result: RunResult, expectations: str) -> RunResult:
-    """Returns the result of a run that met all expectations.
+    """Checks that a run met all expectations, and returns its result.
 
     Args:
         result: the result of a finished run.
@@ -151,16 +152,16 @@ def expect(result: RunResult, expectations: str) -> RunResult:
 
 @contextmanager
 def cassette(path: str | os.PathLike[str], mode: Mode | None = None) -> Iterator[Cassette]:
-    """Records the exchanges of all runs inside it in a file, and plays those that are there.
+    """Records the exchanges of all runs in the `with` block, and replays those in the file.
 
     Args:
-        path: the file; it is made if there is something to record.
-        mode: `record`: ask the models and replace what is recorded; `replay`: never ask them;
-            `auto`: ask them for what is missing only; `live`: do not use the file. None = `auto`
-            where a person can be asked, else `replay`.
+        path: the file; created if there is something to record.
+        mode: `record`: call the models and replace what is recorded; `replay`: never call them;
+            `auto`: call them only for what is missing; `live`: do not use the file. None = `auto`
+            if someone can be prompted, else `replay`.
 
     Raises:
-        ConfigError: it is not a cassette, or it cannot be read or written.
+        ConfigError: the file is not a cassette, or cannot be read or written.
     """
     from axe_nb.recording.cassette import Cassette
 
@@ -207,16 +208,16 @@ def load(saved: str | os.PathLike[str]) -> Any: ...
 
 
 def load(saved: int | str | os.PathLike[str]) -> Any:
-    """Returns a result of the history, or one that `save` of a result or a grid wrote to a file.
+    """Returns a result from the history, or a result or grid from a file that `save` wrote.
 
     Nothing is executed.
 
     Args:
-        saved: path of the file; a number, or a name without a dot or separator, is the id of a
-            run of the history instead.
+        saved: the path of the file, or the id of a run in the history: a number, or a text without
+            dots and separators.
 
     Raises:
-        ConfigError: there is no such file, or it is not a saved result.
+        ConfigError: there is no such file or run, or the file is not a saved result.
     """
     from axe_nb.run_history.history import load_run
 
@@ -261,10 +262,10 @@ def mcp_prompt(server: str, prompt: str, **arguments: str) -> str:
 
 
 def define(agent: Agent) -> None:
-    """Registers an agent in this session; it takes precedence over a file of its name.
+    """Registers an agent in this session, where it takes precedence over a file with its name.
 
     Args:
-        agent: the agent; one of the same name that was defined before is replaced.
+        agent: the agent; replaces an earlier definition with the same name.
     """
     session.define(agent)
 

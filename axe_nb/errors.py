@@ -99,9 +99,9 @@ class ExpectationError(AxeError):
 
 
 class CassetteMiss(AxeError):
-    """A replayed run sent a request that is not in the cassette, and the model may not be asked.
+    """A replayed run sent a request that is not in the cassette and may not go to the model.
 
-    The message says what changed, `hint` how to record it.
+    The message says what changed; `hint` says how to record the request.
     """
 
 
@@ -120,9 +120,9 @@ _SAID_AGAIN: dict[Category, str] = {
 class ProviderError(AxeError):
     """A request to a model failed.
 
-    Prints as `<category>: <message>` (B-5), with our words before a message that only repeats the
+    Prints as `<category>: <message>`, with an explanation before a message that only repeats the
     category. `status` is the HTTP status, or None; `retry_after` is in seconds, or None if the
-    server named no time. Sending the request again may help if `retryable` is true.
+    server gave no time. If `retryable` is true, sending the request again may help.
     """
 
     def __init__(

@@ -99,7 +99,7 @@ class CallTraits:
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A tool call requested by a model (A-1.3): its id, the tool's name and the arguments."""
+    """A tool call requested by a model: its id, the tool's name and the arguments."""
 
     id: str
     """The API's id if it sent one, else an id unique in the conversation (D-28)."""
@@ -161,10 +161,10 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A complete request to a model (A-1.5), in no provider's format.
+    """A complete request to a model, independent of any provider's format.
 
-    A script model gets it: `last` is the text of the last message, `results` are those of the
-    calls of the turn before, `turn` counts from 1.
+    Script models receive it: `last` is the text of the last message, `results` are the results of
+    the calls of the previous turn, and `turn` counts from 1.
     """
 
     model: str
@@ -235,10 +235,10 @@ class Delta:
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """A complete response of a model (A-1.6), in no provider's format.
+    """A complete response of a model, independent of any provider's format.
 
-    A script model returns one to set the usage or the stop reason; for a text or calls alone it
-    returns these.
+    Script models return one to set the usage or the stop reason; otherwise they can return the text
+    or the calls themselves.
     """
 
     content: str = ""
@@ -254,7 +254,7 @@ class Response:
 
     @property
     def is_cut(self) -> bool:
-        """True if the token limit truncated the reply (D-31)."""
+        """True if the token limit truncated the reply."""
         return self.stop_reason in ("length", "max_tokens", "model_context_window_exceeded")
 
     @property
@@ -264,12 +264,12 @@ class Response:
 
     @property
     def is_withheld(self) -> bool:
-        """True if the model or a content filter broke the reply off."""
+        """True if the model or a content filter cut the reply short."""
         return self.stop_reason == "refusal" or self.stop_reason.startswith("content_filter")
 
     @property
     def is_paused(self) -> bool:
-        """True if the server waits for the same conversation again, to go on with the reply."""
+        """True if the server expects the same conversation again, to continue the reply."""
         return self.stop_reason == "pause_turn"
 
     def message(self, *, calls: bool = True) -> Message:

@@ -71,10 +71,10 @@ class Turn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunResult:
-    """The result of an agent's run, whatever its status (D-2).
+    """The result of an agent's run, whatever its status.
 
     `turns`, `tool_calls`, `usage` and `cost` are those of this agent alone; `children` has the
-    runs below it, `total_usage` and `total_cost` count the whole tree, `walk()` yields its runs.
+    runs below it, `total_usage` and `total_cost` cover the whole tree, `walk()` yields its runs.
     `ok` is true if the run completed; `raise_for_status()` raises if it did not.
     """
 
@@ -156,7 +156,7 @@ class RunResult:
 
     @property
     def total_usage(self) -> Usage:
-        """Tokens of this run and of all runs below it."""
+        """Tokens of this run and all runs below it."""
         total = Usage()
         for result in self.walk():
             total += result.usage
@@ -164,7 +164,7 @@ class RunResult:
 
     @property
     def cost(self) -> float | None:
-        """The price of its own turns in US dollars; None if that of any is unknown."""
+        """The price of its own turns in US dollars; None if any of them has an unknown price."""
         counted = (turn for turn in self.log if turn.source not in UNASKED)
         if any(not turn.usage.total for turn in counted):  # a server that counts no tokens
             return None
@@ -172,7 +172,7 @@ class RunResult:
 
     @property
     def total_cost(self) -> float | None:
-        """The price of this run and all runs below it in US dollars; None as for `cost`."""
+        """The price of this run and all below it in US dollars; None if any price is unknown."""
         return add_costs(result.cost for result in self.walk())
 
     @property
@@ -181,18 +181,19 @@ class RunResult:
         return self.cause.exit_code if self.cause else EXIT_CODES[self.status]
 
     def walk(self) -> Iterator[RunResult]:
-        """This result, then every result below it, depth first in call order."""
+        """Yields this result, then every result below it, depth first in call order."""
         yield self
         for child in self.children:
             yield from child.walk()
 
     def request(self, place: str | int | None = None, protocol: str | None = None) -> Sent:
-        """Returns a request that was sent: its body, what fills the context, what changed.
+        """Returns a request that was sent: its body, what fills the context, and what changed.
 
         Args:
-            place: `0.2/3`, the third turn of run `0.2`; `0.2`, its last turn; a turn of this run;
-                None = its last.
-            protocol: the one to write it for (`anthropic`, `openai`, `ollama`); None = as sent.
+            place: `0.2/3` is the third turn of run `0.2`, `0.2` its last turn; a number is a turn
+                of this run; None = its last turn.
+            protocol: show the body as this protocol has it (`anthropic`, `openai`, `ollama`);
+                None = as sent.
 
         Raises:
             ConfigError: there is no request at that place.
@@ -200,7 +201,7 @@ class RunResult:
         return find_actions().find_request(self, place, protocol)
 
     def diff(self, other: RunResult) -> Difference:
-        """Returns the difference of this run, with all runs below it, and another.
+        """Returns the difference between this run and another, including all runs below them.
 
         Raises:
             ConfigError: `other` is not the result of a run.
@@ -217,15 +218,16 @@ class RunResult:
         results: Mapping[int | str, Any] | None = None,
         **options: Any,
     ) -> RunResult:
-        """Runs the tree again from a place on: only what is changed, and what follows from it.
+        """Runs the tree again from a place: only what is changed, and what follows from it.
 
         Args:
-            place: as in `request`, or the turn after the last: it goes on from results of calls.
-            prompt: replaces the prompt at turn 1, is said before any other.
-            system_prompt: that of the agent at the place.
-            reply: text, calls or a `Response` in place of the model's.
-            results: id or number of a call of the turn → what it returned instead, or raised.
-            options: as for `axe_nb.run`; those that change an agent are for the run at the place.
+            place: as in `request`, or the turn after the last, which continues from the results of
+                its calls.
+            prompt: at turn 1 it replaces the prompt; at a later turn it is added before that turn.
+            system_prompt: new system prompt of the agent at the place.
+            reply: text, calls or a `Response` to use instead of the model's reply.
+            results: id or number of a call of the turn → its new result, or an exception.
+            options: as for `axe_nb.run`; those that change an agent apply to the run at the place.
 
         Raises:
             ConfigError: there is no such place or call, before anything is sent.
@@ -264,10 +266,10 @@ class RunResult:
         return f"in {who}, turn {max(self.turns, 1)}"
 
     def to_dict(self, *, full: bool = False) -> dict[str, Any]:
-        """The result as JSON types, with children.
+        """Returns the result as JSON types, with its children.
 
         Args:
-            full: if True, all of it in the form that `from_dict` reads, secrets included; if
+            full: if True, everything, in the form that `from_dict` reads, including secrets; if
                 False, without messages.
         """
         if full:
@@ -306,7 +308,7 @@ class RunResult:
         return from_json(cls, data)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes the result, without secrets, to a text file for `axe_nb.load` (D-60, D-61).
+        """Writes the result, without secrets, to a text file for `axe_nb.load`.
 
         Raises:
             ConfigError: the file cannot be written.
@@ -314,11 +316,11 @@ class RunResult:
         write_data(Path(path), "run", self.to_dict_without_secrets())
 
     def without_secrets(self) -> RunResult:
-        """This result as it would be if it was saved and loaded (D-60)."""
+        """Returns this result as it would be after saving and loading."""
         return from_json(type(self), self.to_dict_without_secrets())
 
     def to_dict_without_secrets(self) -> dict[str, Any]:
-        """The result in the form that `from_dict` reads, as it may be kept (D-60)."""
+        """Returns the result in the form that `from_dict` reads, without secrets."""
         clean = find_filter()
         return to_json(self._drop_spelled(clean), clean)
 
@@ -328,7 +330,7 @@ class RunResult:
         return replace(self, exchanges=exchanges, children=children)
 
     def to_json(self) -> str:
-        """The line that `--json` prints: seven keys, sorted (B-9, A-8.6)."""
+        """Returns the line that `--json` prints: seven keys, sorted."""
         line = {
             "content": self.text,
             "duration_ms": self.duration_ms,

@@ -59,16 +59,17 @@ def tool(
     writes: bool = False,
     record: bool = False,
 ) -> Any:
-    """Makes a function a tool that agents may name; the function itself is unchanged.
+    """Makes a function a tool that agents can name; the function itself is unchanged.
 
-    Type hints become the schema, the first paragraph of the docstring the description, and its
-    `Args:` those of the parameters. A parameter annotated `ToolContext` gets the context.
+    The type hints become the schema, the first paragraph of the docstring becomes the description,
+    and its `Args:` section describes the parameters. A parameter annotated `ToolContext` receives
+    the context of the call.
 
     Args:
         name: the tool's name; empty = the function's own name.
         read_only: the tool changes nothing, so `plan` mode allows it.
         writes: the tool changes something, so `ask` mode asks before it runs.
-        record: its results are kept in cassettes; replays take them from there, and do not run it.
+        record: keep the tool's results in cassettes; replays use them and do not run the tool.
 
     Raises:
         ConfigError: the function cannot be used as a tool.

@@ -16,8 +16,8 @@ from axe_nb.quick_dataclass import dataclass
 class Usage:
     """Tokens as reported by the API; 0 if it reports none.
 
-    `total` is input plus output. Cached tokens are part of the input, reasoning is part of the
-    output. Usages can be added.
+    `total` is input plus output. Cached tokens are part of the input, reasoning tokens are part of
+    the output. Usages can be added.
     """
 
     input_tokens: int = 0
@@ -45,18 +45,18 @@ class Usage:
         )
 
     def at_cost(self, dollars: float | None) -> Usage:
-        """The usage of one reply with its price; None = it is unknown."""
+        """Returns the usage of one reply with its price; None = the price is unknown."""
         if dollars is None:
             return self
         return replace(self, priced_tokens=self.total, dollars=dollars)
 
     @property
     def cost(self) -> float | None:
-        """The price in US dollars; None if that of any token is unknown, or none was counted."""
+        """The price in US dollars; None if any token has an unknown price, or none was counted."""
         return self.dollars if self.total and self.priced_tokens == self.total else None
 
     def counts(self) -> dict[str, int]:
-        """The counts of tokens by name."""
+        """Returns the token counts by name."""
         return {
             "input_tokens": self.input_tokens,
             "output_tokens": self.output_tokens,

@@ -63,8 +63,8 @@ OF_ITS_RETRY = frozenset({"backoff", "initial_delay_ms", "max_delay_ms"})
 class Agent:
     """One agent: its instructions, model, tools and limits.
 
-    The fields are the keys of agent files. An agent cannot be changed: `but(mode="plan")` returns
-    a changed copy. `Agent.load(name)` finds agents of this session and files.
+    The fields are the keys of agent files. Agents are immutable: `but(mode="plan")` returns a
+    changed copy. `Agent.load(name)` finds agents of this session and agent files.
 
     Raises:
         ConfigError: a name or value is invalid, with the key and the nearest known one.
@@ -143,7 +143,7 @@ class Agent:
         """Returns the agent `name` of this session, else from the first folder that has its file.
 
         Args:
-            agents_dir: folder to search first; None = that of `%config AxeMagics.agents_dir`.
+            agents_dir: folder to search first; None = the value of `%config AxeMagics.agents_dir`.
 
         Raises:
             ConfigError: not found or invalid; the message says where.
@@ -153,7 +153,7 @@ class Agent:
 
     @classmethod
     def from_file(cls, name: str, agents_dir: str | Path | None = None) -> Agent:
-        """Loads the agent `name` from the first folder that has its file, ignoring the session's.
+        """Loads the agent `name` from the first folder that has its file, never from the session.
 
         Raises:
             ConfigError: not found or invalid; the message says where.
@@ -177,8 +177,8 @@ class Agent:
         """Parses an agent from TOML text.
 
         Args:
-            name: the name it was looked up by; a different `name` key is a warning (D-26).
-            path: its file, for messages and relative paths.
+            name: the name it was looked up by; a different `name` key is a warning.
+            path: the agent's file, for messages and relative paths.
 
         Raises:
             ConfigError: invalid TOML, an unknown key, an invalid value or a missing field.
@@ -244,7 +244,7 @@ class Agent:
     def save(self, agents_dir: str | Path | None = None) -> Path:
         """Writes the agent's file atomically and returns its path.
 
-        The folder is `agents_dir`, else the one that it was loaded from, else `./axe/agents/`.
+        The folder is `agents_dir`, else the one it was loaded from, else `./axe/agents/`.
 
         Raises:
             ConfigError: the name is invalid, or the file cannot be written.

@@ -40,7 +40,7 @@ LIMIT_ADVICE = {
 @clear_arguments
 @dataclass(frozen=True, slots=True)
 class ChildBudget:
-    """`[sub_agents_config.budget]`: limits of a spawn_agent or delegate_task child (D-18)."""
+    """`[sub_agents_config.budget]`: limits of a spawn_agent or delegate_task child."""
 
     max_tool_calls: int = 15
     """Tool calls that the child may make."""
@@ -86,7 +86,7 @@ NO_CONFIG = SubAgentsConfig()
 @clear_arguments
 @dataclass(frozen=True, slots=True)
 class TreeLimits:
-    """`[limits]`: limits of a run and everything below it; 0 = no limit."""
+    """`[limits]`: limits of a run and all runs below it; 0 = no limit."""
 
     advice: ClassVar[Mapping[str, str]] = LIMIT_ADVICE
 
@@ -123,7 +123,7 @@ class TreeBudget:
 @clear_arguments
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """`[retry]`: retries of a request to a provider, never of a child run (D-23)."""
+    """`[retry]`: retries of a request to a provider, never of a child run."""
 
     max_retries: int = 0
     """Retries after a failure that may pass (408, 409, 425, 429, 5xx, no connection)."""

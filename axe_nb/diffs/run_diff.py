@@ -26,7 +26,7 @@ COLUMNS = tuple(one.name for one in fields(Change))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunDiff:
-    """The difference of two runs and all runs below them; a notebook shows it as a tree."""
+    """The difference between two runs and all runs below them; a notebook shows it as a tree."""
 
     pair: RunPair = field(repr=False)
     """The two runs, aligned."""
@@ -44,12 +44,12 @@ class RunDiff:
     def first(self) -> str | None:
         """The turn in which the runs first differ, such as `0.2/3`; None if they do not.
 
-        Until there, both trees have the same places.
+        Up to this turn, both trees have the same places.
         """
         return find_first(self.changes)
 
     def to_frame(self) -> Any:
-        """Returns the changes as a pandas DataFrame, as they are shown: without secrets.
+        """Returns the changes as a pandas DataFrame, without secrets.
 
         Raises:
             ConfigError: pandas is not installed.
@@ -57,11 +57,11 @@ class RunDiff:
         return make_frame(find_filter().json([asdict(change) for change in self.changes]), COLUMNS)
 
     def format(self, *, whole: bool = False, times: bool = False) -> str:
-        """Returns it as text, without secrets.
+        """Returns the difference as text, without secrets.
 
         Args:
             whole: if True, no change is cut or left out.
-            times: if True, the seconds of both are told, which are never the same twice.
+            times: if True, includes the seconds of both runs, which are never the same twice.
         """
         return format_text(self._outline(whole=whole, times=times))
 

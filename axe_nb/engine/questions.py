@@ -62,10 +62,10 @@ that is to be edited."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """A pause of a run: what it is about to do, as `step=function` and the person see it.
+    """A pause of a run: what it is about to do, as `step=function` and the user see it.
 
-    The function returns `"go"` or None to go on, `"skip"`, `"end"` to go on without further pauses,
-    `"stop"`, or what `edit` or `result` returns.
+    The function returns `"go"` or None to continue, `"skip"`, `"end"` to run to the end without
+    further pauses, `"stop"`, or what `edit` or `result` returns.
     """
 
     kind: StepKind
@@ -118,7 +118,7 @@ class Step:
 
     @property
     def text(self) -> str:
-        """The text of the reply, or that of the last message of the request; without secrets."""
+        """The text of the reply, or of the last message of the request, without secrets."""
         if self.response is not None:
             return redact(self.response.content)
         return redact(self.request.last) if self.request else ""
@@ -130,14 +130,14 @@ class Step:
         return tuple((call.name, clean.json(dict(call.arguments))) for call in calls)
 
     def edit(self, value: Any = None) -> Decision:
-        """The decision to go on with a change.
+        """Returns the decision to continue with a change.
 
         Args:
-            value: for a call, its new arguments; for a reply, what takes its place, as for
-                `result`; for a request nothing: it is sent, and its reply is a step of its own.
+            value: for a call, its new arguments; for a reply, its replacement, as for `result`;
+                for a request, nothing: the request is sent, and its reply is a step of its own.
 
         Raises:
-            ConfigError: the value cannot take the place.
+            ConfigError: the value cannot be used as a replacement.
         """
         if self.kind == "request":
             if value is not None:
@@ -154,14 +154,14 @@ class Step:
         return Decision("edit", arguments=dict(value))
 
     def result(self, value: Any) -> Decision:
-        """The decision to take a value instead: no tool is run, no request is sent.
+        """Returns the decision to use a value instead: no tool is run, no request is sent.
 
         Args:
-            value: for a call, what its tool would return; for a request its reply: a text, calls
-                or a `Response`.
+            value: for a call, what its tool would return; for a request, its reply: text, calls or
+                a `Response`.
 
         Raises:
-            ConfigError: the value cannot be sent to a model, or take the place of a reply.
+            ConfigError: the value cannot be sent to a model, or cannot be used as a reply.
         """
         if self.kind == "call":
             output = output_of(value)

@@ -37,13 +37,13 @@ SHOWN: Mapping[str, Callable[[Shown], str]] = {
 def export(result: RunResult | Shown, path: str | os.PathLike[str]) -> Path:
     """Writes a finished run, without secrets, to a file that needs no axe_nb to be read.
 
-    `.html` is one page that opens offline, without scripts or anything from elsewhere; `.md` is the
-    same as Markdown; `.jsonl` has a line of JSON for each run, turn and call of the tree. A diff or
-    a grid is written as a notebook shows it, as `.html` or `.md`.
+    `.html` is one self-contained page, which opens offline and has no scripts; `.md` is the same as
+    Markdown; `.jsonl` has a line of JSON for each run, turn and call of the tree. A diff or a grid
+    is written as a notebook shows it, as `.html` or `.md`.
 
     Args:
-        result: the run, however it ended; or the difference of two, or a grid.
-        path: the file, which is replaced if it exists; its ending is the format.
+        result: a run, however it ended, a diff of two runs, or a grid.
+        path: the file, which is replaced if it exists; its ending selects the format.
 
     Returns:
         The path.

@@ -48,29 +48,30 @@ def grid(
     display: bool = True,
     **options: Any,
 ) -> Grid:
-    """Runs every variant on every input, and returns the grid of their results.
+    """Runs every variant on every input, and returns a grid of the results.
 
     Variants are all combinations of agents, models, parameters and prompts. Blocks; a failed run
     is a square that did not pass.
 
     Args:
-        agents: an agent or its name, or several, also as label → agent; None = models are asked
-            without one.
-        prompt: a template, in which `{{ name }}` is a column of the inputs; or several, also as
-            label → template.
-        inputs: a list, a DataFrame, or the path of a CSV or JSONL file; plain values have the
-            name `input`.
-        models: provider/model, or several, also as label → model; None = that of each agent.
-        params: parameters of the model, or several, also as label → parameters.
-        repeats: runs of each square.
-        expect: expectations that a run has to meet to pass.
+        agents: an agent or its name, or several, or a dict of them by label; None = prompts go
+            directly to the models.
+        prompt: a template, in which `{{ name }}` is a column of the inputs; or several, or a dict
+            of them by label.
+        inputs: a list, a DataFrame, or the path of a CSV or JSONL file; plain values are called
+            `input`.
+        models: provider/model, or several, or a dict of them by label; None = each agent's own.
+        params: model parameters, or several, or a dict of them by label.
+        repeats: runs per square.
+        expect: expectations that a run must meet to pass.
         score: `score(result, row) -> float | bool`; False = the run did not pass.
-        judge: an agent whose answer is a number and a reason, or its name.
-        concurrency: maximum runs at once.
-        executor: where they run, as in `axe_nb.map`; scores are computed here.
-        budget: of all runs together: US dollars, or a table with keys of `[limits]`.
-        resume: True = goes on where the same grid was interrupted, by the history; or the file
-            that takes each result as its run ends. Runs that it has are not repeated.
+        judge: an agent that answers with a number and a reason, or its name.
+        concurrency: maximum number of runs at once.
+        executor: where the runs take place, as in `axe_nb.map`; scores are computed here.
+        budget: for all runs together: US dollars, or a dict with keys of `[limits]`.
+        resume: continue the same grid where it was interrupted: True = from the history; a path =
+            from this file, which keeps each result as its run ends. Runs kept there are not
+            repeated.
         display: if True, a notebook shows the table as it fills.
         options: those of `axe_nb.run`, for all runs.
 

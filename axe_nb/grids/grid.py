@@ -31,7 +31,7 @@ COLUMNS = (
 
 
 class Grid(Squares):
-    """Runs of each variant on each input. Squares are empty where the grid was stopped.
+    """The runs of each variant on each input. Squares that were not reached are empty.
 
     `grid[input, variant]` takes numbers from 0 or labels, which `inputs` and `variants` list.
     """
@@ -47,19 +47,19 @@ class Grid(Squares):
         return show_grid(self), {}
 
     def label(self, column: str | None = None) -> Agreement:
-        """Compares the verdicts with a person's: yes or no with what passed, numbers with scores.
+        """Compares the verdicts with a person's labels: yes or no with passed, numbers with scores.
 
         Args:
-            column: column of the inputs with the labels; None = asks about each run.
+            column: input column with the labels; None = asks you about each run.
 
         Raises:
-            ConfigError: there is no such column, or a label is none.
+            ConfigError: there is no such column, or a label is not yes, no or a number.
         """
         labelled = ask_labels(self, input) if column is None else read_labels(self, column)
         return measure(labelled, self.repeats)
 
     def judge(self, first: int | str, second: int | str, judge: str | Agent) -> Preference:
-        """Asks a judge which of two variants answered each input better, in both orders; blocks.
+        """Asks a judge which of two variants answered each input better, in both orders. Blocks.
 
         Args:
             first: number or label of a variant.
@@ -72,10 +72,10 @@ class Grid(Squares):
         return ask_pairs(self.column(first), self.column(second), judge)
 
     def to_frame(self) -> Any:
-        """Returns the runs as a pandas DataFrame: the columns of the inputs, then of the runs.
+        """Returns the runs as a pandas DataFrame: columns of the inputs, then of the runs.
 
-        Its index are the labels of the variants. A column of the inputs with the name of one of
-        the runs, such as `text`, is `input_text`.
+        The index holds the labels of the variants. An input column with the same name as a run
+        column, such as `text`, becomes `input_text`.
 
         Raises:
             ConfigError: pandas is not installed.
@@ -96,7 +96,7 @@ class Grid(Squares):
         return frame
 
     def plot(self) -> Figure:
-        """Returns a figure: quality against cost of the variants, and each square by input.
+        """Returns a figure: the variants by quality and cost, and a heat map of the squares.
 
         Raises:
             ConfigError: matplotlib is not installed.
@@ -104,9 +104,9 @@ class Grid(Squares):
         return draw(self)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes the grid, without secrets, to a file for `axe_nb.load` (D-60, D-61).
+        """Writes the grid, without secrets, to a file for `axe_nb.load`.
 
-        Values of the inputs that JSON lacks become text.
+        Input values without a JSON form become text.
 
         Raises:
             ConfigError: the file cannot be written.
@@ -115,7 +115,7 @@ class Grid(Squares):
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Grid:
-        """Returns the grid of a file that `save` wrote; executes nothing.
+        """Returns the grid from a file that `save` wrote; executes nothing.
 
         Raises:
             ConfigError: it cannot be read, or is not a grid.

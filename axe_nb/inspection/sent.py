@@ -30,7 +30,7 @@ PROTOCOLS = tuple(name for name, info in PROVIDERS.items() if info.has_server)
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class SentRequest:
-    """One request to a model. Its body is not filtered; what is shown of it has no secrets."""
+    """One request to a model. `body` is not filtered; what is shown of it has no secrets."""
 
     place: str
     """Turn in the tree: `0.2/3` is the third turn of run `0.2`."""
@@ -64,7 +64,7 @@ class SentRequest:
         return self.format()
 
     def format(self, *, whole: bool = False) -> str:
-        """Returns it as text, without secrets.
+        """Returns the request as text, without secrets.
 
         Args:
             whole: if True, long bodies are not cut.

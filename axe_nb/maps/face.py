@@ -41,27 +41,27 @@ def map(
     display: bool = True,
     **options: Unpack[RunOptions],
 ) -> RunMap:
-    """Returns a map: the runs of an agent with many prompts, which begin when it is iterated over.
+    """Returns a map: runs of an agent on many prompts, which start when it is iterated over.
 
-    `for` yields results in the order of the prompts, `async for` as the runs end, `await` returns
-    them all. A failed run is a result; nothing is written to `last()` or to conversations, and no
-    one is asked for approval.
+    `for` yields results in the order of the prompts, `async for` as the runs end, and `await`
+    returns them all. A failed run is a result too. `last()` and conversations stay unchanged, and
+    no one is prompted for approval.
 
     Args:
-        agent: the agent or its name; None = the model of `model` is asked without one.
-        prompts: texts, or lists of texts and pictures, of any iterable or async iterable; each is
-            taken when it can be asked.
-        concurrency: maximum runs at once.
-        executor: where they run: a `concurrent.futures.Executor`, a Dask client, an ipyparallel
-            client or view; None = here.
-        resume: file that takes each result as its run ends, True = the history; runs that it has
+        agent: the agent or its name; None = the prompts go directly to `model`.
+        prompts: an iterable or async iterable of texts, or of lists of texts and pictures; each is
+            taken only when its run can start.
+        concurrency: maximum number of runs at once.
+        executor: where the runs take place: a `concurrent.futures.Executor`, a Dask client, an
+            ipyparallel client or view; None = here.
+        resume: a file that keeps each result as its run ends; True = the history. Runs kept there
             are not repeated, unless they timed out or were cancelled.
-        budget: of all runs together: US dollars, or a table with keys of `[limits]`; what is in
-            progress when it is reached is cancelled at its next request.
-        keep: `results`; `summaries`: without messages and exchanges; `nothing`: they are only
-            yielded, once.
+        budget: for all runs together: US dollars, or a dict with keys of `[limits]`; when it is
+            reached, runs in progress are cancelled at their next request.
+        keep: `results`; `summaries`: results without messages and exchanges; `nothing`: results
+            are only yielded, once.
         display: if True, a line shows the progress.
-        options: those of `axe_nb.run`; `timeout` is that of each run.
+        options: those of `axe_nb.run`; `timeout` applies to each run.
 
     Raises:
         ConfigError: invalid configuration, before anything is sent.
@@ -87,9 +87,9 @@ def amap(
     display: bool = True,
     **options: Unpack[RunOptions],
 ) -> RunMap:
-    """Like `map`, but never blocks: the configuration is checked when it is awaited or iterated.
+    """Like `map`, but never blocks: awaiting or iterating over it checks the configuration.
 
-    The arguments are those of `map`. `await axe_nb.amap(…)` returns the results, `async for` yields
+    Takes the arguments of `map`. `await axe_nb.amap(…)` returns the results; `async for` yields
     them as the runs end.
     """
     refuse_in_tool("map")

@@ -20,11 +20,11 @@ from axe_nb.session.view import Line
 
 
 class RunMap:
-    """Many runs of one agent, which begin when it is iterated over or awaited.
+    """Many runs of one agent, which start when it is iterated over or awaited.
 
     `for` yields the results in the order of the prompts, and blocks; `async for` yields them as the
     runs end; `await` returns all of them, in the order of the prompts. Leaving a loop early cancels
-    the runs in progress. `results` has what has been done, whatever ended the map.
+    the runs in progress. `results` has the finished runs, however the map ended.
     """
 
     def __init__(
@@ -46,10 +46,10 @@ class RunMap:
         self._state: Literal["new", "running", "over"] = "new"
 
     def check(self) -> None:
-        """Checks the configuration that all runs share; blocks.
+        """Checks the configuration that all runs share. Blocks.
 
         Raises:
-            ConfigError: no run could begin.
+            ConfigError: no run could start.
         """
         run_and_wait(self._check())
 
@@ -64,17 +64,17 @@ class RunMap:
 
     @property
     def failures(self) -> list[RunResult]:
-        """Those of the results so far that did not complete."""
+        """The results so far of runs that did not complete."""
         return [result for result in self.results if not result.ok]
 
     @property
     def done(self) -> bool:
-        """True if no run goes on, and none will begin."""
+        """True if no run is in progress and none will start."""
         return self._state == "over"
 
     @property
     def stopped(self) -> str:
-        """Why not all prompts were asked; empty = they were, or will be."""
+        """The reason why not all prompts were run; empty = they were, or will be."""
         return self._batch.stopped
 
     def __repr__(self) -> str:
@@ -84,7 +84,7 @@ class RunMap:
         return f"<map of {'; '.join(filter(None, parts))}>"
 
     def cancel(self) -> None:
-        """Cancels the runs in progress, and begins no more; from any thread."""
+        """Cancels the runs in progress and starts no more. May be called from any thread."""
         self._batch.stop_for("cancelled")
         if self._drive is not None:
             self._drive.cancel()

@@ -75,7 +75,7 @@ def test_what_a_run_cannot_be_asked_with_is_one_clear_line(
 def test_data_as_a_prompt_is_told_to_be_written_into_a_text(echo: Agent) -> None:
     with pytest.raises(ConfigError, match="prompt must be text or a list, not dict") as caught:
         axe_nb.run("echo", {"people": 3})  # type: ignore[arg-type]
-    assert caught.value.hint.startswith('write other values into a text, as in f"{data}"')
+    assert caught.value.hint.startswith('put other values into a text, as in f"{data}"')
 
 
 @pytest.mark.parametrize("name", ["limits", "max_requests", "max_cost"])
@@ -90,7 +90,7 @@ def test_a_limit_of_the_agent_is_told_where_it_belongs(name: str, echo: Agent) -
 def test_a_parameter_of_the_model_is_told_with_its_place(name: str) -> None:
     with pytest.raises(ConfigError) as caught:
         axe_nb.run("echo", "a", **{name: 0.2})
-    assert caught.value.hint == 'for the model: params={"temperature": …}'
+    assert caught.value.hint == 'to pass it to the model: params={"temperature": …}'
 
 
 def test_an_unknown_keyword_is_told_with_the_one_that_was_meant() -> None:

@@ -321,7 +321,7 @@ def test_the_protected_files_of_the_folder_are_named(project: Path) -> None:
     (project / "conftest.py").touch()
     [(state, message, _)] = of("files", found())
     assert state == "right"
-    assert message.endswith("only after approval of each path; here: axe, conftest.py")
+    assert message.endswith("only after you approve each path; here: axe, conftest.py")
 
 
 @pytest.mark.req("D-50")

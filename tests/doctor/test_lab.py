@@ -57,7 +57,7 @@ def test_a_server_without_the_extension_is_noted_with_its_own_python(
 ) -> None:
     [finding] = found_by_a_kernel_of(environment, monkeypatch)
     assert (finding.state, finding.what) == ("note", "lab extension")
-    assert finding.message.endswith("the environment of JupyterLab has no axe-nb")
+    assert finding.message.endswith("JupyterLab's environment does not have axe-nb")
     assert finding.next_step.startswith(f"{environment}/bin/python -m pip install axe-nb")
 
 

@@ -239,7 +239,7 @@ def test_a_full_context_is_not_answered_with_a_higher_limit(calls: Any) -> None:
     _, one = recording(lambda _: reply)
     result = play(one, tools=(ECHO,))
     told = result.error or result.warnings[0]
-    assert told.startswith("the model's context is full")
+    assert told.startswith("the reply was cut because the model's context is full")
     assert "start a new conversation" in told
     assert "params.max_tokens" not in told
 

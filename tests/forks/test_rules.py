@@ -45,7 +45,7 @@ MISTAKES: dict[str, tuple[Any, dict[str, Any], str]] = {
     "no calls": ("0/3", {"results": {1: "x"}}, "turn 0/3 of lead made no calls"),
     "no dict": ("0/1", {"results": ["x"]}, "results takes a dict from call to result, not ['x']"),
     "no result": (
-        "0/1", {"results": {1: b"x"}}, "the result of note: the tool's result is bytes",
+        "0/1", {"results": {1: b"x"}}, "the result of note: the tool's result is of type bytes",
     ),
     "two replies": ("0/1", {"results": {1: "x"}, "reply": "y"}, "fork takes reply= or results="),
     "a prompt too late": (

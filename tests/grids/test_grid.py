@@ -127,7 +127,7 @@ def test_labels_of_a_column_are_words_or_numbers() -> None:
     rows = [{"input": "a", "ok": "yes", "grade": 1}, {"input": "b", "ok": "no", "grade": 0.25}]
     grid = make_grid({"one": [RIGHT, RIGHT]}, rows)
     assert str(grid.label("ok")).startswith(
-        "the grid agrees with 1 of 2 labels, 50% (9% to 91%); not with b"
+        "the grid agrees with 1 of 2 labels, 50% (9% to 91%); it disagrees on b"
     )
     assert grid.label("grade").distance == 0.375
     with pytest.raises(ConfigError, match='no column "okay"'):

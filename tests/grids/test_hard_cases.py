@@ -115,7 +115,7 @@ def test_a_judge_compares_answers_of_a_loaded_grid_and_of_one_with_failed_square
     [
         (pd.DataFrame([[1, 2]]), "input 0: the column name 0 is not text"),
         (np.array(5), "inputs takes a list"),
-        ([{None: 1}], "input 0: the name of column None is not text"),
+        ([{None: 1}], "input 0: the column name None is not text"),
     ],
 )
 def test_odd_inputs_are_told(inputs: Any, told: str) -> None:

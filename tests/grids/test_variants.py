@@ -44,7 +44,7 @@ def test_each_variant_has_what_it_asks_with() -> None:
     ("given", "told"),
     [
         (([], None, None, "p"), "agents is empty"),
-        ((["a", "a"], None, None, "p"), "agents has a twice"),
+        ((["a", "a"], None, None, "p"), "agents contains a twice"),
         (("a", 7, None, "p"), "models takes one value or a list, not int"),
     ],
 )

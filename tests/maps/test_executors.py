@@ -184,7 +184,7 @@ def test_a_key_that_workers_lack_is_told_before_the_first_job_and_none_travels(
             axe_nb.map(agent, ["a"], executor=executor)
         assert "OPENAI_API_KEY" in error.value.message
         leaky = agent.but(system_prompt="use sk-of-this-process-1234567890")
-        with pytest.raises(ConfigError, match="OPENAI_API_KEY would travel"):
+        with pytest.raises(ConfigError, match="OPENAI_API_KEY would be sent with the jobs"):
             axe_nb.map(leaky, ["a"], executor=executor)
         assert model.answered == Counter()
 

@@ -141,7 +141,7 @@ def test_failures_are_results_in_their_place(echo: Echo) -> None:
     assert "prompt must be text or a list, not int" in str(results[2].error)
     assert "part 2 of the prompt" in str(results[3].error)
     assert found.failures == results[1:4]
-    with pytest.raises(ConfigError, match="prompt takes text"):
+    with pytest.raises(ConfigError, match="prompt must be text"):
         results[2].raise_for_status()
 
 
@@ -385,7 +385,7 @@ def test_a_map_is_iterated_over_by_one_at_a_time(echo: Echo) -> None:
     found = axe_nb.map(echo.agent, ["a", "b"])
     first = iter(found)
     next(first)
-    with pytest.raises(AxeError, match="iterated over already"):
+    with pytest.raises(AxeError, match="already being iterated over"):
         next(iter(found))
 
 

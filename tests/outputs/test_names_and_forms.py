@@ -55,7 +55,7 @@ def test_a_reference_is_read_as_the_validator_reads_it(
     if is_found:
         assert find_mistakes(clean_schema(schema, "[output]"), {"a": 1})
     else:
-        with pytest.raises(ConfigError, match="is not a schema below"):
+        with pytest.raises(ConfigError, match="is not a schema under"):
             clean_schema(schema, "[output]")
 
 

@@ -238,4 +238,4 @@ def test_other_types_have_the_next_step(given: Any, told: str) -> None:
 def test_a_type_as_the_output_of_an_agent_has_the_next_step() -> None:
     with pytest.raises(ConfigError, match="output must be a table") as raised:
         Agent("a", "script/m", output=Place)  # type: ignore[arg-type]
-    assert "axe_nb.run(…, output=…) takes types" in raised.value.hint
+    assert "axe_nb.run(…, output=…) also takes types" in raised.value.hint

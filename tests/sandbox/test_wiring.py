@@ -98,7 +98,7 @@ def test_a_refused_command_is_refused_alike_with_and_without_a_sandbox(
 def test_where_no_one_can_be_asked_it_names_the_key(workdir: Path, no_sandbox: None) -> None:
     assert told(ask(mode="auto")) == (
         "Error: permission denied for run_command: there is no sandbox here: a command can do "
-        "anything that you can, and no one can be prompted here; "
+        "anything you can, and no one can be prompted here; "
         'set sandbox = "off" in agent "lead"'
     )
 

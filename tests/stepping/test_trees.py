@@ -102,7 +102,7 @@ def test_a_place_that_the_run_never_came_to_is_a_warning() -> None:
         ("tool:", "is not a place"),
         ("tool", "is not a place"),
         ("turn:3", "is not a place"),
-        ("depth:x", "a depth is a number from 0"),
+        ("depth:x", "a depth must be a number from 0"),
     ],
 )
 def test_a_wrong_place_is_an_error_before_anything_is_sent(where: str, problem: str) -> None:
@@ -305,7 +305,7 @@ def test_many_runs_at_once_are_not_stepped_through(many: str, options: dict[str,
     root = agent("lead", "x")
     more: dict[str, Any] = {"inputs": ["b"]} if many == "grid" else {"prompts": ["b"]}
     start = {"map": axe_nb.map, "grid": partial(axe_nb.grid, prompt="a")}[many]
-    with pytest.raises(ConfigError, match=rf"a {many} takes no {next(iter(options))}"):
+    with pytest.raises(ConfigError, match=rf"a {many} does not take {next(iter(options))}"):
         start(root, **more, **options)
 
 
