@@ -102,10 +102,10 @@ class ToolCall:
     """A tool call requested by a model: its id, the tool's name and the arguments."""
 
     id: str
-    """The API's id if it sent one, else an id unique in the conversation (D-28)."""
+    """The API's id if it sent one, else an id unique in the conversation."""
     name: str
     arguments: Mapping[str, Any] = field(default_factory=dict)
-    """The JSON object as sent by the model (D-11); empty if it was not a JSON object."""
+    """The JSON object as sent by the model; empty if it was not a JSON object."""
     raw: str = ""
     """The text sent instead of a JSON object, for display only; empty if there is none."""
     traits: CallTraits = field(default=CallTraits(), kw_only=True, repr=False, compare=False)
@@ -178,18 +178,18 @@ class Request:
     tools: Sequence[ToolSpec] = ()
     """Tools offered; empty = not sent."""
     past_tools: Sequence[ToolSpec] = field(default=(), kw_only=True)
-    """Tools of earlier turns, if none is offered any more; sent, but not to be called, where a
-    server rejects the calls in history without them (D-17)."""
+    """Tools of earlier turns, if none is offered now; sent, but not to be called, if a server
+    rejects the calls in history without them."""
     output: Mapping[str, Any] | None = field(default=None, kw_only=True)
-    """JSON Schema of the object that the reply has to be, unless it calls tools; None = text."""
+    """JSON Schema of the object that the reply must be, unless it calls tools; None = text."""
     must_call: str = field(default="", kw_only=True)
-    """The tool that the model has to call; empty = as it likes."""
+    """The tool that the model must call; empty = the model chooses."""
     params: Mapping[str, Any] = field(default_factory=dict)
     """`[params]` of the agent: temperature, max_tokens, and provider-specific parameters."""
     agent: str = ""
     """Name of the agent, for script models; not sent."""
     place: str = ""
-    """Turn in the tree: `0.2/3` is the third turn of run `0.2` (D-59); not sent."""
+    """Turn in the tree: `0.2/3` is the third turn of run `0.2`; not sent."""
     attempt: int = 1
     """1 = the first; more = a retry, as set in the agent's `[retry]`."""
     wire: WireCache = field(default_factory=WireCache, kw_only=True, repr=False, compare=False)
@@ -243,14 +243,14 @@ class Response:
 
     content: str = ""
     tool_calls: tuple[ToolCall, ...] = ()
-    """If not empty, the conversation continues, whatever `stop_reason` says (A-1.9)."""
+    """If not empty, the conversation continues, whatever `stop_reason` says."""
     stop_reason: str = ""
     """As reported by the provider; for information."""
     usage: Usage = Usage()
     echo: Mapping[str, Any] = field(default_factory=dict)
     """As in `Message.echo`."""
     seconds: float = 0.0
-    """Virtual duration, for script models on the virtual clock (D-36); else 0."""
+    """Virtual duration, for script models on the virtual clock; else 0."""
 
     @property
     def is_cut(self) -> bool:

@@ -163,13 +163,13 @@ class ProviderTable:
     base_url: str = ""
     """Root of the server, with or without `/v1`; the default is the protocol's own."""
     api_key: str = field(default="", repr=False)
-    """The key; a named endpoint without one is called without a key."""
+    """The key; a named endpoint does not need one."""
     api_key_env: str = ""
     """Environment variable that holds the key; by default `NAME_API_KEY`."""
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Headers added to every request; `{key}` in a value stands for the key."""
     read_timeout: float = READ_SECONDS
-    """Seconds that the server may be silent; 0 = as long as the run may take."""
+    """Seconds that the server may stay silent; 0 = no limit but the run's own."""
 
 
 def in_capitals(name: str) -> str:

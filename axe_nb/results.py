@@ -61,11 +61,10 @@ class Turn:
     parallel: bool = True
     """True if the calls ran in parallel."""
     closing: bool = False
-    """True for the final summary that a subagent is asked for (D-17)."""
+    """True for the final summary that a subagent is asked for."""
     asked: Asked = ""
     question: str = ""
-    """The prompt of a turn that asks for something, such as what to repair, or what was said when
-    the run was forked at this turn."""
+    """The prompt added at this turn: a request for a summary or a repair, or what a fork added."""
     source: Source = ""
 
 
@@ -86,7 +85,7 @@ class RunResult:
     """provider/model."""
     data: Any = field(default=None, repr=False)
     """The answer as data, of the type that `output=` or `[output]` asked for; JSON data in a result
-    from a file; None if no data was asked for, or the answer did not fit."""
+    from a file; None if no data was asked for, or the answer did not match."""
     error: str | None = None
     """One line; None if the run completed."""
     turns: int = 0
@@ -94,11 +93,11 @@ class RunResult:
     tool_calls: int = 0
     """Executed calls of this agent, without those of its children."""
     retries: int = 0
-    """Requests of this agent that were sent again after a failure (D-23)."""
+    """Requests of this agent that were sent again after a failure."""
     children: tuple[RunResult, ...] = ()
-    """The runs of its delegations, in call order."""
+    """The runs that it delegated to, in call order."""
     usage: Usage = Usage()
-    """Sum over its own turns (A-8.8)."""
+    """Sum over its own turns."""
     stop_reason: str = ""
     """Stop reason of the last response, as the provider reports it."""
     duration_ms: int = 0
@@ -107,7 +106,7 @@ class RunResult:
     files_read: tuple[str, ...] = ()
     files_modified: tuple[str, ...] = ()
     metadata: Mapping[str, str] = field(default_factory=dict)
-    """For a child: notes of its delegation tool (D-34); `task_id` is its id."""
+    """For a child: metadata from its delegation tool; `task_id` is its id."""
     warnings: tuple[str, ...] = ()
     """Problems that did not stop the run: load warnings, a truncated reply."""
     log: tuple[Turn, ...] = field(default=(), repr=False)
@@ -125,11 +124,11 @@ class RunResult:
     exchanges: tuple[Exchange, ...] = field(default=(), repr=False, compare=False)
     """The requests to its model with their outcomes, in order."""
     times: tuple[Lap, ...] = field(default=(), repr=False, compare=False)
-    """Its time, and that of its requests, calls and waits; empty if none was kept."""
+    """The times of the run and of its requests, calls and waits; empty if not kept."""
     origin: str = ""
-    """The place at which it forks another run; empty for children and all other runs."""
+    """The place at which it forks another run; empty for its children and for other runs."""
     definitions: Definitions | None = field(default=None, repr=False, compare=False)
-    """The agents of its tree (D-53), for forks; None in children, and if they were not kept."""
+    """The agents of its tree, for forks; None in children, and if they were not kept."""
     cause: AxeError | None = field(default=None, repr=False, compare=False)
     """The exception behind `error`, if there is one."""
 

@@ -23,15 +23,15 @@ class Usage:
     input_tokens: int = 0
     output_tokens: int = 0
     cached_tokens: int = field(default=0, kw_only=True)
-    """Those of the input that were read from the provider's prompt cache, at a lower price."""
+    """Input tokens that were read from the provider's prompt cache, at a lower price."""
     cache_write_tokens: int = field(default=0, kw_only=True)
-    """Those of the input that were written to it, which some providers charge more for."""
+    """Input tokens that were written to the cache, for which some providers charge more."""
     reasoning_tokens: int = field(default=0, kw_only=True)
-    """Those of the output that are reasoning."""
+    """Output tokens that are reasoning."""
     priced_tokens: int = field(default=0, kw_only=True, compare=False)
-    """Those of all whose price was known when they were used."""
+    """Tokens whose price was known when they were used."""
     dollars: float = field(default=0.0, kw_only=True, compare=False)
-    """The price of these, in US dollars."""
+    """The price of those tokens, in US dollars."""
 
     def __add__(self, other: Usage) -> Usage:
         return Usage(

@@ -507,8 +507,8 @@ USAGE = {
     ("init",): 'unknown command "init"; did you mean "agents init" or "config init"?',
     ("tools",): 'unknown command "tools"; it is a notebook command: %axe tools',
     ("map",): 'unknown command "map"; it is a Python function: axe_nb.map',
-    ("grid",): 'unknown command "grid"; it is a cell of notebooks, %%axe_grid, and a function of '
-    "Python, axe_nb.grid",
+    ("grid",): 'unknown command "grid"; it is a cell magic in notebooks, %%axe_grid, and a '
+    "Python function, axe_nb.grid",
     ("echo", "hi"): 'unknown command "echo"; to run the agent: axe-nb run echo',
     ("lab",): 'unknown command "lab"; axe-nb start opens a first notebook',
     ("create", "critic"): 'unknown command "create"; axe-nb agents init NAME writes an agent',

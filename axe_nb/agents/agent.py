@@ -83,36 +83,36 @@ class Agent:
     system_prompt: str = ""
     """Instructions that are sent with every request."""
     skill: str = ""
-    """Path of a SKILL.md to append to the system prompt; below `axe/` or the config folder."""
+    """SKILL.md to append to the system prompt; relative to `axe/` or the config folder."""
     files: tuple[str, ...] = ()
     """Globs of text files to append to the system prompt, relative to the workdir."""
     workdir: str = ""
     """Folder for the agent's files and tools; empty = the current folder."""
     sub_agents: tuple[str, ...] = ()
-    """Names of the agents that it may call; any name here adds the tool call_agent."""
+    """Agents that it may call; naming any adds the tool call_agent."""
     tools: tuple[str, ...] = ()
-    """Names of tools and toolsets that it may use; in Python also functions and Tools."""
+    """Tools and toolsets that it may use; in Python also functions and Tools."""
     mode: Mode = "ask"
     """Permission to write: plan (never), ask (after approval), auto (always)."""
     allowed_hosts: tuple[str, ...] = ()
-    """Hosts that fetch reaches without asking: `python.org`, `*.python.org` (all below it), `*`."""
+    """Hosts that fetch may reach without asking: `python.org`, `*.python.org` (subdomains), `*`."""
     sandbox: str = "auto"
     """Sandbox of commands: auto (the strongest that works here), off, or docker:IMAGE."""
     mcp_servers: tuple[Any, ...] | Mapping[str, Any] = ()
     """MCP servers: names of `[mcp_servers.NAME]` in `config.toml`, or such tables here. Their tools
-    are called `NAME__tool`; if `tools` names some of a server's, it offers these alone."""
+    are called `NAME__tool`; if `tools` names any tools of a server, only those are offered."""
     stream: bool = True
-    """If true, replies are streamed if someone watches the run; if false, they arrive whole."""
+    """If true, replies are streamed while someone watches the run; if false, they arrive whole."""
     vars: Mapping[str, Any] = field(default_factory=dict)
     """`[vars]`: values of `{{ name }}` in `system_prompt`; without any, the text stays as it is."""
     params: Mapping[str, Any] = field(default_factory=dict, metadata={"keys": COMMON_PARAMS})
-    """`[params]` for the model: temperature, max_tokens; other keys are passed unchanged, but for
-    `prompt_cache`: false = Anthropic caches no beginnings of requests."""
+    """`[params]` for the model: temperature, max_tokens; other keys are passed on unchanged, except
+    `prompt_cache`: false = no prompt caching by Anthropic."""
     permissions: Mapping[str, str] = field(default_factory=dict)
     """`[permissions]`: tool → allow, ask or deny; takes precedence over the mode."""
     output: Mapping[str, Any] = field(default_factory=dict)
-    """`[output]`: JSON Schema of the answer, or `schema = "FILE.json"`, a file beside the agent's;
-    empty = the answer is text."""
+    """`[output]`: JSON Schema of the answer, or `schema = "FILE.json"`, beside the agent's file; empty =
+    the answer is text."""
     limits: TreeLimits = DEFAULT_LIMITS
     retry: Retry = Retry()
     sub_agents_config: SubAgentsConfig = NO_CONFIG

@@ -55,7 +55,7 @@ SCAFFOLD = """\
 # api_key_env = "GROQ_API_KEY"
 
 # [prices."groq/llama-3.3-70b-versatile"]  # if no table has it, or you pay another price
-# input = 0.59                          # US dollars for a million tokens
+# input = 0.59                          # US dollars per million tokens
 # output = 0.79
 # cached_input = 0.59
 

@@ -20,16 +20,16 @@ UNSET = -1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PriceTable:
-    """`[prices."PROVIDER/MODEL"]`: what a model costs, in US dollars for a million tokens."""
+    """`[prices."PROVIDER/MODEL"]`: the price of a model, in US dollars per million tokens."""
 
     input: float = UNSET
     """Input tokens; required."""
     output: float = UNSET
     """Output tokens, reasoning included; required."""
     cached_input: float = UNSET
-    """Input tokens read from the provider's prompt cache; by default as `input`."""
+    """Input tokens read from the provider's prompt cache; the default is `input`."""
     cache_write: float = UNSET
-    """Input tokens written to that cache; by default as `input`."""
+    """Input tokens written to that cache; the default is `input`."""
 
     def cost_of(self, usage: Usage) -> float:
         """Returns the price of one reply in dollars."""

@@ -39,24 +39,24 @@ class McpServer:
     """`[mcp_servers.NAME]`: an MCP server; its tools are called `NAME__tool`."""
 
     command: tuple[str, ...] = ()
-    """Program and arguments of a server that is started here, in the agent's workdir."""
+    """Program and arguments of a server to start here, in the agent's workdir."""
     url: str = ""
-    """Address of a server that runs elsewhere, instead of `command`."""
+    """URL of a server that runs elsewhere, instead of `command`."""
     transport: str = "streamable-http"
     """Protocol of `url`: streamable-http, or sse for older servers."""
     headers: Mapping[str, str] = field(default_factory=dict)
-    """Headers of its requests; `${VARIABLE}` is one of your environment."""
+    """Headers of requests to it; `${VARIABLE}` stands for an environment variable of yours."""
     env: Mapping[str, str] = field(default_factory=dict)
-    """Environment variables of `command`, which gets none of your keys otherwise; `${VARIABLE}` is
-    one of your environment."""
+    """Environment variables of `command`, which otherwise gets none of your keys; `${VARIABLE}`
+    stands for an environment variable of yours."""
     sandbox: str = "auto"
     """Sandbox of `command`: auto (the strongest that works here), off, or docker:IMAGE."""
     network: bool = False
-    """If true, `command` reaches the network from its sandbox."""
+    """If true, `command` can reach the network from its sandbox."""
     start_timeout: float = 30
-    """Seconds that it has to start and list its tools."""
+    """Seconds that it may take to start and list its tools."""
     read_only: bool | tuple[str, ...] = False
-    """True if none of its tools changes anything, or the names of those that do not: they need no
+    """True = none of its tools changes anything; or the names of those that do not. They need no
     approval."""
 
     def __post_init__(self) -> None:

@@ -95,15 +95,15 @@ class TreeLimits:
     max_calls_per_reply: int = 256
     """Tool calls of one reply that are run; the others get an error result."""
     max_in_flight: int = 200
-    """Model requests of the whole tree that are in progress at once, and tool calls likewise; the
+    """Model requests of the whole tree that are in progress at once, and likewise tool calls;
     others wait."""
     max_total_tokens: int = 0
     """Input and output tokens of the whole tree."""
     max_cost: float = 0
-    """US dollars that the whole tree may cost; the prices of all its models have to be known."""
+    """US dollars that the whole tree may cost; the prices of all its models must be known."""
     max_picture_bytes: int = 5_000_000
-    """Size of one picture, larger ones are scaled down where Pillow is installed; four times that
-    in one request."""
+    """Bytes of one picture, four times that in one request; larger ones are scaled down if Pillow
+    is installed."""
 
 
 DEFAULT_LIMITS = TreeLimits()
@@ -126,7 +126,7 @@ class Retry:
     """`[retry]`: retries of a request to a provider, never of a child run."""
 
     max_retries: int = 0
-    """Retries after a failure that may pass (408, 409, 425, 429, 5xx, no connection)."""
+    """Retries after a temporary failure (408, 409, 425, 429, 5xx, no connection)."""
 
 
 def check_delegation(config: SubAgentsConfig) -> None:

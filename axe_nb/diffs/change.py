@@ -29,9 +29,9 @@ class Change:
     """One difference. Its texts are not filtered; what is shown of them has no secrets."""
 
     place: str | None
-    """Turn of the first tree, such as `0.2/3`; None if it is there in the second only."""
+    """Turn of the first tree, such as `0.2/3`; None if only the second tree has it."""
     other: str | None
-    """The same turn of the second tree; None if it is there in the first only."""
+    """The same turn of the second tree; None if only the first tree has it."""
     kind: Kind
     agent: str
     """The agent, else the model."""

@@ -31,14 +31,14 @@ class RunDiff:
     pair: RunPair = field(repr=False)
     """The two runs, aligned."""
     changes: tuple[Change, ...]
-    """All changes, in reading order: what an agent was told, its turns with their calls and the
-    runs of these, how it ended."""
+    """All changes, in reading order: what an agent was told, its turns with their calls and child
+    runs, and how it ended."""
     same_path: bool
-    """True if the same agents called the same tools in the same order, whatever was said."""
+    """True if the same agents called the same tools in the same order, whatever the texts."""
     figures: tuple[Figure, ...] = field(repr=False)
-    """Requests, tokens, money and time of the trees, beside one another."""
+    """Requests, tokens, money and time of the trees, side by side."""
     names: tuple[str, str] = ("a", "b")
-    """The names of the two in what is shown."""
+    """The names of the two runs in what is shown."""
 
     @property
     def first(self) -> str | None:

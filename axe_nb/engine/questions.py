@@ -70,7 +70,7 @@ class Step:
 
     kind: StepKind
     agent: str
-    """Name of the agent; empty if the model is asked without one."""
+    """Name of the agent; empty for a run without one."""
     run: str
     """Place of the run in the tree: `0` is the root, `0.2` the child of its second call."""
     turn: int
@@ -82,7 +82,7 @@ class Step:
     given: Mapping[str, Any] = field(default_factory=dict, repr=False)
     """For a call: its arguments, secrets included."""
     number: int = 0
-    """For a call: its number among those of the run, from 1."""
+    """For a call: its number among the calls of the run, from 1."""
     call_id: str = ""
     """For a call: its id."""
     schema: Mapping[str, Any] = field(default_factory=dict, repr=False)

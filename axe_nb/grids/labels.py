@@ -40,11 +40,11 @@ class Agreement:
     count: int
     """Labelled runs."""
     same: int
-    """Runs that the grid passed and the person found right, or neither."""
+    """Runs on which the grid and the person agree."""
     differ: tuple[str, ...]
-    """The other ones: input × variant, with the number of the repeat."""
+    """The other runs, as input × variant, with the number of the repeat."""
     distance: float | None
-    """Mean distance of the scores from labels that are numbers; None if none are."""
+    """Mean distance of the scores from labels that are numbers; None without such labels."""
     scores: tuple[float | None, float | None] = (None, None)
     """Mean scores of the runs labelled right, and wrong; None if none has a score but 0 or 1."""
 

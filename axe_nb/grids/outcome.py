@@ -22,7 +22,7 @@ MAX_TOLD = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GridRun:
-    """One run of a grid, and what was thought of it."""
+    """One run of a grid, and its verdict."""
 
     input: str
     """Label of its input."""
@@ -34,11 +34,11 @@ class GridRun:
     passed: bool
     """True if it completed, met the expectations, and no score was False."""
     score: float | None = None
-    """Of `score=` or the judge; a bool counts as 0 or 1. None = there is none."""
+    """The score of `score=` or the judge; a bool counts as 0 or 1. None = no score."""
     reason: str = ""
     """The reason for the score, or why it did not pass."""
     judgement: RunResult | None = field(default=None, repr=False)
-    """The run of the judge; its tokens are none of the variant's."""
+    """The run of the judge; its tokens do not count for the variant."""
 
     @property
     def denied(self) -> int:

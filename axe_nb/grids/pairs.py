@@ -43,19 +43,19 @@ class Preference:
     """Inputs on which the first variant's answer was preferred."""
     for_second: tuple[str, ...]
     ties: int
-    """Inputs on which neither was."""
+    """Inputs on which neither answer was preferred."""
     by_order: tuple[str, ...]
-    """Inputs on which the choice changed with the order: it says more about the judge."""
+    """Inputs on which the choice changed with the order, which says more about the judge."""
     failed: int
     """Inputs on which a run of the judge failed."""
     reason: str = ""
-    """Why it failed first; empty if it did not."""
+    """The reason of the first failure; empty if there was none."""
     tokens: int
-    """Of the judge."""
+    """Tokens of the judge."""
 
     @property
     def chance(self) -> float:
-        """Of a difference at least so clear if both were equally good: the exact sign test."""
+        """The chance of a difference at least this clear between equals: the exact sign test."""
         return find_sign_chance(len(self.for_first), len(self.for_second))
 
     def __str__(self) -> str:

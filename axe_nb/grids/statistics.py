@@ -31,7 +31,7 @@ SEED = 0
 
 
 class Interval(NamedTuple):
-    """The range in which the true value lies in 95% of all samples."""
+    """A 95% confidence interval."""
 
     low: float
     high: float

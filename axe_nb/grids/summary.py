@@ -32,24 +32,24 @@ class Summary:
     runs: int
     passed: int
     interval: Interval
-    """Of the share that passed. Repeats count as runs of their own."""
+    """The interval of the share that passed. Repeats count as separate runs."""
     failed: int
     """Runs that did not complete."""
     disagree: float | None
     """Share of the inputs whose repeats disagree; None without repeats."""
     score: float | None
-    """Mean over the inputs, of the runs that have a score; None if none has.
+    """Mean over the inputs of the scores; None if no run has one.
 
-    A run that did not complete has none: it counts in `failed`, and as one that did not pass.
+    Runs that did not complete have no score; they count in `failed`, and as not passed.
     """
     tokens: int
-    """Of all runs with their sub-agents."""
+    """Tokens of all runs with their sub-agents."""
     cost: float | None
     """US dollars of all runs; None if the price of any is unknown."""
     seconds: float | None
-    """Mean of a run; None if there are none."""
+    """Mean duration of a run; None if there are none."""
     judge_tokens: int
-    """Of the judge, which are in no other figure."""
+    """Tokens of the judge, which no other figure includes."""
 
     @property
     def share(self) -> float | None:
@@ -85,21 +85,21 @@ def summarize(variant: str, squares: Sequence[Square]) -> Summary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """Two variants on the inputs that both have runs of."""
+    """Two variants compared on the inputs for which both have runs."""
 
     first: str
     second: str
     better: tuple[str, ...]
-    """Inputs on which a larger share of the second's runs passed."""
+    """Inputs on which a larger share of the second variant's runs passed."""
     worse: tuple[str, ...]
     same: int
     """Number of inputs with equal shares."""
     chance: float
-    """Of a difference at least so clear if both were equally good: the exact sign test."""
+    """The chance of a difference at least this clear between equals: the exact sign test."""
     difference: float | None
     """Mean difference of the shares; None without common inputs."""
     interval: Interval | None
-    """Of the difference, by bootstrap over the inputs; None for fewer than ten."""
+    """The interval of the difference, by bootstrap over the inputs; None for fewer than ten."""
     score: float | None
     """Mean difference of the scores; None if there are none."""
     score_interval: Interval | None

@@ -42,11 +42,11 @@ class SentRequest:
     protocol: str
     """Protocol of the body."""
     note: str = ""
-    """The reason why the body is not one that was sent; empty if it is."""
+    """The reason why this body was not sent as it is; empty if it was."""
     raw: bytes = field(repr=False)
     """The body, byte by byte."""
     changed: tuple[str, ...]
-    """The changes since the turn before, in words, without secrets."""
+    """The changes since the previous turn, in words, without secrets."""
     context: ContextTokens
     """Source → tokens, with `total`."""
 
