@@ -111,8 +111,8 @@ class Agent:
     permissions: Mapping[str, str] = field(default_factory=dict)
     """`[permissions]`: tool → allow, ask or deny; takes precedence over the mode."""
     output: Mapping[str, Any] = field(default_factory=dict)
-    """`[output]`: JSON Schema of the answer, or `schema = "FILE.json"`, beside the agent's file; empty =
-    the answer is text."""
+    """`[output]`: JSON Schema of the answer, or `schema = "FILE.json"`, beside the agent's file;
+    empty = the answer is text."""
     limits: TreeLimits = DEFAULT_LIMITS
     retry: Retry = Retry()
     sub_agents_config: SubAgentsConfig = NO_CONFIG

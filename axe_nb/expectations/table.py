@@ -29,7 +29,7 @@ FORMS: Mapping[str, str] = {
     "researcher >= 2, parallel": "at least two of them ran at the same time: in parallel calls of "
     "one reply, or started by one call",
     "researcher and writer, parallel": "one of each ran at the same time",
-    "researcher then writer then write_file": "one of each began after one of the previous had ended",
+    "researcher then writer then write_file": "each began after one of the previous had ended",
     'write_file(path ~ /report/, content contains "42")': "counts only calls with matching "
     "arguments",
     'researcher(status == completed, task contains "Rome") == 2': "counts only runs with matching "
