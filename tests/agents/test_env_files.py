@@ -140,8 +140,8 @@ WRONG: dict[str | bytes, str] = {
     "A=1\nsk-secret-value\n": "not a NAME=VALUE line",
     "A=1\n1B=secret\n": "not a NAME=VALUE line",
     f"A=1\n{'B' * 101}=secret": "not a NAME=VALUE line",
-    "A=1\nB='secret\nmore'\n": "the quotation marks of the value do not end",
-    'A=1\nB="secret" more\n': "the quotation marks of the value do not end",
+    "A=1\nB='secret\nmore'\n": "the quotes around the value are not closed",
+    'A=1\nB="secret" more\n': "the quotes around the value are not closed",
     "A=1\nB=sec\0ret\n": "the value contains a NUL character",
 }
 
