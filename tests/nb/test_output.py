@@ -67,7 +67,7 @@ def test_what_does_not_fit_is_an_error_of_three_lines_at_most(cells: Kernel) -> 
     assert error["type"] == "error"
     lines = "\n".join(error["traceback"]).splitlines()
     assert len(lines) <= 3
-    assert "does not fit its schema" in lines[0]
+    assert "does not match its schema" in lines[0]
     assert text(cells.run("print(r.status, r.text)")) == "error no data\n"
 
 
