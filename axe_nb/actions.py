@@ -122,7 +122,7 @@ def _review(
     """Reviews an agent; behind a link only after a yes, else None."""
     link = find_unread_link(path)
     if link:
-        write(f"{printable(format_path(path))} is a link, or lies behind one, to {reveal(link)}")
+        write(f"{printable(format_path(path))} is, or lies behind, a link to {reveal(link)}")
         if ask is None or not _is_yes(ask(f"Read {printable(path.stem)} there? [y]es [n]o: ")):
             return None
     return review(path)

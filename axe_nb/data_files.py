@@ -224,5 +224,5 @@ def _join_lines(value: dict[str, Any]) -> Any:
     if key != LINES:
         return {key[1:]: lines}
     if not isinstance(lines, list) or not all(isinstance(line, str) for line in lines):
-        raise ValueError(f'"{LINES}" must be a list of texts')
+        raise ValueError(f'"{LINES}" must be a list of strings')
     return "\n".join(lines)

@@ -50,7 +50,7 @@ def check_glob(pattern: str) -> None:
 def _make_glob_error(pattern: str, problem: str) -> ConfigError:
     return ConfigError(
         f"invalid glob pattern {quote(cut_chars(pattern, MAX_PATTERN))}: {problem}",
-        hint="an example of a valid glob is docs/**/*.md",
+        hint="a valid glob is, for example, docs/**/*.md",
     )
 
 

@@ -154,7 +154,7 @@ def _evaluate(
         ) from None
     except Exception as error:
         if isinstance(error, AttributeError) and error.name and isinstance(error.obj, Mapping):
-            hint = f"write [{quote(error.name)}] in place of .{error.name}; {hint}"
+            hint = f"write [{quote(error.name)}] instead of .{error.name}; {hint}"
         said = remove_addresses(words(error).partition("\n")[0], error)
         what = one_line(f"{type(error).__name__}: {said}", 200)
         raise ConfigError(f"{shown} failed (line {line}): {what}", hint=hint) from None

@@ -70,7 +70,7 @@ def _check_size(pattern: str) -> None:
         ConfigError: it is.
     """
     if len(pattern) > MAX_PATTERN:
-        raise ConfigError(f"over {MAX_PATTERN} characters")
+        raise ConfigError(f"longer than {MAX_PATTERN} characters")
     copies = count_copies(pattern)
     if len(pattern) * copies > MAX_SIZE:
         raise ConfigError(

@@ -124,7 +124,7 @@ def _look_up(name: str, address: str, usage: Usage) -> float | None:
 
 def make_price_error(model: str, problem: str) -> ConfigError:
     """Returns the error for a model whose price has to be known and is not."""
-    step = "" if find_table_version() else f", or install a table of prices: pip install '{EXTRA}'"
+    step = "" if find_table_version() else f", or install a price table: pip install '{EXTRA}'"
     return ConfigError(
         f"{problem}: the price of the model {quote(model)} is unknown",
         hint=f'add [prices."{model}"] with input and output to config.toml{step}',

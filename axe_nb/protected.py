@@ -54,7 +54,7 @@ def find_write_protection(
     if any(path == source or source in path.parents for source in sources):
         return "this run was loaded from it"
     if config is not None and path.is_relative_to(config):
-        return "it belongs to the settings of axe"
+        return "it belongs to axe's settings"
     return _check_all(path, Places(workdir), config)
 
 

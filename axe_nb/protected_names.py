@@ -101,7 +101,7 @@ FILES = {
             ".tmux.conf", ".screenrc", ".psqlrc", ".sqliterc", ".mongorc.js", ".mongoshrc.js",
             ".lessfilter", ".curlrc", ".wgetrc", ".mailcap", ".forward", ".procmailrc", ".muttrc",
         ),
-        "programs of the terminal read it when they start, and can run what it says",
+        "terminal programs read it when they start, and can run what it sets",
     ),
     **dict.fromkeys((".htaccess", ".user.ini"), "web servers run what is set here"),
     **dict.fromkeys(

@@ -64,7 +64,7 @@ class Sent(Protocol):
 
     @property
     def changed(self) -> tuple[str, ...]:
-        """The changes since the turn before, in words, without secrets."""
+        """The changes since the previous turn, in words, without secrets."""
 
     @property
     def context(self) -> Mapping[str, int]:

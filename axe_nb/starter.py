@@ -73,8 +73,8 @@ CELLS = (
 An **agent** is a TOML file: `axe/agents/greeter.toml`. A `%%axe` cell runs it. Run the cells from
 top to bottom (Shift+Enter).
 
-**No language model is asked here**, so you need no key and no network: the rules in
-`axe/scripts/greeter.toml` answer in its place. To ask a real model instead, set its key before you
+**No language model is used here**, so you need no key and no network: the rules in
+`axe/scripts/greeter.toml` answer in its place. To use a real model instead, set its key before you
 start Jupyter, and remove the `#` in the next cell.""",
     """\
 %load_ext axe_nb
@@ -99,9 +99,9 @@ An agent has no tools unless you give it some. In this cell it may read files, a
 %%axe greeter --tools read_file
 Which file are you made of?""",
     """\
-## Let it work for another agent
+## Let another agent use it
 
-`%%axe_agent` defines an agent in a cell; `sub_agents` names those that it may call.
+`%%axe_agent` defines an agent in a cell; `sub_agents` names the agents that it may call.
 
 **Try:** add `--save` to the first line. It writes `axe/agents/host.toml`.""",
     """\

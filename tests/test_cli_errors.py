@@ -62,7 +62,7 @@ AGENTS = {
         "skill not found: gone.md",
         FIX_SKILL]),
     "a bad glob": (GOOD + 'files = ["[a"]', ['invalid glob pattern "[a": unclosed bracket',
-                                          "an example of a valid glob is docs/**/*.md"]),
+                                          "a valid glob is, for example, docs/**/*.md"]),
     "no workdir": (GOOD + 'workdir = "gone"', ["workdir not found: gone",
                                                'fix `workdir` in agent "a", or pass --workdir']),
 }  # fmt: skip

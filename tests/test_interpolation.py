@@ -113,7 +113,7 @@ def test_an_unknown_name_is_told_with_its_line_and_the_nearest_name() -> None:
 def test_a_key_of_a_dict_written_as_an_attribute_is_told_how_to_write_it() -> None:
     assert told("{{ row.a }}") == [
         "{{ row.a }} failed (line 2): AttributeError: 'dict' object has no attribute 'a'",
-        r'write ["a"] in place of .a; write \{{ for a literal brace, or use --raw',
+        r'write ["a"] instead of .a; write \{{ for a literal brace, or use --raw',
     ]
     assert "in place of" not in told("{{ city.a }}")[1], "a text has no keys"
 
@@ -234,7 +234,7 @@ def test_a_large_table_is_cut_and_says_so() -> None:
         ("f", "function", "call it"),
         ("city.upper", "builtin_function_or_method", "call it"),
         ("Broken", "type", "name the part of it that you mean"),
-        ("(i for i in rows)", "generator", "write list(…) around it"),
+        ("(i for i in rows)", "generator", "wrap it in list(…)"),
     ],
 )
 def test_what_has_no_words_is_told_instead_of_sent(expression: str, kind: str, step: str) -> None:

@@ -356,7 +356,7 @@ LAUGHS = json.dumps(
         (f'axe_nb run 1.0\n{VALID}, "turns": {"9" * 4000}}}', '"turns" must be an integer'),
         (f'axe_nb run 1.0\n{VALID}, "turns": 1e999}}', '"turns" must be an integer, not such a'),
         (f'axe_nb run 1.0\n{VALID}, "turns": true}}', '"turns" must be an integer, not true'),
-        (f'axe_nb run 1.0\n{VALID}, "text": {{"|": 3}}}}', '"|" must be a list of texts'),
+        (f'axe_nb run 1.0\n{VALID}, "text": {{"|": 3}}}}', '"|" must be a list of strings'),
         (f"axe_nb run 1.1\n{SHARED}3}}}}}}", "it has no shared value 3"),
         (f"axe_nb run 1.1\n{SHARED}-1}}}}}}", "it has no shared value -1"),
         (f'axe_nb run 1.1\n{SHARED}"eJw="}}}}}}', "a compressed list of texts is damaged"),

@@ -144,7 +144,7 @@ def _format_entries(found: Iterator[os.DirEntry[str]]) -> list[str]:
     shown = [_format_entry(entry) for entry in first]
     if len(entries) > MAX_ENTRIES:
         count = f"more than {MAX_SCANNED}" if next(found, None) else f"{len(entries)}"
-        shown.append(f"(the first {MAX_ENTRIES} of {count}; find_files finds by name)")
+        shown.append(f"(the first {MAX_ENTRIES} of {count}; use find_files to search by name)")
     return shown
 
 

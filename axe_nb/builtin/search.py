@@ -123,7 +123,7 @@ class Search:
     def notes(self) -> list[str]:
         """Returns notes about skipped files, one line each."""
         unread = f"({self.unread} files or folders could not be read)" if self.unread else ""
-        hidden = f"({plural(self.hidden, 'file')} that may hold keys not searched)"
+        hidden = f"(not searched: {plural(self.hidden, 'file')} that may hold keys)"
         stopped = (
             f"({self.stopped}; choose a smaller folder to see the rest)" if self.stopped else ""
         )

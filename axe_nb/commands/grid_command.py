@@ -31,7 +31,7 @@ OF_RUNS = (
 def count(text: str) -> int:
     """Parses a whole number from 1."""
     if not (text.isascii() and text.isdecimal() and int(text[:9]) >= 1 and len(text) < 10):
-        raise argparse.ArgumentTypeError(f"takes a whole number from 1, not {quote(text)}")
+        raise argparse.ArgumentTypeError(f"takes a positive whole number, not {quote(text)}")
     return int(text)
 
 

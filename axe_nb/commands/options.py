@@ -28,7 +28,7 @@ IN_TEXT: tuple[Face, ...] = ("cell", "line", "command")
 
 INPUT, AGENT_AND_MODEL, LIMITS, ANSWER, STEPS, SHOWN = OPTION_GROUPS = (
     "Prompt and inputs", "Agent and model", "Limits and permissions", "Answer and checks",
-    "Step by step", "What is shown",
+    "Step by step", "Display",
 )  # fmt: skip
 """Headings of options on help pages, in their order."""
 

@@ -97,7 +97,9 @@ def _check_versions() -> Finding:
     message = ", ".join([f"Python {platform.python_version()}", *listed])
     if not missing:
         return Finding("right", "versions", message)
-    return Finding("note", "versions", message, f"for notebooks: pip install {' '.join(missing)}")
+    return Finding(
+        "note", "versions", message, f"to use notebooks: pip install {' '.join(missing)}"
+    )
 
 
 def _check_sandbox() -> Finding:
@@ -107,7 +109,7 @@ def _check_sandbox() -> Finding:
     except ConfigError as error:
         return make_failed_finding("sandbox", error)
     except OSError as error:
-        return Finding("note", "sandbox", f"not tried: {error.strerror or error}")
+        return Finding("note", "sandbox", f"cannot be tried: {error.strerror or error}")
     if sandbox.level == "none":
         step = "install bubblewrap, if your system has it" if os.name == "posix" else ""
         return Finding("note", "sandbox", "no sandbox works here, so commands need approval", step)
@@ -142,7 +144,9 @@ def _check_settings() -> tuple[Config, Finding]:
     except ConfigError as error:
         return Config(), make_failed_finding("settings", error)
     if not path.exists():
-        return config, Finding("note", "settings", f"no {format_path(path)}, which is optional")
+        return config, Finding(
+            "note", "settings", f"{format_path(path)} does not exist; it is optional"
+        )
     if os.name == "posix" and path.stat().st_mode & 0o077 and _has_keys(config):
         message = f"{format_path(path)} contains keys and is readable by other users"
         return config, Finding("wrong", "settings", message, f"chmod 600 {format_path(path)}")
@@ -241,7 +245,7 @@ def _check_key(info: ProviderInfo, models: Models, config: Config) -> Finding:
             return make_failed_finding(what, error)
         return Finding("right", what, f"set ({source})")
     if not info.needs_key:
-        return Finding("note", what, f"{variable} is not set; it is called without a key")
+        return Finding("note", what, f"{variable} is not set; requests are sent without a key")
     if not models:
         return Finding("note", what, f"{variable} is not set; no agent here needs it")
     step = f"set {variable}, or api_key under [providers.{provider}] in config.toml"

@@ -32,7 +32,7 @@ def find_open_hosts(agent: Agent) -> str:
     """Returns a note if an agent reaches every host without asking; empty otherwise."""
     if ANY not in agent.allowed_hosts:
         return ""
-    return 'allowed_hosts = ["*"]: fetch and commands reach every host without asking'
+    return 'allowed_hosts = ["*"]: fetch and commands can reach every host without asking'
 
 
 def find_questions(agent: Agent) -> str:

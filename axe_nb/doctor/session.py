@@ -45,7 +45,7 @@ def check_files() -> Finding:
     try:
         return Finding("right", "files", describe_protected())
     except OSError as error:
-        return Finding("note", "files", f"not listed: {error.strerror or error}")
+        return Finding("note", "files", f"cannot be listed: {error.strerror or error}")
 
 
 def check_prices(config: Config) -> Finding:
@@ -55,4 +55,4 @@ def check_prices(config: Config) -> Finding:
     if table:
         return Finding("right", "prices", f"from the table {table}{also}")
     step = f"to see the cost of runs: pip install '{EXTRA}'"
-    return Finding("note", "prices", f"no table is installed{also}", step)
+    return Finding("note", "prices", f"no price table is installed{also}", step)

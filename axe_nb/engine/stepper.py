@@ -71,7 +71,7 @@ def parse_break(text: str) -> Breakpoint:
     if bool(value) == (kind == "turn") or (colon and not value):
         raise ConfigError(f"--break: {quote(text)} is not a place", hint=hint)
     if kind == "depth" and not (value.isascii() and value.isdecimal() and len(value) < 4):
-        problem = f"a depth must be a number from 0, not {quote(value)}"
+        problem = f"a depth must be a whole number, not {quote(value)}"
         raise ConfigError(f"--break: {problem}", hint=hint)
     return Breakpoint(kind, value.lstrip("0") or "0" if kind == "depth" else value)
 

@@ -291,7 +291,8 @@ class Fork:
     def finish(self, status: Status) -> Iterator[str]:
         """See `Origin`."""
         for tool, run in self._made_again.items():
-            yield f"tool {quote(tool)} was run again: it starts {run}, on the way to {self.place}"
+            why = f"it starts {run}, on the way to {self.place}"
+            yield f"tool {quote(tool)} was run again because {why}"
         if status == "completed" and not self._is_reached:
             why = "the calls that lead there took a different path"
             yield f"the fork did not reach {self.place}: {why}"

@@ -92,7 +92,7 @@ def make_point(
     """
     if root.id != "0":
         hint = f'fork the root run with the whole place: .fork("{root.id}/{place or 1}")'
-        raise ConfigError(f"run {root.id} is a part of a tree", hint=hint)
+        raise ConfigError(f"run {root.id} is part of a tree", hint=hint)
     if prompt is not None and not (prompt.text.strip() or prompt.pictures):
         prompt = None
     run, turn, written = find_turn(root, place)

@@ -164,4 +164,4 @@ def make_runner(
 
 def _check_count(name: str, number: object) -> None:
     if isinstance(number, bool) or not isinstance(number, int) or number < 1:
-        raise ConfigError(f"{name} takes a whole number from 1, not {shown_value(number)}")
+        raise ConfigError(f"{name} takes a positive whole number, not {shown_value(number)}")

@@ -156,4 +156,4 @@ def _find(given: int | str, labels: Sequence[str], what: str) -> int:
         known = f"its {what}s are {list_some(labels, MAX_NAMED)}"
         hint = suggestion(given, labels) or known
         raise ConfigError(f"unknown {what} {quote(given)}", hint=hint)
-    raise ConfigError(f"no {what} {shown_value(given)}; there are {len(labels)}, from 0")
+    raise ConfigError(f"no {what} {shown_value(given)}; there are {len(labels)}, numbered from 0")

@@ -82,7 +82,7 @@ class Page:
 
     @property
     def _news(self) -> str:
-        return "first turn" if self.is_first else "since the turn before"
+        return "first turn" if self.is_first else "since the previous turn"
 
     @property
     def _title(self) -> str:

@@ -163,7 +163,7 @@ def _make(
     module = import_module(PROVIDERS[protocol].module)
     if protocol != own:
         sent = f"it was sent over {own}" if own in PROTOCOLS else "a script model is sent no body"
-        note = f"as it would be over {protocol}; {note or sent}"
+        note = f"as it would be sent over {protocol}; {note or sent}"
         reported = reported if own not in PROTOCOLS else 0
         streaming = module.STREAMING.fields[0] if streaming else {}
     raw = module.body(request, streaming)

@@ -95,7 +95,7 @@ def amap(
     refuse_in_tool("map")
     if isinstance(concurrency, bool) or not isinstance(concurrency, int) or concurrency < 1:
         raise ConfigError(
-            f"concurrency takes a whole number from 1, not {shown_value(concurrency)}"
+            f"concurrency takes a positive whole number, not {shown_value(concurrency)}"
         )
     if keep not in KEEPS:
         raise ConfigError(f"keep takes {', '.join(KEEPS)}, not {shown_value(keep)}")

@@ -149,7 +149,7 @@ class KeptHistory:
                 if self._appended % PRUNE_EVERY == 0:
                     self._store.prune()
         except (OSError, ValueError, RecursionError, ConfigError, self._error) as error:
-            self.problem = self._explain("take results", error)
+            self.problem = self._explain("store results", error)
             self._stop_waiting()
 
     def _stop_waiting(self) -> None:

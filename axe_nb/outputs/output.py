@@ -134,7 +134,7 @@ def make_output(given: Any, where: str = "output") -> Output:
     try:
         form = shape(given, where)
     except ConfigError as error:
-        error.hint += "; other types in a pydantic model"
+        error.hint += "; put other types into a pydantic model"
         raise
 
     def convert_strictly(data: Any, mistakes: Mistakes) -> Any:

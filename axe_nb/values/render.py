@@ -91,7 +91,7 @@ def _refuse_bytes(value: object) -> None:
 def _make_no_text(value: object) -> NoText:
     kind = type(value)
     if issubclass(kind, Iterator):
-        step = "write list(…) around it"
+        step = "wrap it in list(…)"
     elif issubclass(kind, FunctionType | BuiltinFunctionType | MethodType):
         step = "call it"
     elif callable(getattr(kind, "collect", None)):

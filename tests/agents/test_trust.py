@@ -277,7 +277,7 @@ def test_what_a_link_leads_to_is_not_read_before_a_yes(
             attempt()
         assert caught.value.message.endswith("its file is reached through a link")
     shown = accept()
-    assert "is a link, or lies behind one, to " in shown[0]
+    assert "is, or lies behind, a link to " in shown[0]
     assert "its file is reached through a link: " in shown[1]
     assert Agent.load("worker").model == "script/worker"
     if linked != "axe":
@@ -476,7 +476,7 @@ def test_a_review_reads_behind_a_link_only_after_a_yes(repository: Path, tmp_pat
     shown: list[str] = []
     assert not actions.trust("evil", None, shown.append, lambda p: asked.append(p) or "n")  # type: ignore[func-returns-value]
     assert asked == ["Read evil there? [y]es [n]o: "]
-    assert shown == [f"axe/agents/evil.toml is a link, or lies behind one, to {secret}"]
+    assert shown == [f"axe/agents/evil.toml is, or lies behind, a link to {secret}"]
     assert "no one can be prompted here" in _shown("evil")[-1]
 
 

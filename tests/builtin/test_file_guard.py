@@ -145,7 +145,7 @@ def test_the_names_of_links_hide_what_they_lead_to(project: Path) -> None:
     )
     assert all("tools cannot read envs/dev" in result for result in refused)
     assert "envs" not in found
-    assert "(1 file that may hold keys not searched)" in found
+    assert "(not searched: 1 file that may hold keys)" in found
 
 
 @pytest.mark.req("D-52")
@@ -195,7 +195,7 @@ def test_no_tool_reads_a_file_that_may_hold_keys(project: Path) -> None:
         assert result.startswith("Error: permission denied: ")
         assert "tools cannot read " in result
         assert ": it may hold keys" in result
-    assert results[4] == "open.txt:1:secret old\n(3 files that may hold keys not searched)"
+    assert results[4] == "open.txt:1:secret old\n(not searched: 3 files that may hold keys)"
 
 
 @pytest.mark.req("D-52")

@@ -132,14 +132,17 @@ def test_a_long_listing_is_cut(tmp_path: Path) -> None:
     for n in range(520):
         (tmp_path / f"{n:04}").touch()
     lines = run(LIST, tmp_path).splitlines()
-    assert lines[499:] == ["0499 (0 bytes)", "(the first 500 of 520; find_files finds by name)"]
+    assert lines[499:] == [
+        "0499 (0 bytes)",
+        "(the first 500 of 520; use find_files to search by name)",
+    ]
 
 
 def test_a_huge_folder_is_listed_in_part(tmp_path: Path) -> None:
     for n in range(10_002):
         (tmp_path / f"{n:05}").touch()
     lines = run(LIST, tmp_path).splitlines()
-    assert lines[500:] == ["(the first 500 of more than 10000; find_files finds by name)"]
+    assert lines[500:] == ["(the first 500 of more than 10000; use find_files to search by name)"]
     assert lines[:500] == sorted(lines[:500])
 
 

@@ -87,7 +87,7 @@ def test_keys_are_set_or_not_and_never_shown(
         ("note", "OPENAI_API_KEY is not set; no agent here needs it", "")
     ]
     assert of("ollama key", findings) == [
-        ("note", "OLLAMA_API_KEY is not set; it is called without a key", "")
+        ("note", "OLLAMA_API_KEY is not set; requests are sent without a key", "")
     ]
     assert of("anthropic server", findings) == [], "without a key it is not asked"
     serve("anthropic", body={"data": []})
@@ -257,7 +257,7 @@ def test_agents_of_another_folder_and_its_scripts_count(project: Path) -> None:
 
 def test_settings_that_cannot_be_read_do_not_stop_the_rest(project: Path) -> None:
     assert of("settings", found()) == [
-        ("note", "no $XDG_CONFIG_HOME/axe/config.toml, which is optional", "")
+        ("note", "$XDG_CONFIG_HOME/axe/config.toml does not exist; it is optional", "")
     ]
     config_path().parent.mkdir(parents=True)
     config_path().write_text(f'[providers.openai\napi_key = "{KEY}"\n', "utf-8")
@@ -330,7 +330,7 @@ def test_an_agent_that_reaches_every_host_is_noted() -> None:
     agents["shut"] = Agent("shut", "script/x", allowed_hosts=("*.python.org",))
     findings = found(agents)
     [noted] = [message for _, message, _ in of("agent open", findings) if "hosts" in message]
-    assert noted == 'allowed_hosts = ["*"]: fetch and commands reach every host without asking'
+    assert noted == 'allowed_hosts = ["*"]: fetch and commands can reach every host without asking'
     assert not [message for _, message, _ in of("agent shut", findings) if "hosts" in message]
 
 

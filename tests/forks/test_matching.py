@@ -158,7 +158,7 @@ def test_a_tool_of_the_user_runs_again_only_where_one_of_its_children_is_forked(
     assert (ran, asked) == (["a"], [])
     assert again.text == "Task: a one!, new\n\nTask: b one!, Task: b two!"
     assert again.warnings == (
-        'tool "survey" was run again: it starts 0.1-two, on the way to 0.1-two/1',
+        'tool "survey" was run again because it starts 0.1-two, on the way to 0.1-two/1',
     )
     assert [one.id for one in again.walk()] == [one.id for one in run.walk()]
 

@@ -372,7 +372,7 @@ def test_a_place_that_is_not_reached_is_a_warning() -> None:
     again = fork(run, "0.1/1", reply="z")
     assert again.text == "no"
     assert again.warnings == (
-        'tool "survey" was run again: it starts 0.1, on the way to 0.1/1',
+        'tool "survey" was run again because it starts 0.1, on the way to 0.1/1',
         "the fork did not reach 0.1/1: the calls that lead there took a different path",
     )
 

@@ -48,7 +48,7 @@ def test_a_square_is_found_by_numbers_and_labels(grid: Grid) -> None:
         (("x", 0), 'unknown input "x"'),
         ((0, "nwe"), 'unknown variant "nwe"\ndid you mean "new"'),
         ((0, "other"), 'unknown variant "other"\nits variants are old, new'),
-        ((3, 0), "no input 3; there are 3, from 0"),
+        ((3, 0), "no input 3; there are 3, numbered from 0"),
         (0, r"grid\[input, variant\]"),
     ],
 )

@@ -244,8 +244,8 @@ def test_an_interrupt_keeps_what_is_done(tmp_path: Path, asked: list[tuple[str, 
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        ({"repeats": 0}, "repeats takes a whole number from 1, not 0"),
-        ({"concurrency": True}, "concurrency takes a whole number from 1, not True"),
+        ({"repeats": 0}, "repeats takes a positive whole number, not 0"),
+        ({"concurrency": True}, "concurrency takes a positive whole number, not True"),
         ({"score": "x"}, "score takes a function"),
         ({"model": "script/x"}, "a grid takes models, not model"),
         ({"expect": "turns <"}, "turns <"),

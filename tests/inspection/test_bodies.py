@@ -124,7 +124,7 @@ def test_another_protocol_gives_the_body_that_it_would_have_sent(
     if protocol == "openai":
         assert asked.note == ""
     else:
-        assert asked.note == f"as it would be over {protocol}; it was sent over openai"
+        assert asked.note == f"as it would be sent over {protocol}; it was sent over openai"
         assert asked.context.is_estimate
 
 
@@ -143,7 +143,7 @@ def test_a_script_has_the_body_that_a_server_would_get(project: Path) -> None:
     result = run("lead", "Compare")
     request = result.request("0/1")
     assert request.protocol == "openai"
-    assert request.note == "as it would be over openai; a script model is sent no body"
+    assert request.note == "as it would be sent over openai; a script model is sent no body"
     assert request.body["messages"][1] == {"role": "user", "content": "Compare"}
     assert "messages" in result.request("0/1", "anthropic").body
 

@@ -157,10 +157,10 @@ def test_without_a_reported_number_each_source_is_its_bytes_by_four(
 def test_the_text_has_bars_changes_and_a_body_that_is_cut(project: Path) -> None:
     request = tell(Usage(900, 5), prompt="Rome " * 1000, system_prompt="Lead.")
     lines = str(request).splitlines()
-    assert lines[0] == "a · script/a · 0/2 · 900 tokens · as it would be over openai; " \
+    assert lines[0] == "a · script/a · 0/2 · 900 tokens · as it would be sent over openai; " \
         "a script model is sent no body"  # fmt: skip
     assert "prompt               854   95%  ████████████████████████████" in lines
-    at = lines.index("since the turn before:")
+    at = lines.index("since the previous turn:")
     assert lines[at + 1] == '+ new reply: "hm", calls look_up'
     assert any(line.startswith("body (openai, ") for line in lines)
     assert lines[-1] == '… cut; in full: .request("0/2").body'

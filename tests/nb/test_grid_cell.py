@@ -121,7 +121,7 @@ def test_a_cell_takes_budgets_and_executors_as_maps_do(cells: Kernel) -> None:
         ("hasty --inputs citys", 'there is no variable "citys"\ndid you mean "cities"?'),
         ("hasty --inputs cities --score wrong", "--score: there is no variable wrong"),
         ("--inputs cities", "name an agent, or models with -m"),
-        ("hasty --inputs cities --repeats 0", "takes a whole number from 1"),
+        ("hasty --inputs cities --repeats 0", "takes a positive whole number"),
         ("hasty --inputs words", "not a .csv or .jsonl file"),
     ],
 )

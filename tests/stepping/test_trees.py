@@ -102,7 +102,7 @@ def test_a_place_that_the_run_never_came_to_is_a_warning() -> None:
         ("tool:", "is not a place"),
         ("tool", "is not a place"),
         ("turn:3", "is not a place"),
-        ("depth:x", "a depth must be a number from 0"),
+        ("depth:x", "a depth must be a whole number"),
     ],
 )
 def test_a_wrong_place_is_an_error_before_anything_is_sent(where: str, problem: str) -> None:
