@@ -1,4 +1,4 @@
-"""axe_nb: runs LLM agents that delegate, in notebook cells, and shows every turn.
+"""Runs LLM agents that delegate to other agents, in notebook cells, and shows every turn.
 
 Public names are loaded on first use, so that `import axe_nb` and `%load_ext axe_nb` are fast.
 """

@@ -103,7 +103,8 @@ def _is_own(path: Path | str, config: pytest.Config) -> bool:
 def axe_cassette(request: pytest.FixtureRequest) -> Iterator[Cassette]:
     """The cassette of this test, in use while it runs: `cassettes/<module>/<test>.axe` beside it.
 
-    What is not recorded fails the test, and no model is asked; `--axe-mode auto` records it.
+    A request that is not recorded fails the test, and no model is called; `--axe-mode auto`
+    records it.
     """
     import axe_nb
 
@@ -138,7 +139,7 @@ def _get_mode(config: pytest.Config) -> Mode:
 
 @pytest.fixture
 def axe_script(monkeypatch: pytest.MonkeyPatch) -> AxeScript:
-    """Makes a script model for this test: `axe_script(name, function_or_rules)`.
+    """Registers a script model for this test: `axe_script(name, function_or_rules)`.
 
     Rules are TOML with `[[rule]]` tables, or a list of such tables. Returns the name of the model,
     `script/<name>`.
@@ -170,9 +171,9 @@ def _read_rules(name: str, rules: Rules) -> Any:
 def axe_notebook(request: pytest.FixtureRequest) -> AxeNotebook:
     """Runs a notebook in a kernel of its own: `axe_notebook(path)`.
 
-    It replays the cassette that it names, else the one beside it. The test fails if a cell fails,
-    or has not the output that is saved. Returns the notebook with its new outputs, as nbformat
-    has it. The path is relative to the folder of the test; `timeout` is in seconds for each cell.
+    It replays the cassette that the notebook names, else the one beside it. The test fails if a cell
+    fails or its output differs from the saved one. Returns the notebook with its new outputs, as
+    nbformat reads it. `path` is relative to the test's folder; `timeout` is in seconds per cell.
     """
     from axe_nb.notebooks.check import check_notebook
 

@@ -38,7 +38,8 @@ ABOUT: Mapping[str, tuple[str, ...]] = {
     "axe-nb run": (
         "Run an agent. The answer goes to stdout, everything else to stderr.",
         "Exit code: 0 completed, 1 the agent failed or reached a limit, 2 invalid configuration "
-        "(nothing was sent), 3 the model's server failed or the time was up, 130 interrupted.",
+        "(nothing was sent), 3 the model's server failed or the time limit was reached, 130 "
+        "interrupted.",
     ),
     "axe-nb agents": ("List, show, create and edit agents.",),
     "axe-nb config": ("Show where the settings are, and create the file.",),
@@ -220,7 +221,7 @@ OF_LINES: Mapping[str, tuple[Example, ...]] = {
 OF_COMMANDS: Mapping[str, tuple[Example, ...]] = {
     "axe-nb": (
         Example("Write a first notebook and agent, and open them; needs no key", "axe-nb start"),
-        Example("Ask the agent that it wrote", 'axe-nb run greeter "My name is Ada."'),
+        Example("Ask the agent it wrote", 'axe-nb run greeter "My name is Ada."'),
         Example("Pipe text in", 'git diff | axe-nb run critic -p "What did I miss?"'),
     ),
     "axe-nb run": (
