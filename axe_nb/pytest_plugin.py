@@ -171,9 +171,9 @@ def _read_rules(name: str, rules: Rules) -> Any:
 def axe_notebook(request: pytest.FixtureRequest) -> AxeNotebook:
     """Runs a notebook in a kernel of its own: `axe_notebook(path)`.
 
-    It replays the cassette that the notebook names, else the one beside it. The test fails if a cell
-    fails or its output differs from the saved one. Returns the notebook with its new outputs, as
-    nbformat reads it. `path` is relative to the test's folder; `timeout` is in seconds per cell.
+    It replays the cassette that the notebook names, else the one beside it. The test fails if a
+    cell fails or its output differs from the saved one. Returns the notebook with its new outputs,
+    as nbformat reads it. `path` is relative to the test's folder; `timeout` is in seconds per cell.
     """
     from axe_nb.notebooks.check import check_notebook
 

@@ -120,7 +120,7 @@ OF_LINES: Mapping[str, tuple[Example, ...]] = {
         Example("Describe one of these commands", "%axe help request"),
     ),
     "%axe list": (
-        Example("List the agents that are found from here", "%axe list"),
+        Example("List the agents available here", "%axe list"),
         Example("List those of another project first", "%axe list --agents-dir ../other/agents"),
         Example("The same, with the folder in a variable", "%axe list --agents-dir {folder}"),
     ),
@@ -234,11 +234,11 @@ OF_COMMANDS: Mapping[str, tuple[Example, ...]] = {
     ),
     "axe-nb agents": (
         Example("Write the file of a first agent", "axe-nb agents init critic"),
-        Example("List the agents that are found from here", "axe-nb agents list"),
+        Example("List the agents available here", "axe-nb agents list"),
         Example("Show an agent", "axe-nb agents show critic"),
     ),
     "axe-nb agents list": (
-        Example("List the agents that are found from here", "axe-nb agents list"),
+        Example("List the agents available here", "axe-nb agents list"),
         Example("List only some", "axe-nb agents list | grep review"),
         Example(
             "List those of another project first",
