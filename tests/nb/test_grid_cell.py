@@ -91,7 +91,7 @@ def test_resume_takes_a_path_or_the_history_and_a_dry_run_makes_no_file(
     assert "resume=True needs the history, which is off: runs of tests are not kept" in off
     cells.run("import os; os.environ['AXE_NB_HISTORY'] = '1'")
     try:
-        assert "less what" not in text(cells.run(cell.format("hasty --resume --dry-run")))
+        assert "minus what" not in text(cells.run(cell.format("hasty --resume --dry-run")))
         cells.run(cell.format("hasty"))
         told = text(cells.run(cell.format("hasty,careful --resume --dry-run")))
         assert "4 requests, minus what is in the history" in told

@@ -233,7 +233,7 @@ def test_ids_that_are_none_say_how_to_go_on(kept: Path) -> None:
     with pytest.raises(ConfigError, match="no run with the id 7") as unknown:
         axe_nb.load(7)
     assert "axe_nb.history()" in unknown.value.hint
-    with pytest.raises(ConfigError, match='"seven" is not an id') as wrong:
+    with pytest.raises(ConfigError, match='"seven" is not a run id') as wrong:
         axe_nb.load("seven")
     assert "./seven" in wrong.value.hint
 
