@@ -138,8 +138,8 @@ def test_a_lesson_with_a_mistake_is_refused_and_nothing_is_written(
         (["l.ipynb", "--check", "empty"], 'no notebook found: "empty"'),
         (["none.ipynb", "--check", "empty"], 'no notebook found: "none.ipynb"'),
         (["plain.ipynb", "--check", "."], "plain.ipynb has no exercises"),
-        (["l.ipynb", "--csv", "a.csv"], "--csv goes with --check"),
-        (["l.ipynb", "--check", ".", "--to", "a"], "--to goes without --check"),
+        (["l.ipynb", "--csv", "a.csv"], "--csv needs --check"),
+        (["l.ipynb", "--check", ".", "--to", "a"], "--to cannot be used with --check"),
     ],
 )
 def test_what_cannot_be_marked_is_an_error(
