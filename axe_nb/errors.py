@@ -120,8 +120,8 @@ _SAID_AGAIN: dict[Category, str] = {
 class ProviderError(AxeError):
     """A request to a model failed.
 
-    Prints as `<category>: <message>`, with an explanation before a message that only repeats the
-    category. `status` is the HTTP status, or None; `retry_after` is in seconds, or None if the
+    Prints as `<category>: <message>` (B-5), with an explanation before a message that only repeats
+    the category. `status` is the HTTP status, or None; `retry_after` is in seconds, or None if the
     server gave no time. If `retryable` is true, sending the request again may help.
     """
 

@@ -99,13 +99,13 @@ class CallTraits:
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A tool call requested by a model: its id, the tool's name and the arguments."""
+    """A tool call requested by a model (A-1.3): its id, the tool's name and the arguments."""
 
     id: str
-    """The API's id if it sent one, else an id unique in the conversation."""
+    """The API's id if it sent one, else an id unique in the conversation (D-28)."""
     name: str
     arguments: Mapping[str, Any] = field(default_factory=dict)
-    """The JSON object as sent by the model; empty if it was not a JSON object."""
+    """The JSON object as sent by the model (D-11); empty if it was not a JSON object."""
     raw: str = ""
     """The text sent instead of a JSON object, for display only; empty if there is none."""
     traits: CallTraits = field(default=CallTraits(), kw_only=True, repr=False, compare=False)
@@ -161,7 +161,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A complete request to a model, independent of any provider's format.
+    """A complete request to a model (A-1.5), independent of any provider's format.
 
     Script models receive it: `last` is the text of the last message, `results` are the results of
     the calls of the previous turn, and `turn` counts from 1.
@@ -179,7 +179,7 @@ class Request:
     """Tools offered; empty = not sent."""
     past_tools: Sequence[ToolSpec] = field(default=(), kw_only=True)
     """Tools of earlier turns, if none is offered now; sent, but not to be called, if a server
-    rejects the calls in history without them."""
+    rejects the calls in history without them (D-17)."""
     output: Mapping[str, Any] | None = field(default=None, kw_only=True)
     """JSON Schema of the object that the reply must be, unless it calls tools; None = text."""
     must_call: str = field(default="", kw_only=True)
@@ -189,7 +189,7 @@ class Request:
     agent: str = ""
     """Name of the agent, for script models; not sent."""
     place: str = ""
-    """Turn in the tree: `0.2/3` is the third turn of run `0.2`; not sent."""
+    """Turn in the tree: `0.2/3` is the third turn of run `0.2` (D-59); not sent."""
     attempt: int = 1
     """1 = the first; more = a retry, as set in the agent's `[retry]`."""
     wire: WireCache = field(default_factory=WireCache, kw_only=True, repr=False, compare=False)
@@ -235,7 +235,7 @@ class Delta:
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """A complete response of a model, independent of any provider's format.
+    """A complete response of a model (A-1.6), independent of any provider's format.
 
     Script models return one to set the usage or the stop reason; otherwise they can return the text
     or the calls themselves.
@@ -243,18 +243,18 @@ class Response:
 
     content: str = ""
     tool_calls: tuple[ToolCall, ...] = ()
-    """If not empty, the conversation continues, whatever `stop_reason` says."""
+    """If not empty, the conversation continues, whatever `stop_reason` says (A-1.9)."""
     stop_reason: str = ""
     """As reported by the provider; for information."""
     usage: Usage = Usage()
     echo: Mapping[str, Any] = field(default_factory=dict)
     """As in `Message.echo`."""
     seconds: float = 0.0
-    """Virtual duration, for script models on the virtual clock; else 0."""
+    """Virtual duration, for script models on the virtual clock (D-36); else 0."""
 
     @property
     def is_cut(self) -> bool:
-        """True if the token limit truncated the reply."""
+        """True if the token limit truncated the reply (D-31)."""
         return self.stop_reason in ("length", "max_tokens", "model_context_window_exceeded")
 
     @property

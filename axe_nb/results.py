@@ -61,7 +61,7 @@ class Turn:
     parallel: bool = True
     """True if the calls ran in parallel."""
     closing: bool = False
-    """True for the final summary that a subagent is asked for."""
+    """True for the final summary that a subagent is asked for (D-17)."""
     asked: Asked = ""
     question: str = ""
     """The prompt added at this turn: a request for a summary or a repair, or what a fork added."""
@@ -70,7 +70,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunResult:
-    """The result of an agent's run, whatever its status.
+    """The result of an agent's run, whatever its status (D-2).
 
     `turns`, `tool_calls`, `usage` and `cost` are those of this agent alone; `children` has the
     runs below it, `total_usage` and `total_cost` cover the whole tree, `walk()` yields its runs.
@@ -93,11 +93,11 @@ class RunResult:
     tool_calls: int = 0
     """Executed calls of this agent, without those of its children."""
     retries: int = 0
-    """Requests of this agent that were sent again after a failure."""
+    """Requests of this agent that were sent again after a failure (D-23)."""
     children: tuple[RunResult, ...] = ()
     """The runs that it delegated to, in call order."""
     usage: Usage = Usage()
-    """Sum over its own turns."""
+    """Sum over its own turns (A-8.8)."""
     stop_reason: str = ""
     """Stop reason of the last response, as the provider reports it."""
     duration_ms: int = 0
@@ -106,7 +106,7 @@ class RunResult:
     files_read: tuple[str, ...] = ()
     files_modified: tuple[str, ...] = ()
     metadata: Mapping[str, str] = field(default_factory=dict)
-    """For a child: metadata from its delegation tool; `task_id` is its id."""
+    """For a child: metadata from its delegation tool (D-34); `task_id` is its id."""
     warnings: tuple[str, ...] = ()
     """Problems that did not stop the run: load warnings, a truncated reply."""
     log: tuple[Turn, ...] = field(default=(), repr=False)
@@ -128,7 +128,7 @@ class RunResult:
     origin: str = ""
     """The place at which it forks another run; empty for its children and for other runs."""
     definitions: Definitions | None = field(default=None, repr=False, compare=False)
-    """The agents of its tree, for forks; None in children, and if they were not kept."""
+    """The agents of its tree (D-53), for forks; None in children, and if they were not kept."""
     cause: AxeError | None = field(default=None, repr=False, compare=False)
     """The exception behind `error`, if there is one."""
 
@@ -307,7 +307,7 @@ class RunResult:
         return from_json(cls, data)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes the result, without secrets, to a text file for `axe_nb.load`.
+        """Writes the result, without secrets, to a text file for `axe_nb.load` (D-60, D-61).
 
         Raises:
             ConfigError: the file cannot be written.
@@ -315,11 +315,11 @@ class RunResult:
         write_data(Path(path), "run", self.to_dict_without_secrets())
 
     def without_secrets(self) -> RunResult:
-        """Returns this result as it would be after saving and loading."""
+        """Returns this result as it would be after saving and loading (D-60)."""
         return from_json(type(self), self.to_dict_without_secrets())
 
     def to_dict_without_secrets(self) -> dict[str, Any]:
-        """Returns the result in the form that `from_dict` reads, without secrets."""
+        """Returns the result in the form that `from_dict` reads, without secrets (D-60)."""
         clean = find_filter()
         return to_json(self._drop_spelled(clean), clean)
 
@@ -329,7 +329,7 @@ class RunResult:
         return replace(self, exchanges=exchanges, children=children)
 
     def to_json(self) -> str:
-        """Returns the line that `--json` prints: seven keys, sorted."""
+        """Returns the line that `--json` prints: seven keys, sorted (B-9, A-8.6)."""
         line = {
             "content": self.text,
             "duration_ms": self.duration_ms,

@@ -177,7 +177,7 @@ class Agent:
         """Parses an agent from TOML text.
 
         Args:
-            name: the name it was looked up by; a different `name` key is a warning.
+            name: the name it was looked up by; a different `name` key is a warning (D-26).
             path: the agent's file, for messages and relative paths.
 
         Raises:

@@ -40,7 +40,7 @@ LIMIT_ADVICE = {
 @clear_arguments
 @dataclass(frozen=True, slots=True)
 class ChildBudget:
-    """`[sub_agents_config.budget]`: limits of a spawn_agent or delegate_task child."""
+    """`[sub_agents_config.budget]`: limits of a spawn_agent or delegate_task child (D-18)."""
 
     max_tool_calls: int = 15
     """Tool calls that the child may make."""
@@ -123,7 +123,7 @@ class TreeBudget:
 @clear_arguments
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """`[retry]`: retries of a request to a provider, never of a child run."""
+    """`[retry]`: retries of a request to a provider, never of a child run (D-23)."""
 
     max_retries: int = 0
     """Retries after a temporary failure (408, 409, 425, 429, 5xx, no connection)."""

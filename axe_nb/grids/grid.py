@@ -104,7 +104,7 @@ class Grid(Squares):
         return draw(self)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes the grid, without secrets, to a file for `axe_nb.load`.
+        """Writes the grid, without secrets, to a file for `axe_nb.load` (D-60, D-61).
 
         Input values without a JSON form become text.
 
