@@ -89,21 +89,21 @@ class Endpoint:
         elif service is not None and service.code is not None:
             told.append(_describe_code(service.code))
         if words.last:
-            told.append(f"its last words: {quote(one_line(words.last, LAST_WORDS))}")
+            told.append(f"its last output: {quote(one_line(words.last, LAST_WORDS))}")
         return f" ({'; '.join(told)})" if told else ""
 
     def advise(self) -> str:
         """Returns the next step if it did not start."""
         key = f"mcp_servers.{self._name}"
         if self._server.url:
-            return f"check {key}.url, and that the server runs"
+            return f"check {key}.url, and that the server is running"
         is_caged = self.sandbox is not None and self.sandbox.level != "none"
         if is_caged and not self._server.network:
             return (
-                f"check {key}.command; it runs in a sandbox without network and home folder: "
-                f'{key}.network = true, or {key}.sandbox = "off", changes that'
+                f"check {key}.command; it runs in a sandbox with no network and no home folder: "
+                f'{key}.network = true or {key}.sandbox = "off" gives it access'
             )
-        return f"check {key}.command: run it in a terminal; {key}.start_timeout gives it more time"
+        return f"run {key}.command in a terminal to check it, or raise {key}.start_timeout"
 
     def _choose_sandbox(self) -> Sandbox:
         workdir, sources = self._place
@@ -111,8 +111,8 @@ class Endpoint:
         sandbox = find_sandbox(self._server.sandbox, view)
         if sandbox.level == "none" and not sandbox.is_off:
             raise ConfigError(
-                f"the MCP server {quote(self._name)} is not started: there is no sandbox here, and "
-                "it could do anything that you can",
+                f"MCP server {quote(self._name)} was not started: no sandbox is available here, "
+                "and without one it could do anything you can",
                 hint=f'mcp_servers.{self._name}.sandbox = "off" starts it anyway',
             )
         return sandbox
@@ -120,5 +120,5 @@ class Endpoint:
 
 def _describe_code(code: int) -> str:
     if code < 0:
-        return f"it was ended by signal {-code}"
-    return f"it ended with exit code {code}" + (": program not found" if code == 127 else "")
+        return f"it was killed by signal {-code}"
+    return f"it exited with code {code}" + (": program not found" if code == 127 else "")

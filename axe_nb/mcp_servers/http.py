@@ -79,7 +79,7 @@ async def _bound(response: Any) -> None:
 
     if response.headers.get("content-encoding", "identity") != "identity":
         await response.aclose()
-        raise httpx2.DecodingError("the server compressed its reply, unasked")
+        raise httpx2.DecodingError("the server sent a compressed reply, which was not requested")
     if response.headers.get("content-type", "").startswith("text/event-stream"):
         return
     body = response.stream

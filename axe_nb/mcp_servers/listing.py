@@ -91,7 +91,7 @@ async def list_tools(session: Any) -> Listing:
         cursor = page.next_cursor
     warnings = []
     if refused:
-        warnings.append(f"{plural(refused, 'tool')} left out: the schema is too large")
+        warnings.append(f"{plural(refused, 'tool')} left out: schema too large")
     return Listing(tuple(tools.values()), tuple(warnings))
 
 

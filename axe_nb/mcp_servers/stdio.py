@@ -150,7 +150,7 @@ class _Process:
     async def _deliver(self, message: Any) -> bool:
         self._asked += _is_request(message)
         if self._asked > MAX_ASKED:
-            self._words.fault = f"it asked {MAX_ASKED} times without reading an answer"
+            self._words.fault = f"it sent {MAX_ASKED} requests without reading an answer"
             return False
         try:
             await self.to_session.send(message)
@@ -217,7 +217,7 @@ def _make_unreadable(number: int) -> Any:
     """
     import mcp_types
 
-    error = mcp_types.ErrorData(code=mcp_types.PARSE_ERROR, message="its answer cannot be read")
+    error = mcp_types.ErrorData(code=mcp_types.PARSE_ERROR, message="the answer could not be read")
     return mcp_types.JSONRPCError(jsonrpc="2.0", id=number, error=error)
 
 
@@ -229,7 +229,7 @@ def _read_lines(number: int, words: Words) -> Iterator[bytes]:
         parts.append(first)
         size += len(first)
         if size > MAX_MESSAGE:
-            words.fault = f"it sent a message of more than {MAX_MESSAGE >> 20} MB"
+            words.fault = f"it sent a message larger than {MAX_MESSAGE >> 20} MB"
             return
         for following in rest:
             line = b"".join(parts)

@@ -101,7 +101,7 @@ def _parse_agent(name: str, body: str, magic_line: int, agents_dir: str) -> tupl
         own = f"name is {quote(agent.name)} (line {source.line(('name',))})"
         raise ConfigError(
             f"{own}, but the magic names {quote(name)}",
-            hint="make them equal, or omit name",
+            hint="use the same name in both, or omit `name`",
         )
     found = problems(agent, lambda other: session.find(other, agents_dir or None))
     for problem in found:

@@ -89,7 +89,7 @@ def mark_submissions(
     place = expand_home(folder)
     if not place.is_dir():
         raise ConfigError(
-            f"no such folder: {quote(folder)}", hint="name the folder of the submissions"
+            f"no such folder: {quote(folder)}", hint="give the folder that contains the submissions"
         )
     limit = TIMEOUT if timeout is None else timeout
     marked: list[tuple[str, Marks]] = []
@@ -231,7 +231,7 @@ def _mark(cell: Any, above: Any, run: HeadlessRun, end: str) -> Mark:
         if error.ename != "AssertionError" and (cause := _find_error(above)):
             hint = f"the cell above failed: {describe_failure(cause)}"
         return Mark(state="failed", hint=one_line(hint, MAX_HINT))
-    why = run.stopped or "the check did not run to its end"
+    why = run.stopped or "the check did not run to completion"
     return Mark(state="not reached", hint=one_line(why, MAX_HINT))
 
 

@@ -36,7 +36,7 @@ def make_proxy_error(reply: Reply) -> httpx.ProxyError:
     error = httpx.ProxyError
     if 400 <= reply.status < 500 and reply.status not in (408, 429):
         error = ProxyRefusal
-    return error(f"it answers {reply.status} {reply.reason.decode('ascii', 'replace')}")
+    return error(f"it returned {reply.status} {reply.reason.decode('ascii', 'replace')}")
 
 
 async def connect(route: Route, seconds: float | None) -> Connection:

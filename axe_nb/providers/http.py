@@ -228,7 +228,7 @@ class _Bounded:
         """Suspends: pieces that have already arrived are read without ever doing so."""
         await asyncio.sleep(0)
         if self._size < self._number * SMALL_PIECE and self._number > MAX_SMALL_PIECES:
-            many = ProviderError("server", "the reply arrives in too many tiny pieces")
+            many = ProviderError("server", "the reply arrived in too many tiny pieces")
             raise self._log.fail(many)
 
 

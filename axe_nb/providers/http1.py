@@ -38,7 +38,7 @@ def format_head(start: bytes, headers: Iterable[tuple[bytes, bytes]]) -> bytes:
     lines = [start, *(b"%b: %b" % header for header in headers), b"", b""]
     head = b"\r\n".join(lines)
     if head.count(b"\n") != len(lines) - 1 or head.count(b"\r") != len(lines) - 1:
-        raise httpx.LocalProtocolError("a line break in a header of the request")
+        raise httpx.LocalProtocolError("a header of the request contains a line break")
     return head
 
 
@@ -135,9 +135,13 @@ class Reply:
             httpx.RemoteProtocolError: the reply is not whole.
         """
         if not self.has_head:
-            raise httpx.RemoteProtocolError("the server closed the connection within the headers")
+            raise httpx.RemoteProtocolError(
+                "the server closed the connection in the middle of the headers"
+            )
         if any(name.lower() in FRAMED for name, _ in self.headers):
-            raise httpx.RemoteProtocolError("the server closed the connection within the body")
+            raise httpx.RemoteProtocolError(
+                "the server closed the connection in the middle of the body"
+            )
         self.is_whole = True
 
     def take(self) -> bytes:
@@ -233,7 +237,7 @@ class Decompressor:
             return cls()
         if reply.status < 300:
             shown = coding.decode("ascii", "replace")
-            raise httpx.DecodingError(f"compressed ({shown}), which was not asked for")
+            raise httpx.DecodingError(f"the reply is compressed ({shown}), which was not requested")
         reply.drop_body()
         return None
 

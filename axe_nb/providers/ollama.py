@@ -64,8 +64,8 @@ def _encode_picture(picture: Picture) -> str:
     """
     if picture.is_document:
         raise ProviderError(
-            "bad_request", "Ollama does not read PDF",
-            hint="send its text or pictures of its pages, or use another provider",
+            "bad_request", "Ollama cannot read PDF files",
+            hint="send its text, or its pages as pictures, or use another provider",
         )  # fmt: skip
     return picture.base64
 

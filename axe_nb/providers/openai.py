@@ -256,7 +256,7 @@ def _check_refusal(stop_reason: str, message: Mapping[str, Any], calls: Sequence
 
 def _make_failure(stop_reason: str, said: str = "") -> ProviderError:
     """Makes the error for a reply that ends in a failure, of which the server says no more."""
-    lacks = "contains only a part of an answer" if said.strip() else "contains no answer"
+    lacks = "contains only part of an answer" if said.strip() else "contains no answer"
     message = f"response {lacks} (finish_reason {stop_reason})"
     return ProviderError("server", message, partial_text=said)
 

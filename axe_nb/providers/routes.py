@@ -116,7 +116,7 @@ def _find_proxy(scheme: str, host: str, port: int) -> httpx.Proxy | None:
     # what follows a `/` of a password would be taken for the path, and the rest for host and port
     _, *path = re.split(r"[/?#]", address.partition("://")[2])
     if any("@" in part for part in path):
-        raise RouteError("the login of the proxy in the environment is not percent-encoded")
+        raise RouteError("the login in the proxy URL of the environment is not percent-encoded")
     try:
         proxy = httpx.Proxy(address)
     except (httpx.InvalidURL, ValueError):
@@ -124,7 +124,7 @@ def _find_proxy(scheme: str, host: str, port: int) -> httpx.Proxy | None:
     if not proxy.url.host:
         raise RouteError("the proxy in the environment has no host")
     if proxy.url.scheme not in PORTS:
-        raise RouteError(f"a proxy of the kind {proxy.url.scheme} is not supported")
+        raise RouteError(f"{proxy.url.scheme} proxies are not supported")
     return proxy
 
 

@@ -215,7 +215,7 @@ class Connection(asyncio.Protocol):
                 self._waiter = None
             before, unsent = unsent, self._transport.get_write_buffer_size()
             if not has_news and unsent >= before:  # else a long request is on its way
-                raise httpx.ReadTimeout("the server is silent")
+                raise httpx.ReadTimeout("the server sent no data")
 
     def _set_timer(self, seconds: float | None) -> None:
         """Makes sure that the waiter wakes up in time; a timer that is running is made use of."""

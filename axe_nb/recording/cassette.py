@@ -55,7 +55,7 @@ class CassetteStatus:
     """Records that no run of this session has used."""
 
     def __str__(self) -> str:
-        counts = f"{self.hits} played, {self.misses} missed, {self.recorded} recorded"
+        counts = f"{self.hits} replayed, {self.misses} missed, {self.recorded} recorded"
         unused = plural(self.unused, "record")
         return f"{self.path} ({self.mode}): {counts}; {unused} not used"
 
@@ -318,7 +318,7 @@ class Cassette:
             unused = self._list_unused()
             if not self.hits and not self.recorded:
                 raise ConfigError(
-                    f"no run of this session has used {self.shown}, so it would lose everything",
+                    f"no run in this session has used {self.shown}: nothing would be left",
                     hint="run the whole notebook first",
                 )
             for root, record in unused:

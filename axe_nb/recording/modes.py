@@ -53,5 +53,5 @@ def check_mode(mode: str) -> Mode:
         if known == mode:
             return known
     raise ConfigError(
-        f"a cassette has no mode {quote(str(mode))}", hint=f"use one of {', '.join(MODES)}"
+        f"unknown cassette mode {quote(str(mode))}", hint=f"use one of {', '.join(MODES)}"
     )

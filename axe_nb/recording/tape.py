@@ -233,7 +233,7 @@ class RootTape:
             if end := self._records.get(END):
                 self._use(end)
                 raise RunStopped(end.outcome["cut"], f"{end.outcome['cut']}, as it was recorded")
-            raise self._miss_other(run, "", f"the result of {tool}, which is not to run again")
+            raise self._miss_other(run, "", f"the result of {tool}, which a replay does not run")
         self._use(record)
         return calls.read_output(self._clean.restore(dict(record.outcome["output"])))
 
