@@ -73,7 +73,7 @@ def test_neither_agent_nor_model_is_an_error_with_the_next_step() -> None:
     lead = axe_nb.run(Agent(name="lead", model="script/echo"), "x")
     with pytest.raises(ConfigError, match="neither"):
         axe_nb.run(None, "go on", continue_from=lead)
-    with pytest.raises(ConfigError, match='no agent of this run has a variable "a"'):
+    with pytest.raises(ConfigError, match='no agent in this run has the variable "a"'):
         axe_nb.run(None, "x", model="script/echo", vars={"a": 1})
 
 
@@ -81,7 +81,7 @@ def test_neither_agent_nor_model_is_an_error_with_the_next_step() -> None:
 def test_a_prompt_in_the_place_of_the_agent_is_explained(prompt: str) -> None:
     with pytest.raises(ConfigError) as caught:
         axe_nb.run(prompt, model="script/echo")
-    assert "to ask the model without an agent: the prompt is -p TEXT" in caught.value.hint
+    assert "to ask the model without an agent, give the prompt as -p TEXT" in caught.value.hint
     with pytest.raises(ConfigError) as caught:
         axe_nb.run(prompt, "x")
     assert "without an agent" not in caught.value.hint

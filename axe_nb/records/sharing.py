@@ -146,7 +146,7 @@ def unshare(data: Any) -> Any:
             reader.table.append((read, reader.size - size + 5))
         return reader.read(data[DATA])
     except RecursionError:
-        raise ConfigError("it is nested too deeply to be read") from None
+        raise ConfigError("it is nested too deeply to read") from None
 
 
 class _Reader:
@@ -166,7 +166,7 @@ class _Reader:
         if isinstance(value.value, str):
             return self._unpack(value.value)
         if not 0 <= value.value < len(self.table):
-            raise ConfigError(f"it has no shared value {value.value}"[:100])
+            raise ConfigError(f"unknown shared value {value.value}"[:100])
         found, size = self.table[value.value]
         self._add(size)
         return found
@@ -185,4 +185,4 @@ class _Reader:
     def _add(self, size: int) -> None:
         self.size += size
         if self.size > MAX_SIZE:
-            raise ConfigError(f"what it repeats is larger than {MAX_SIZE} bytes")
+            raise ConfigError(f"its repeated values take more than {MAX_SIZE} bytes")

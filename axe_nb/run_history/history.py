@@ -34,7 +34,7 @@ T = TypeVar("T")
 PATIENCE = 1.0
 """Seconds that reading waits for what this process has not written yet."""
 
-GOES_ON = "the run has not ended yet; what had been answered so far was kept"
+GOES_ON = "the run has not ended yet; what was answered so far is kept"
 
 MAX_SHOWN = 60
 """Maximum characters of a prompt in a table."""
@@ -206,7 +206,7 @@ def _read(look: Callable[[Store], T]) -> T | None:
     except (OSError, Error, TypeError, ValueError, OverflowError, ConfigError) as error:
         raise ConfigError(
             f"history cannot be read: {one_line(str(error), 300)} ({format_path_or_name(path)})",
-            hint=getattr(error, "hint", "") or "if it is damaged, delete it",
+            hint=getattr(error, "hint", "") or "if the file is damaged, delete it",
         ) from None
 
 

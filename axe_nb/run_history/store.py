@@ -154,7 +154,7 @@ class Store:
         if not application and not version and not tables:
             return 0
         if application != APPLICATION:
-            raise ConfigError("the file is a database of another program")
+            raise ConfigError("the file is another program's database")
         if version // 1000 != MAJOR:
             raise ConfigError(
                 f"its version is {version // 1000}.{version % 1000}, expected {MAJOR}.x",

@@ -17,7 +17,7 @@ from axe_nb.messages import Message, ToolResult, Usage, close_open_calls
 from axe_nb.quick_dataclass import dataclass
 from axe_nb.results import RunResult, Turn
 
-DIED = "the process ended while this ran; what had been answered by then was kept"
+DIED = "the process ended during this run; what was answered by then is kept"
 
 TOLD = (
     "text", "agent", "model", "call_id", "prompt", "pictures", "task", "messages", "log",

@@ -165,7 +165,7 @@ class Tree:
             with use_shelf(self.pictures):
                 self._read(part, part.data, float(part.data["at"]))
         except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
-            raise ConfigError(f"a part of it is damaged: {error!r}"[:200]) from None
+            raise ConfigError(f"part of it is damaged: {error!r}"[:200]) from None
 
     def _read(self, part: Part, data: Mapping[str, Any], at: float) -> None:
         if TABLE in data:
@@ -205,7 +205,7 @@ class Tree:
             ConfigError: its start is missing.
         """
         if run not in self.runs:
-            raise ConfigError("a part of it is missing")
+            raise ConfigError("part of it is missing")
         told, end = self.runs[run].tell(why), self.ends.get(run)
         if end is None:
             begun = [one for one in self.runs if self.runs[one].start.parent == run]

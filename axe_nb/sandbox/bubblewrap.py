@@ -43,7 +43,7 @@ OPTIONS: Mapping[Kind, str] = {
 
 PROMISES = (
     "writes nothing outside the workdir, and no protected file in it",
-    "reads nothing of the home folder but toolchains",
+    "reads nothing in the home folder except toolchains",
     "sees no other processes and none of the kernel's environment",
     "leaves no process behind",
 )

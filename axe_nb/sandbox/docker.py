@@ -104,5 +104,5 @@ def _find_problem(program: str, image: str) -> str:
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired):
-        return f"docker does not answer within {TRIAL:.0f} s"
+        return f"docker did not answer within {TRIAL:.0f} s"
     return quote(one_line(done.stderr, 200)) if done.returncode else ""

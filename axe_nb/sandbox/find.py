@@ -85,7 +85,7 @@ def find_sandbox(setting: str, view: View) -> Sandbox:
     method = next((m for m in list_methods() if _works(m, view)), plain.METHOD)
     if method.restores and view.workdir == view.home:
         raise ConfigError(
-            f"the workdir {view.workdir} is the home folder, whose keys cannot be hidden here",
+            f"the workdir {view.workdir} is the home folder, and its keys cannot be hidden here",
             hint='use a project folder as workdir, or set sandbox = "off"',
         )
     return Sandbox(method, view)

@@ -77,7 +77,7 @@ class Service:
             self._run()
         except Exception as error:  # whatever keeps it from starting
             reason = getattr(error, "strerror", "") or str(error) or type(error).__name__
-            self.failure = f"it cannot be started: {reason}"
+            self.failure = f"it could not be started: {reason}"
         finally:
             for number in self._files:
                 close_file(number)

@@ -80,8 +80,8 @@ class Watch:
                 open_up(folder, self.view.workdir)
         found = dict(self._look(list(list_protected(self.view.workdir, folders))))
         for path in self._undo():  # not before, as it makes names of its own
-            self._notes.append(f"{self._name(path)} is protected; its change was undone")
-        what = "is a protected name, which other programs may run or obey"
+            self._notes.append(f"{self._name(path)} is protected; the change was undone")
+        what = "has a protected name, because other programs may run or load it"
         new = ((path, its) for path, its in sorted(found.items()) if self._is_new(path, its))
         are_gone = [self._move_aside(path, identity, what) for path, identity in new]
         are_gone += self._clear_leftovers()
@@ -183,7 +183,7 @@ class Copies:
                 self._files[path] = path.read_bytes(), mode
                 size += len(self._files[path][0])
             if size > MOST_BYTES or len(self) > MOST_FILES:
-                raise ValueError("protected files in the workdir are too large to keep a copy")
+                raise ValueError("protected files in the workdir are too large to back up")
 
     def __len__(self) -> int:
         return len(self._files) + len(self._folders) + len(self._links)

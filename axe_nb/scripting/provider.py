@@ -204,7 +204,7 @@ def _check_fault(name: str, fault: Fault) -> Fault:
         return fault
     known = ", ".join(FAULTS)
     raise ProviderError(
-        "server", f"script {quote(name)}: a Fault without a status takes one of {known}"
+        "server", f"script {quote(name)}: the message of a Fault without a status is one of {known}"
     )
 
 

@@ -223,7 +223,7 @@ def _check_purpose(values: Mapping[str, Any], place: _Place) -> None:
 def _make_call(table: Mapping[str, Any], place: _Place) -> ToolCall:
     values = place.check(table, _CALL, "calls")
     if "tool" not in values:
-        raise place.error("each of `calls` needs a tool", "calls")
+        raise place.error("each entry of `calls` needs a tool", "calls")
     return ToolCall("", values["tool"], values.get("arguments", {}))
 
 
@@ -232,7 +232,7 @@ def _compile_regex(pattern: str, place: _Place) -> regex.Pattern[str]:
         compiled = compile_pattern(pattern)
     except ConfigError as error:
         shown = quote(cut_chars(pattern, MAX_QUOTED))
-        message = f"bad regex {shown}: {error}"
+        message = f"invalid regex {shown}: {error}"
         raise place.error(message, "when", "last", hint=error.hint) from None
     taken = sorted(OWN_PLACES & compiled.groupindex.keys())
     if taken:

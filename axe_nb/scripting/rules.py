@@ -143,7 +143,7 @@ class Script:
         raise ProviderError(
             "bad_request",
             f"no rule of script {quote(name)} matches turn {request.turn} with the message {start}",
-            hint="a final [[rule]] without `when` answers everything else",
+            hint="add a final [[rule]] without `when`, which answers everything else",
         )
 
     def _make_reply(self, rule: Rule, request: Request, groups: Mapping[str, str]) -> Reply:

@@ -61,7 +61,8 @@ def script_server(
     """
     if protocol not in WIRES:
         raise ConfigError(
-            f"no script server for protocol {quote(protocol)}", hint=f"one of {', '.join(WIRES)}"
+            f"no script server for protocol {quote(protocol)}",
+            hint=f"use one of {', '.join(WIRES)}",
         )
     server = ScriptServer(protocol, dirs)
     info = PROVIDERS[protocol]

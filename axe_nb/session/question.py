@@ -133,7 +133,7 @@ def _list_answers(always: str, host: str, caution: str) -> Iterator[Answer]:
     """
     about = f", {host} until the session ends" if host else ""
     if caution:
-        about += f" (the whole word: {caution})"
+        about += f" (type the whole word: {caution})"
     yield Answer(choice="yes", about=about, needs_word=bool(caution))
     yield Answer(choice="no", takes_reason=True)
     if always:

@@ -32,7 +32,10 @@ SIMPLE = [
 MAX_AGENTS = 1000
 """Agents of a tree in which a variable is looked for."""
 
-ALONE = "to ask the model without an agent: the prompt is -p TEXT, the body of a cell, run(None, …)"
+ALONE = (
+    "to ask the model without an agent, give the prompt as -p TEXT, as the body of a cell, "
+    "or to run(None, …)"
+)
 """The next step where a model was named and the agent does not exist: it may be the prompt."""
 
 
@@ -80,9 +83,9 @@ def check_variables(request: RunRequest, env: Env) -> None:
     unknown = sorted(given.keys() - known)
     if unknown:
         listed = f"known variables: {list_some(sorted(known), 5)}"
-        step = listed if known else r"an agent names it as {{ name }} in its system_prompt"
+        step = listed if known else r"use {{ name }} in the system_prompt of an agent"
         raise ConfigError(
-            f"no agent of this run has a variable {quote(unknown[0])}",
+            f"no agent in this run has the variable {quote(unknown[0])}",
             hint=suggestion(unknown[0], known) or step,
         )
 

@@ -324,7 +324,7 @@ class RunHandle:
             why = str(run.scope.clock.deadline) if timed_out else "cancelled"
             blocking = blocking_call(self._task[0]) if self._task else ""
             if blocking:
-                why += f"; {blocking} blocked the event loop: write it with def, not async def"
+                why += f"; {blocking} blocked the event loop: define it with def, not async def"
             ends: list[Event] = []
             status: Status = "timeout" if timed_out else "cancelled"
             self._settle(run.break_off(status, why, ends.append))

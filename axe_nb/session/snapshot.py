@@ -212,8 +212,8 @@ class Snapshot:
     def _read_agent(self, name: str) -> Agent | ConfigError:
         try:
             if len(self._agents) >= MAX_AGENTS or self._size > MAX_TEXT:
-                size = f"{MAX_AGENTS} agents and {MAX_TEXT >> 20} MB"
-                raise ConfigError(f"not read: the agents of a run are limited to {size}")
+                size = f"{MAX_AGENTS} agents and {MAX_TEXT >> 20} MB of texts"
+                raise ConfigError(f"not read: a run is limited to {size}")
             agent = Agent.from_file(name, self._agents_dir)
             check_trust(agent.path, agent.text, agent.name)
         except ConfigError as error:

@@ -65,7 +65,7 @@ def shape(hint: Any, where: str, inside: tuple[Any, ...] = ()) -> Shape:
         return make(origin, arguments, (*inside, hint))
     if _is_alias(hint) and hint not in inside:
         return shape(hint.__value__, where, (*inside, hint))
-    problem = "contains itself" if hint in inside else "has no JSON form"
+    problem = "contains itself" if hint in inside else "has no JSON equivalent"
     raise _make_type_error(hint, where, problem)
 
 
@@ -113,7 +113,7 @@ def _find_maker(kind: Any) -> Callable[[Any, tuple[Any, ...], tuple[Any, ...]], 
 def _make_type_error(hint: Any, where: str, problem: str) -> ConfigError:
     name = hint.__name__ if isinstance(hint, type) else hint
     return ConfigError(
-        f"{name}, the type of {where}, {problem}",
+        f"{where} has the type {name}, which {problem}",
         hint="use str, int, float, bool, date, Decimal, UUID, Literal, Enum, list, dict[str, …], "
         "dataclass, NamedTuple or TypedDict",
     )

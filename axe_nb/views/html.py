@@ -133,8 +133,8 @@ def waiting(root: Node, name: str, seconds: float, mark: str = "") -> dict[str, 
     known = (*row.facts, Fact(f"{seconds:.0f} s")) if seconds >= 1 else row.facts
     line = f"{_format_sign(row)} <b>{_escape(row.who)}</b> {format_facts(known)}"
     text = " · ".join((f"{row.look.sign} {row.who}", *map(str, known)))
-    result = "" if root.is_group else f"Its result, at the end: `{name}`. "
-    note = f"At work when last seen. {result}After a restart: `%axe history`"
+    result = "" if root.is_group else f"Its result, once it has ended: `{name}`. "
+    note = f"Still running when last seen. {result}After a kernel restart: `%axe history`"
     quoted = CODE.sub(r"<code>\1</code>", _escape(note))
     return {
         "text/html": _wrap(f"<div>{line}</div><small>{quoted}</small>", mark),

@@ -58,7 +58,7 @@ def states_of(node: Node) -> list[State]:
 
 
 def progress_of(node: Node) -> list[tuple[Tone, int]]:
-    """How many of all sub-agents are in a state of each tone: done, failed, at work."""
+    """How many of all sub-agents are in a state of each tone: done, failed, running."""
     counts = Counter(LOOKS[child.state].tone for child in node.below())
     return [(tone, counts[tone]) for tone in ORDER if counts[tone]]
 
@@ -83,7 +83,7 @@ def _progress(node: Node) -> Iterator[Fact]:
     states = Counter(child.state for child in node.below())
     if states:
         yield Fact(f"{states['completed']} of {plural(states.total(), 'sub-agent')} done")
-        yield Fact(f"{states['running']} at work" if states["running"] else "")
+        yield Fact(f"{states['running']} running" if states["running"] else "")
 
 
 def _figures(node: Node) -> Iterator[Fact]:

@@ -61,9 +61,9 @@ COLOURS: Mapping[Kind, str] = {**SEGMENTS, "replay": PLAYED_TIME}  # type: ignor
 
 LAYERS: Sequence[Kind] = ("run", *WORDS)
 
-NONE = "no times were kept with this run"
+NONE = "no times were recorded for this run"
 
-PLAYED = "recorded answers: their time is that of playing them, not of the model"
+PLAYED = "recorded answers: their time is that of the replay, not of the model"
 
 KEPT = "forked"
 """Stands for the time of what a fork took from the run that it forks."""

@@ -67,7 +67,7 @@ def test_show_says_what_an_agent_is_may_do_and_whom_it_may_call(cells: Kernel) -
         "Sub-Agents:     echo\n"
         "Max Depth:      3\n"
         "Parallel:       yes\n"
-        "Timeout:        that of the run\n"
+        "Timeout:        the run's own\n"
         "Allowed:        call_agent\n"
         "lead  (depth 0, max_depth 3)\n"
         "└─ echo\n"
@@ -153,7 +153,7 @@ def test_reset_begins_a_conversation_anew(cells: Kernel) -> None:
     cells.run("%%axe lead\ntwo")
     assert text(cells.run("%axe reset echo")) == "conversations forgotten: echo\n"
     [error] = cells.run("%%axe echo -c\nhi")
-    assert error["evalue"] == 'nothing to continue: agent "echo" has not run here'
+    assert error["evalue"] == 'nothing to continue: agent "echo" has not run in this session'
     assert cells.run("%%axe lead -c\nhi")[0]["type"] == "display_data"
     assert text(cells.run("%axe reset")) == "conversations forgotten: lead\n"
     assert text(cells.run("%axe reset")) == "conversations forgotten: none\n"

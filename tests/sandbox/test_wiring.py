@@ -134,8 +134,8 @@ def test_new_protected_files_make_the_result_an_error(workdir: Path) -> None:
     result = ask(mode="auto", command="echo x > conftest.py; echo done")
     assert told(result) == (
         "Error: the command ended without an error, but created or changed protected files\n"
-        'done\n"conftest.py" is a protected name, which other programs may run or obey; it was '
-        'moved to "conftest.py.moved"'
+        'done\n"conftest.py" has a protected name, because other programs may run or load it; '
+        'it was moved to "conftest.py.moved"'
     )
 
 
