@@ -354,7 +354,10 @@ LAUGHS = json.dumps(
         (f"axe_nb run 1.0\n{VALID}, " + '"children": [{' * 100_000, "nested too deeply"),
         (f'axe_nb run 1.0\n{VALID}, "turns": {"9" * 5000}}}', "Exceeds the limit"),
         (f'axe_nb run 1.0\n{VALID}, "turns": {"9" * 4000}}}', '"turns" must be an integer'),
-        (f'axe_nb run 1.0\n{VALID}, "turns": 1e999}}', '"turns" must be an integer, not such a'),
+        (
+            f'axe_nb run 1.0\n{VALID}, "turns": 1e999}}',
+            '"turns" must be an integer, not an unsupported float',
+        ),
         (f'axe_nb run 1.0\n{VALID}, "turns": true}}', '"turns" must be an integer, not true'),
         (f'axe_nb run 1.0\n{VALID}, "text": {{"|": 3}}}}', '"|" must be a list of texts'),
         (f"axe_nb run 1.1\n{SHARED}3}}}}}}", "unknown shared value 3"),

@@ -145,7 +145,7 @@ def test_the_command_asks_a_model_without_an_agent(
     code, out, _ = run_command(capsys, "run", "-m", "script/echo", "-p", "hello", "--dry-run")
     assert (code, "--- System Prompt ---\n(none)" in out) == (0, True)
     code, _, err = run_command(capsys, "run", "-m", "script/echo", "hello there")
-    assert (code, "the prompt is -p TEXT" in err) == (2, True)
+    assert (code, "give the prompt as -p TEXT" in err) == (2, True)
     code, _, err = run_command(capsys, "run", "-p", "hello")
     assert (code, "required: AGENT, or -m for a model without an agent" in err) == (2, True)
     Path("axe/agents/poet.toml").write_text(

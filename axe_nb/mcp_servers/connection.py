@@ -1,4 +1,4 @@
-"""One MCP server: started, asked, restarted when it has died, and ended.
+"""One MCP server: starts it, sends it requests, restarts it if it died, and ends it.
 
 A task of its own opens and closes the connection, as the package demands; calls of others use it
 meanwhile. All of it happens on the loop of `LoopThread`.
@@ -28,7 +28,7 @@ from axe_nb.tools.tool import ToolError
 T = TypeVar("T")
 
 MAX_DEATHS = 3
-"""Times in a row that a server may die in a call before calls do not start it again."""
+"""Number of consecutive deaths in calls after which a server is not restarted."""
 
 CLOSING = 8.0
 """Seconds that the end of a connection may take."""
@@ -50,7 +50,7 @@ class Connection:
     def __init__(
         self, name: str, server: McpServer, workdir: Path, sources: frozenset[Path] = frozenset()
     ) -> None:
-        """Makes it; nothing is started yet.
+        """Creates the connection; nothing is started yet.
 
         Args:
             name: its name.
@@ -61,7 +61,7 @@ class Connection:
         self.name = name
         self.server = server
         self.listing = Listing()
-        """Its tools, once it was started."""
+        """The server's tools; empty until it has started."""
         self.notes: tuple[str, ...] = ()
         """Notes on its last start."""
         self._endpoint = Endpoint(name, server, workdir, sources)
@@ -72,7 +72,7 @@ class Connection:
 
     @property
     def label(self) -> str:
-        """Its name and place, for the approval prompt."""
+        """The name and location of the server, for the approval prompt."""
         return f"MCP server {self.name}, {self._endpoint.label}"
 
     @property
@@ -81,7 +81,7 @@ class Connection:
         return self._life.session is not None and not self._life.is_over
 
     async def start(self) -> None:
-        """Starts it unless it runs, and lists its tools unless they are known.
+        """Starts the server unless it is running, and lists its tools unless they are known.
 
         Raises:
             ConfigError: it did not start; the message says why, and the hint what to do.

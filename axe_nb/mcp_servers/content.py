@@ -62,7 +62,7 @@ def format_resource(resource: Any) -> str:
 
 
 def format_media(kind: str, media_type: str, data: str) -> str:
-    """Returns a note in the place of what a model is not sent.
+    """Returns a note that replaces content that is not sent to a model.
 
     Args:
         kind: image, audio or file.

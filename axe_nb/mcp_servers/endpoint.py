@@ -1,4 +1,4 @@
-"""The program or address of a server: how it is opened, and what is told of its end.
+"""The program or address of a server: how it is opened, and how its end is reported.
 
 Source: product.md "Models can do more than text" (MCP); D-43, D-55.
 """
@@ -32,14 +32,14 @@ class Endpoint:
     ) -> None:
         """As for `Connection`."""
         self.sandbox: Sandbox | None = None
-        """Of its program; None = it has none, or was not prepared."""
+        """The sandbox of the program; None if there is no program, or it was not prepared."""
         self._name, self._server = name, server
         self._place = workdir, sources
         self._words = Words()
 
     @property
     def label(self) -> str:
-        """Its sandbox or address, for people."""
+        """The sandbox or address, for display."""
         return self.sandbox.label if self.sandbox else format_address(self._server.url)
 
     async def prepare(self) -> None:
@@ -79,7 +79,7 @@ class Endpoint:
             yield streams
 
     def explain_end(self) -> str:
-        """Returns the exit code and last words of the program, as the end of a sentence."""
+        """Returns the exit code and last output of the program, as the end of a sentence."""
         words, service = self._words, self._words.service
         if words.fault:
             return f": {words.fault}"
@@ -93,7 +93,7 @@ class Endpoint:
         return f" ({'; '.join(told)})" if told else ""
 
     def advise(self) -> str:
-        """Returns the next step if it did not start."""
+        """Returns the next step if the server did not start."""
         key = f"mcp_servers.{self._name}"
         if self._server.url:
             return f"check {key}.url, and that the server is running"

@@ -1,4 +1,4 @@
-"""The MCP servers of a session, and what an agent has of them: tools, files, prompts.
+"""The MCP servers of a session, and what they offer an agent: tools, files, prompts.
 
 Source: product.md "Models can do more than text" (MCP) and "Agent files"; D-46, D-54, D-55; O-5.
 """
@@ -112,7 +112,7 @@ class Servers:
     """Key of name, table and workdir → connection."""
     _thread: LoopThread = field(default_factory=LoopThread)
     _owner: int = 0
-    """The process whose threads serve them; 0 = none are there."""
+    """The process whose threads serve them; 0 if there are none."""
 
     async def open(
         self,
@@ -184,7 +184,7 @@ class Servers:
         )
 
     async def _advise_prompt(self, connection: Connection, prompt: str) -> str:
-        """Returns the nearest prompt of a server, or all that it has."""
+        """Returns the nearest prompt of a server, or the list of its prompts."""
         try:
             listed = await self._ask(connection.ask(lambda one: one.list_prompts()), "prompts")
         except ConfigError:

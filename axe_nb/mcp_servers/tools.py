@@ -51,7 +51,7 @@ def _make_tool(connection: Connection, name: str, tool: ListedTool, run: Run) ->
 async def _call(session: Any, name: str, arguments: Mapping[str, Any]) -> Any:
     """Calls a tool, without checking its data against the schema that the server says it has.
 
-    That is for the model to judge, and a hostile schema could keep a check busy for ever.
+    That is left to the model, and a hostile schema could keep a check busy forever.
     """
     import mcp_types
     from pydantic import TypeAdapter

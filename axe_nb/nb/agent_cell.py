@@ -197,7 +197,7 @@ def _read_if_exists(path: Path) -> str | None:
 
 
 def _format_file(name: str, body: str, before: str) -> str:
-    """The TOML as it goes into the file: with its name, and with line ends as they were."""
+    """The TOML as written to the file: with its name, and with its original line endings."""
     if "name" not in tomllib.loads(body):
         body = f"name = {quote(name)}\n{body}"
     ends = re.search(r"[\r\n]*\Z", before)

@@ -22,7 +22,7 @@ def describe_keys() -> list[tuple[str, str, str]]:
 
 
 def load(file: str) -> str:
-    """Reads a file into the environment, and returns what was done with its names.
+    """Loads a file into the environment, and returns a report on each of its names.
 
     Raises:
         ConfigError: it cannot be read, or a line is wrong; then nothing is set.

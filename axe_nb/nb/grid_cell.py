@@ -26,7 +26,7 @@ from axe_nb.nb.cell_source import find_cell_source
 from axe_nb.text import quote, suggestion
 
 OPTIONS = {one.name for one in fields(Overrides)} - {"model", "expect"}
-"""Options that are those of each run."""
+"""Options that are passed on to each run."""
 
 
 def run_grid(
@@ -36,7 +36,7 @@ def run_grid(
     names: Mapping[str, Any],
     write: Callable[[str], None],
 ) -> Grid | None:
-    """Runs the grid of a cell and returns it; `-o` is bound to it, whatever ends it.
+    """Runs the grid of a cell and returns it; `-o` is bound even if the grid is interrupted.
 
     Args:
         shell: its namespace receives the name.

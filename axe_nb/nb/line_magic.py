@@ -111,7 +111,7 @@ def _list(shell: InteractiveShell, chosen: argparse.Namespace) -> str:
 
 
 def _describe(agent: Agent | ConfigError) -> tuple[str, str]:
-    """(model, description) of an agent, or its error."""
+    """Returns (model, description) of an agent, or its error."""
     if isinstance(agent, Agent):
         return agent.model, agent.description
     return LOOKS["error"].sign, str(agent)
@@ -142,7 +142,7 @@ def _edit(shell: InteractiveShell, chosen: argparse.Namespace) -> str:
 
 
 def _read_toml(name: str, agents_dir: str | None) -> str:
-    """The TOML of an agent as it was written; of one made in Python, as it would be.
+    """The TOML of an agent: its source, or generated for an agent made in Python.
 
     Raises:
         ConfigError: there is none, or its file cannot be read.

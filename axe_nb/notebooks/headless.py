@@ -1,4 +1,4 @@
-"""Runs a notebook from top to bottom in a kernel of its own, where no one can be asked.
+"""Runs a notebook from top to bottom in a kernel of its own, without a person to prompt.
 
 Source: product.md "Cassettes"; D-68; jupyter-facts §9.
 """

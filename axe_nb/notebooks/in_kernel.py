@@ -8,7 +8,7 @@ from typing import Any
 
 
 def close_network() -> None:
-    """Lets this process reach its own machine only, until it ends."""
+    """Restricts this process to its own machine until it ends."""
     sys.addaudithook(_refuse)
 
 

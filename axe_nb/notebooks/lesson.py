@@ -33,7 +33,7 @@ GOES_ON = "raises-exception"
 """Tag of a cell whose error does not stop *Run All*."""
 
 PLACEHOLDER = ("# your code here", 'raise NotImplementedError("your code here")')
-"""The lines in the place of a solution; in a cell magic the first alone."""
+"""The lines that replace a solution; in a cell magic, only the first."""
 
 _MARK = re.compile(r"^([ \t]*)#+[ \t]*(BEGIN|END) SOLUTION[ \t]*$")
 
@@ -96,7 +96,7 @@ def make_student_copy(book: Book, name: str) -> Book:
 
 
 def _strip(source: str, place: str) -> str:
-    """Returns the source of a cell with a line or two in the place of each solution."""
+    """Returns the source of a cell with placeholder lines for each solution."""
     lines: list[str] = []
     is_inside = False
     placeholder = PLACEHOLDER[: 1 if source.lstrip().startswith("%%") else None]

@@ -1,7 +1,7 @@
 """`axe-nb lesson --check`: a folder of submissions, run and marked.
 
-A submission is a program by a stranger. What is promised of its marks, and what is not, is in
-docs/teaching.md.
+A submission is an untrusted program. docs/teaching.md says what is promised about its marks, and
+what is not.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ MAX_HINT = 300
 """Maximum length of a hint in the report, in characters."""
 
 FORMULA = ("=", "+", "-", "@")
-"""Beginnings of a name that a spreadsheet would compute."""
+"""First characters of a name that a spreadsheet would take for a formula."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,7 +148,7 @@ def _mark_none(exercises: Mapping[str, Any], why: str) -> Marks:
 
 
 def copy_folder(lesson: Path, target: Path, without: Path) -> None:
-    """Copies the files beside a lesson, but for notebooks and hidden files; links stay links.
+    """Copies the files beside a lesson, except notebooks and hidden files; links stay links.
 
     Args:
         lesson: the file of the lesson.

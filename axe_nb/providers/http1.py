@@ -57,9 +57,9 @@ class Reply:
         """Bytes of the body that wait to be taken."""
         self._pieces: list[bytes] = []
         self._head: bytes | None = b""
-        """All that has arrived, as long as it may have to be read again."""
+        """Everything that has arrived, until it no longer needs to be read again."""
         self._overhead = 0
-        """Bytes since the last one of the body."""
+        """Bytes received since the last byte of the body."""
         self._is_odd = False
         """True if the headers are not quite HTTP/1.1."""
         self._parser: httptools.HttpResponseParser | None = None
@@ -211,7 +211,7 @@ def _unite_lengths(head: bytes) -> bytes:
 
 
 class Decompressor:
-    """Decompresses a body that is compressed without having been asked for, as gateways may do."""
+    """Decompresses a body that was compressed without a request for that, as by gateways."""
 
     def __init__(self) -> None:
         self._zlib = zlib.decompressobj(zlib.MAX_WBITS | 32)  # gzip and zlib
@@ -245,7 +245,7 @@ class Decompressor:
         """Returns the next part of the body, empty if more data is needed.
 
         Args:
-            data: what arrived; empty as long as the last call returned something.
+            data: the bytes that arrived; empty while the last call still returned something.
 
         Raises:
             httpx.DecodingError: the data is corrupt.

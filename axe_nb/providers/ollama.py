@@ -116,7 +116,7 @@ def write_body(request: Request, streaming: Mapping[str, Any] = wire.WHOLE) -> l
 
 
 body = wire.join_body(write_body)
-"""The same in one piece."""
+"""Like `write_body`, but returns the body in one piece."""
 
 
 def parse(data: Mapping[str, Any]) -> Response:
@@ -161,7 +161,7 @@ class Ollama:
 
     name = "ollama"
     answers_without_tools = True
-    """A model that has to answer in a form cannot call tools in that turn (D-65)."""
+    """A model that must answer in a schema cannot call tools in that turn (D-65)."""
     base_url: str
     key: str = field(default="", repr=False)
     info: ProviderInfo = field(default=PROVIDERS["ollama"], repr=False)

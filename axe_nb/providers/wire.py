@@ -154,7 +154,7 @@ def call(provider: str, index: int, id: object, name: object, arguments: object)
 
 
 def tool_name(name: str) -> str:
-    """Returns the name of a tool as every API takes it back, whatever a model has called."""
+    """Returns the name of a called tool in a form that every API accepts."""
     return _NO_NAME.sub("_", name)[:MAX_NAME] or "unnamed"
 
 

@@ -1,4 +1,4 @@
-"""The words for a request that a cassette has no answer to: what changed, and how to record it.
+"""The error for a request that a cassette cannot answer: what changed, and how to record it.
 
 Source: product.md "Cassettes".
 """
@@ -93,7 +93,7 @@ def _describe_message_change(before: Any, now: Any) -> str:
 
 
 def describe_change(before: Any, now: Any) -> str:
-    """Returns where two values differ, and how."""
+    """Returns a description of where and how two values differ."""
     if isinstance(before, dict) and isinstance(now, dict):
         keys = [key for key in {**before, **now} if before.get(key) != now.get(key)]
         return f" in {keys[0]}: {_show(before.get(keys[0]))} → {_show(now.get(keys[0]))}"

@@ -49,25 +49,25 @@ class Record:
 
     kind: Kind
     place: str
-    """Of an exchange `0.2/3`, of a refusal by a cap too (`0.2/0`: of a child that was to start); of
-    all else the id of the run, `0.2`."""
+    """`0.2/3` for an exchange or a refusal by a cap (`0.2/0`: of a child about to start); the id of
+    the run, `0.2`, for all others."""
     number: int = 1
     agent: str = ""
     asked: Any = None
     """The question, as JSON types; None = the same as in the attempt before."""
     outcome: Mapping[str, Any] = field(default_factory=dict)
-    """Its result, as JSON types; pictures as themselves."""
+    """The result, as JSON types; pictures unchanged."""
     is_used: bool = field(default=False, compare=False)
     """True if this session has played or recorded it."""
 
     @property
     def key(self) -> Key:
-        """Its key among the records of its root."""
+        """Key of the record within its root."""
         return self.kind, self.place, self.number
 
     @property
     def order(self) -> tuple[Order, str, int]:
-        """Its sort key."""
+        """Sort key of the record."""
         place = self.place if self.kind in AT_TURN else f"{self.place}/0"
         return order_of(place), self.kind, self.number
 
@@ -101,7 +101,7 @@ def to_data(roots: Iterable[tuple[int, Iterable[Record]]]) -> list[dict[str, Any
 
 
 def from_data(data: Any) -> list[Root]:
-    """Returns the roots of which `to_data` has made data.
+    """Reverses `to_data`; returns the roots.
 
     Raises:
         ConfigError: the data is wrong; the message names the record.

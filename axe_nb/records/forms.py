@@ -15,7 +15,7 @@ from axe_nb.redaction import Filter
 from axe_nb.text import cut_chars, quote
 
 MAX_INTEGER = 2**63
-"""No count of ours reaches it; larger ones could not even be shown."""
+"""Exclusive bound of integers, far above any count; larger ones could not even be shown."""
 
 MAX_SHOWN = 60
 """Maximum length of a quoted wrong value in characters."""
@@ -67,7 +67,7 @@ def write_any(value: Any, clean: Filter | None) -> Any:
 
 
 def write_text(value: Any, clean: Filter | None) -> str:
-    """Returns a text, whatever the value is."""
+    """Returns any value as text."""
     text = value if type(value) is str else str(jsonable(value))
     return clean.text(text) if clean else text
 

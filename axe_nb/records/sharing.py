@@ -30,12 +30,12 @@ PACKED_SHARE = 4
 """A list is compressed if that makes it so many times smaller."""
 
 MAX_SIZE = 1_000_000_000
-"""Maximum characters of all that the marks of one file stand for."""
+"""Maximum characters of all values that the marks of one file replace."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """Stands for a value: its position in the table, or its compressed JSON in base64."""
+    """A placeholder for a value: its position in the table, or its compressed JSON in base64."""
 
     value: int | str
 
@@ -58,7 +58,7 @@ class _Sharer:
         self._times: list[int] = []
         """Id → how often it occurs outside of repeated values."""
         self._known: dict[int, int] = {}
-        """Identity of a list or object → its id; all of them live as long as the data."""
+        """Identity of a list or object → its id; all of them live at least as long as the data."""
         self._positions: dict[int, int] = {}
         """Id → position in the table."""
 

@@ -1,4 +1,4 @@
-"""The pictures of what is kept: their bytes once, by content, beside the data that refers to them.
+"""The pictures in saved data: their bytes once, by content, beside the data that refers to them.
 
 Source: product.md "Models can do more than text" (pictures), "Runs are recordings"; D-60.
 """

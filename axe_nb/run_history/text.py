@@ -54,10 +54,10 @@ _MARKS = compile_screens(
     ),
     "kz",
 )
-"""Find ends of the keys of objects whose values are secrets, whatever they are."""
+"""Patterns of the ends of keys whose values are always secrets."""
 
 _KELVIN = "\u212a"
-"""The one character beyond ASCII that becomes an ASCII one when it is made small: a k."""
+"""The one non-ASCII character whose lower case is ASCII: the Kelvin sign, a k."""
 
 _DEEPLY_ESCAPED = "\\" * 4
 """Text that is JSON in JSON in JSON: a secret in it has more forms than the filter looks for."""
@@ -70,7 +70,7 @@ class Part(NamedTuple):
     line: str
     """The text of the data."""
     replies: Sequence[str]
-    """Those that are beside the data, as `replies` writes them."""
+    """The replies stored beside the data, as `replies` writes them."""
 
 
 def encode(data: Any) -> str:

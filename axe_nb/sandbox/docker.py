@@ -35,7 +35,7 @@ TRIAL = 20.0
 
 
 def make_method(image: str) -> Method:
-    """Returns the method for an image, which must be there.
+    """Returns the method for an image, which must have been pulled.
 
     Raises:
         ConfigError: docker does not answer, or does not have the image.

@@ -42,7 +42,7 @@ class View:
     workdir: Path
     """The real folder that it works in; it may change it."""
     home: Path
-    """The user's real home folder, of which it sees nothing but `readable`."""
+    """The user's real home folder, where it sees only `readable`."""
     network: bool = False
     sources: tuple[Path, ...] = ()
     """Files in the workdir that the running agents were loaded from."""
@@ -55,7 +55,7 @@ class View:
     read_only: tuple[Path, ...] = ()
     """Protected files and folders in the workdir that exist; none of them is a link."""
     anchored: tuple[Path, ...] = ()
-    """Writable folders in the workdir that may not be renamed, as they hold some of the others."""
+    """Writable folders in the workdir that must not be renamed: they hold protected paths."""
     hidden: tuple[Path, ...] = ()
     """Files and folders in the workdir that hold keys."""
     prefix: Path | None = None

@@ -25,7 +25,7 @@ from axe_nb.sandbox.view import GIT_SETTINGS, View
 from axe_nb.text import quote
 
 MOST_BYTES, MOST_FILES = 32_000_000, 5_000
-"""Most that is kept of protected files, to restore them."""
+"""Maximum size and number of protected files that are kept to restore them."""
 
 LONGEST_NAME = 230
 """Bytes of a name to which a suffix can be added; file systems allow 255."""
@@ -48,7 +48,7 @@ class Watch:
             ValueError: they are too large to be restored.
         """
         self.is_settled = False
-        """True once all of it is as it should be."""
+        """True once everything has been checked and restored."""
         self.view = view
         self._notes: list[str] = []
         self._seen = look_around(view.workdir)
@@ -89,7 +89,7 @@ class Watch:
         self.is_settled = all(are_gone)
 
     def _find_moved(self) -> Iterator[Path]:
-        """Yields the current folder if the command moved it; Python goes on to import from it."""
+        """Yields the current folder if the command moved it; Python still imports from it."""
         with suppress(OSError):  # it was deleted
             here = Path(find_real_folder())
             if here not in self.view.folders and _identify(here) in self._folders:
@@ -132,7 +132,7 @@ class Watch:
         return before is None or (before != identity and stat.S_IFLNK in (before[0], identity[0]))
 
     def _move_aside(self, path: Path, identity: Identity, what: str) -> bool:
-        """Returns true if it is not there any more."""
+        """Moves a new file aside; returns true if it is gone from its place."""
         problem = f"{self._name(path)} {what}; "
         place = _find_free(path)
         try:
@@ -158,7 +158,7 @@ class Watch:
 
 
 _ALL: WeakSet[Watch] = WeakSet()
-"""Those of the commands that run now, and some that have ended."""
+"""The watches of running commands, and of some that have ended."""
 
 _MOVED: dict[Path, Identity] = {}
 """New place → what was moved aside to it."""
@@ -277,7 +277,7 @@ def _list_startup(prefix: Path) -> Iterator[Path]:
 
 
 def _find_free(path: Path) -> Path:
-    """Returns a name beside a path that no program obeys and nothing has."""
+    """Returns an unused name beside a path that no program loads."""
     name = path.name if len(os.fsencode(path.name)) <= LONGEST_NAME else "protected"
     place, count = path.with_name(f"{name}.moved"), 1
     while os.path.lexists(place):

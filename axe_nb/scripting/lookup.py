@@ -29,7 +29,7 @@ Or a generator of texts, tool calls, Deltas and, at the end, a Fault.
 F = TypeVar("F", bound=ScriptFunction)
 
 functions: dict[str, ScriptFunction] = {}
-"""Name → function, of this process; `@axe_nb.script` fills it."""
+"""Name → function, for this process; filled by `@axe_nb.script`."""
 
 _parse_cached = lru_cache(maxsize=64)(parse)
 """Keyed by text, not by file, so that a changed file is parsed again."""

@@ -41,7 +41,7 @@ from axe_nb.scripting.wire_streams import STREAMS, StreamedReply
 from axe_nb.text import quote
 
 CLOSING = 5.0
-"""Seconds to wait for the server's thread at the end; a script that blocks it is left behind."""
+"""Seconds to wait for the server's thread at the end; a script that blocks it is abandoned."""
 
 
 @contextmanager

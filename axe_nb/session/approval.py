@@ -21,7 +21,7 @@ from axe_nb.session.step_prompt import prompt_step
 from axe_nb.session.typed_json import WrongInput, read_arguments
 
 PAUSE = 0.2
-"""Seconds from a question to its prompt, in which the view shows the call."""
+"""Seconds between a question and its prompt, so that the view can show the call."""
 
 
 class Approver:

@@ -1,7 +1,7 @@
 """The text of an approval prompt: the call, the reason to ask, and the possible answers.
 
-A person decides by it, so that nothing in it may be invisible, look like a part of the prompt, or
-be left out without being counted.
+A person decides by it, so nothing in it may be invisible, look like part of the prompt, or be left
+out without being counted.
 Source: D-48, D-50, D-56; issue 9.
 """
 
@@ -21,7 +21,7 @@ MAX_SHOWN = 4000
 """Characters shown of the arguments and of a preview; of longer ones, their start and end."""
 
 MAX_WHOLE = 100_000
-"""The same for an argument that is shown completely, such as a command."""
+"""Characters shown of an argument that is shown in full, such as a command."""
 
 MAX_NAME = 100
 """Characters shown of an agent's name."""

@@ -40,7 +40,7 @@ ALONE = (
 
 
 def find_agent(request: RunRequest, env: Env) -> Agent:
-    """Returns the agent of a request; for one without an agent, what stands for it.
+    """Returns the agent of a request, or its stand-in if the request names none.
 
     Raises:
         ConfigError: no such agent exists, its file is invalid, or neither agent nor model is named.
@@ -68,7 +68,7 @@ def find_agent(request: RunRequest, env: Env) -> Agent:
 
 
 def check_variables(request: RunRequest, env: Env) -> None:
-    """Rejects a variable of a run that no agent of its tree has: a misspelt one has no effect.
+    """Rejects a variable that no agent of the tree has: a misspelt one would have no effect.
 
     Raises:
         ConfigError: names the variable, and the nearest one.

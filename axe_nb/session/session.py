@@ -136,7 +136,7 @@ class Session:
         return Overrides.of(given, self.defaults)
 
     def fork_overrides(self, given: Mapping[str, Any], others: Sequence[str]) -> Overrides:
-        """As `overrides`, without those defaults that change agents: a fork has its own.
+        """Like `overrides`, without the defaults that change agents: a fork has its own.
 
         Errors name the `others` as options too.
         """

@@ -15,8 +15,8 @@ from axe_nb.session.typed_json import EXAMPLE, REPLY, WrongInput, parse_reply, r
 from axe_nb.text import cut_chars, cut_middle, fold, plural, printable
 
 STEP_CHOICES = "[g]o on [e]dit [r]esult s[k]ip run to the e[n]d [s]top"
-"""The words of the prompt, which end each one before a `: `. What answers it in place of the person
-finds it by them, and types one of the letters."""
+"""The choices at the end of each prompt, before `: `. Programs that answer in place of the person
+recognise the prompt by them, and type one of the letters."""
 
 ANSWERS: Mapping[str, Choice | None] = {
     "g": "go", "go": "go", "go on": "go", "e": "edit", "edit": "edit", "r": "result",

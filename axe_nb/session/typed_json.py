@@ -1,4 +1,4 @@
-"""JSON that a person types at a prompt: arguments of calls and replies, or where they are wrong.
+"""JSON that a person types at a prompt: arguments of calls, replies, and their mistakes.
 
 Source: D-48; product.md "Step by step".
 """

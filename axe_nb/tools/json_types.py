@@ -70,7 +70,7 @@ def shape(hint: Any, where: str, inside: tuple[Any, ...] = ()) -> Shape:
 
 
 def is_type(given: Any) -> bool:
-    """True for what may be a type, whether or not JSON has it."""
+    """True for a value that may be a type, with or without a JSON equivalent."""
     is_named = isinstance(given, type | typing.NewType) or _is_alias(given)
     return is_named or typing.get_origin(given) is not None
 
@@ -297,7 +297,7 @@ def _fill_in(hint: Any, values: Mapping[Any, Any]) -> Any:
 
 
 def _make_object(wanted: Mapping[str, Parameter], make: Callable[..., Any]) -> Shape:
-    """An object with these keys and no others, of which `make` makes the value."""
+    """An object with exactly these keys, from which `make` makes the value."""
 
     def read(value: Any, at: str, mistakes: Mistakes, kindly: bool) -> Any:
         if not isinstance(value, dict):

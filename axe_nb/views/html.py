@@ -124,7 +124,7 @@ def write_tree(outline: Outline) -> str:
 
 
 def waiting(root: Node, name: str, seconds: float, mark: str = "") -> dict[str, str]:
-    """The bundle of a run that goes on: what is known of it, and how to get the rest.
+    """The bundle of an unfinished run: what is known so far, and how to get the rest.
 
     It stays in notebooks that were saved in mid-run. `name` gives the result at the end, `seconds`
     is how long the run has taken, `mark` is a class by which a page finds it.
@@ -237,7 +237,7 @@ class _Page:
         return f"<blockquote style='{LEVEL}'>{''.join(parts)}</blockquote>"
 
     def _format_again(self, place: str) -> str:
-        """The line of a cell that goes on from a turn, if the result has a name of the user's."""
+        """The first line of a cell that forks at a turn, if the result has a name."""
         name = self._outline.name
         if not place or not name.isidentifier():
             return ""

@@ -19,7 +19,7 @@ from axe_nb.views.middle import find_wait
 from axe_nb.views.tree import WAITS, CallNode, Node, State
 
 ORDER: tuple[Tone, ...] = ("good", "bad", "limit", "off", "running")
-"""Of the parts of the bar below the line."""
+"""Order of the parts of the bar below the line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ def states_of(node: Node) -> list[State]:
 
 
 def progress_of(node: Node) -> list[tuple[Tone, int]]:
-    """How many of all sub-agents are in a state of each tone: done, failed, running."""
+    """Number of sub-agents in each tone of state: done, failed, running."""
     counts = Counter(LOOKS[child.state].tone for child in node.below())
     return [(tone, counts[tone]) for tone in ORDER if counts[tone]]
 

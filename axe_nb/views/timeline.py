@@ -77,7 +77,7 @@ class _Line:
     row: Row
     laps: Sequence[Lap] = ()
     seconds: float | None = None
-    """None = it took no time that is known."""
+    """Seconds that it took; None if unknown."""
     began: float = 0.0
     note: str = ""
     left_out: int = 0
