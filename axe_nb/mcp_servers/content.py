@@ -69,7 +69,7 @@ def format_media(kind: str, media_type: str, data: str) -> str:
         media_type: such as `image/png`.
         data: in base64.
     """
-    called = {"image": "a picture", "audio": "a sound"}.get(kind, "a file")
+    called = {"image": "a picture", "audio": "an audio clip"}.get(kind, "a file")
     size = len(data) * 3 // 4
     shown = f"{size / 1000:.0f} kB" if size >= 1000 else f"{size} bytes"
     return f"[{', '.join(filter(None, (called, one_line(media_type, 80), shown)))}]"

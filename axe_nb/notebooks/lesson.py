@@ -69,7 +69,7 @@ def write_student_copy(path: Path, folder: str | None, write: Callable[[str], No
 def make_student_copy(book: Book, name: str) -> Book:
     """Returns a lesson without solutions and outputs. Pure.
 
-    *Run All* goes on past its exercises: the cells of solutions and checks have the tag for it.
+    *Run All* continues past its exercises: the cells of solutions and checks have the tag for it.
 
     Args:
         book: the lesson; it is not changed.

@@ -245,7 +245,7 @@ def envelope(
 ) -> list[bytes]:
     """Assembles a request's body, without empty messages, and without `tools` if none (A-2.3).
 
-    It stays in pieces, as to join a long conversation takes as long as to send it.
+    It stays in pieces, because joining a long conversation takes as long as sending it.
 
     Raises:
         ProviderError: a field cannot be encoded as JSON.

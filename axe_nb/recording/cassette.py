@@ -283,7 +283,7 @@ class Cassette:
         """Returns all roots that no changed run has replaced, as they are in the file.
 
         Args:
-            unfinished: with the records of runs that go on.
+            unfinished: true to include the records of unfinished runs.
         """
         replaced = {
             old: new

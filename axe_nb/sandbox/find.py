@@ -51,7 +51,7 @@ class Sandbox:
     def label(self) -> str:
         """The level in a few words, for a question or a row."""
         if self.level == "none":
-            return "no sandbox, as set" if self.is_off else "no sandbox here"
+            return "sandbox turned off" if self.is_off else "no sandbox here"
         network = "with network" if self.view.network else "no network"
         name = self.method.name if self.level == "docker" else self.level
         return f"in a sandbox ({name}), {network}"

@@ -21,7 +21,7 @@ from axe_nb.results import RunResult
 from axe_nb.values.own_text import remove_addresses
 
 Effect = Literal["read", "user", "network", "write", "delegate"]
-"""`user`: a user's function without a declared effect; `ask` mode runs it unasked (D-19).
+"""`user`: a user's function without a declared effect; `ask` mode runs it without asking (D-19).
 `network`: sends to other machines and changes nothing here (D-50)."""
 
 Verdict = Literal["deny", "ask", "allow"]
@@ -182,7 +182,7 @@ class ToolContext:
     guard: Guard | None = None
     """The answer of the tool's guard, with which the call was permitted."""
     allows_host: Callable[[str], bool] = lambda _: False
-    """(host) -> True if this call may go on to it, after a redirect, without asking (D-50)."""
+    """(host) -> True if this call may follow a redirect to it without asking (D-50)."""
     sources: Collection[Path] = ()
     """Real files and folders that the tree was loaded from (D-52)."""
     above: tuple[Agent, ...] = ()

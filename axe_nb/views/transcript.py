@@ -301,7 +301,7 @@ def as_text(result: RunResult, *, name: str = "axe_nb.last()") -> str:
     """The text twin: the answer, then the tree, indented by two spaces per level; deterministic.
 
     Args:
-        result: a finished run, whatever its status.
+        result: a finished run, with any status.
         name: the expression that gives `result`; texts that are cut point below it.
     """
     root = Transcript.of(result).root
