@@ -61,7 +61,7 @@ class CassetteStatus:
 
 
 class Cassette:
-    """The file, and the claims of this session's runs to what is recorded in it."""
+    """A cassette file, and the records in it that this session's runs have claimed."""
 
     def __init__(self, path: str | os.PathLike[str], mode: Mode | None = None) -> None:
         """Reads the file, if there is one.
@@ -135,9 +135,9 @@ class Cassette:
     def claim(self, asked: Asked, agent: str) -> tuple[Root, Root]:
         """Returns the root whose records a run may play, and the one that takes its own.
 
-        They are the same if a run is recorded that began alike. One with the same prompt is
-        replaced by a changed run. With another prompt it is a new run, which may play what its
-        children are still asked.
+        They are the same if a recorded run began with the same request. A changed run with the
+        same prompt replaces the recorded one. With another prompt it is a new run, which may play
+        the exchanges of children that are still asked the same.
 
         Args:
             asked: the first request of the run.

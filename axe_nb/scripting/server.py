@@ -50,8 +50,8 @@ def script_server(
 ) -> Iterator[ScriptServer]:
     """Serves all scripts over loopback as `anthropic`, `openai` or `ollama` would.
 
-    While it is open, the model `PROTOCOL/NAME` is the script NAME: the environment names the
-    server's URL, and a key where there was none.
+    While it is open, the model `PROTOCOL/NAME` is the script NAME: environment variables name the
+    server's URL, and a key if none was set.
 
     Args:
         dirs: folders to look in before `./axe/scripts` and the config folder's `scripts`.

@@ -176,11 +176,11 @@ class ToolContext:
     ask: Callable[[str], Awaitable[str]] | None = None
     """Asks the person at the notebook a question; None = no one can be prompted."""
     limits: Limits = Limits()
-    """The caller's own; its children never have laxer ones."""
+    """Limits of the caller; its children never have laxer ones."""
     delegation: Delegation | None = None
     """The implementation of `delegate`; None = this context cannot delegate."""
     guard: Guard | None = None
-    """The answer of the tool's guard, with which the call was permitted."""
+    """The tool's guard result with which the call was permitted."""
     allows_host: Callable[[str], bool] = lambda _: False
     """(host) -> True if this call may follow a redirect to it without asking (D-50)."""
     sources: Collection[Path] = ()
