@@ -74,7 +74,7 @@ def make_view(workdir: Path, *, network: bool = False, sources: Iterable[Path] =
     is_home = workdir == home != Path(home.anchor)
     if home.is_relative_to(workdir) and not is_home:
         raise ConfigError(
-            f"the workdir {workdir} contains the home folder, which commands are not allowed to read",
+            f"the workdir {workdir} contains the home folder, which commands must not read",
             hint="use a project folder as workdir",
         )
     loaded = tuple(p for p in sources if p.is_relative_to(workdir) and p != workdir)
