@@ -36,7 +36,7 @@ _parse_cached = lru_cache(maxsize=64)(parse)
 
 
 def script(name: str) -> Callable[[F], F]:
-    """Makes the decorated function the model `script/NAME`, in place of an earlier one.
+    """Makes the decorated function the model `script/NAME`, replacing an earlier one.
 
     The function takes the `Request` and returns text, one or more tool calls (`axe_nb.call`), or a
     whole `Response`; it may be async. A generator streams its reply piece by piece. If the function
