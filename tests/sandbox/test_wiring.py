@@ -245,7 +245,7 @@ def test_level_files_is_refused_where_the_workdir_is_home(
 ) -> None:
     use_only(monkeypatch, "Landlock")
     monkeypatch.setenv("HOME", str(workdir))
-    with pytest.raises(ConfigError, match="is the home folder, whose keys") as refused:
+    with pytest.raises(ConfigError, match="is the home folder, and its keys") as refused:
         find_sandbox("auto", make_view(workdir))
     assert refused.value.hint.startswith("use a project folder as workdir")
     assert "permission denied for run_command: the workdir" in told(ask(mode="auto"))
