@@ -224,7 +224,7 @@ def test_the_limit_of_a_cell_may_be_less_than_a_second(
 ) -> None:
     nbformat.write(make(("a", "while True:\n    pass")), project / "slow.ipynb")
     assert main(["check", "slow.ipynb", "--timeout", "0.5"]) == 1
-    assert "slow.ipynb, cell 1: it did not end within 0.5 s" in capsys.readouterr().out
+    assert "slow.ipynb, cell 1: it did not finish within 0.5 s" in capsys.readouterr().out
 
 
 SEND = "kernel.session.send(kernel.iopub_socket, kind, said, parent=kernel.get_parent())"
