@@ -52,7 +52,7 @@ def test_every_cell_of_the_notebook_runs_and_shows_nothing_that_changes(folder: 
     assert texts[1].startswith("Good morning, Ada!")
     assert re.search(r"I am this file:.*model = .script/greeter", texts[2], re.DOTALL)
     assert "Good morning, Ada!\n\nGood morning, Ben!\n\nGood morning, Cleo!" in texts[4]
-    assert "asks greeter ×3 at once" in texts[4]
+    assert "asks greeter ×3 in parallel" in texts[4]
     assert texts[5].endswith("Good morning, Ada! Good morning, Ben! completed\n")
     assert str(folder) not in str(outputs)
 

@@ -73,7 +73,7 @@ def test_neither_agent_nor_model_is_an_error_with_the_next_step() -> None:
     lead = axe_nb.run(Agent(name="lead", model="script/echo"), "x")
     with pytest.raises(ConfigError, match="neither"):
         axe_nb.run(None, "go on", continue_from=lead)
-    with pytest.raises(ConfigError, match='no agent of this run has a variable "a"'):
+    with pytest.raises(ConfigError, match='no agent in this run has the variable "a"'):
         axe_nb.run(None, "x", model="script/echo", vars={"a": 1})
 
 
@@ -81,7 +81,7 @@ def test_neither_agent_nor_model_is_an_error_with_the_next_step() -> None:
 def test_a_prompt_in_the_place_of_the_agent_is_explained(prompt: str) -> None:
     with pytest.raises(ConfigError) as caught:
         axe_nb.run(prompt, model="script/echo")
-    assert "to ask the model without an agent: the prompt is -p TEXT" in caught.value.hint
+    assert "to ask the model without an agent, give the prompt as -p TEXT" in caught.value.hint
     with pytest.raises(ConfigError) as caught:
         axe_nb.run(prompt, "x")
     assert "without an agent" not in caught.value.hint
@@ -145,7 +145,7 @@ def test_the_command_asks_a_model_without_an_agent(
     code, out, _ = run_command(capsys, "run", "-m", "script/echo", "-p", "hello", "--dry-run")
     assert (code, "--- System Prompt ---\n(none)" in out) == (0, True)
     code, _, err = run_command(capsys, "run", "-m", "script/echo", "hello there")
-    assert (code, "the prompt is -p TEXT" in err) == (2, True)
+    assert (code, "give the prompt as -p TEXT" in err) == (2, True)
     code, _, err = run_command(capsys, "run", "-p", "hello")
     assert (code, "required: AGENT, or -m for a model without an agent" in err) == (2, True)
     Path("axe/agents/poet.toml").write_text(

@@ -1,4 +1,4 @@
-"""The answer of a run while it is written: as it will look at the end, sent as what has changed.
+"""The answer of a run while it is being written, rendered as at the end and sent as changes.
 
 Source: product.md "Notebook"; goals.md "streaming".
 """
@@ -18,10 +18,10 @@ from axe_nb.views.outline import ANSWER
 from axe_nb.views.tree import Node, TurnNode
 
 PACE = 50_000
-"""Characters that may be read again in a second: a long list or table grows by larger steps."""
+"""Characters that may be parsed again each second: a long list or table grows in larger steps."""
 
 END = 500
-"""Characters of the end that are shown of an answer which is too long to be shown whole."""
+"""Characters shown from the end of an answer that is too long to show in full."""
 
 
 class LiveAnswer:
@@ -37,7 +37,7 @@ class LiveAnswer:
         self._blocks: list[str] = []
         """HTML of the answer's blocks."""
         self._seen: tuple[object, ...] = ()
-        """The turn, its attempt and the size of its text, as they were read last."""
+        """The turn, its attempt and the size of its text when last read."""
         self._state = 0
         """Number of the latest state."""
         self._rest = ["", ""]
@@ -45,11 +45,11 @@ class LiveAnswer:
         self._next_at = 0.0
 
     def owes(self, now: float) -> bool:
-        """True if there is more to show than the last update had, and it is time to."""
+        """True if there is something new to show and an update is due."""
         return now >= self._next_at and self._look() != self._seen
 
     def update(self, now: float, *, is_over: bool = False) -> dict[str, Any]:
-        """The update that leads from the last state to that of now.
+        """The update from the last state to the current one.
 
         Args:
             now: seconds since the run began.
@@ -65,7 +65,7 @@ class LiveAnswer:
         return self._format(before, *difference(old, self._blocks))
 
     def whole(self) -> dict[str, Any]:
-        """The update that leads from nothing to the last state."""
+        """The update from nothing to the last state."""
         return self._format(0, 0, 0, self._blocks)
 
     def _format(self, before: int, kept: int, size: int, html: list[str]) -> dict[str, Any]:
@@ -92,7 +92,7 @@ class LiveAnswer:
         )
 
     def _read(self, turn: TurnNode | None) -> int:
-        """Reads the answer anew; returns how many characters of it."""
+        """Parses the answer again; returns the number of characters parsed."""
         draft = turn.draft if turn and not self._root.result else None
         whole = "" if draft else self._root.text
         size = draft.text.size if draft else len(whole)
@@ -114,7 +114,7 @@ class LiveAnswer:
         return self._markdown.parsed
 
     def _list_data(self, text: str, form: DataForm) -> list[str]:
-        """The values that are there, as they will look at the end; of a long text its beginning."""
+        """The complete values so far, as they will look at the end; a long text is cut."""
         if self._rest[0]:
             return [format_data(clean(text), is_whole=False)]
         data = read_beginning(text)
@@ -134,7 +134,7 @@ def _open_fence(text: str) -> str:
 
 
 def _find_form(root: Node, turn: TurnNode | None) -> DataForm:
-    """The form of the answer; of a run that has ended, that of its data."""
+    """The form of the answer; for a finished run, that of its data."""
     if root.result:
         return "" if root.result.data is None else "object"
     return turn.data if turn and not turn.calls else ""
@@ -145,7 +145,7 @@ def _is_written(turn: TurnNode | None) -> bool:
 
 
 def _find_turn(root: Node) -> TurnNode | None:
-    """The turn whose text would be the answer if the run ended now; None = there is none."""
+    """The turn whose text would be the answer if the run ended now; None if there is none."""
     for turn in reversed(root.turns):
         if turn.text or (turn.draft and turn.draft.text.size):
             return turn

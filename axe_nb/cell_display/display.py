@@ -34,7 +34,7 @@ _choosing = threading.Lock()
 
 
 def notebook_view(name: str = "", *, quiet: bool = False) -> View:
-    """The view for a run in this cell: live if a person watches, else the static twin.
+    """The view for a run in this cell: live in an interactive notebook, else the static twin.
 
     Args:
         name: what the result is bound to (`-o`); pointers to long texts use it.
@@ -164,7 +164,7 @@ def show_again(result: RunResult) -> None:
 
 
 def _find_name(result: RunResult) -> str:
-    """A variable of the user's that is the result, for pointers into it."""
+    """The name of a user variable that holds the result, for pointers into it."""
     shell = get_ipython()
     variables = shell.user_ns if shell else {}
     named = (name for name, value in variables.items() if value is result and name[0] != "_")

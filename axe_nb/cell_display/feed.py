@@ -41,10 +41,10 @@ EVERY = 0.1
 """Seconds between two updates."""
 
 BEAT = 2.0
-"""Seconds without news after which the browser is told that the run goes on."""
+"""Seconds without updates after which the browser is told that the run is still going."""
 
 TELL = 1.0
-"""Seconds between two updates of the lines that a reader finds who loads the page anew."""
+"""Seconds between updates of the lines shown when the page is reloaded."""
 
 MAX_CHARS = 300
 """Characters of one text in the live tree."""
@@ -97,7 +97,7 @@ class Feed:
         self._outline = Outline(root, max_chars=MAX_CHARS)
         self._rows: dict[str, dict[str, Any]] = {}
         self._wholes: dict[str, _Wholes] = {}
-        """By key of the row: the texts that the row cuts."""
+        """Key of a row → the texts that the row cuts."""
         self._thumbnails = Thumbnails()
         self._answer = LiveAnswer(root)
         self._number = 0
@@ -148,7 +148,7 @@ class Feed:
             )
 
     def beat(self, newest: str, now: float) -> None:
-        """Says that the run goes on, if there has been no news for BEAT seconds."""
+        """Tells the browser that the run is still going, after BEAT seconds without updates."""
         with contextlib.suppress(Exception):
             self._tell(now)
             if now - self._sent_at >= BEAT:
@@ -170,14 +170,14 @@ class Feed:
         self._widget.close()
 
     def retire(self) -> None:
-        """Lets go of the widget at the end of the run."""
+        """Releases the widget at the end of the run."""
         retire(self._widget)
 
     def _describe(self, now: float) -> dict[str, str]:
         return html.waiting(self._root, self._name, now, self._mark)
 
     def _tell(self, now: float) -> None:
-        """Brings the lines below the tree up to date, for a page that is loaded anew."""
+        """Updates the lines below the tree, for a page that is reloaded."""
         if self._mark and now - self._told_at >= TELL:
             self._told_at = now
             self.next_at += EVERY  # it is one of the ten updates
@@ -262,7 +262,7 @@ _Wholes: TypeAlias = tuple[int, list[_Rest | None]]
 
 
 def _hear(stop: Callable[[], None], _: object, words: object, __: object) -> None:
-    """Stops the run if that is what a page said; a page can say anything."""
+    """Stops the run if a page asked for that; messages from pages are untrusted."""
     if words == {"stop": True}:
         stop()
 

@@ -18,7 +18,7 @@ from axe_nb.cell_display.table_feed import TableFeed
 from axe_nb.session.view import Line, NoLine
 
 SHARE = 20
-"""A table that took long to draw is drawn again after this many times as long."""
+"""A table is redrawn after this many times the time that drawing it took."""
 
 
 class Table:

@@ -83,7 +83,7 @@ class TableFeed:
                 self._place.update(shown, raw=True)  # type: ignore[no-untyped-call]
 
     def close(self, parts: Sequence[str], bundle: dict[str, str]) -> None:
-        """Puts the bundle in the table's place, and lets go of the widget.
+        """Replaces the table with the bundle, and releases the widget.
 
         The last parts are sent before: a view of the widget stays where nothing takes its place.
         """

@@ -27,7 +27,7 @@ from axe_nb.views.tree import Node, TreeNode, TurnNode, add_run, new_group, row_
 
 
 def is_live(wanted: str = "") -> bool:
-    """True if a person watches.
+    """True if runs are shown live.
 
     Args:
         wanted: "live" or "static" if the user chose one; otherwise AXE_NB_DISPLAY decides, and
@@ -49,7 +49,7 @@ def is_live(wanted: str = "") -> bool:
 
 
 class LiveTree:
-    """A tree in one display while its runs go on; a second run makes it a group of runs."""
+    """The tree of a display while its runs are going; a second run makes it a group of runs."""
 
     def __init__(self, name: str, stop: Callable[[], None] | None = None) -> None:
         self._name = name
@@ -135,7 +135,7 @@ class LiveTree:
             self._begins = False
 
     def close(self, bundle: dict[str, str]) -> None:
-        """Puts the bundle in the tree's place, and lets go of the widget."""
+        """Replaces the tree with the bundle, and releases the widget."""
         feed, self._feed = self._feed, None
         if feed is not None:
             feed.update(self._changed, "", self.now)

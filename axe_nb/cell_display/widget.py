@@ -67,7 +67,7 @@ def join_bundle(widget: Any, bundle: Mapping[str, str]) -> tuple[dict[str, Any],
 
 
 def retire(widget: Any) -> None:
-    """Keeps a widget whose work has ended for pages loaded anew, and closes the one before it.
+    """Keeps a finished widget for pages that are reloaded, and closes the one before it.
 
     No update of the display reaches a page that was loaded since the work began; the state of an
     open widget does.

@@ -1,1 +1,1 @@
-"""MCP servers: started or connected to when a run needs them, with their tools and texts."""
+"""MCP servers, started or connected to when a run needs them, with their tools and resources."""

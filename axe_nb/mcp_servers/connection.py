@@ -1,4 +1,4 @@
-"""One MCP server: started, asked, restarted when it has died, and ended.
+"""One MCP server: starts it, sends it requests, restarts it if it died, and ends it.
 
 A task of its own opens and closes the connection, as the package demands; calls of others use it
 meanwhile. All of it happens on the loop of `LoopThread`.
@@ -28,7 +28,7 @@ from axe_nb.tools.tool import ToolError
 T = TypeVar("T")
 
 MAX_DEATHS = 3
-"""Times in a row that a server may die in a call before calls do not start it again."""
+"""Number of consecutive deaths in calls after which a server is not restarted."""
 
 CLOSING = 8.0
 """Seconds that the end of a connection may take."""
@@ -50,7 +50,7 @@ class Connection:
     def __init__(
         self, name: str, server: McpServer, workdir: Path, sources: frozenset[Path] = frozenset()
     ) -> None:
-        """Makes it; nothing is started yet.
+        """Creates the connection; nothing is started yet.
 
         Args:
             name: its name.
@@ -61,7 +61,7 @@ class Connection:
         self.name = name
         self.server = server
         self.listing = Listing()
-        """Its tools, once it was started."""
+        """The server's tools; empty until it has started."""
         self.notes: tuple[str, ...] = ()
         """Notes on its last start."""
         self._endpoint = Endpoint(name, server, workdir, sources)
@@ -72,7 +72,7 @@ class Connection:
 
     @property
     def label(self) -> str:
-        """Its name and place, for the approval prompt."""
+        """The name and location of the server, for the approval prompt."""
         return f"MCP server {self.name}, {self._endpoint.label}"
 
     @property
@@ -81,7 +81,7 @@ class Connection:
         return self._life.session is not None and not self._life.is_over
 
     async def start(self) -> None:
-        """Starts it unless it runs, and lists its tools unless they are known.
+        """Starts the server unless it is running, and lists its tools unless they are known.
 
         Raises:
             ConfigError: it did not start; the message says why, and the hint what to do.
@@ -118,7 +118,9 @@ class Connection:
         except ConfigError as error:
             raise ToolError("; ".join(error.lines())) from None
         if notes:
-            raise ToolError("\n".join([f"the MCP server {self.name} changed files:", *notes]))
+            raise ToolError(
+                "\n".join([f"MCP server {quote(self.name)} changed protected files:", *notes])
+            )
         self._deaths = 0
         return answer
 
@@ -134,25 +136,26 @@ class Connection:
             raise
         except Exception as error:  # of the package, on what a server answered
             if not life.is_over:
-                raise ToolError(f"invalid answer of the server: {describe(error)}") from None
+                raise ToolError(f"invalid answer from the server: {describe(error)}") from None
         self._deaths += 1
         async with self._lock:
             if self._life is life:
                 await self._end()
-        lost, again = f"the MCP server {self.name} ended", "starts it"
+        name = quote(self.name)
+        lost, again = f"MCP server {name} exited", "starts it"
         if not self.server.command:
-            lost, again = f"the connection to the MCP server {self.name} was lost", "connects"
+            lost, again = f"the connection to MCP server {name} was lost", "connects"
         end = self._endpoint.explain_end()
         raise ToolError(
-            f"{lost} during this call{end}; it is not known what the call has done. "
+            f"{lost} during this call{end}; the call may or may not have taken effect. "
             f"The next call {again} again"
         )
 
     async def _restart(self) -> None:
         if self._deaths >= MAX_DEATHS:
             raise ToolError(
-                f"the MCP server {self.name} died {self._deaths} times in a row and is not started "
-                "again in this run"
+                f"MCP server {quote(self.name)} died {self._deaths} times in a row and is not "
+                "restarted in this run"
             )
         try:
             await self._start()
@@ -187,7 +190,7 @@ class Connection:
             async with asyncio.timeout(seconds):
                 return await work
         except TimeoutError:
-            problem = f"it did not answer within {format_seconds(seconds)} s"
+            problem = f"no answer within {format_seconds(seconds)} s"
         except ConfigError:
             raise
         except Exception as error:
@@ -195,7 +198,7 @@ class Connection:
         place = f"{self._endpoint.label}: " if self.server.url else ""
         end = self._endpoint.explain_end()
         raise ConfigError(
-            f"the MCP server {quote(self.name)} did not start: {place}{problem}{end}",
+            f"MCP server {quote(self.name)} did not start: {place}{problem}{end}",
             hint=self._endpoint.advise(),
         )
 
@@ -260,7 +263,7 @@ class Connection:
                 use.drop()
                 raise
             except (OSError, ValueError) as error:
-                raise ConfigError(f"the MCP server {quote(self.name)}: {describe(error)}") from None
+                raise ConfigError(f"MCP server {quote(self.name)}: {describe(error)}") from None
             yield notes
             is_done = True
         finally:

@@ -62,14 +62,14 @@ def format_resource(resource: Any) -> str:
 
 
 def format_media(kind: str, media_type: str, data: str) -> str:
-    """Returns a note in the place of what a model is not sent.
+    """Returns a note that replaces content that is not sent to a model.
 
     Args:
         kind: image, audio or file.
         media_type: such as `image/png`.
         data: in base64.
     """
-    called = {"image": "a picture", "audio": "a sound"}.get(kind, "a file")
+    called = {"image": "a picture", "audio": "an audio clip"}.get(kind, "a file")
     size = len(data) * 3 // 4
     shown = f"{size / 1000:.0f} kB" if size >= 1000 else f"{size} bytes"
     return f"[{', '.join(filter(None, (called, one_line(media_type, 80), shown)))}]"

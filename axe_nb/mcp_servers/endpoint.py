@@ -1,4 +1,4 @@
-"""The program or address of a server: how it is opened, and what is told of its end.
+"""The program or address of a server: how it is opened, and how its end is reported.
 
 Source: product.md "Models can do more than text" (MCP); D-43, D-55.
 """
@@ -32,14 +32,14 @@ class Endpoint:
     ) -> None:
         """As for `Connection`."""
         self.sandbox: Sandbox | None = None
-        """Of its program; None = it has none, or was not prepared."""
+        """The sandbox of the program; None if there is no program, or it was not prepared."""
         self._name, self._server = name, server
         self._place = workdir, sources
         self._words = Words()
 
     @property
     def label(self) -> str:
-        """Its sandbox or address, for people."""
+        """The sandbox or address, for display."""
         return self.sandbox.label if self.sandbox else format_address(self._server.url)
 
     async def prepare(self) -> None:
@@ -79,7 +79,7 @@ class Endpoint:
             yield streams
 
     def explain_end(self) -> str:
-        """Returns the exit code and last words of the program, as the end of a sentence."""
+        """Returns the exit code and last output of the program, as the end of a sentence."""
         words, service = self._words, self._words.service
         if words.fault:
             return f": {words.fault}"
@@ -89,21 +89,21 @@ class Endpoint:
         elif service is not None and service.code is not None:
             told.append(_describe_code(service.code))
         if words.last:
-            told.append(f"its last words: {quote(one_line(words.last, LAST_WORDS))}")
+            told.append(f"its last output: {quote(one_line(words.last, LAST_WORDS))}")
         return f" ({'; '.join(told)})" if told else ""
 
     def advise(self) -> str:
-        """Returns the next step if it did not start."""
+        """Returns the next step if the server did not start."""
         key = f"mcp_servers.{self._name}"
         if self._server.url:
-            return f"check {key}.url, and that the server runs"
+            return f"check {key}.url, and that the server is running"
         is_caged = self.sandbox is not None and self.sandbox.level != "none"
         if is_caged and not self._server.network:
             return (
-                f"check {key}.command; it runs in a sandbox without network and home folder: "
-                f'{key}.network = true, or {key}.sandbox = "off", changes that'
+                f"check {key}.command; it runs in a sandbox with no network and no home folder: "
+                f'{key}.network = true or {key}.sandbox = "off" gives it access'
             )
-        return f"check {key}.command: run it in a terminal; {key}.start_timeout gives it more time"
+        return f"run {key}.command in a terminal to check it, or raise {key}.start_timeout"
 
     def _choose_sandbox(self) -> Sandbox:
         workdir, sources = self._place
@@ -111,8 +111,8 @@ class Endpoint:
         sandbox = find_sandbox(self._server.sandbox, view)
         if sandbox.level == "none" and not sandbox.is_off:
             raise ConfigError(
-                f"the MCP server {quote(self._name)} is not started: there is no sandbox here, and "
-                "it could do anything that you can",
+                f"MCP server {quote(self._name)} was not started: no sandbox is available here, "
+                "and without one it could do anything you can",
                 hint=f'mcp_servers.{self._name}.sandbox = "off" starts it anyway',
             )
         return sandbox
@@ -120,5 +120,5 @@ class Endpoint:
 
 def _describe_code(code: int) -> str:
     if code < 0:
-        return f"it was ended by signal {-code}"
-    return f"it ended with exit code {code}" + (": program not found" if code == 127 else "")
+        return f"it was killed by signal {-code}"
+    return f"it exited with code {code}" + (": program not found" if code == 127 else "")

@@ -1,7 +1,7 @@
 """Messages to and from a server that runs elsewhere, over HTTP.
 
-Its address is the user's own word, in their settings or in an agent that they trust; it does not
-lead anywhere else, as a redirect to another host is refused.
+The address comes from the user's settings or from an agent that the user trusts. A redirect to
+another host is refused.
 Source: product.md "Models can do more than text" (MCP); D-46, D-50.
 """
 
@@ -79,7 +79,7 @@ async def _bound(response: Any) -> None:
 
     if response.headers.get("content-encoding", "identity") != "identity":
         await response.aclose()
-        raise httpx2.DecodingError("the server compressed its reply, unasked")
+        raise httpx2.DecodingError("the server sent a compressed reply, which was not requested")
     if response.headers.get("content-type", "").startswith("text/event-stream"):
         return
     body = response.stream

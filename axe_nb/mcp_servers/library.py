@@ -29,10 +29,11 @@ def check_library() -> None:
     except ModuleNotFoundError as error:
         if error.name != "mcp":
             raise
-        raise ConfigError("MCP servers need the package mcp", hint=INSTALL) from None
+        raise ConfigError("MCP servers require the mcp package", hint=INSTALL) from None
     except ImportError:
         raise ConfigError(
-            "MCP servers need version 2.3 or newer of the package mcp", hint=f"{INSTALL} --upgrade"
+            "MCP servers require version 2.3 or newer of the mcp package",
+            hint=f"{INSTALL} --upgrade",
         ) from None
 
 

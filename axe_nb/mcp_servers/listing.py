@@ -16,7 +16,7 @@ from axe_nb.quick_dataclass import dataclass
 from axe_nb.text import clean, cut_chars, plural
 
 MAX_LISTED = 10_000
-"""Tools of one server that are known; `tools` of an agent may name any of them."""
+"""Maximum number of tools read from one server; an agent's `tools` may name any of them."""
 
 MAX_PAGES = 1000
 """Parts in which a server may list them."""
@@ -41,11 +41,11 @@ class ListedTool:
     """A tool as its server describes it."""
 
     name: str
-    """The server's own name of it."""
+    """The server's own name for the tool."""
     description: str
     """Cleaned and bounded."""
     schema: Mapping[str, Any]
-    """Of its arguments, unchanged."""
+    """The schema of its arguments, unchanged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ async def list_tools(session: Any) -> Listing:
         cursor = page.next_cursor
     warnings = []
     if refused:
-        warnings.append(f"{plural(refused, 'tool')} left out: the schema is too large")
+        warnings.append(f"{plural(refused, 'tool')} left out: schema too large")
     return Listing(tuple(tools.values()), tuple(warnings))
 
 

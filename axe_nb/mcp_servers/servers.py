@@ -1,4 +1,4 @@
-"""The MCP servers of a session, and what an agent has of them: tools, files, prompts.
+"""The MCP servers of a session, and what they offer an agent: tools, files, prompts.
 
 Source: product.md "Models can do more than text" (MCP) and "Agent files"; D-46, D-54, D-55; O-5.
 """
@@ -83,8 +83,8 @@ def list_resources(agent: Agent) -> tuple[tuple[str, str, str], ...]:
             name, _, uri = entry.removeprefix(RESOURCE).partition("/")
             if name not in names_of_servers(agent.mcp_servers) or not uri:
                 error = ConfigError(
-                    f"{quote(entry)} in files of agent {quote(agent.name)} names no resource",
-                    hint="write mcp:NAME/URI, with a NAME of mcp_servers",
+                    f"invalid resource {quote(entry)} in files of agent {quote(agent.name)}",
+                    hint="use mcp:NAME/URI, where NAME is listed in mcp_servers",
                 )
                 error.place = find_place(agent, "files", entry)
                 raise error
@@ -98,7 +98,7 @@ def _check_permissions(agent: Agent, server: str, offered: Sequence[str]) -> Non
             error = ConfigError(
                 f"unknown tool {quote(name)} in agent {quote(agent.name)}",
                 hint=suggestion(name, offered)
-                or f"`%axe tools NAME` lists the tools of the MCP server {quote(server)}",
+                or f"`%axe tools NAME` lists the tools of MCP server {quote(server)}",
             )
             error.place = find_place(agent, "permissions", name)
             raise error
@@ -112,7 +112,7 @@ class Servers:
     """Key of name, table and workdir → connection."""
     _thread: LoopThread = field(default_factory=LoopThread)
     _owner: int = 0
-    """The process whose threads serve them; 0 = none are there."""
+    """The process whose threads serve them; 0 if there are none."""
 
     async def open(
         self,
@@ -151,8 +151,8 @@ class Servers:
             told = [*connection.notes, *connection.listing.warnings]
             if not named and len(offered) > MAX_TOOLS:
                 told.append(
-                    f"it offers {plural(len(offered), 'tool')}, of which the agent has the first "
-                    f"{MAX_TOOLS}; `tools` can name others"
+                    f"it offers {plural(len(offered), 'tool')}, and the agent has the first "
+                    f"{MAX_TOOLS}; to choose others, name them in `tools`"
                 )
             warnings += (f"MCP server {name}: {words}" for words in told)
         files = [
@@ -173,7 +173,7 @@ class Servers:
         connection = self._find(name, server, workdir)
         await self._thread.run(connection.start())
         asked = connection.ask(lambda session: session.get_prompt(prompt, dict(arguments)))
-        what = f"prompt {quote(prompt)} of the MCP server {quote(name)}"
+        what = f"prompt {quote(prompt)} of MCP server {quote(name)}"
         try:
             answer = await self._ask(asked, what)
         except ConfigError as error:
@@ -184,7 +184,7 @@ class Servers:
         )
 
     async def _advise_prompt(self, connection: Connection, prompt: str) -> str:
-        """Returns the nearest prompt of a server, or all that it has."""
+        """Returns the nearest prompt of a server, or the list of its prompts."""
         try:
             listed = await self._ask(connection.ask(lambda one: one.list_prompts()), "prompts")
         except ConfigError:
@@ -236,13 +236,13 @@ class Servers:
         from axe_nb.mcp_servers.content import format_resource
 
         asked = connection.ask(lambda session: session.read_resource(uri))
-        what = f"resource {quote(uri)} of the MCP server {quote(connection.name)}"
+        what = f"resource {quote(uri)} of MCP server {quote(connection.name)}"
         answer = await self._ask(asked, what)
         text = "\n".join(map(format_resource, answer.contents))
         if len(text) > MAX_RESOURCE:
             raise ConfigError(
-                f"{what} has {plural(len(text), 'character')}: more than {MAX_RESOURCE}",
-                hint="leave it out of files",
+                f"{what} is too large: {plural(len(text), 'character')}, at most {MAX_RESOURCE}",
+                hint="remove it from files",
             )
         return text
 
@@ -253,7 +253,7 @@ class Servers:
         try:
             return await self._thread.run(ask())
         except ToolError as error:
-            raise ConfigError(f"cannot read the {what}: {error}") from None
+            raise ConfigError(f"cannot read {what}: {error}") from None
 
 
 async def _start_all(connections: Iterable[Connection]) -> None:

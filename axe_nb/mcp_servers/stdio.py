@@ -40,10 +40,10 @@ BURST, PAUSE = 200, 0.02
 """Messages after which nothing is read for that many seconds: a flood must not take all time."""
 
 MAX_ASKED = 100
-"""Requests of a server whose answers it has not read; one that asks more is ended."""
+"""Maximum number of a server's requests whose answers it has not read; beyond that it is ended."""
 
 GRACE, PATIENCE = 1.0, 5.0
-"""Seconds that a server has to end by itself once its input ends, and after it is killed."""
+"""Seconds for a server to exit once its input ends, and again after it is killed."""
 
 ERROR = re.compile(rb"\s*[\w.]{0,99}(Error|Exception)\b.{0,99}: ")
 """Beginning of a line that names an error."""
@@ -51,7 +51,7 @@ ERROR = re.compile(rb"\s*[\w.]{0,99}(Error|Exception)\b.{0,99}: ")
 
 @dataclass(slots=True)
 class Words:
-    """The words of a server beside its messages, for errors."""
+    """The output of a server beside its messages, for errors."""
 
     errors: bytes = b""
     """The end of its standard error."""
@@ -150,7 +150,7 @@ class _Process:
     async def _deliver(self, message: Any) -> bool:
         self._asked += _is_request(message)
         if self._asked > MAX_ASKED:
-            self._words.fault = f"it asked {MAX_ASKED} times without reading an answer"
+            self._words.fault = f"it sent {MAX_ASKED} requests without reading an answer"
             return False
         try:
             await self.to_session.send(message)
@@ -211,13 +211,13 @@ def _is_answer(message: Any) -> bool:
 
 
 def _make_unreadable(number: int) -> Any:
-    """Returns an error in the place of an answer that cannot be read, for which no one has to wait.
+    """Returns an error that stands in for an unreadable answer, so that its caller need not wait.
 
-    An answer to another question than the line says harms the server alone.
+    A wrong id in the line harms only the server itself.
     """
     import mcp_types
 
-    error = mcp_types.ErrorData(code=mcp_types.PARSE_ERROR, message="its answer cannot be read")
+    error = mcp_types.ErrorData(code=mcp_types.PARSE_ERROR, message="the answer could not be read")
     return mcp_types.JSONRPCError(jsonrpc="2.0", id=number, error=error)
 
 
@@ -229,7 +229,7 @@ def _read_lines(number: int, words: Words) -> Iterator[bytes]:
         parts.append(first)
         size += len(first)
         if size > MAX_MESSAGE:
-            words.fault = f"it sent a message of more than {MAX_MESSAGE >> 20} MB"
+            words.fault = f"it sent a message larger than {MAX_MESSAGE >> 20} MB"
             return
         for following in rest:
             line = b"".join(parts)

@@ -1,6 +1,6 @@
 """The event loop of the MCP servers: one thread, as servers outlive the loops of runs.
 
-A connection belongs to one loop for ever. Runs come from several: those of notebooks, of
+A connection belongs to one loop for its whole life. Runs come from several: those of notebooks, of
 `asyncio.run`, and of new loops where a tool blocked the one before.
 Source: library-facts "MCP client" (calls from another loop hang).
 """

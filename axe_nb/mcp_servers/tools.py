@@ -30,7 +30,7 @@ def _make_tool(connection: Connection, name: str, tool: ListedTool, run: Run) ->
         result = await run(connection.ask(lambda session: _call(session, tool.name, arguments)))
         text, pictures = read_result(result)
         if result.is_error:
-            raise ToolError(text or "the tool failed without saying why", connection.label)
+            raise ToolError(text or "the tool failed without an error message", connection.label)
         return ToolOutput(text or "(no output)", pictures=pictures)
 
     def guard(arguments: Mapping[str, Any], site: CallSite) -> Guard:
@@ -51,7 +51,7 @@ def _make_tool(connection: Connection, name: str, tool: ListedTool, run: Run) ->
 async def _call(session: Any, name: str, arguments: Mapping[str, Any]) -> Any:
     """Calls a tool, without checking its data against the schema that the server says it has.
 
-    That is for the model to judge, and a hostile schema could keep a check busy for ever.
+    That is left to the model, and a hostile schema could keep a check busy forever.
     """
     import mcp_types
     from pydantic import TypeAdapter
@@ -62,5 +62,5 @@ async def _call(session: Any, name: str, arguments: Mapping[str, Any]) -> Any:
     kinds = TypeAdapter(mcp_types.CallToolResult | mcp_types.InputRequiredResult)
     result = await session.send_request(request, kinds)
     if not isinstance(result, mcp_types.CallToolResult):
-        raise ToolError("the server asks the person for input, which is not possible here")
+        raise ToolError("the server asked the user for input, which is not supported")
     return result

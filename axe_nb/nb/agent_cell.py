@@ -101,7 +101,7 @@ def _parse_agent(name: str, body: str, magic_line: int, agents_dir: str) -> tupl
         own = f"name is {quote(agent.name)} (line {source.line(('name',))})"
         raise ConfigError(
             f"{own}, but the magic names {quote(name)}",
-            hint="make them equal, or omit name",
+            hint="use the same name in both, or omit `name`",
         )
     found = problems(agent, lambda other: session.find(other, agents_dir or None))
     for problem in found:
@@ -197,7 +197,7 @@ def _read_if_exists(path: Path) -> str | None:
 
 
 def _format_file(name: str, body: str, before: str) -> str:
-    """The TOML as it goes into the file: with its name, and with line ends as they were."""
+    """The TOML as written to the file: with its name, and with its original line endings."""
     if "name" not in tomllib.loads(body):
         body = f"name = {quote(name)}\n{body}"
     ends = re.search(r"[\r\n]*\Z", before)

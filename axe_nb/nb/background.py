@@ -22,7 +22,7 @@ from axe_nb.session.view import NullView, View
 
 
 class _Noticed:
-    """A view that says when it has been handed its first event."""
+    """A view that signals its first event."""
 
     def __init__(self, inner: View, begun: threading.Event) -> None:
         self._inner = inner
@@ -45,7 +45,7 @@ class _Noticed:
 
 
 def run_in_background(handle: RunHandle, name: str = "") -> None:
-    """Begins the run, and returns when its view is in this cell; if no one watches, at its end.
+    """Starts the run; returns once its view is in this cell or, without a live view, at the end.
 
     Args:
         handle: the run.

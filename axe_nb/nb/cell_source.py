@@ -18,13 +18,13 @@ _PROMPTS = re.compile(
 
 
 def find_cell_source(shell: InteractiveShell, magic: str, body: str) -> tuple[str, int]:
-    """(the body as it was typed, line of the magic from 1 as an editor counts).
+    """Returns (the body as typed, line number of the magic as an editor counts).
 
     Blank lines at the end are left out: IPython adds one, and its history has none.
 
     Args:
         magic: its name.
-        body: what IPython made of it; all that there is where the magic was not typed in a cell.
+        body: the body as IPython passes it, used if the magic was not typed in a cell.
     """
     history = shell.history_manager
     raw = history.input_hist_raw[-1] if history is not None else ""

@@ -1,4 +1,4 @@
-"""The cell that runs: a cassette tells runs of one cell from those of another by it.
+"""The running cell, by which a cassette tells the runs of different cells apart.
 
 Source: product.md "Cassettes".
 """
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def install(shell: InteractiveShell) -> None:
-    """Notes each cell from now on."""
+    """Starts to note each cell that runs."""
     shell.events.register("pre_run_cell", _note_cell)
 
 

@@ -1,4 +1,4 @@
-"""Tab behind `%%axe`, `%axe` and `%%axe_agent`: agents, flags, models, sub-commands, names.
+"""Tab completion for `%%axe`, `%axe` and `%%axe_agent`: agents, flags, models, commands, names.
 
 IPython's custom matchers are used: its older hooks break words at hyphens (jupyter-facts §6).
 Source: product.md "Notebook" (Tab completes).
@@ -69,7 +69,7 @@ def uninstall(shell: InteractiveShell) -> None:
 
 
 def _complete_line(line: str, above: Sequence[str]) -> tuple[str, list[str]] | None:
-    """The word at the cursor on the line of a magic, as far as it is written, and its completions.
+    """The partial word at the cursor on the line of a magic, and its completions.
 
     Args:
         line: the line, up to the cursor.
@@ -91,7 +91,7 @@ def _complete_line(line: str, above: Sequence[str]) -> tuple[str, list[str]] | N
 
 
 def _complete_body(head: re.Match[str], above: str, below: str) -> tuple[str, list[str]] | None:
-    """The same in the body of a cell magic.
+    """The partial word at the cursor in the body of a cell magic, and its completions.
 
     Args:
         head: the lines down to the magic.
@@ -110,7 +110,7 @@ def _complete_body(head: re.Match[str], above: str, below: str) -> tuple[str, li
 
 
 def _list_completions(magic: str, words: list[str], word: str) -> Iterable[str] | None:
-    """All completions here; None if IPython knows better, as with files.
+    """All completions at the cursor; None to leave them to IPython, as for files.
 
     Args:
         magic: as it is written.

@@ -22,7 +22,7 @@ def describe_keys() -> list[tuple[str, str, str]]:
 
 
 def load(file: str) -> str:
-    """Reads a file into the environment, and returns what was done with its names.
+    """Loads a file into the environment, and returns a report on each of its names.
 
     Raises:
         ConfigError: it cannot be read, or a line is wrong; then nothing is set.
@@ -34,10 +34,12 @@ def load(file: str) -> str:
     rows = [
         ("set", names.set),
         ("already set, kept", names.kept),
-        ("without a value, not set", names.empty),
-        *((f"refused, as {why}", refused) for why, refused in reasons.items()),
+        ("no value, not set", names.empty),
+        *((f"refused, because {why}", refused) for why, refused in reasons.items()),
     ]
     lines = [f"{what}: {list_some(listed, MOST_NAMED)}" for what, listed in rows if listed]
     if names.refused:
-        lines.append("to set a refused one yourself: %env NAME=VALUE, or before the kernel starts")
-    return "\n".join(lines) or "no variables in it"
+        lines.append(
+            "to set a refused one yourself, use %env NAME=VALUE, or set it before the kernel starts"
+        )
+    return "\n".join(lines) or "no variables found"

@@ -26,7 +26,7 @@ from axe_nb.nb.cell_source import find_cell_source
 from axe_nb.text import quote, suggestion
 
 OPTIONS = {one.name for one in fields(Overrides)} - {"model", "expect"}
-"""Options that are those of each run."""
+"""Options that are passed on to each run."""
 
 
 def run_grid(
@@ -36,7 +36,7 @@ def run_grid(
     names: Mapping[str, Any],
     write: Callable[[str], None],
 ) -> Grid | None:
-    """Runs the grid of a cell and returns it; `-o` is bound to it, whatever ends it.
+    """Runs the grid of a cell and returns it; `-o` is bound even if the grid is interrupted.
 
     Args:
         shell: its namespace receives the name.
@@ -54,7 +54,7 @@ def run_grid(
     chosen = vars(found)
     given = {key: value for key, value in chosen.items() if key in OPTIONS and value is not None}
     if found.agents is None and not (found.models or given.get("model_all")):
-        parser(GRID, "cell").error("name an agent, or models with -m")
+        parser(GRID, "cell").error("no agent: name one, or name models with -m")
     if given.get("output") in names:
         given["output"] = names[str(given["output"])]
     common = given.pop("params", None)
@@ -93,7 +93,7 @@ def _find_inputs(given: str | None, names: Mapping[str, Any]) -> Any:
         return names.get(str(given))
     if Path(given).suffix not in FILES:
         near = suggestion(given, names) or "--inputs takes a variable, or a .csv or .jsonl file"
-        raise ConfigError(f"--inputs: there is no variable {quote(given)}", hint=near)
+        raise ConfigError(f"--inputs: no variable {quote(given)}", hint=near)
     return given
 
 
@@ -101,5 +101,5 @@ def _look_up(flag: str, name: str | None, names: Mapping[str, Any]) -> Any:
     if name is None:
         return None
     if name not in names:
-        parser(GRID, "cell").error(f"--{flag}: there is no variable {name}")
+        parser(GRID, "cell").error(f"--{flag}: no variable {quote(name)}")
     return names[name]

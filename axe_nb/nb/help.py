@@ -25,14 +25,14 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     "Agents": ("list", "show", "init", "edit", "tools", "run", "trust"),
     "Finished runs": ("request", "diff", "time", "expect", "history"),
     "This notebook": ("cassette", "usage", "budget", "env", "reset"),
-    "When something does not work": ("doctor", "help"),
+    "Troubleshooting": ("doctor", "help"),
 }
 """Heading on the page of `%axe` → its commands."""
 
 MAGICS = {
-    "%%axe AGENT": "run an agent on the cell: see %%axe?",
-    "%%axe_agent NAME": "define an agent in the cell: see %%axe_agent?",
-    "%%axe_grid A,B": "run variants on the same inputs: see %%axe_grid?",
+    "%%axe AGENT": "run an agent on the text of the cell; see %%axe?",
+    "%%axe_agent NAME": "define an agent in the cell; see %%axe_agent?",
+    "%%axe_grid A,B": "run variants on the same inputs; see %%axe_grid?",
 }
 """The other magics: use → meaning."""
 
@@ -68,9 +68,9 @@ def _advise(verb: str) -> str:
     """The next step after an unknown command."""
     commands = commands_of("line")
     if verb in session.agents or has_file(verb, session.defaults.get("agents_dir")):
-        return f"to run the agent: a cell that begins with %%axe {verb}, its prompt below"
+        return f"to run the agent, start a cell with %%axe {verb} and put the prompt below it"
     if verb in commands_of("command"):
-        return f"it is a command of a terminal: {commands_of('command')[verb].program('command')}"
+        return f"it is a terminal command: {commands_of('command')[verb].program('command')}"
     return suggestion(verb, commands) or f"known commands: {', '.join(commands)}"
 
 

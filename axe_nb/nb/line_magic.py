@@ -111,7 +111,7 @@ def _list(shell: InteractiveShell, chosen: argparse.Namespace) -> str:
 
 
 def _describe(agent: Agent | ConfigError) -> tuple[str, str]:
-    """(model, description) of an agent, or its error."""
+    """Returns (model, description) of an agent, or its error."""
     if isinstance(agent, Agent):
         return agent.model, agent.description
     return LOOKS["error"].sign, str(agent)
@@ -142,7 +142,7 @@ def _edit(shell: InteractiveShell, chosen: argparse.Namespace) -> str:
 
 
 def _read_toml(name: str, agents_dir: str | None) -> str:
-    """The TOML of an agent as it was written; of one made in Python, as it would be.
+    """The TOML of an agent: its source, or generated for an agent made in Python.
 
     Raises:
         ConfigError: there is none, or its file cannot be read.
@@ -221,7 +221,7 @@ def _use_budget(shell: InteractiveShell, chosen: argparse.Namespace) -> str:
         left = format_dollars(max(0.0, budget.amount - budget.spent))
         spent += f" of {format_dollars(budget.amount)}, {left} left"
     else:
-        spent += "; there is no budget: %axe budget AMOUNT sets one"
+        spent += "; no budget is set: %axe budget AMOUNT sets one"
     unknown = sum(budget.unpriced.values())
     models = list_some(list(budget.unpriced), 3)
     more = f"not counted: {plural(unknown, 'request')} of unknown price ({models})"
@@ -263,7 +263,7 @@ def _use_cassette(shell: InteractiveShell, chosen: argparse.Namespace) -> str:
         session.use_cassette(Cassette(chosen.path, chosen.cassette_mode))
     used = session.cassette
     if used is None:
-        raise ConfigError("no cassette is in use", hint="name one: %axe cassette PATH")
+        raise ConfigError("no cassette is in use", hint="start one: %axe cassette PATH")
     if chosen.path is None and chosen.cassette_mode is not None:
         used.change_mode(chosen.cassette_mode)
     if chosen.prune:

@@ -37,7 +37,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def axe_magic(topic: Topic) -> Callable[[F], F]:
-    """Gives a magic the page that IPython shows for `%%axe?`, and interrupts of one line.
+    """Gives a magic its help page for `%%axe?`, and interrupts of one line.
 
     IPython passes it the option line as typed, and the local variables of the caller.
     """
@@ -66,7 +66,7 @@ def axe_magic(topic: Topic) -> Callable[[F], F]:
 
 
 def _print(text: str) -> None:
-    """Prints what a cell shows, for a terminal and for a saved notebook."""
+    """Prints the text of a cell, for a terminal and for a saved notebook."""
     from axe_nb.redaction import redact
     from axe_nb.text import clean
 

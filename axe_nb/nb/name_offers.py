@@ -1,4 +1,4 @@
-"""Offers of Tab that are names: agents, models, tools, variables.
+"""Names that Tab completes: agents, models, tools, variables.
 
 Source: product.md "Notebook" (Tab completes).
 """
@@ -44,7 +44,7 @@ def list_agents() -> list[str]:
 
 
 def list_models() -> list[str]:
-    """Returns those of the agents, those that have run here, the scripts, and the providers."""
+    """Returns the models of agents and of earlier runs, the scripts, and the providers."""
     models = {model for _, model in session.spent} | {f"script/{name}" for name in known()}
     models.update(agent.model for agent in _load_agents())
     providers: Iterable[str] = PROVIDERS
@@ -54,7 +54,7 @@ def list_models() -> list[str]:
 
 
 def list_prompt_variables() -> list[str]:
-    """Returns those of all agents, as they begin in an option."""
+    """Returns the prompt variables of all agents, in the form of an option."""
     return sorted({f"{name}=" for agent in _load_agents() for name in agent.vars})
 
 

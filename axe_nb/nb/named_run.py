@@ -38,7 +38,7 @@ def find_tree(shell: InteractiveShell, text: str) -> RunResult:
     if "/" in place:
         run = place.removeprefix("@").partition("/")[0]
         raise ConfigError(
-            f"{quote(cut_chars(text, MAX_SHOWN, '…'))} is a turn, and runs are compared",
+            f"{quote(cut_chars(text, MAX_SHOWN, '…'))} is a turn, not a run",
             hint=f"name its run: {cut_chars(run, MAX_SHOWN, '…')}",
         )
     return find_run(result, place.removeprefix("@"))
@@ -60,7 +60,7 @@ def find_result(shell: InteractiveShell, name: str) -> RunResult:
     if not name:
         raise ConfigError("nothing has run yet", hint="run an agent first, or name a variable")
     if name in shell.user_ns:
-        raise ConfigError(f"{name} is not the result of a run, but of type {type(value).__name__}")
+        raise ConfigError(f"{name} is of type {type(value).__name__}, not the result of a run")
     results = [key for key, one in shell.user_ns.items() if isinstance(one, RunResult | RunHandle)]
     raise ConfigError(
         f"no variable {quote(cut_chars(name, MAX_SHOWN, '…'))}",

@@ -1,4 +1,4 @@
-"""Offers of Tab about recordings: places of runs, cassettes, agents of the history.
+"""Tab completion for recordings: places of runs, cassettes, agents of the history.
 
 Source: product.md "Notebook" (Tab completes).
 """
@@ -20,10 +20,10 @@ from axe_nb.session.runs import RunHandle
 from axe_nb.session.session import session
 
 MOST = 500
-"""Maximum number of places, files and runs that are looked at."""
+"""Maximum number of places, files and runs considered."""
 
 SUFFIX = ".axe"
-"""That of cassettes in the documentation; they may have any."""
+"""The file suffix of cassettes in the documentation; any other works too."""
 
 
 def list_places(word: str, variables: Iterable[str]) -> list[str]:

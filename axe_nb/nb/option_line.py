@@ -1,7 +1,7 @@
 """Option lines with variables: `{expr}` and `$name` become values after the words are split.
 
-IPython would put them in before, so that the text of a model could add options. Here a value stays
-within its word, and is never read as an option.
+IPython would insert them before the split, so that the text of a model could add options. Here a
+value stays within its word, and is never read as an option.
 Source: product.md "Notebook" (option line); issue "Safe by construction".
 """
 

@@ -31,7 +31,7 @@ NOT_IN_BACKGROUND = {
     "json": "--json", "verbose": "--verbose", "quiet": "--quiet", "raises": "--raises",
     "expect": "--expect", "step": "--step", "break_at": "--break",
 }  # fmt: skip
-"""Options of what the cell itself asks, prints or ends as; a background run outlives its cell."""
+"""Options about the cell's own prompts, output or end, which a background run outlives."""
 
 
 def run_cell(

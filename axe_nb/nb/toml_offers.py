@@ -1,4 +1,4 @@
-"""Offers of Tab in the TOML of `%%axe_agent`: tables, keys, and values where they are known.
+"""Tab completion in the TOML of `%%axe_agent`: tables, keys, and known values.
 
 Source: product.md "Notebook" (Tab completes), "Agent files".
 """
@@ -72,7 +72,7 @@ def _offer_values(spot: Spot, values: _Values) -> Offers:
 
 
 def _list_variables(written: str, whole: str) -> Offers | None:
-    """Those of `[vars]`, within braces in a text."""
+    """The variables of `[vars]`, within braces in a text."""
     found = _OPEN_BRACES.search(written)
     if found is None:
         return None
@@ -81,7 +81,7 @@ def _list_variables(written: str, whole: str) -> Offers | None:
 
 
 def _find_fields(table: Path) -> list[Field[Any]]:
-    """The keys of a table; empty if it is none of an agent, or has keys of any name."""
+    """The keys of a table; empty if it does not belong to an agent, or takes any key."""
     if table[:1] == ("mcp_servers",):
         return toml_fields(McpServer) if len(table) == 2 else []
     at: type[Any] = Agent

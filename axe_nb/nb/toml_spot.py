@@ -24,7 +24,7 @@ _TOKEN = re.compile(
 _KEY = re.compile(r"""\s*(?:"([^"\n]*)"|'([^'\n]*)'|([^\s.="'\[\]]+))\s*(?:\.|\Z)""")
 
 _HEADER = re.compile(r"\[\[?[A-Za-z_][\w.-]*\]")
-"""A line that ends whatever has been left open above it."""
+"""A line that closes anything left open above it."""
 
 Path = tuple[str, ...]
 
@@ -87,7 +87,7 @@ class _Statement:
     item: int = 0
     """Position of the last item of its list, or of its value."""
     last: str = ""
-    """Its last token."""
+    """The last token of the statement."""
     last_start: int = 0
     """Position of its last token."""
     header: Path = ()

@@ -61,7 +61,7 @@ def check_notebook(path: Path, mode: Mode, timeout: float | None) -> tuple[Book,
 
 
 def describe_problems(path: Path, run: HeadlessRun, problems: Sequence[Problem]) -> list[str]:
-    """Returns the line for each problem: notebook, cell, what changed, how to go on."""
+    """Returns a line for each problem: notebook, cell, what changed, the next step."""
     name = display_path(path)
     last = run.begun if run.stopped else None
     lines = [

@@ -105,7 +105,7 @@ def describe_difference(saved: Any, ran: Any) -> str:
 
 
 def list_parts(outputs: Any) -> list[Part]:
-    """Returns what is compared of the outputs of a cell."""
+    """Returns the parts of a cell's outputs that are compared."""
     parts: list[Part] = []
     printed: dict[str, str] = {}
     for output in outputs:

@@ -83,7 +83,7 @@ def _find_fault(cell: Any) -> str:
     if not isinstance(cell, dict) or not isinstance(cell.get("cell_type"), str):
         return "it is not a cell"
     if not _is_text(cell.get("source")):
-        return "its source is not a text"
+        return "its source is not text"
     metadata = cell.get("metadata")
     tags = metadata.get("tags", []) if isinstance(metadata, dict) else None
     if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
@@ -132,6 +132,6 @@ def load(name: str) -> Any:
         return import_module(name)
     except ModuleNotFoundError as error:
         raise ConfigError(
-            f"running notebooks needs {error.name}, which is not installed",
+            f"running notebooks requires {error.name}, which is not installed",
             hint="install it: pip install 'axe-nb[lab]'",
         ) from None

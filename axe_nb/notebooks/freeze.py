@@ -22,7 +22,7 @@ from axe_nb.recording.modes import Mode
 MODES: tuple[Mode, ...] = ("auto", "replay", "replay")
 """Modes of the cassette in the runs of a notebook that is frozen."""
 
-REMEDY = "print nothing that varies, or add a line # NBVAL_IGNORE_OUTPUT to the cell"
+REMEDY = "avoid output that varies, or add the line # NBVAL_IGNORE_OUTPUT to the cell"
 
 TIMES = ("execution", "ExecuteTime")
 """Metadata of a cell that say when it ran."""
@@ -82,7 +82,7 @@ def freeze_notebook(path: Path, timeout: float | None, write: Callable[[str], No
         return False
     write_notebook(path, normalize(book, first.book, second.book))
     write(f"{display_path(path)}: frozen{_describe_recording(runs[0])}")
-    write("two more runs without network gave the same outputs")
+    write("two more runs without network access gave the same outputs")
     return True
 
 
@@ -103,9 +103,9 @@ def _find_failures(path: Path, run: HeadlessRun) -> list[str]:
 
 def _describe_recording(run: HeadlessRun) -> str:
     if run.cassette is None:
-        return "; it asks no model"
+        return "; it calls no model"
     path, hits, recorded, removed = run.cassette
-    counts = [f"{recorded:,} recorded", f"{hits:,} played"]
+    counts = [f"{recorded:,} recorded", f"{hits:,} replayed"]
     if removed:
         counts.append(f"{removed:,} no longer used and removed")
     return f"; exchanges in {path}: {', '.join(counts)}"

@@ -1,4 +1,4 @@
-"""Runs a notebook from top to bottom in a kernel of its own, where no one can be asked.
+"""Runs a notebook from top to bottom in a kernel of its own, without a person to prompt.
 
 Source: product.md "Cassettes"; D-68; jupyter-facts §9.
 """
@@ -90,7 +90,7 @@ def run_headless(
                 used = _end_cassette(client, name_cassette(path)) if prunes else None
                 return HeadlessRun(book=client.nb, cassette=used)
     except errors.CellTimeoutError:
-        stopped = f"it did not end within {in_all or timeout:g} s"
+        stopped = f"it did not finish within {in_all or timeout:g} s"
     except errors.DeadKernelError:
         stopped = "the kernel died"
     except RuntimeError as error:  # of jupyter_client, which has no other class

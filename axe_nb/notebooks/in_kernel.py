@@ -8,7 +8,7 @@ from typing import Any
 
 
 def close_network() -> None:
-    """Lets this process reach its own machine only, until it ends."""
+    """Restricts this process to its own machine until it ends."""
     sys.addaudithook(_refuse)
 
 
@@ -22,8 +22,8 @@ def _refuse(event: str, arguments: tuple[Any, ...]) -> None:
             return
     if not _is_own(host):
         raise ConnectionRefusedError(
-            f"the network is closed while a notebook is tested, and {host} was asked for; "
-            "replies of models and results of tools with record=True are replayed from a cassette"
+            f"network access is blocked while a notebook is tested, and {host} was requested; "
+            "model replies and results of tools with record=True are replayed from a cassette"
         )
 
 

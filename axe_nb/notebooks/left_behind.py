@@ -50,7 +50,7 @@ def describe_written(written: Sequence[str]) -> list[str]:
     named = ", ".join(map(repr, written[:MAX_NAMED]))
     cell = f"from pathlib import Path; [Path(name).unlink(missing_ok=True) for name in ({named},)];"
     return [
-        "its runs leave files behind, which the next one finds: "
+        "its runs leave files behind that the next run finds: "
         + ", ".join(written[:MAX_NAMED])
         + (f" and {len(written) - MAX_NAMED} more" if len(written) > MAX_NAMED else ""),
         f"remove them in its first cell: {cell}",

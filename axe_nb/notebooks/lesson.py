@@ -33,7 +33,7 @@ GOES_ON = "raises-exception"
 """Tag of a cell whose error does not stop *Run All*."""
 
 PLACEHOLDER = ("# your code here", 'raise NotImplementedError("your code here")')
-"""The lines in the place of a solution; in a cell magic the first alone."""
+"""The lines that replace a solution; in a cell magic, only the first."""
 
 _MARK = re.compile(r"^([ \t]*)#+[ \t]*(BEGIN|END) SOLUTION[ \t]*$")
 
@@ -69,7 +69,7 @@ def write_student_copy(path: Path, folder: str | None, write: Callable[[str], No
 def make_student_copy(book: Book, name: str) -> Book:
     """Returns a lesson without solutions and outputs. Pure.
 
-    *Run All* goes on past its exercises: the cells of solutions and checks have the tag for it.
+    *Run All* continues past its exercises: the cells of solutions and checks have the tag for it.
 
     Args:
         book: the lesson; it is not changed.
@@ -96,7 +96,7 @@ def make_student_copy(book: Book, name: str) -> Book:
 
 
 def _strip(source: str, place: str) -> str:
-    """Returns the source of a cell with a line or two in the place of each solution."""
+    """Returns the source of a cell with placeholder lines for each solution."""
     lines: list[str] = []
     is_inside = False
     placeholder = PLACEHOLDER[: 1 if source.lstrip().startswith("%%") else None]
@@ -109,14 +109,14 @@ def _strip(source: str, place: str) -> str:
             other = "END" if is_inside else "BEGIN"
             raise ConfigError(
                 f"{place}: a line ### {mark[2]} SOLUTION without ### {other} SOLUTION before it",
-                hint="a solution stands between the two lines",
+                hint="put each solution between these two lines",
             )
         is_inside = not is_inside
         lines += [f"{mark[1]}{one}" for one in placeholder] if is_inside else []
     if is_inside:
         raise ConfigError(
             f"{place}: ### END SOLUTION is missing",
-            hint="a solution stands between ### BEGIN SOLUTION and ### END SOLUTION",
+            hint="put each solution between ### BEGIN SOLUTION and ### END SOLUTION",
         )
     return "\n".join(lines)
 
@@ -158,7 +158,7 @@ def find_exercises(book: Book, name: str) -> dict[str, Any]:
         for fault in _find_faults(cell, exercise, found):
             raise ConfigError(
                 f"{name}, cell {number}: {fault}",
-                hint="a check is a Python cell with a tag like exercise:NAME, each name once",
+                hint="a check is a Python cell with a tag like exercise:NAME; use each name once",
             )
         found[exercise] = cell
     return found
@@ -166,10 +166,10 @@ def find_exercises(book: Book, name: str) -> dict[str, Any]:
 
 def _find_faults(cell: Any, exercise: str, found: dict[str, Any]) -> Iterator[str]:
     if not exercise:
-        yield "its exercise has no name"
+        yield "its exercise tag has no name"
     if exercise in found:
-        yield f"the exercise {quote(exercise)} is checked by another cell too"
+        yield f"the exercise {quote(exercise)} is already checked by another cell"
     if cell.source.lstrip().startswith("%%"):
         yield "a cell magic cannot be a check"
     if not id_of(cell):
-        yield "it has no id, by which its copies are found; open the notebook and save it"
+        yield "it has no id, which is needed to find its copies; open the notebook and save it"

@@ -1,7 +1,7 @@
 """`axe-nb lesson --check`: a folder of submissions, run and marked.
 
-A submission is a program by a stranger. What is promised of its marks, and what is not, is in
-docs/teaching.md.
+A submission is an untrusted program. docs/teaching.md says what is promised about its marks, and
+what is not.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ MAX_HINT = 300
 """Maximum length of a hint in the report, in characters."""
 
 FORMULA = ("=", "+", "-", "@")
-"""Beginnings of a name that a spreadsheet would compute."""
+"""First characters of a name that a spreadsheet would take for a formula."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +89,7 @@ def mark_submissions(
     place = expand_home(folder)
     if not place.is_dir():
         raise ConfigError(
-            f"no such folder: {quote(folder)}", hint="name the folder of the submissions"
+            f"no such folder: {quote(folder)}", hint="give the folder that contains the submissions"
         )
     limit = TIMEOUT if timeout is None else timeout
     marked: list[tuple[str, Marks]] = []
@@ -148,7 +148,7 @@ def _mark_none(exercises: Mapping[str, Any], why: str) -> Marks:
 
 
 def copy_folder(lesson: Path, target: Path, without: Path) -> None:
-    """Copies the files beside a lesson, but for notebooks and hidden files; links stay links.
+    """Copies the files beside a lesson, except notebooks and hidden files; links stay links.
 
     Args:
         lesson: the file of the lesson.
@@ -231,7 +231,7 @@ def _mark(cell: Any, above: Any, run: HeadlessRun, end: str) -> Mark:
         if error.ename != "AssertionError" and (cause := _find_error(above)):
             hint = f"the cell above failed: {describe_failure(cause)}"
         return Mark(state="failed", hint=one_line(hint, MAX_HINT))
-    why = run.stopped or "the check did not run to its end"
+    why = run.stopped or "the check did not run to completion"
     return Mark(state="not reached", hint=one_line(why, MAX_HINT))
 
 

@@ -146,11 +146,11 @@ def write_body(request: Request, streaming: Mapping[str, Any] = wire.WHOLE) -> l
 
 
 body = wire.join_body(write_body)
-"""The same in one piece."""
+"""Like `write_body`, but returns the body in one piece."""
 
 
 def _encode_output(request: Request, form: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Encodes the form of an answer, or the tool that has to take it."""
+    """Encodes the schema of an answer, or the tool that takes it."""
     if form is not None:
         own = wire.table(request.params.get("output_config"))
         return {"output_config": {**own, "format": {"type": "json_schema", "schema": form}}}
@@ -260,7 +260,7 @@ def _select_blocks_to_echo(blocks: Sequence[Mapping[str, Any]]) -> Iterator[Mapp
 
 
 def _is_special(block: Mapping[str, Any]) -> bool:
-    """True if only the block itself, sent back unchanged, keeps what it says.
+    """True for a block that has to be sent back unchanged to keep its meaning.
 
     These are thinking, tools that the server runs, and whatever the API adds; a text is one if it
     cites their results.

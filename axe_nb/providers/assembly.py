@@ -43,7 +43,7 @@ class Deltas:
         self._on_delta = on_delta
         self._text = StringIO()
         self._pieces: list[str] = []
-        """Not passed on yet; all of one kind and call."""
+        """Pieces not passed on yet, all of one kind and call."""
         self._kind: DeltaKind = "text"
         self._call = 0
 
@@ -71,7 +71,7 @@ class Deltas:
         self.pass_on(is_last=True)
 
     def pass_on(self, *, is_last: bool = False) -> None:
-        """Passes on what has been added, but for a beginning at its end, unless it is the last."""
+        """Passes on what has been added, except a partial character or secret at its end."""
         piece = self.secrets.mask_text("".join(self._pieces))
         self._pieces.clear()
         if not is_last:
@@ -99,7 +99,7 @@ class Assembly(Protocol):
     """The parts of one streamed reply; each event adds to them, and passes its deltas on."""
 
     is_complete: bool
-    """True once the model has finished: the reply is not cut, whatever happens to the stream."""
+    """True once the model has finished: the reply is complete even if the stream then breaks."""
 
     has_ended: bool
     """True once the last event has arrived; anything after it is ignored."""

@@ -24,11 +24,11 @@ NEXT_ADDRESS_SECONDS = 0.25
 """Delay before the next address of a host is tried beside the one before it (RFC 8305)."""
 
 LATE_SECONDS = 0.01
-"""Lateness of a timer from which the loop counts as blocked, by a long cell."""
+"""Delay of a timer from which the loop counts as blocked by a long cell."""
 
 
 class ProxyRefusal(httpx.ProxyError):
-    """The proxy refuses a request, and would do so again."""
+    """The proxy refuses a request for good."""
 
 
 def make_proxy_error(reply: Reply) -> httpx.ProxyError:
@@ -36,7 +36,7 @@ def make_proxy_error(reply: Reply) -> httpx.ProxyError:
     error = httpx.ProxyError
     if 400 <= reply.status < 500 and reply.status not in (408, 429):
         error = ProxyRefusal
-    return error(f"it answers {reply.status} {reply.reason.decode('ascii', 'replace')}")
+    return error(f"it returned {reply.status} {reply.reason.decode('ascii', 'replace')}")
 
 
 async def connect(route: Route, seconds: float | None) -> Connection:
@@ -73,7 +73,7 @@ async def connect(route: Route, seconds: float | None) -> Connection:
 
 
 def _expire(limit: asyncio.Timeout, due: float) -> None:
-    """Ends the time for a connection, which is longer by the time that the loop was blocked."""
+    """Ends the time limit of a connection, extended by the time that the loop was blocked."""
     loop = asyncio.get_running_loop()
     late = loop.time() - due
     if late > LATE_SECONDS:
@@ -144,7 +144,7 @@ def _select_error(tasks: Iterable[asyncio.Task[Connection]]) -> BaseException:
 
 
 async def _drop(tasks: Iterable[asyncio.Task[Connection]]) -> None:
-    """Ends attempts to connect, also those that have just succeeded."""
+    """Ends attempts to connect, including those that have just succeeded."""
     losers = list(tasks)
     for task in losers:
         task.add_done_callback(_abort_result)

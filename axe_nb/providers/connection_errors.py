@@ -111,14 +111,14 @@ def _describe_failure(
         question = f"is {server.info.software} running? (expected at {base_url})"
         return f"connection refused: {question}", f"start it, or {at_base_url}"
     if _is_due_to(error, socket.gaierror, UnicodeError):
-        return f"no such host: {base_url}", f"{at_base_url}, and the network"
+        return f"no such host: {base_url}", f"{at_base_url}, and your network connection"
     if _is_due_to(error, ssl.SSLCertVerificationError):
         trust = "set SSL_CERT_FILE in the environment to the certificates to trust"
         why = f"its certificate is not trusted ({_find_fault(error) or reason})"
         return f"no secure connection to {where}: {why}", f"{at_base_url}, or {trust}"
     if _is_due_to(error, ssl.SSLError):
         speaks = not any(getattr(cause, "reason", "") in NO_TLS for cause in _list_causes(error))
-        why = reason if speaks else "it answers, but not over TLS"
+        why = reason if speaks else "the server responded, but not over TLS"
         return f"no secure connection to {where}: {why}", f"{at_base_url}: it may need http://"
     again = "try again, or set max_retries under [retry] of the agent"
     return f"the connection to {where} failed: {reason}", again

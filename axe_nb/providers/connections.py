@@ -34,18 +34,18 @@ OF_EVERY_REQUEST = {b"accept": b"*/*", b"accept-encoding": b"identity", b"user-a
 """Headers; what is not compressed can neither be held back nor be a bomb."""
 
 MOST_IN_FLIGHT = 4096
-"""Upper limit of concurrent requests per event loop, whatever the limit of open files."""
+"""Upper limit of concurrent requests per event loop, regardless of the limit of open files."""
 
 
 class OpenReply:
-    """A reply whose headers are there, and whose body is to be read; it has to be closed."""
+    """A reply whose headers have arrived and whose body is still to be read; it must be closed."""
 
     def __init__(self, body: Body, slots: Slots) -> None:
         self.status = body.status
         self.headers = join_headers(body.headers)
         """Name in lower case → value."""
         self.body = body
-        """Its pieces, decompressed, as they arrive."""
+        """The pieces of the body, decompressed, as they arrive."""
         self._slots = slots
 
     def close(self) -> None:
@@ -55,7 +55,7 @@ class OpenReply:
 
 
 async def open_reply(server: Server, method: str, path: str, body: Sequence[bytes]) -> OpenReply:
-    """Sends a request and returns the reply once its headers are there.
+    """Sends a request and returns the reply once its headers have arrived.
 
     Cancelling closes the connection.
 
@@ -105,16 +105,16 @@ def join_headers(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
 
 @dataclass(frozen=True, kw_only=True)
 class _Client:
-    """All that the requests to one base URL have in common."""
+    """The state shared by all requests to one base URL."""
 
     base_url: httpx.URL
-    """Without the login."""
+    """The base URL without the login."""
     login: Mapping[bytes, bytes] = field(repr=False)
     """The header with the login; empty if the URL has none."""
     headers: dict[bytes, bytes]
-    """Those of every request."""
+    """The headers of every request."""
     urls: dict[str, httpx.URL] = field(default_factory=dict)
-    """Path → URL; to put one together takes longer than to send a request."""
+    """Path → URL; building one takes longer than sending a request."""
 
     def url(self, path: str) -> httpx.URL:
         """Returns the URL of a path below the base URL."""
@@ -150,7 +150,7 @@ _of_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, _Clients] = WeakKeyDictio
 def most_in_flight() -> int:
     """Returns the limit of concurrent requests: half of the files that the process may open.
 
-    It is also that of open connections; the other half is for kernels and tools (D-51).
+    It is also the limit of open connections; the other half is for kernels and tools (D-51).
     """
     try:
         import resource

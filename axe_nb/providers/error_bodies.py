@@ -104,7 +104,7 @@ def category(status: int) -> Category:
 
 
 def classify(status: int | None, data: Any) -> tuple[Category, bool | None]:
-    """Returns the category of an error, and if retrying may help; None = as its category says.
+    """Returns the category of an error, and whether a retry may help; None = by its category.
 
     Args:
         status: HTTP status of the reply; None if it reports success.
@@ -138,7 +138,7 @@ def is_wrong_key(data: Any) -> bool:
 
 
 def is_quota(data: Any) -> bool:
-    """True if an account's quota or credit is used up, which no wait of ours changes."""
+    """True if an account's quota or credit is used up, so that waiting does not help."""
     if _QUOTA_CODES.intersection(find_codes(data)):
         return True
     if quotas := [str(entry.get("quotaId", "")) for entry in _list_details(data, "violations")]:

@@ -1,4 +1,4 @@
-"""Words of servers' error messages, for what no code or type of theirs tells. Pure.
+"""Phrases in servers' error messages, for what their codes and types do not tell. Pure.
 
 Each table maps words, regular expressions in any case, to the servers that use them.
 Source: B-5, D-23, D-45.

@@ -25,10 +25,10 @@ REFUSALS = (400, 404, 405, 406, 415, 422, 501)
 """Statuses of a server that does not take a field."""
 
 FAILURE = 500
-"""Status of servers that refuse a form by failing over it."""
+"""Status of servers that crash on a schema instead of refusing it."""
 
 OUTPUT = "output"
-"""The form of an answer, under whatever name; a server that refuses it gets a tool instead."""
+"""The schema of an answer, under any name; a server that refuses it gets a tool instead."""
 
 FORCED = "tool_choice"
 """The demand that a tool is called; a server that refuses it is only offered the tool."""
@@ -54,7 +54,7 @@ _OF_THIS_ONE = re.compile(r"(?<!json_)schema|grammar|\btools?\b|\bfunction", re.
 _NO_STREAM = re.compile(
     r"\bverified to stream|\bstream\w*( is| are)? not (yet )?(implemented|supported)", re.IGNORECASE
 )
-"""Words of a server that refuses to stream, whatever its status."""
+"""Phrases of a server that refuses to stream, with any status."""
 
 MAX_REMEMBERED = 500
 """Servers whose refusals are remembered; one that is forgotten is found out again."""
@@ -65,7 +65,7 @@ Place: TypeAlias = "tuple[str, ...]"
 NONE: frozenset[str] = frozenset()
 
 _refused: OrderedDict[Place, frozenset[str]] = OrderedDict()
-"""Fields that a server is known to refuse; those asked last are last."""
+"""Fields that a server is known to refuse, the most recently used last."""
 
 _remembering = threading.Lock()
 """Held to read or change `_refused`: event loops of several threads send requests."""
@@ -80,9 +80,9 @@ async def exchange(
     streaming: Streaming,
     on_delta: OnDelta | None,
 ) -> Response:
-    """Sends a request and returns the answer, however it came.
+    """Sends a request and returns the answer, streamed or whole.
 
-    A server that refuses to stream is asked again for a whole reply, and not for a stream any more.
+    A server that refuses to stream is asked again for a whole reply, and never again for a stream.
     One that refuses the form of an answer is offered a tool for it. The caps of the run count all
     as one request, as that happens once for a server and model, or for one schema.
 
@@ -154,7 +154,7 @@ class _Refusals:
         _remember(place, self._found[place])
 
     def forget(self) -> None:
-        """Takes back what this request has added."""
+        """Removes what this request has added."""
         for place, fields in self._found.items():
             if (known := self._known.get(place, NONE)) != fields:
                 _remember(place, known)
@@ -186,7 +186,7 @@ def _has_field(asked: Request, fields: Mapping[str, Any], name: str) -> bool:
 
 
 def _identify_form(request: Request) -> str:
-    """A text that requests for the same form of answers, with or without tools, have in common."""
+    """A text that is the same for all requests for one form of answers, with or without tools."""
     form = dump([dict(request.output or {}), bool(request.tools)])
     return hashlib.sha256(form).hexdigest()
 

@@ -25,9 +25,9 @@ class Written(NamedTuple):
     """The messages of one request, as JSON objects separated by commas."""
 
     older: bytes
-    """Those of the older messages, as one; the last of them is not the assistant's."""
+    """The objects of the older messages, as one; the last of them is not the assistant's."""
     recent: list[bytes]
-    """Those of each message that follows; the first one is the assistant's if there are older ones.
+    """The objects of each later message; the first is the assistant's if there are older ones.
     """
 
 
@@ -39,7 +39,7 @@ def join_objects(objects: Iterable[bytes]) -> bytes:
 def write_messages(
     request: Request, protocol: str, encode: Encode, join: Join = join_objects
 ) -> Written:
-    """Encodes the messages of a request, but for those that a request before it has had."""
+    """Encodes the messages of a request, except those encoded for an earlier request."""
     history: History | None = request.wire.get(protocol)
     if history is None or not history.begins(request.messages):
         history = request.wire[protocol] = History()
@@ -57,7 +57,7 @@ class History:
         """The recent messages as they are written."""
 
     def begins(self, messages: Sequence[Message]) -> bool:
-        """True if a conversation begins with the older messages: the same objects, not their like.
+        """True if a conversation begins with the older messages: the same objects, not equal ones.
 
         Equal ones may differ on the wire: 1 and 1.0 and True are equal.
         """

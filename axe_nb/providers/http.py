@@ -25,7 +25,7 @@ MAX_REPLY = 32 * 1024 * 1024
 
 
 MAX_STREAM = 4 * MAX_REPLY
-"""Bytes of a streamed reply, most of which are the envelopes of its pieces."""
+"""Maximum bytes of a streamed reply, most of which are the envelopes of its pieces."""
 
 BREATH = 50
 """Pieces of a reply between two that let other tasks run; each takes some 50 µs."""
@@ -67,7 +67,7 @@ def post(
 
 
 def _ignore(_: Delta) -> None:
-    """Takes the pieces of a stream that no one watches."""
+    """Ignores the pieces of a stream that no view shows."""
 
 
 async def get(server: Server, path: str) -> dict[str, Any]:
@@ -228,7 +228,7 @@ class _Bounded:
         """Suspends: pieces that have already arrived are read without ever doing so."""
         await asyncio.sleep(0)
         if self._size < self._number * SMALL_PIECE and self._number > MAX_SMALL_PIECES:
-            many = ProviderError("server", "the reply arrives in too many tiny pieces")
+            many = ProviderError("server", "the reply arrived in too many tiny pieces")
             raise self._log.fail(many)
 
 

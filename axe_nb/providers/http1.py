@@ -38,7 +38,7 @@ def format_head(start: bytes, headers: Iterable[tuple[bytes, bytes]]) -> bytes:
     lines = [start, *(b"%b: %b" % header for header in headers), b"", b""]
     head = b"\r\n".join(lines)
     if head.count(b"\n") != len(lines) - 1 or head.count(b"\r") != len(lines) - 1:
-        raise httpx.LocalProtocolError("a line break in a header of the request")
+        raise httpx.LocalProtocolError("a header of the request contains a line break")
     return head
 
 
@@ -57,9 +57,9 @@ class Reply:
         """Bytes of the body that wait to be taken."""
         self._pieces: list[bytes] = []
         self._head: bytes | None = b""
-        """All that has arrived, as long as it may have to be read again."""
+        """Everything that has arrived, until it no longer needs to be read again."""
         self._overhead = 0
-        """Bytes since the last one of the body."""
+        """Bytes received since the last byte of the body."""
         self._is_odd = False
         """True if the headers are not quite HTTP/1.1."""
         self._parser: httptools.HttpResponseParser | None = None
@@ -135,9 +135,13 @@ class Reply:
             httpx.RemoteProtocolError: the reply is not whole.
         """
         if not self.has_head:
-            raise httpx.RemoteProtocolError("the server closed the connection within the headers")
+            raise httpx.RemoteProtocolError(
+                "the server closed the connection in the middle of the headers"
+            )
         if any(name.lower() in FRAMED for name, _ in self.headers):
-            raise httpx.RemoteProtocolError("the server closed the connection within the body")
+            raise httpx.RemoteProtocolError(
+                "the server closed the connection in the middle of the body"
+            )
         self.is_whole = True
 
     def take(self) -> bytes:
@@ -207,7 +211,7 @@ def _unite_lengths(head: bytes) -> bytes:
 
 
 class Decompressor:
-    """Decompresses a body that is compressed without having been asked for, as gateways may do."""
+    """Decompresses a body that was compressed without a request for that, as by gateways."""
 
     def __init__(self) -> None:
         self._zlib = zlib.decompressobj(zlib.MAX_WBITS | 32)  # gzip and zlib
@@ -233,7 +237,7 @@ class Decompressor:
             return cls()
         if reply.status < 300:
             shown = coding.decode("ascii", "replace")
-            raise httpx.DecodingError(f"compressed ({shown}), which was not asked for")
+            raise httpx.DecodingError(f"the reply is compressed ({shown}), which was not requested")
         reply.drop_body()
         return None
 
@@ -241,7 +245,7 @@ class Decompressor:
         """Returns the next part of the body, empty if more data is needed.
 
         Args:
-            data: what arrived; empty as long as the last call returned something.
+            data: the bytes that arrived; empty while the last call still returned something.
 
         Raises:
             httpx.DecodingError: the data is corrupt.

@@ -64,8 +64,8 @@ def _encode_picture(picture: Picture) -> str:
     """
     if picture.is_document:
         raise ProviderError(
-            "bad_request", "Ollama does not read PDF",
-            hint="send its text or pictures of its pages, or use another provider",
+            "bad_request", "Ollama cannot read PDF files",
+            hint="send its text, or its pages as pictures, or use another provider",
         )  # fmt: skip
     return picture.base64
 
@@ -116,7 +116,7 @@ def write_body(request: Request, streaming: Mapping[str, Any] = wire.WHOLE) -> l
 
 
 body = wire.join_body(write_body)
-"""The same in one piece."""
+"""Like `write_body`, but returns the body in one piece."""
 
 
 def parse(data: Mapping[str, Any]) -> Response:
@@ -161,7 +161,7 @@ class Ollama:
 
     name = "ollama"
     answers_without_tools = True
-    """A model that has to answer in a form cannot call tools in that turn (D-65)."""
+    """A model that must answer in a schema cannot call tools in that turn (D-65)."""
     base_url: str
     key: str = field(default="", repr=False)
     info: ProviderInfo = field(default=PROVIDERS["ollama"], repr=False)

@@ -127,7 +127,7 @@ def write_body(request: Request, streaming: Mapping[str, Any] = wire.WHOLE) -> l
 
 
 body = wire.join_body(write_body)
-"""The same in one piece."""
+"""Like `write_body`, but returns the body in one piece."""
 
 
 def _join_turns(messages: Iterable[bytes]) -> bytes:
@@ -167,7 +167,7 @@ def _merge_two(first: bytes, second: bytes) -> bytes:
 
 
 def _encode_output(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Encodes the form of an answer; strictly where the API can hold the model to it."""
+    """Encodes the schema of an answer; in strict mode if the API can enforce it."""
     strict = make_strict(schema)
     form = {"name": "answer", "strict": strict is not None, "schema": strict or dict(schema)}
     return {"type": "json_schema", "json_schema": form}
@@ -215,7 +215,7 @@ def parse(data: Mapping[str, Any]) -> Response:
 
 
 def _parse_usage(usage: Mapping[str, Any]) -> Usage:
-    """Parses the counts; servers put those of caches into different places."""
+    """Parses the counts; servers report cached tokens in different places."""
     prompt = wire.table(usage.get("prompt_tokens_details"))
     completion = wire.table(usage.get("completion_tokens_details"))
     cached = filter(None, (
@@ -255,8 +255,8 @@ def _check_refusal(stop_reason: str, message: Mapping[str, Any], calls: Sequence
 
 
 def _make_failure(stop_reason: str, said: str = "") -> ProviderError:
-    """Makes the error for a reply that ends in a failure, of which the server says no more."""
-    lacks = "contains only a part of an answer" if said.strip() else "contains no answer"
+    """Makes the error for a reply that ends in a failure without an explanation."""
+    lacks = "contains only part of an answer" if said.strip() else "contains no answer"
     message = f"response {lacks} (finish_reason {stop_reason})"
     return ProviderError("server", message, partial_text=said)
 

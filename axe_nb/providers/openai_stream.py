@@ -25,7 +25,7 @@ class _Call:
     """A tool call that is arriving."""
 
     number: int
-    """Its position in the reply."""
+    """Position of the call in the reply."""
     entry: dict[str, Any] = field(default_factory=dict)
     function: dict[str, Any] = field(default_factory=dict)
     last: str = ""

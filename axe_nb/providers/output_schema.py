@@ -21,7 +21,7 @@ ANTHROPIC = {
     "$defs", "$ref", "additionalProperties", "allOf", "anyOf", "const", "definitions",
     "description", "enum", "items", "properties", "required", "title", "type",
 }  # fmt: skip
-"""Keywords that Anthropic takes, whatever their value."""
+"""Keywords that Anthropic accepts with any value."""
 
 FORMATS = {
     "", "date", "date-time", "duration", "email", "hostname", "ipv4", "ipv6", "time", "uuid",
@@ -89,7 +89,7 @@ def make_closed(schema: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def _is_joined(schema: Mapping[str, Any]) -> bool:
-    """True if an object has to fit several schemas, of which each would forbid others' keys."""
+    """True if an object has to fit several schemas, each of which would forbid the others' keys."""
     parts = [key for key in ("$ref", "allOf", "anyOf", "properties") if key in schema]
     return len(parts) > 1 or len(schema.get("allOf", ())) > 1
 

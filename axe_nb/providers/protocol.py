@@ -20,7 +20,7 @@ class Server(Protocol):
 
     @property
     def info(self) -> ProviderInfo:
-        """Its provider: a built-in one, or a named endpoint of config.toml."""
+        """The provider: a built-in one, or a named endpoint of config.toml."""
 
     @property
     def base_url(self) -> str:
@@ -35,7 +35,7 @@ class Provider(Protocol):
     """A model's server. Cancelling the task that awaits `send` aborts the request."""
 
     name: str
-    """Its protocol; prefix of the call ids that it generates (D-28)."""
+    """Name of the protocol; prefix of the call ids that it generates (D-28)."""
 
     async def send(self, request: Request, on_delta: OnDelta | None = None) -> Response:
         """Returns the whole answer; a streaming provider first passes the pieces to `on_delta`.

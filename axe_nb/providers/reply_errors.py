@@ -54,13 +54,13 @@ TOO_LONG = "the conversation exceeds the model's context: start a new one, or sh
 _REPHRASE = "rephrase the prompt in a new conversation, or use another model"
 
 _SHORTEN_BOTH = (
-    "the conversation plus params.max_tokens exceeds the model's context: set a lower "
+    "the conversation plus params.max_tokens exceeds the model's context: lower "
     "params.max_tokens of the agent, or shorten the conversation"
 )
 
 _RETRIES = "set max_retries under [retry] of the agent"
 
-_BILLING = "check plan and billing of the account, or use another provider"
+_BILLING = "check the plan and billing of your account, or use another provider"
 
 _TOOLS = r"\b(tool|function)s?(?!_choice)(\b|_|call)"
 
@@ -151,7 +151,7 @@ def _without_tools(error: ProviderError, request: Request) -> ProviderError:
     """Makes an error that names the model from its rejection of tools (D-30)."""
     others = "remove `tools` and `sub_agents` from the agent"
     if has_answer_tool_alone(request):
-        others = "ask for text: structured output needs tools where no form of answers is known"
+        others = "ask for text: structured output from this model needs a tool"
     return ProviderError(
         "bad_request",
         f"model {quote(request.model)} cannot use tools: {error.detail}",
@@ -188,7 +188,7 @@ def _make_status_error(
     message = masked_line(find_message(data), secrets)
     if 300 <= status < 400:
         where = masked_line(_format_location(headers.get("location", "")), secrets)
-        message = f"the server redirects to {where}, and redirects are not followed ({phrase})"
+        message = f"the server redirects to {where}, but redirects are not followed ({phrase})"
     elif not message:
         plain = (
             data is None and "html" not in _find_content_type(headers) and "<" not in content[:200]
@@ -245,7 +245,7 @@ def _find_hint(provider: ProviderInfo, error: ProviderError) -> str:
         case 405 if provider.has_server:
             return f"the path may be wrong: check base_url under {table}"
         case 413:
-            return "the request is too large: shorten the prompt, files and results of tools"
+            return "the request is too large: shorten the prompt, files and tool results"
         case _ if provider.has_server and status in (404, *FINAL_STATUSES):
             return f"check the model name, and base_url under {table}"
         case 429:

@@ -1,4 +1,4 @@
-"""The way to a server: the proxy and the certificates that the environment names at that moment.
+"""The way to a server: the proxy and certificates that the environment names at that moment.
 
 Imported on first use, as httpx is.
 Source: D-25, D-70; issue 10 "Connections".
@@ -22,10 +22,10 @@ from axe_nb.quick_dataclass import dataclass
 CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR")
 PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
 VARIABLES = (*CERTIFICATES, *PROXIES, *map(str.lower, PROXIES), "REQUEST_METHOD")
-"""All that a route depends on; under CGI, HTTP_PROXY is a header of the request."""
+"""Variables that a route depends on; under CGI, HTTP_PROXY is a header of the request."""
 
 _latest: tuple[Mapping[Any, Any], tuple[str | None, ...]] = {}, ()
-"""(environment, values of `VARIABLES`) of the last look."""
+"""(environment, values of `VARIABLES`) when last read."""
 
 PORTS = {"http": 80, "https": 443}
 
@@ -36,16 +36,16 @@ class RouteError(httpx.TransportError):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Route:
-    """A server, and the way to it; the same object as long as the environment is the same."""
+    """A server and the way to it; the same object while the environment does not change."""
 
     host: str
     port: int
     context: ssl.SSLContext | None
-    """For https."""
+    """SSL context for https."""
     proxy: httpx.Proxy | None = None
-    """With its login; only `proxy_name` may be shown."""
+    """The proxy with its login; only `proxy_name` may be shown."""
     proxy_context: ssl.SSLContext | None = None
-    """For a proxy that is itself reached by https."""
+    """SSL context for a proxy that is itself reached by https."""
 
     @property
     def address(self) -> str:
@@ -69,7 +69,7 @@ class Route:
 def find_route(url: httpx.URL) -> Route:
     """Returns the way to the server of a URL, as the environment has it now.
 
-    Where it names no proxy, the system's settings of the first time count (macOS, Windows).
+    If it names no proxy, the system's settings at the first call apply (macOS, Windows).
 
     Raises:
         RouteError: the environment names a proxy or certificates that cannot be used.
@@ -116,7 +116,7 @@ def _find_proxy(scheme: str, host: str, port: int) -> httpx.Proxy | None:
     # what follows a `/` of a password would be taken for the path, and the rest for host and port
     _, *path = re.split(r"[/?#]", address.partition("://")[2])
     if any("@" in part for part in path):
-        raise RouteError("the login of the proxy in the environment is not percent-encoded")
+        raise RouteError("the login in the proxy URL of the environment is not percent-encoded")
     try:
         proxy = httpx.Proxy(address)
     except (httpx.InvalidURL, ValueError):
@@ -124,7 +124,7 @@ def _find_proxy(scheme: str, host: str, port: int) -> httpx.Proxy | None:
     if not proxy.url.host:
         raise RouteError("the proxy in the environment has no host")
     if proxy.url.scheme not in PORTS:
-        raise RouteError(f"a proxy of the kind {proxy.url.scheme} is not supported")
+        raise RouteError(f"{proxy.url.scheme} proxies are not supported")
     return proxy
 
 

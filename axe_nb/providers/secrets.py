@@ -38,11 +38,11 @@ class Secrets:
     """The secrets of one server: its key, the login in its base URL, and those in its headers."""
 
     in_answers: tuple[str, ...] = field(default=(), repr=False)
-    """Those that cannot be mistaken for words, longest first."""
+    """The secrets that cannot be mistaken for words, longest first."""
     in_errors: tuple[str, ...] = field(default=(), repr=False)
-    """All, longest first."""
+    """All secrets, longest first."""
     in_json: tuple[str, ...] = field(default=(), repr=False)
-    """Those of answers, with the escapes that JSON requires."""
+    """The secrets looked for in answers, with the escapes that JSON requires."""
 
     @staticmethod
     def of(server: Server) -> Secrets:
@@ -83,7 +83,7 @@ class Secrets:
         return value
 
     def find_beginning(self, piece: str) -> int:
-        """Returns where a secret may begin at the end of a piece; the end if none does."""
+        """Returns where a secret may begin near the end of a piece; the end if none does."""
         return min([len(piece), *(_find_beginning(piece, secret) for secret in self.in_answers)])
 
 
@@ -127,7 +127,7 @@ def _list_in_headers(headers: tuple[tuple[str, str], ...]) -> Iterator[str]:
 
 
 def _find_beginning(piece: str, secret: str) -> int:
-    """Returns where a secret may begin at the end of the piece; the end if it does not."""
+    """Returns the position where a secret may begin at the end of the piece, or the end."""
     at = piece.find(secret[0], max(0, len(piece) - len(secret) + 1))
     while at >= 0:
         if secret.startswith(piece[at:]):

@@ -40,7 +40,7 @@ def is_stream(body: bytes) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class Streaming:
-    """How a protocol streams."""
+    """The streaming of one protocol."""
 
     fields: Sequence[Mapping[str, Any]]
     """Fields that ask for a stream; later ones have less, for servers that refuse some."""
@@ -59,7 +59,7 @@ class StreamedReply:
         self._decoder = streaming.decoder()
         self._assembly = streaming.assembly(self._deltas)
         self._raw: list[bytes] | None = []
-        """All that has arrived, until it is known to be a stream."""
+        """Everything that has arrived, until it is known to be a stream."""
         self._is_whole = False
         self._last: dict[str, Any] = {}
         """The last object that has arrived."""

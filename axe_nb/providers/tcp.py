@@ -41,12 +41,12 @@ class Connection(asyncio.Protocol):
     def __init__(self) -> None:
         self.is_open = False
         self.when_lost: Callable[[Connection], None] | None = None
-        """Hears of its end, also if it is idle."""
+        """Called when the connection ends, even if it is idle."""
         self._loop = asyncio.get_running_loop()
         self._poll: select.poll | None = None
-        """Tells if something has arrived; None = there is no such thing here (Windows)."""
+        """Shows whether data has arrived; None where `poll` does not exist (Windows)."""
         self._number = -1
-        """That of its socket."""
+        """File descriptor of its socket."""
         self._timer: asyncio.TimerHandle | None = None
         self._deadline = 0.0
         """Time on the loop's clock at which the server has been silent for too long."""
@@ -119,7 +119,7 @@ class Connection(asyncio.Protocol):
         return error
 
     def abort(self) -> None:
-        """Closes the connection at once, whatever is still to be sent or read."""
+        """Closes the connection at once, without sending or reading the rest."""
         self.is_open = False
         if self._transport is not None:
             self._transport.abort()
@@ -157,7 +157,7 @@ class Connection(asyncio.Protocol):
         """Sends a request, and with it begins an exchange.
 
         Args:
-            head: all of it up to its body.
+            head: the request up to its body.
             body: its body, in pieces.
 
         Raises:
@@ -170,10 +170,10 @@ class Connection(asyncio.Protocol):
             self._transport.write(buffer)
 
     async def read_head(self, seconds: float | None) -> Reply:
-        """Returns the reply once its headers are there.
+        """Returns the reply once its headers have arrived.
 
         Args:
-            seconds: silence after which it is given up; None = no limit.
+            seconds: silence after which the reply is given up; None = no limit.
 
         Raises:
             httpx.TransportError: the connection breaks, or the server is silent.
@@ -186,7 +186,7 @@ class Connection(asyncio.Protocol):
         """Returns what has arrived of the body, one byte at least; nothing at its end.
 
         Args:
-            seconds: silence after which it is given up; None = no limit.
+            seconds: silence after which the reply is given up; None = no limit.
 
         Raises:
             httpx.TransportError: the connection breaks, or the server is silent.
@@ -200,7 +200,7 @@ class Connection(asyncio.Protocol):
         return reply.take()
 
     async def _wait(self, seconds: float | None) -> None:
-        """Waits for news of the server."""
+        """Waits for data from the server, or for its end."""
         if self._error is not None:
             raise self._error
         if not self.is_open or self._transport is None:
@@ -215,7 +215,7 @@ class Connection(asyncio.Protocol):
                 self._waiter = None
             before, unsent = unsent, self._transport.get_write_buffer_size()
             if not has_news and unsent >= before:  # else a long request is on its way
-                raise httpx.ReadTimeout("the server is silent")
+                raise httpx.ReadTimeout("the server sent no data")
 
     def _set_timer(self, seconds: float | None) -> None:
         """Makes sure that the waiter wakes up in time; a timer that is running is made use of."""

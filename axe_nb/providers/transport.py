@@ -29,7 +29,7 @@ Timeouts = Mapping[str, float | None]
 
 
 Place = tuple[object, Route]
-"""All who may share a connection: those of one `pool` in the extensions of their requests."""
+"""The requests that may share a connection: those with one `pool` in their extensions."""
 
 
 class Transport(httpx.AsyncBaseTransport):
@@ -45,14 +45,14 @@ class Transport(httpx.AsyncBaseTransport):
         self._open: set[Connection] = set()
         self._connecting = 0
         self._idle: dict[Place, dict[Connection, None]] = {}
-        """Those used last are last."""
+        """The most recently used last."""
         self._by_age: dict[Connection, tuple[float, Place]] = {}
         """The idle connections, with the end of their time; the oldest first."""
         self._timer: asyncio.TimerHandle | None = None
         """Closes those whose time is over; one for all, as each request would need one."""
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Sends a request and returns the reply once its headers are there.
+        """Sends a request and returns the reply once its headers have arrived.
 
         Raises:
             httpx.TransportError: there is no reply.
@@ -75,7 +75,7 @@ class Transport(httpx.AsyncBaseTransport):
     async def exchange(
         self, place: Place, head: bytes, body: Sequence[bytes], timeouts: Timeouts
     ) -> Body:
-        """Sends a request and returns the reply once its headers are there; it has to be closed.
+        """Sends a request and returns the reply once its headers have arrived; it must be closed.
 
         It is sent once more if a connection that was used before turns out to be closed before
         any byte of the reply: the server closed it for having been idle (D-23).
@@ -189,7 +189,7 @@ class Transport(httpx.AsyncBaseTransport):
 
 
 class Body(httpx.AsyncByteStream):
-    """A reply whose headers are there, and its body in pieces as they arrive."""
+    """The body of a reply, in pieces as they arrive."""
 
     def __init__(
         self,

@@ -154,7 +154,7 @@ def call(provider: str, index: int, id: object, name: object, arguments: object)
 
 
 def tool_name(name: str) -> str:
-    """Returns the name of a tool as every API takes it back, whatever a model has called."""
+    """Returns the name of a called tool in a form that every API accepts."""
     return _NO_NAME.sub("_", name)[:MAX_NAME] or "unnamed"
 
 
@@ -245,7 +245,7 @@ def envelope(
 ) -> list[bytes]:
     """Assembles a request's body, without empty messages, and without `tools` if none (A-2.3).
 
-    It stays in pieces, as to join a long conversation takes as long as to send it.
+    It stays in pieces, because joining a long conversation takes as long as sending it.
 
     Raises:
         ProviderError: a field cannot be encoded as JSON.

@@ -1,7 +1,7 @@
-"""Approvals in cassettes: a yes counts only where it was given, or where its user says so.
+"""Approvals in cassettes: a yes counts only where it was given, unless the user trusts all.
 
-A cassette may come with a stranger's repository. Its replies stand for a model, whose calls are
-checked as ever; its approvals would stand for the person.
+A cassette may come with a stranger's repository. Its replies replace a model's, whose calls are
+checked as usual; its approvals would replace the person's.
 Source: D-48, D-54; docs/safety.md "Cassettes".
 """
 
@@ -50,7 +50,7 @@ def is_same_question(recorded: Any, asked: Any, request: ApprovalRequest, clean:
 
 
 def counts(path: Path, request: ApprovalRequest, decision: Mapping[str, Any]) -> bool:
-    """True if a recorded answer stands for the person.
+    """True if a recorded answer may replace the person's.
 
     Args:
         path: the cassette.

@@ -19,11 +19,11 @@ from axe_nb.redaction import MASK, Filter
 from axe_nb.reports import mask_seconds, without_seconds
 
 Asked: TypeAlias = "dict[str, Any]"
-"""A description: `model`, `system`, `params`, `tools`, `messages`, of which those that changed."""
+"""A description: the changed ones of `model`, `system`, `params`, `tools` and `messages`."""
 
 
 def is_same(recorded: Any, asked: Any) -> bool:
-    """True if a request was asked before; a secret that was removed fits whatever is there now."""
+    """True if a request equals a recorded one; a removed secret matches any text."""
     if isinstance(recorded, str) and isinstance(asked, str):
         return recorded == asked or _fits(recorded, asked) or _fits(asked, recorded)
     if isinstance(recorded, dict) and isinstance(asked, dict):
@@ -38,7 +38,7 @@ def is_same(recorded: Any, asked: Any) -> bool:
 
 
 def _fits(recorded: str, asked: str) -> bool:
-    """True if a text is the recorded one with something in the place of each mask."""
+    """True if a text is the recorded one with any text in place of each mask."""
     first, *rest = recorded.split(MASK)
     if not rest:
         return False
@@ -103,7 +103,7 @@ class AskedRun:
     asked: Asked = field(default_factory=dict)
     """The part of its latest request that is new, beside the one before."""
     place: str = ""
-    """That of its latest request."""
+    """The description of its latest request."""
     changed_at: int | None = None
     """The first turn that was not asked as recorded; all later ones differ too."""
 

@@ -22,7 +22,7 @@ def describe(tool: str, arguments: Mapping[str, Any], clean: Filter) -> dict[str
 
 
 async def refuse(question: Question) -> Decision:
-    """Answers what is not recorded where no one can be asked."""
+    """Answers a question that is not recorded if no one can be prompted."""
     return Decision("no", "no one can be asked, and no answer is recorded")
 
 

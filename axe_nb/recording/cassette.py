@@ -25,10 +25,10 @@ from axe_nb.redaction import MASK
 from axe_nb.text import plural
 
 SHARE = 20
-"""A file is written again if this many times the last writing have passed since."""
+"""A file is written again after this many times the duration of the last write."""
 
 SOON = 0.05
-"""Seconds until the records of a run that goes on are written."""
+"""Seconds until the records of an unfinished run are written."""
 
 FindRecords: TypeAlias = "Callable[[], Iterable[Record]]"
 
@@ -46,7 +46,7 @@ class CassetteStatus:
     path: str
     mode: str
     hits: int
-    """Exchanges played."""
+    """Exchanges replayed."""
     misses: int
     """Exchanges that were not recorded."""
     recorded: int
@@ -55,13 +55,13 @@ class CassetteStatus:
     """Records that no run of this session has used."""
 
     def __str__(self) -> str:
-        counts = f"{self.hits} played, {self.misses} missed, {self.recorded} recorded"
+        counts = f"{self.hits} replayed, {self.misses} missed, {self.recorded} recorded"
         unused = plural(self.unused, "record")
         return f"{self.path} ({self.mode}): {counts}; {unused} not used"
 
 
 class Cassette:
-    """The file, and the claims of this session's runs to what is recorded in it."""
+    """A cassette file, and the records in it that this session's runs have claimed."""
 
     def __init__(self, path: str | os.PathLike[str], mode: Mode | None = None) -> None:
         """Reads the file, if there is one.
@@ -83,22 +83,22 @@ class Cassette:
         self.mode: Mode | None = None
         self.change_mode(mode)
         self.folders = {Path.cwd(): FOLDER}
-        """Folder of this machine → what takes the place of its path in all that is kept."""
+        """Folder of this machine → the mark that replaces its path in records."""
         self.hits = self.misses = self.recorded = 0
         self.cell = ""
         """The cell that runs; empty = unknown."""
         self._lock = threading.RLock()
         self._owners: dict[Root, str] = {}
-        """Root → the cell of the run that has it."""
+        """Root → the cell of the run that uses it."""
         self._replaces: dict[Root, Root] = {}
-        """Root of a changed run → the one that it replaces, unless that is asked for as it is."""
+        """Root of a changed run → the root that it replaces, unless that is still used."""
         self._alike: dict[Likeness, list[Root]] = {}
         self._begin_at: dict[Likeness, int] = {}
         """Position of the first root that may be free."""
         self._is_changed = False
         self._written_at, self._writing = 0.0, 0.0
         self._problem = ""
-        """The reason why it could not be written last; empty = it could."""
+        """The reason why the last write failed; empty if it succeeded."""
         self._roots: list[Root] = []
         self._unfinished: dict[Root, FindRecords] = {}
         self._saving = threading.Lock()
@@ -116,14 +116,14 @@ class Cassette:
         self.mode = None if mode is None else check_mode(mode)
 
     def make_cleaner(self) -> Cleaner:
-        """Returns what removes secrets, and paths of this machine, from all that is kept."""
+        """Returns a filter that removes secrets and paths of this machine from records."""
         return make_cleaner(self.folders)
 
     def _next_number(self) -> int:
         return 1 + max((root.number for root in self._roots), default=0)
 
     def enter_cell(self, cell: str | None) -> None:
-        """Notes that a cell runs, possibly again: then its runs find their records again."""
+        """Notes that a cell runs; if it runs again, its runs find their records again."""
         with self._lock:
             self.cell = cell or ""
             freed = [root for root, owner in self._owners.items() if self.cell and owner == cell]
@@ -135,9 +135,9 @@ class Cassette:
     def claim(self, asked: Asked, agent: str) -> tuple[Root, Root]:
         """Returns the root whose records a run may play, and the one that takes its own.
 
-        They are the same if a run is recorded that began alike. One with the same prompt is
-        replaced by a changed run. With another prompt it is a new run, which may play what its
-        children are still asked.
+        They are the same if a recorded run began with the same request. A changed run with the
+        same prompt replaces the recorded one. With another prompt it is a new run, which may play
+        the exchanges of children that are still asked the same.
 
         Args:
             asked: the first request of the run.
@@ -196,7 +196,7 @@ class Cassette:
             return len(self._alike.get(_make_likeness(asked, "", asked), ()))
 
     def write_soon(self, root: Root, find_records: FindRecords) -> None:
-        """Has the records of a run that goes on written, with what they replace.
+        """Schedules writing the records of an unfinished run, in place of the earlier ones.
 
         Args:
             root: takes its records.
@@ -250,7 +250,7 @@ class Cassette:
         return self._problem
 
     def save(self) -> None:
-        """Writes the file, if there is something new; what others have written meanwhile stays.
+        """Writes the file, if there is something new; changes by other processes are kept.
 
         Raises:
             ConfigError: it cannot be written.
@@ -283,7 +283,7 @@ class Cassette:
         """Returns all roots that no changed run has replaced, as they are in the file.
 
         Args:
-            unfinished: with the records of runs that go on.
+            unfinished: true to include the records of unfinished runs.
         """
         replaced = {
             old: new
@@ -318,7 +318,7 @@ class Cassette:
             unused = self._list_unused()
             if not self.hits and not self.recorded:
                 raise ConfigError(
-                    f"no run of this session has used {self.shown}, so it would lose everything",
+                    f"no run in this session has used {self.shown}: nothing would be left",
                     hint="run the whole notebook first",
                 )
             for root, record in unused:

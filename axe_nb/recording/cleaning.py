@@ -15,7 +15,7 @@ from axe_nb.quick_dataclass import dataclass
 from axe_nb.redaction import Filter, find_filter
 
 FOLDER, HOME = "⟨folder⟩", "⟨home⟩"
-"""Marks that take the places of the notebook's folder and the user's home."""
+"""Marks that replace the paths of the notebook's folder and the user's home."""
 
 SHORTEST = 4
 """Characters of a folder's path; `/` and its like are on every machine."""
@@ -27,7 +27,7 @@ class Cleaner(Filter):
 
     paths: re.Pattern[str] = field(kw_only=True)
     names: Mapping[str, str] = field(kw_only=True)
-    """Path of a folder → what takes its place."""
+    """Path of a folder → the mark that replaces it."""
 
     def text(self, text: str) -> str:
         """Returns a text as it is kept."""

@@ -120,8 +120,8 @@ def _choice(record: Record) -> object:
 def describe_missing(records: Mapping[Key, Record], question: Question, clean: Cleaner) -> str:
     """Returns what a cassette lacks, in words, and how that differs from what it has."""
     if not isinstance(question, Step):
-        about = question.detail if not question.tool else f"{question.tool} may run"
-        return f"the person's answer: {about}"
+        about = question.detail if not question.tool else f"may {question.tool} run?"
+        return f"the person's answer to: {about}"
     asked = describe_question(question, clean)
     if question.kind != "call":
         when = "before" if question.kind == "request" else "about the reply of"

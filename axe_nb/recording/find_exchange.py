@@ -77,7 +77,7 @@ def find_turn(result: RunResult, place: str | int | None) -> tuple[RunResult, in
     """
     if not isinstance(place, str | int | None):
         raise ConfigError(
-            f"a place is text, as in 0.2/3, or the number of a turn, not {type(place).__name__}"
+            f"a place is a string such as 0.2/3 or the number of a turn, not {type(place).__name__}"
         )
     text = f"{result.id}/{place}" if isinstance(place, int) else place or result.id
     id, slash, turn = text.removeprefix("@").partition("/")
@@ -114,7 +114,7 @@ def find_run(result: RunResult, id: str) -> RunResult:
 def _list_near(result: RunResult, id: str) -> str:
     runs: Sequence[str] = [run.id for run in result.walk()][:MAX_COMPARED]
     near = get_close_matches(_cut(id), runs, n=3, cutoff=0.0)
-    return f"near it: {', '.join(near)}"
+    return f"nearest: {', '.join(near)}"
 
 
 def _cut(text: str) -> str:

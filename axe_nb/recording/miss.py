@@ -1,4 +1,4 @@
-"""The words for a request that a cassette has no answer to: what changed, and how to record it.
+"""The error for a request that a cassette cannot answer: what changed, and how to record it.
 
 Source: product.md "Cassettes".
 """
@@ -47,13 +47,15 @@ def describe_miss(cassette: Cassette, root: Root, request: Request, asked: Asked
     who = f"agent {request.agent} at {request.place}" if request.agent else f"at {request.place}"
     record = root.records.get(("model", request.place, request.attempt))
     if record and isinstance(record.asked, dict):
-        change = next(list_changes(record.asked, asked), "it was cut off by a person")
+        change = next(
+            list_changes(record.asked, asked), "its recording was interrupted by a person"
+        )
         message = f"{who}: {change}"
     elif not cassette.path.exists() and not cassette.recorded:
-        message = f"{who}: there is no such file"
+        message = f"{who}: the file does not exist"
     elif request.place == FIRST and (count := cassette.count_same(asked)):
         runs = "the recorded run has" if count == 1 else f"all {count} recorded runs have"
-        message = f"{who}: {runs} been replayed, and this run asks the same again"
+        message = f"{who}: {runs} already been replayed, and this run sends the same request again"
     else:
         records = root.records.values() or [record for _, record in cassette.list_records()]
         nearest = _find_nearest(records, asked)
@@ -91,7 +93,7 @@ def _describe_message_change(before: Any, now: Any) -> str:
 
 
 def describe_change(before: Any, now: Any) -> str:
-    """Returns where two values differ, and how."""
+    """Returns a description of where and how two values differ."""
     if isinstance(before, dict) and isinstance(now, dict):
         keys = [key for key in {**before, **now} if before.get(key) != now.get(key)]
         return f" in {keys[0]}: {_show(before.get(keys[0]))} → {_show(now.get(keys[0]))}"

@@ -22,7 +22,7 @@ MODE = "AXE_CASSETTE_MODE"
 
 
 def find_mode(given: Mode | None, *, can_ask: bool) -> Mode:
-    """Returns the mode in effect; by default tests never ask a model, nor does a batch job.
+    """Returns the mode in effect; by default, tests and batch jobs never call a model.
 
     Args:
         given: the mode that the cassette was opened with.
@@ -37,7 +37,7 @@ def find_mode(given: Mode | None, *, can_ask: bool) -> Mode:
 
 
 def name_command(path: str) -> str:
-    """Returns what records in a notebook, else in Python."""
+    """Returns the command that records: a magic in a notebook, else Python."""
     if "IPython" in sys.modules and sys.modules["IPython"].get_ipython():
         return f"%axe cassette {path} --mode auto"
     return f'axe_nb.cassette("{path}", "auto")'
@@ -53,5 +53,5 @@ def check_mode(mode: str) -> Mode:
         if known == mode:
             return known
     raise ConfigError(
-        f"a cassette has no mode {quote(str(mode))}", hint=f"use one of {', '.join(MODES)}"
+        f"unknown cassette mode {quote(str(mode))}", hint=f"use one of {', '.join(MODES)}"
     )

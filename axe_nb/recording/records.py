@@ -49,25 +49,25 @@ class Record:
 
     kind: Kind
     place: str
-    """Of an exchange `0.2/3`, of a refusal by a cap too (`0.2/0`: of a child that was to start); of
-    all else the id of the run, `0.2`."""
+    """`0.2/3` for an exchange or a refusal by a cap (`0.2/0`: of a child about to start); the id of
+    the run, `0.2`, for all others."""
     number: int = 1
     agent: str = ""
     asked: Any = None
     """The question, as JSON types; None = the same as in the attempt before."""
     outcome: Mapping[str, Any] = field(default_factory=dict)
-    """Its result, as JSON types; pictures as themselves."""
+    """The result, as JSON types; pictures unchanged."""
     is_used: bool = field(default=False, compare=False)
     """True if this session has played or recorded it."""
 
     @property
     def key(self) -> Key:
-        """Its key among the records of its root."""
+        """Key of the record within its root."""
         return self.kind, self.place, self.number
 
     @property
     def order(self) -> tuple[Order, str, int]:
-        """Its sort key."""
+        """Sort key of the record."""
         place = self.place if self.kind in AT_TURN else f"{self.place}/0"
         return order_of(place), self.kind, self.number
 
@@ -101,7 +101,7 @@ def to_data(roots: Iterable[tuple[int, Iterable[Record]]]) -> list[dict[str, Any
 
 
 def from_data(data: Any) -> list[Root]:
-    """Returns the roots of which `to_data` has made data.
+    """Reverses `to_data`; returns the roots.
 
     Raises:
         ConfigError: the data is wrong; the message names the record.
@@ -164,11 +164,11 @@ def _check_asked(asked: Any) -> None:
     lists = [asked.get(name, []) for name in ("messages", "tools")] if type(asked) is dict else [0]
     for entries in lists:
         if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
-            raise ValueError("what was asked is not a request")
+            raise ValueError("its request is malformed")
         for entry in entries:
             results = entry.get("results", [])
             if not isinstance(results, list) or not all(isinstance(one, dict) for one in results):
-                raise ValueError("what was asked is not a request")
+                raise ValueError("its request is malformed")
 
 
 def _to_json(root: int, record: Record) -> dict[str, Any]:
@@ -182,7 +182,7 @@ def _to_json(root: int, record: Record) -> dict[str, Any]:
 
 def _from_json(value: Any) -> tuple[int, Record]:
     if not isinstance(value, dict):
-        raise ValueError("a record is a JSON object")
+        raise ValueError("a record must be a JSON object")
     value = dict(value)
     root, place = value.pop("root", None), value.pop("place", None)
     kind = value.pop("kind", "model")
@@ -190,10 +190,10 @@ def _from_json(value: Any) -> tuple[int, Record]:
         raise ValueError(f"unknown kind of record: {kind!r}"[:100])
     number = value.pop(NUMBER[kind], 1)
     if not all(type(n) is int and 0 < n < 1_000_000_000 for n in (root, number)):
-        raise ValueError("root and number of a record are whole numbers from 1")
+        raise ValueError("root and number of a record must be whole numbers from 1")
     full = place if kind in AT_TURN else f"{place}/0"
     if not (isinstance(full, str) and is_place(full)):
-        raise ValueError(f"not a place: {place!r}"[:100])
+        raise ValueError(f"invalid place: {place!r}"[:100])
     record = Record(
         kind=kind, place=str(place), number=number, agent=str(value.pop("agent", "")),
         asked=value.pop("asked", None), outcome=value,
@@ -202,5 +202,5 @@ def _from_json(value: Any) -> tuple[int, Record]:
     if kind in ("model", "end"):
         decode(value, 1, number)  # raises now, not in the middle of a run
     elif not isinstance(value.get(OUTCOMES[kind]), dict):
-        raise ValueError(f"a record of kind {kind} without its outcome")
+        raise ValueError(f"a record of kind {kind} has no outcome")
     return root, record

@@ -1,4 +1,4 @@
-"""The file of a cassette, which other processes and threads may write meanwhile.
+"""The file of a cassette, which other processes and threads may write at the same time.
 
 What it held when it was last read or written is the base of a three-way merge: what others have
 changed since is taken over, unless it was changed here too.
@@ -47,7 +47,7 @@ class SharedFile:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._stamp: tuple[int, int, int] | None = None
-        """Its state when it was read or written."""
+        """The state of the file when it was read or written."""
         self.base: dict[int, Base] = {}
         """Number of a root → the root."""
 

@@ -37,7 +37,7 @@ END: Key = ("end", "0", 1)
 """The record of a tree that was cut while it did not wait for a model."""
 
 PATIENCE = 5.0
-"""Seconds that a replay waits for exchanges that do not come, before it cancels its tree."""
+"""Seconds that a replay waits for missing exchanges before it cancels its tree."""
 
 QUIET = 0.1
 """Seconds without any exchange after which a tree waits for nothing but what was cancelled."""
@@ -63,7 +63,7 @@ class RootTape:
         """The cleaners of the outcomes that are encoded."""
         self._played: dict[Key, Record] = {}
         self._misses: list[tuple[str, CassetteMiss]] = []
-        """(place, error) of what was not recorded."""
+        """(place, error) of each miss."""
         self._steps = 0
         self.hosts: set[str] = set()
         self.has_asked = False
@@ -233,7 +233,7 @@ class RootTape:
             if end := self._records.get(END):
                 self._use(end)
                 raise RunStopped(end.outcome["cut"], f"{end.outcome['cut']}, as it was recorded")
-            raise self._miss_other(run, "", f"the result of {tool}, which is not to run again")
+            raise self._miss_other(run, "", f"the result of {tool}, which a replay does not run")
         self._use(record)
         return calls.read_output(self._clean.restore(dict(record.outcome["output"])))
 

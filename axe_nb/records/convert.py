@@ -93,7 +93,7 @@ def to_json(value: Any, clean: Filter | None = None) -> dict[str, Any]:
             data: dict[str, Any] = _find_form(kind).write(value, clean)
         return {**data, TABLE: write_table(shelf)} if shelf else data
     except RecursionError:
-        raise ConfigError(f"{type(value).__name__} is nested too deeply to be kept") from None
+        raise ConfigError(f"{type(value).__name__} is nested too deeply to save") from None
 
 
 def from_json(kind: type[T], data: object) -> T:
@@ -110,7 +110,7 @@ def from_json(kind: type[T], data: object) -> T:
         with use_shelf(read_table(data[TABLE])):
             return cast(T, read(data, ""))
     except RecursionError:
-        raise ConfigError(f"{kind.__name__} is nested too deeply to be read") from None
+        raise ConfigError(f"{kind.__name__} is nested too deeply to read") from None
 
 
 @cache
@@ -141,7 +141,7 @@ def _find_form(hint: Hashable) -> Form:
         return Form(_write_error, partial(_read_error, origin))
     if isinstance(origin, type) and dataclasses.is_dataclass(origin):
         return Form(partial(_write_record, origin), partial(_read_record, origin))
-    raise TypeError(f"{hint} has no form in JSON")
+    raise TypeError(f"{hint} cannot be represented as JSON")
 
 
 def _make_optional(form: Form) -> Form:

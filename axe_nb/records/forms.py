@@ -15,7 +15,7 @@ from axe_nb.redaction import Filter
 from axe_nb.text import cut_chars, quote
 
 MAX_INTEGER = 2**63
-"""No count of ours reaches it; larger ones could not even be shown."""
+"""Exclusive bound of integers, far above any count; larger ones could not even be shown."""
 
 MAX_SHOWN = 60
 """Maximum length of a quoted wrong value in characters."""
@@ -53,7 +53,7 @@ def _describe(value: object) -> str:
             return cut_chars(json.dumps(value), MAX_SHOWN, "…")
         case int() | float() if abs(value) < MAX_INTEGER:
             return str(value)
-    return f"such a {type(value).__name__}"
+    return f"an unsupported {type(value).__name__}"
 
 
 def write_plain(value: Any, clean: Filter | None) -> Any:
@@ -67,7 +67,7 @@ def write_any(value: Any, clean: Filter | None) -> Any:
 
 
 def write_text(value: Any, clean: Filter | None) -> str:
-    """Returns a text, whatever the value is."""
+    """Returns any value as text."""
     text = value if type(value) is str else str(jsonable(value))
     return clean.text(text) if clean else text
 
@@ -89,7 +89,7 @@ def _read_bytes(value: Any, at: str) -> bytes:
     try:
         return bytes(value.encode("utf-8", "surrogateescape"))
     except (AttributeError, UnicodeEncodeError):
-        raise make_error(at, "bytes as text", value) from None
+        raise make_error(at, "bytes encoded as text", value) from None
 
 
 def _make_scalar(
@@ -119,7 +119,7 @@ ANY = _make_scalar("any value", lambda value: True, write_any, jsonable)
 SCALARS: Mapping[object, Form] = {
     Any: ANY,
     object: ANY,
-    str: _make_scalar("a text", lambda value: type(value) is str, write_text),
+    str: _make_scalar("a string", lambda value: type(value) is str, write_text),
     bytes: Form(_write_bytes, _read_bytes),
     bool: _make_scalar("true or false", lambda value: type(value) is bool),
     int: _make_scalar("an integer", _is_integer),

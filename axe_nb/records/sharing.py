@@ -30,12 +30,12 @@ PACKED_SHARE = 4
 """A list is compressed if that makes it so many times smaller."""
 
 MAX_SIZE = 1_000_000_000
-"""Maximum characters of all that the marks of one file stand for."""
+"""Maximum characters of all values that the marks of one file replace."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """Stands for a value: its position in the table, or its compressed JSON in base64."""
+    """A placeholder for a value: its position in the table, or its compressed JSON in base64."""
 
     value: int | str
 
@@ -58,7 +58,7 @@ class _Sharer:
         self._times: list[int] = []
         """Id → how often it occurs outside of repeated values."""
         self._known: dict[int, int] = {}
-        """Identity of a list or object → its id; all of them live as long as the data."""
+        """Identity of a list or object → its id; all of them live at least as long as the data."""
         self._positions: dict[int, int] = {}
         """Id → position in the table."""
 
@@ -146,7 +146,7 @@ def unshare(data: Any) -> Any:
             reader.table.append((read, reader.size - size + 5))
         return reader.read(data[DATA])
     except RecursionError:
-        raise ConfigError("it is nested too deeply to be read") from None
+        raise ConfigError("it is nested too deeply to read") from None
 
 
 class _Reader:
@@ -166,7 +166,7 @@ class _Reader:
         if isinstance(value.value, str):
             return self._unpack(value.value)
         if not 0 <= value.value < len(self.table):
-            raise ConfigError(f"it has no shared value {value.value}"[:100])
+            raise ConfigError(f"unknown shared value {value.value}"[:100])
         found, size = self.table[value.value]
         self._add(size)
         return found
@@ -185,4 +185,4 @@ class _Reader:
     def _add(self, size: int) -> None:
         self.size += size
         if self.size > MAX_SIZE:
-            raise ConfigError(f"what it repeats is larger than {MAX_SIZE} bytes")
+            raise ConfigError(f"its repeated values take more than {MAX_SIZE} bytes")

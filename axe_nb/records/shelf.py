@@ -1,4 +1,4 @@
-"""The pictures of what is kept: their bytes once, by content, beside the data that refers to them.
+"""The pictures in saved data: their bytes once, by content, beside the data that refers to them.
 
 Source: product.md "Models can do more than text" (pictures), "Runs are recordings"; D-60.
 """
@@ -59,7 +59,7 @@ def read_picture(value: Any, at: str) -> Picture:
     digest = value.get(_DIGEST) if isinstance(value, dict) else None
     found = (_shelf.get() or {}).get(digest) if isinstance(digest, str) else None
     if found is None:
-        raise ConfigError(f"{quote(one_line(at, 200))} is a picture whose bytes are missing")
+        raise ConfigError(f"the bytes of the picture {quote(one_line(at, 200))} are missing")
     return found
 
 
@@ -85,5 +85,5 @@ def _read_bytes(digest: str, text: Any) -> Picture:
     except (ConfigError, TypeError, ValueError) as error:
         raise ConfigError(f"a picture in {quote(TABLE)} is damaged: {error}"[:200]) from None
     if picture.digest != digest:
-        raise ConfigError(f"a picture in {quote(TABLE)} is not the one that was kept")
+        raise ConfigError(f"a picture in {quote(TABLE)} does not match its digest")
     return picture

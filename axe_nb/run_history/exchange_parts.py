@@ -39,7 +39,7 @@ _get_constant = attrgetter(*CONSTANT)
 _get_of_response, _get_of_turn = attrgetter(*OF_TURN), attrgetter(*OF_TURN.values())
 
 PACKED = {"packed": True}
-"""Stands for a reply that is beside the data."""
+"""Placeholder for a reply that is stored beside the data."""
 
 _FORMS = (
     json.JSONEncoder(ensure_ascii=False).encode, json.JSONEncoder(ensure_ascii=True).encode,
@@ -52,9 +52,9 @@ class Pieces(NamedTuple):
 
     exchange: Exchange
     data: dict[str, Any]
-    """Of the exchange; its reply is `PACKED` if it is beside it."""
+    """The data of the exchange; its reply is `PACKED` if that is stored beside it."""
     head: str
-    """All of the reply but its body, as JSON; empty if it is within the data."""
+    """The reply without its body, as JSON; empty if the reply is within the data."""
     body: bytes
     folded: Folded
     """The body as text."""

@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 PATIENCE = 1.0
-"""Seconds that reading waits for what this process has not written yet."""
+"""Seconds that a read waits for pending writes of this process."""
 
-GOES_ON = "the run has not ended yet; what had been answered so far was kept"
+GOES_ON = "the run has not ended yet; what was answered so far is kept"
 
 MAX_SHOWN = 60
 """Maximum characters of a prompt in a table."""
@@ -45,16 +45,16 @@ class HistoryRow:
     """One run of the history; counts are those of its tree."""
 
     id: int
-    """For `axe_nb.load`."""
+    """Id of the run, for `axe_nb.load`."""
     when: datetime
     """Time of its start, in the local time zone."""
     agent: str
     model: str
     """provider/model of the root."""
     prompt: str
-    """First line."""
+    """First line of the prompt."""
     status: str
-    """As in a result; `running` while its process lives."""
+    """Status as in a result, or `running` while its process lives."""
     runs: int
     turns: int
     tokens: int
@@ -166,7 +166,7 @@ def describe_history() -> str:
 def load_run(number: int) -> RunResult:
     """Returns the result of a run of the history.
 
-    A run that goes on, or whose process ended before it, is `cancelled`; its error says which.
+    An unfinished run, or one whose process died, is `cancelled`; its error says which.
 
     Raises:
         ConfigError: there is no such run, or it is damaged.
@@ -191,7 +191,7 @@ def load_run(number: int) -> RunResult:
 
 
 def _read(look: Callable[[Store], T]) -> T | None:
-    """Returns what is found in the history; None if there is none."""
+    """Returns the result of a look into the history; None if there is no history."""
     path = history_path()
     find_writer(path).flush(PATIENCE)
     if not path.exists():
@@ -206,7 +206,7 @@ def _read(look: Callable[[Store], T]) -> T | None:
     except (OSError, Error, TypeError, ValueError, OverflowError, ConfigError) as error:
         raise ConfigError(
             f"history cannot be read: {one_line(str(error), 300)} ({format_path_or_name(path)})",
-            hint=getattr(error, "hint", "") or "if it is damaged, delete it",
+            hint=getattr(error, "hint", "") or "if the file is damaged, delete it",
         ) from None
 
 

@@ -1,4 +1,4 @@
-"""Locks that tell whether the process of a run still lives; the system releases a dead one's.
+"""Locks that show whether the process of a run still lives; the system releases them if it dies.
 
 A run holds the byte of its own number in a file beside the history.
 """

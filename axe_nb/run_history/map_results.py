@@ -1,7 +1,7 @@
 """The results of the runs of grids and maps, by key, in a SQLite file beside the history.
 
-A file of its own, so that ten thousand runs of a map push no other run out of the history. Each
-result is there when its run ends, whatever becomes of the process.
+It is a separate file so that ten thousand runs of a map push no other run out of the history. Each
+result is written when its run ends, so it survives the process.
 Imported on first use, since sqlite3 is.
 Source: product.md "Exploring" (`resume=`), "Runs are recordings" (History); D-60, D-61.
 """
@@ -39,7 +39,7 @@ def results_path() -> Path:
 
 
 class MapResults(Store):
-    """The open file; the caller sees to it that one thread at a time uses it."""
+    """The open file; the caller makes sure that one thread at a time uses it."""
 
     page = 4096  # each result is a transaction, which writes whole pages
 

@@ -16,7 +16,7 @@ from axe_nb.run_history.tree import Tree
 from axe_nb.run_history.writer import RootLog, Writer
 
 PATIENCE = 0.2
-"""Seconds that the end of a run waits to know if it is written: only if none was before it."""
+"""Seconds that the end of the first run waits to learn whether it was written."""
 
 
 class Recorder:

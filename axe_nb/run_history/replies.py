@@ -20,10 +20,10 @@ from axe_nb.spelled import Folded, Run, unfold
 from axe_nb.wire_log import MAX_SIZE, PackedPieces, WireReply, pack, split
 
 LEVEL = 1
-"""Of compression: higher ones find little more."""
+"""Compression level: higher ones gain little."""
 
 ZERO = ord("#")
-"""Stands for the number 0; no character between it and `\\` is escaped in JSON."""
+"""Character for the number 0; no character between it and `\\` is escaped in JSON."""
 
 MAX_IN_TEXT = 10_000
 """The first number that is not written as a character."""

@@ -85,7 +85,7 @@ class Row:
     agent: str = ""
     model: str = ""
     prompt: str = ""
-    """First line."""
+    """First line of the prompt."""
     status: str = "running"
     runs: int = 0
     """Runs of the tree; turns and tokens are the tree's too."""
@@ -97,7 +97,7 @@ class Row:
     cost: float | None = None
     """Price of the tree in US dollars; None if it is unknown."""
     id: int | None = None
-    """None = not in the file yet."""
+    """Id of the run; None = not in the file yet."""
     parts: list[str] = field(default_factory=list)
     """Parts that are not in the file yet."""
 
@@ -154,7 +154,7 @@ class Store:
         if not application and not version and not tables:
             return 0
         if application != APPLICATION:
-            raise ConfigError("the file is a database of another program")
+            raise ConfigError("the file is another program's database")
         if version // 1000 != MAJOR:
             raise ConfigError(
                 f"its version is {version // 1000}.{version % 1000}, expected {MAJOR}.x",

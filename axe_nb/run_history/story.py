@@ -1,6 +1,6 @@
-"""One run as its events tell it, and the result that follows from them.
+"""One run as reconstructed from its events, and the result that follows from them.
 
-It is the result of a run whose process died. The end of any other run adds what is not told.
+It is the result of a run whose process died. The end of any other run adds what the events lack.
 Source: D-59; product.md "Runs are recordings".
 """
 
@@ -17,7 +17,7 @@ from axe_nb.messages import Message, ToolResult, Usage, close_open_calls
 from axe_nb.quick_dataclass import dataclass
 from axe_nb.results import RunResult, Turn
 
-DIED = "the process ended while this ran; what had been answered by then was kept"
+DIED = "the process ended during this run; what was answered by then is kept"
 
 TOLD = (
     "text", "agent", "model", "call_id", "prompt", "pictures", "task", "messages", "log",
@@ -43,7 +43,7 @@ class RunStory:
     exchanges: list[Exchange] = field(default_factory=list)
 
     def tell(self, why: str) -> RunResult:
-        """Returns the result of the run, had it been stopped after the latest event.
+        """Returns the result that the run would have if stopped after the latest event.
 
         Args:
             why: the error.

@@ -54,10 +54,10 @@ _MARKS = compile_screens(
     ),
     "kz",
 )
-"""Find ends of the keys of objects whose values are secrets, whatever they are."""
+"""Patterns of the ends of keys whose values are always secrets."""
 
 _KELVIN = "\u212a"
-"""The one character beyond ASCII that becomes an ASCII one when it is made small: a k."""
+"""The one non-ASCII character whose lower case is ASCII: the Kelvin sign, a k."""
 
 _DEEPLY_ESCAPED = "\\" * 4
 """Text that is JSON in JSON in JSON: a secret in it has more forms than the filter looks for."""
@@ -70,7 +70,7 @@ class Part(NamedTuple):
     line: str
     """The text of the data."""
     replies: Sequence[str]
-    """Those that are beside the data, as `replies` writes them."""
+    """The replies stored beside the data, as `replies` writes them."""
 
 
 def encode(data: Any) -> str:
@@ -82,7 +82,7 @@ def encode(data: Any) -> str:
     try:
         return _encode(data)
     except (RecursionError, TypeError, ValueError) as error:
-        raise ConfigError(f"a part of the run has no form in JSON: {error}"[:200]) from None
+        raise ConfigError(f"part of the run cannot be represented as JSON: {error}"[:200]) from None
 
 
 def make_valid(line: str) -> str:
@@ -131,16 +131,16 @@ def parse_part(text: object) -> Part:
     """
     found = _HEADER.match(text) if isinstance(text, str) else None
     if not found or not isinstance(text, str):
-        raise ConfigError("a part of it has no header")
+        raise ConfigError("part of it has no header")
     if int(found[1]) > VERSIONS["history"][0]:
-        raise ConfigError(f"a part of it has the version {found[1]}", hint="update axe-nb")
+        raise ConfigError(f"part of it has version {found[1]}", hint="update axe-nb")
     line, *replies = text[found.end() :].split("\n")
     try:
         data = json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise ConfigError(f"a part of it is not valid JSON: {error}"[:200]) from None
+        raise ConfigError(f"part of it is not valid JSON: {error}"[:200]) from None
     if not isinstance(data, dict):
-        raise ConfigError("a part of it is not an object")
+        raise ConfigError("part of it is not an object")
     return Part(data, line, replies)
 
 

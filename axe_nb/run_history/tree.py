@@ -54,7 +54,7 @@ class Draft(NamedTuple):
     """The text of its data."""
     exchanges: Sequence[Pieces]
     texts: Sequence[str]
-    """Those in which secrets are looked for."""
+    """The texts in which secrets are looked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +62,7 @@ class RunEnd:
     """The end of a run, as read."""
 
     result: RunResult
-    """Without what is told."""
+    """The result without the fields that the events tell."""
     told: Sequence[str]
     children: Sequence[str]
     """Ids, in call order."""
@@ -80,7 +80,7 @@ class Tree:
     ended: set[str] = field(default_factory=set)
     """The runs whose ends were written."""
     pictures: Shelf = field(default_factory=dict)
-    """Those that were written, or read."""
+    """Pictures that were written or read."""
 
     known: bytes = b""
     """The latest reply, which the next one is like."""
@@ -88,7 +88,7 @@ class Tree:
     _size: int = 0
     """Characters of the texts of all drafts."""
     _parts: list[str] = field(default_factory=list)
-    """Those that were made of drafts since they were taken."""
+    """Parts made of drafts since the last `take`."""
 
     def add(self, event: Event, at: float, clean: Filter) -> None:
         """Adds an event.
@@ -165,7 +165,7 @@ class Tree:
             with use_shelf(self.pictures):
                 self._read(part, part.data, float(part.data["at"]))
         except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
-            raise ConfigError(f"a part of it is damaged: {error!r}"[:200]) from None
+            raise ConfigError(f"part of it is damaged: {error!r}"[:200]) from None
 
     def _read(self, part: Part, data: Mapping[str, Any], at: float) -> None:
         if TABLE in data:
@@ -205,7 +205,7 @@ class Tree:
             ConfigError: its start is missing.
         """
         if run not in self.runs:
-            raise ConfigError("a part of it is missing")
+            raise ConfigError("part of it is missing")
         told, end = self.runs[run].tell(why), self.ends.get(run)
         if end is None:
             begun = [one for one in self.runs if self.runs[one].start.parent == run]

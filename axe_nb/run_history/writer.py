@@ -44,8 +44,8 @@ limits: a turn and the results of its calls are one transaction, and neither a b
 a chain of quick turns is slowed down."""
 
 BURST = 50
-"""Events during a rest after which it is prolonged, up to `MAX_REST`: threads share the processor,
-so the many runs that are at work would wait."""
+"""Events during a rest after which it is extended, up to `MAX_REST`: threads share the processor,
+so running agents would have to wait."""
 
 PRUNE_EVERY = 200
 """Finished runs after which the limits are applied again; they first are at the first write."""
@@ -65,7 +65,7 @@ class RootLog:
     """The process that runs it; a fork of it does not."""
     row: Row | None = None
     problem: str = ""
-    """The reason why it is not written; empty = it is."""
+    """The reason why it is not written; empty if it is."""
     is_told: bool = False
     """True once a warning has told the problem."""
     is_over: bool = False
@@ -79,7 +79,7 @@ class RootLog:
 
 
 Item: TypeAlias = "tuple[RootLog, float, Event] | threading.Event"
-"""(root, seconds since the epoch, event); or what is set when all before it is written."""
+"""(root, seconds since the epoch, event); or an event to set once all before it is written."""
 
 
 class Writer:
@@ -104,7 +104,7 @@ class Writer:
         """Problem with a run that had already ended."""
 
     def leave_to_parent(self) -> Store | None:
-        """Makes a forked process start anew; the connection, which it must not use, is returned."""
+        """Resets the writer in a forked process; returns the connection, which it must not use."""
         store = self._store
         self._start_anew()
         return store
@@ -211,7 +211,7 @@ class Writer:
                     self._give_up(root)
 
     def _give_up(self, root: RootLog) -> None:
-        """Leaves a run as it was kept last, as if its process had ended."""
+        """Leaves a run as last written, as if its process had died."""
         if not root.is_told:
             self.late_problem = root.problem
         if root.row and root.row.id is not None:
@@ -295,7 +295,7 @@ def find_writer(path: Path) -> Writer:
 
 
 def find_locks(path: Path) -> RunLocks:
-    """Returns the locks of the runs in a file, which stay open as long as the process.
+    """Returns the locks of the runs in a file, which stay open until the process ends.
 
     Raises:
         OSError: they cannot be opened.

@@ -21,13 +21,13 @@ PLACES = (
     "/usr/local/bin/bwrap",
     "/run/current-system/sw/bin/bwrap",
 )
-"""Its possible paths; `PATH` is not searched, as it may lead into a workdir."""
+"""Possible paths of the program; `PATH` is not searched, because it may lead into a workdir."""
 
 FLAGS = (
     "--unshare-all", "--unshare-user", "--cap-drop", "ALL", "--die-with-parent", "--new-session",
 )  # fmt: skip
 NOT_PROMISED_TO_ROOT = ("it may change modes of devices such as /dev/null",)
-"""Its read-only mounts of devices could not be opened at all."""
+"""Devices mounted read-only could not be opened at all."""
 NO_NESTING = "--disable-userns"
 """Known to 0.8 and newer, as is `--size`."""
 
@@ -43,7 +43,7 @@ OPTIONS: Mapping[Kind, str] = {
 
 PROMISES = (
     "writes nothing outside the workdir, and no protected file in it",
-    "reads nothing of the home folder but toolchains",
+    "reads nothing in the home folder except toolchains",
     "sees no other processes and none of the kernel's environment",
     "leaves no process behind",
 )

@@ -1,4 +1,4 @@
-"""Use of a folder by commands, or of a protected file by an approved write, but never both.
+"""Claims on a folder by commands, or on a protected file by an approved write, but never both.
 
 What a command did to protected files is found by comparing them before and after it, so nothing
 else of ours may change them meanwhile. Commands may run side by side, but for those whose
@@ -24,7 +24,7 @@ _changed = threading.Condition()
 
 
 class Claim:
-    """Use of a real file or folder, and of everything in it."""
+    """A claim on a real file or folder, and everything in it."""
 
     def __init__(self, path: Path, *, is_shared: bool = False) -> None:
         """Queues up for a path; every claim has to be dropped.
@@ -45,7 +45,7 @@ class Claim:
             return self in _claims and self._is_free
 
     def drop(self) -> None:
-        """Ends it, or the wait for it."""
+        """Ends the claim, or the wait for it."""
         with _changed:
             if self in _claims:
                 _claims.remove(self)

@@ -35,7 +35,7 @@ TRIAL = 20.0
 
 
 def make_method(image: str) -> Method:
-    """Returns the method for an image, which must be there.
+    """Returns the method for an image, which must have been pulled.
 
     Raises:
         ConfigError: docker does not answer, or does not have the image.
@@ -104,5 +104,5 @@ def _find_problem(program: str, image: str) -> str:
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired):
-        return f"docker does not answer within {TRIAL:.0f} s"
+        return f"docker did not answer within {TRIAL:.0f} s"
     return quote(one_line(done.stderr, 200)) if done.returncode else ""

@@ -51,7 +51,7 @@ class Sandbox:
     def label(self) -> str:
         """The level in a few words, for a question or a row."""
         if self.level == "none":
-            return "no sandbox, as set" if self.is_off else "no sandbox here"
+            return "sandbox turned off" if self.is_off else "no sandbox here"
         network = "with network" if self.view.network else "no network"
         name = self.method.name if self.level == "docker" else self.level
         return f"in a sandbox ({name}), {network}"
@@ -85,7 +85,7 @@ def find_sandbox(setting: str, view: View) -> Sandbox:
     method = next((m for m in list_methods() if _works(m, view)), plain.METHOD)
     if method.restores and view.workdir == view.home:
         raise ConfigError(
-            f"the workdir {view.workdir} is the home folder, whose keys cannot be hidden here",
+            f"the workdir {view.workdir} is the home folder, and its keys cannot be hidden here",
             hint='use a project folder as workdir, or set sandbox = "off"',
         )
     return Sandbox(method, view)

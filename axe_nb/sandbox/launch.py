@@ -32,7 +32,7 @@ class Launch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Method:
-    """One way to run commands with less in sight."""
+    """One way to run commands with restricted access."""
 
     level: Level
     name: str
@@ -41,11 +41,11 @@ class Method:
     promises: tuple[str, ...]
     """Short sentences about what a command cannot do."""
     not_promised: tuple[str, ...] = ()
-    """Short sentences about what it still can."""
+    """Short sentences about what it can still do."""
     wrap: Wrap
     restores: bool = False
     """True if protected files are compared and restored afterwards, as they are not read-only."""
 
 
 Wrap: TypeAlias = Callable[[Sequence[str], View], Launch]
-"""(words of a command, view) → what to start instead."""
+"""(words of a command, view) → the program to start instead."""

@@ -65,7 +65,7 @@ def prctl(*arguments: int) -> int:
 
 
 def find_landlock_version() -> int:
-    """Returns the version of Landlock in this kernel; 0 if it has none or may not use it."""
+    """Returns the version of Landlock in this kernel; 0 if it is missing or not permitted."""
     return max(0, int(LIBC.syscall(LANDLOCK_CREATE, None, ctypes.c_size_t(0), 1)))
 
 

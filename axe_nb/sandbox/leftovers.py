@@ -43,7 +43,7 @@ def look_around(workdir: Path) -> Seen:
 
 
 def list_leftovers(view: View, since: int, seen: Seen) -> Iterator[Path]:
-    """Yields the links that lead where a command may not write, and the compiled files.
+    """Yields the links to places where a command must not write, and the compiled files.
 
     A moved folder takes what it holds along without changing its times. So what lies below a folder
     that has changed is new too, unless it has been seen there before.

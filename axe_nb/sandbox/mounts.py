@@ -40,7 +40,7 @@ class Mount(NamedTuple):
     `freeze` makes a folder read-only, but for what is mounted below it."""
     path: str
     target: str = ""
-    """Of a link."""
+    """Target of a link."""
 
 
 def list_mounts(view: View) -> Iterator[Mount]:

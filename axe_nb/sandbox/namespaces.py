@@ -52,7 +52,7 @@ def list_methods() -> Iterator[Method]:
             ending="signal",
             promises=(
                 "writes no file outside the workdir",
-                "reads nothing of the home folder but toolchains",
+                "reads nothing in the home folder except toolchains",
                 *(signals if version >= 6 else ()),
             ),
             not_promised=(

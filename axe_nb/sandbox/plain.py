@@ -24,6 +24,6 @@ METHOD = Method(
     name="",
     ending="group",
     promises=(),
-    not_promised=("it can do anything that you can",),
+    not_promised=("it can do anything you can",),
     wrap=_wrap,
 )

@@ -16,15 +16,15 @@ from axe_nb.sandbox.view import View, identify
 REPLACED = "axe-nb: a protected file was replaced while the command started; try again"
 
 STAT = ("/usr/bin/stat", "/bin/stat", "/run/current-system/sw/bin/stat")
-"""Its possible paths; `PATH` is not searched, as it may lead into a workdir."""
+"""Possible paths of the program; `PATH` is not searched, because it may lead into a workdir."""
 
 
 def prepare(method: Method, view: View, words: Sequence[str]) -> Launch:
     """Returns the program to start for a command.
 
-    Another command may run in the same workdir and put links in the place of what this one is to
-    be shown, which whoever mounts it would follow. So it starts only if it was shown the files and
-    folders that were seen there.
+    Another command may run in the same workdir and replace files that this one is to be shown with
+    links, which the mount would follow. So it starts only if it was shown the files and folders
+    that were seen there.
 
     Raises:
         OSError: a link is in the place of one already.

@@ -1,4 +1,4 @@
-"""A command that runs, and its end: nothing that it started is left, no protected file is new.
+"""A running command, and its end: no process and no new protected file is left behind.
 
 Source: D-55; safety-facts §4 (a sandbox dies with the thread that started it).
 """
@@ -32,7 +32,7 @@ INTERVAL = 0.02
 
 
 class Process:
-    """A command, started in a thread that lives as long as it does."""
+    """A command, run by a thread of its own until it ends."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class Process:
         threading.Thread(target=self._keep, name="axe-nb-command", daemon=True).start()
 
     def wait_start(self, timeout: float | None = None) -> bool:
-        """Returns true once nothing is in its way any more, or it is over."""
+        """Returns true once the command can start, or is over."""
         return self._begun.wait(timeout)
 
     def wait(self, timeout: float | None = None) -> bool:

@@ -45,11 +45,11 @@ def list_methods() -> Iterator[Method]:
             promises=(
                 "writes nothing outside the workdir and the folder for temporary files, and no "
                 "protected file in the workdir",
-                "reads nothing of the home folder but toolchains",
+                "reads nothing in the home folder except toolchains",
             ),
             not_promised=(
                 "it sees other processes",
-                "a process that leaves its group is not ended with it",
+                "a process that leaves its process group is not ended",
             ),
             wrap=_wrap,
         )

@@ -83,7 +83,7 @@ KILL, ALLOW = 0x80000000, 0x7FFF0000
 LOAD, EQUAL, AT_LEAST, RETURN = 0x20, 0x15, 0x35, 0x06
 
 ARGUMENTS = 16
-"""Offset of the first argument; each has 8 bytes, of which the kernel reads the lower 4 here."""
+"""Offset of the first argument; each has 8 bytes, but the kernel reads only the lower 4 here."""
 
 INTERNET = (2, 10)
 """Families of sockets: AF_INET and AF_INET6."""

@@ -1,7 +1,7 @@
 """A program that runs beside others until it is ended: a server.
 
-It may use its workdir like a command, but much longer. Nothing of the person's may wait so long, so
-protected files are compared around each use of the server, not around its whole life.
+It uses its workdir like a command, but for much longer. The person's own work cannot wait that
+long, so protected files are compared around each use of the server, not around its whole life.
 Source: D-52, D-55; safety-facts §4 (a sandbox dies with the thread that started it).
 """
 
@@ -28,7 +28,7 @@ SETPRIV = ("/usr/bin/setpriv", "/bin/setpriv", "/run/current-system/sw/bin/setpr
 
 
 class Service:
-    """A program, started in a thread that lives as long as it does."""
+    """A program, run by a thread of its own until it ends."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class Service:
             self._run()
         except Exception as error:  # whatever keeps it from starting
             reason = getattr(error, "strerror", "") or str(error) or type(error).__name__
-            self.failure = f"it cannot be started: {reason}"
+            self.failure = f"it could not be started: {reason}"
         finally:
             for number in self._files:
                 close_file(number)

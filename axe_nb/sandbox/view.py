@@ -42,7 +42,7 @@ class View:
     workdir: Path
     """The real folder that it works in; it may change it."""
     home: Path
-    """The user's real home folder, of which it sees nothing but `readable`."""
+    """The user's real home folder, where it sees only `readable`."""
     network: bool = False
     sources: tuple[Path, ...] = ()
     """Files in the workdir that the running agents were loaded from."""
@@ -55,7 +55,7 @@ class View:
     read_only: tuple[Path, ...] = ()
     """Protected files and folders in the workdir that exist; none of them is a link."""
     anchored: tuple[Path, ...] = ()
-    """Writable folders in the workdir that may not be renamed, as they hold some of the others."""
+    """Writable folders in the workdir that must not be renamed: they hold protected paths."""
     hidden: tuple[Path, ...] = ()
     """Files and folders in the workdir that hold keys."""
     prefix: Path | None = None
@@ -74,7 +74,7 @@ def make_view(workdir: Path, *, network: bool = False, sources: Iterable[Path] =
     is_home = workdir == home != Path(home.anchor)
     if home.is_relative_to(workdir) and not is_home:
         raise ConfigError(
-            f"the workdir {workdir} contains the home folder, which commands may not read",
+            f"the workdir {workdir} contains the home folder, which commands must not read",
             hint="use a project folder as workdir",
         )
     loaded = tuple(p for p in sources if p.is_relative_to(workdir) and p != workdir)

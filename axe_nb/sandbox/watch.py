@@ -25,7 +25,7 @@ from axe_nb.sandbox.view import GIT_SETTINGS, View
 from axe_nb.text import quote
 
 MOST_BYTES, MOST_FILES = 32_000_000, 5_000
-"""Most that is kept of protected files, to restore them."""
+"""Maximum size and number of protected files that are kept to restore them."""
 
 LONGEST_NAME = 230
 """Bytes of a name to which a suffix can be added; file systems allow 255."""
@@ -48,7 +48,7 @@ class Watch:
             ValueError: they are too large to be restored.
         """
         self.is_settled = False
-        """True once all of it is as it should be."""
+        """True once everything has been checked and restored."""
         self.view = view
         self._notes: list[str] = []
         self._seen = look_around(view.workdir)
@@ -80,8 +80,8 @@ class Watch:
                 open_up(folder, self.view.workdir)
         found = dict(self._look(list(list_protected(self.view.workdir, folders))))
         for path in self._undo():  # not before, as it makes names of its own
-            self._notes.append(f"{self._name(path)} is protected; its change was undone")
-        what = "is a protected name, which other programs may run or obey"
+            self._notes.append(f"{self._name(path)} is protected; the change was undone")
+        what = "has a protected name, because other programs may run or load it"
         new = ((path, its) for path, its in sorted(found.items()) if self._is_new(path, its))
         are_gone = [self._move_aside(path, identity, what) for path, identity in new]
         are_gone += self._clear_leftovers()
@@ -89,7 +89,7 @@ class Watch:
         self.is_settled = all(are_gone)
 
     def _find_moved(self) -> Iterator[Path]:
-        """Yields the current folder if the command moved it; Python goes on to import from it."""
+        """Yields the current folder if the command moved it; Python still imports from it."""
         with suppress(OSError):  # it was deleted
             here = Path(find_real_folder())
             if here not in self.view.folders and _identify(here) in self._folders:
@@ -132,7 +132,7 @@ class Watch:
         return before is None or (before != identity and stat.S_IFLNK in (before[0], identity[0]))
 
     def _move_aside(self, path: Path, identity: Identity, what: str) -> bool:
-        """Returns true if it is not there any more."""
+        """Moves a new file aside; returns true if it is gone from its place."""
         problem = f"{self._name(path)} {what}; "
         place = _find_free(path)
         try:
@@ -158,7 +158,7 @@ class Watch:
 
 
 _ALL: WeakSet[Watch] = WeakSet()
-"""Those of the commands that run now, and some that have ended."""
+"""The watches of running commands, and of some that have ended."""
 
 _MOVED: dict[Path, Identity] = {}
 """New place → what was moved aside to it."""
@@ -183,7 +183,7 @@ class Copies:
                 self._files[path] = path.read_bytes(), mode
                 size += len(self._files[path][0])
             if size > MOST_BYTES or len(self) > MOST_FILES:
-                raise ValueError("protected files in the workdir are too large to keep a copy")
+                raise ValueError("protected files in the workdir are too large to back up")
 
     def __len__(self) -> int:
         return len(self._files) + len(self._folders) + len(self._links)
@@ -277,7 +277,7 @@ def _list_startup(prefix: Path) -> Iterator[Path]:
 
 
 def _find_free(path: Path) -> Path:
-    """Returns a name beside a path that no program obeys and nothing has."""
+    """Returns an unused name beside a path that no program loads."""
     name = path.name if len(os.fsencode(path.name)) <= LONGEST_NAME else "protected"
     place, count = path.with_name(f"{name}.moved"), 1
     while os.path.lexists(place):

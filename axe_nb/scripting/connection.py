@@ -44,7 +44,7 @@ class HttpRequest:
 
     method: str
     path: str
-    """Excludes the query."""
+    """The path without the query."""
     body: bytes
 
 
@@ -55,7 +55,7 @@ class HttpReply:
     status: int
     body: bytes
     kind: str = "application/json"
-    """Its content type."""
+    """Content type of the body."""
     retry_after: float | None = None
     """Seconds; None = the header is not sent."""
 
@@ -65,9 +65,9 @@ class HttpStream:
     """A reply with status 200 that is sent in chunks as they are made."""
 
     chunks: AsyncGenerator[bytes, None]
-    """Its body; may raise BrokenOff."""
+    """The chunks of the body; may raise BrokenOff."""
     kind: str
-    """Its content type."""
+    """Content type of the body."""
 
 
 class BrokenOff(Exception):

@@ -29,21 +29,21 @@ Or a generator of texts, tool calls, Deltas and, at the end, a Fault.
 F = TypeVar("F", bound=ScriptFunction)
 
 functions: dict[str, ScriptFunction] = {}
-"""Name → function, of this process; `@axe_nb.script` fills it."""
+"""Name → function, for this process; filled by `@axe_nb.script`."""
 
 _parse_cached = lru_cache(maxsize=64)(parse)
 """Keyed by text, not by file, so that a changed file is parsed again."""
 
 
 def script(name: str) -> Callable[[F], F]:
-    """Makes the decorated function the model `script/NAME`; the last one of a name wins.
+    """Makes the decorated function the model `script/NAME`, replacing an earlier one.
 
-    The function takes the `Request` and returns text, a tool call or several (`axe_nb.call`), or a
-    whole `Response`; it may be async. One that yields them instead streams its reply, piece by
-    piece. One that raises `ProviderError` fails with just that.
+    The function takes the `Request` and returns text, one or more tool calls (`axe_nb.call`), or a
+    whole `Response`; it may be async. A generator streams its reply piece by piece. If the function
+    raises `ProviderError`, the request fails with that error.
 
     Raises:
-        ConfigError: the name is not a plain one.
+        ConfigError: the name is not plain: it contains a folder or `.toml`.
     """
     if not isinstance(name, str) or not _is_plain(name):
         raise ConfigError(

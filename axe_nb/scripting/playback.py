@@ -25,7 +25,7 @@ class Playback:
         self.calls: list[ToolCall] = []
         """The calls so far; those of a function get their ids from its provider or server."""
         self.fault = reply.fault
-        """How the reply breaks off after its deltas; None = it is complete."""
+        """The failure that breaks the reply off after its deltas; None = it is complete."""
         self.response = reply.response
         """The whole reply; of a function that yields pieces, only at the end."""
         self.reasoning = reply.reasoning

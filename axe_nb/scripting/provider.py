@@ -36,7 +36,7 @@ from axe_nb.text import one_line, quote
 from axe_nb.threads import STRETCH, in_thread
 
 _END = object()
-"""Stands for the end of what a function yields."""
+"""Marks the end of a generator."""
 
 NONSENSE = b"<!DOCTYPE html><html><body><h1>It works!</h1></body></html>"
 """Reply of `error = "nonsense"`: not JSON, with status 200."""
@@ -155,7 +155,7 @@ async def _call_function(name: str, function: ScriptFunction, request: Request) 
 async def _read_parts(
     name: str, function: ScriptFunction, pieces: Generator[Any, Any, Any] | AsyncGenerator[Any, Any]
 ) -> AsyncGenerator[Part, None]:
-    """Yields what a function yields, checked; what runs in a thread goes on in threads."""
+    """Yields the checked parts of a generator; sync generators run in threads."""
     try:
         while (piece := await _next_piece(name, function, pieces)) is not _END:
             yield _check_part(name, piece)
@@ -204,7 +204,7 @@ def _check_fault(name: str, fault: Fault) -> Fault:
         return fault
     known = ", ".join(FAULTS)
     raise ProviderError(
-        "server", f"script {quote(name)}: a Fault without a status takes one of {known}"
+        "server", f"script {quote(name)}: the message of a Fault without a status is one of {known}"
     )
 
 

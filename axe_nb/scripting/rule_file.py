@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import regex
 
 MAX_QUOTED = 100
-"""Characters that an error message shows of a bad regex."""
+"""Maximum characters of an invalid regex in an error message."""
 
 
 def parse(text: str, file: str) -> Script:
@@ -35,7 +35,7 @@ def parse(text: str, file: str) -> Script:
         file: how its file is called in messages.
 
     Raises:
-        ConfigError: not TOML, an unknown key, a wrong value, a bad regex, no rule.
+        ConfigError: not TOML, an unknown key, a wrong value, an invalid regex, or no rule.
     """
     try:
         table = tomllib.loads(text)
@@ -127,7 +127,7 @@ class _Place:
     """Number of the rule, from 1; 0 = above the rules."""
 
     def check(self, table: Mapping[str, Any], shape: _Shape, *at: str) -> Mapping[str, Any]:
-        """The table as it is.
+        """Checks a table and returns it unchanged.
 
         Raises:
             ConfigError: it has a key that is not in the shape, or a value that does not fit.
@@ -223,7 +223,7 @@ def _check_purpose(values: Mapping[str, Any], place: _Place) -> None:
 def _make_call(table: Mapping[str, Any], place: _Place) -> ToolCall:
     values = place.check(table, _CALL, "calls")
     if "tool" not in values:
-        raise place.error("each of `calls` needs a tool", "calls")
+        raise place.error("each entry of `calls` needs a tool", "calls")
     return ToolCall("", values["tool"], values.get("arguments", {}))
 
 
@@ -232,7 +232,7 @@ def _compile_regex(pattern: str, place: _Place) -> regex.Pattern[str]:
         compiled = compile_pattern(pattern)
     except ConfigError as error:
         shown = quote(cut_chars(pattern, MAX_QUOTED))
-        message = f"bad regex {shown}: {error}"
+        message = f"invalid regex {shown}: {error}"
         raise place.error(message, "when", "last", hint=error.hint) from None
     taken = sorted(OWN_PLACES & compiled.groupindex.keys())
     if taken:

@@ -42,7 +42,7 @@ OWN_PLACES = frozenset({"last", "turn", "agent", "results"})
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """How a model fails instead of answering, or after the beginning of a streamed answer."""
+    """A failure of a model, instead of an answer or after the beginning of a streamed answer."""
 
     message: str
     """The server's own message; one of FAULTS if there is no status."""
@@ -103,7 +103,7 @@ class Rule:
             seconds: time limit of the search.
 
         Raises:
-            TimeoutError: the regex cannot be done with.
+            TimeoutError: the regex takes too long.
         """
         if self.turn and self.turn != request.turn:
             return None
@@ -143,7 +143,7 @@ class Script:
         raise ProviderError(
             "bad_request",
             f"no rule of script {quote(name)} matches turn {request.turn} with the message {start}",
-            hint="a final [[rule]] without `when` answers everything else",
+            hint="add a final [[rule]] without `when`, which answers everything else",
         )
 
     def _make_reply(self, rule: Rule, request: Request, groups: Mapping[str, str]) -> Reply:

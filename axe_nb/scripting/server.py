@@ -41,7 +41,7 @@ from axe_nb.scripting.wire_streams import STREAMS, StreamedReply
 from axe_nb.text import quote
 
 CLOSING = 5.0
-"""Seconds to wait for the server's thread at the end; a script that blocks it is left behind."""
+"""Seconds to wait for the server's thread at the end; a script that blocks it is abandoned."""
 
 
 @contextmanager
@@ -50,8 +50,8 @@ def script_server(
 ) -> Iterator[ScriptServer]:
     """Serves all scripts over loopback as `anthropic`, `openai` or `ollama` would.
 
-    While it is open, the model `PROTOCOL/NAME` is the script NAME: the environment names the
-    server's URL, and a key where there was none.
+    While it is open, the model `PROTOCOL/NAME` is the script NAME: environment variables name the
+    server's URL, and a key if none was set.
 
     Args:
         dirs: folders to look in before `./axe/scripts` and the config folder's `scripts`.
@@ -61,7 +61,8 @@ def script_server(
     """
     if protocol not in WIRES:
         raise ConfigError(
-            f"no script server for protocol {quote(protocol)}", hint=f"one of {', '.join(WIRES)}"
+            f"no script server for protocol {quote(protocol)}",
+            hint=f"use one of {', '.join(WIRES)}",
         )
     server = ScriptServer(protocol, dirs)
     info = PROVIDERS[protocol]

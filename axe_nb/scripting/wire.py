@@ -17,7 +17,7 @@ from axe_nb.usage import Usage
 Protocol = Literal["anthropic", "openai", "ollama"]
 
 SIGNATURE = "c2NyaXB0"
-"""Of a thinking block of Anthropic's protocol."""
+"""Signature of a thinking block in Anthropic's protocol."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -165,7 +165,7 @@ def _read_pictures(blocks: Sequence[Json]) -> tuple[Picture, ...]:
 
 
 def _find_data(block: Json) -> Any:
-    """Returns the base64 text of a picture, whatever form its block has; None if it is none."""
+    """Returns the base64 text of a picture in any kind of block; None if the block has none."""
     match block:
         case {"type": "image" | "document", "source": {"data": data}} | {"image": data}:
             return data

@@ -21,7 +21,7 @@ from axe_nb.session.step_prompt import prompt_step
 from axe_nb.session.typed_json import WrongInput, read_arguments
 
 PAUSE = 0.2
-"""Seconds from a question to its prompt, in which the view shows the call."""
+"""Seconds between a question and its prompt, so that the view can show the call."""
 
 
 class Approver:
@@ -114,9 +114,9 @@ def prompt_person(request: Question) -> Decision:
         if answer is None:
             prompt = "Please answer with one of these letters, or the whole word."
         elif answer.needs_word and word != answer.choice:
-            prompt = f"Type the whole word, as {question.caution}."
+            prompt = f"Type the whole word, because {question.caution}."
         elif reason and not answer.takes_reason:  # "yes, but not in sub" is no yes
-            prompt = "Only a no may be followed by more text, its reason. Nothing has been run."
+            prompt = "Only a no can be followed by a reason. Nothing has been run."
         elif answer.choice != "edit":
             return Decision(answer.choice, reason)
         else:

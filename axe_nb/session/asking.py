@@ -1,4 +1,4 @@
-"""A question as its event tells it to the views: its words, the diff, the answers of one letter.
+"""A question as its event describes it to the views: text, diff, one-letter answers.
 
 The letters come from the prompts' own constants: nothing of a model can add one or rename it.
 Source: design README "Second generation" (a question is a row); D-48, D-56; issue 14.
@@ -22,7 +22,7 @@ NAMES = {"yes": "Allow", "always": "Always", "edit": "Edit…", "no": "Deny", "s
 """Answer to an approval → name of its button, in this order."""
 
 BUDGET_NAMES = {"yes": "Raise", "no": "Refuse"}
-"""Those of a question about the budget that differ."""
+"""Names of buttons that differ in a question about the budget."""
 
 STEP_NAMES = (
     ("g", "Go on"), ("e", "Edit…"), ("r", "Result…"), ("k", "Skip"), ("n", "Run to the end"),

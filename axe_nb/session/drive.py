@@ -68,7 +68,7 @@ def drive(handle: RunHandle, view: View, approver: Approver | None = None) -> Ru
 
 @contextmanager
 def _keep_showing(view: View, show_more: Callable[[], None]) -> Iterator[None]:
-    """Goes on showing a run within the block, in another thread, if its view is a live one."""
+    """Keeps showing a run in another thread within the block, if its view is live."""
     if not view.is_live:
         yield
         return

@@ -15,6 +15,6 @@ def find_script_dirs(agents_dir: str | None) -> tuple[Path, ...]:
 
 
 def find_source_dirs(agents_dir: str | None) -> set[Path]:
-    """The given folder of agents and those of their scripts, which no tool changes unasked."""
+    """The given agents folder and its script folders, which tools change only after approval."""
     folders = (Path(agents_dir).expanduser(), *find_script_dirs(agents_dir)) if agents_dir else ()
     return {Path(os.path.realpath(folder)) for folder in folders}

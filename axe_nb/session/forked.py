@@ -38,7 +38,7 @@ class BeginningFork:
 
     @cached_property
     def origin(self) -> Fork:
-        """The run that the new tree goes on from."""
+        """The recorded run that the new tree continues."""
         return Fork(self.point, self._adapt, self.restored.changed)
 
     def adapt_env(self, env: Env) -> Env:

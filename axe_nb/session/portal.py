@@ -65,7 +65,7 @@ class Portal:
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ending: weakref.WeakSet[asyncio.AbstractEventLoop] = weakref.WeakSet()
-        """Loops that are to stop; one that a tool stops goes on."""
+        """Loops that are to stop; any other loop that a tool stops is run again."""
 
     def begin(
         self, work: Coroutine[Any, Any, T]
@@ -238,7 +238,7 @@ def run_and_wait(work: Coroutine[Any, Any, T]) -> T:
 class _Inbox:
     """The events of some work, and its end; one thread at a time shows them.
 
-    A `get` that is interrupted by a signal just as it times out waits for ever (CPython 3.11): a
+    A `get` that is interrupted by a signal just as it times out waits forever (CPython 3.11): a
     None wakes it.
     """
 

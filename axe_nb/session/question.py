@@ -1,7 +1,7 @@
 """The text of an approval prompt: the call, the reason to ask, and the possible answers.
 
-A person decides by it, so that nothing in it may be invisible, look like a part of the prompt, or
-be left out without being counted.
+A person decides by it, so nothing in it may be invisible, look like part of the prompt, or be left
+out without being counted.
 Source: D-48, D-50, D-56; issue 9.
 """
 
@@ -21,7 +21,7 @@ MAX_SHOWN = 4000
 """Characters shown of the arguments and of a preview; of longer ones, their start and end."""
 
 MAX_WHOLE = 100_000
-"""The same for an argument that is shown completely, such as a command."""
+"""Characters shown of an argument that is shown in full, such as a command."""
 
 MAX_NAME = 100
 """Characters shown of an agent's name."""
@@ -133,7 +133,7 @@ def _list_answers(always: str, host: str, caution: str) -> Iterator[Answer]:
     """
     about = f", {host} until the session ends" if host else ""
     if caution:
-        about += f" (the whole word: {caution})"
+        about += f" (type the whole word: {caution})"
     yield Answer(choice="yes", about=about, needs_word=bool(caution))
     yield Answer(choice="no", takes_reason=True)
     if always:

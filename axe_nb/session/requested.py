@@ -32,12 +32,15 @@ SIMPLE = [
 MAX_AGENTS = 1000
 """Agents of a tree in which a variable is looked for."""
 
-ALONE = "to ask the model without an agent: the prompt is -p TEXT, the body of a cell, run(None, …)"
+ALONE = (
+    "to ask the model without an agent, give the prompt as -p TEXT, as the body of a cell, "
+    "or to run(None, …)"
+)
 """The next step where a model was named and the agent does not exist: it may be the prompt."""
 
 
 def find_agent(request: RunRequest, env: Env) -> Agent:
-    """Returns the agent of a request; for one without an agent, what stands for it.
+    """Returns the agent of a request, or its stand-in if the request names none.
 
     Raises:
         ConfigError: no such agent exists, its file is invalid, or neither agent nor model is named.
@@ -65,7 +68,7 @@ def find_agent(request: RunRequest, env: Env) -> Agent:
 
 
 def check_variables(request: RunRequest, env: Env) -> None:
-    """Rejects a variable of a run that no agent of its tree has: a misspelt one has no effect.
+    """Rejects a variable that no agent of the tree has: a misspelt one would have no effect.
 
     Raises:
         ConfigError: names the variable, and the nearest one.
@@ -80,9 +83,9 @@ def check_variables(request: RunRequest, env: Env) -> None:
     unknown = sorted(given.keys() - known)
     if unknown:
         listed = f"known variables: {list_some(sorted(known), 5)}"
-        step = listed if known else r"an agent names it as {{ name }} in its system_prompt"
+        step = listed if known else r"use {{ name }} in the system_prompt of an agent"
         raise ConfigError(
-            f"no agent of this run has a variable {quote(unknown[0])}",
+            f"no agent in this run has the variable {quote(unknown[0])}",
             hint=suggestion(unknown[0], known) or step,
         )
 

@@ -55,7 +55,7 @@ class RunRequest:
 
     @property
     def history(self) -> Sequence[Message]:
-        """The conversation that the root goes on with."""
+        """The conversation that the root continues."""
         if self.fork is not None:
             return self.fork.history
         return self.continue_from.messages if self.continue_from else ()
@@ -148,7 +148,7 @@ class RunHandle:
 
     @property
     def done(self) -> bool:
-        """True if the run has ended, whatever its status."""
+        """True if the run has ended, with any status."""
         return self._outcome.done()
 
     @property
@@ -158,7 +158,7 @@ class RunHandle:
 
     @property
     def finished(self) -> RunResult | None:
-        """The result; None until the run ends, and for ever if it never starts."""
+        """The result; None until the run ends, or if it never starts."""
         outcome = self._outcome.result() if self.done else None
         return outcome if isinstance(outcome, RunResult) else None
 
@@ -169,7 +169,7 @@ class RunHandle:
         return outcome if isinstance(outcome, BaseException) else None
 
     def cancel(self) -> None:
-        """Cancels the run; its result is what was finished by then."""
+        """Cancels the run; its result is the part finished by then."""
         self.halt()
         with self._lock:
             self._cancelled_at = self._cancelled_at or time.monotonic()
@@ -214,7 +214,7 @@ class RunHandle:
         return outcome
 
     async def events(self) -> AsyncGenerator[Event, None]:
-        """Runs it on the caller's event loop: its events; the last one carries the result.
+        """Runs on the caller's event loop and yields the events; the last one carries the result.
 
         Closing the generator stops the run, and waits until it has stopped.
 
@@ -241,7 +241,7 @@ class RunHandle:
     async def execute(
         self, emit: Emit, ask_person: AskPerson | None = None, *, streams: bool = False
     ) -> RunResult:
-        """Runs on the caller's event loop and returns the result, whatever its status.
+        """Runs on the caller's event loop and returns the result, with any status.
 
         Args:
             emit: receives the events, up to the end of the root.
@@ -324,7 +324,7 @@ class RunHandle:
             why = str(run.scope.clock.deadline) if timed_out else "cancelled"
             blocking = blocking_call(self._task[0]) if self._task else ""
             if blocking:
-                why += f"; {blocking} blocked the event loop: write it with def, not async def"
+                why += f"; {blocking} blocked the event loop: define it with def, not async def"
             ends: list[Event] = []
             status: Status = "timeout" if timed_out else "cancelled"
             self._settle(run.break_off(status, why, ends.append))

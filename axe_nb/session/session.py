@@ -136,7 +136,7 @@ class Session:
         return Overrides.of(given, self.defaults)
 
     def fork_overrides(self, given: Mapping[str, Any], others: Sequence[str]) -> Overrides:
-        """As `overrides`, without those defaults that change agents: a fork has its own.
+        """Like `overrides`, without the defaults that change agents: a fork has its own.
 
         Errors name the `others` as options too.
         """
@@ -273,8 +273,8 @@ class Session:
             if "" in self.conversations:
                 return self.conversations[""]
             raise ConfigError(
-                "nothing to continue: no model was asked without an agent here",
-                hint="name an agent, or a model with -m and no -c",
+                "nothing to continue: no model has been asked without an agent in this session",
+                hint="name an agent, or name a model with -m and leave out -c",
             )
         names = [agent]
         with contextlib.suppress(ConfigError):
@@ -283,7 +283,7 @@ class Session:
             if name in self.conversations:
                 return self.conversations[name]
         raise ConfigError(
-            f"nothing to continue: agent {quote(agent)} has not run here",
+            f"nothing to continue: agent {quote(agent)} has not run in this session",
             hint=suggestion(agent, self.conversations) or "run it once without -c",
         )
 

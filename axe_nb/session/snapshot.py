@@ -68,12 +68,12 @@ class Snapshot:
             prices: the prices of models.
         """
         self.prices = prices
-        """As given."""
+        """As passed to the constructor."""
         self.defined = dict(defined)
         """Name → agent that the session had when the root started."""
         self._agents_dir = agents_dir
         self.provider_for = provider_for
-        """As given."""
+        """As passed to the constructor."""
         self._agents: dict[str, Agent | ConfigError] = {}
         self._contexts: dict[Key, Context | ConfigError] = {}
         self._size = 0
@@ -130,7 +130,7 @@ class Snapshot:
     def restore(
         self, agents: Mapping[str, Agent], contexts: Iterable[tuple[Agent, Context]]
     ) -> None:
-        """Takes agents of an earlier run, with their texts, in place of those of now.
+        """Uses the agents of an earlier run, with their texts, instead of the current ones.
 
         Args:
             agents: name → agent.
@@ -212,8 +212,8 @@ class Snapshot:
     def _read_agent(self, name: str) -> Agent | ConfigError:
         try:
             if len(self._agents) >= MAX_AGENTS or self._size > MAX_TEXT:
-                size = f"{MAX_AGENTS} agents and {MAX_TEXT >> 20} MB"
-                raise ConfigError(f"not read: the agents of a run are limited to {size}")
+                size = f"{MAX_AGENTS} agents and {MAX_TEXT >> 20} MB of texts"
+                raise ConfigError(f"not read: a run is limited to {size}")
             agent = Agent.from_file(name, self._agents_dir)
             check_trust(agent.path, agent.text, agent.name)
         except ConfigError as error:

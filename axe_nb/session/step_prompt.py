@@ -15,8 +15,8 @@ from axe_nb.session.typed_json import EXAMPLE, REPLY, WrongInput, parse_reply, r
 from axe_nb.text import cut_chars, cut_middle, fold, plural, printable
 
 STEP_CHOICES = "[g]o on [e]dit [r]esult s[k]ip run to the e[n]d [s]top"
-"""The words of the prompt, which end each one before a `: `. What answers it in place of the person
-finds it by them, and types one of the letters."""
+"""The choices at the end of each prompt, before `: `. Programs that answer in place of the person
+recognise the prompt by them, and type one of the letters."""
 
 ANSWERS: Mapping[str, Choice | None] = {
     "g": "go", "go": "go", "go on": "go", "e": "edit", "edit": "edit", "r": "result",
@@ -28,7 +28,7 @@ ANSWERS: Mapping[str, Choice | None] = {
 RESULT = "result: "
 """The prompt for the result of a call."""
 
-NEW_REPLY = "new reply, as text or JSON; empty = as it is: "
+NEW_REPLY = "new reply, as text or JSON; empty = unchanged: "
 """The prompt for what takes the place of a reply."""
 
 MAX_LINES = 12
@@ -97,7 +97,7 @@ def format_step(step: Step) -> str:
         return fold(f"{caller}, turn {step.turn}, is about to call {call}", WIDTH, GOES_ON)
     model = show(printable(redact(step.model)))
     if step.kind == "reply":
-        about = f"{caller}, turn {step.turn}: the reply of {model}. As JSON it is {EXAMPLE}"
+        about = f"{caller}, turn {step.turn}: the reply of {model}. Its JSON form is {EXAMPLE}"
         lines = [step.text, *(f"calls {tool}({_dump(given)})" for tool, given in step.calls)]
         return _format_lines(about, "\n".join(filter(None, lines)))
     request = step.request

@@ -1,4 +1,4 @@
-"""JSON that a person types at a prompt: arguments of calls and replies, or where they are wrong.
+"""JSON that a person types at a prompt: arguments of calls, replies, and their mistakes.
 
 Source: D-48; product.md "Step by step".
 """
@@ -55,7 +55,9 @@ def parse_reply(typed: str) -> Response:
     """
     if not typed.lstrip().startswith("{"):
         return Response(typed, (), stop_reason(()))
-    said = _parse(typed, 'A reply in braces must be JSON; a text that begins so is {"text": "…"}')
+    said = _parse(
+        typed, 'A reply in braces must be JSON; for text that starts with one, type {"text": "…"}'
+    )
     assert isinstance(said, dict)
     if not said or not said.keys() <= {"text", "calls"}:
         return Response(typed, (), stop_reason(()))  # an answer that is data
@@ -92,5 +94,5 @@ def _parse(typed: str, wanted: str) -> Any:
         where = f"column {error.colno}" if error.lineno == 1 else f"line {error.lineno}"
         raise WrongInput(f"{wanted} ({where}: {error.msg}).") from None
     except (ValueError, RecursionError):
-        raise WrongInput(f"{wanted}, and not nested so deeply.") from None
+        raise WrongInput(f"{wanted}, nested less deeply.") from None
     return value

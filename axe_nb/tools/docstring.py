@@ -27,7 +27,7 @@ def type_hints(thing: Any, where: str) -> dict[str, Any]:
 
 
 def parse_docstring(thing: object) -> tuple[str, dict[str, str]]:
-    """(first paragraph, name → description) of a docstring in Google's form."""
+    """Returns (first paragraph, name → description) of a docstring in Google style."""
     lines = (inspect.getdoc(thing) or "").splitlines()
     first = next((i for i, line in enumerate(lines) if not line.strip()), len(lines))
     descriptions: dict[str, str] = {}

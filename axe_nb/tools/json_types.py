@@ -65,12 +65,12 @@ def shape(hint: Any, where: str, inside: tuple[Any, ...] = ()) -> Shape:
         return make(origin, arguments, (*inside, hint))
     if _is_alias(hint) and hint not in inside:
         return shape(hint.__value__, where, (*inside, hint))
-    problem = "contains itself" if hint in inside else "has no JSON form"
+    problem = "contains itself" if hint in inside else "has no JSON equivalent"
     raise _make_type_error(hint, where, problem)
 
 
 def is_type(given: Any) -> bool:
-    """True for what may be a type, whether or not JSON has it."""
+    """True for a value that may be a type, with or without a JSON equivalent."""
     is_named = isinstance(given, type | typing.NewType) or _is_alias(given)
     return is_named or typing.get_origin(given) is not None
 
@@ -113,7 +113,7 @@ def _find_maker(kind: Any) -> Callable[[Any, tuple[Any, ...], tuple[Any, ...]], 
 def _make_type_error(hint: Any, where: str, problem: str) -> ConfigError:
     name = hint.__name__ if isinstance(hint, type) else hint
     return ConfigError(
-        f"{name}, the type of {where}, {problem}",
+        f"{where} has the type {name}, which {problem}",
         hint="use str, int, float, bool, date, Decimal, UUID, Literal, Enum, list, dict[str, …], "
         "dataclass, NamedTuple or TypedDict",
     )
@@ -297,7 +297,7 @@ def _fill_in(hint: Any, values: Mapping[Any, Any]) -> Any:
 
 
 def _make_object(wanted: Mapping[str, Parameter], make: Callable[..., Any]) -> Shape:
-    """An object with these keys and no others, of which `make` makes the value."""
+    """An object with exactly these keys, from which `make` makes the value."""
 
     def read(value: Any, at: str, mistakes: Mistakes, kindly: bool) -> Any:
         if not isinstance(value, dict):

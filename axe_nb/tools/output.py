@@ -73,7 +73,7 @@ def as_text(result: object) -> str:
 def _unfinished(result: object) -> str:
     """The problem of a result that is still to be computed; empty if it is none of these."""
     if inspect.isawaitable(result):
-        return "a coroutine or future: return its result, with await"
+        return "a coroutine or future: await it and return the result"
     if isinstance(result, Iterator | AsyncIterator):
         return f"an iterator ({type(result).__name__}): return a list"
     return ""

@@ -96,7 +96,7 @@ class Registry:
 
     @property
     def toolsets(self) -> tuple[str, ...]:
-        """Names that stand for several tools."""
+        """Names of toolsets."""
         sets = (item for source in self.sources for item in source.sets.items())
         return tuple(name for name, tools in sets if len(tools) > 1)
 
@@ -106,7 +106,7 @@ class Registry:
         return frozenset(self.names).union(*(source.sets for source in self.sources))
 
     def expand(self, name: str) -> tuple[str, ...]:
-        """Expands a toolset or alias to its tools; any other name stands for itself."""
+        """Expands a toolset or alias to its tools; any other name is returned as is."""
         for source in self.sources:
             if name in source.names:
                 return (name,)

@@ -21,7 +21,7 @@ from axe_nb.results import RunResult
 from axe_nb.values.own_text import remove_addresses
 
 Effect = Literal["read", "user", "network", "write", "delegate"]
-"""`user`: a user's function without a declared effect; `ask` mode runs it unasked (D-19).
+"""`user`: a user's function without a declared effect; `ask` mode runs it without asking (D-19).
 `network`: sends to other machines and changes nothing here (D-50)."""
 
 Verdict = Literal["deny", "ask", "allow"]
@@ -35,7 +35,7 @@ class ToolError(Exception):
     def __init__(self, text: str = "", note: str = "") -> None:
         super().__init__(text)
         self.note = note
-        """As that of `ToolOutput`."""
+        """A note for the row of the call, as in `ToolOutput`."""
 
 
 class PermissionDenied(ToolError):
@@ -89,7 +89,7 @@ class Job:
     output: Any = None
     """An `Output`, the form of the answer in place of `[output]` of the agent; None = as there."""
     key: str | int | None = None
-    """Tells the children of one call apart, whatever order they begin in: a position from 0, or a
+    """Tells the children of one call apart, in whatever order they begin: a position from 0, or a
     name of letters, digits and `_`; None = in the order in which they begin (D-59)."""
 
 
@@ -162,7 +162,7 @@ class ToolContext:
     agent: Agent
     """The calling agent."""
     depth: int
-    """Of the caller; 0 = root."""
+    """Depth of the caller; 0 = root."""
     max_depth: int
     """Depth at which no run of this tree may delegate with this tool any more."""
     workdir: Path
@@ -176,13 +176,13 @@ class ToolContext:
     ask: Callable[[str], Awaitable[str]] | None = None
     """Asks the person at the notebook a question; None = no one can be prompted."""
     limits: Limits = Limits()
-    """The caller's own; its children never have laxer ones."""
+    """Limits of the caller; its children never have laxer ones."""
     delegation: Delegation | None = None
     """The implementation of `delegate`; None = this context cannot delegate."""
     guard: Guard | None = None
-    """The answer of the tool's guard, with which the call was permitted."""
+    """The tool's guard result with which the call was permitted."""
     allows_host: Callable[[str], bool] = lambda _: False
-    """(host) -> True if this call may go on to it, after a redirect, without asking (D-50)."""
+    """(host) -> True if this call may follow a redirect to it without asking (D-50)."""
     sources: Collection[Path] = ()
     """Real files and folders that the tree was loaded from (D-52)."""
     above: tuple[Agent, ...] = ()
@@ -198,7 +198,7 @@ class ToolContext:
         limits: Limits | None = None,
         key: str | int | None = None,
     ) -> RunResult:
-        """Runs a child to its end and returns its result, whatever its status.
+        """Runs a child to its end and returns its result, with any status.
 
         For tools written in Python. A child that still runs when the call ends is cancelled.
 
@@ -209,8 +209,8 @@ class ToolContext:
             scope: folder or file to focus on; advice in the child's prompt, not a limit.
             mode: plan, ask or auto; never laxer than the caller's.
             limits: limits of the child; unset ones come from `[sub_agents_config]`.
-            key: for a tool that starts several in an order of its own: tells the child from its
-                siblings, by position from 0 or by name; None = in the order in which they begin.
+            key: identifies the child among its siblings, for a tool that starts several in its own
+                order: a position from 0, or a name; None = by the order of their start.
 
         Raises:
             ToolError: the depth limit is reached, or an argument is invalid.
@@ -235,7 +235,7 @@ class Tool:
     fn: ToolFunction
     """(context, arguments) -> text for the model. Raises ToolError to report a failure to it."""
     effect: Effect = "write"
-    """Its effect; plan mode refuses tools that are not known to be harmless (D-19)."""
+    """The effect of the tool; plan mode refuses tools not known to be harmless (D-19)."""
     guard: Callable[[Mapping[str, Any], CallSite], Guard | None] | None = field(
         default=None, kw_only=True
     )
@@ -260,11 +260,11 @@ class Tool:
     calls_sub_agents: bool = field(default=False, kw_only=True)
     """Its children are those of `sub_agents`: offered if there are any, and only then (D-44)."""
     record: bool = field(default=False, kw_only=True)
-    """Its outputs are recorded in cassettes, and played from there instead of running it."""
+    """Its outputs are recorded in cassettes, and replayed from there instead of running it."""
     is_budgeted: bool = field(default=False, kw_only=True)
     """Its children work within `[sub_agents_config.budget]`."""
     schema: Mapping[str, Any] | None = field(default=None, kw_only=True)
-    """As in `ToolSpec.schema`; its arguments are then checked by whoever wrote it."""
+    """JSON Schema as in `ToolSpec.schema`; the tool's author then checks the arguments."""
     server: str = field(default="", kw_only=True)
     """The MCP server whose tool it is; `[permissions]` may name it for all of its tools."""
 

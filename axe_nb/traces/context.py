@@ -27,7 +27,7 @@ def find_context() -> Context | None:
 
 
 def with_spans(emit: Emit, context: Context | None) -> Emit:
-    """Returns what passes events on, and makes spans of them if there is a context."""
+    """Returns a function that passes events on, and records spans if there is a context."""
     if context is None:
         return emit
     from axe_nb.traces.spans import Spans

@@ -47,7 +47,7 @@ class Spans:
     """The spans of one tree."""
 
     def __init__(self, context: Context) -> None:
-        """Creates none yet.
+        """Creates the object without any spans.
 
         Args:
             context: that of the caller, whose current span becomes the parent.
@@ -63,7 +63,7 @@ class Spans:
         self._is_on = True
 
     def event(self, event: Event) -> None:
-        """Takes an event; a fault of whatever exports spans ends the tracing, never the run."""
+        """Takes an event; a failing exporter ends the tracing, never the run."""
         if not self._is_on:
             return
         try:
@@ -184,7 +184,7 @@ class Spans:
         span.end()
 
     def _end_run(self, event: RunFinished) -> None:
-        """Ends a run, and whatever of it has not ended by itself."""
+        """Ends the span of a run, and all spans within it that are still open."""
         result = event.result
         reason = result.status if not result.cause else getattr(result.cause, "category", "error")
         below = [key for key in self._open if key.startswith((f"{event.run}/", f"{event.run}#"))]

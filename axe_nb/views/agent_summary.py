@@ -56,7 +56,7 @@ def rows(agent: Agent) -> Iterator[tuple[str, str]]:
             ("Sub-Agents", ", ".join(agent.sub_agents)),
             ("Max Depth", str(deep.max_depth or 3)),
             ("Parallel", "yes" if deep.parallel else "no"),
-            ("Timeout", f"{format_seconds(deep.timeout)}s" if deep.timeout else "that of the run"),
+            ("Timeout", f"{format_seconds(deep.timeout)}s" if deep.timeout else "the run's own"),
         ]
     yield from ((label, value) for label, value in settings if value)
 

@@ -43,13 +43,13 @@ LINE, TRACK, SHADE = "#8884", "#8882", "#8881"
 """Lines along levels, tracks of bars, backgrounds of texts."""
 
 SEGMENTS = {"model": "#27c9", "tool": "#393", "retry": "#d338", "person": "#b70"}
-"""Colours of the parts of a live bar: what the time went to."""
+"""Colours of the parts of a live bar, by the use of time."""
 
 PLAYED_TIME = "#8886"
 """The part of a bar that played a recorded answer: no model took that time."""
 
 PALE = "#3936"
-"""The part of a bar that is not sure: the range in which a share may lie."""
+"""The uncertain part of a bar: the range in which a share may lie."""
 
 GONE, NEW = "#d333", "#3933"
 """Backgrounds of what one of two texts has and the other has not."""

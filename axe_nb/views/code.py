@@ -33,8 +33,7 @@ LONGEST, MOST_LINES = 5000, 400
 """Characters and lines of code; more are not coloured, as some languages take quadratic time."""
 
 GROWTH = 8
-"""Characters of HTML for one of the code; code of which each second character has its own colour
-is not coloured."""
+"""Maximum characters of HTML for each character of code; if more are needed, it is not coloured."""
 
 BLOCK = f"padding:{TEXT_PADDING};background:{SHADE};white-space:pre-wrap;word-break:normal"
 

@@ -84,7 +84,7 @@ class Draft:
     text: Growing = field(default_factory=Growing)
     reasoning: Growing = field(default_factory=Growing)
     calls: list[DraftCall] = field(default_factory=list)
-    """In the order in which they began."""
+    """The calls, in the order in which they began."""
     latest: Literal["", "text", "reasoning", "arguments"] = ""
     """Kind of the last piece; empty = none yet."""
 

@@ -23,7 +23,7 @@ class GrowingMarkdown:
     blocks: list[str] = field(default_factory=list)
     """HTML of the text's blocks, in their order."""
     parsed: int = 0
-    """Characters that the last update read anew."""
+    """Characters that the last update parsed again."""
     _done: str = ""
     """The beginning of the text that is not read again."""
     _done_blocks: list[str] = field(default_factory=list)
@@ -65,9 +65,9 @@ class GrowingMarkdown:
     def _settle(self, text: str, parts: Sequence[Part]) -> None:
         """Moves the blocks that cannot change any more to the done ones.
 
-        That are those before a block that begins with a whole line below a blank one: a line that
-        has not come to its end may still turn out to go on with what stands above it (`**` is the
-        beginning of bold text or of a line across), and so may one without a blank line above.
+        These are the blocks before one that begins with a complete line below a blank line. An
+        incomplete line may still turn out to continue what is above it (`**` is the beginning of
+        bold text or of a rule), and so may a line without a blank line above.
         """
         lines = text[len(self._done) :].split("\n")
         for index in range(len(parts) - 1, 0, -1):
@@ -87,7 +87,7 @@ class GrowingMarkdown:
 
 
 def _are_equal(some: References, others: References) -> bool:
-    """True if both lead to the same addresses; the lines that define them may be counted anew."""
+    """True if both lead to the same addresses; the lines that define them may differ."""
     return some.keys() == others.keys() and all(
         (one["href"], one["title"]) == (others[label]["href"], others[label]["title"])
         for label, one in some.items()

@@ -14,7 +14,7 @@ from axe_nb.views.summary import Fact
 from axe_nb.views.tree import State
 
 MARK = "border-bottom:2px solid"
-"""Of what needs a look: no colour of a text has enough contrast in both kinds of theme."""
+"""Style of facts that need a look: no text colour has enough contrast in both kinds of theme."""
 
 STRIPE, MOST_STRIPES = 0.5, 60
 """Width in em of the part of one sub-agent; of more of them, no strip is drawn."""

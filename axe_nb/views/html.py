@@ -124,7 +124,7 @@ def write_tree(outline: Outline) -> str:
 
 
 def waiting(root: Node, name: str, seconds: float, mark: str = "") -> dict[str, str]:
-    """The bundle of a run that goes on: what is known of it, and how to get the rest.
+    """The bundle of an unfinished run: what is known so far, and how to get the rest.
 
     It stays in notebooks that were saved in mid-run. `name` gives the result at the end, `seconds`
     is how long the run has taken, `mark` is a class by which a page finds it.
@@ -133,8 +133,8 @@ def waiting(root: Node, name: str, seconds: float, mark: str = "") -> dict[str, 
     known = (*row.facts, Fact(f"{seconds:.0f} s")) if seconds >= 1 else row.facts
     line = f"{_format_sign(row)} <b>{_escape(row.who)}</b> {format_facts(known)}"
     text = " · ".join((f"{row.look.sign} {row.who}", *map(str, known)))
-    result = "" if root.is_group else f"Its result, at the end: `{name}`. "
-    note = f"At work when last seen. {result}After a restart: `%axe history`"
+    result = "" if root.is_group else f"Its result, once it has ended: `{name}`. "
+    note = f"Still running when last seen. {result}After a kernel restart: `%axe history`"
     quoted = CODE.sub(r"<code>\1</code>", _escape(note))
     return {
         "text/html": _wrap(f"<div>{line}</div><small>{quoted}</small>", mark),
@@ -237,7 +237,7 @@ class _Page:
         return f"<blockquote style='{LEVEL}'>{''.join(parts)}</blockquote>"
 
     def _format_again(self, place: str) -> str:
-        """The line of a cell that goes on from a turn, if the result has a name of the user's."""
+        """The first line of a cell that forks at a turn, if the result has a name."""
         name = self._outline.name
         if not place or not name.isidentifier():
             return ""

@@ -79,7 +79,7 @@ class _OfRun:
         self.by_turn = defaultdict[int, list[Lap]](list)
         self.by_call = defaultdict[tuple[int, int], list[Lap]](list)
         self.waits = [lap for lap in self.all if lap.kind == "person" and not lap.turn]
-        """Those that belong to a request."""
+        """The times that belong to a request."""
         for lap in self.all:
             if lap.call:
                 self.by_call[lap.turn, lap.call].append(lap)

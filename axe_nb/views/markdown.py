@@ -48,7 +48,7 @@ LONGEST = 1000
 """Characters of a link's text in which hosts are looked for, as the search takes their square."""
 
 MAX_MISSING = 2000
-"""Empty cells that a table may be filled up with, each of which takes 15 µs."""
+"""Maximum number of empty cells that fill up a table; each takes 15 µs."""
 
 References: TypeAlias = Mapping[str, Mapping[str, Any]]
 """Label → address and title of a link, and the lines that define it, as the library notes them."""
@@ -59,7 +59,7 @@ class Part:
     """A block at the top level of a text: a paragraph, a list, a table, ..."""
 
     line: int
-    """Its first line in the text, from 0."""
+    """First line of the block in the text, from 0."""
     html: str
 
 

@@ -168,7 +168,7 @@ def doing_of(turn: TurnNode) -> str:
         for verb, names, noun in (("asks", agents, "agent"), ("calls", tools, "tool"))
         if names
     ]
-    together = "" if len(turn.calls) == 1 else " at once" if turn.parallel else " one by one"
+    together = "" if len(turn.calls) == 1 else " in parallel" if turn.parallel else " one by one"
     return ", ".join(parts) + together
 
 

@@ -69,7 +69,7 @@ class Block:
     pictures: tuple[Picture, ...] = ()
     """Drawn below the text."""
     whole: str = ""
-    """The text of which some is left out; empty = nothing is, or the whole is nowhere to be had."""
+    """The whole text if some of it is left out; empty if nothing is, or if it is not available."""
 
     @property
     def is_line(self) -> bool:

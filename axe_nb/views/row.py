@@ -143,7 +143,7 @@ def cost_of_turn(turn: TurnNode) -> str:
 
 
 def _mark_fork(turn: TurnNode) -> str:
-    """A mark for the turn from which its tree was asked anew."""
+    """A mark for the turn at which a fork begins."""
     root = turn.run
     while not root.is_root and root.parent:
         root = root.parent

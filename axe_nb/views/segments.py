@@ -11,13 +11,13 @@ from typing import TypeAlias
 from axe_nb.views.tree import CallNode, Node, Pause, Times, TreeNode, TurnNode
 
 MODEL, TOOL, RETRY, PERSON = range(4)
-"""As in `nb/static/live.js`."""
+"""Kinds of segments, in the order of `cell_display/static/live.js`."""
 
 MOST = 60
 """Segments of one bar; of a longer run, the latest are drawn."""
 
 Segment: TypeAlias = tuple[int, float, float | None]
-"""Kind, start and end in seconds; None = it goes on."""
+"""Kind, start and end in seconds; None = it has not ended."""
 
 
 def segments_of(thing: TreeNode) -> list[Segment]:

@@ -19,7 +19,7 @@ from axe_nb.views.middle import find_wait
 from axe_nb.views.tree import WAITS, CallNode, Node, State
 
 ORDER: tuple[Tone, ...] = ("good", "bad", "limit", "off", "running")
-"""Of the parts of the bar below the line."""
+"""Order of the parts of the bar below the line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ def states_of(node: Node) -> list[State]:
 
 
 def progress_of(node: Node) -> list[tuple[Tone, int]]:
-    """How many of all sub-agents are in a state of each tone: done, failed, at work."""
+    """Number of sub-agents in each tone of state: done, failed, running."""
     counts = Counter(LOOKS[child.state].tone for child in node.below())
     return [(tone, counts[tone]) for tone in ORDER if counts[tone]]
 
@@ -83,7 +83,7 @@ def _progress(node: Node) -> Iterator[Fact]:
     states = Counter(child.state for child in node.below())
     if states:
         yield Fact(f"{states['completed']} of {plural(states.total(), 'sub-agent')} done")
-        yield Fact(f"{states['running']} at work" if states["running"] else "")
+        yield Fact(f"{states['running']} running" if states["running"] else "")
 
 
 def _figures(node: Node) -> Iterator[Fact]:

@@ -61,9 +61,9 @@ COLOURS: Mapping[Kind, str] = {**SEGMENTS, "replay": PLAYED_TIME}  # type: ignor
 
 LAYERS: Sequence[Kind] = ("run", *WORDS)
 
-NONE = "no times were kept with this run"
+NONE = "no times were recorded for this run"
 
-PLAYED = "recorded answers: their time is that of playing them, not of the model"
+PLAYED = "recorded answers: their time is that of the replay, not of the model"
 
 KEPT = "forked"
 """Stands for the time of what a fork took from the run that it forks."""
@@ -77,7 +77,7 @@ class _Line:
     row: Row
     laps: Sequence[Lap] = ()
     seconds: float | None = None
-    """None = it took no time that is known."""
+    """Seconds that it took; None if unknown."""
     began: float = 0.0
     note: str = ""
     left_out: int = 0

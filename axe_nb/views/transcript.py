@@ -56,9 +56,9 @@ class Transcript:
     _retries: list[tuple[float, TurnNode, str]] = field(default_factory=list)
     """(time of the next attempt, its turn, the words for it then)."""
     _reports: set[str] = field(default_factory=set)
-    """The seconds in its reports."""
+    """Seconds in the reports of this tree."""
     _place: CallNode | None = None
-    """Its place in a group of runs; None = it stands alone."""
+    """Place of the tree in a group of runs; None = it is not in a group."""
 
     @classmethod
     def of(cls, result: RunResult) -> Transcript:
@@ -298,10 +298,10 @@ def group_of(results: Iterable[RunResult]) -> Node:
 
 
 def as_text(result: RunResult, *, name: str = "axe_nb.last()") -> str:
-    """The text twin: the answer, then the tree, two spaces a level; the same for the same run.
+    """The text twin: the answer, then the tree, indented by two spaces per level; deterministic.
 
     Args:
-        result: a finished run, whatever its status.
+        result: a finished run, with any status.
         name: the expression that gives `result`; texts that are cut point below it.
     """
     root = Transcript.of(result).root

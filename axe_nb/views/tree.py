@@ -18,17 +18,17 @@ from axe_nb.results import Asked, RunResult, Status
 from axe_nb.views.draft import Draft
 
 State: TypeAlias = Status | Literal["running", "asks", "denied", "not run"]
-"""Of a run, a turn or a call; a failed call is `error`, one that was stopped `not run`. Only a row
-`asks`: what it shows waits for the person."""
+"""State of a run, a turn or a call; a failed call is `error`, a stopped one `not run`. `asks` is
+only for rows: the run, turn or call waits for the person."""
 
 WAITS = "waits for you"
-"""Words for what cannot go on without the person."""
+"""Label of anything that waits for the person."""
 
 TURN = 2
 """Steps that a turn takes on the structural timeline."""
 
 CALL = 1
-"""The same, of a tool call without a child."""
+"""Steps that a tool call without a child takes."""
 
 
 @dataclass(slots=True)
@@ -68,9 +68,9 @@ class CallNode:
     is_edited: bool = False
     """True if the person changed the arguments before it ran."""
     pauses: list[Pause] = field(default_factory=list)
-    """Its waits for the person; live only."""
+    """Waits of the call for the person; live only."""
     waits: str = ""
-    """Its wait, in a few words; live only."""
+    """The current wait, in a few words; live only."""
     asks: PersonAsked | None = None
     """The question to the person that it waits for; live only."""
     seconds: float = 0.0
@@ -118,9 +118,9 @@ class TurnNode:
     closing: bool = False
     """True if it is the summary at a subagent's end."""
     asked: Asked = ""
-    """Its request at the end of the run."""
+    """Kind of request at the end of the run: the output, or its repair."""
     question: str = ""
-    """Its prompt, if it asks for something at the end of the run."""
+    """Prompt of that request."""
     data: DataForm = ""
     """As in `TurnStarted`; live only."""
     state: State = "running"
@@ -132,7 +132,7 @@ class TurnNode:
     waits: str = ""
     """The wait before the next attempt, or for the person, in a few words; else empty."""
     asks: PersonAsked | None = None
-    """As that of a call, about its request or its reply."""
+    """The question to the person about the request or the reply; live only."""
     calls: list[CallNode] = field(default_factory=list)
     waiting: int = 0
     """Calls that have no result yet."""
@@ -228,7 +228,7 @@ class Node:
 
     @property
     def text(self) -> str:
-        """Its answer, or the text so far."""
+        """The answer, or the text so far."""
         if self.result:
             return self.result.text
         texts = (turn.text_so_far for turn in reversed(self.turns))

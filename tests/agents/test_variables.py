@@ -175,7 +175,7 @@ def test_a_variable_that_no_agent_of_the_tree_has_is_an_error() -> None:
     with pytest.raises(ConfigError) as caught:
         axe_nb.run("lead", "go", vars={"tnoe": "x"})
     assert caught.value.lines() == [
-        'no agent of this run has a variable "tnoe"', 'did you mean "tone"?'
+        'no agent in this run has the variable "tnoe"', 'did you mean "tone"?'
     ]  # fmt: skip
     axe_nb.define(Agent(name="tuned", model="script/notes", vars={"deep": 1}))
     axe_nb.run("lead", "go", vars={"deep": 2})

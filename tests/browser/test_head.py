@@ -20,7 +20,7 @@ CROWD = "import axe_nb; from tests.browser.browser_runs import *; r = axe_nb.run
 def test_forty_rows_are_found_by_state_and_by_word(lab: Lab) -> None:
     start(lab, CROWD)
     head = lab.page.locator(".axe-nb-scroll > details > summary")
-    expect(head).to_contain_text("21 of 24 sub-agents done · 2 at work · 1 failed")
+    expect(head).to_contain_text("21 of 24 sub-agents done · 2 running · 1 failed")
     shares = lab.page.locator(".axe-nb-progress > i").evaluate_all(
         "all => all.map(e => [e.className, e.style.flexGrow])"
     )
@@ -28,7 +28,7 @@ def test_forty_rows_are_found_by_state_and_by_word(lab: Lab) -> None:
     workers = lab.page.locator(".axe-nb-row .axe-nb-row .axe-nb-row:visible")
     assert workers.count() == 24
     chip = "button.axe-nb-chip >> text="
-    lab.page.click(f"{chip}working")
+    lab.page.click(f"{chip}running")
     assert [text.split("\n")[1] for text in workers.all_inner_texts()] == ["worker_22", "worker_23"]
     lab.page.click(f"{chip}failed")
     assert workers.count() == 1

@@ -38,7 +38,7 @@ def test_a_run_in_the_background_is_stopped_by_its_button_with_keys_alone(lab: L
     lab.run_all()
     lab.gate("counter")
     lab.page.wait_for_selector(f"{row(lab, 'counter')}.axe-nb-good")
-    button = lab.page.get_by_role("button", name="Stop (the run of lead)")
+    button = lab.page.get_by_role("button", name="Stop (run of lead)")
     expect(button).to_be_visible()
     first, second = lab.page.locator(".jp-Cell:nth-of-type(2) .cm-line").evaluate_all(TOPS)
     assert first < second, "the styles of the tree leave the lines of cells alone"

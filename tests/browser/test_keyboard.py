@@ -111,7 +111,7 @@ def test_a_screen_reader_is_told_names_states_and_levels(lab: Lab) -> None:
     tree = lab.page.get_by_role("tree", name="Run")
     assert tell(lab) == [
         ("running lead", 1, True),
-        ("running turn 1 asks researcher, counter, critic at once", 2, True),
+        ("running turn 1 asks researcher, counter, critic in parallel", 2, True),
         (f"running researcher {TASKS['researcher']}", 3, False),
         ("completed counter → 184", 3, False),
         (f"running critic {TASKS['critic']}", 3, False),

@@ -21,7 +21,7 @@ def test_the_tree_grows_and_at_the_end_its_twin_stands_there_alone(lab: Lab) -> 
     lab.page.wait_for_selector(f"{row(lab, 'researcher')} >> text=2 turns")
     summary = lab.page.locator(".axe-nb-scroll > details > summary")
     assert (
-        "turn 1 · 0 of 3 sub-agents done · 3 at work · 1 tool call (1 failed) · 1,114 tokens"
+        "turn 1 · 0 of 3 sub-agents done · 3 running · 1 tool call (1 failed) · 1,114 tokens"
         in summary.inner_text()
     )
     lab.gate("counter")

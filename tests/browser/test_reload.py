@@ -35,7 +35,7 @@ def stop_at_one_done(lab: Lab) -> nbformat.NotebookNode:
 
 
 def assert_readable(shown: str) -> None:
-    assert "lead · script/lead · turn 1 · 1 of 3 sub-agents done · 2 at work" in shown.replace(
+    assert "lead · script/lead · turn 1 · 1 of 3 sub-agents done · 2 running" in shown.replace(
         "lead script", "lead · script"
     )
     assert "axe_nb.last()" in shown
@@ -72,7 +72,7 @@ def test_a_clock_without_news_stands_still_until_there_is_some(new_lab: Lab) -> 
     try:
         lab.page.wait_for_timeout(300)  # what is under way arrives
         lab.page.evaluate(LATER)
-        expect(note).to_contain_text("No news since")
+        expect(note).to_contain_text("No updates since")
         took = lab.page.locator(".axe-nb-scroll > details > summary").inner_text()
         assert float(took.split("·")[-1].removesuffix(" s")) < 20
     finally:

@@ -377,7 +377,7 @@ def test_the_cassette_has_a_row_with_its_counts(project: Path) -> None:
         rows = asyncio.run(examine(None, {}, session.find, cassette))
     assert of("cassette", rows) == [
         (
-            "note", "lesson.axe (replay): 1 played, 1 missed, 0 recorded; 0 records not used",
+            "note", "lesson.axe (replay): 1 replayed, 1 missed, 0 recorded; 0 records not used",
             cassette.how_to_record,
         )
     ]  # fmt: skip

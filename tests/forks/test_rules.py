@@ -32,7 +32,7 @@ class Wordless:
 
 
 MISTAKES: dict[str, tuple[Any, dict[str, Any], str]] = {
-    "no such run": ("0.9/1", {}, 'no run "0.9" in this tree; near it: 0.'),
+    "no such run": ("0.9/1", {}, 'no run "0.9" in this tree; nearest: 0.'),
     "no such turn": ("0/7", {}, 'no turn "7" of lead; its turns are 0/1, 0/2, 0/3'),
     "no turn": ("0/x", {}, 'no turn "x" of lead; its turns are 0/1, 0/2, 0/3'),
     "after its answer": ("0/4", {}, "turn 0/3 of lead was the final answer: no turn follows it"),
@@ -54,7 +54,7 @@ MISTAKES: dict[str, tuple[Any, dict[str, Any], str]] = {
     "no reply": ("0/1", {"reply": 3}, "reply takes text, calls or a Response, not 3"),
     "no prompt": ("0/1", {"system_prompt": 3}, "system_prompt takes a string, not 3"),
     "no option": ("0/1", {"sytem_prompt": "x"}, 'unknown option "sytem_prompt"'),
-    "no place": (1.5, {}, "a place is text, as in 0.2/3, or the number of a turn, not float"),
+    "no place": (1.5, {}, "a place is a string such as 0.2/3 or the number of a turn, not float"),
     "no text of its own": ("0/1", {"reply": Wordless()}, "reply takes text, calls or a Response"),
     "a result without text": (
         "0/1", {"results": {1: Wordless()}}, "the result of note: LookupError: no words",

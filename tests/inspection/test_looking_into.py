@@ -43,8 +43,8 @@ def test_places_are_turns_of_the_tree(result: RunResult) -> None:
         (0, 'no turn "0" of lead; its turns are 0/1, 0/2, 0/3'),
         ("0/", 'no turn "" of lead; its turns are 0/1, 0/2, 0/3'),
         ("0.2/x", 'no turn "x" of guide; its turns are 0.2/1'),
-        ("0.1/1", 'no run "0.1" in this tree; near it: 0.3, 0.2, 0'),
-        ("x" * 99, f'no run "{"x" * 60}…" in this tree; near it: 0.3, 0.2, 0'),
+        ("0.1/1", 'no run "0.1" in this tree; nearest: 0.3, 0.2, 0'),
+        ("x" * 99, f'no run "{"x" * 60}…" in this tree; nearest: 0.3, 0.2, 0'),
     ],
 )
 def test_a_wrong_place_names_those_near_it(result: RunResult, place: Any, message: str) -> None:

@@ -72,8 +72,9 @@ def test_a_server_that_dies_in_a_call_is_started_again_by_the_next_one() -> None
     [died] = heard(result, 1)
     assert died.is_error
     assert died.content.startswith(
-        "Error: the MCP server raw ended during this call (it ended with exit code 7; its last "
-        'words: "killed by the test"); it is not known what the call has done.'
+        'Error: MCP server "raw" exited during this call (it exited with code 7; its last output: '
+        '"killed by the test"); the call may or may not have taken effect. '
+        "The next call starts it again"
     )
     assert texts(result, 2) == ["new"]
 
@@ -117,14 +118,14 @@ def test_an_answer_that_is_too_large_ends_the_server_not_the_run() -> None:
     [large] = texts(result, 0)
     assert large.startswith("xxx")
     assert len(large) < 70_000
-    assert "it sent a message of more than 16 MB" in texts(result, 1)[0]
+    assert "it sent a message larger than 16 MB" in texts(result, 1)[0]
     assert result.text == "x"
 
 
 def test_a_server_that_asks_and_never_reads_an_answer_is_ended() -> None:
     with stage() as on:
         result = play(on, caller(call("raw__nag"), call("raw__echo", text="x")))
-    assert "it asked 100 times without reading an answer" in texts(result, 0)[0]
+    assert "it sent 100 requests without reading an answer" in texts(result, 0)[0]
     assert result.text == "x"
 
 
@@ -221,11 +222,11 @@ Node.js v26.13.1''')"""
 @pytest.mark.parametrize(
     ("table", "problem"),
     [
-        (raw("silent", start_timeout=1), "it did not answer within 1 s"),
-        (raw("crash"), 'it ended with exit code 3; its last words: "no�[31mdisplay: cannot <b>'),
+        (raw("silent", start_timeout=1), "no answer within 1 s"),
+        (raw("crash"), 'it exited with code 3; its last output: "no�[31mdisplay: cannot <b>'),
         (
             {"command": [sys.executable, "-c", NODE_ENDS]},
-            """its last words: "Error [ERR_MODULE_NOT_FOUND]: Cannot find package 'zod'\"""",
+            """its last output: "Error [ERR_MODULE_NOT_FOUND]: Cannot find package 'zod'\"""",
         ),
         ({"command": ["no-such-program-here"]}, "program not found"),
     ],
@@ -236,7 +237,7 @@ def test_a_server_that_does_not_start_is_an_error_before_the_first_request(
     asked: list[Request] = []
     with stage() as on, pytest.raises(ConfigError) as raised:
         play(on, caller(asked.append, mcp_servers={"raw": table}))
-    assert 'the MCP server "raw" did not start: ' in str(raised.value)
+    assert 'MCP server "raw" did not start: ' in str(raised.value)
     assert problem in str(raised.value)
     assert "mcp_servers.raw.command" in raised.value.hint
     assert "\n" not in str(raised.value)

@@ -97,7 +97,7 @@ def test_a_real_server_that_is_killed_while_it_is_asked() -> None:
             timer.join()
             [first], [second] = heard(result, 0), heard(result, 1)
             assert "T20:00:00+09:00" in second.content, "it was started again"
-            return first.is_error and "ended during this call" in first.content
+            return first.is_error and "exited during this call" in first.content
 
         wait_until(is_killed_in_a_call)  # it may be killed before it is asked
         assert texts(play(on, caller(CONVERT, mcp_servers={"time": TIME})))

@@ -107,7 +107,7 @@ def test_a_notebook_uses_it_while_it_is_killed_and_leaves_no_process(project: Pa
     with started(Path(sys.executable), project) as kernel:
         kernel.run(f"MARK = {MARK!r}")
         outputs = [text(kernel.run(cell)) for cell in CELLS]
-        assert "ended during this call" in outputs[3]
+        assert "exited during this call" in outputs[3]
         assert "killed: True" in outputs[3]
         assert "Echo: started again" in outputs[3]
         assert "all__get-tiny-image" in outputs[4]

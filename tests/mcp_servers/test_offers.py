@@ -93,7 +93,7 @@ def warnings_of(on: Any) -> tuple[str, ...]:
 def test_hostile_names_and_texts_are_bounded_and_cleaned() -> None:
     with stage() as on:
         offered = offer(on, mcp_servers={"raw": raw("hostile")})
-        with pytest.raises(ConfigError, match="its answer cannot be read"):
+        with pytest.raises(ConfigError, match="the answer could not be read"):
             offer(on, mcp_servers={"raw": raw("deep")})
     assert len(offered) == 5, "too deep and too large schemas are left out"
     for name, description in offered.items():
@@ -126,9 +126,9 @@ def test_a_resource_is_a_context_file() -> None:
     with stage() as on:
         play(on, agent("reader", model, mcp_servers=servers, files=(entry,)))
         assert f"### {entry}\n```\nBuy <b>milk</b>.\n```" in asked[0].system
-        with pytest.raises(ConfigError, match='cannot read the resource "memo://none"'):
+        with pytest.raises(ConfigError, match='cannot read resource "memo://none"'):
             play(on, agent("reader", model, mcp_servers=servers, files=("mcp:raw/memo://none",)))
-        with pytest.raises(ConfigError, match="names no resource"):
+        with pytest.raises(ConfigError, match="invalid resource"):
             play(on, agent("reader", model, mcp_servers=servers, files=("mcp:other/x",)))
 
 
@@ -171,7 +171,7 @@ def test_a_copy_without_a_server_has_neither_its_files_nor_its_permissions() -> 
 def test_a_prompt_of_a_server_in_the_settings_is_text() -> None:
     settle("raw", raw())
     assert mcp_prompt("raw", "review", what="the <plan>") == "Review the <plan>."
-    with pytest.raises(ConfigError, match='cannot read the prompt "reviw"') as raised:
+    with pytest.raises(ConfigError, match='cannot read prompt "reviw"') as raised:
         mcp_prompt("raw", "reviw")
     assert raised.value.hint == 'did you mean "review"?'
     with pytest.raises(ConfigError) as raised:
@@ -219,7 +219,7 @@ def test_doctor_tries_each_server(project: Path) -> None:
     assert found["mcp raw"].message.startswith("18 tools: echo, tree, fail, die, hang and 13 more")
     bad: Finding = found["mcp bad"]
     assert bad.state == "wrong"
-    assert "exit code 3" in bad.message
+    assert "exited with code 3" in bad.message
     assert "mcp_servers.bad.command" in bad.next_step
 
 
@@ -274,7 +274,7 @@ except axe_nb.ConfigError as error:
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, cwd=tmp_path
     )
     assert done.stdout.splitlines() == [
-        "MCP servers need the package mcp",
+        "MCP servers require the mcp package",
         "pip install 'axe-nb[mcp]'",
     ], done.stderr
 

@@ -124,7 +124,8 @@ MISTAKES = {
         'invalid glob pattern "a[b": unclosed bracket', "line 5",
     ),
     'model = "script/echo"\nname = "y"': (
-        'name is "y" (line 3), but the magic names "x"', "make them equal, or omit name",
+        'name is "y" (line 3), but the magic names "x"',
+        "use the same name in both, or omit `name`",
     ),
     'model = "script/echo"\ndescription = no quotes': ("at line 3, column 15",),
     'model = "script/echo"\nmode = "ask"\nmode = "auto"': ("Cannot overwrite a value", "line 4"),

@@ -125,7 +125,7 @@ def test_a_run_is_stepped_through_in_a_cell_and_replayed_without_anybody(
     assert result == "result: "
     assert '"1.txt"' in other
     assert "writer, turn 2, is about to ask" in end
-    assert reply.endswith("\nnew reply, as text or JSON; empty = as it is: ")
+    assert reply.endswith("\nnew reply, as text or JSON; empty = unchanged: ")
     assert list(project.glob("*.txt")) == []
     assert "So be it." in text(out)
     cells.run("%axe cassette c.json --mode replay")

@@ -128,7 +128,7 @@ def test_what_is_wrong_beforehand_is_an_error_of_the_cell(watched: Kernel) -> No
     for cell, told in (
         ("%%axe nobody --bg\nhi", "agent config not found: nobody"),
         ("%%axe echo --bg\n{{ nobody }}", 'unknown name "nobody" in {{ nobody }} (line 2)'),
-        ("%%axe echo --bg -c\nhi", 'nothing to continue: agent "echo" has not run here'),
+        ("%%axe echo --bg -c\nhi", 'nothing to continue: agent "echo" has not run in this session'),
         ("%%axe echo --bg --json\nhi", "--bg and --json cannot be combined"),
         ("%%axe echo --bg -v\nhi", "--bg and --verbose cannot be combined"),
         ("%%axe echo --bg -q\nhi", "--bg and --quiet cannot be combined"),

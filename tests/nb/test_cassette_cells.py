@@ -33,7 +33,7 @@ def cells(project: Path, kernels: Kernels) -> Kernel:
 @pytest.mark.req("D-59")
 def test_a_notebook_records_and_replays_and_says_what_is_missing(cells: Kernel) -> None:
     assert text(cells.run("%axe cassette")) == (
-        "ConfigError: no cassette is in use\nname one: %axe cassette PATH"
+        "ConfigError: no cassette is in use\nstart one: %axe cassette PATH"
     )
     cells.run("server.__enter__()")
     assert cells.run("%axe cassette one.axe --mode auto") == []
@@ -42,7 +42,7 @@ def test_a_notebook_records_and_replays_and_says_what_is_missing(cells: Kernel) 
     assert text(cells.run(again)).startswith("b: hi")
     assert text(cells.run(again)).startswith("b: hi")
     assert text(cells.run("server.__exit__(None, None, None)\n%axe cassette --status")) == (
-        "one.axe (auto): 1 played, 2 missed, 2 recorded; 0 records not used\n"
+        "one.axe (auto): 1 replayed, 2 missed, 2 recorded; 0 records not used\n"
     )
     assert cells.run("%axe cassette one.axe") == []
     assert text(cells.run("%%axe one -q\nhello")).startswith("a: hello")
@@ -56,5 +56,5 @@ def test_a_notebook_records_and_replays_and_says_what_is_missing(cells: Kernel) 
     assert text(cells.run("%axe cassette --prune")) == "1 record removed from one.axe\n"
     assert text(cells.run("%axe cassette --off")) == "no cassette is in use\n"
     assert text(cells.run("%axe cassette one.axe --mode often")) == (
-        'ConfigError: a cassette has no mode "often"\nuse one of live, record, replay, auto'
+        'ConfigError: unknown cassette mode "often"\nuse one of live, record, replay, auto'
     )

@@ -69,9 +69,9 @@ def test_a_name_may_be_a_run_of_a_tree_or_of_the_last_one(cells: Kernel) -> None
     ("line", "message"),
     [
         ("first secnd", 'no variable "secnd"\ndid you mean "second"?'),
-        ("first@0.9 second", 'no run "0.9" in this tree; near it: 0.3, 0.2, 0.1'),
-        ("first@0.1/1 second", '"first@0.1/1" is a turn, and runs are compared\nname its run: 0.1'),
-        ("lead second", "lead is not the result of a run, but of type function"),
+        ("first@0.9 second", 'no run "0.9" in this tree; nearest: 0.3, 0.2, 0.1'),
+        ("first@0.1/1 second", '"first@0.1/1" is a turn, not a run\nname its run: 0.1'),
+        ("lead second", "lead is of type function, not the result of a run"),
     ],
 )
 def test_a_mistake_is_told_in_a_line_and_a_hint(cells: Kernel, line: str, message: str) -> None:

@@ -33,13 +33,13 @@ def test_a_file_is_read_on_request_and_only_names_are_shown(
     assert said.splitlines() == [
         "set: OPENAI_API_KEY",
         "already set, kept: ANTHROPIC_API_KEY",
-        "without a value, not set: EMPTY",
-        "refused, as it changes the settings and trust of axe_nb and Jupyter: AXE_NB_TRUST, "
-        "PYTHONPATH",
-        "refused, as it changes which programs or modules run: PATH",
-        "refused, as your own key, which is not from this file, would be sent there: "
+        "no value, not set: EMPTY",
+        "refused, because it changes the settings and trust of axe_nb and Jupyter: "
+        "AXE_NB_TRUST, PYTHONPATH",
+        "refused, because it changes which programs or modules run: PATH",
+        "refused, because your own key, which is not from this file, would be sent there: "
         "AXE_ANTHROPIC_BASE_URL",
-        "to set a refused one yourself: %env NAME=VALUE, or before the kernel starts",
+        "to set a refused one yourself, use %env NAME=VALUE, or set it before the kernel starts",
     ]
     assert "sk-" not in said
     after = text(cells.run("import os; print(os.environ['OPENAI_API_KEY'][-8:])\n%axe env"))

@@ -78,7 +78,7 @@ def test_the_line_checks_a_variable_or_the_last_run(cells: Kernel) -> None:
     assert lines(cells.run("%axe expect runs == 2"))[-1] == "look at axe_nb.last()"
     for line, told in {
         "hande: runs": ['no variable "hande"', 'did you mean "handle"?'],
-        "lead: runs": ["lead is not the result of a run, but of type function"],
+        "lead: runs": ["lead is of type function, not the result of a run"],
         "": ["no expectation given", "for example turns <= 6; no write_file"],
     }.items():
         assert lines(cells.run(f"%axe expect {line}")) == [f"ConfigError: {told[0]}", *told[1:]]

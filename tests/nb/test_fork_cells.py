@@ -71,7 +71,7 @@ def test_a_fork_without_a_message_and_with_another_agent(cells: Kernel) -> None:
 @pytest.mark.req("D-66")
 def test_a_mistake_is_one_line_before_anything_is_sent(cells: Kernel) -> None:
     for line, message in {
-        "%%axe --from survey@0.7/1\nx": 'no run "0.7" in this tree; near it: 0.2, 0.1, 0',
+        "%%axe --from survey@0.7/1\nx": 'no run "0.7" in this tree; nearest: 0.2, 0.1, 0',
         "%%axe --from survey@0/9\nx": 'no turn "9" of lead; its turns are 0/1, 0/2',
         "%%axe --from survy@0/1\nx": 'no variable "survy"',
         "%%axe lead -c --from survey@0/1\nx": "--from and -c cannot be combined",

@@ -112,15 +112,17 @@ def test_a_cell_takes_budgets_and_executors_as_maps_do(cells: Kernel) -> None:
         ("much", "takes US dollars"),
     ):
         assert told in text(cells.run(cell.format(f"--budget {budget}")))
-    assert "there is no variable pol" in text(cells.run(cell.format("").replace("pool", "pol")))
+    assert '--executor: no variable "pol"' in text(
+        cells.run(cell.format("").replace("pool", "pol"))
+    )
 
 
 @pytest.mark.parametrize(
     ("line", "told"),
     [
-        ("hasty --inputs citys", 'there is no variable "citys"\ndid you mean "cities"?'),
-        ("hasty --inputs cities --score wrong", "--score: there is no variable wrong"),
-        ("--inputs cities", "name an agent, or models with -m"),
+        ("hasty --inputs citys", 'no variable "citys"\ndid you mean "cities"?'),
+        ("hasty --inputs cities --score wrong", '--score: no variable "wrong"'),
+        ("--inputs cities", "no agent: name one, or name models with -m"),
         ("hasty --inputs cities --repeats 0", "takes a positive whole number"),
         ("hasty --inputs words", "not a .csv or .jsonl file"),
     ],

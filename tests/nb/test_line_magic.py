@@ -67,7 +67,7 @@ def test_show_says_what_an_agent_is_may_do_and_whom_it_may_call(cells: Kernel) -
         "Sub-Agents:     echo\n"
         "Max Depth:      3\n"
         "Parallel:       yes\n"
-        "Timeout:        that of the run\n"
+        "Timeout:        the run's own\n"
         "Allowed:        call_agent\n"
         "lead  (depth 0, max_depth 3)\n"
         "└─ echo\n"
@@ -153,7 +153,7 @@ def test_reset_begins_a_conversation_anew(cells: Kernel) -> None:
     cells.run("%%axe lead\ntwo")
     assert text(cells.run("%axe reset echo")) == "conversations forgotten: echo\n"
     [error] = cells.run("%%axe echo -c\nhi")
-    assert error["evalue"] == 'nothing to continue: agent "echo" has not run here'
+    assert error["evalue"] == 'nothing to continue: agent "echo" has not run in this session'
     assert cells.run("%%axe lead -c\nhi")[0]["type"] == "display_data"
     assert text(cells.run("%axe reset")) == "conversations forgotten: lead\n"
     assert text(cells.run("%axe reset")) == "conversations forgotten: none\n"
@@ -188,8 +188,12 @@ def test_a_mistake_is_an_error_of_the_cell_with_what_was_meant(cells: Kernel) ->
             "UsageError",
             "known commands: list, show, init, edit, tools, run, env, usage",
         ),
-        ("%axe echo hi", "UsageError", "to run the agent: a cell that begins with %%axe echo"),
-        ("%axe start", "UsageError", "it is a command of a terminal: axe-nb start"),
+        (
+            "%axe echo hi",
+            "UsageError",
+            "to run the agent, start a cell with %%axe echo and put the prompt below it",
+        ),
+        ("%axe start", "UsageError", "it is a terminal command: axe-nb start"),
         ("%axe budget x", "UsageError", "takes US dollars, as in 0.40, not"),
         ("%axe show", "UsageError", "usage: %axe show [--agents-dir D] NAME"),
         ("%axe list extra", "UsageError", "unrecognized arguments: extra"),
@@ -361,7 +365,7 @@ def test_usage_and_budget_say_what_was_spent(cells: Kernel) -> None:
     assert rows[2] == ["lead", "script/lead", "1", "2", "50", "7", "unknown"]
     assert rows[3] == ["total", "3", "4", "2,050", "21", "≥", "$0.0021"]
     assert text(cells.run("%axe budget")) == (
-        "$0.0021 spent; there is no budget: %axe budget AMOUNT sets one\n"
+        "$0.0021 spent; no budget is set: %axe budget AMOUNT sets one\n"
     )
     assert text(cells.run("%axe budget 0.0025")) == "$0.0021 spent of $0.0025, $0.00036 left\n"
     *_, passed = cells.run("%%axe echo\n" + "long " * 1000)
@@ -369,4 +373,4 @@ def test_usage_and_budget_say_what_was_spent(cells: Kernel) -> None:
     assert "raise it with %axe budget" in passed["evalue"]
     [wrong] = cells.run("%axe budget much")
     assert "takes US dollars, as in 0.40" in wrong["evalue"]
-    assert text(cells.run("%axe budget 0")).startswith("$0.0021 spent; there is no budget")
+    assert text(cells.run("%axe budget 0")).startswith("$0.0021 spent; no budget is set")

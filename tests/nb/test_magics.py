@@ -151,7 +151,7 @@ def test_json_verbose_dry_run_and_quiet_print_text(cells: Kernel) -> None:
 
 def test_a_conversation_goes_on_where_it_was(cells: Kernel) -> None:
     *_, error = cells.run("%%axe echo -c\nhi")
-    assert error["evalue"] == 'nothing to continue: agent "echo" has not run here'
+    assert error["evalue"] == 'nothing to continue: agent "echo" has not run in this session'
     cells.run("%%axe echo\none")
     cells.run("%%axe echo -c -o r\ntwo")
     assert text(cells.run("print([m.content for m in r.messages])")) == (

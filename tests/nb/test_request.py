@@ -67,7 +67,7 @@ def test_a_wrong_place_or_variable_is_one_line(cells: Kernel) -> None:
     for line, message in {
         "survey@0/9": 'no turn "9" of lead; its turns are 0/1, 0/2',
         "survy@0/1": 'no variable "survy"',
-        "axe_nb@0/1": "axe_nb is not the result of a run, but of type module",
+        "axe_nb@0/1": "axe_nb is of type module, not the result of a run",
     }.items():
         [error] = cells.run(f"%axe request {line}")
         assert error["evalue"] == message

@@ -64,7 +64,7 @@ def test_where_a_person_watches_a_widget_is_fed_and_then_replaced(cells: Kernel)
     outputs = cells.run(RUN, live=True)
     first, last = shown(outputs)
     assert set(first) == {WIDGET, "text/html", "text/plain"}
-    assert "At work when last seen" in first["text/html"]
+    assert "Still running when last seen" in first["text/html"]
     assert set(last) == {"text/html", "text/plain"}
     assert last["text/plain"].startswith("All **done**.")
     assert kinds(outputs)[-1] == "comm_close"
@@ -385,9 +385,9 @@ def test_under_a_jupyter_server_the_output_is_readable_at_every_moment(served: K
     assert 1 <= len(told) <= 4
     texts = "\n".join(data["text/plain"] for data in told)
     assert re.search(
-        r"● lead · script/lead · turn 1 · 0 of 3 sub-agents done · 3 at work · .*\d s\n"
-        r"At work when last seen\. Its result, at the end: axe_nb\.last\(\)\. "
-        r"After a restart: %axe history",
+        r"● lead · script/lead · turn 1 · 0 of 3 sub-agents done · 3 running · .*\d s\n"
+        r"Still running when last seen\. Its result, once it has ended: axe_nb\.last\(\)\. "
+        r"After a kernel restart: %axe history",
         texts,
     )
     [mark] = [o["data"]["state"]["mark"] for o in opened(outputs)]

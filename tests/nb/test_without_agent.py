@@ -55,7 +55,7 @@ def test_the_tree_the_usage_and_reset_name_the_model(cells: Kernel) -> None:
     assert row == ["(no", "agent)", "script/echo", "1", "1", "10", "2"]
     assert text(cells.run("%axe reset")).strip() == "conversations forgotten: (no agent)"
     said = text(cells.run("%%axe -c\ngo on"))
-    assert "nothing to continue: no model was asked without an agent here" in said
+    assert "nothing to continue: no model has been asked without an agent in this session" in said
     assert text(cells.run("%axe run -m script/echo -p 'from a line' -q")) == "Heard: from a line"
 
 
@@ -67,7 +67,10 @@ def test_neither_agent_nor_model_is_an_error_with_the_usage(cells: Kernel) -> No
     said = text(cells.run("name = ''\n%axe run {name} -p hello -m script/echo"))
     assert 'invalid agent name ""' in said
     said = text(cells.run("%%axe What -m script/echo\nis this?"))
-    assert "to ask the model without an agent: the prompt is -p TEXT, the body of a cell" in said
+    assert (
+        "to ask the model without an agent, give the prompt as -p TEXT, as the body of a cell"
+        in said
+    )
 
 
 def test_a_cell_defines_an_agent_with_variables_and_another_sets_them(cells: Kernel) -> None:

@@ -65,13 +65,13 @@ def test_a_frozen_notebook_is_its_own_test(
         code = main(["freeze", "lesson.ipynb"])
         assert (code, len(server.requests)) == (0, 2)
     assert capsys.readouterr().out.splitlines() == [
-        "lesson.ipynb: frozen; exchanges in lesson.axe: 2 recorded, 0 played",
-        "two more runs without network gave the same outputs",
+        "lesson.ipynb: frozen; exchanges in lesson.axe: 2 recorded, 0 replayed",
+        "two more runs without network access gave the same outputs",
     ]
     book = nbformat.read(lesson, as_version=4)
     assert [cell.execution_count for cell in book.cells] == [1, 2, 3, 4, 5]
     assert book.cells[2].outputs[0].text == "About Rome: fine\n"
-    assert book.cells[4].outputs[0].text.startswith("the network is closed")
+    assert book.cells[4].outputs[0].text.startswith("network access is blocked")
     check_under_pytest(lesson.parent)
 
 
@@ -126,7 +126,7 @@ def test_files_that_a_notebook_leaves_behind_are_named_with_the_cell_that_remove
     varies, written, step = capsys.readouterr().out.splitlines()
     assert "writes.ipynb, cell 2: " in varies
     assert (
-        written == "its runs leave files behind, which the next one finds: notes.txt, out/report.md"
+        written == "its runs leave files behind that the next run finds: notes.txt, out/report.md"
     )
     cell = step.partition("remove them in its first cell: ")[2]
     assert cell
@@ -164,7 +164,7 @@ def test_without_nbclient_the_error_names_the_install_command(
     monkeypatch.setitem(sys.modules, "nbclient", None)
     assert main(["check", "lesson.ipynb"]) == 2
     assert capsys.readouterr().err == (
-        "error: running notebooks needs nbclient, which is not installed\n"
+        "error: running notebooks requires nbclient, which is not installed\n"
         "install it: pip install 'axe-nb[lab]'\n"
     )
 

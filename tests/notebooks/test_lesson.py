@@ -113,9 +113,9 @@ FAULTS = {
     ),
     "a name twice": (
         [CHECK, ("c", "assert a", "exercise:b")],
-        'cell 2: the exercise "b" is checked by another cell too',
+        'cell 2: the exercise "b" is already checked by another cell',
     ),
-    "no name": ([("b", "assert a", "exercise:")], "cell 1: its exercise has no name"),
+    "no name": ([("b", "assert a", "exercise:")], "cell 1: its exercise tag has no name"),
     "a magic": ([("b", "%%axe a", "exercise:b")], "cell 1: a cell magic cannot be a check"),
 }
 
@@ -205,7 +205,7 @@ def test_a_submission_that_does_not_end_is_stopped(
     Path("all").mkdir()
     nbformat.write(make(("a", "while True:\n    pass")), "all/ada.ipynb")
     assert main(["lesson", "first.ipynb", "--check", "all", "--timeout", "1"]) == 0
-    assert "ada, b: it did not end within 1 s" in capsys.readouterr().out.splitlines()
+    assert "ada, b: it did not finish within 1 s" in capsys.readouterr().out.splitlines()
 
 
 def test_a_submission_without_a_limit_takes_its_time(
@@ -224,7 +224,7 @@ def test_the_limit_of_a_cell_may_be_less_than_a_second(
 ) -> None:
     nbformat.write(make(("a", "while True:\n    pass")), project / "slow.ipynb")
     assert main(["check", "slow.ipynb", "--timeout", "0.5"]) == 1
-    assert "slow.ipynb, cell 1: it did not end within 0.5 s" in capsys.readouterr().out
+    assert "slow.ipynb, cell 1: it did not finish within 0.5 s" in capsys.readouterr().out
 
 
 SEND = "kernel.session.send(kernel.iopub_socket, kind, said, parent=kernel.get_parent())"

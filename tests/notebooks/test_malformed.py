@@ -39,9 +39,9 @@ WHOLE: dict[str, str | bytes] = {
     "nested metadata": '{"cells": [], "metadata": ' + '{"a": ' * 20_000 + "1" + "}" * 20_001,
 }
 PARTS: dict[str, tuple[dict[str, Any], str]] = {
-    "a number as source": ({"source": 5}, "its source is not a text"),
-    "no source": ({"source": None}, "its source is not a text"),
-    "a surrogate": ({"source": "\ud800"}, "its source is not a text"),
+    "a number as source": ({"source": 5}, "its source is not text"),
+    "no source": ({"source": None}, "its source is not text"),
+    "a surrogate": ({"source": "\ud800"}, "its source is not text"),
     "tags": ({"metadata": {"tags": 5}}, "its metadata is malformed"),
     "a tag": ({"metadata": {"tags": [{}]}}, "its metadata is malformed"),
     "outputs": ({"outputs": {}}, "its outputs are malformed"),

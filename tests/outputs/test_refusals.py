@@ -86,7 +86,7 @@ def test_a_server_that_refuses_both_is_an_error_of_one_line(
     assert "tools are not supported" in (result.error or "")
     assert "\n" not in (result.error or "")
     assert isinstance(result.cause, ProviderError)
-    assert "structured output needs tools" in result.cause.hint
+    assert "structured output from this model needs a tool" in result.cause.hint
     assert axe_nb.run(agent, "hi", output=SCHEMA).ok, "the form is tried again"
 
 

@@ -225,8 +225,8 @@ def test_records_and_schemas_are_offered_as_outputs(value: Any, is_offered: bool
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        (datetime.timedelta, "timedelta, the type of output, has no JSON form"),
-        (Path, "Path, the type of output, has no JSON form"),
+        (datetime.timedelta, "output has the type timedelta, which has no JSON equivalent"),
+        (Path, "output has the type Path, which has no JSON equivalent"),
     ],
 )
 def test_other_types_have_the_next_step(given: Any, told: str) -> None:

@@ -109,7 +109,7 @@ def test_a_document_is_sent_where_it_is_read(protocol: Protocol, project: Path) 
     with script_server(protocol):
         result = axe_nb.run(Agent("a", f"{protocol}/see"), [PDF])
     if protocol == "ollama":
-        assert result.error == "bad_request: Ollama does not read PDF"
+        assert result.error == "bad_request: Ollama cannot read PDF files"
     else:
         assert result.text == "PDF"
 

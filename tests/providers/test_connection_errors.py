@@ -52,7 +52,7 @@ def test_a_server_without_tls_is_final_and_points_to_http() -> None:
     with raw_server(answer) as server:
         error = failure(server.url.replace("http:", "https:"))
     assert error.detail.startswith("no secure connection to https://127.0.0.1:")
-    assert error.detail.endswith(": it answers, but not over TLS")
+    assert error.detail.endswith(": the server responded, but not over TLS")
     assert error.hint.endswith("it may need http://")
     assert not error.retryable
 
@@ -140,7 +140,7 @@ def test_a_proxy_that_wants_a_login_is_final_and_named(
         error = failure(f"{scheme}://models.example")
     assert error.detail == (
         f"no connection to {scheme}://models.example through the proxy {url}: "
-        "it answers 407 Proxy Authentication Required"
+        "it returned 407 Proxy Authentication Required"
     )
     assert error.hint.startswith("check HTTPS_PROXY")
     assert not error.retryable
@@ -157,7 +157,7 @@ def test_a_proxy_that_opens_no_tunnel_may_do_so_later(
     with raw_server(refuse(status)) as proxy:
         monkeypatch.setenv("HTTPS_PROXY", proxy.url)
         error = failure("https://models.example")
-    assert error.detail.endswith(f"it answers {status}")
+    assert error.detail.endswith(f"it returned {status}")
     assert error.retryable == (not is_final)
 
 

@@ -103,7 +103,7 @@ def test_a_conversation_that_is_too_long_is_to_be_shortened(text: str, status: i
 def test_where_the_answer_counts_a_lower_limit_for_it_helps(text: str) -> None:
     error = failure(text)
     assert error.hint == (
-        "the conversation plus params.max_tokens exceeds the model's context: set a lower "
+        "the conversation plus params.max_tokens exceeds the model's context: lower "
         "params.max_tokens of the agent, or shorten the conversation"
     )
     assert not error.retryable
@@ -112,7 +112,7 @@ def test_where_the_answer_counts_a_lower_limit_for_it_helps(text: str) -> None:
 @pytest.mark.parametrize("text", USED_UP)
 def test_an_account_without_credit_is_told_to_look_there(text: str) -> None:
     error = failure(text, 429)
-    assert "check plan and billing" in error.hint
+    assert "check the plan and billing" in error.hint
     assert not error.retryable
 
 

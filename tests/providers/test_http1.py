@@ -234,7 +234,7 @@ def test_what_unpacks_to_300_megabytes_comes_in_bounded_parts(form: int) -> None
 def test_a_compression_that_was_not_asked_for_is_refused(coding: bytes) -> None:
     made = Reply()
     made.headers = [(b"content-encoding", coding)]
-    with pytest.raises(httpx.DecodingError, match="which was not asked for"):
+    with pytest.raises(httpx.DecodingError, match="which was not requested"):
         Decompressor.of(made)
 
 

@@ -160,7 +160,7 @@ def test_an_answer_that_ends_in_a_failure_is_an_error_that_keeps_the_text() -> N
     with pytest.raises(ProviderError) as raised:
         parse(reply_with("error", content="The answer is", tool_calls=[call()]))
     assert str(raised.value) == (
-        "server: response contains only a part of an answer (finish_reason error)"
+        "server: response contains only part of an answer (finish_reason error)"
     )
     assert raised.value.retryable
     assert raised.value.partial_text == "The answer is"

@@ -143,7 +143,7 @@ def test_a_used_up_quota_is_no_rate_limit_that_passes(
 ) -> None:
     error = failure(status, body)
     assert (error.category, error.retryable) == ("rate_limit", is_rate)
-    assert ("check plan and billing" in error.hint) != is_rate
+    assert ("check the plan and billing" in error.hint) != is_rate
 
 
 @pytest.mark.req("D-23")
@@ -164,7 +164,7 @@ def test_the_wait_may_stand_in_the_body() -> None:
 def test_an_account_without_credit_is_told_to_look_there(status: int, said: str) -> None:
     error = failure(status, {"error": {"message": said, "code": status}})
     assert (error.category, error.retryable) == ("bad_request", False)
-    assert "check plan and billing" in error.hint
+    assert "check the plan and billing" in error.hint
 
 
 @pytest.mark.parametrize(
@@ -406,7 +406,7 @@ def test_a_key_in_an_answer_does_not_get_through() -> None:
 def test_a_redirect_says_where_to_and_keeps_secrets(location: str, shown: str) -> None:
     error = failure(301, b"", {"location": location})
     assert str(error) == (
-        f"server: the server redirects to {shown}, and redirects are not followed "
+        f"server: the server redirects to {shown}, but redirects are not followed "
         "(301 Moved Permanently)"
     )
     assert "secret" not in str(error)

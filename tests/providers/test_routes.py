@@ -190,7 +190,7 @@ def leave(peer: Peer) -> None:
 
 
 REFUSALS = {
-    "wants a login": (refuse, "it answers 407 Proxy Authentication Required"),
+    "wants a login": (refuse, "it returned 407 Proxy Authentication Required"),
     "leaves": (leave, "the server closed the connection without a reply"),
 }
 

@@ -90,7 +90,7 @@ def test_a_request_on_a_kept_connection_that_is_closed_unanswered_is_sent_once_m
 def test_a_request_whose_reply_has_begun_is_never_sent_again(begun: bytes) -> None:
     with raw_server(first_then(lambda peer: peer.send(begun))) as server:
         _, failed = send_in_turn(server.url, 2)
-        assert failed.endswith("the server closed the connection within the headers")
+        assert failed.endswith("the server closed the connection in the middle of the headers")
         assert len(server.requests) == 2
 
 

@@ -185,7 +185,7 @@ def test_a_recorded_tool_whose_record_is_lost_does_not_run() -> None:
         result = axe_nb.run("one", "go")
     assert paid == [5]
     assert result.error == (
-        "cassette a.axe lacks the result of pay, which is not to run again (at 0)"
+        "cassette a.axe lacks the result of pay, which a replay does not run (at 0)"
     )
 
 
@@ -402,4 +402,4 @@ def test_a_cassette_that_is_not_there_is_said_to_be_missing() -> None:
     count_up()
     define()
     with axe_nb.cassette("nowhere.axe", "replay"):
-        assert (axe_nb.run("one", "go").error or "").endswith("at 0/1: there is no such file")
+        assert (axe_nb.run("one", "go").error or "").endswith("at 0/1: the file does not exist")

@@ -32,7 +32,7 @@ def test_the_environment_says_the_mode_of_a_cassette_without_one(
     assert find_mode(None, can_ask=False) == "record"
     assert find_mode("replay", can_ask=False) == "replay"
     monkeypatch.setenv("AXE_CASSETTE_MODE", "play")
-    with pytest.raises(ConfigError, match='a cassette has no mode "play"'):
+    with pytest.raises(ConfigError, match='unknown cassette mode "play"'):
         find_mode(None, can_ask=True)
 
 

@@ -289,8 +289,8 @@ def test_equal_requests_keep_their_own_answers(project: Path) -> None:
         extra = axe_nb.run("one", "go")
     assert again == first == ["a", "b", "c"]
     assert extra.error == (
-        "cassette one.axe has no answer for agent one at 0/1: all 3 recorded runs have been "
-        "replayed, and this run asks the same again"
+        "cassette one.axe has no answer for agent one at 0/1: all 3 recorded runs have already "
+        "been replayed, and this run sends the same request again"
     )
 
 
@@ -342,7 +342,7 @@ def test_records_that_nothing_uses_are_counted_and_removed(project: Path) -> Non
     with axe_nb.cassette("one.axe", "replay") as cassette:
         axe_nb.run("one", "second")
         assert str(cassette.status()) == (
-            "one.axe (replay): 1 played, 0 missed, 0 recorded; 1 record not used"
+            "one.axe (replay): 1 replayed, 0 missed, 0 recorded; 1 record not used"
         )
         assert cassette.prune() == 1
     assert [record["asked"]["messages"] for record in _read()] == [[{"user": "second"}]]
@@ -511,7 +511,7 @@ def test_an_approval_with_a_masked_secret_fits_no_other_call(
         assert kept.count(said) == 1
         for instead in (f"rm {other}", "rm ghp_; rm /"):
             Path("one.axe").write_text(kept.replace(said, rf"\"{instead} now"))
-            assert "lacks the person's answer: keep may run" in replay_to_its_error()
+            assert "lacks the person's answer to: may keep run?" in replay_to_its_error()
         Path("one.axe").write_text(kept)
     for name in ("PYTEST_VERSION", "PYTEST_CURRENT_TEST"):
         monkeypatch.delenv(name, raising=False)

@@ -103,15 +103,13 @@ def test_a_killed_process_loses_nothing_that_was_answered(kept: Path) -> None:
         (row,) = axe_nb.history()
         assert row.status == "running"
         assert axe_nb.load(1).error == (
-            "the run has not ended yet; what had been answered so far was kept"
+            "the run has not ended yet; what was answered so far is kept"
         )
     (row,) = axe_nb.history()
     assert (row.status, row.runs, row.turns) == ("cancelled", 3, 4)
     result = axe_nb.load(1)
     assert result.status == "cancelled"
-    assert (
-        result.error == "the process ended while this ran; what had been answered by then was kept"
-    )
+    assert result.error == "the process ended during this run; what was answered by then is kept"
     assert [(m.role, m.content) for m in result.messages] == [
         ("user", "Go"), ("assistant", "First."), ("tool", ""), ("assistant", "Second."),
     ]  # fmt: skip
@@ -188,7 +186,7 @@ def test_a_database_of_another_program_is_left_alone(kept: Path) -> None:
         connection.execute("CREATE TABLE runs (id)")
         connection.commit()
     (problem,) = problems(run_echo())
-    assert "a database of another program" in problem
+    assert "another program's database" in problem
     with pytest.raises(ConfigError, match="another program"):
         axe_nb.load(1)
 

@@ -44,7 +44,7 @@ def test_new_names_are_moved_aside(cage: Cage, folder: Path) -> None:
     assert (folder / "fine.py").exists()
     assert (folder / "mine.py").read_text() == f"{SECRET}y\n"
     for name in NEW:
-        assert any(f'"deep/notebooks/{name}" is a protected name' in note for note in ended.notes)
+        assert any(f'"deep/notebooks/{name}" has a protected name' in note for note in ended.notes)
 
 
 def test_existing_files_are_as_they_were(cage: Cage, folder: Path) -> None:
@@ -78,7 +78,7 @@ def test_a_link_in_the_place_of_a_folder_is_moved_aside(cage: Cage, folder: Path
     assert not (folder / "json.py").exists()
     ended = run(cage, cage.base, f"{ELSEWHERE} mv deep d2; mkdir else/notebooks; ln -s else deep")
     if "PYTHONPATH" in cage.environ:
-        assert any('"deep" is a protected name' in note for note in ended.notes)
+        assert any('"deep" has a protected name' in note for note in ended.notes)
 
 
 def test_the_current_folder_is_checked_where_it_was_moved_to(cage: Cage) -> None:

@@ -67,7 +67,7 @@ def test_a_change_is_told_and_what_was_written_is_kept(cage: Cage) -> None:
     ended = cage.run("echo evil > axe/agents/lead.toml")
     assert are_whole(cage)
     if cage.method not in FULL:
-        assert ended.notes == ('"axe/agents/lead.toml" is protected; its change was undone',)
+        assert ended.notes == ('"axe/agents/lead.toml" is protected; the change was undone',)
         assert (cage.work / "lead.toml.moved").read_text() == "evil\n"
 
 
@@ -87,7 +87,7 @@ def test_new_protected_files_are_moved_aside_and_told(cage: Cage) -> None:
     assert len(ended.notes) == len(NEW) + 1
     assert all("moved to" in note for note in ended.notes)
     assert (
-        '"json.py" is a protected name, which other programs may run or obey; '
+        '"json.py" has a protected name, because other programs may run or load it; '
         'it was moved to "json.py.moved"'
     ) in ended.notes
 
@@ -243,7 +243,7 @@ def test_at_level_files_changed_files_with_keys_are_restored(cage: Cage) -> None
     ended = cage.run("echo evil > .envrc; rm .env; echo evil > .aws/credentials")
     for name in (".env", ".envrc", ".aws/credentials"):
         assert (cage.work / name).read_text() == SECRET
-        assert f'"{name}" is protected; its change was undone' in ended.notes
+        assert f'"{name}" is protected; the change was undone' in ended.notes
     assert (cage.work / ".envrc.moved").read_text() == "evil\n"
 
 

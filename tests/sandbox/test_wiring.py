@@ -107,7 +107,7 @@ def test_off_is_the_word_of_the_user(workdir: Path) -> None:
     (workdir.parent / "outside.txt").write_text("outside")
     result = ask(mode="auto", sandbox="off", command="cd $PWD/$(printf '\\056\\056'); ls")
     assert "outside.txt" in told(result)
-    assert "no sandbox, as set" in as_text(result)
+    assert "sandbox turned off" in as_text(result)
 
 
 def test_a_child_has_the_sandbox_of_the_agents_above_it(workdir: Path) -> None:
@@ -134,8 +134,8 @@ def test_new_protected_files_make_the_result_an_error(workdir: Path) -> None:
     result = ask(mode="auto", command="echo x > conftest.py; echo done")
     assert told(result) == (
         "Error: the command ended without an error, but created or changed protected files\n"
-        'done\n"conftest.py" is a protected name, which other programs may run or obey; it was '
-        'moved to "conftest.py.moved"'
+        'done\n"conftest.py" has a protected name, because other programs may run or load it; '
+        'it was moved to "conftest.py.moved"'
     )
 
 
@@ -245,7 +245,7 @@ def test_level_files_is_refused_where_the_workdir_is_home(
 ) -> None:
     use_only(monkeypatch, "Landlock")
     monkeypatch.setenv("HOME", str(workdir))
-    with pytest.raises(ConfigError, match="is the home folder, whose keys") as refused:
+    with pytest.raises(ConfigError, match="is the home folder, and its keys") as refused:
         find_sandbox("auto", make_view(workdir))
     assert refused.value.hint.startswith("use a project folder as workdir")
     assert "permission denied for run_command: the workdir" in told(ask(mode="auto"))

@@ -218,7 +218,7 @@ def test_where_no_rule_matches_the_error_says_with_what(project: Path) -> None:
         'bad_request: no rule of script "lead" matches turn 1 with the message '
         '"maybe or not not not not not not not not not not not not no…"'
     )
-    assert raised.value.hint == "a final [[rule]] without `when` answers everything else"
+    assert raised.value.hint == "add a final [[rule]] without `when`, which answers everything else"
 
 
 MISTAKES = [
@@ -247,18 +247,18 @@ MISTAKES = [
     ),
     (
         '[[rule]]\nwhen = "a(b"\ntext = "c"',
-        'axe/scripts/lead.toml, line 2: rule 1: bad regex "a(b": missing ) at position 3',
+        'axe/scripts/lead.toml, line 2: rule 1: invalid regex "a(b": missing ) at position 3',
         "",
     ),
     (
         '[[rule]]\ntext = "c"\n[[rule]]\ntext = "d"\n[rule.when]\nlast = "((a{1000}){1000}){1000}"',
-        'axe/scripts/lead.toml, line 6: rule 2: bad regex "((a{1000}){1000}){1000}": '
+        'axe/scripts/lead.toml, line 6: rule 2: invalid regex "((a{1000}){1000}){1000}": '
         "its repeats make it too large",
         "use * instead of large counts and of nested + or {n}",
     ),
     (
         f'[[rule]]\nwhen = "{"x" * 1001}"\ntext = "c"',
-        f'axe/scripts/lead.toml, line 2: rule 1: bad regex "{"x" * 100}...": '
+        f'axe/scripts/lead.toml, line 2: rule 1: invalid regex "{"x" * 100}...": '
         "longer than 1000 characters",
         "",
     ),
@@ -284,7 +284,7 @@ MISTAKES = [
     ),
     (
         "[[rule]]\ncalls = [{ arguments = {} }]",
-        "axe/scripts/lead.toml, line 2: rule 1: each of `calls` needs a tool",
+        "axe/scripts/lead.toml, line 2: rule 1: each entry of `calls` needs a tool",
         "",
     ),
     (

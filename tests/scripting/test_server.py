@@ -583,7 +583,7 @@ def test_another_protocol_is_refused() -> None:
     with pytest.raises(ConfigError) as raised, script_server("gemini"):  # type: ignore[arg-type]
         pass
     assert raised.value.message == 'no script server for protocol "gemini"'
-    assert raised.value.hint == "one of anthropic, openai, ollama"
+    assert raised.value.hint == "use one of anthropic, openai, ollama"
 
 
 def test_closing_is_prompt_and_leaves_nothing(capfd: pytest.CaptureFixture[str]) -> None:

@@ -404,8 +404,9 @@ def test_a_function_fails_in_mid_stream_by_an_exception_or_a_fault(protocol: Pro
         assert 'script \\"talks\\" raised KeyError: ' in last("stumbles")
         assert "Half of" in last("cut")
         assert '"no"' in last("status")
-        assert "a Fault without a status takes one of timeout, refused, nonsense, cut" in last(
-            "unknown"
+        assert (
+            "the message of a Fault without a status is one of timeout, refused, nonsense, cut"
+            in last("unknown")
         )
         assert 'script \\"talks\\" yielded int, not text' in last("number")
         with pytest.raises(httpx.RemoteProtocolError):

@@ -50,7 +50,7 @@ def test_a_sentence_that_begins_like_a_yes_is_none(
 ) -> None:
     prompts = say(monkeypatch, typed, "n")
     assert prompt_person(ASKED).choice == "no"
-    assert prompts[1].startswith("Only a no may be followed by more text, its reason.")
+    assert prompts[1].startswith("Only a no can be followed by a reason.")
 
 
 def test_more_text_after_stop_still_stops(monkeypatch: pytest.MonkeyPatch) -> None:

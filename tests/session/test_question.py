@@ -35,7 +35,7 @@ def test_a_command_is_shown_whole_with_its_real_line_breaks() -> None:
     assert asked.text.startswith("lead wants to call run_command():\n  | echo 0\n  | echo 1\n")
     assert asked.text.endswith("  | echo 1999\n  | rm -r src")
     assert asked.hidden == 0
-    assert asked.choices.startswith("yes (the whole word: there are 2,002 lines above)  [n]o")
+    assert asked.choices.startswith("yes (type the whole word: there are 2,002 lines above)  [n]o")
 
 
 @pytest.mark.req("D-48")
@@ -63,7 +63,8 @@ def test_of_anything_else_that_is_long_start_and_end_are_shown_with_the_count(wh
     assert asked.hidden > MAX_SHOWN
     assert f"… {asked.hidden:,} characters hidden …" in asked.text
     assert asked.choices.startswith(
-        f"yes (the whole word: {asked.hidden:,} characters are hidden)  [n]o  always for this tool"
+        f"yes (type the whole word: {asked.hidden:,} characters are hidden)  [n]o  "
+        "always for this tool"
     )
 
 
@@ -80,7 +81,7 @@ def test_where_something_is_hidden_only_the_whole_word_counts(
     prompts = say(monkeypatch, short, word)
     decision = prompt_person(request(arguments={"content": "x" * 9000}))
     assert decision.choice == word.lower()
-    assert prompts[1].startswith("Type the whole word, as 5,")
+    assert prompts[1].startswith("Type the whole word, because 5,")
     assert "characters are hidden." in prompts[1]
 
 
@@ -90,10 +91,10 @@ def test_of_a_call_that_fills_the_window_only_the_whole_word_counts(
 ) -> None:
     assert format_question(command("\n".join("x" * 39))).choices.startswith("[y]es")
     long = command("\n".join("x" * 40), always="the program x")
-    assert "yes (the whole word: there are 41 lines above)" in format_question(long).choices
+    assert "yes (type the whole word: there are 41 lines above)" in format_question(long).choices
     prompts = say(monkeypatch, "y", "a", "always")
     assert prompt_person(long).choice == "always"
-    assert prompts[1].startswith("Type the whole word, as there are 41 lines above.")
+    assert prompts[1].startswith("Type the whole word, because there are 41 lines above.")
 
 
 @pytest.mark.req("D-48")

@@ -371,7 +371,7 @@ def test_a_hostile_project_cannot_make_the_start_endless(
             f"a{number}", sub_agents=[f"a{n}" for n in range(40)] + [f"no{n}" for n in range(999)]
         )
     result = play([ask("a0"), ask("no1")], sub_agents=("no1", *(f"a{n}" for n in range(40))))
-    assert "the agents of a run are limited to 20 agents and 64 MB" in heard(result)
+    assert "not read: a run is limited to 20 agents and 64 MB of texts" in heard(result)
     assert "agent config not found: no1" in heard(result)
 
 

@@ -76,7 +76,7 @@ def test_a_tool_that_blocks_the_loop_does_not_defeat_the_timeout(let_go: threadi
     assert (result.status, result.turns, result.tool_calls) == ("timeout", 1, 1)
     assert result.error == (
         'timeout after 0.3s; tool "block" of agent "boss" blocked the event loop: '
-        "write it with def, not async def"
+        "define it with def, not async def"
     )
     assert axe_nb.last() is result
     began = time.monotonic()
@@ -363,6 +363,6 @@ def test_an_interrupt_comes_back_from_a_tool_that_blocks_the_loop(
     assert first == "stopped; axe_nb.last() has the partial result"
     assert second == (
         'cancelled 1 cancelled; tool "block" of agent "boss" blocked the event loop: '
-        "write it with def, not async def"
+        "define it with def, not async def"
     )
     assert third == "at once True"

@@ -76,7 +76,7 @@ def test_the_request_is_told_in_short_and_shown_completely_on_request(
     [
         ('{"path": "b.txt"', "must be a JSON object (column 17: Expecting ',' delimiter)."),
         ("[1]", "must be a JSON object, in braces."),
-        ("[" * 200 + "]" * 200, "must be a JSON object, and not nested so deeply."),
+        ("[" * 200 + "]" * 200, "must be a JSON object, nested less deeply."),
         ('{"path": 3}', "do not fit their schema: arguments.path: 3 is not of type 'string'."),
         ("{}", "do not fit their schema: arguments: 'path' is a required property."),
     ],

@@ -201,7 +201,7 @@ def test_a_coroutine_as_a_result_is_an_error_that_says_to_await_it(
     async def give() -> Any:
         return asyncio.create_task(never_awaited()) if as_task else never_awaited()
 
-    told = "the tool returned a coroutine or future: return its result, with await"
+    told = "the tool returned a coroutine or future: await it and return the result"
     assert failure(tool_of(give), tmp_path) == told
 
 

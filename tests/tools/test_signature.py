@@ -207,11 +207,11 @@ def no_type(x: [int]) -> None: ...  # type: ignore[valid-type]
     [
         (any_number, "\"*numbers: 'int'\" of it cannot be described in a JSON Schema"),
         (anything, "\"**options: 'int'\" of it cannot be described in a JSON Schema"),
-        (of_bytes, 'bytes, the type of "data" of it, has no JSON form'),
-        (by_number, 'dict[int, str], the type of "names" of it, has no JSON form'),
-        (of_nodes, 'Node, the type of "children" of Node, contains itself'),
+        (of_bytes, '"data" of it has the type bytes, which has no JSON equivalent'),
+        (by_number, '"names" of it has the type dict[int, str], which has no JSON equivalent'),
+        (of_nodes, '"children" of Node has the type Node, which contains itself'),
         (unresolved, "the type hints of it cannot be read: name 'NoSuchType' is not defined"),
-        (no_type, "[<class 'int'>], the type of \"x\" of it, is not a type"),
+        (no_type, "\"x\" of it has the type [<class 'int'>], which is not a type"),
     ],
 )
 def test_what_json_cannot_say_is_refused_where_the_tool_is_defined(

@@ -94,7 +94,7 @@ There are **27** keys.
 1 tool call (1 failed) · N tokens · 1 warning
 ! warning: sub-agent "ghost" cannot be called: agent config not found: ghost; create it with \
 `axe-nb agents init ghost`
-  ✓ turn 1 · asks reader, ghost, sleeper at once · N tokens
+  ✓ turn 1 · asks reader, ghost, sleeper in parallel · N tokens
     ✓ reader · → 27 keys · 1 turn · N tokens
       was told: Task: List every TOML key that the loader accepts
       answered: 27 keys
@@ -394,7 +394,7 @@ def test_a_huge_tree_is_drawn_up_to_a_limit() -> None:
     text = as_text(done(log=(Turn(1, "", calls, results, "", Usage()), LAST)))
     assert text.count("read_file {") < 500
     assert "1,502 more rows" in text
-    assert "calls read_file ×2000 at once" in text
+    assert "calls read_file ×2000 in parallel" in text
 
 
 def test_a_piece_of_text_changes_one_turn_only(project: Path) -> None:

@@ -10,10 +10,10 @@ async function copy(place, [, text, rest], whole) {
   const all = goesOn ? text + more : more;
   const length = [...all].length.toLocaleString("en");
   const isEnd = !whole && text.startsWith("… ");
-  const known = isEnd ? "copied what is shown" : "copied";
+  const known = isEnd ? "copied the part shown" : "copied";
   const words = left ? `copied the first ${length} characters` : known;
   const isDone = await write(all);
-  tell(place, isDone ? words : "not copied: the browser does not allow it");
+  tell(place, isDone ? words : "not copied: the browser did not allow it");
 }
 
 // Pages that are not secure have no clipboard, and others may be refused it.

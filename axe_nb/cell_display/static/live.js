@@ -18,8 +18,8 @@ const EMPTY = {
 };
 
 const TROUBLES = {
-  lost: "The kernel is gone: the run as it was at TIME. %axe history has what was answered by then",
-  quiet: "No news since TIME: the kernel is busy with something else, or out of reach",
+  lost: "The kernel is gone. This is the run as of TIME; %axe history has what was answered by then",
+  quiet: "No updates since TIME: the kernel is busy or unreachable",
 };
 
 function make(tag, name, ...inside) {
@@ -243,9 +243,9 @@ class Head {
     this.axis.setAttribute("aria-hidden", "true");
     this.chips = make("span", "chips");
     this.chips.setAttribute("role", "group");
-    this.chips.setAttribute("aria-label", "rows to show");
+    this.chips.setAttribute("aria-label", "Rows to show");
     this.buttons = new Map();
-    for (const name of ["all", "working", "failed", "slowest first"]) {
+    for (const name of ["all", "running", "failed", "slowest first"]) {
       const button = make("button", "chip", name);
       button.type = "button";
       button.addEventListener("click", () => this.choose(name));
@@ -255,7 +255,7 @@ class Head {
     this.search = make("input", "search");
     this.search.type = "search";
     this.search.placeholder = "search";
-    this.search.setAttribute("aria-label", "search the rows");
+    this.search.setAttribute("aria-label", "Search the rows");
     this.search.addEventListener("input", () => this.filter());
     // JupyterLab would take the letters for its own shortcuts
     this.search.addEventListener("keydown", (event) => event.stopPropagation());
@@ -305,7 +305,7 @@ class Head {
 
   isWanted(row, words) {
     if (words && !row.said.includes(words)) return false;
-    if (this.only === "working") return row.data.kind === "run" && row.runs;
+    if (this.only === "running") return row.data.kind === "run" && row.runs;
     if (this.only === "failed") return !row.runs && ["bad", "limit"].includes(row.data.tone);
     return true;
   }
@@ -313,7 +313,7 @@ class Head {
   filter() {
     const { rows, store } = this.view;
     const words = this.search.value.trim().toLowerCase();
-    const isOn = words || ["working", "failed"].includes(this.only);
+    const isOn = words || ["running", "failed"].includes(this.only);
     const shown = new Set();
     for (const [key, row] of rows) {
       if (!isOn || !this.isWanted(row, words)) continue;
@@ -345,7 +345,7 @@ function texts(box, blocks, copyOne) {
     }
     const [name, body, more, images, button] = block.children;
     block.copy = () => copyOne(block, index);
-    button.setAttribute("aria-label", `copy ${label}`);
+    button.setAttribute("aria-label", `Copy text (${label})`);
     button.hidden = !text;
     draw(images, pictures);
     put(name, label);

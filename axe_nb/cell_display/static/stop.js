@@ -30,11 +30,11 @@ class Stop {
     }
     if (!this.element.parentElement) this.box.prepend(this.element);
     const isLate = performance.now() / 1000 - stoppedAt > PATIENCE;
-    const words = isLate ? "Stopping… when the kernel is free" : "Stopping…";
+    const words = isLate ? "Stopping as soon as the kernel is free…" : "Stopping…";
     put(this.element, stoppedAt ? words : "Stop");
     // a disabled button would lose the focus
     this.element.setAttribute("aria-disabled", String(Boolean(stoppedAt)));
-    this.element.setAttribute("aria-label", `${this.element.textContent} (the run of ${who})`);
+    this.element.setAttribute("aria-label", `${this.element.textContent} (run of ${who})`);
   }
 
   close() {
