@@ -25,7 +25,7 @@ from axe_nb.providers.connections import show_server
 from axe_nb.providers.exchange import exchange
 from axe_nb.providers.history import write_messages
 from axe_nb.providers.output_schema import make_closed
-from axe_nb.providers.prompt_cache import Prefix, mark_prefix
+from axe_nb.providers.prompt_cache import ROLE, Prefix, mark_prefix
 from axe_nb.providers.protocol import OnDelta
 from axe_nb.providers.reply_errors import TOO_LONG, missing_part, refusal
 from axe_nb.quick_dataclass import dataclass
@@ -44,9 +44,6 @@ _AT_LIMIT = {
 """Stop reason of a limit that left no room for content → next step."""
 
 _ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-
-_ROLE = len('{"role":"')
-"""Offset of the role in a wire message; its first letter is a or u."""
 
 
 def encode(message: Message) -> list[dict[str, Any]]:
@@ -185,9 +182,9 @@ def _join_turns(messages: Iterable[bytes]) -> bytes:
 def _merge(messages: Iterable[bytes]) -> list[bytes]:
     """Merges consecutive messages of one role, such as user text after tool results."""
     turns = list(filter(None, messages))
-    roles = bytes([turn[_ROLE] for turn in turns])
+    roles = bytes([turn[ROLE] for turn in turns])
     if b"uu" in roles or b"aa" in roles:
-        return [_merge_turns(list(group)) for _, group in groupby(turns, itemgetter(_ROLE))]
+        return [_merge_turns(list(group)) for _, group in groupby(turns, itemgetter(ROLE))]
     return turns
 
 

@@ -21,7 +21,8 @@ EPHEMERAL = {"type": "ephemeral"}
 
 _MARK = b',"cache_control":{"type":"ephemeral"}'
 
-_ROLE = len('{"role":"')
+ROLE = len('{"role":"')
+"""Offset of the role in a message as it is written; its first letter is a or u."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +70,6 @@ def _mark_turns(turns: Sequence[bytes]) -> list[bytes]:
     """Marks the last block of the last two messages of the user."""
     marked = list(turns)
     latest = range(max(0, len(turns) - 3), len(turns))
-    for at in [at for at in latest if turns[at][_ROLE] == ord("u")][-2:]:
+    for at in [at for at in latest if turns[at][ROLE] == ord("u")][-2:]:
         marked[at] = marked[at][: -len("}]}")] + _MARK + b"}]}"
     return marked
