@@ -50,6 +50,7 @@ def _make(
     )(cls)
     cls.__doc__ = doc
     fields = dataclasses.fields(cls)
+    _check_order(fields)
     methods: dict[str, Any] = {"__init__": _LateInit(cls, is_frozen=frozen)}
     if repr:
         methods["__repr__"] = _make_repr([field.name for field in fields if field.repr])
@@ -57,7 +58,7 @@ def _make(
         read = _reader([field.name for field in fields if field.compare])
         methods["__eq__"] = _make_eq(read)
         if not has_hash:
-            cls.__hash__ = _make_hash(read) if frozen else None
+            cls.__hash__ = _make_hash(_reader(_list_hashed(fields))) if frozen else None
     if frozen:
         cls.__dataclass_params__.frozen = True
         methods |= _make_frozen(cls, frozenset(field.name for field in fields))
@@ -69,6 +70,22 @@ def _make(
                 method.__qualname__ = f"{cls.__qualname__}.{name}"
             setattr(cls, name, method)
     return cls
+
+
+def _check_order(fields: tuple[Field[Any], ...]) -> None:
+    """Raises as Python does, not at the first object: the constructor is compiled late."""
+    before = ""
+    for field in fields:
+        if field.init and not field.kw_only:
+            if _is_optional(field):
+                before = field.name
+            elif before:
+                names = f"{field.name!r} follows default argument {before!r}"
+                raise TypeError(f"non-default argument {names}")
+
+
+def _list_hashed(fields: tuple[Field[Any], ...]) -> list[str]:
+    return [one.name for one in fields if (one.compare if one.hash is None else one.hash)]
 
 
 def _reader(names: list[str]) -> Callable[[Any], Any]:

@@ -167,6 +167,27 @@ def test_an_object_that_holds_itself_can_be_shown() -> None:
     assert shown[0] == shown[1]
 
 
+def test_a_field_without_a_default_after_one_that_has_one_is_refused_at_once() -> None:
+    for decorate in (dataclasses.dataclass, dataclass):
+        with pytest.raises(TypeError, match=r"^non-default argument 'b' follows default"):
+            decorate(type("Wrong", (), {"__annotations__": {"a": int, "b": int}, "a": 1}))
+
+
+def test_a_field_may_be_compared_without_being_hashed() -> None:
+    seen = []
+    for decorate in (dataclasses.dataclass, dataclass):
+
+        @decorate(frozen=True)
+        class Named:
+            name: str
+            values: list[int] = field(hash=False)
+
+        seen.append(
+            (hash(Named("a", [1])) == hash(Named("a", [2])), Named("a", [1]) == Named("a", [2]))
+        )
+    assert seen == [(True, False)] * 2
+
+
 def test_hashes_are_of_the_compared_fields() -> None:
     _, kind = make_both(one, frozen=True)
     assert hash(kind("a")) == hash(kind("a")) != hash(kind("b"))
