@@ -23,13 +23,13 @@ Generated from the docstrings by `docs/make_api.py`; do not edit it by hand.
 """
 
 GROUPS: Mapping[str, tuple[str, ...]] = {
-    "Runs": ("run", "arun", "stream", "last", "load", "history", "RunResult", "Usage"),
+    "Runs": ("run", "arun", "stream", "last", "load", "history", "RunResult", "Usage", "Step"),
     "Agents": (
         "Agent", "define", "SubAgentsConfig", "ChildBudget", "TreeLimits", "Retry",
     ),
     "Tools": ("tool", "ToolContext", "ToolError"),
     "Many runs": ("map", "amap", "grid", "Grid"),
-    "Tests, recordings and files": ("expect", "cassette", "export", "Step"),
+    "Tests, recordings and files": ("expect", "cassette", "export"),
     "Script models": (
         "script", "script_server", "call", "Request", "Response", "ToolCall",
     ),
