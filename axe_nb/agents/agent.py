@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import field, replace
+from dataclasses import KW_ONLY, field, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -78,6 +78,7 @@ class Agent:
     """Required; the file is `<name>.toml`."""
     model: str
     """Required: provider/model, as in anthropic/claude-sonnet-4-5, ollama/llama3.2, script/lead."""
+    _: KW_ONLY
     description: str = ""
     """For people; never sent to a model."""
     system_prompt: str = ""

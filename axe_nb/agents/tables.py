@@ -38,7 +38,7 @@ LIMIT_ADVICE = {
 
 
 @clear_arguments
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ChildBudget:
     """`[sub_agents_config.budget]`: limits of a spawn_agent or delegate_task child (D-18)."""
 
@@ -51,7 +51,7 @@ class ChildBudget:
 
 
 @clear_arguments
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SubAgentsConfig:
     """`[sub_agents_config]`: rules for delegation by this agent."""
 
@@ -84,7 +84,7 @@ NO_CONFIG = SubAgentsConfig()
 
 
 @clear_arguments
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TreeLimits:
     """`[limits]`: limits of a run and all runs below it; 0 = no limit."""
 
@@ -110,7 +110,7 @@ DEFAULT_LIMITS = TreeLimits()
 """The limits of an agent without `[limits]`."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TreeBudget:
     """`[budget]` of the Axe command line; treated as `[limits]` (D-27)."""
 

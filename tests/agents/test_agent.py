@@ -3,6 +3,7 @@
 import os
 import stat
 import tomllib
+from collections.abc import Callable
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -26,12 +27,14 @@ param = st.recursive(
     text | number | st.booleans(), lambda v: st.lists(v) | st.dictionaries(text, v), max_leaves=5
 )
 budgets = st.builds(
-    ChildBudget, st.integers(1, 10**6), st.integers(1, 10**6), st.integers(5000, 10**7)
-)
+    ChildBudget, max_tool_calls=st.integers(1, 10**6), max_tokens=st.integers(1, 10**6),
+    timeout_ms=st.integers(5000, 10**7),
+)  # fmt: skip
 configs = st.builds(
-    SubAgentsConfig, st.booleans(), st.integers(0, 5), st.booleans(), st.floats(0, 1e6),
-    st.sampled_from(["deny", "person"]), st.integers(0, 99), st.integers(1, 50),
-    st.integers(1, 10**6), st.booleans(), budgets,
+    SubAgentsConfig, enabled=st.booleans(), max_depth=st.integers(0, 5), parallel=st.booleans(),
+    timeout=st.floats(0, 1e6), ask=st.sampled_from(["deny", "person"]),
+    max_concurrent=st.integers(0, 99), max_turns=st.integers(1, 50),
+    output_limit=st.integers(1, 10**6), inherit_mode=st.booleans(), budget=budgets,
 )  # fmt: skip
 agents = st.builds(
     Agent,
@@ -39,9 +42,17 @@ agents = st.builds(
     skill=text, files=names, workdir=text, sub_agents=names, tools=names,
     mode=st.sampled_from(["plan", "ask", "auto"]), params=st.dictionaries(text, param, max_size=3),
     permissions=st.dictionaries(text, st.sampled_from(["allow", "ask", "deny"]), max_size=2),
-    limits=st.builds(TreeLimits, st.integers(0, 9), st.integers(0, 10**9)),
+    limits=st.builds(
+        TreeLimits, max_requests=st.integers(0, 9), max_calls_per_reply=st.integers(0, 10**9)
+    ),
     retry=st.builds(Retry, st.integers(0, 9)), sub_agents_config=configs,
 )  # fmt: skip
+
+
+@pytest.mark.parametrize("make", [lambda: Agent("a", "p/m", "words"), lambda: TreeLimits(3)])  # type: ignore[misc]
+def test_all_but_name_and_model_are_given_by_name(make: Callable[[], object]) -> None:
+    with pytest.raises(ConfigError, match="too many positional arguments"):
+        make()
 
 
 @pytest.mark.req("B-12", "A-5.1", "A-5.2", "A-5.3")
