@@ -145,8 +145,15 @@ class StatusLine:
 
     is_live = False
 
-    def __init__(self, stream: TextIO | None) -> None:
+    def __init__(self, stream: TextIO | None, pause: float = 0.25) -> None:
+        """Creates a line that is not drawn yet.
+
+        Args:
+            stream: the terminal; nothing is drawn if it is none.
+            pause: least seconds between two drawings.
+        """
         self._stream = stream if stream is not None and stream.isatty() else None
+        self._pause = pause
         self.streams = self._stream is not None
         self._transcript = Transcript()
         self._started = self._drawn = time.monotonic()
@@ -157,9 +164,9 @@ class StatusLine:
         self._transcript.apply(event, time.monotonic())
 
     def tick(self) -> None:
-        """Redraws, at most four times a second."""
+        """Redraws, unless it was drawn a moment ago."""
         now = time.monotonic()
-        if self._stream is None or now - self._drawn < 0.25:
+        if self._stream is None or now - self._drawn < self._pause:
             return
         self._drawn = now
         self._transcript.tick(now)

@@ -42,7 +42,7 @@ def started(run: str, agent: str) -> RunStarted:
 def line_after(*agents: str) -> tuple[StatusLine, Terminal]:
     """A status line that has just been drawn, with these agents at work below the first."""
     terminal = Terminal()
-    status = StatusLine(terminal)
+    status = StatusLine(terminal, 0.0)
     status.event(started("0", agents[0]))
     status.event(TurnStarted("0", 1, 1, 0))
     status.event(TextDelta("0", 1, 1, "text"))
@@ -51,7 +51,6 @@ def line_after(*agents: str) -> tuple[StatusLine, Terminal]:
         status.event(ToolStarted("0", call))
     for number, agent in enumerate(agents[1:], 1):
         status.event(started(f"0.2-{number}", agent))
-    time.sleep(0.26)
     status.tick()
     return status, terminal
 
@@ -77,8 +76,15 @@ def test_the_line_is_no_wider_than_the_terminal_and_cannot_command_it() -> None:
 
 
 def test_the_line_is_drawn_at_most_four_times_a_second() -> None:
-    status, terminal = line_after("lead")
+    terminal = Terminal()
+    status = StatusLine(terminal)
+    status.event(started("0", "lead"))
+    status.tick()
+    assert terminal.getvalue() == ""
+    time.sleep(0.26)
+    status.tick()
     drawn = terminal.getvalue()
+    assert untimed(terminal) == "\rlead · 0 turns · 0 calls · 0s"
     status.tick()
     assert terminal.getvalue() == drawn
 
@@ -86,13 +92,12 @@ def test_the_line_is_drawn_at_most_four_times_a_second() -> None:
 def drawn_while(*pieces: TextDelta) -> str:
     """The line, while a reply is being written."""
     terminal = Terminal()
-    status = StatusLine(terminal)
+    status = StatusLine(terminal, 0.0)
     assert status.streams
     status.event(started("0", "lead"))
     status.event(TurnStarted("0", 1, 1, 0))
     for piece in pieces:
         status.event(piece)
-    time.sleep(0.26)
     status.tick()
     return untimed(terminal)
 
@@ -120,7 +125,6 @@ def test_a_child_that_has_ended_is_gone_and_its_rest_is_wiped() -> None:
     status, terminal = line_after("lead", "child")
     ended = RunResult(status="completed", text="", agent="child", model="p/m")
     status.event(RunFinished("0.2-1", ended))
-    time.sleep(0.26)
     status.tick()
     first, second = untimed(terminal).split("\r")[1:]
     assert second.rstrip() == "lead · 1 turn · 2 calls · 0s"
@@ -137,9 +141,8 @@ def test_the_line_is_taken_away_at_the_end_once() -> None:
 
 def test_without_a_terminal_there_is_no_line() -> None:
     for stream in (None, io.StringIO()):
-        status = StatusLine(stream)
+        status = StatusLine(stream, 0.0)
         status.event(started("0", "lead"))
-        time.sleep(0.26)
         status.tick()
         status.clear()
         assert stream is None or stream.getvalue() == ""
@@ -156,9 +159,8 @@ def test_the_line_fits_the_size_that_the_terminal_tells(columns: int, width: int
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     with os.fdopen(theirs, "w") as terminal:
-        status = StatusLine(terminal)
+        status = StatusLine(terminal, 0.0)
         status.event(started("0", "x" * 400))
-        time.sleep(0.26)
         status.tick()
         drawn = os.read(ours, 4096).decode()
         assert drawn == "\r" + "x" * (width - 1) + "…"
@@ -174,9 +176,8 @@ def test_verbose_lines_and_the_status_line_do_not_share_the_terminal(
     terminal, notes = Terminal(), list[str]()
     handle = session.start(RunRequest(agent="lead", prompt="Go"))
     view = TextView(
-        handle, options, notes.append, notes.append, piped=False, status=StatusLine(terminal)
+        handle, options, notes.append, notes.append, piped=False, status=StatusLine(terminal, 0.0)
     )
     view.event(started("0", "lead"))
-    time.sleep(0.26)
     view.tick()
     assert bool(terminal.getvalue()) != verbose
