@@ -36,6 +36,9 @@ if TYPE_CHECKING:  # what not every run needs is imported on first use
 Prompt: TypeAlias = "str | Sequence[object]"
 """Text, or a list of texts and pictures: bytes, paths, figures, images."""
 
+MAX_ID = 2**63 - 1
+"""The largest id that a run of the history can have, and so the most runs."""
+
 
 @with_options_shown
 def run(
@@ -192,10 +195,17 @@ def history(agent: str | None = None, *, limit: int = 100) -> History:
         limit: maximum number of runs.
 
     Raises:
-        ConfigError: the history cannot be read.
+        ConfigError: an invalid value, or the history cannot be read.
     """
     from axe_nb.run_history.history import list_history
 
+    if agent is not None and not isinstance(agent, str):
+        raise ConfigError(
+            f"history takes the name of an agent, not {shown_value(agent)}",
+            hint="the number of runs is limit, as in axe_nb.history(limit=5)",
+        )
+    if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= MAX_ID:
+        raise ConfigError(f"limit takes a whole number from 1, not {shown_value(limit)}")
     return list_history(agent, limit)
 
 
@@ -222,10 +232,10 @@ def load(saved: int | str | os.PathLike[str]) -> Any:
     from axe_nb.run_history.history import load_run
 
     if isinstance(saved, int):
-        return load_run(saved)
+        return load_run(min(saved, MAX_ID))
     if isinstance(saved, str) and not set(saved) & set("./\\"):
         if saved.isdecimal() and saved.isascii():
-            return load_run(int(saved[:20]))
+            return load_run(min(int(saved[:20]), MAX_ID))
         raise ConfigError(
             f"{quote(saved)} is not a run id of the history",
             hint=f"run ids are numbers; to load a file with this name, write ./{saved}",

@@ -91,6 +91,30 @@ def test_rows_of_one_agent_and_the_latest_ones(kept: Path) -> None:
     assert [row.prompt for row in rows[1:]] == ["Two", "One"]
 
 
+@pytest.mark.parametrize(
+    ("given", "named", "problem"),
+    [
+        ((5,), {}, "history takes the name of an agent, not 5"),
+        ((), {"limit": "x"}, "limit takes a whole number from 1, not 'x'"),
+        ((), {"limit": 0}, "limit takes a whole number from 1, not 0"),
+        ((), {"limit": 10**30}, "limit takes a whole number from 1, not 1000"),
+    ],
+)
+def test_what_is_no_agent_or_limit_is_told_and_no_fault_of_the_file(
+    given: Any, named: Any, problem: str, kept: Path
+) -> None:
+    with pytest.raises(ConfigError, match=f"^{problem}"):
+        axe_nb.history(*given, **named)
+
+
+@pytest.mark.parametrize("id", [10**30, str(10**30), 2, -1])
+def test_an_id_that_no_run_has_is_told_and_no_fault_of_the_file(id: Any, kept: Path) -> None:
+    define_echo()
+    axe_nb.run("echo", "One")
+    with pytest.raises(ConfigError, match=r"^the history has no run with the id"):
+        axe_nb.load(id)
+
+
 def test_the_list_as_text_html_and_data_frame(kept: Path) -> None:
     assert repr(axe_nb.history()) == "no runs in the history"
     define_echo()
