@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     AxeNotebook: TypeAlias = Callable[..., Book]
 
 MODES = ("live", "record", "replay", "auto")
+"""Those of `recording.modes`, which is not imported for them."""
 
 PACKAGE = Path(__file__).parent
 

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from axe_nb import script, script_server
+from axe_nb import pytest_plugin, script, script_server
+from axe_nb.recording import modes
 
 PLUGIN = ("-p", "axe_nb.pytest_plugin", "-p", "no:cacheprovider")
 
@@ -137,6 +138,10 @@ def test_the_option_is_for_cassettes_without_a_mode(pytester: pytest.Pytester) -
         """
     )
     pytester.runpytest_inprocess(*PLUGIN, "--axe-mode", "record").assert_outcomes(passed=1)
+
+
+def test_the_option_takes_the_modes_of_cassettes() -> None:
+    assert pytest_plugin.MODES == modes.MODES
 
 
 def test_a_script_is_there_for_one_test_only(pytester: pytest.Pytester) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Literal
+from typing import Literal, get_args
 
 from axe_nb.errors import ConfigError
 from axe_nb.recording.approvals import is_test
@@ -15,7 +15,7 @@ from axe_nb.text import quote
 
 Mode = Literal["live", "record", "replay", "auto"]
 
-MODES: tuple[Mode, ...] = ("live", "record", "replay", "auto")
+MODES: tuple[Mode, ...] = get_args(Mode)
 
 MODE = "AXE_CASSETTE_MODE"
 """Environment variable with the mode of cassettes that are opened without one."""
