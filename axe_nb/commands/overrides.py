@@ -21,7 +21,7 @@ from axe_nb.text import nearest, quote, suggestion
 from axe_nb.tools.python_tool import tool_of
 from axe_nb.tools.tool import Tool
 from axe_nb.values.libraries import to_plain
-from axe_nb.values.own_text import describe, remove_addresses
+from axe_nb.values.own_text import shown_value
 
 Tools: TypeAlias = str | Tool | Callable[..., Any]
 """A tool name, a Tool, or a function marked with `@axe_nb.tool`."""
@@ -35,9 +35,6 @@ FOR_TREE = ("timeout", "stream", "agents_dir", "expect", "step", "break_at")
 StepOption: TypeAlias = bool | StepFunction
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-MAX_SHOWN = 60
-"""Characters of an invalid value that an error quotes."""
 
 
 class RunOptions(TypedDict, total=False):
@@ -199,15 +196,6 @@ def _normalize(name: str, value: Any) -> Any:
     if name == "tools" and isinstance(value, list | tuple):
         return tuple(t if isinstance(t, str) or not callable(t) else tool_of(t) for t in value)
     return value
-
-
-def shown_value(value: object) -> str:
-    """Formats a value for an error message: one line, shortened."""
-    try:
-        text = " ".join(remove_addresses(repr(value), value).split())
-    except Exception:  # of the value's own method
-        text = describe(value)
-    return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}…"
 
 
 def is_timeout(value: object) -> bool:

@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from typing import Any
 
-from axe_nb.commands.overrides import shown_value
 from axe_nb.errors import ConfigError
 from axe_nb.quick_dataclass import dataclass
 from axe_nb.threads import in_thread
+from axe_nb.values.own_text import shown_value
 
 
 @dataclass(frozen=True, kw_only=True)

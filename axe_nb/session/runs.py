@@ -16,7 +16,7 @@ from copy import copy
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from axe_nb.agents.agent import Agent
-from axe_nb.commands.overrides import Overrides, shown_value
+from axe_nb.commands.overrides import Overrides
 from axe_nb.engine.ask_person import check_can_step
 from axe_nb.engine.call import blocking_call
 from axe_nb.engine.loop import Run
@@ -28,6 +28,7 @@ from axe_nb.messages import Message
 from axe_nb.pictures.picture import Picture
 from axe_nb.quick_dataclass import dataclass
 from axe_nb.results import NO_AGENT, RunResult, Status
+from axe_nb.values.own_text import shown_value
 
 if TYPE_CHECKING:
     from axe_nb.forks.point import ForkPoint

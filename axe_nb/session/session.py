@@ -19,7 +19,7 @@ from axe_nb.agents.agent_files import check_agents_dir
 from axe_nb.agents.config import Config
 from axe_nb.agents.names import check_name
 from axe_nb.clock import Clock
-from axe_nb.commands.overrides import Overrides, keep_for_tree, shown_value
+from axe_nb.commands.overrides import Overrides, keep_for_tree
 from axe_nb.engine.ask_person import check_can_step
 from axe_nb.engine.budget import Budget, Purse
 from axe_nb.engine.confine import real_workdir
@@ -51,6 +51,7 @@ from axe_nb.toolbox import SESSION
 from axe_nb.tools.registry import ToolTable
 from axe_nb.tools.tool import Job, Tool
 from axe_nb.traces.context import find_context, with_spans
+from axe_nb.values.own_text import shown_value
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
@@ -103,11 +104,8 @@ class Session:
 
     def snapshot(self) -> dict[str, Any]:
         """A copy of the whole state, for `restore`."""
-        return {
-            "last": self.last,
-            "budget": self.budget.copy(),
-            **{name: table.copy() for name, table in self._get_tables().items()},
-        }
+        tables = {name: table.copy() for name, table in self._get_tables().items()}
+        return {"last": self.last, "budget": self.budget.copy(), **tables}
 
     def restore(self, snapshot: Mapping[str, Any]) -> None:
         """Restores a snapshot in place, so that other references to the tables see it too."""

@@ -11,6 +11,9 @@ from typing import Any
 
 from axe_nb.text import one_line
 
+MAX_SHOWN = 60
+"""Characters of an invalid value that an error quotes."""
+
 LONGEST_NAME = 80
 """Maximum characters of a type's name."""
 
@@ -68,3 +71,12 @@ def remove_addresses(text: str, value: object) -> str:
     for address in (str(id(value)), f"{id(value):x}", f"{id(value):X}"):
         text = text.replace(address, "…")
     return text
+
+
+def shown_value(value: object) -> str:
+    """Formats a value for an error message: one line, shortened."""
+    try:
+        text = " ".join(remove_addresses(repr(value), value).split())
+    except Exception:  # of the value's own method
+        text = describe(value)
+    return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}…"
