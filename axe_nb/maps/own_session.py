@@ -19,11 +19,9 @@ from axe_nb.limits import InFlight, UsageMeter
 from axe_nb.messages import Request
 from axe_nb.quick_dataclass import dataclass
 from axe_nb.recording.tape import RootTape
-from axe_nb.results import RunResult
 from axe_nb.session.runs import RunHandle, RunRequest
 from axe_nb.session.session import Session, session
 from axe_nb.session.snapshot import Snapshot
-from axe_nb.session.spent import add_spent
 from axe_nb.traces.context import find_context
 
 if TYPE_CHECKING:
@@ -94,9 +92,6 @@ class MapSession(Session):
             return self._settings
         config, snapshot = self._settings
         return config, snapshot.share()
-
-    def _remember(self, result: RunResult) -> None:
-        add_spent(self.spent, result)
 
 
 def open_session(meter: UsageMeter | None) -> MapSession:

@@ -255,11 +255,8 @@ class Session:
     def remember(self, result: RunResult) -> None:
         """Records a finished root run: its result, its conversation and its usage."""
         with self._remembering:
-            self._remember(result)
-
-    def _remember(self, result: RunResult) -> None:
-        self.last = self.conversations[result.agent] = result
-        add_spent(self.spent, result)
+            self.last = self.conversations[result.agent] = result
+            add_spent(self.spent, result)
 
     def conversation(self, agent: str | None, agents_dir: str | None = None) -> RunResult:
         """The agent's last run in this session; None = the last run without an agent.
