@@ -90,7 +90,7 @@ EXTRAS = {
         if __name__ == "__main__":
             import axe_nb
             from distributed import Client
-            with Client(n_workers=1, dashboard_address=None) as client:
+            with Client(n_workers=1, dashboard_address=":0") as client:
                 runs = list(axe_nb.map("greeter", ["My name is Di."], executor=client))
             assert [run.text for run in runs] == ["Good morning, Di!"]
     """,

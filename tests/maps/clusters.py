@@ -16,7 +16,7 @@ def dask() -> Iterator[Any]:
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
     with (
         LocalCluster(
-            n_workers=2, threads_per_worker=1, dashboard_address=None, silence_logs=logging.CRITICAL
+            n_workers=2, threads_per_worker=1, dashboard_address=":0", silence_logs=logging.CRITICAL
         ) as cluster,
         Client(cluster) as client,
     ):
