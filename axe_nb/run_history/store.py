@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from axe_nb.errors import ConfigError
 from axe_nb.quick_dataclass import dataclass
@@ -75,6 +75,9 @@ REMOVED_AT_ONCE = 50
 NETWORK = re.compile(r"^(?:9p|afs|ceph|cifs|fuse\.|gpfs|lustre|ncpfs|nfs|smb)", re.IGNORECASE)
 """Types of file systems that processes on several machines may share; WAL does not work there."""
 
+Content: TypeAlias = str | bytes
+"""That of a row of parts: text, or a chunk of a log."""
+
 
 @dataclass
 class Row:
@@ -97,8 +100,8 @@ class Row:
     cost: float | None = None
     """Price of the tree in US dollars; None if it is unknown."""
     id: int | None = None
-    """Id of the run; None = not in the file yet."""
-    parts: list[str] = field(default_factory=list)
+    """None = not in the file yet."""
+    parts: list[Content] = field(default_factory=list)
     """Parts that are not in the file yet."""
 
 

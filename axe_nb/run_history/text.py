@@ -1,4 +1,4 @@
-"""Parts of runs as lines of JSON text with a header, without secrets.
+"""Parts of runs as lines of JSON text, without secrets.
 
 The data is that of `records.convert.to_json`, made in one pass of the C encoder, as a part is
 written for every exchange; reading checks it.
@@ -10,13 +10,13 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from functools import cache, lru_cache
 from operator import attrgetter
 from typing import Any, NamedTuple, get_args
 
-from axe_nb.data_files import VERSIONS
+from axe_nb.data_files import VERSIONS, format_header
 from axe_nb.errors import AxeError, Category, ConfigError
 from axe_nb.events import Event
 from axe_nb.exchanges import Cut, Exchange
@@ -41,7 +41,7 @@ from axe_nb.results import RunResult, Status, Turn
 from axe_nb.times import Kind, Lap
 from axe_nb.wire_log import WireReply
 
-HEADER = "axe_nb history {}.{}".format(*VERSIONS["history"])
+HEADER = format_header("history")
 
 _HEADER = re.compile(r"axe_nb history (\d{1,4})\.\d{1,4}\n")
 
@@ -67,10 +67,8 @@ class Part(NamedTuple):
     """A part as it was read."""
 
     data: dict[str, Any]
-    line: str
-    """The text of the data."""
-    replies: Sequence[str]
-    """The replies stored beside the data, as `replies` writes them."""
+    bodies: Sequence[Sequence[bytes]]
+    """Those of the replies `list_beside(data)`, in pieces."""
 
 
 def encode(data: Any) -> str:
@@ -83,16 +81,6 @@ def encode(data: Any) -> str:
         return _encode(data)
     except (RecursionError, TypeError, ValueError) as error:
         raise ConfigError(f"part of the run cannot be represented as JSON: {error}"[:200]) from None
-
-
-def make_valid(line: str) -> str:
-    """Returns JSON with half characters as escapes, so that it can be encoded."""
-    return line if line.isascii() else line.encode(errors="backslashreplace").decode()
-
-
-def format_part(line: str, replies: Iterable[str] = ()) -> str:
-    """Returns a part as it is kept."""
-    return "\n".join((HEADER, line, *replies))
 
 
 @lru_cache(maxsize=16)
@@ -123,25 +111,41 @@ def _needs_care(text: str) -> bool:
     return is_found(_MARKS, small)
 
 
-def parse_part(text: object) -> Part:
-    """Returns a part.
+def find_version(row: object) -> int:
+    """Returns the major version in the header of a row.
 
     Raises:
-        ConfigError: it is damaged, or of a later major version.
+        ConfigError: it has none, or a later one than is known.
     """
-    found = _HEADER.match(text) if isinstance(text, str) else None
-    if not found or not isinstance(text, str):
-        raise ConfigError("part of it has no header")
+    found = _HEADER.match(row) if isinstance(row, str) else None
+    if not found:
+        raise ConfigError("a part of it has no header")
     if int(found[1]) > VERSIONS["history"][0]:
-        raise ConfigError(f"part of it has version {found[1]}", hint="update axe-nb")
-    line, *replies = text[found.end() :].split("\n")
+        raise ConfigError(f"a part of it has the version {found[1]}", hint="update axe-nb")
+    return int(found[1])
+
+
+def parse_line(line: str) -> dict[str, Any]:
+    """Returns the data of a part.
+
+    Raises:
+        ConfigError: it is damaged.
+    """
     try:
         data = json.loads(line)
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"part of it is not valid JSON: {error}"[:200]) from None
     if not isinstance(data, dict):
-        raise ConfigError("part of it is not an object")
-    return Part(data, line, replies)
+        raise ConfigError("a part of it is not an object")
+    return data
+
+
+def list_beside(data: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Yields the replies in the data of a part whose bodies are beside it."""
+    for exchange in data.get("exchanges", ()):
+        reply = exchange.get("reply")
+        if reply and "beside" in reply:
+            yield reply
 
 
 def spread(value: Any, without: tuple[str, ...] = ()) -> dict[str, Any]:

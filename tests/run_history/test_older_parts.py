@@ -42,7 +42,7 @@ PARTS_2_0 = (
 
 @pytest.fixture
 def second(kept: Path) -> Path:
-    """A history with a run of three replies: a folded stream, a body, and a stream in two pieces."""
+    """A history with a run of three replies: a folded stream, a body, a stream in two pieces."""
     kept.parent.mkdir(parents=True)
     parts = [f"axe_nb history 2.0\n{part}" for part in PARTS_2_0]
     row = Row(agent="echo", status="cancelled", started=4e9, parts=[*parts])
