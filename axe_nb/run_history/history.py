@@ -182,7 +182,9 @@ def load_run(number: int) -> RunResult:
         tree.read(rows)
         result = tree.tell(why=GOES_ON if _is_running(row) else DIED)
     except ConfigError as error:
-        raise ConfigError(f"run {number} of the history cannot be read: {error}") from None
+        raise ConfigError(
+            f"run {number} of the history cannot be read: {error.message}", hint=error.hint
+        ) from None
     if result.definitions is not None:
         result.definitions.memory[TRUSTED] = True  # the file is the user's own
     return result

@@ -57,9 +57,6 @@ COLUMNS = (
     "cost",
 )  # fmt: skip
 
-PAGE = 8192
-"""Size of a page in bytes."""
-
 BUSY = 5.0
 """Seconds to wait for another process that writes."""
 
@@ -108,9 +105,6 @@ class Row:
 class Store:
     """An open history file; used by one thread."""
 
-    page = PAGE
-    """Size of a page of a new file in bytes."""
-
     def __init__(self, path: Path, locks: RunLocks | None, steps: Sequence[str] = STEPS) -> None:
         """Opens the file, to write if there are locks, which makes and updates it.
 
@@ -130,8 +124,6 @@ class Store:
         )  # fmt: skip
         try:
             self._connection.execute("PRAGMA trusted_schema = off")
-            if locks:  # of a file that is empty; a usual page is too small for most parts
-                self._connection.execute(f"PRAGMA page_size = {self.page}")
             self.has_tables = self._check_version() > 0
             """False if the file is empty: another process is about to make its tables."""
             if locks:

@@ -24,6 +24,7 @@ from axe_nb.wire_log import WireReply, pack
 from tests.run_history.rows import inflate, read_rows
 
 HEADER = "axe_nb history 3.0\n"
+LATER = "axe_nb history 4.0\n"
 
 
 def keep_run(path: Path) -> RunResult:
@@ -76,7 +77,6 @@ def test_a_run_is_kept_in_chunks_of_one_stream(kept: Path) -> None:
         ("DELETE FROM parts WHERE id > 1", "is missing"),
         ("UPDATE parts SET id = -id WHERE id = 3", "has no header"),
         (f"UPDATE parts SET content = '{HEADER}' WHERE id = 3", "damaged"),
-        ("UPDATE parts SET content = replace(content, '3.0', '4.0') WHERE id = 1", "version 4"),
     ],
 )
 def test_a_damaged_run_is_an_error_that_names_it(change: str, why: str, kept: Path) -> None:
@@ -85,6 +85,16 @@ def test_a_damaged_run_is_an_error_that_names_it(change: str, why: str, kept: Pa
         connection.executescript(change)
     with pytest.raises(ConfigError, match=f"run 1 of the history cannot be read: .*{why}"):
         axe_nb.load(1)
+
+
+@pytest.mark.req("D-61")
+def test_a_run_of_a_later_version_says_what_to_do(kept: Path) -> None:
+    keep_run(kept)
+    with closing(sqlite3.connect(kept)) as connection:
+        connection.executescript(f"UPDATE parts SET content = '{LATER}' WHERE id = 1")
+    with pytest.raises(ConfigError, match="a part of it has the version 4") as refused:
+        axe_nb.load(1)
+    assert refused.value.hint == "update axe-nb"
 
 
 def test_a_byte_that_is_wrong_changes_no_text(kept: Path) -> None:
