@@ -49,14 +49,12 @@ class Pieces(NamedTuple):
     is_stream: bool
     """True if the body is one of events."""
 
-    def list_texts(self) -> Iterator[str]:
-        """Yields the texts in which a secret may be that the data does not show."""
-        yield self.folded.body
+    def list_texts(self) -> list[str]:
+        """Returns the texts in which a secret may be that the data does not show."""
+        texts = [self.folded.body, *join_deltas(self.exchange.deltas)]
         for run in self.folded.runs:
-            yield from run[:2]
-        if self.is_stream:
-            yield from list_texts(self.folded)
-        yield from join_deltas(self.exchange.deltas)
+            texts += run[:2]
+        return [*texts, *list_texts(self.folded)] if self.is_stream else texts
 
 
 def write_exchanges(

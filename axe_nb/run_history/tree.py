@@ -102,7 +102,9 @@ class Tree:
         if new := {digest: one for digest, one in shelf.items() if digest not in self.pictures}:
             self.pictures.update(new)
             self._drafts.append(Draft(encode({"at": at, TABLE: write_table(new)}), (), ()))
-        texts = (line, *(text for one in exchanges for text in one.list_texts()))
+        texts = [line]
+        for one in exchanges:
+            texts += one.list_texts()
         self._drafts.append(Draft(line, exchanges, texts))
         self._size += sum(map(len, texts))
         if self._size > MAX_DRAFTS:
