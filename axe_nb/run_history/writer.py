@@ -16,7 +16,6 @@ from dataclasses import field
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, TypeAlias
-from weakref import WeakKeyDictionary
 
 from axe_nb.agents.config import format_path_or_name
 from axe_nb.agents.files import reason
@@ -98,8 +97,8 @@ class Writer:
         self._starting = threading.Lock()
         self._thread: threading.Thread | None = None
         self._store: Store | None = None
-        self._streams = WeakKeyDictionary[RootLog, None]()
-        """The runs with a stream, the one that was written last at the end."""
+        self._streams: dict[RootLog, None] = {}
+        """Runs that go on and have a stream, the one that was written last at the end."""
         self._ended = 0
         self._is_awaited = threading.Event()
         """Set while someone waits until all is written."""
@@ -199,7 +198,8 @@ class Writer:
     def _limit_streams(self, root: RootLog) -> None:
         """Ends the stream that was not written for the longest time, if there are many."""
         self._streams.pop(root, None)
-        self._streams[root] = None
+        if not root.is_over:
+            self._streams[root] = None
         if len(self._streams) > MAX_STREAMS:
             oldest = next(iter(self._streams))
             del self._streams[oldest]

@@ -205,7 +205,7 @@ def measure_form(protocol: Protocol, name: str, rounds: int, folder: Path) -> st
         with closing(Store(path, None)) as store:
             parts = sum(len(part) for part in store.list_parts(1))
         file = path.stat().st_size / 4
-        shares.append(f"{parts / text:.2f} ({file / text:.2f})")
+        shares.append(f"{parts / text:.2f} ({file / text:.2f})")  # in each state
     row = keep_often(folder / protocol / name / "runs.sqlite", events, rounds)
     return f"{protocol:9} {name}: {row}; parts (file) {', '.join(shares)} x its text"
 
@@ -259,7 +259,7 @@ def main() -> None:
             print(measure(protocol, rounds, Path(folder)))
         for name in FORMS:
             for protocol in PROTOCOLS:
-                print(measure_form(protocol, name, rounds, Path(folder)))
+                print(measure_form(protocol, name, max(rounds // 4, 1), Path(folder)))
         print(measure_loading("openai", rounds))
         bare = measure_transaction(rounds, Path(folder))
     print(f"a transaction alone: CPU {bare * 1e6:.0f} µs")
