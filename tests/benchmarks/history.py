@@ -199,12 +199,12 @@ def measure_form(protocol: Protocol, name: str, rounds: int, folder: Path) -> st
     for flushed in FLUSHED.values():
         path = folder / protocol / f"{len(shares)} {name}" / "runs.sqlite"
         writer = Writer(path)
-        for _ in range(4):
+        for _ in range(10):
             keep(writer, events, flushed)
         writer.close()
         with closing(Store(path, None)) as store:
             parts = sum(len(part) for part in store.list_parts(1))
-        file = path.stat().st_size / 4
+        file = path.stat().st_size / 10
         shares.append(f"{parts / text:.2f} ({file / text:.2f})")  # in each state
     row = keep_often(folder / protocol / name / "runs.sqlite", events, rounds)
     return f"{protocol:9} {name}: {row}; parts (file) {', '.join(shares)} x its text"

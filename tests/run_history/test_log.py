@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from pydoc_data.topics import topics
 
 import pytest
 from hypothesis import given, settings
@@ -20,7 +22,9 @@ from axe_nb.redaction import find_filter
 from axe_nb.run_history import log, writer
 from axe_nb.run_history.tree import Tree
 from axe_nb.run_history.writer import RootLog, Writer, find_writer
+from axe_nb.scripting.wire import Protocol
 from axe_nb.wire_log import WireReply, pack
+from tests.chains import count_text
 from tests.run_history.rows import inflate, read_rows
 
 HEADER = "axe_nb history 3.0\n"
@@ -95,6 +99,29 @@ def test_a_run_of_a_later_version_says_what_to_do(kept: Path) -> None:
     with pytest.raises(ConfigError, match="a part of it has the version 4") as refused:
         axe_nb.load(1)
     assert refused.value.hint == "update axe-nb"
+
+
+@pytest.mark.parametrize("protocol", ["anthropic", "openai", "ollama"])
+def test_short_streams_take_less_than_twice_their_texts(protocol: Protocol, kept: Path) -> None:
+    prose = " ".join(" ".join(topics.values()).split())
+
+    @axe_nb.tool
+    def look(what: str) -> str:
+        find_writer(kept).flush(5)
+        return prose[-220 * int(what) :][:20]
+
+    @script("talker")
+    def talker(request: axe_nb.Request) -> Iterator[object]:
+        yield from re.findall(r"\s*\S+", prose[200 * request.turn :][:200])
+        if request.turn < 12:
+            yield call("look", what=str(request.turn))
+
+    agent = Agent(name="talker", model=f"{protocol}/talker", tools=("look",))
+    with script_server(protocol):
+        result = axe_nb.run(agent, "Talk", stream=True)
+    assert axe_nb.load(1).to_dict(full=True) == result.to_dict(full=True)
+    size = sum(len(row) for row in read_rows(kept, 1)[1:])
+    assert size < 2 * count_text(result)
 
 
 def test_a_byte_that_is_wrong_changes_no_text(kept: Path) -> None:
