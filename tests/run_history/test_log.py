@@ -132,10 +132,10 @@ def test_a_byte_that_is_wrong_changes_no_text(kept: Path) -> None:
     for at in range(len(first)):
         wrong = first[:at] + bytes([first[at] ^ 1]) + first[at + 1 :]
         try:
-            assert tell([header, wrong]) == known, "a bit between two blocks means nothing"
+            assert tell([header, wrong]) == known, "some bits mean nothing, or name an equal text"
         except ConfigError:
             refused += 1
-    assert refused > len(first) - 3
+    assert refused > 0.9 * len(first)
 
 
 def tell(rows: list[str | bytes]) -> RunResult:
