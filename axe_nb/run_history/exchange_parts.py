@@ -41,9 +41,9 @@ class Pieces(NamedTuple):
 
     exchange: Exchange
     data: dict[str, Any]
-    """Of the exchange, without the body of its reply."""
+    """The data of the exchange, without the body of its reply."""
     beside: bytes
-    """The body as it is kept."""
+    """The body of its reply as it is stored."""
     folded: Folded
     """The body as text."""
     is_stream: bool

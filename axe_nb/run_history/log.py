@@ -19,7 +19,7 @@ from axe_nb.run_history.text import HEADER, Part, find_version, list_beside, par
 from axe_nb.wire_log import MAX_SIZE
 
 LEVEL = 1
-"""Of compression: higher ones find little more."""
+"""Compression level: higher ones gain little."""
 
 TAIL = b"\0\0\xff\xff"
 """Ends what each flush yields, and is left out of the chunk."""
@@ -75,11 +75,11 @@ def _inflate(stream: zlib._Decompress, chunk: bytes, most: int) -> bytes:
     try:
         text = stream.decompress(chunk[SUM:] + TAIL, most + 1)
     except zlib.error:
-        raise ConfigError("a part of it is damaged: it cannot be decompressed") from None
+        raise ConfigError("part of it is damaged: it cannot be decompressed") from None
     if len(text) > most:
         raise ConfigError(f"it is larger than {MAX_SIZE} bytes")
     if zlib.adler32(text).to_bytes(SUM, "big") != chunk[:SUM]:
-        raise ConfigError("a part of it is damaged: its checksum is wrong")
+        raise ConfigError("part of it is damaged: its checksum is wrong")
     return text
 
 

@@ -73,7 +73,7 @@ NETWORK = re.compile(r"^(?:9p|afs|ceph|cifs|fuse\.|gpfs|lustre|ncpfs|nfs|smb)", 
 """Types of file systems that processes on several machines may share; WAL does not work there."""
 
 Content: TypeAlias = str | bytes
-"""That of a row of parts: text, or a chunk of a log."""
+"""Content of a row of parts: text, or a chunk of a log."""
 
 
 @dataclass
@@ -97,7 +97,7 @@ class Row:
     cost: float | None = None
     """Price of the tree in US dollars; None if it is unknown."""
     id: int | None = None
-    """None = not in the file yet."""
+    """Id of the run; None = not in the file yet."""
     parts: list[Content] = field(default_factory=list)
     """Parts that are not in the file yet."""
 

@@ -53,7 +53,7 @@ class Part(NamedTuple):
 
     data: dict[str, Any]
     bodies: Sequence[Sequence[bytes]]
-    """Those of the replies `list_beside(data)`, in pieces."""
+    """The bodies of the replies in `list_beside(data)`, in pieces."""
 
 
 def encode(data: Any) -> str:
@@ -114,9 +114,9 @@ def find_version(row: object) -> int:
     """
     found = _HEADER.match(row) if isinstance(row, str) else None
     if not found:
-        raise ConfigError("a part of it has no header")
+        raise ConfigError("part of it has no header")
     if int(found[1]) > VERSIONS["history"][0]:
-        raise ConfigError(f"a part of it has the version {found[1]}", hint="update axe-nb")
+        raise ConfigError(f"part of it has version {found[1]}", hint="update axe-nb")
     return int(found[1])
 
 
@@ -131,7 +131,7 @@ def parse_line(line: str) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"part of it is not valid JSON: {error}"[:200]) from None
     if not isinstance(data, dict):
-        raise ConfigError("a part of it is not an object")
+        raise ConfigError("part of it is not an object")
     return data
 
 

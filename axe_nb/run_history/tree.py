@@ -75,12 +75,12 @@ class Tree:
     """Pictures that were written or read."""
 
     log: Log = field(default_factory=Log)
-    """That of what was written."""
+    """The log of the events that were written."""
     _drafts: list[Draft] = field(default_factory=list)
     _size: int = 0
     """Characters of the texts of all drafts."""
     _text: list[bytes] = field(default_factory=list)
-    """Text that was made of drafts since it was taken."""
+    """Text made of drafts since the last `take`."""
 
     def add(self, event: Event, at: float, clean: Filter) -> None:
         """Adds an event.
