@@ -196,9 +196,11 @@ class Writer:
             self._write(kept)
 
     def _limit_streams(self, root: RootLog) -> None:
-        """Ends the stream that was not written for the longest time, if there are many."""
+        """Ends the stream of a run that is over, or the one written longest ago of too many."""
         self._streams.pop(root, None)
-        if not root.is_over:
+        if root.is_over:
+            root.tree.log.rest()
+        else:
             self._streams[root] = None
         if len(self._streams) > MAX_STREAMS:
             oldest = next(iter(self._streams))
