@@ -26,7 +26,7 @@ T = TypeVar("T")
 Kind = Literal["run", "cassette", "history", "grid", "runs"]
 
 VERSIONS: Mapping[Kind, tuple[int, int]] = {
-    "run": (1, 1), "cassette": (1, 0), "history": (2, 0), "grid": (1, 0),
+    "run": (1, 1), "cassette": (1, 0), "history": (3, 0), "grid": (1, 0),
     "runs": (1, 0),
 }  # fmt: skip
 """Kind of file → (major, minor) that is written; every minor of that major is read.

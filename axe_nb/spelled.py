@@ -27,8 +27,8 @@ _HOLES = re.compile(f"[{_HOLE}-{chr(ord(_HOLE) + MAX_RUNS - 1)}]")
 _EVENT = re.compile(r"^(?:data:[ \t]*)?\{.*", re.MULTILINE)
 _OBJECT = re.compile(r"^(?:data:)?\s*(\{.*)", re.MULTILINE)
 
-FEW = 48
-"""Lines that are parsed faster than runs are looked for."""
+FEW = 16
+"""Events that are parsed as fast as runs are looked for."""
 
 MAX_PAIRS = 12
 """Pairs of events that are compared; of a usual stream, the first few are enough."""
@@ -61,7 +61,7 @@ class Folded(NamedTuple):
 def fold(body: str) -> Folded:
     """Returns a stream without what its events repeat."""
     runs: list[Run] = []
-    if body.count("\n") < FEW:
+    if max(body.count("\n{"), body.count("\ndata:")) < FEW:
         return Folded(body, runs)
     at = 0
     for _ in range(MAX_PAIRS):
@@ -182,7 +182,10 @@ def join_texts(body: str) -> Iterator[str]:
 
 
 def list_texts(folded: Folded) -> Iterator[str]:
-    """Yields the texts of a folded stream, those at the same place of several events joined."""
+    """Yields the texts of a folded stream, those at the same place of several events joined.
+
+    A text of one event alone is none of them: it is in the stream as it is.
+    """
     events = _OBJECT.findall(folded.body)
     try:
         parsed = json.loads(f"[{','.join(events)}]")  # far faster than one by one
@@ -197,7 +200,7 @@ def list_texts(folded: Folded) -> Iterator[str]:
         ]
     texts: dict[str, list[str]] = {}
     _collect_items(parsed, "", texts)
-    return ("".join(found) for found in texts.values() if len(found) > 1)
+    return ("".join(found) for found in texts.values() if len(found) > 1)  # none is empty
 
 
 def _parse_each(lines: Iterable[str]) -> tuple[list[str], list[Any]]:
@@ -211,14 +214,16 @@ def _parse_each(lines: Iterable[str]) -> tuple[list[str], list[Any]]:
 
 
 def _fill_hole(line: str, event: Any, runs: list[Run]) -> Iterator[Any]:
-    """Yields an event as it is, or for a run one with all of its texts, and an empty one."""
+    """Yields an event as it is, or for a run two with all of its texts."""
     found = _HOLES.search(line)
     if not found or (number := ord(found[0]) - ord(_HOLE)) >= len(runs):
         yield event
         return
-    text = json.loads(f'"{runs[number].texts}"')
-    yield _fill(event, found[0], text, len(runs[number].sizes))
-    yield _fill(event, found[0], "", 0)  # several texts, of which one is empty
+    _, texts, sizes = runs[number]
+    text = json.loads(f'"{texts}"')
+    end = 1 if sum(map(bool, sizes)) > 1 else len(text)
+    yield _fill(event, found[0], text[:end], len(sizes) - 1)
+    yield _fill(event, found[0], text[end:], 1)
 
 
 def _fill(value: Any, hole: str, text: str, times: int) -> Any:
@@ -233,8 +238,10 @@ def _fill(value: Any, hole: str, text: str, times: int) -> Any:
 
 
 def _collect(value: Mapping[str, Any], at: str, texts: dict[str, list[str]]) -> None:
-    """Adds the texts of an object, by their places."""
+    """Adds the texts of an object that are not empty, by their places."""
     for key, item in value.items():
+        if not item:
+            continue
         kind = item.__class__
         if kind is str:
             place = f"{at}\0{key}"
@@ -254,7 +261,7 @@ def _collect_items(items: Iterable[Any], at: str, texts: dict[str, list[str]]) -
         kind = item.__class__
         if kind is dict:
             _collect(item, at, texts)
-        elif kind is str:
+        elif kind is str and item:
             texts.setdefault(at, []).append(item)
         elif kind is list:
             _collect_items(item, at, texts)

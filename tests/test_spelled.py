@@ -73,7 +73,7 @@ def join_one_by_one(lines: list[str]) -> set[str]:
         except ValueError:
             continue
         for at, text in walk(parsed, "") if isinstance(parsed, dict) else ():
-            texts.setdefault(at, []).append(text)
+            texts.setdefault(at, []).extend([text] if text else [])
     return {"".join(pieces) for pieces in texts.values() if len(pieces) > 1}
 
 

@@ -5,11 +5,8 @@ Source: D-59, D-60.
 
 from __future__ import annotations
 
-import json
-from base64 import b64decode
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
-from functools import lru_cache
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -18,11 +15,11 @@ from axe_nb.exchanges import Exchange, drop_spelled, join_deltas
 from axe_nb.messages import Response
 from axe_nb.records.convert import from_json
 from axe_nb.redaction import Filter
-from axe_nb.run_history.replies import read_reply, write_reply
+from axe_nb.run_history.replies import write_body
 from axe_nb.run_history.story import RunStory
-from axe_nb.run_history.text import Part, encode, spread
+from axe_nb.run_history.text import Part, spread
 from axe_nb.spelled import Folded, fold, list_texts
-from axe_nb.wire_log import PackedPieces, WireReply, is_stream, pack, split
+from axe_nb.wire_log import is_stream, pack, split
 
 CONSTANT = (
     "model", "protocol", "system", "system_ends", "tools", "past_tools", "output", "answer_tool",
@@ -38,38 +35,26 @@ OF_TURN = {
 _get_constant = attrgetter(*CONSTANT)
 _get_of_response, _get_of_turn = attrgetter(*OF_TURN), attrgetter(*OF_TURN.values())
 
-PACKED = {"packed": True}
-"""Placeholder for a reply that is stored beside the data."""
-
-_FORMS = (
-    json.JSONEncoder(ensure_ascii=False).encode, json.JSONEncoder(ensure_ascii=True).encode,
-)  # fmt: skip
-"""The forms in which version 1 left the text of a turn out of a reply."""
-
 
 class Pieces(NamedTuple):
-    """An exchange with its data and what is beside it: its reply, or the pieces of its answer."""
+    """An exchange with its data and what is beside it: the body of its reply."""
 
     exchange: Exchange
     data: dict[str, Any]
-    """The data of the exchange; its reply is `PACKED` if that is stored beside it."""
-    head: str
-    """The reply without its body, as JSON; empty if the reply is within the data."""
-    body: bytes
+    """The data of the exchange, without the body of its reply."""
+    beside: bytes
+    """The body of its reply as it is stored."""
     folded: Folded
     """The body as text."""
     is_stream: bool
     """True if the body is one of events."""
 
-    def list_texts(self) -> Iterator[str]:
-        """Yields the texts in which a secret may be that the data does not show."""
-        yield self.head
-        yield self.folded.body
+    def list_texts(self) -> list[str]:
+        """Returns the texts in which a secret may be that the data does not show."""
+        texts = [self.folded.body, *join_deltas(self.exchange.deltas)]
         for run in self.folded.runs:
-            yield from run[:2]
-        if self.is_stream:
-            yield from list_texts(self.folded)
-        yield from join_deltas(self.exchange.deltas)
+            texts += run[:2]
+        return [*texts, *list_texts(self.folded)] if self.is_stream else texts
 
 
 def write_exchanges(
@@ -90,7 +75,7 @@ def _write_exchange(story: RunStory, exchange: Exchange, turn: TurnFinished | No
         if before is not None:
             same = [n for n in CONSTANT if getattr(exchange, n) == getattr(before, n)]
             _leave_out(data, same, data, "as_before")
-    response, reply, head, body = exchange.response, exchange.reply, "", b""
+    response, reply = exchange.response, exchange.reply
     if turn is not None and response is not None:
         if _get_of_response(response) == _get_of_turn(turn):
             data["response"] = spread(response, tuple(OF_TURN))
@@ -99,24 +84,22 @@ def _write_exchange(story: RunStory, exchange: Exchange, turn: TurnFinished | No
             pairs = OF_TURN.items()
             same = [n for n, m in pairs if getattr(response, n) == getattr(turn, m)]
             _leave_out(data["response"], same, data, "as_turn")
-    if reply is not None and (body := reply.body):
-        data["reply"], head = PACKED, _write_head(reply)
-    text = body.decode("utf-8", "surrogateescape")
-    has_events = reply is not None and is_stream(reply.headers)
-    folded = fold(text) if has_events else Folded(text, [])
-    return Pieces(exchange, data, head, body, folded, has_events)
+    if reply is None:
+        return Pieces(exchange, data, b"", Folded("", []), is_stream=False)
+    body, has_events = reply.body, is_stream(reply.headers)
+    folded = _fold(body, has_events)
+    beside = write_body(reply.pieces, body, folded)
+    data["reply"] = spread(reply, ("pieces",)) | {"beside": len(beside)}
+    return Pieces(exchange, data, beside, folded, has_events)
 
 
-def _write_head(reply: WireReply) -> str:
-    """Returns all of a reply but its body as JSON; it is mostly that of the reply before."""
-    if reply.failure:
-        return encode(spread(reply, ("pieces",)))
-    return _encode_head(reply.status, tuple(reply.headers.items()))
-
-
-@lru_cache(maxsize=16)
-def _encode_head(status: int, headers: tuple[tuple[str, str], ...]) -> str:
-    return encode(spread(WireReply(status=status, headers=dict(headers)), ("pieces",)))
+def _fold(body: bytes, has_events: bool) -> Folded:
+    """Returns a body as text, folded if it is one of events."""
+    try:
+        text = body.decode()
+    except UnicodeDecodeError:  # joined, halves of characters would become whole
+        return Folded(body.decode("utf-8", "surrogateescape"), [])
+    return fold(text) if has_events else Folded(text, [])
 
 
 def _leave_out(
@@ -126,23 +109,6 @@ def _leave_out(
     for name in same:
         fields.pop(name, None)
     data[key] = same
-
-
-def write_replies(exchanges: Iterable[Pieces], line: str, known: bytes) -> tuple[list[str], bytes]:
-    """Returns the replies beside a part, and what is known of them for the next ones.
-
-    Args:
-        exchanges: those of the part.
-        line: the text of their data.
-        known: what is known before it.
-    """
-    replies = []
-    for one in exchanges:
-        if one.head and one.exchange.reply is not None:
-            known += line.encode()
-            reply, known = write_reply(one.exchange.reply, one.head, one.body, one.folded, known)
-            replies.append(reply)
-    return replies, known
 
 
 def clean_exchanges(data: Any, exchanges: Iterable[Pieces], clean: Filter) -> Any:
@@ -157,8 +123,9 @@ def clean_exchanges(data: Any, exchanges: Iterable[Pieces], clean: Filter) -> An
             given.pop("deltas", None)
         if exchange.reply is None:
             given.pop("reply", None)
-        elif one.head:
-            given["reply"] = {**json.loads(one.head), "pieces": [exchange.reply.text]}
+        else:
+            del given["reply"]["beside"]
+            given["reply"]["pieces"] = [exchange.reply.text]
             if len(exchange.reply.pieces) > 1:
                 given["reply"]["sizes"] = list(map(len, exchange.reply.pieces))
     cleaned = clean.json(data)
@@ -170,40 +137,24 @@ def clean_exchanges(data: Any, exchanges: Iterable[Pieces], clean: Filter) -> An
 
 
 def read_exchanges(
-    story: RunStory, part: Part, known: bytes, turn: TurnFinished | None = None
-) -> tuple[tuple[Exchange, ...], bytes]:
-    """Adds the exchanges of a part to a run; returns them, and what is known for the next ones.
+    story: RunStory, part: Part, turn: TurnFinished | None = None
+) -> tuple[Exchange, ...]:
+    """Adds the exchanges of a part to a run; returns them.
 
     Raises:
         ValueError, LookupError, TypeError: they are damaged.
     """
-    replies, found = iter(part.replies), []
+    bodies, found = iter(part.bodies), []
     for data in part.data.get("exchanges", ()):
         exchange = from_json(Exchange, data)
         if (reply := exchange.reply) is not None:
-            if data["reply"] == PACKED:
-                reply, known = read_reply(next(replies, ""), known + part.line.encode())
-            else:
-                pieces = _read_pieces(data["reply"], reply, turn.text if turn else "")
-                reply = replace(reply, pieces=pieces)
+            if "beside" in data["reply"]:
+                reply = replace(reply, pieces=next(bodies))
+            elif "sizes" in data["reply"]:
+                reply = replace(reply, pieces=pack(split(reply.body, data["reply"]["sizes"])))
             exchange = replace(exchange, reply=reply)
         found.append(_complete(story, exchange, data, turn))
-    return tuple(found), known
-
-
-def _read_pieces(data: Any, reply: WireReply, said: str) -> Sequence[bytes]:
-    """Returns the pieces of a body that is within the data: one with secrets, or of version 1."""
-    if "packed" in data:
-        return PackedPieces.of_packed(
-            b64decode(data["packed"], validate=True), b64decode(data["packed_sizes"], validate=True)
-        )
-    if "around" in data:
-        before, after = data["around"]
-        body = f"{before}{_FORMS[data['form']](said)[1:-1]}{after}"
-        return (body.encode("utf-8", "surrogateescape"),)
-    if "sizes" in data:
-        return pack(split(reply.body, data["sizes"]))
-    return reply.pieces
+    return tuple(found)
 
 
 def _complete(

@@ -20,7 +20,6 @@ from axe_nb.quick_dataclass import dataclass
 from axe_nb.results import NO_AGENT
 from axe_nb.run_history.policy import history_path
 from axe_nb.run_history.story import DIED
-from axe_nb.run_history.text import parse_part
 from axe_nb.run_history.tree import Tree
 from axe_nb.run_history.writer import find_locks, find_writer
 from axe_nb.text import align_columns, clean, format_dollars, format_seconds, one_line, plural
@@ -172,7 +171,7 @@ def load_run(number: int) -> RunResult:
         ConfigError: there is no such run, or it is damaged.
     """
     found = _read(lambda store: (store.find_row(number), store.list_parts(number)))
-    row, parts = found or (None, [])
+    row, rows = found or (None, [])
     if row is None:
         raise ConfigError(
             f"the history has no run with the id {number}",
@@ -180,11 +179,12 @@ def load_run(number: int) -> RunResult:
         )
     tree = Tree()
     try:
-        for part in parts:
-            tree.read(parse_part(part))
+        tree.read(rows)
         result = tree.tell(why=GOES_ON if _is_running(row) else DIED)
     except ConfigError as error:
-        raise ConfigError(f"run {number} of the history cannot be read: {error}") from None
+        raise ConfigError(
+            f"run {number} of the history cannot be read: {error.message}", hint=error.hint
+        ) from None
     if result.definitions is not None:
         result.definitions.memory[TRUSTED] = True  # the file is the user's own
     return result

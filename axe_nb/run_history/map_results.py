@@ -41,8 +41,6 @@ def results_path() -> Path:
 class MapResults(Store):
     """The open file; the caller makes sure that one thread at a time uses it."""
 
-    page = 4096  # each result is a transaction, which writes whole pages
-
     def __init__(self, path: Path) -> None:
         """Opens the file, which is made and updated, and removes what is too old.
 

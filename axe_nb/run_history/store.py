@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from axe_nb.errors import ConfigError
 from axe_nb.quick_dataclass import dataclass
@@ -57,9 +57,6 @@ COLUMNS = (
     "cost",
 )  # fmt: skip
 
-PAGE = 8192
-"""Size of a page in bytes."""
-
 BUSY = 5.0
 """Seconds to wait for another process that writes."""
 
@@ -74,6 +71,9 @@ REMOVED_AT_ONCE = 50
 
 NETWORK = re.compile(r"^(?:9p|afs|ceph|cifs|fuse\.|gpfs|lustre|ncpfs|nfs|smb)", re.IGNORECASE)
 """Types of file systems that processes on several machines may share; WAL does not work there."""
+
+Content: TypeAlias = str | bytes
+"""Content of a row of parts: text, or a chunk of a log."""
 
 
 @dataclass
@@ -98,15 +98,12 @@ class Row:
     """Price of the tree in US dollars; None if it is unknown."""
     id: int | None = None
     """Id of the run; None = not in the file yet."""
-    parts: list[str] = field(default_factory=list)
+    parts: list[Content] = field(default_factory=list)
     """Parts that are not in the file yet."""
 
 
 class Store:
     """An open history file; used by one thread."""
-
-    page = PAGE
-    """Size of a page of a new file in bytes."""
 
     def __init__(self, path: Path, locks: RunLocks | None, steps: Sequence[str] = STEPS) -> None:
         """Opens the file, to write if there are locks, which makes and updates it.
@@ -127,8 +124,6 @@ class Store:
         )  # fmt: skip
         try:
             self._connection.execute("PRAGMA trusted_schema = off")
-            if locks:  # of a file that is empty; a usual page is too small for most parts
-                self._connection.execute(f"PRAGMA page_size = {self.page}")
             self.has_tables = self._check_version() > 0
             """False if the file is empty: another process is about to make its tables."""
             if locks:

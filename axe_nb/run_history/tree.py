@@ -8,7 +8,7 @@ Source: D-59, D-61; product.md "Runs are recordings".
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from typing import Any, NamedTuple
 
@@ -26,18 +26,10 @@ from axe_nb.run_history.exchange_parts import (
     clean_exchanges,
     read_exchanges,
     write_exchanges,
-    write_replies,
 )
+from axe_nb.run_history.log import Log, read_parts
 from axe_nb.run_history.story import DIED, TOLD, RunStory
-from axe_nb.run_history.text import (
-    Part,
-    encode,
-    format_part,
-    is_clean,
-    make_valid,
-    spare_words,
-    spread,
-)
+from axe_nb.run_history.text import Part, encode, is_clean, spare_words, spread
 from axe_nb.times import write_laps
 
 REQUIRED = ("text", "agent", "model")
@@ -82,13 +74,13 @@ class Tree:
     pictures: Shelf = field(default_factory=dict)
     """Pictures that were written or read."""
 
-    known: bytes = b""
-    """The latest reply, which the next one is like."""
+    log: Log = field(default_factory=Log)
+    """The log of the events that were written."""
     _drafts: list[Draft] = field(default_factory=list)
     _size: int = 0
     """Characters of the texts of all drafts."""
-    _parts: list[str] = field(default_factory=list)
-    """Parts made of drafts since the last `take`."""
+    _text: list[bytes] = field(default_factory=list)
+    """Text made of drafts since the last `take`."""
 
     def add(self, event: Event, at: float, clean: Filter) -> None:
         """Adds an event.
@@ -110,21 +102,23 @@ class Tree:
         if new := {digest: one for digest, one in shelf.items() if digest not in self.pictures}:
             self.pictures.update(new)
             self._drafts.append(Draft(encode({"at": at, TABLE: write_table(new)}), (), ()))
-        texts = (line, *(text for one in exchanges for text in one.list_texts()))
+        texts = [line]
+        for one in exchanges:
+            texts += one.list_texts()
         self._drafts.append(Draft(line, exchanges, texts))
         self._size += sum(map(len, texts))
         if self._size > MAX_DRAFTS:
             self._finish(clean)
 
-    def take(self, clean: Filter) -> list[str]:
-        """Returns the parts of the events that were added, as texts, after those of pictures.
+    def take(self, clean: Filter) -> list[str | bytes]:
+        """Returns the events that were added as rows of the history, each after its pictures.
 
         Args:
             clean: removes secrets.
         """
         self._finish(clean)
-        parts, self._parts = self._parts, []
-        return parts
+        text, self._text = b"".join(self._text), []
+        return list(self.log.write(text)) if text else []
 
     def _finish(self, clean: Filter) -> None:
         """Makes parts of drafts; secrets, which are seldom there, are looked for in all at once."""
@@ -133,12 +127,10 @@ class Tree:
         are_clean = is_clean([text for draft in drafts for text in draft.texts], clean)
         for line, exchanges, texts in drafts:
             if are_clean or is_clean(texts, clean):
-                line = make_valid(line)
-                replies, self.known = write_replies(exchanges, line, self.known)
-                self._parts.append(format_part(line, replies))
+                bodies = [one.beside for one in exchanges]
             else:
-                line = encode(clean_exchanges(json.loads(line), exchanges, clean))
-                self._parts.append(format_part(make_valid(line)))
+                line, bodies = encode(clean_exchanges(json.loads(line), exchanges, clean)), []
+            self._text += (line.encode(errors="backslashreplace"), b"\n", *bodies)
 
     def _write(self, event: Event, at: float, exchanges: list[Pieces]) -> dict[str, Any] | None:
         """Adds an event; returns its data, and fills the list of its exchanges."""
@@ -155,15 +147,16 @@ class Tree:
                 return {"at": at, "run": event.run, **_write_next(story, event, exchanges)}
         return None
 
-    def read(self, part: Part) -> None:
-        """Adds a part as it was read.
+    def read(self, rows: Iterable[object]) -> None:
+        """Adds the events in rows of the history.
 
         Raises:
-            ConfigError: it is damaged.
+            ConfigError: they are damaged, or of a later major version.
         """
         try:
             with use_shelf(self.pictures):
-                self._read(part, part.data, float(part.data["at"]))
+                for part in read_parts(rows):
+                    self._read(part, part.data, float(part.data["at"]))
         except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
             raise ConfigError(f"part of it is damaged: {error!r}"[:200]) from None
 
@@ -181,13 +174,13 @@ class Tree:
         story.latest = at
         if "turn" in data:
             turn = from_json(TurnFinished, data["turn"])
-            exchanges, self.known = read_exchanges(story, part, self.known, turn)
+            exchanges = read_exchanges(story, part, turn)
             story.turns.append(replace(turn, exchanges=exchanges))
         elif "result" in data:
             result = from_json(ToolResult, data["result"])
             story.results[result.call_id] = result
         elif "end" in data:
-            _, self.known = read_exchanges(story, part, self.known)
+            read_exchanges(story, part)
             self.ends[story.start.run] = RunEnd(
                 result=from_json(RunResult, dict.fromkeys(REQUIRED, "") | data["end"]),
                 told=[name for name in TOLD if name in data["told"]],

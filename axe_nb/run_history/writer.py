@@ -47,6 +47,9 @@ BURST = 50
 """Events during a rest after which it is extended, up to `MAX_REST`: threads share the processor,
 so running agents would have to wait."""
 
+MAX_STREAMS = 32
+"""Runs whose compression goes on from one transaction to the next."""
+
 PRUNE_EVERY = 200
 """Finished runs after which the limits are applied again; they first are at the first write."""
 
@@ -75,7 +78,7 @@ class RootLog:
         if self.row is not None:
             parts = self.tree.take(clean)
             self.row.parts += parts
-            self.row.bytes += sum(len(part.encode()) for part in parts)
+            self.row.bytes += sum(map(len, parts))
 
 
 Item: TypeAlias = "tuple[RootLog, float, Event] | threading.Event"
@@ -94,6 +97,8 @@ class Writer:
         self._starting = threading.Lock()
         self._thread: threading.Thread | None = None
         self._store: Store | None = None
+        self._streams: dict[RootLog, None] = {}
+        """Runs that go on and have a stream, the one that was written last at the end."""
         self._ended = 0
         self._is_awaited = threading.Event()
         """Set while someone waits until all is written."""
@@ -186,8 +191,21 @@ class Writer:
         kept = [root for root in changed if root.row is not None]
         for root in kept:
             root.take_parts(clean)
+            self._limit_streams(root)
         if kept:
             self._write(kept)
+
+    def _limit_streams(self, root: RootLog) -> None:
+        """Ends the stream of a run that is over, or the one written longest ago of too many."""
+        self._streams.pop(root, None)
+        if root.is_over:
+            root.tree.log.rest()
+        else:
+            self._streams[root] = None
+        if len(self._streams) > MAX_STREAMS:
+            oldest = next(iter(self._streams))
+            del self._streams[oldest]
+            oldest.tree.log.rest()
 
     def _write(self, roots: list[RootLog]) -> None:
         try:

@@ -5,29 +5,41 @@ times: at once, as with a model that answers at once; turn by turn, each written
 its calls before the next begins, as with a slower model; and one by one, each event before the
 next, as with slow tools too. Prints a row of goals.md: time on the event loop and CPU of the thread
 that writes, for an exchange, and the size of what is kept beside its text: the replies and the
-results of the tool. The last line is the CPU of a transaction of SQLite alone, the least that an
-exchange costs that is written by itself.
+results of the tool.
+
+The texts of that run repeat. The rows below it are of runs whose texts do not, in several forms:
+the same CPU, and the size of the parts and of the whole file beside what was said and answered.
+Then the time to load a run of a thousand turns. The last line is the CPU of a transaction of SQLite
+alone, the least that an exchange costs that is written by itself.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+import re
+import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from pydoc_data.topics import topics
+from typing import Any, NamedTuple
 
 import axe_nb
 from axe_nb import Agent, Request, Response, RunResult, Usage, call, script, script_server
 from axe_nb.events import Event, RunFinished, RunStarted, ToolFinished, TurnFinished
 from axe_nb.run_history.locks import RunLocks
+from axe_nb.run_history.policy import history_path
 from axe_nb.run_history.recorder import Recorder
 from axe_nb.run_history.store import Row, Store
 from axe_nb.run_history.writer import Writer
 from axe_nb.scripting.wire import Protocol
+
+PROTOCOLS: tuple[Protocol, ...] = ("anthropic", "openai", "ollama")
 
 KEPT = (RunStarted, TurnFinished, ToolFinished)
 
@@ -42,6 +54,34 @@ CHAIN = 50
 ROUNDS = 20
 TEXT = "Three of the tests fail, since the server that they ask is not there any more. " * 10
 
+PROSE = " ".join(" ".join(topics.values()).split())
+"""English that does not repeat."""
+
+
+class Form(NamedTuple):
+    """How much a turn says."""
+
+    said: int
+    """Characters of a reply."""
+    answered: int
+    """Characters of the result of its call."""
+    in_words: bool
+    """True if each word is an event of a stream."""
+
+
+FORMS = {
+    "790 characters, a result of 790": Form(790, 790, in_words=False),
+    "300 characters, a result of 300": Form(300, 300, in_words=False),
+    "100 characters, a result of 20": Form(100, 20, in_words=False),
+    "a stream of 200, a result of 20": Form(200, 20, in_words=True),
+    "a stream of 200, a result of 200": Form(200, 200, in_words=True),
+    "a stream of 790, a result of 790": Form(790, 790, in_words=True),
+    "a stream of 8000, a result of 400": Form(8000, 400, in_words=True),
+}
+
+LONG = 1000
+"""Turns of the run that is loaded."""
+
 
 def define() -> None:
     @axe_nb.tool
@@ -53,6 +93,26 @@ def define() -> None:
         if request.turn == CHAIN:
             return "That is all."
         return Response(TEXT, (call("look", what=f"turn {request.turn}"),), "", Usage(900, 80))
+
+
+def define_form(form: Form) -> None:
+    """Defines a chain whose texts do not repeat."""
+    size = form.said + form.answered
+
+    def cut(turn: int, start: int, length: int) -> str:
+        at = (turn * size + start) % (len(PROSE) - size)
+        return PROSE[at : at + length]
+
+    @axe_nb.tool
+    def look(what: str) -> str:
+        return cut(int(what.split()[-1]), form.said, form.answered)
+
+    @script("chain")
+    def chain(request: Request) -> Iterator[Any]:
+        text = cut(request.turn, 0, form.said)
+        yield from re.findall(r"\s*\S+", text) if form.in_words else [text]
+        if request.turn < CHAIN:
+            yield call("look", what=f"turn {request.turn}")
 
 
 def collect(protocol: Protocol) -> list[Event]:
@@ -103,20 +163,76 @@ def measure(protocol: Protocol, rounds: int, folder: Path) -> str:
     assert result.turns == len(result.exchanges) == CHAIN, result
     texts = [exchange.reply.body for exchange in result.exchanges if exchange.reply]
     texts += [one.content.encode() for m in result.messages for one in m.tool_results]
-    writer = Writer(folder / protocol / "runs.sqlite")
+    path = folder / protocol / "runs.sqlite"
+    row = keep_often(path, events, rounds)
+    size = sum(path.stat().st_size for path in path.parent.iterdir())
+    share = size / (len(FLUSHED) * rounds + 1) / sum(map(len, texts))
+    return f"{protocol:9} {row}; {share:.2f} x its text"
+
+
+def keep_often(path: Path, events: Sequence[Event], rounds: int) -> str:
+    """Keeps a run some times in each state; returns the least and the median of each cost."""
+    writer = Writer(path)
     keep(writer, events)  # opens the file
     taken: dict[str, list[tuple[float, float]]] = {how: [] for how in FLUSHED}
     for _ in range(rounds):  # in turns, so that what disturbs one disturbs the others
         for how, flushed in FLUSHED.items():
             taken[how].append(keep(writer, events, flushed))
+    writer.close()
     parts = []
     for how, found in taken.items():
         loop, cpu = (min(column) / CHAIN * 1e6 for column in zip(*found, strict=True))
-        parts.append(f"{how}: loop {loop:.1f} µs, CPU {cpu:.0f} µs")
+        median = statistics.median(seconds for _, seconds in found) / CHAIN * 1e6
+        parts.append(f"{how}: loop {loop:.1f} µs, CPU {cpu:.0f} µs (median {median:.0f})")
+    return "; ".join(parts)
+
+
+def measure_form(protocol: Protocol, name: str, rounds: int, folder: Path) -> str:
+    form = FORMS[name]
+    define_form(form)
+    events = collect(protocol)
+    result = result_of(events)
+    assert result.turns == CHAIN, result
+    text = sum(len(message.content) for message in result.messages)
+    text += sum(len(one.content) for m in result.messages for one in m.tool_results)
+    shares: list[str] = []
+    for flushed in FLUSHED.values():
+        path = folder / protocol / f"{len(shares)} {name}" / "runs.sqlite"
+        writer = Writer(path)
+        for _ in range(10):
+            keep(writer, events, flushed)
+        writer.close()
+        with closing(Store(path, None)) as store:
+            parts = sum(len(part) for part in store.list_parts(1))
+        file = path.stat().st_size / 10
+        shares.append(f"{parts / text:.2f} ({file / text:.2f})")  # in each state
+    row = keep_often(folder / protocol / name / "runs.sqlite", events, rounds)
+    return f"{protocol:9} {name}: {row}; parts (file) {', '.join(shares)} x its text"
+
+
+def measure_loading(protocol: Protocol, rounds: int) -> str:
+    """Milliseconds to load a long run whose texts do not repeat, which was written turn by turn."""
+    define_form(FORMS["300 characters, a result of 300"])
+    one, *events = [event for event in collect(protocol) if isinstance(event, KEPT)]
+    writer = Writer(history_path())
+    recorder = Recorder(writer)
+    recorder.event(one)
+    for number in range(LONG):
+        turn, result = events[number % (CHAIN - 1) * 2 :][:2]
+        assert isinstance(turn, TurnFinished)
+        assert isinstance(result, ToolFinished)
+        again = [replace(exchange, turn=number + 1) for exchange in turn.exchanges]
+        recorder.event(replace(turn, turn=number + 1, exchanges=tuple(again)))
+        recorder.event(result)
+        writer.flush(5)
     writer.close()
-    size = sum(path.stat().st_size for path in writer.path.parent.iterdir())
-    share = size / (len(FLUSHED) * rounds + 1) / sum(map(len, texts))
-    return f"{protocol:9} {'; '.join(parts)}; {share:.2f} x its text"
+    found = []
+    for _ in range(rounds):
+        began = time.thread_time()
+        assert axe_nb.load(1).turns == LONG
+        found.append(time.thread_time() - began)
+    least, median = min(found) * 1e3, statistics.median(found) * 1e3
+    return f"{protocol:9} a run of {LONG} turns is loaded in {least:.0f} ms (median {median:.0f})"
 
 
 def measure_transaction(rounds: int, folder: Path) -> float:
@@ -138,8 +254,13 @@ def main() -> None:
     os.environ["AXE_NB_HISTORY"] = "0"  # the run itself is not kept
     define()
     with tempfile.TemporaryDirectory() as folder:
-        for protocol in ("anthropic", "openai", "ollama"):
-            print(measure(protocol, rounds, Path(folder)))  # type: ignore[arg-type]
+        os.environ["XDG_STATE_HOME"] = folder
+        for protocol in PROTOCOLS:
+            print(measure(protocol, rounds, Path(folder)))
+        for name in FORMS:
+            for protocol in PROTOCOLS:
+                print(measure_form(protocol, name, max(rounds // 4, 1), Path(folder)))
+        print(measure_loading("openai", rounds))
         bare = measure_transaction(rounds, Path(folder))
     print(f"a transaction alone: CPU {bare * 1e6:.0f} µs")
 

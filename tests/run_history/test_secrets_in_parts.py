@@ -16,9 +16,11 @@ from axe_nb.events import Event, RunStarted, ToolFinished, TurnFinished
 from axe_nb.exchanges import Exchange
 from axe_nb.messages import Response, ToolResult, Usage
 from axe_nb.redaction import SECRET_HEADERS, find_filter, redact
-from axe_nb.run_history.text import parse_part, spare_words
+from axe_nb.run_history.log import read_parts
+from axe_nb.run_history.text import spare_words
 from axe_nb.run_history.tree import Tree
 from axe_nb.wire_log import WireReply, pack
+from tests.run_history.rows import inflate
 
 OFTEN = settings(
     max_examples=80, deadline=None, database=None,
@@ -32,8 +34,8 @@ SECRETS = st.text(
 START = RunStarted("0", "", "", "one", "openai/m", 0, "Go", "Go")
 
 
-def write(said: str, reply: WireReply) -> list[str]:
-    """The parts of a run with one reply."""
+def write(said: str, reply: WireReply) -> list[str | bytes]:
+    """The rows of a run with one reply."""
     exchange = Exchange(
         turn=1, protocol="openai", sent=1, reply=reply, response=Response(said, (), "stop")
     )
@@ -41,17 +43,16 @@ def write(said: str, reply: WireReply) -> list[str]:
     return write_events(START, turn, ToolFinished("0", ToolResult("c1", said, name="look"), 0.1))
 
 
-def write_events(*events: Event) -> list[str]:
+def write_events(*events: Event) -> list[str | bytes]:
     tree, clean = Tree(), find_filter()
     for event in events:
         tree.add(event, 0.1, clean)
     return tree.take(clean)
 
 
-def read(parts: list[str]) -> Exchange:
+def read(rows: list[str | bytes]) -> Exchange:
     tree = Tree()
-    for part in parts:
-        tree.read(parse_part(part))
+    tree.read(rows)
     return tree.tell().exchanges[0]
 
 
@@ -65,10 +66,15 @@ def all_texts(value: Any) -> Iterator[str]:
         yield from all_texts(item)
 
 
-def find_kept(parts: list[str], secret: str) -> list[str]:
+def list_texts(rows: list[str | bytes]) -> list[str]:
+    """What was kept as it was before it was compressed, and the texts in its data."""
+    return [inflate(rows), *(text for part in read_parts(rows) for text in all_texts(part.data))]
+
+
+def find_kept(rows: list[str | bytes], secret: str) -> list[str]:
     """Texts that were kept and have the secret, the pieces of the reply joined too."""
-    exchange = read(parts)
-    texts = [*parts, *(text for part in parts for text in all_texts(parse_part(part).data))]
+    exchange = read(rows)
+    texts = list_texts(rows)
     if exchange.reply:
         body = exchange.reply.text
         events = [json.loads(line[5:]) for line in body.split("\n") if line.startswith("data:")]
@@ -104,9 +110,9 @@ def test_a_secret_in_pieces_is_in_no_part(
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("THE_KEY", secret)
         assume(secret in spare_words(find_filter()).forms)
-        parts = write(said, reply)
-        assert find_kept(parts, secret) == []
-        assert read(parts).response == Response(redact(said), (), "stop")
+        rows = write(said, reply)
+        assert find_kept(rows, secret) == []
+        assert read(rows).response == Response(redact(said), (), "stop")
 
 
 @pytest.mark.req("D-60")
@@ -120,9 +126,9 @@ def test_a_reply_that_a_secret_cannot_be_taken_out_of_is_not_kept(
     event = json.dumps({"id": "c1", "choices": [{name: {"content": "0000012 and more"}}]})
     kind, body = ("event-stream", f"data: {event}\n\n") if is_stream else ("json", event)
     reply = WireReply(status=200, headers={"content-type": f"text/{kind}"}, pieces=(body.encode(),))
-    parts = write(f"It is {secret}.", reply)
-    assert find_kept(parts, secret) == []
-    kept = read(parts)
+    rows = write(f"It is {secret}.", reply)
+    assert find_kept(rows, secret) == []
+    kept = read(rows)
     assert kept.reply is None
     assert kept.response == Response("It is ***.", (), "stop")
 
@@ -143,12 +149,11 @@ def test_a_secret_beside_what_a_whole_reply_says_is_in_no_part(
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("THE_KEY", secret)
         assume(secret in spare_words(find_filter()).forms)
-        parts = write(said, reply)
-        kept = read(parts).reply
+        rows = write(said, reply)
+        kept = read(rows).reply
         assert kept
         assert json.dumps(secret, ensure_ascii=ascii_only)[1:-1] not in kept.text
-        kept_texts = (text for part in parts for text in all_texts(parse_part(part).data))
-        assert all(secret not in text for text in kept_texts)
+        assert all(secret not in text for text in list_texts(rows)[1:])
 
 
 @pytest.mark.req("D-60")
@@ -159,15 +164,15 @@ def test_a_well_known_key_on_a_line_of_its_own_is_in_no_part(before: str, is_str
     event = json.dumps({"choices": [{"index": 0, "delta": {"content": said}}]})
     kind = "text/event-stream" if is_stream else "application/json"
     pieces = [f"data: {event}\n\n".encode() if is_stream else event.encode()]
-    parts = write(said, WireReply(status=200, headers={"content-type": kind}, pieces=pieces))
-    assert [part for part in parts if "abcdefgh" in part] == []
-    assert all(b"abcdefgh" not in piece for piece in (read(parts).reply or WireReply()).pieces)
+    rows = write(said, WireReply(status=200, headers={"content-type": kind}, pieces=pieces))
+    assert "abcdefgh" not in inflate(rows)
+    assert all(b"abcdefgh" not in piece for piece in (read(rows).reply or WireReply()).pieces)
 
 
-def unpack(parts: list[str]) -> str:
-    """All that the parts hold, also within what is compressed."""
-    reply = read(parts).reply
-    return "\n".join([*parts, reply.text if reply else "", str(reply and reply.headers)])
+def unpack(rows: list[str | bytes]) -> str:
+    """All that the rows hold, also what is not as it was before."""
+    reply = read(rows).reply
+    return "\n".join([inflate(rows), reply.text if reply else "", str(reply and reply.headers)])
 
 
 @pytest.mark.req("D-60")
@@ -211,5 +216,5 @@ def test_values_of_headers_are_in_no_part(name: str, around: str) -> None:
             reply = WireReply(status=200, headers={"content-type": kind}, pieces=pack(pieces))
             exchange = Exchange(turn=1, reply=reply, params={key: "short", "x": around})
             turn = TurnFinished("0", 1, "", (), "", Usage(), parallel=True, exchanges=(exchange,))
-            parts = write_events(START, turn)
-            assert parse_part(parts[1]).data["exchanges"][0]["params"] == {key: "***", "x": around}
+            _, part = read_parts(write_events(START, turn))
+            assert part.data["exchanges"][0]["params"] == {key: "***", "x": around}
