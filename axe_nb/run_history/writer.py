@@ -11,7 +11,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import field
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -179,19 +179,25 @@ class Writer:
 
     def _process(self, items: Iterable[tuple[RootLog, float, Event]]) -> None:
         clean = find_filter()
-        changed: dict[RootLog, None] = {}
+        changed: dict[RootLog, str] = {}
+        """Those with events, and the reason why some of these are not written; empty if all are."""
         for root, at, event in items:
             if root.process != os.getpid() or root.is_over:
                 continue
+            changed.setdefault(root, "")
             try:
                 _add(root, event, max(0.0, at - root.began), clean)
             except Exception as error:
-                root.problem = self._explain(error)
-            changed[root] = None
-        kept = [root for root in changed if root.row is not None]
+                changed[root] = self._explain(error)
+        kept = {root: problem for root, problem in changed.items() if root.row is not None}
         for root in kept:
-            root.take_parts(clean)
+            try:
+                root.take_parts(clean)
+            except Exception as error:  # the other runs are written
+                kept[root] = self._explain(error)
             self._limit_streams(root)
+        for root in changed.keys() - kept.keys():
+            root.problem = changed[root]
         if kept:
             self._write(kept)
 
@@ -207,13 +213,14 @@ class Writer:
             del self._streams[oldest]
             oldest.tree.log.rest()
 
-    def _write(self, roots: list[RootLog]) -> None:
+    def _write(self, roots: Mapping[RootLog, str]) -> None:
+        """Writes the rows of runs; notes why events or rows are not written."""
         try:
             store = self._open()
             store.write(root.row for root in roots if root.row)
             ended = sum(root.is_over for root in roots)
-            for root in roots:
-                root.problem = ""
+            for root, problem in roots.items():
+                root.problem = problem
                 if root.is_over and root.row and root.row.id and store.locks:
                     store.locks.release(root.row.id)
             if not self.is_fine or self._ended + ended >= PRUNE_EVERY:

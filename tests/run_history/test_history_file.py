@@ -97,6 +97,18 @@ def problems(result: RunResult) -> list[str]:
     return [warning for warning in result.warnings if warning.startswith(NOT_WRITTEN)]
 
 
+def test_an_event_that_cannot_be_written_is_told_although_the_rest_is(kept: Path) -> None:
+    class Unspeakable:
+        def __repr__(self) -> str:
+            raise RuntimeError("not a word")
+
+    script("odd")(lambda request: Response("Done.", echo={"openai": {"odd": Unspeakable()}}))
+    (problem,) = problems(axe_nb.run(Agent(name="odd", model="script/odd"), "Go"))
+    assert problem.startswith(f"{NOT_WRITTEN}not a word")
+    assert not problems(run_echo())
+    assert [row.status for row in axe_nb.history()] == ["completed", "completed"]
+
+
 def test_a_killed_process_loses_nothing_that_was_answered(kept: Path) -> None:
     with start(KILLED) as process, closing(Killer(process)):
         assert process.stdout
