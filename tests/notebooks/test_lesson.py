@@ -131,6 +131,17 @@ def test_a_lesson_with_a_mistake_is_refused_and_nothing_is_written(
     assert not Path("student").exists()
 
 
+def test_the_copy_of_a_notebook_without_checks_says_what_it_needs(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nbformat.write(make(("a", "1")), project / "plain.ipynb")
+    assert main(["lesson", "plain.ipynb"]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "student/plain.ipynb: 0 exercises",
+        "to mark it, give each check cell a tag like exercise:NAME",
+    ]
+
+
 @pytest.mark.parametrize(
     ("words", "error"),
     [
