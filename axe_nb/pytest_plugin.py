@@ -88,8 +88,8 @@ def pytest_runtest_makereport(
             call.excinfo.traceback = own
             report.longrepr = call.excinfo.getrepr(style="short", chain=False)
     is_told = errors is not None and isinstance(error, errors.CassetteMiss)
-    has_missed = cassette is not None and cassette.missed
-    if report.failed and report.when == "call" and has_missed and not is_told:
+    is_hidden = report.failed and report.when == "call" and not is_told
+    if is_hidden and cassette is not None and cassette.missed:
         report.sections.append(("not in the cassette", _describe_misses(cassette)))
     return report
 
