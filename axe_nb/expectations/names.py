@@ -18,9 +18,6 @@ from axe_nb.expectations.tree import Branch, name_of
 from axe_nb.text import list_some, nearest, quote, suggestion
 from axe_nb.toolbox import REGISTRY
 
-PREFIX = "for any other name write agent:NAME or tool:NAME"
-"""The next step for a name that is meant as it is written."""
-
 
 class KnownNames:
     """The agents and tools that a tree and this session know."""
@@ -67,14 +64,15 @@ class KnownNames:
             return
         if suggestion(name, {*known, *MEASURES}):
             error = self._explain_unknown(subject, known)
-            error.hint = f"{error.hint} {PREFIX}"
+            shown = name_of(name)
+            error.hint += f" If not, write agent:{shown} or tool:{shown}"
             raise error
 
     def _explain_unknown(self, subject: Subject, known: Collection[str]) -> ConfigError:
         what = subject.kind or "agent, tool or measure"
         names = known if subject.kind else {*known, *MEASURES}
         agents = list_some(sorted(map(name_of, self._agents)), 5)
-        step = f"agents: {agents}; {PREFIX}"
+        step = f"agents: {agents}; for any other name write agent:NAME or tool:NAME"
         hint = suggestion(subject.name, sorted(names)) or step
         return ConfigError(f"unknown {what} {quote(name_of(subject.name))}", hint=hint)
 

@@ -76,15 +76,17 @@ def test_an_invalid_expectation_is_an_error_before_anything_is_sent(expect: str)
 
 
 @pytest.mark.parametrize(
-    ("expect", "told"),
+    ("expect", "name", "told"),
     [
-        ("chidl == 2", 'did you mean "child"?'),
-        ("turn < 9; lead", 'did you mean "turns"?'),
-        ("no writ_file", 'did you mean "write_file" or "edit_file"?'),
-        ("child then cont", 'did you mean "count" or "cost"?'),
+        ("chidl == 2", "chidl", 'did you mean "child"?'),
+        ("turn < 9; lead", "turn", 'did you mean "turns"?'),
+        ("no writ_file", "writ_file", 'did you mean "write_file" or "edit_file"?'),
+        ("child then cont", "cont", 'did you mean "count" or "cost"?'),
     ],
 )
-def test_a_misspelt_name_is_an_error_before_anything_is_sent(expect: str, told: str) -> None:
+def test_a_misspelt_name_is_an_error_before_anything_is_sent(
+    expect: str, name: str, told: str
+) -> None:
     def count() -> str:
         """Counts."""
         return "2"
@@ -100,7 +102,7 @@ def test_a_misspelt_name_is_an_error_before_anything_is_sent(expect: str, told: 
     ):
         with pytest.raises(ConfigError) as error:
             run()
-        assert error.value.hint == f"{told} for any other name write agent:NAME or tool:NAME"
+        assert error.value.hint == f"{told} If not, write agent:{name} or tool:{name}"
     assert asked == []
 
 
