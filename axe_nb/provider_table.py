@@ -7,6 +7,7 @@ Source: B-2, B-3, D-27; product.md "Providers".
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import field, replace
@@ -75,6 +76,13 @@ class ProviderInfo:
     def url_variable(self) -> str:
         """Environment variable that holds its base URL."""
         return f"AXE_{in_capitals(self.name)}_BASE_URL"
+
+    @property
+    def url_setting(self) -> str:
+        """Place where its base URL is set: its environment variable, else its table."""
+        if os.environ.get(self.url_variable, "").strip():
+            return f"{self.url_variable} in the environment"
+        return f"base_url under [providers.{self.name}] in config.toml"
 
     def locate(self, url: str) -> tuple[str, ProviderInfo]:
         """Returns the base URL without its known end, and the provider with the paths below (D-33).

@@ -76,17 +76,20 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Shows a miss by the line of the test that met it, without the frames of axe_nb."""
+    """Shows an error of axe_nb by the line of the test that met it, without frames of axe_nb."""
     report = yield
     item.stash[_has_failed] = item.stash.get(_has_failed, False) or report.failed
     errors = sys.modules.get("axe_nb.errors")
     cassette = getattr(item, "funcargs", {}).get("axe_cassette")
-    if call.excinfo and errors and isinstance(call.excinfo.value, errors.CassetteMiss):
+    error = call.excinfo.value if call.excinfo else None
+    if call.excinfo and errors and isinstance(error, errors.AxeError):
         own = call.excinfo.traceback.filter(lambda entry: _is_own(entry.path, item.config))
-        if own:
+        if own and not item.config.getoption("fulltrace"):
             call.excinfo.traceback = own
             report.longrepr = call.excinfo.getrepr(style="short", chain=False)
-    elif report.failed and report.when == "call" and cassette is not None and cassette.missed:
+    is_told = errors is not None and isinstance(error, errors.CassetteMiss)
+    is_hidden = report.failed and report.when == "call" and not is_told
+    if is_hidden and cassette is not None and cassette.missed:
         report.sections.append(("not in the cassette", _describe_misses(cassette)))
     return report
 

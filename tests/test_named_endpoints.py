@@ -303,3 +303,19 @@ def test_a_prompt_cache_is_on_or_off(project: Path) -> None:
         axe_nb.run("one", "go")
     for part in ("one.toml", "params.prompt_cache", "line 4", "true or false"):
         assert part in " ".join(caught.value.lines())
+
+
+def test_an_error_names_the_place_where_the_address_is_set(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    settings('[providers.my-server]\nprotocol = "openai"\nbase_url = "http://127.0.0.1:9"')
+    hints = []
+    for variable in ("", "http://127.0.0.1:10"):
+        monkeypatch.setenv("AXE_MY_SERVER_BASE_URL", variable)
+        result = axe_nb.run(None, "hello", model="my-server/x", display=False)
+        assert isinstance(result.cause, ProviderError)
+        hints += [result.cause.hint]
+    assert hints == [
+        "start it, or check base_url under [providers.my-server] in config.toml",
+        "start it, or check AXE_MY_SERVER_BASE_URL in the environment",
+    ]

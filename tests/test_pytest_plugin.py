@@ -80,6 +80,25 @@ def test_a_miss_is_shown_as_a_difference_in_a_few_lines(
     assert len(result.outlines) < 20
 
 
+def test_an_expectation_that_is_not_met_is_shown_by_the_line_of_the_test(
+    recorded: Path, pytester: pytest.Pytester
+) -> None:
+    write(pytester, "You know towns.", check='axe_nb.expect(result, "turns == 2")')
+    result = pytester.runpytest_inprocess(*PLUGIN, "-k", "Rome", "--no-header")
+    result.stdout.fnmatch_lines(
+        [
+            "test_towns.py:*: in test_about",
+            '    axe_nb.expect(result, "turns == 2")',
+            "E   *ExpectationError: expectation not met: turns == 2 (found 1)",
+            "E   in agent guide",
+            "E   look at *",
+        ]
+    )
+    assert "axe_nb/" not in result.stdout.str().replace("axe_nb/pytest_plugin", "")
+    whole = pytester.runpytest_inprocess(*PLUGIN, "-k", "Rome", "--full-trace")
+    whole.stdout.fnmatch_lines(["*axe_nb/expectations/check.py:*: ExpectationError"])
+
+
 def test_a_test_that_passes_in_spite_of_a_miss_fails(
     recorded: Path, pytester: pytest.Pytester
 ) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import field
 from functools import cached_property
 from pathlib import Path
@@ -34,6 +34,12 @@ PROJECT_AGENTS = Path("axe") / "agents"
 """Folder of the project's agents, below the current folder."""
 
 UNREADABLE = "failed to parse config file"
+
+TABLES = ("providers", "prices", KEY)
+"""Tables of `config.toml`; other programs may have tables of their own in it."""
+
+ALMOST = 0.85
+"""Likeness from which a table is taken for a misspelt one: `provider`, but not `servers`."""
 
 SCAFFOLD = """\
 # API keys and servers for axe-nb. Environment variables take precedence over this file:
@@ -177,6 +183,7 @@ class Config:
             raise _make_config_error(
                 f"{UNREADABLE}: {error}", hint=toml_hint(text, error)
             ) from None
+        _check_spelling(table)
         providers = table.get("providers", {})
         tables_of = providers.values() if isinstance(providers, dict) else [providers]
         if not all(isinstance(entry, dict) for entry in tables_of):
@@ -292,6 +299,15 @@ def _parse_servers(table: Any, source: Source) -> Mapping[str, McpServer]:
     if not isinstance(table, dict):
         raise ConfigError(f"{KEY} must be tables", hint=f"write [{KEY}.NAME]")
     return {name: parse_server(name, entry, source) for name, entry in table.items()}
+
+
+def _check_spelling(names: Iterable[str]) -> None:
+    """Rejects a table that would be ignored because its name is misspelt."""
+    for name in names:
+        if name not in TABLES and (near := nearest(name, TABLES, ALMOST)):
+            raise _make_config_error(
+                f"{UNREADABLE}: unknown table {quote(name)}", hint=f"did you mean [{near}]?"
+            )
 
 
 def _make_config_error(message: str, *, hint: str = "") -> ConfigError:

@@ -263,7 +263,7 @@ async def _check_server(provider: str, models: Models, config: Config) -> list[F
     except ProviderError as error:
         where = listing.address(asked)
         if error.status == NOT_FOUND:
-            step = f"if requests fail, check base_url under [providers.{provider}] in config.toml"
+            step = f"if requests fail, check {asked.info.url_setting}"
             message = f"answers at {where}, but does not list its models"
             return [Finding("note", what, message, step)]
         if error.status in DOES_NOT_LIST:

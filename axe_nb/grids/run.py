@@ -77,7 +77,7 @@ class GridRunner:
         self._tasks: list[Task] = []
         """Their tasks, once the grid was checked."""
         batch = self._batch = GridBatch(
-            askings=[_ask(variant, options.common) for variant in grid.choices],
+            askings=[_ask(variant, options) for variant in grid.choices],
             tally=Tally("grid", len(self._jobs)), **shared,
         )  # fmt: skip
         judge = None
@@ -173,10 +173,10 @@ class GridRunner:
         self._forecast.add(job.variant, run)
 
 
-def _ask(variant: Variant, common: Mapping[str, Any]) -> Asking:
-    own: dict[str, Any] = {}
+def _ask(variant: Variant, options: GridOptions) -> Asking:
+    common, own = options.common, dict[str, Any]()
     if variant.model is not None:
         own["model"] = variant.model
     if variant.params:
         own["params"] = {**(common.get("params") or {}), **variant.params}
-    return Asking(variant.agent, {**common, **own})
+    return Asking(variant.agent, {**common, **own}, expect=options.scoring.expect)

@@ -41,6 +41,8 @@ class Asking:
     agent: str | Agent | None
     options: Mapping[str, Any]
     """As keywords."""
+    expect: str | None = None
+    """Expectations that the caller checks; None = those of the options."""
     plan: Plan | None = None
     """That of a run with a blank prompt, which has shown that the configuration is valid."""
     common: bytes = field(default=b"", repr=False)
@@ -70,7 +72,8 @@ class Asking:
         Raises:
             ConfigError: no run could begin.
         """
-        overrides = replace(self.overrides, timeout=None)
+        expect = self.overrides.expect if self.expect is None else self.expect
+        overrides = replace(self.overrides, timeout=None, expect=expect)
         self.plan = await session.plan(RunRequest(agent=self.agent, overrides=overrides))
         return self.plan
 

@@ -35,6 +35,9 @@ GOES_ON = "raises-exception"
 PLACEHOLDER = ("# your code here", 'raise NotImplementedError("your code here")')
 """The lines that replace a solution; in a cell magic, only the first."""
 
+TAG_CHECKS = "give each check cell a tag like exercise:NAME"
+"""The next step for a lesson without exercises."""
+
 _MARK = re.compile(r"^([ \t]*)#+[ \t]*(BEGIN|END) SOLUTION[ \t]*$")
 
 
@@ -44,7 +47,7 @@ def write_student_copy(path: Path, folder: str | None, write: Callable[[str], No
     Args:
         path: the lesson with its solutions; it is not changed.
         folder: the folder of the copy; None = `student` beside the lesson.
-        write: takes the line that says what was written.
+        write: takes the lines that say what was written.
 
     Raises:
         ConfigError: it is not a lesson, its marks do not match, or the copy cannot be written.
@@ -64,6 +67,8 @@ def write_student_copy(path: Path, folder: str | None, write: Callable[[str], No
         shutil.copyfile(cassette, target.with_name(cassette.name))
     beside = f", with {cassette.name}" if cassette.exists() else ""
     write(f"{display_path(target)}: {plural(len(exercises), 'exercise')}{beside}")
+    if not exercises:
+        write(f"to mark it, {TAG_CHECKS}")
 
 
 def make_student_copy(book: Book, name: str) -> Book:

@@ -21,7 +21,7 @@ from axe_nb.errors import ConfigError
 from axe_nb.notebooks.compare import describe_failure
 from axe_nb.notebooks.files import Book, find_notebooks, load, read_notebook
 from axe_nb.notebooks.headless import HeadlessRun, make_environment, run_headless
-from axe_nb.notebooks.lesson import find_exercises, id_of
+from axe_nb.notebooks.lesson import TAG_CHECKS, find_exercises, id_of
 from axe_nb.quick_dataclass import dataclass
 from axe_nb.redaction import is_secret_name
 from axe_nb.text import align_columns, one_line, plural, quote
@@ -84,7 +84,7 @@ def mark_submissions(
     if not exercises:
         raise ConfigError(
             f"{display_path(lesson)} has no exercises",
-            hint="give each check cell a tag like exercise:NAME",
+            hint=TAG_CHECKS,
         )
     place = expand_home(folder)
     if not place.is_dir():

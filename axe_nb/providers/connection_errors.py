@@ -82,7 +82,7 @@ def _describe(server: Server, error: Exception) -> ProviderError:
     proxy = _find_proxy(server.base_url)
     where = without_login(server.base_url) + (f" through the proxy {proxy}" if proxy else "")
     table = f"[providers.{server.info.name}] in config.toml"
-    at_base_url = f"check base_url under {table}"
+    at_base_url = f"check {server.info.url_setting}"
     if isinstance(error, httpx.ReadTimeout):
         silence = format_seconds(server.info.read_timeout or 0)
         message = f"no data from {where} within {silence}s"

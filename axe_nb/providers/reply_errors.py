@@ -228,30 +228,26 @@ def _find_hint_in(error: ProviderError, data: Any) -> str:
     return ""
 
 
-def _format_table(provider: ProviderInfo) -> str:
-    return f"[providers.{provider.name}] in config.toml"
-
-
 def _find_hint(provider: ProviderInfo, error: ProviderError) -> str:
     """Returns the next step; empty if the message says it or there is none."""
-    table = _format_table(provider)
     status = error.status or 0
     or_retries = f", or {_RETRIES}" if error.retryable else ""
     match status:
         case _ if provider.has_server and (status in (401, 403) or error.category == "auth"):
+            table = f"[providers.{provider.name}] in config.toml"
             return f"check {provider.key_variable}, or api_key under {table}"
         case 402:
             return _BILLING
         case 405 if provider.has_server:
-            return f"the path may be wrong: check base_url under {table}"
+            return f"the path may be wrong: check {provider.url_setting}"
         case 413:
             return "the request is too large: shorten the prompt, files and tool results"
         case _ if provider.has_server and status in (404, *FINAL_STATUSES):
-            return f"check the model name, and base_url under {table}"
+            return f"check the model name, and {provider.url_setting}"
         case 429:
             return f"wait a moment{or_retries}"
         case _ if 300 <= status < 400:
-            return f"set base_url under {table} to the final URL"
+            return f"set {provider.url_setting} to the final URL"
         case _ if status >= 500:
             return f"try again later{or_retries}"
         case _:
@@ -270,7 +266,7 @@ def _make_non_json_error(
     return ProviderError(
         "server",
         f"the reply is not a JSON object but {kind}" + (f": {words}" if words else ""),
-        hint=f"check base_url under {_format_table(provider)}" if is_page else "",
+        hint=f"check {provider.url_setting}" if is_page else "",
         status=status,
         retryable=False if is_page else None,
     )

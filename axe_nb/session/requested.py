@@ -67,7 +67,23 @@ def find_agent(request: RunRequest, env: Env) -> Agent:
         raise
 
 
-def check_variables(request: RunRequest, env: Env) -> None:
+def check_names(request: RunRequest, agent: Agent, env: Env) -> None:
+    """Rejects names in the options of a run that its tree does not have.
+
+    Args:
+        request: the requested run.
+        agent: its agent, with the overrides applied.
+        env: the dependencies of the run.
+
+    Raises:
+        ConfigError: names the nearest one.
+    """
+    _check_variables(request, env)
+    if request.overrides.expect is not None:
+        _check_expected(request.overrides.expect, agent, env, request.overrides.agents_dir)
+
+
+def _check_variables(request: RunRequest, env: Env) -> None:
     """Rejects a variable that no agent of the tree has: a misspelt one would have no effect.
 
     Raises:
@@ -88,6 +104,21 @@ def check_variables(request: RunRequest, env: Env) -> None:
             f"no agent in this run has the variable {quote(unknown[0])}",
             hint=suggestion(unknown[0], known) or step,
         )
+
+
+def _check_expected(expectations: str, root: Agent, env: Env, agents_dir: str | None) -> None:
+    """Rejects expectations that misspell an agent or a tool, before anything is sent.
+
+    The tools of MCP servers are not known yet: a tree that has such servers is not checked.
+
+    Raises:
+        ConfigError: names the nearest one.
+    """
+    from axe_nb.expectations.names import check_spelling
+
+    agents = [root, *_list_below(root, env)]
+    if not any(agent.mcp_servers for agent in agents):
+        check_spelling(expectations, agents, agents_dir)
 
 
 def _list_below(root: Agent, env: Env) -> Iterator[Agent]:

@@ -42,7 +42,7 @@ from axe_nb.scripting.lookup import ScriptFunction, functions
 from axe_nb.session.asking import describe
 from axe_nb.session.described import describe_agents
 from axe_nb.session.folders import find_script_dirs, find_source_dirs
-from axe_nb.session.requested import adapt, check_variables, make_job
+from axe_nb.session.requested import adapt, check_names, make_job
 from axe_nb.session.runs import RunHandle, RunRequest
 from axe_nb.session.snapshot import Snapshot
 from axe_nb.session.spent import Spent, add_spent
@@ -249,7 +249,7 @@ class Session:
         )  # fmt: skip
         await snapshot.take(scope)
         if fork is None:
-            check_variables(request, env)
+            check_names(request, agent, env)
         return await make_plan(scope, job)
 
     def remember(self, result: RunResult) -> None:
@@ -324,8 +324,8 @@ class Session:
             stepper = make_stepper(request.overrides.step, request.overrides.break_at)
             below = replace(below, stepper=stepper)
             check_can_step(below)
-        job = make_job(request, below)[1]
-        check_variables(request, below)
+        agent, job = make_job(request, below)
+        check_names(request, agent, below)
         return job, below
 
 

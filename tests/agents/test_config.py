@@ -124,6 +124,10 @@ def test_what_is_no_http_address_is_refused_and_not_told(
 BROKEN = {
     "no TOML": (b"[providers", "failed to parse config file: "),
     "no table": (b"providers = 3", "failed to parse config file: providers must be tables"),
+    "a table of almost that name": (
+        b"[provider.openai]\napi_key = 'x'",
+        'failed to parse config file: unknown table "provider"',
+    ),
     "no tables": (b"[providers]\nopenai = 'x'", "failed to parse config file: providers must be"),
     "a number as key": (
         b"[providers.openai]\napi_key = 3",
@@ -163,6 +167,27 @@ def test_no_settings_file_is_an_empty_one_and_it_is_read_anew_each_time() -> Non
     assert Config.load().api_key("openai") == "a"
     settings('[providers.openai]\napi_key = "b"\n')
     assert Config.load().api_key("openai") == "b"
+
+
+@pytest.mark.parametrize(
+    ("name", "right"),
+    [
+        ("provider", "providers"), ("Providers", "providers"), ("price", "prices"),
+        ("mcpServers", "mcp_servers"), ("mcp-servers", "mcp_servers"),
+    ],
+)  # fmt: skip
+def test_a_misspelt_table_is_told_with_the_right_name(name: str, right: str) -> None:
+    settings(f"[{name}.x]\na = 1\n")
+    with pytest.raises(ConfigError) as caught:
+        Config.load()
+    assert caught.value.hint == f"did you mean [{right}]?"
+
+
+def test_tables_of_other_programs_are_left_alone() -> None:
+    settings(
+        '[profiles.x]\na = 1\n[budget]\nmax_tokens = 1\n[defaults]\nmodel = "a/b"\n[servers]\n'
+    )
+    assert Config.load() == Config({})
 
 
 def test_a_byte_order_mark_is_no_part_of_the_settings() -> None:

@@ -161,7 +161,7 @@ def test_a_server_that_is_down_is_told_with_the_next_step(
     [(state, told, step)] = of("ollama server", found(using("ollama/x")))
     assert state == "wrong"
     assert told == f"connection refused: is Ollama running? (expected at http://127.0.0.1:{port})"
-    assert step == "start it, or check base_url under [providers.ollama] in config.toml"
+    assert step == "start it, or check AXE_OLLAMA_BASE_URL in the environment"
     monkeypatch.setenv("AXE_OLLAMA_BASE_URL", f"ftp://{KEY}")
     [(state, told, step)] = of("ollama server", found(using("ollama/x")))
     assert (state, told) == (
@@ -179,7 +179,7 @@ def test_a_server_without_a_list_is_up_all_the_same(
         (
             "note",
             f"answers at {server.url('x')}, but does not list its models",
-            "if requests fail, check base_url under [providers.openai] in config.toml",
+            "if requests fail, check AXE_OPENAI_BASE_URL in the environment",
         )
     ]
 

@@ -75,6 +75,48 @@ def test_an_invalid_expectation_is_an_error_before_anything_is_sent(expect: str)
     assert asked == []
 
 
+@pytest.mark.parametrize(
+    ("expect", "name", "told"),
+    [
+        ("chidl == 2", "chidl", 'did you mean "child"?'),
+        ("turn < 9; lead", "turn", 'did you mean "turns"?'),
+        ("no writ_file", "writ_file", 'did you mean "write_file" or "edit_file"?'),
+        ("child then cont", "cont", 'did you mean "count" or "cost"?'),
+    ],
+)
+def test_a_misspelt_name_is_an_error_before_anything_is_sent(
+    expect: str, name: str, told: str
+) -> None:
+    def count() -> str:
+        """Counts."""
+        return "2"
+
+    asked: list[Request] = []
+    below = agent("child", lambda r: asked.append(r) or "x", tools=(count,))
+    axe_nb.define(below)
+    axe_nb.define(agent("lead", lambda r: asked.append(r) or "x", sub_agents=("child",)))
+    for run in (
+        lambda: axe_nb.run("lead", "go", expect=expect),
+        lambda: list(axe_nb.map("lead", ["a", "b"], expect=expect, display=False)),
+        lambda: axe_nb.grid("lead", "{{ input }}", inputs=["a"], expect=expect, display=False),
+    ):
+        with pytest.raises(ConfigError) as error:
+            run()
+        assert error.value.hint == f"{told} If not, write agent:{name} or tool:{name}"
+    assert asked == []
+
+
+def test_an_agent_that_only_a_tool_knows_may_be_named_like_another() -> None:
+    @axe_nb.tool
+    def look() -> str:
+        """Runs an agent of its own."""
+        return axe_nb.run(agent("children", "fine"), "x").text
+
+    boss = agent("boss", lambda r: axe_nb.call("look") if r.turn == 1 else "x", tools=("look",))
+    assert axe_nb.run(boss, "go", expect="agent:children == 1; no agent:someone_else").ok
+    assert axe_nb.run(boss, "go", expect="boss == 1; look == 1").ok
+
+
 def test_every_face_reads_the_option() -> None:
     for face in ("cell", "line", "command"):
         assert parse_run(f"lead --expect '{MET}'", face).overrides.expect == MET

@@ -80,7 +80,7 @@ def test_each_refusal_has_its_next_step(cells: Kernel) -> None:
         point(cells, f"http://127.0.0.1:{port}")
         first, _, step = error_lines(cells, "ollama")
         assert "connection refused: is Ollama running?" in first
-        assert step == "start it, or check base_url under [providers.ollama] in config.toml"
+        assert step == "start it, or check AXE_OLLAMA_BASE_URL in the environment"
 
 
 def test_a_missing_model_is_told_with_the_nearest_that_the_server_has(
@@ -114,7 +114,7 @@ def test_where_the_list_is_no_help_the_usual_hint_stays(cells: Kernel) -> None:
         for name, provider in (("nothing", "openai"), ("has", "anthropic")):
             point(cells, server.url(name))
             assert error_lines(cells, provider)[2] == (
-                f"check the model name, and base_url under [providers.{provider}] in config.toml"
+                f"check the model name, and AXE_{provider.upper()}_BASE_URL in the environment"
             )
         point(cells, server.url("nothing"))
         assert error_lines(cells, "ollama")[2] == "`ollama pull llama3.2`"

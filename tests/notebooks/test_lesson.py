@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gc
 from pathlib import Path
 from typing import Any
 
@@ -129,6 +130,17 @@ def test_a_lesson_with_a_mistake_is_refused_and_nothing_is_written(
     assert main(["lesson", "l.ipynb"]) == 2
     assert capsys.readouterr().err.splitlines()[0] == f"error: l.ipynb, {words}"
     assert not Path("student").exists()
+
+
+def test_the_copy_of_a_notebook_without_checks_says_what_it_needs(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nbformat.write(make(("a", "1")), project / "plain.ipynb")
+    assert main(["lesson", "plain.ipynb"]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "student/plain.ipynb: 0 exercises",
+        "to mark it, give each check cell a tag like exercise:NAME",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -259,6 +271,7 @@ def test_no_submission_stops_the_marking_of_those_after_it(
         "answer, b: NameError: name 'a' is not defined",
         "message, b: its kernel sent a message that cannot be read: KeyError",
     ]
+    gc.collect()  # else a task of nbclient goes, and logs, while `ast` parses: SystemError in 3.11
 
 
 def test_a_check_stands_where_the_submission_has_it_once() -> None:
