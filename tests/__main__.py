@@ -39,8 +39,9 @@ CHECKS = {
 }
 """Name of each check that runs beside the tests -> what Python is to run."""
 
-WORKERS = 2 * (os.cpu_count() or 1)
-"""Processes that share the tests; half of their time most wait for a kernel or a browser."""
+WORKERS = 5 * (os.cpu_count() or 1) // 2
+"""Processes that share the tests; more than half of their time they wait for a kernel or a browser.
+"""
 
 PYTEST = ["-m", "pytest", "-p", "tests.early", "--nbval"]
 

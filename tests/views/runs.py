@@ -109,4 +109,6 @@ def saved(*bundles: dict[str, str]) -> nbformat.NotebookNode:
 
 def saved_size(result: RunResult) -> int:
     """Bytes of a notebook that holds the run's twin and nothing else."""
+    import nbformat
+
     return len(nbformat.writes(saved(twin(result))).encode())
