@@ -29,12 +29,13 @@ FLAGS = (
 )  # fmt: skip
 
 QUIET = {
+    "buildCheck": False,
     "disabledExtensions": {
         "@jupyterlab/apputils-extension:announcements": True,
         "@jupyterlab/extensionmanager-extension": True,
-    }
+    },
 }
-"""What would phone home."""
+"""What would phone home, or ask npm."""
 
 TOKEN = "axe-nb-test"
 
