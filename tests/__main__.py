@@ -39,10 +39,16 @@ CHECKS = {
 }
 """Name of each check that runs beside the tests -> what Python is to run."""
 
-WORKERS = 2 * (os.cpu_count() or 1)
-"""Processes that share the tests; half of their time most wait for a kernel or a browser."""
+WORKERS = 5 * (os.cpu_count() or 1) // 2
+"""Processes that share the tests; more than half of their time they wait for a kernel or a browser.
+"""
 
-TESTS = ["-m", "pytest", "-n", str(WORKERS), "--nbval", "tests", "notebooks"]
+PYTEST = ["-m", "pytest", "-p", "tests.early", "--nbval"]
+
+TESTS = [*PYTEST, "-n", str(WORKERS), "tests", "notebooks"]
+
+COLLECT = [*PYTEST, "-p", "no:cacheprovider", "--collect-only", "-qq", "tests", "notebooks"]
+"""Imports what the tests import, which compiles it: else each of the processes would do that."""
 
 MOST_AGAIN = 3
 """Failed tests that are run once more, alone; of more, the cause is not the machine."""
@@ -56,21 +62,22 @@ LONGEST = 1200
 
 def main(arguments: list[str]) -> int:
     """Exit code: 0 iff every check and every test passed; all run, whatever fails before them."""
-    with ThreadPoolExecutor() as side_by_side:
+    with tempfile.TemporaryDirectory() as home, ThreadPoolExecutor() as side_by_side:
+        environ = without_settings(os.environ, Path(home))
         newest = side_by_side.submit(environment, ".venv", "-e", ".[lab]", "--group", "dev")
         older = side_by_side.submit(make_oldest)
-        find_programs()
-    python = str(newest.result())
-    older.result()
-    if problem := fetch_packages(ROOT / ".venv" / NODE):
-        say(f"no servers by others: their tests are NOT RUN ({problem})")
-    if arguments:
-        return subprocess.call([python, "-m", "pytest", *arguments], cwd=ROOT)
-    pythons = find_pythons() if os.environ.get("CI") == "true" else []
-    with tempfile.TemporaryDirectory() as home, ThreadPoolExecutor(1) as beside:
-        environ = without_settings(os.environ, Path(home))
-        say(f"== {', '.join(CHECKS)}: beside the tests")
-        checks = beside.submit(check_all, python, environ, pythons)
+        programs = side_by_side.submit(find_programs)
+        python = str(newest.result())
+        if not arguments:
+            say(f"== {', '.join(CHECKS)}: beside the tests")
+            checks = side_by_side.submit(check_all, python, environ)
+            check([python, *COLLECT], environ)
+        older.result()
+        programs.result()
+        if problem := fetch_packages(ROOT / ".venv" / NODE):
+            say(f"no servers by others: their tests are NOT RUN ({problem})")
+        if arguments:
+            return subprocess.call([python, "-m", "pytest", *arguments], cwd=ROOT)
         code = tests(python, environ)
         failed = checks.result()
     for name, output in failed.items():
@@ -99,7 +106,7 @@ def tests(python: str, environ: Mapping[str, str]) -> int:
         return code
     names = "\n   ".join(failed)
     say(f"== FAILED beside the others, once more alone:\n   {names}")
-    code = run_pytest(python, ["-m", "pytest", "--nbval", *failed], environ)
+    code = run_pytest(python, [*PYTEST, *failed], environ)
     if not code:
         say(f"== UNSTABLE: failed beside the others, passed alone; fix them:\n   {names}")
     return code
@@ -135,8 +142,9 @@ def find_pythons() -> list[str]:
     return [one for one, path in found.items() if path]
 
 
-def check_all(python: str, environ: Mapping[str, str], pythons: list[str]) -> dict[str, str]:
+def check_all(python: str, environ: Mapping[str, str]) -> dict[str, str]:
     """Name of each check that failed -> what it printed."""
+    pythons = find_pythons() if os.environ.get("CI") == "true" else []
     failed: dict[str, str] = {}
     steps = {name: (line, environ) for name, line in CHECKS.items()}
     if pythons:  # with the settings of pip, such as a proxy

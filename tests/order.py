@@ -7,7 +7,7 @@ import random
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
-LONG = ("tests/browser/", "notebooks/", "tests/nb/")
+LONG = ("tests/browser/", "notebooks/", "tests/nb/", "tests/sandbox/")
 """Begin first, so that no worker sits over one of them when the others have ended."""
 
 

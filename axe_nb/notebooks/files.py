@@ -128,6 +128,9 @@ def load(name: str) -> Any:
     """
     from importlib import import_module
 
+    from axe_nb.outputs.library import load_jsonschema
+
+    load_jsonschema()  # which nbformat imports
     try:
         return import_module(name)
     except ModuleNotFoundError as error:

@@ -29,12 +29,13 @@ FLAGS = (
 )  # fmt: skip
 
 QUIET = {
+    "buildCheck": False,
     "disabledExtensions": {
         "@jupyterlab/apputils-extension:announcements": True,
         "@jupyterlab/extensionmanager-extension": True,
-    }
+    },
 }
-"""What would phone home."""
+"""What would phone home, or ask npm."""
 
 TOKEN = "axe-nb-test"
 
@@ -121,8 +122,9 @@ def server(home: Path, program: str = "jupyterlab", **env: str) -> Iterator[Serv
         "HOME": home, "PYTHONPATH": Path(__file__).parents[2],
     }  # fmt: skip
     inherited = {k: v for k, v in os.environ.items() if k != "PYTEST_VERSION"}
+    start = f"import runpy, tests.early; runpy.run_module({program!r}, run_name='__main__')"
     command = [
-        sys.executable, "-m", program, "--no-browser", "--allow-root", "--ip=127.0.0.1",
+        sys.executable, "-c", start, "--no-browser", "--allow-root", "--ip=127.0.0.1",
         "--ServerApp.port=0", "--ServerApp.port_retries=0", f"--IdentityProvider.token={TOKEN}",
         f"--ServerApp.root_dir={root}", "--expose-app-in-browser",
         "--LabApp.news_url=None", "--LabApp.extension_manager=readonly",

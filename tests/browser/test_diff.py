@@ -42,8 +42,7 @@ def test_what_changed_is_marked_and_can_be_read_without_trust(lab: Lab, theme: s
     assert min(contrasts.values()) >= 3
 
 
-def test_whatever_the_runs_said_it_does_nothing(new_lab: Lab) -> None:
-    lab = new_lab
+def test_whatever_the_runs_said_it_does_nothing(lab: Lab) -> None:
     data, _ = done(text="$x^2$").diff(hostile_run())._repr_mimebundle_()
     lab.open(saved(data))
     lab.unfold()

@@ -82,8 +82,7 @@ def test_a_table_fills_and_opens_its_runs_when_the_notebook_is_read_again(lab: L
     shoot(lab, "dark")
 
 
-def test_loaded_anew_while_it_fills_a_table_is_whole_once_the_kernel_is_free(new_lab: Lab) -> None:
-    lab = new_lab
+def test_loaded_anew_while_it_fills_a_table_is_whole_once_the_kernel_is_free(lab: Lab) -> None:
     lab.open(code(SET_UP))
     lab.run_all(wait=False)
     lab.page.locator(".axe-nb-table >> text=/180 requests · grid: [1-9]/").wait_for()

@@ -103,14 +103,12 @@ def check(lab: Lab, selector: str, own: Sequence[str] = ()) -> None:
     assert PAYLOADS[0] in area.inner_text()
 
 
-def test_a_saved_notebook_of_a_stranger_is_inert(new_lab: Lab) -> None:
-    lab = new_lab
+def test_a_saved_notebook_of_a_stranger_is_inert(lab: Lab) -> None:
     lab.open(saved(twin(hostile_run())))
     check(lab, ".jp-OutputArea-output")
 
 
-def test_a_cell_that_ran_here_is_inert(new_lab: Lab) -> None:
-    lab = new_lab
+def test_a_cell_that_ran_here_is_inert(lab: Lab) -> None:
     lab.open(code(TRUSTED))
     lab.run_all()
     lab.page.wait_for_selector(".jp-OutputArea details")
@@ -119,27 +117,28 @@ def test_a_cell_that_ran_here_is_inert(new_lab: Lab) -> None:
 
 LOOK = f"""
 window.looks = window.links = 0;
-new MutationObserver(() => {{
+window.look = new MutationObserver(() => {{
   const written = document.querySelector(".axe-nb-writing");
   window.looks += Boolean(written);
   window.links = Math.max(window.links, written?.querySelectorAll("a").length ?? 0);
   const all = [...(written?.querySelectorAll("*") ?? [])];
   const acts = all.some((e) => [...e.attributes].some(({{name}}) => name.startsWith("on")));
   if (acts || written?.querySelector({ACTIVE!r})) window.pwned = "in between";
-}}).observe(document, {{subtree: true, childList: true, characterData: true}});
+}});
+window.look.observe(document, {{subtree: true, childList: true, characterData: true}});
 """
 """Looks at each state of an answer that grows."""
 
 
-def test_the_live_tree_is_inert_at_each_moment(new_lab: Lab) -> None:
-    lab = new_lab
-    lab.page.add_init_script(LOOK)
+def test_the_live_tree_is_inert_at_each_moment(lab: Lab) -> None:
     lab.open(code(LIVE))
+    lab.page.evaluate(LOOK)
     lab.run_all(wait=False)
     lab.page.wait_for_selector(".axe-nb-error, .axe-nb-bad", state="attached")
     check(lab, ".axe-nb-tree", own=["axe-nb-chip"] * 4 + ["axe-nb-search"])
     assert lab.page.evaluate("() => window.looks") > 100
     assert lab.page.evaluate("() => window.links") > 3, "it was rendered as Markdown"
+    lab.page.evaluate("() => window.look.disconnect()")
     lab.gate("end")
     lab.finished()
     lab.page.wait_for_selector(".jp-OutputArea details")
@@ -147,8 +146,7 @@ def test_the_live_tree_is_inert_at_each_moment(new_lab: Lab) -> None:
 
 
 @pytest.mark.req("D-46")
-def test_the_words_of_an_mcp_server_are_inert(new_lab: Lab) -> None:
-    lab = new_lab
+def test_the_words_of_an_mcp_server_are_inert(lab: Lab) -> None:
     lab.open(code(SERVER))
     lab.run_all()
     lab.page.wait_for_selector(".jp-OutputArea details")

@@ -76,9 +76,8 @@ def test_the_budget_is_raised_by_a_button_in_the_row_that_waits_for_it(lab: Lab)
 
 @pytest.mark.req("D-48")
 def test_a_question_about_hostile_words_is_inert_and_no_other_input_is_answered(
-    new_lab: Lab,
+    lab: Lab,
 ) -> None:
-    lab = new_lab
     start(lab, EDITOR.replace("TEXTS", "PAYLOADS[0], ' '.join(PAYLOADS)[:1500]"))
     buttons = lab.page.locator(".axe-nb-question:visible button")
     expect(buttons.nth(3)).to_be_enabled()

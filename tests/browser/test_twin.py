@@ -37,8 +37,7 @@ def three() -> dict[str, str]:
     return twin(done(**{**{f: getattr(run, f) for f in ("text", "log")}, "children": children}))
 
 
-def test_a_reopened_notebook_shows_the_folded_tree_without_being_trusted(new_lab: Lab) -> None:
-    lab = new_lab
+def test_a_reopened_notebook_shows_the_folded_tree_without_being_trusted(lab: Lab) -> None:
     lab.open(saved(three()))
     trusted = lab.page.evaluate(
         "() => window.jupyterapp.shell.currentWidget.content.widgets[0].model.trusted"

@@ -7,6 +7,7 @@ import contextlib
 import functools
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -14,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -63,43 +64,56 @@ class Cage:
     def work(self) -> Path:
         return self.home / "work"
 
+    @property
+    def environment(self) -> dict[str, str]:
+        """Environment variables of the process like a kernel."""
+        return {
+            "PATH": "/usr/local/bin:/usr/bin:/bin",
+            "HOME": str(self.home),
+            "ANTHROPIC_API_KEY": SECRET,
+            "PYTHONPATH": str(self.package),
+            "LANG": "C.UTF-8",
+            **self.environ,
+        }
+
+    @property
+    def is_special(self) -> bool:
+        """Whether a kernel that is forked from one for all would not do."""
+        return bool(self.environ or self.without or self.python != python_for(self.uid))
+
     def run(
-        self,
-        command: str,
-        *,
-        network: bool = False,
-        seconds: float = 60,
-        workdir: Path | None = None,
-        sources: Sequence[Path] = (),
-        folder: Path | None = None,
+        self, command: str, *, seconds: float = 60, folder: Path | None = None, **more: Any
     ) -> Ended:
-        """Runs a command to its end."""
-        kernel = self.begin(
-            command,
-            network=network,
-            seconds=seconds,
-            workdir=workdir,
-            sources=sources,
-            folder=folder,
-        )
-        out, err = kernel.communicate(timeout=seconds + 60)
-        assert kernel.returncode == 0, err
+        """Runs a command to its end, for a process like a kernel in a folder."""
+        job = self._make_job(command, seconds, **more)
+        if self.is_special:
+            kernel = self._start_kernel(job, folder)
+            out, err = kernel.communicate(timeout=seconds + 60)
+            code = kernel.returncode
+            if self.without:
+                end_nurseries()
+        else:
+            job |= {"folder": str(folder or self.base), "environ": self.environment}
+            code, out, err = find_nursery(self.uid).run(job)
+        assert code == 0, err
         told = json.loads(out)
         assert not told["failure"], told
         return Ended(told["code"], told["output"], tuple(told["notes"]), told["in_time"])
 
-    def begin(
+    def begin(self, command: str, *, seconds: float) -> subprocess.Popen[str]:
+        """Starts a process like a kernel that runs a command."""
+        return self._start_kernel(self._make_job(command, seconds))
+
+    def _make_job(
         self,
         command: str,
+        seconds: float,
         *,
         network: bool = False,
-        seconds: float = 60,
         workdir: Path | None = None,
         sources: Sequence[Path] = (),
-        folder: Path | None = None,
-    ) -> subprocess.Popen[str]:
-        """Starts a process like a kernel, in a folder, that runs a command."""
-        job = {
+    ) -> dict[str, Any]:
+        return {
             "method": self.method,
             "without": self.without,
             "workdir": str(workdir or self.work),
@@ -108,21 +122,14 @@ class Cage:
             "seconds": seconds,
             "sources": [str(path) for path in sources],
         }
-        environ = {
-            "PATH": "/usr/local/bin:/usr/bin:/bin",
-            "HOME": str(self.home),
-            "ANTHROPIC_API_KEY": SECRET,
-            "PYTHONPATH": str(self.package),
-            "LANG": "C.UTF-8",
-            **self.environ,
-        }
-        user: dict[str, Any] = {}
-        if os.geteuid() != self.uid:
-            user = {"user": self.uid, "group": self.uid, "extra_groups": []}
+
+    def _start_kernel(
+        self, job: Mapping[str, Any], folder: Path | None = None
+    ) -> subprocess.Popen[str]:
         kernel = subprocess.Popen(
-            [self.python, "-P", "-m", "tests.sandbox.kernel"], cwd=folder or self.base, env=environ,
+            [self.python, *KERNEL], cwd=folder or self.base, env=self.environment,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-            **user,
+            **as_user(self.uid),
         )  # fmt: skip
         assert kernel.stdin
         kernel.stdin.write(json.dumps(job))
@@ -131,6 +138,74 @@ class Cage:
         return kernel
 
 
+KERNEL = ("-P", "-m", "tests.sandbox.kernel")
+
+
+class Nursery:
+    """A process that has imported what a process like a kernel needs, and forks one for each job.
+
+    It holds the secret too.
+    """
+
+    def __init__(self, uid: int) -> None:
+        base = Cage("", uid, Path("/"), python=python_for(uid), package=package_for(uid))
+        self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115  # closed at the exit
+        self._process = subprocess.Popen(
+            [base.python, *KERNEL, "nursery"], cwd="/", env=base.environment,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, text=True,
+            **as_user(uid),
+        )  # fmt: skip
+
+    def run(self, job: Mapping[str, Any]) -> tuple[int, str, str]:
+        """Exit code of a process like a kernel, and what it printed to stdout and stderr."""
+        assert self._process.stdin
+        assert self._process.stdout
+        self._errors.seek(0)
+        self._errors.truncate()
+        self._process.stdin.write(json.dumps(job) + "\n")
+        self._process.stdin.flush()
+        lines: list[str] = []
+        while not lines or not re.fullmatch(r"-?\d+\n", lines[-1]):
+            lines.append(self._process.stdout.readline())
+            assert lines[-1], "the process that forks those like a kernel has ended"
+        self._errors.seek(0)
+        return int(lines.pop()), "".join(lines), self._errors.read()
+
+    def close(self) -> None:
+        self._process.communicate()
+        self._errors.close()
+
+
+@functools.cache
+def find_nursery(uid: int) -> Nursery:
+    """The one for all tests, as long as nothing can have been done to it."""
+    nursery = Nursery(uid)
+    OPEN.callback(nursery.close)
+    return nursery
+
+
+OPEN = contextlib.ExitStack()
+"""Closes the nurseries."""
+
+
+def end_nurseries() -> None:
+    """Has the next kernel forked from a new process: a weak cage may have changed the present one.
+
+    Its priority, for instance.
+    """
+    find_nursery.cache_clear()
+    OPEN.close()
+
+
+atexit.register(OPEN.close)
+
+
+def as_user(uid: int) -> dict[str, Any]:
+    """Arguments of `subprocess` for a process of this user."""
+    return {} if os.geteuid() == uid else {"user": uid, "group": uid, "extra_groups": []}
+
+
+@functools.cache
 def python_for(uid: int) -> str:
     """A Python that a user may run."""
     if uid == os.geteuid():
@@ -138,15 +213,7 @@ def python_for(uid: int) -> str:
     for name in ("/usr/bin/python3", sys.executable):
         asked = [name, "-c", "import sys; sys.exit(sys.version_info < (3, 11))"]
         with contextlib.suppress(OSError, subprocess.CalledProcessError):
-            subprocess.run(
-                asked,
-                user=uid,
-                group=uid,
-                extra_groups=[],
-                check=True,
-                capture_output=True,
-                cwd="/",
-            )
+            subprocess.run(asked, check=True, capture_output=True, cwd="/", **as_user(uid))
             return name
     return not_run("no Python 3.11 that an ordinary user may run")
 
@@ -166,6 +233,25 @@ def readable_package() -> Path:
     return package
 
 
+def package_for(uid: int) -> Path:
+    """A folder with the package and these tests that a user may read."""
+    return ROOT if uid == os.geteuid() else readable_package()
+
+
+@functools.cache
+def make_repository() -> Path:
+    """A Git repository with one commit, to be copied."""
+    folder = Path(tempfile.mkdtemp(prefix="axe-nb-test-repository-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    environ = {"HOME": str(folder), "PATH": "/usr/bin:/bin"}
+    for words in (
+        ["init", "-q", "."], ["config", "user.email", "a@b.c"], ["config", "user.name", "A"],
+        ["commit", "-q", "--allow-empty", "-m", "first"],
+    ):  # fmt: skip
+        subprocess.run(["git", *words], cwd=folder, env=environ, check=True, capture_output=True)
+    return folder / ".git"
+
+
 def make_cage(method: str, uid: int, base: Path) -> Cage:
     """Prepares the folders of a cage below `base`, a new folder that the user may enter."""
     cage = Cage(method, uid, base, python=python_for(uid))
@@ -174,14 +260,9 @@ def make_cage(method: str, uid: int, base: Path) -> Cage:
     (cage.home / ".ssh" / "id_rsa").write_text(SECRET)
     (base / "other").mkdir()
     (base / "other" / "secret.txt").write_text(SECRET)
-    environ = {"HOME": str(cage.home), "PATH": "/usr/bin:/bin"}
-    for words in (
-        ["init", "-q", "."], ["config", "user.email", "a@b.c"], ["config", "user.name", "A"],
-        ["commit", "-q", "--allow-empty", "-m", "first"],
-    ):  # fmt: skip
-        subprocess.run(["git", *words], cwd=cage.work, env=environ, check=True, capture_output=True)
+    shutil.copytree(make_repository(), cage.work / ".git")
+    cage.package = package_for(uid)
     if uid != os.geteuid():
-        cage.package = readable_package()
         for folder, folders, files in os.walk(base):
             for name in (".", *folders, *files):
                 os.chown(Path(folder, name), uid, uid, follow_symlinks=False)
@@ -237,10 +318,20 @@ def server() -> Iterator[tuple[int, list[str]]]:
             reached.append("udp")
 
 
+def find_sleepers() -> set[str]:
+    """SECONDS of each `sleep SECONDS` that runs somewhere on this machine."""
+    found = set()
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            program, *words = (process / "cmdline").read_text("utf-8", "replace").split("\0")
+            if program == "sleep":
+                found.update(words[:1])
+    return found
+
+
 def is_running(seconds: str) -> bool:
     """True if `sleep SECONDS` runs somewhere on this machine."""
-    listed = subprocess.run(["ps", "-eo", "args="], capture_output=True, text=True, check=True)
-    return f"sleep {seconds}" in listed.stdout.splitlines()
+    return seconds in find_sleepers()
 
 
 def ends(seconds: str, patience: float = 10.0) -> bool:

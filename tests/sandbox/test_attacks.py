@@ -10,6 +10,7 @@ import dataclasses
 import os
 import socket
 import subprocess
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -327,5 +328,7 @@ def test_the_sandbox_is_started_by_a_program_of_the_system(cage: Cage) -> None:
 def test_is_running_sees_processes() -> None:
     seconds = unique()
     with subprocess.Popen(["sleep", seconds]) as process:
-        assert is_running(seconds)
+        time.sleep(0.1)  # a process that has just begun has no words yet
+        is_seen = is_running(seconds)
         process.kill()
+    assert is_seen

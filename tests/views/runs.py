@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
-
-import nbformat
+from typing import TYPE_CHECKING, Any
 
 from axe_nb.messages import CallTraits, ToolCall, ToolResult, Usage
 from axe_nb.results import RunResult, Turn
 from axe_nb.views.html import twin
+
+if TYPE_CHECKING:
+    import nbformat  # late: it imports jsonschema, which takes a kernel a second
 
 PAYLOADS: tuple[str, ...] = tuple(
     json.loads((Path(__file__).parent.parent / "payloads.json").read_text("utf-8"))
@@ -85,6 +86,8 @@ def hostile_run(payloads: Sequence[str] = PAYLOADS) -> RunResult:
 
 def code(*sources: str) -> nbformat.NotebookNode:
     """A notebook of cells that have not run."""
+    import nbformat
+
     made = nbformat.v4.new_notebook()
     made.metadata["kernelspec"] = {
         "name": "python3", "display_name": "Python 3", "language": "python"
@@ -95,6 +98,8 @@ def code(*sources: str) -> nbformat.NotebookNode:
 
 def saved(*bundles: dict[str, str]) -> nbformat.NotebookNode:
     """A notebook as it is saved after a run: a cell for each bundle."""
+    import nbformat
+
     made = code(*["%%axe lead\nCheck the loader."] * len(bundles))
     for cell, bundle in zip(made.cells, bundles, strict=True):
         cell.execution_count = 1
@@ -104,4 +109,6 @@ def saved(*bundles: dict[str, str]) -> nbformat.NotebookNode:
 
 def saved_size(result: RunResult) -> int:
     """Bytes of a notebook that holds the run's twin and nothing else."""
+    import nbformat
+
     return len(nbformat.writes(saved(twin(result))).encode())
