@@ -85,11 +85,16 @@ def _describe_message_change(before: Any, now: Any) -> str:
         for old, new in zip_longest(before["results"], now["results"]):
             if old != new:
                 name = (new or old or {}).get("tool", "")
-                texts = [one.get("text", "") if one else None for one in (old, new)]
-                return f"the result of {name} changed{describe_change(*texts)}"
+                return f"the result of {name} changed{_describe_part(old, new, 'text')}"
     role = next(iter(now), "")
     name = {"user": "prompt", "assistant": "history"}.get(role, role)
-    return f"its {name} changed{describe_change(before.get(role), now.get(role))}"
+    return f"its {name} changed{_describe_part(before, now, role)}"
+
+
+def _describe_part(before: Any, now: Any, text: str) -> str:
+    """Returns how a text changed; or, if it did not, what goes with it: calls, pictures."""
+    old, new = (one.get(text) if one else None for one in (before, now))
+    return describe_change(old, new) if old != new else describe_change(before, now)
 
 
 def describe_change(before: Any, now: Any) -> str:

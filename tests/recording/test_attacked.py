@@ -14,9 +14,11 @@ import pytest
 import axe_nb
 from axe_nb import Agent, ConfigError, ProviderError, Request, call, script, script_server
 from axe_nb.engine.questions import ApprovalRequest, Decision
+from axe_nb.recording.miss import list_changes
 from axe_nb.session.runs import RunRequest
 from axe_nb.session.session import session
 from axe_nb.tools.tool import ToolContext
+from tests.pictures.samples import png
 from tests.recording.test_cassettes import without_times
 
 
@@ -403,3 +405,40 @@ def test_a_cassette_that_is_not_there_is_said_to_be_missing() -> None:
     define()
     with axe_nb.cassette("nowhere.axe", "replay"):
         assert (axe_nb.run("one", "go").error or "").endswith("at 0/1: the file does not exist")
+
+
+def test_another_picture_beside_the_same_words_is_a_miss_that_says_so() -> None:
+    count_up()
+    define()
+    with script_server("openai"), axe_nb.cassette("a.axe", "record"):
+        axe_nb.run("one", ["look", png(colour=1)])
+    with axe_nb.cassette("a.axe", "replay") as cassette:
+        result = axe_nb.run("one", ["look", png(colour=2)])
+    assert "at 0/1: its prompt changed in pictures: " in (result.error or "")
+    assert len(cassette.missed) == 1
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "words"),
+    [
+        (
+            {"assistant": "", "calls": [{"tool": "a"}]},
+            {"assistant": "", "calls": [{"tool": "b"}]},
+            'its history changed in calls: [{"tool": "a"}] → [{"tool": "b"}]',
+        ),
+        (
+            {"results": [{"tool": "a", "text": "no"}]},
+            {"results": [{"tool": "a", "error": True, "text": "no"}]},
+            "the result of a changed in error: nothing → true",
+        ),
+        (
+            {"results": [{"tool": "a", "text": ""}]},
+            {"results": []},
+            'the result of a changed: "" → nothing',
+        ),
+    ],
+)
+def test_messages_that_differ_in_all_but_words_are_told_apart(
+    before: dict[str, Any], now: dict[str, Any], words: str
+) -> None:
+    assert [*list_changes({"messages": [before]}, {"messages": [now]})] == [words]
