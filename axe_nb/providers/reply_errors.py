@@ -12,6 +12,7 @@ import math
 import re
 import time
 from collections.abc import Mapping, Sequence
+from datetime import UTC
 from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
@@ -297,12 +298,16 @@ def _parse_wait(headers: Headers) -> float | None:
 
 
 def _parse_retry_after(value: str, unit: float = 1.0) -> float | None:
-    """Parses a number or an HTTP date into seconds to wait; None if it is neither."""
+    """Parses a number or an HTTP date into seconds to wait; None if it is neither.
+
+    Dates of HTTP are in UTC, also those in the older form, which names no zone.
+    """
     try:
         seconds = float(value) * unit
     except ValueError:
         try:
-            seconds = email.utils.parsedate_to_datetime(value).timestamp() - time.time()
+            date = email.utils.parsedate_to_datetime(value)
+            seconds = (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp() - time.time()
         except (ValueError, TypeError, OverflowError, OSError):
             return None
     if math.isnan(seconds):
