@@ -6,6 +6,7 @@ Source: product.md "Cassettes".
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, Iterator
 from difflib import SequenceMatcher
 from itertools import zip_longest
@@ -51,7 +52,7 @@ def describe_miss(cassette: Cassette, root: Root, request: Request, asked: Asked
             list_changes(record.asked, asked), "its recording was interrupted by a person"
         )
         message = f"{who}: {change}"
-    elif not cassette.path.exists() and not cassette.recorded:
+    elif not cassette.recorded and not os.path.exists(cassette.path):  # noqa: PTH110  Path raises
         message = f"{who}: the file does not exist"
     elif request.place == FIRST and (count := cassette.count_same(asked)):
         runs = "the recorded run has" if count == 1 else f"all {count} recorded runs have"
