@@ -64,6 +64,8 @@ class RootLog:
     process: int = field(default_factory=os.getpid)
     """The process that runs it; a fork of it does not."""
     row: Row | None = None
+    file: object = None
+    """Tells the file that has the row; None = none has it yet."""
     problem: str = ""
     """The reason why it is not written; empty if it is."""
     is_told: bool = False
@@ -192,10 +194,13 @@ class Writer:
     def _write(self, roots: list[RootLog]) -> None:
         try:
             store = self._open()
+            lost = [root for root in roots if root.file not in (None, store.file)]
+            roots = [root for root in roots if root not in lost]
             store.write(root.row for root in roots if root.row)
+            self._lose(lost)
             ended = sum(root.is_over for root in roots)
             for root in roots:
-                root.problem = ""
+                root.problem, root.file = "", store.file
                 if root.is_over and root.row and root.row.id and store.locks:
                     store.locks.release(root.row.id)
             if not self.is_fine or self._ended + ended >= PRUNE_EVERY:
@@ -210,6 +215,16 @@ class Writer:
                 if root.is_over:
                     self._give_up(root)
 
+    def _lose(self, roots: Iterable[RootLog]) -> None:
+        """Notes that the file with the beginning of these runs is not there any more."""
+        deleted = ConfigError("it was deleted during the run", hint="delete it between runs")
+        for root in roots:
+            root.problem = self._explain(deleted)
+            if root.row:
+                root.row.parts.clear()
+            if root.is_over and not root.is_told:
+                self.late_problem = root.problem
+
     def _give_up(self, root: RootLog) -> None:
         """Leaves a run as last written, as if its process had died."""
         if not root.is_told:
@@ -220,6 +235,8 @@ class Writer:
     def _open(self) -> Store:
         from axe_nb.run_history.store import Store
 
+        if self._store is not None and self._store.is_gone:
+            self._close()
         if self._store is None:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._store = Store(self.path, find_locks(self.path))
@@ -295,15 +312,16 @@ def find_writer(path: Path) -> Writer:
 
 
 def find_locks(path: Path) -> RunLocks:
-    """Returns the locks of the runs in a file, which stay open until the process ends.
+    """Returns the locks of the runs in a file, which stay open unless someone deletes their file.
 
     Raises:
         OSError: they cannot be opened.
     """
     with _finding:
-        if path not in _locks:
-            _locks[path] = RunLocks(path.with_suffix(".lock"))
-        return _locks[path]
+        locks = _locks.get(path)
+        if locks is None or locks.is_gone:
+            locks = _locks[path] = RunLocks(path.with_suffix(".lock"))
+        return locks
 
 
 @atexit.register
