@@ -33,7 +33,7 @@ from axe_nb.providers.error_bodies import (
 from axe_nb.providers.error_words import counts_answer, is_too_long, refuses_pictures
 from axe_nb.providers.secrets import NO_SECRETS, Secrets
 from axe_nb.providers.wire import loads
-from axe_nb.redaction import MASK
+from axe_nb.redaction import MASK, redact
 from axe_nb.text import one_line, quote
 
 Headers: TypeAlias = Mapping[str, str]
@@ -138,7 +138,8 @@ def refusal(explanation: str) -> ProviderError:
 
 def masked_line(message: str, secrets: Secrets = NO_SECRETS, limit: int = MAX_MESSAGE) -> str:
     """Returns a server's message as one line of at most `limit` characters, without secrets."""
-    return one_line(_HALF_MASKED.sub(MASK, secrets.mask_error(message)[: 10 * limit]), limit)
+    cleaned = redact(secrets.mask_error(message)[: 10 * limit])  # in forms such as `%2F` too
+    return one_line(_HALF_MASKED.sub(MASK, cleaned), limit)
 
 
 def _refuses_tools(error: ProviderError, data: Any) -> bool:
