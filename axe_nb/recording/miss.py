@@ -101,12 +101,15 @@ def _describe_part(before: Any, now: Any, text: str) -> str:
 def describe_change(before: Any, now: Any) -> str:
     """Returns a description of where and how two values differ."""
     if isinstance(before, dict) and isinstance(now, dict):
-        keys = [key for key in {**before, **now} if before.get(key) != now.get(key)]
-        return f" in {keys[0]}: {_show(before.get(keys[0]))} → {_show(now.get(keys[0]))}"
+        both = before.keys() & now.keys()
+        key = next(k for k in {**before, **now} if k not in both or before[k] != now[k])
+        old, new = (_show(one[key]) if key in one else "nothing" for one in (before, now))
+        return f" in {key}: {old} → {new}"
     if isinstance(before, list) and isinstance(now, list):
         return _describe_tools(before, now)
     if not isinstance(before, str) or not isinstance(now, str):
-        return f": {_show(before)} → {_show(now)}"
+        old, new = ("nothing" if one is None else _show(one) for one in (before, now))
+        return f": {old} → {new}"
     lines = zip_longest(before.split("\n"), now.split("\n"))
     number, (old, new) = next((n, pair) for n, pair in enumerate(lines, 1) if pair[0] != pair[1])
     where = f" in line {number}" if "\n" in before + now else ""
@@ -133,8 +136,6 @@ def _describe_tools(before: list[Any], now: list[Any]) -> str:
 
 
 def _show(value: Any, start: int = 0) -> str:
-    if value is None:
-        return "nothing"
     if not isinstance(value, str):
         return one_line(json.dumps(value, ensure_ascii=False), MAX_SHOWN)
     return quote(one_line(("…" if start else "") + value[start:], MAX_SHOWN))

@@ -442,3 +442,14 @@ def test_messages_that_differ_in_all_but_words_are_told_apart(
     before: dict[str, Any], now: dict[str, Any], words: str
 ) -> None:
     assert [*list_changes({"messages": [before]}, {"messages": [now]})] == [words]
+
+
+def test_a_parameter_that_became_null_is_a_miss_that_says_so() -> None:
+    count_up()
+    define()
+    with script_server("openai"), axe_nb.cassette("a.axe", "record"):
+        axe_nb.run("one", "go")
+    with axe_nb.cassette("a.axe", "replay") as cassette:
+        result = axe_nb.run("one", "go", params={"seed": None})
+    assert "at 0/1: its params changed in seed: nothing → null" in (result.error or "")
+    assert len(cassette.missed) == 1
