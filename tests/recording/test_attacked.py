@@ -14,6 +14,7 @@ import pytest
 import axe_nb
 from axe_nb import Agent, ConfigError, ProviderError, Request, call, script, script_server
 from axe_nb.engine.questions import ApprovalRequest, Decision
+from axe_nb.recording.asked import is_same
 from axe_nb.recording.miss import list_changes
 from axe_nb.session.runs import RunRequest
 from axe_nb.session.session import session
@@ -453,3 +454,24 @@ def test_a_parameter_that_became_null_is_a_miss_that_says_so() -> None:
         result = axe_nb.run("one", "go", params={"seed": None})
     assert "at 0/1: its params changed in seed: nothing → null" in (result.error or "")
     assert len(cassette.missed) == 1
+
+
+@pytest.mark.parametrize(
+    ("recorded", "asked", "same"),
+    [
+        ("use *** now", "use sk-1/2+3= now", True),
+        ("use *** now", "use *** now", True),
+        ("use *** now", "use  now", True),
+        ("*** and ***", "one and two", True),
+        ("-----BEGIN KEY-----***-----END", "-----BEGIN KEY-----\nab\ncd\n-----END", True),
+        ("key: ***.", "key: -----BEGIN KEY-----\nab\n-----END KEY-----.", True),
+        ("use *** now", "use it and sing now", False),
+        ("Rules\n***\nBe kind.", "Rules\n\nBe rude.\n***\nBe kind.", False),
+        ("It is ***so*** important", "It is not at all ***so*** important", False),
+    ],
+)
+def test_a_mask_stands_for_a_secret_and_for_no_other_words(
+    recorded: str, asked: str, same: bool
+) -> None:
+    assert is_same({"system": recorded}, {"system": asked}) is same
+    assert is_same({"system": asked}, {"system": recorded}) is same
