@@ -41,7 +41,7 @@ class HeadlessRun:
     cassette: tuple[str, int, int, int] | None = None
     """Path, exchanges played, recorded and removed; None if no cassette was used, or asked for."""
     missed: Sequence[str] = ()
-    """What the cassette lacked, whether or not an output shows it."""
+    """Requests without an answer in the cassette, in words; an output need not show them."""
 
 
 def run_headless(
