@@ -47,6 +47,9 @@ LINES = "|"
 
 _HEADER = re.compile(r"axe_nb ([a-z]{1,20}) (\d{1,4})\.(\d{1,4})\r?\n")
 
+_CONFLICT = re.compile(r"^<{7} ", re.MULTILINE)
+"""Beginning of what git leaves where two branches changed the same lines."""
+
 _UNSEEN = re.compile(rf"[\x7f-\x9f\u2028\u2029]|{INVISIBLE.pattern}")
 """Characters that an editor or a diff would not show as they are."""
 
@@ -94,14 +97,13 @@ def read_data(path: Path, kind: Kind, make: Callable[[Any], T]) -> T:
         minor, start = check_header(path, kind, text)
         data = parse_data(text[start:], has_marks=kind in SHARING and minor > 0)
     except json.JSONDecodeError as error:
-        where = f"{error.msg} at line {error.lineno + 1}, column {error.colno}"
-        raise make_error("read", path, f"not valid JSON: {where}") from None
+        raise _make_json_error(path, text, error) from None
     except (OSError, ValueError, RuntimeError) as error:
         raise make_error("read", path, _explain(error)) from None
     try:
         return make(unshare(data) if kind in SHARING else data)
     except ConfigError as error:
-        raise make_error("read", path, error.message) from None
+        raise make_error("read", path, error.message, error.hint) from None
 
 
 def format_header(kind: Kind) -> str:
@@ -123,15 +125,23 @@ def check_header(path: Path, kind: Kind, text: str) -> tuple[int, int]:
         raise make_error("read", path, f"it is a `{found[1]}` file, not a `{kind}` file")
     if int(found[2]) != major:
         version = f"{found[2]}.{found[3]}"
-        error = make_error("read", path, f"its version is {version}, expected {major}.x")
-        error.hint = "update axe-nb" if int(found[2]) > major else ""
-        raise error
+        hint = "update axe-nb" if int(found[2]) > major else ""
+        raise make_error("read", path, f"its version is {version}, expected {major}.x", hint)
     return int(found[3]), found.end()
 
 
-def make_error(verb: str, path: Path, problem: str) -> ConfigError:
+def make_error(verb: str, path: Path, problem: str, hint: str = "") -> ConfigError:
     """Makes the error for a file that cannot be read or written."""
-    return ConfigError(f"cannot {verb} {one_line(display_path(path), 300)}: {problem}")
+    return ConfigError(f"cannot {verb} {one_line(display_path(path), 300)}: {problem}", hint=hint)
+
+
+def _make_json_error(path: Path, text: str, error: json.JSONDecodeError) -> ConfigError:
+    if conflict := _CONFLICT.search(text):
+        line = text.count("\n", 0, conflict.end()) + 1
+        hint = "resolve it: remove the marks, and keep one side or both"
+        return make_error("read", path, f"it has a merge conflict in line {line}", hint)
+    where = f"{error.msg} at line {error.lineno + 1}, column {error.colno}"
+    return make_error("read", path, f"not valid JSON: {where}")
 
 
 def _explain(error: Exception) -> str:

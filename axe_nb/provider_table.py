@@ -23,6 +23,9 @@ NOT_PARAMS = frozenset({"model", "messages", "tools", "stream", "system"})
 READ_SECONDS = 120.0
 """Default for the seconds that a server may be silent, before a reply and within one."""
 
+FRAMING = frozenset({"content-length", "transfer-encoding"})
+"""Headers that say where a request ends: with wrong ones, its rest would be taken for the next."""
+
 PROMPT_CACHE = "prompt_cache"
 """Key of `[params]` that is not sent: false turns the marks for a prompt cache off."""
 
@@ -227,6 +230,8 @@ def check_table(name: str, table: Mapping[str, Any], source: Source) -> None:
     if checked.read_timeout < 0:
         raise WrongValue((*at, "read_timeout"), "must be non-negative")
     for header, value in checked.headers.items():
+        if header.lower() in FRAMING:
+            raise WrongValue((*at, "headers", header), "is set by axe_nb: remove it")
         if not re.fullmatch(r"[A-Za-z0-9_-]+", header):
             raise WrongValue(
                 (*at, "headers"), "must have names made of letters, digits, `-` and `_` only"

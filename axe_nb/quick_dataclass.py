@@ -9,6 +9,7 @@ Source: goals.md "new process to first answer", "our own share of a turn".
 from __future__ import annotations
 
 import dataclasses
+import sys
 from collections.abc import Callable
 from dataclasses import MISSING, Field, FrozenInstanceError
 from operator import attrgetter
@@ -176,8 +177,11 @@ def _compile_init(cls: Any, *, is_frozen: bool) -> Any:
     lines = [_write_line(cls, field, known, is_frozen=is_frozen) for field in fields]
     lines.append("self.__post_init__()" if hasattr(cls, "__post_init__") else "")
     body = "\n  ".join([line for line in lines if line] or ["pass"])
-    exec(f"def __init__({', '.join(arguments)}):\n  {body}", known)  # as dataclasses makes its own
-    init = known.pop("__init__")
+    source = f"def make({', '.join(known)}):\n def __init__({', '.join(arguments)}):\n  {body}"
+    made: dict[str, Any] = {}
+    # as dataclasses makes its own: among the names of the module, which its annotations use
+    exec(f"{source}\n return __init__", vars(sys.modules[cls.__module__]), made)
+    init = made["make"](**known)
     init.__defaults__ = tuple(_find_default(one) for one in positional if _is_optional(one))
     init.__kwdefaults__ = {one.name: _find_default(one) for one in by_keyword if _is_optional(one)}
     init.__annotations__ = {one.name: one.type for one in (*positional, *by_keyword)}

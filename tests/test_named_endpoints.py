@@ -155,6 +155,10 @@ def test_a_refusal_names_the_endpoints_own_settings(
             'write a table, as in headers = {name = "…"}',
         ),
         ('protocol = "openai"\nheaders = {a = "é"}', "providers.x.headers.a contains char", ""),
+        (
+            'protocol = "openai"\nheaders = {Content-Length = "0"}',
+            "providers.x.headers.Content-Length is set by axe_nb: remove it", "",
+        ),
         ('protocol = "openai"\nheaders = {"a:b" = ""}', "providers.x.headers must have names", ""),
         (
             'protocol = "openai"\nbase_ulr = "http://h"',

@@ -152,6 +152,7 @@ def test_odd_classes_do_too(body: Callable[[Any], Any], frozen: bool) -> None:
                 outcome(lambda a=a: a),
                 outcome(lambda a=a, b=b: hash(a) == hash(b)),
                 str(inspect.signature(kind)),
+                outcome(lambda kind=kind: inspect.signature(kind, eval_str=True)),
             ]
         )
     assert seen[0] == seen[1]

@@ -55,9 +55,12 @@ def check_notebook(path: Path, mode: Mode, timeout: float | None) -> tuple[Book,
         ConfigError: it is not a notebook, or cannot be run.
     """
     saved = read_notebook(path)
-    run = run_headless(saved, path, mode, timeout=timeout, goes_on=True)
+    run = run_headless(saved, path, mode, timeout=timeout, goes_on=True, reports=True)
     problems = list(find_problems(saved, run.book))
-    return run.book, describe_problems(path, run, problems)
+    lines = describe_problems(path, run, problems)
+    if not any(one.is_miss for one in problems):  # an output need not show what is missing
+        lines += [f"{display_path(path)}: {miss}{_advise(path)}" for miss in run.missed]
+    return run.book, lines
 
 
 def describe_problems(path: Path, run: HeadlessRun, problems: Sequence[Problem]) -> list[str]:
@@ -65,15 +68,17 @@ def describe_problems(path: Path, run: HeadlessRun, problems: Sequence[Problem])
     name = display_path(path)
     last = run.begun if run.stopped else None
     lines = [
-        f"{name}, cell {one.cell}: {one.what}{_advise(path, one)}"
+        f"{name}, cell {one.cell}: {one.what}{_advise(path) if _needs_recording(path, one) else ''}"
         for one in problems
         if one.cell != last
     ]
     return [*lines, f"{name}, cell {last}: {run.stopped}"] if run.stopped else lines
 
 
-def _advise(path: Path, problem: Problem) -> str:
-    has_cassette = path.with_name(name_cassette(path)).exists()
-    if not problem.is_miss and (has_cassette or not problem.what.startswith(UNANSWERED)):
-        return ""
+def _advise(path: Path) -> str:
     return f"; record it with: axe-nb freeze {shlex.quote(display_path(path))}"
+
+
+def _needs_recording(path: Path, problem: Problem) -> bool:
+    has_cassette = path.with_name(name_cassette(path)).exists()
+    return problem.is_miss or (not has_cassette and problem.what.startswith(UNANSWERED))

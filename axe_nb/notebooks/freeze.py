@@ -24,6 +24,8 @@ MODES: tuple[Mode, ...] = ("auto", "replay", "replay")
 
 REMEDY = "avoid output that varies, or add the line # NBVAL_IGNORE_OUTPUT to the cell"
 
+CONSTANT = "send models nothing that varies, such as the time; the notebook was not changed"
+
 TIMES = ("execution", "ExecuteTime")
 """Metadata of a cell that say when it ran."""
 
@@ -64,12 +66,16 @@ def freeze_notebook(path: Path, timeout: float | None, write: Callable[[str], No
     before = list_files(path.parent)
     runs: list[HeadlessRun] = []
     for mode in MODES:
-        run = run_headless(book, path, mode, timeout=timeout, prunes=mode != "replay")
+        run = run_headless(book, path, mode, timeout=timeout, prunes=mode != "replay", reports=True)
         if problems := _find_failures(path, run):
             _write_all([f"{line}; the notebook was not changed" for line in problems], write)
             return False
         runs.append(run)
     recorded, first, second = runs
+    if missed := first.missed or second.missed:
+        lines = [f"{display_path(path)}: when it ran again, {miss}; {CONSTANT}" for miss in missed]
+        _write_all(lines, write)
+        return False
     written = find_written(path, before)
     varying = list(find_problems(first.book, second.book))
     if not varying and any(name not in before for name in written):

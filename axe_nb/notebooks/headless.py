@@ -39,7 +39,9 @@ class HeadlessRun:
     begun: int = 0
     """Number of cells that were begun, if it did not run to its end."""
     cassette: tuple[str, int, int, int] | None = None
-    """Path, exchanges played, recorded and removed; None if no cassette was used, or pruned."""
+    """Path, exchanges played, recorded and removed; None if no cassette was used, or asked for."""
+    missed: Sequence[str] = ()
+    """Requests without an answer in the cassette, in words; an output need not show them."""
 
 
 def run_headless(
@@ -51,6 +53,7 @@ def run_headless(
     in_all: float = 0,
     goes_on: bool = False,
     prunes: bool = False,
+    reports: bool = False,
     environ: Mapping[str, str] | None = None,
 ) -> HeadlessRun:
     """Runs a notebook in a new kernel of this Python, in the notebook's folder.
@@ -64,6 +67,7 @@ def run_headless(
         in_all: seconds for the whole notebook; if not 0, they replace those for each cell.
         goes_on: if true, cells after one that fails run too.
         prunes: if true, what this run has not used is removed from the notebook's own cassette.
+        reports: if true, the kernel is asked what its cassette has played, and what it lacked.
         environ: environment of the kernel; None = that of `make_environment`.
 
     Raises:
@@ -87,8 +91,9 @@ def run_headless(
                 if find_failure(cell) and not goes_on:
                     break
             else:
-                used = _end_cassette(client, name_cassette(path)) if prunes else None
-                return HeadlessRun(book=client.nb, cassette=used)
+                own = name_cassette(path) if prunes else ""
+                cassette, missed = _end_cassette(client, own) if reports else (None, ())
+                return HeadlessRun(book=client.nb, cassette=cassette, missed=missed)
     except errors.CellTimeoutError:
         stopped = f"it did not finish within {in_all or timeout:g} s"
     except errors.DeadKernelError:
@@ -180,11 +185,14 @@ def name_cassette(path: Path) -> str:
     return f"{path.stem}.axe"
 
 
-def _end_cassette(client: Any, own: str) -> tuple[str, int, int, int] | None:
+def _end_cassette(client: Any, own: str) -> tuple[tuple[str, int, int, int] | None, Sequence[str]]:
     """Runs one more cell, whose output is not kept."""
     cell = load("nbformat").v4.new_code_cell(f"{IN_KERNEL}.end_cassette({own!r})")
     client.nb.cells.append(cell)
     client.execute_cell(cell, len(client.nb.cells) - 1)
     client.nb.cells.pop()
     shown = [output.data["text/plain"] for output in cell.outputs if "data" in output]
-    return ast.literal_eval(shown[0]) if shown else None
+    if not shown:
+        return None, ()
+    path, played, recorded, removed, missed = ast.literal_eval(shown[0])
+    return (path, played, recorded, removed), missed

@@ -6,6 +6,9 @@ import ipaddress
 import sys
 from typing import Any
 
+MAX_MISSED = 3
+"""Requests without an answer that are listed."""
+
 
 def close_network() -> None:
     """Restricts this process to its own machine until it ends."""
@@ -35,19 +38,21 @@ def _is_own(host: str) -> bool:
     return address.is_loopback or address.is_unspecified
 
 
-def end_cassette(own: str) -> tuple[str, int, int, int] | None:
+def end_cassette(own: str) -> tuple[str, int, int, int, list[str]] | None:
     """Removes what a cassette has for earlier versions of its notebook.
 
     Args:
         own: file name of the cassette that no other notebook uses.
 
     Returns:
-        Its path, the numbers of exchanges played and recorded and of records removed; None if no
-        cassette was used.
+        Its path; the numbers of exchanges played and recorded, and of records removed; what it
+        lacked, unless the notebook asked for a replay itself, as to show that. None if no cassette
+        was used.
     """
     home = sys.modules.get("axe_nb.session.session")
     used = home.session.cassette if home else None
     if used is None:
         return None
     removed = used.prune() if used.path.name == own else 0
-    return used.shown, used.hits, used.recorded, removed
+    missed = [] if used.mode else sorted({one.message for one in used.missed})
+    return used.shown, used.hits, used.recorded, removed, missed[:MAX_MISSED]

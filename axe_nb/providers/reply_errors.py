@@ -12,6 +12,7 @@ import math
 import re
 import time
 from collections.abc import Mapping, Sequence
+from datetime import UTC
 from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
@@ -32,7 +33,7 @@ from axe_nb.providers.error_bodies import (
 from axe_nb.providers.error_words import counts_answer, is_too_long, refuses_pictures
 from axe_nb.providers.secrets import NO_SECRETS, Secrets
 from axe_nb.providers.wire import loads
-from axe_nb.redaction import MASK
+from axe_nb.redaction import MASK, redact
 from axe_nb.text import one_line, quote
 
 Headers: TypeAlias = Mapping[str, str]
@@ -137,7 +138,8 @@ def refusal(explanation: str) -> ProviderError:
 
 def masked_line(message: str, secrets: Secrets = NO_SECRETS, limit: int = MAX_MESSAGE) -> str:
     """Returns a server's message as one line of at most `limit` characters, without secrets."""
-    return one_line(_HALF_MASKED.sub(MASK, secrets.mask_error(message)[: 10 * limit]), limit)
+    cleaned = redact(secrets.mask_error(message)[: 10 * limit])  # in forms such as `%2F` too
+    return one_line(_HALF_MASKED.sub(MASK, cleaned), limit)
 
 
 def _refuses_tools(error: ProviderError, data: Any) -> bool:
@@ -293,12 +295,16 @@ def _parse_wait(headers: Headers) -> float | None:
 
 
 def _parse_retry_after(value: str, unit: float = 1.0) -> float | None:
-    """Parses a number or an HTTP date into seconds to wait; None if it is neither."""
+    """Parses a number or an HTTP date into seconds to wait; None if it is neither.
+
+    Dates of HTTP are in UTC, also those in the older form, which names no zone.
+    """
     try:
         seconds = float(value) * unit
     except ValueError:
         try:
-            seconds = email.utils.parsedate_to_datetime(value).timestamp() - time.time()
+            date = email.utils.parsedate_to_datetime(value)
+            seconds = (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp() - time.time()
         except (ValueError, TypeError, OverflowError, OSError):
             return None
     if math.isnan(seconds):

@@ -7,6 +7,7 @@ Source: D-8, D-23; goals.md "one tool-call turn".
 from __future__ import annotations
 
 import asyncio
+import os
 import select
 import socket
 from collections.abc import Callable, Iterator, Sequence
@@ -96,11 +97,26 @@ class Connection(asyncio.Protocol):
         """Notes the end of the connection; asyncio calls it."""
         self.is_open = False
         self._cancel_timer()
+        if error is not None:
+            self._read_left()
         if not self._reply.is_whole and self._error is None:
             self._error = self._explain(error)
         if self.when_lost is not None:
             self.when_lost(self)
         self._wake(True)
+
+    def _read_left(self) -> None:
+        """Takes the reply that was there when sending failed.
+
+        A server may refuse a long request before it has read all of it, and close the connection.
+        """
+        transport = self._transport
+        if transport is None or transport.get_extra_info("sslcontext") is not None:
+            return
+        number = transport.get_extra_info("socket").fileno()  # -1 if it is closed already
+        with suppress(OSError):
+            while not self._reply.is_whole and (data := os.read(number, LONG)):
+                self.data_received(data)
 
     def _explain(self, loss: Exception | None) -> Exception | None:
         """Returns the error that the loss of the connection means for the exchange, if any."""

@@ -18,6 +18,9 @@ from axe_nb.quick_dataclass import dataclass
 from axe_nb.redaction import MASK, Filter
 from axe_nb.reports import mask_seconds, without_seconds
 
+PEM = "KEY-----"
+"""Part of the lines around a private key, which has several lines."""
+
 Asked: TypeAlias = "dict[str, Any]"
 """A description: the changed ones of `model`, `system`, `params`, `tools` and `messages`."""
 
@@ -38,19 +41,23 @@ def is_same(recorded: Any, asked: Any) -> bool:
 
 
 def _fits(recorded: str, asked: str) -> bool:
-    """True if a text is the recorded one with any text in place of each mask."""
+    """True if a text is the recorded one with what may be a secret in place of each mask."""
     first, *rest = recorded.split(MASK)
-    if not rest:
+    if not rest or not asked.startswith(first) or not asked.endswith(rest[-1]):
         return False
-    at = len(first)
-    if not asked.startswith(first) or not asked.endswith(rest[-1]):
-        return False
-    for part in rest[:-1]:
-        at = asked.find(part, at)
-        if at < 0:
+    end, last = len(first), len(asked) - len(rest[-1])
+    for number, part in enumerate(rest, 1):
+        start = last if number == len(rest) else asked.find(part, end)
+        before = asked[max(0, end - len(PEM)) : end]
+        if start < end or not _may_be_secret(asked[end:start], before):
             return False
-        at += len(part)
-    return at + len(rest[-1]) <= len(asked)
+        end = start + len(part)
+    return True
+
+
+def _may_be_secret(text: str, before: str) -> bool:
+    """True for a text without blanks, and for private keys; `***` is also a line in Markdown."""
+    return not any(map(str.isspace, text)) or PEM in before + text
 
 
 @dataclass

@@ -14,6 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TypeAlias
 
+from axe_nb.agents.files import expand_home
 from axe_nb.errors import CassetteMiss, ConfigError
 from axe_nb.quick_dataclass import dataclass
 from axe_nb.recording.asked import Asked, is_same
@@ -73,7 +74,7 @@ class Cassette:
         Raises:
             ConfigError: it is not a cassette, or cannot be read; or there is no such mode.
         """
-        self.path = Path(path).expanduser().absolute()
+        self.path = expand_home(os.fspath(path)).absolute()
         self.shown = os.fspath(path)
         """The path as it was given."""
         self.how_to_record = f"record it with {name_command(self.shown)}, then run this again"

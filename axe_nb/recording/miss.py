@@ -6,6 +6,7 @@ Source: product.md "Cassettes".
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, Iterator
 from difflib import SequenceMatcher
 from itertools import zip_longest
@@ -51,7 +52,7 @@ def describe_miss(cassette: Cassette, root: Root, request: Request, asked: Asked
             list_changes(record.asked, asked), "its recording was interrupted by a person"
         )
         message = f"{who}: {change}"
-    elif not cassette.path.exists() and not cassette.recorded:
+    elif not cassette.recorded and not os.path.exists(cassette.path):  # noqa: PTH110  Path raises
         message = f"{who}: the file does not exist"
     elif request.place == FIRST and (count := cassette.count_same(asked)):
         runs = "the recorded run has" if count == 1 else f"all {count} recorded runs have"
@@ -85,22 +86,30 @@ def _describe_message_change(before: Any, now: Any) -> str:
         for old, new in zip_longest(before["results"], now["results"]):
             if old != new:
                 name = (new or old or {}).get("tool", "")
-                texts = [one.get("text", "") if one else None for one in (old, new)]
-                return f"the result of {name} changed{describe_change(*texts)}"
+                return f"the result of {name} changed{_describe_part(old, new, 'text')}"
     role = next(iter(now), "")
     name = {"user": "prompt", "assistant": "history"}.get(role, role)
-    return f"its {name} changed{describe_change(before.get(role), now.get(role))}"
+    return f"its {name} changed{_describe_part(before, now, role)}"
+
+
+def _describe_part(before: Any, now: Any, text: str) -> str:
+    """Returns how a text changed; or, if it did not, what goes with it: calls, pictures."""
+    old, new = (one.get(text) if one else None for one in (before, now))
+    return describe_change(old, new) if old != new else describe_change(before, now)
 
 
 def describe_change(before: Any, now: Any) -> str:
     """Returns a description of where and how two values differ."""
     if isinstance(before, dict) and isinstance(now, dict):
-        keys = [key for key in {**before, **now} if before.get(key) != now.get(key)]
-        return f" in {keys[0]}: {_show(before.get(keys[0]))} → {_show(now.get(keys[0]))}"
+        both = before.keys() & now.keys()
+        key = next(k for k in {**before, **now} if k not in both or before[k] != now[k])
+        old, new = (_show(one[key]) if key in one else "nothing" for one in (before, now))
+        return f" in {key}: {old} → {new}"
     if isinstance(before, list) and isinstance(now, list):
         return _describe_tools(before, now)
     if not isinstance(before, str) or not isinstance(now, str):
-        return f": {_show(before)} → {_show(now)}"
+        old, new = ("nothing" if one is None else _show(one) for one in (before, now))
+        return f": {old} → {new}"
     lines = zip_longest(before.split("\n"), now.split("\n"))
     number, (old, new) = next((n, pair) for n, pair in enumerate(lines, 1) if pair[0] != pair[1])
     where = f" in line {number}" if "\n" in before + now else ""
@@ -127,8 +136,6 @@ def _describe_tools(before: list[Any], now: list[Any]) -> str:
 
 
 def _show(value: Any, start: int = 0) -> str:
-    if value is None:
-        return "nothing"
     if not isinstance(value, str):
         return one_line(json.dumps(value, ensure_ascii=False), MAX_SHOWN)
     return quote(one_line(("…" if start else "") + value[start:], MAX_SHOWN))

@@ -101,7 +101,7 @@ def to_data(roots: Iterable[tuple[int, Iterable[Record]]]) -> list[dict[str, Any
 
 
 def from_data(data: Any) -> list[Root]:
-    """Reverses `to_data`; returns the roots.
+    """Reverses `to_data`; returns the roots, of which several may have the same number in the data.
 
     Raises:
         ConfigError: the data is wrong; the message names the record.
@@ -109,6 +109,7 @@ def from_data(data: Any) -> list[Root]:
     if not isinstance(data, list):
         raise ConfigError("it is not a list of records")
     roots: dict[int, Root] = {}
+    others: list[Root] = []
     shelf: Shelf = {}
     for position, value in enumerate(data, 1):
         try:
@@ -117,8 +118,13 @@ def from_data(data: Any) -> list[Root]:
             hint = "restore the file, or delete it and record again"
             raise ConfigError(f"record {position}: {error}", hint=hint) from None
         root = roots.setdefault(number, Root(number))
+        if record.key in root.records:  # two branches were merged that recorded each a run
+            others.append(root)
+            root = roots[number] = Root(number)
         root.records[record.key] = record
-    return [roots[number] for number in sorted(roots)]
+    for number, root in enumerate(others, 1 + max(roots, default=0)):
+        root.number = number
+    return sorted((*roots.values(), *others), key=lambda root: root.number)
 
 
 def _write_pictures(record: dict[str, Any], shelf: Shelf) -> dict[str, Any]:

@@ -160,7 +160,7 @@ def digest(value: Any) -> str:
 def _find_stamp(path: Path) -> tuple[int, int, int] | None:
     """Returns the state of a file; None if there is none."""
     try:
-        found = path.lstat()
-    except OSError:
+        found = path.stat()
+    except (OSError, ValueError):  # the second for a NUL in the name
         return None
     return found.st_mtime_ns, found.st_size, found.st_ino

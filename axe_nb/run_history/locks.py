@@ -16,6 +16,15 @@ else:
     import fcntl
 
 
+def identify(path: Path) -> tuple[int, int] | None:
+    """Returns what tells a file from another one at the same path; None if there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
 class RunLocks:
     """The locks of this process, and a look at those of others.
 
@@ -30,10 +39,17 @@ class RunLocks:
             OSError: it cannot be opened.
         """
         flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
+        self._path = path
         self._descriptor = os.open(path, flags, 0o600)
+        self._file = identify(path)
         self._own: set[int] = set()
         self._pid = os.getpid()
         self._lock = threading.Lock()
+
+    @property
+    def is_gone(self) -> bool:
+        """True if the path names another file by now, or none."""
+        return identify(self._path) != self._file
 
     def hold(self, run: int) -> None:
         """Takes the lock of a run, where the file system has locks."""

@@ -12,8 +12,9 @@ from axe_nb.engine.tape import Tape
 from axe_nb.events import Event, RunFinished, RunStarted, ToolFinished, TurnFinished
 from axe_nb.messages import Message
 from axe_nb.results import RunResult
+from axe_nb.run_history.root_log import RootLog
 from axe_nb.run_history.tree import Tree
-from axe_nb.run_history.writer import RootLog, Writer
+from axe_nb.run_history.writer import Writer
 
 PATIENCE = 0.2
 """Seconds that the end of the first run waits to learn whether it was written."""

@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 
 from axe_nb.errors import ConfigError
 from axe_nb.quick_dataclass import dataclass
-from axe_nb.run_history.locks import RunLocks
+from axe_nb.run_history.locks import RunLocks, identify
 
 MAJOR = 1
 
@@ -114,6 +114,7 @@ class Store:
             ConfigError: it is not a history, or of a later major version.
         """
         self.locks = locks
+        self._path = path
         if locks:
             os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
             if os.name != "nt" and path.stat().st_mode & 0o077:
@@ -128,9 +129,16 @@ class Store:
             """False if the file is empty: another process is about to make its tables."""
             if locks:
                 self._prepare(path, steps)
+            self.file = identify(path)
+            """Tells it from another file at the same path."""
         except BaseException:
             self._connection.close()
             raise
+
+    @property
+    def is_gone(self) -> bool:
+        """True if its path names another file by now, or none: someone has deleted or moved it."""
+        return identify(self._path) != self.file
 
     def close(self) -> None:
         """Closes the file."""

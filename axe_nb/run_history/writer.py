@@ -12,7 +12,6 @@ import os
 import threading
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import field
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, TypeAlias
@@ -20,15 +19,14 @@ from typing import TYPE_CHECKING, TypeAlias
 from axe_nb.agents.config import format_path_or_name
 from axe_nb.agents.files import reason
 from axe_nb.errors import ConfigError
-from axe_nb.events import Event, RunFinished, RunStarted, TurnFinished
-from axe_nb.quick_dataclass import dataclass
-from axe_nb.redaction import Filter, find_filter
+from axe_nb.events import Event
+from axe_nb.redaction import find_filter
 from axe_nb.run_history.locks import RunLocks
-from axe_nb.run_history.tree import Tree
+from axe_nb.run_history.root_log import RootLog
 from axe_nb.text import one_line
 
 if TYPE_CHECKING:
-    from axe_nb.run_history.store import Row, Store
+    from axe_nb.run_history.store import Store
 
 log = logging.getLogger("axe_nb")
 
@@ -52,34 +50,6 @@ MAX_STREAMS = 32
 
 PRUNE_EVERY = 200
 """Finished runs after which the limits are applied again; they first are at the first write."""
-
-MAX_PROMPT = 200
-"""Maximum characters of a prompt in the list."""
-
-
-@dataclass(eq=False)
-class RootLog:
-    """One root run that is kept; used by the writer's thread, `problem` also by others."""
-
-    tree: Tree
-    began: float
-    """Seconds since the epoch."""
-    process: int = field(default_factory=os.getpid)
-    """The process that runs it; a fork of it does not."""
-    row: Row | None = None
-    problem: str = ""
-    """The reason why it is not written; empty if it is."""
-    is_told: bool = False
-    """True once a warning has told the problem."""
-    is_over: bool = False
-
-    def take_parts(self, clean: Filter) -> None:
-        """Adds the parts of the latest events to its row."""
-        if self.row is not None:
-            parts = self.tree.take(clean)
-            self.row.parts += parts
-            self.row.bytes += sum(map(len, parts))
-
 
 Item: TypeAlias = "tuple[RootLog, float, Event] | threading.Event"
 """(root, seconds since the epoch, event); or an event to set once all before it is written."""
@@ -186,7 +156,7 @@ class Writer:
                 continue
             changed.setdefault(root, "")
             try:
-                _add(root, event, max(0.0, at - root.began), clean)
+                root.add(event, max(0.0, at - root.began), clean)
             except Exception as error:
                 changed[root] = self._explain(error)
         kept = {root: problem for root, problem in changed.items() if root.row is not None}
@@ -217,10 +187,13 @@ class Writer:
         """Writes the rows of runs; notes why events or rows are not written."""
         try:
             store = self._open()
+            lost = [root for root in roots if root.file not in (None, store.file)]
+            roots = {root: problem for root, problem in roots.items() if root not in lost}
             store.write(root.row for root in roots if root.row)
+            self._lose(lost)
             ended = sum(root.is_over for root in roots)
             for root, problem in roots.items():
-                root.problem = problem
+                root.problem, root.file = problem, store.file
                 if root.is_over and root.row and root.row.id and store.locks:
                     store.locks.release(root.row.id)
             if not self.is_fine or self._ended + ended >= PRUNE_EVERY:
@@ -235,6 +208,16 @@ class Writer:
                 if root.is_over:
                     self._give_up(root)
 
+    def _lose(self, roots: Iterable[RootLog]) -> None:
+        """Notes that the file with the beginning of these runs is not there any more."""
+        deleted = ConfigError("it was deleted during the run", hint="delete it between runs")
+        for root in roots:
+            root.problem = self._explain(deleted)
+            if root.row:
+                root.row.parts.clear()
+            if root.is_over and not root.is_told:
+                self.late_problem = root.problem
+
     def _give_up(self, root: RootLog) -> None:
         """Leaves a run as last written, as if its process had died."""
         if not root.is_told:
@@ -245,6 +228,8 @@ class Writer:
     def _open(self) -> Store:
         from axe_nb.run_history.store import Store
 
+        if self._store is not None and self._store.is_gone:
+            self._close()
         if self._store is None:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._store = Store(self.path, find_locks(self.path))
@@ -265,44 +250,6 @@ class Writer:
         return f"history cannot be written: {why} ({where}); {step}"
 
 
-def _add(root: RootLog, event: Event, at: float, clean: Filter) -> None:
-    """Adds an event to the row of its root."""
-    from axe_nb.run_history.store import Row
-
-    if isinstance(event, RunStarted) and root.row is None:
-        prompt = clean.text(event.task).strip().partition("\n")[0]
-        root.row = Row(
-            started=root.began, agent=clean.text(event.agent), model=clean.text(event.model),
-            prompt=one_line(prompt, MAX_PROMPT),
-        )  # fmt: skip
-    row = root.row
-    if row is None:
-        return
-    for one in _list_ends(root, event):
-        root.tree.add(one, at, clean)
-    row.seconds = at
-    match event:
-        case RunStarted():
-            row.runs += 1
-        case TurnFinished():
-            row.turns += 1
-            row.tokens += event.usage.total
-        case RunFinished(run="0", result=result):
-            root.is_over = True
-            row.status, row.seconds = result.status, result.duration_ms / 1000
-            row.turns = sum(one.turns for one in result.walk())
-            row.tokens = result.total_usage.total
-            row.cost = result.total_cost
-
-
-def _list_ends(root: RootLog, event: Event) -> list[Event]:
-    """Returns the event; before the end of the root those of runs that no event has ended."""
-    if not (isinstance(event, RunFinished) and event.run == "0"):
-        return [event]
-    left = [one for one in event.result.walk() if one.id not in root.tree.ended]
-    return [RunFinished(one.id, one) for one in reversed(left)]
-
-
 _writers: dict[Path, Writer] = {}
 _locks: dict[Path, RunLocks] = {}
 _inherited: list[Store | None] = []
@@ -320,15 +267,16 @@ def find_writer(path: Path) -> Writer:
 
 
 def find_locks(path: Path) -> RunLocks:
-    """Returns the locks of the runs in a file, which stay open until the process ends.
+    """Returns the locks of the runs in a file, which stay open unless someone deletes their file.
 
     Raises:
         OSError: they cannot be opened.
     """
     with _finding:
-        if path not in _locks:
-            _locks[path] = RunLocks(path.with_suffix(".lock"))
-        return _locks[path]
+        locks = _locks.get(path)
+        if locks is None or locks.is_gone:
+            locks = _locks[path] = RunLocks(path.with_suffix(".lock"))
+        return locks
 
 
 @atexit.register

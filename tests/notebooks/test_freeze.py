@@ -12,6 +12,7 @@ from pathlib import Path
 import nbformat
 import pytest
 
+import axe_nb
 from axe_nb import script, script_server
 from axe_nb.cli import main
 from axe_nb.notebooks import in_kernel
@@ -109,6 +110,34 @@ def check_under_pytest(folder: Path) -> None:
     )  # fmt: skip
     assert "1 failed, 1 passed" in done.stdout, done.stdout + done.stderr
     assert "has no answer for agent guide at 0/1" in done.stdout
+
+
+QUIET = [
+    "import axe_nb",
+    "import time\nresult = axe_nb.run('guide', 'About Rome', display=False)",
+]
+
+
+def test_a_missing_answer_is_a_problem_even_if_no_output_shows_it(
+    lesson: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in QUIET])
+    nbformat.write(book, lesson)
+    with script_server("openai"), axe_nb.cassette("lesson.axe", "record"):
+        axe_nb.run("guide", "About Oslo")
+    assert main(["check", "lesson.ipynb"]) == 1
+    assert capsys.readouterr().out.splitlines() == [
+        "lesson.ipynb: cassette lesson.axe has no answer for agent guide at 0/1: its prompt "
+        'changed: "About Oslo" → "About Rome"; record it with: axe-nb freeze lesson.ipynb',
+        "1 notebook checked, 1 problem",
+    ]
+    book.cells[1].source = book.cells[1].source.replace("'About Rome'", "str(time.time())")
+    nbformat.write(book, lesson)
+    with script_server("openai"):
+        assert main(["freeze", "lesson.ipynb"]) == 1
+    line = capsys.readouterr().out
+    assert line.startswith("lesson.ipynb: when it ran again, cassette lesson.axe has no answer for")
+    assert line.endswith("nothing that varies, such as the time; the notebook was not changed\n")
 
 
 WRITING = [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import email.utils
 import json
 import time
 from typing import Any
@@ -429,9 +428,20 @@ def test_retry_after_is_seconds_whatever_the_server_writes(
 
 
 @pytest.mark.req("D-23")
-def test_retry_after_may_be_a_date() -> None:
-    soon = email.utils.formatdate(time.time() + 30, usegmt=True)
-    wait = failure(503, b"", {"retry-after": soon}).retry_after
+@pytest.mark.parametrize(
+    "form",
+    [
+        "%a, %d %b %Y %H:%M:%S GMT", "%A, %d-%b-%y %H:%M:%S GMT", "%a %b %d %H:%M:%S %Y",
+        "%a, %d %b %Y %H:%M:%S -0000",
+    ],
+)  # fmt: skip
+def test_retry_after_may_be_a_date_in_any_form(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    soon = time.strftime(form, time.gmtime(time.time() + 30))
+    with monkeypatch.context() as patch:
+        patch.setenv("TZ", "America/New_York")
+        time.tzset()
+        wait = failure(503, b"", {"retry-after": soon}).retry_after
+    time.tzset()
     assert wait is not None
     assert 25 < wait <= 30
 

@@ -94,6 +94,21 @@ def test_an_error_has_no_secrets_wherever_it_comes_from(secret: str) -> None:
         assert secret not in shown, name
 
 
+@pytest.mark.parametrize("written", [quote(KEY, safe=""), b64encode(KEY.encode()).decode()])
+@pytest.mark.req("B-3")
+def test_an_error_has_no_part_of_a_secret_that_is_written_in_another_form(written: str) -> None:
+    words = f"{'x' * 45} {written}"  # it is cut within the secret
+    replies = {
+        "status": reply(json.dumps({"error": {"message": words}}).encode(), status="400 No"),
+        "page": reply(words.encode(), "content-type: text/html"),
+        "redirect": reply(b"", f"location: http://other/{written}", status="302 Found"),
+    }
+    for name, made in replies.items():
+        with raw_server(always(made)) as server, pytest.raises(ProviderError) as raised:
+            said(server)
+        assert written[:10] not in f"{raised.value!r} {vars(raised.value)}", name
+
+
 def test_a_streamed_name_has_no_secrets() -> None:
     call = {"index": 0, "id": "a", "function": {"name": f"get_{TOKEN}", "arguments": "{}"}}
     body = sse(chunk({"tool_calls": [call]}), chunk(finish_reason="tool_calls"), "[DONE]")

@@ -336,6 +336,22 @@ def test_cancelling_a_request_that_is_still_being_sent_stops_it() -> None:
     assert sum(received) < 30_000_000, "the rest lay in the sockets' buffers only"
 
 
+@pytest.mark.req("D-23")
+def test_a_reply_to_a_request_that_is_not_read_to_its_end_arrives() -> None:
+    def answer(peer: Peer) -> None:
+        peer.sock.recv(1000)
+        peer.send(reply(b"too large", status="413 Too Large"))
+        peer.reset()
+
+    async def post(url: str) -> list[tuple[int, str]]:
+        async with httpx.AsyncClient(transport=Transport(1), timeout=SECONDS) as client:
+            replies = [await client.post(url, content=b"x" * 8_000_000) for _ in range(20)]
+        return [(one.status_code, one.text) for one in replies]
+
+    with raw_server(answer) as server:
+        assert asyncio.run(post(server.url)) == [(413, "too large")] * 20
+
+
 def open_files() -> set[str]:
     files = Path("/proc/self/fd")
     return (

@@ -14,9 +14,12 @@ import pytest
 import axe_nb
 from axe_nb import Agent, ConfigError, ProviderError, Request, call, script, script_server
 from axe_nb.engine.questions import ApprovalRequest, Decision
+from axe_nb.recording.asked import is_same
+from axe_nb.recording.miss import list_changes
 from axe_nb.session.runs import RunRequest
 from axe_nb.session.session import session
 from axe_nb.tools.tool import ToolContext
+from tests.pictures.samples import png
 from tests.recording.test_cassettes import without_times
 
 
@@ -403,3 +406,72 @@ def test_a_cassette_that_is_not_there_is_said_to_be_missing() -> None:
     define()
     with axe_nb.cassette("nowhere.axe", "replay"):
         assert (axe_nb.run("one", "go").error or "").endswith("at 0/1: the file does not exist")
+
+
+def test_another_picture_beside_the_same_words_is_a_miss_that_says_so() -> None:
+    count_up()
+    define()
+    with script_server("openai"), axe_nb.cassette("a.axe", "record"):
+        axe_nb.run("one", ["look", png(colour=1)])
+    with axe_nb.cassette("a.axe", "replay") as cassette:
+        result = axe_nb.run("one", ["look", png(colour=2)])
+    assert "at 0/1: its prompt changed in pictures: " in (result.error or "")
+    assert len(cassette.missed) == 1
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "words"),
+    [
+        (
+            {"assistant": "", "calls": [{"tool": "a"}]},
+            {"assistant": "", "calls": [{"tool": "b"}]},
+            'its history changed in calls: [{"tool": "a"}] → [{"tool": "b"}]',
+        ),
+        (
+            {"results": [{"tool": "a", "text": "no"}]},
+            {"results": [{"tool": "a", "error": True, "text": "no"}]},
+            "the result of a changed in error: nothing → true",
+        ),
+        (
+            {"results": [{"tool": "a", "text": ""}]},
+            {"results": []},
+            'the result of a changed: "" → nothing',
+        ),
+    ],
+)
+def test_messages_that_differ_in_all_but_words_are_told_apart(
+    before: dict[str, Any], now: dict[str, Any], words: str
+) -> None:
+    assert [*list_changes({"messages": [before]}, {"messages": [now]})] == [words]
+
+
+def test_a_parameter_that_became_null_is_a_miss_that_says_so() -> None:
+    count_up()
+    define()
+    with script_server("openai"), axe_nb.cassette("a.axe", "record"):
+        axe_nb.run("one", "go")
+    with axe_nb.cassette("a.axe", "replay") as cassette:
+        result = axe_nb.run("one", "go", params={"seed": None})
+    assert "at 0/1: its params changed in seed: nothing → null" in (result.error or "")
+    assert len(cassette.missed) == 1
+
+
+@pytest.mark.parametrize(
+    ("recorded", "asked", "same"),
+    [
+        ("use *** now", "use sk-1/2+3= now", True),
+        ("use *** now", "use *** now", True),
+        ("use *** now", "use  now", True),
+        ("*** and ***", "one and two", True),
+        ("-----BEGIN KEY-----***-----END", "-----BEGIN KEY-----\nab\ncd\n-----END", True),
+        ("key: ***.", "key: -----BEGIN KEY-----\nab\n-----END KEY-----.", True),
+        ("use *** now", "use it and sing now", False),
+        ("Rules\n***\nBe kind.", "Rules\n\nBe rude.\n***\nBe kind.", False),
+        ("It is ***so*** important", "It is not at all ***so*** important", False),
+    ],
+)
+def test_a_mask_stands_for_a_secret_and_for_no_other_words(
+    recorded: str, asked: str, same: bool
+) -> None:
+    assert is_same({"system": recorded}, {"system": asked}) is same
+    assert is_same({"system": asked}, {"system": recorded}) is same

@@ -412,7 +412,52 @@ def test_what_is_no_cassette_is_refused_in_one_line(content: str, project: Path)
         Cassette("one.axe")
     assert "one.axe" in refused.value.message
     assert "\n" not in refused.value.message
+    assert refused.value.hint or '"root"' not in content
     assert Path("one.axe").read_text("utf-8") == content
+
+
+@pytest.mark.parametrize("path", ["~no.such.user/a.axe", "a\0b.axe", "a" * 300])
+def test_a_path_that_can_name_no_file_is_a_cassette_that_is_not_there(
+    path: str, project: Path
+) -> None:
+    @script("echo")
+    def echo(request: Request) -> str:
+        return request.last
+
+    with axe_nb.cassette(path, "replay"):
+        result = axe_nb.run(model="script/echo", prompt="hello")
+    assert (result.error or "").endswith("the file does not exist")
+
+
+def test_branches_that_both_recorded_may_be_merged(project: Path) -> None:
+    @script("echo")
+    def echo(request: Request) -> str:
+        return request.last
+
+    agent = Agent(name="echo", model="script/echo")
+    prompts = ["before", "ours", "theirs"]
+    for branch in ("ours", "theirs"):
+        with axe_nb.cassette(f"{branch}.axe", "record"):
+            for prompt in ("before", branch):
+                axe_nb.run(agent, prompt)
+    ours, theirs = (json.loads(Path(f"{name}.axe").read_text("utf-8")[20:]) for name in prompts[1:])
+    assert ours[1]["root"] == theirs[1]["root"]
+    both = json.dumps([*ours, theirs[1]])
+    Path("both.axe").write_text(f"axe_nb cassette 1.0\n{both}", "utf-8")
+    for _ in range(2):
+        with axe_nb.cassette("both.axe", "replay") as cassette:
+            assert [axe_nb.run(agent, prompt).text for prompt in prompts] == prompts
+        with axe_nb.cassette("both.axe", "auto") as cassette:
+            assert [axe_nb.run(agent, prompt).text for prompt in prompts] == prompts
+            assert cassette.misses == 0
+            axe_nb.run(agent, f"new {len(cassette.list_records())}")
+
+
+def test_a_merge_conflict_is_named_with_its_line(project: Path) -> None:
+    Path("one.axe").write_text("axe_nb cassette 1.0\n[\n<<<<<<< HEAD\n=======\n>>>>>>> b\n]\n")
+    with pytest.raises(axe_nb.ConfigError, match="it has a merge conflict in line 3") as refused:
+        Cassette("one.axe")
+    assert refused.value.hint.startswith("resolve it")
 
 
 def test_a_cassette_that_cannot_be_written_stops_no_run(project: Path) -> None:

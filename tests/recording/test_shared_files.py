@@ -218,3 +218,17 @@ def test_what_another_has_removed_stays_removed_and_what_it_has_changed_stays(
     assert list_prompts("shared.axe") == ["one", "four"]
     with axe_nb.cassette("shared.axe", "replay"):
         assert axe_nb.run(agent, "one").text == "changed"
+
+
+def test_recordings_by_a_link_and_by_the_file_lose_nothing(project: Path) -> None:
+    agent = define_echo()
+    Path("real").mkdir()
+    Path("link.axe").symlink_to("real/shared.axe")  # of a file that is yet to be made
+    ours = Cassette("link.axe", "auto")
+    record_run(ours, "by the link")
+    with axe_nb.cassette("real/shared.axe", "auto"):
+        axe_nb.run(agent, "by the file")
+    record_run(ours, "by the link again")
+    ours.save()
+    assert list_prompts("real/shared.axe") == ["by the link", "by the file", "by the link again"]
+    assert Path("link.axe").is_symlink()

@@ -153,6 +153,39 @@ def test_two_processes_write_at_once(kept: Path) -> None:
     assert {axe_nb.load(row.id).text == row.prompt for row in rows} == {True}
 
 
+@pytest.mark.parametrize("what", ["the file", "all files", "the folder"])
+def test_a_history_that_was_deleted_is_begun_anew_by_the_same_process(
+    what: str, kept: Path, tmp_path: Path
+) -> None:
+    run_echo("first")
+    assert [row.prompt for row in axe_nb.history()] == ["first"]
+    if what == "the folder":
+        kept.parent.rename(tmp_path / "elsewhere")
+    else:
+        for file in kept.parent.glob("runs.*" if what == "all files" else "runs.sqlite"):
+            file.unlink()
+    assert problems(run_echo("second")) == []
+    assert [row.prompt for row in axe_nb.history()] == ["second"]
+
+
+def test_a_run_that_goes_on_while_its_history_is_deleted_is_mixed_into_no_other(kept: Path) -> None:
+    other = (
+        "import axe_nb\n"
+        "axe_nb.script('echo')(lambda request: request.last)\n"
+        "axe_nb.run(axe_nb.Agent(name='echo', model='script/echo'), 'other')"
+    )
+
+    def begin_anew() -> None:
+        for file in kept.parent.glob("runs.*"):
+            file.unlink()
+        assert start(other).communicate() == ("", "")
+
+    run_filler(begin_anew)
+    run_echo("second")
+    assert [row.prompt for row in axe_nb.history()] == ["second", "other"]
+    assert [axe_nb.load(number).text for number in (1, 2)] == ["other", "You said: second"]
+
+
 def test_a_place_that_cannot_be_written_costs_one_warning(
     kept: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

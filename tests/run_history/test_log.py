@@ -20,8 +20,9 @@ from axe_nb.events import Event, RunStarted, TurnFinished
 from axe_nb.exchanges import Exchange
 from axe_nb.redaction import find_filter
 from axe_nb.run_history import log, writer
+from axe_nb.run_history.root_log import RootLog
 from axe_nb.run_history.tree import Tree
-from axe_nb.run_history.writer import RootLog, Writer, find_writer
+from axe_nb.run_history.writer import Writer, find_writer
 from axe_nb.scripting.wire import Protocol
 from axe_nb.wire_log import WireReply, pack
 from tests.chains import count_text
