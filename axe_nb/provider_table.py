@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import Any
 
 from axe_nb.quick_dataclass import dataclass
+from axe_nb.text import list_choices
 from axe_nb.toml_tables.table import Source, WrongValue, check_types, read
 
 NOT_PARAMS = frozenset({"model", "messages", "tools", "stream", "system"})
@@ -226,7 +227,7 @@ def check_table(name: str, table: Mapping[str, Any], source: Source) -> None:
     if name in PROVIDERS:
         protocols = [name]
     if "protocol" in table and checked.protocol not in protocols:
-        raise WrongValue((*at, "protocol"), f"must be {' or '.join(protocols)}")
+        raise WrongValue((*at, "protocol"), f"must be {list_choices(protocols)}")
     if checked.read_timeout < 0:
         raise WrongValue((*at, "read_timeout"), "must be non-negative")
     for header, value in checked.headers.items():

@@ -129,10 +129,11 @@ print(hello.text, again.text, again.status)""",
     """\
 ## Next steps
 
-- `%axe help` lists the commands of a notebook; `%axe doctor` says what is missing for a real model.
+- `%axe help` lists the commands of a notebook; `%axe doctor` shows what you still need to
+  use a real model.
 - `%axe init NAME` writes another agent. In a terminal, `axe-nb run greeter "My name is Ada."` runs
   this one.
-- Save this notebook after a run: `axe-nb check 'NOTEBOOK'` runs it again, without a key, and lists
+- Save this notebook after a run: `axe-nb check NOTEBOOK` runs it again, without a key, and lists
   the cells that differ.""",
 )
 """The texts of the cells: Markdown, or code if it begins like `CODE`."""
@@ -188,7 +189,9 @@ def _make_notebook(notebook: str) -> Mapping[str, Any]:
 
 def _make_cells(notebook: str) -> Iterator[Mapping[str, Any]]:
     for number, text in enumerate(CELLS):
-        source = text.replace("MODEL", quote(first_model())).replace("NOTEBOOK", notebook)
+        source = text.replace("MODEL", quote(first_model())).replace(
+            "NOTEBOOK", shlex.quote(notebook)
+        )
         cell = {"id": f"first-{number}", "metadata": {}, "source": source.splitlines(keepends=True)}
         if CODE.match(text):
             yield {"cell_type": "code", "execution_count": None, "outputs": [], **cell}

@@ -202,6 +202,12 @@ def plural(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
+def list_choices(names: Sequence[str]) -> str:
+    """Returns the names as in "a, b or c"; there is at least one."""
+    *most, last = names
+    return f"{', '.join(most)} or {last}" if most else last
+
+
 def list_some(names: Sequence[str], limit: int) -> str:
     """The first `limit` names, separated by commas, and the number of the others."""
     more = f" and {len(names) - limit} more" if len(names) > limit else ""

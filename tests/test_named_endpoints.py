@@ -144,11 +144,14 @@ def test_a_refusal_names_the_endpoints_own_settings(
     )
 
 
+KNOWN = "must be anthropic, openai or ollama"
+
+
 @pytest.mark.parametrize(
     ("table", "told", "hint"),
     [
-        ('protocol = "opnai"', "providers.x.protocol must be anthropic or openai or ollama", ""),
-        ('protocol = "script"', "providers.x.protocol must be anthropic or openai or ollama", ""),
+        ('protocol = "opnai"', f"providers.x.protocol {KNOWN}", ""),
+        ('protocol = "script"', f"providers.x.protocol {KNOWN}", ""),
         ('protocol = "openai"\nread_timeout = -1', "providers.x.read_timeout must be non-neg", ""),
         (
             'protocol = "openai"\nheaders = 3', "providers.x.headers must be a table of strings",

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from axe_nb.errors import ConfigError
 from axe_nb.quick_dataclass import dataclass
 from axe_nb.redaction import is_secret_name, remember
-from axe_nb.text import quote
+from axe_nb.text import list_choices, quote
 from axe_nb.toml_tables.table import Source, WrongValue, check_types, clear_arguments, read
 
 KEY = "mcp_servers"
@@ -117,7 +117,7 @@ def parse_server(name: str, table: Any, source: Source = NO_SOURCE) -> McpServer
     if server.url and not _is_address(server.url):
         raise WrongValue((*at, "url"), "must be a valid URL that starts with http:// or https://")
     if server.transport not in TRANSPORTS:
-        raise WrongValue((*at, "transport"), f"must be {' or '.join(TRANSPORTS)}")
+        raise WrongValue((*at, "transport"), f"must be {list_choices(TRANSPORTS)}")
     if server.sandbox not in ("auto", "off") and not IMAGE.fullmatch(server.sandbox):
         raise WrongValue((*at, "sandbox"), "must be auto, off or docker:IMAGE")
     if not 0 < server.start_timeout <= 3600:

@@ -16,7 +16,7 @@ from axe_nb.exports.html_page import Shown, write_html, write_shown_html
 from axe_nb.exports.json_lines import write_json_lines
 from axe_nb.exports.markdown_text import write_markdown, write_shown_markdown
 from axe_nb.results import RunResult
-from axe_nb.text import quote
+from axe_nb.text import list_choices, quote
 
 Write = TypeVar("Write")
 
@@ -70,6 +70,6 @@ def _find(formats: Mapping[str, Write], ending: str, target: Path) -> Write:
     if ending not in formats:
         raise ConfigError(
             f"unknown export format {quote(target.name)}",
-            hint=f"the file name must end in {' or '.join(formats)}",
+            hint=f"the file name must end in {list_choices(tuple(formats))}",
         )
     return formats[ending]

@@ -29,7 +29,7 @@ def find_notebooks(targets: Iterable[str]) -> list[Path]:
         paths = list(_find(target))
         if not paths:
             raise ConfigError(
-                f"no notebook found: {quote(target)}", hint="name .ipynb files, folders or patterns"
+                f"no notebook found: {quote(target)}", hint="give .ipynb files, folders or patterns"
             )
         found.update(dict.fromkeys(paths))
     return list(found)
