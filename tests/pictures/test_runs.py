@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import sqlite3
 import time
 from pathlib import Path
 from typing import Any
@@ -29,6 +28,7 @@ from axe_nb.tools.tool import ToolOutput
 from axe_nb.views.html import twin
 from axe_nb.views.transcript import as_text
 from tests.pictures.samples import FIRST, JPEG, PDF, PNG, SECOND, Shown, claimed_png, png
+from tests.run_history.rows import inflate, read_rows
 from tests.views.test_html import Page
 
 PROTOCOLS: tuple[Protocol, ...] = ("anthropic", "openai", "ollama")
@@ -339,9 +339,7 @@ def test_the_history_has_the_bytes_of_a_picture_once_and_no_filter_changes_them(
         loaded = axe_nb.load(1)
         assert loaded == result
         assert loaded.messages == result.messages
-        with sqlite3.connect(path) as base:
-            text = "\n".join(row[0] for row in base.execute("SELECT content FROM parts"))
-        base.close()
+        text = inflate(read_rows(path, 1))
         assert [text.count(one.base64) for one in (FIRST, SECOND)] == [1, 1]
         again = axe_nb.run(Agent("a", "script/look"), "more", continue_from=loaded)
         assert axe_nb.load(2).messages == again.messages
