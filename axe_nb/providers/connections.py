@@ -26,6 +26,8 @@ from axe_nb.quick_dataclass import dataclass
 if TYPE_CHECKING:
     import httpx
 
+    from axe_nb.provider_table import ProviderInfo
+    from axe_nb.providers.routes import Route
     from axe_nb.providers.transport import Body, Transport
 
 logger = logging.getLogger(__name__)
@@ -35,6 +37,10 @@ OF_EVERY_REQUEST = {b"accept": b"*/*", b"accept-encoding": b"identity", b"user-a
 
 MOST_IN_FLIGHT = 4096
 """Upper limit of concurrent requests per event loop, regardless of the limit of open files."""
+
+
+MAX_HEADS = 100
+"""Heads of requests that are kept for the next ones to a base URL."""
 
 
 class OpenReply:
@@ -63,25 +69,18 @@ async def open_reply(server: Server, method: str, path: str, body: Sequence[byte
         ProviderError: the server is unreachable, or the connection breaks before the reply.
     """
     from axe_nb.providers.routes import find_route
-    from axe_nb.providers.transport import write_head
 
     clients = _of_loop.get(asyncio.get_running_loop()) or await _make_loop_clients()
     client = clients.client(server.base_url)
-    url = client.url(server.info.path_of(path))
-    headers = client.headers.copy()
-    if body:
-        size = sum(map(len, body))
-        headers |= {b"content-length": b"%d" % size, b"content-type": b"application/json"}
-    for name, value in server.info.headers_with(server.key).items():
-        headers[name.encode("ascii")] = value.encode("ascii")
-    headers |= client.login
+    path = server.info.path_of(path)
+    url = client.url(path)
     seconds = {"connect": CONNECT_SECONDS, "read": server.info.read_timeout}
     if not clients.slots.acquire_now():
         await clients.slots.acquire()
     try:
         # httpx's client, and its objects for a request and a reply, would be noticed in a turn
         route = find_route(url)
-        head = write_head(method, url, headers.items(), route)
+        head = client.head(server, method, path, route, body)
         place = server.base_url, route
         reply = await clients.transport.exchange(place, head, body, seconds)
     except BaseException as error:
@@ -115,6 +114,11 @@ class _Client:
     """The headers of every request."""
     urls: dict[str, httpx.URL] = field(default_factory=dict)
     """Path → URL; building one takes longer than sending a request."""
+    heads: dict[tuple[str, str, str, bool], tuple[ProviderInfo, Route, bytes]] = field(
+        default_factory=dict, repr=False
+    )
+    """(method, path, key, True if there is a body) → where its headers and its way are from, and
+    the head of such requests without the size of the body: agents send the same again and again."""
 
     def url(self, path: str) -> httpx.URL:
         """Returns the URL of a path below the base URL."""
@@ -122,6 +126,35 @@ class _Client:
             whole = self.base_url.raw_path.rstrip(b"/") + path.encode()
             self.urls[path] = self.base_url.copy_with(raw_path=whole)
         return self.urls[path]
+
+    def head(
+        self, server: Server, method: str, path: str, route: Route, body: Sequence[bytes]
+    ) -> bytes:
+        """Returns a request up to its body."""
+        key = method, path, server.key, bool(body)
+        known = self.heads.get(key)
+        if known is None or known[0] is not server.info or known[1] is not route:
+            head = self._write_head(server, method, self.url(path), route, has_body=bool(body))
+            if len(self.heads) >= MAX_HEADS:
+                self.heads.clear()
+            known = self.heads[key] = server.info, route, head
+        head = known[2]
+        return b"%bcontent-length: %d\r\n\r\n" % (head, sum(map(len, body))) if body else head
+
+    def _write_head(
+        self, server: Server, method: str, url: httpx.URL, route: Route, *, has_body: bool
+    ) -> bytes:
+        """Writes the head of a request; that of one with a body lacks its size, and its end."""
+        from axe_nb.providers.transport import write_head
+
+        headers = dict(self.headers)
+        if has_body:
+            headers[b"content-type"] = b"application/json"
+        for name, value in server.info.headers_with(server.key).items():
+            headers[name.encode("ascii")] = value.encode("ascii")
+        headers |= self.login
+        head = write_head(method, url, headers.items(), route)
+        return head.removesuffix(b"\r\n") if has_body else head
 
 
 @dataclass

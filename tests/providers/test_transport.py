@@ -409,6 +409,23 @@ def test_a_server_that_is_silent_is_a_timeout_that_names_it(sent: bytes) -> None
         assert server.closed.acquire(timeout=SECONDS)
 
 
+def test_each_provider_sends_its_own_headers_and_key_to_one_server() -> None:
+    async def turns(url: str) -> None:
+        for organization, key in asked:
+            headers = {**PROVIDERS["openai"].headers, "openai-organization": organization}
+            info = replace(PROVIDERS["openai"], headers=headers)
+            assert (await OpenAI(url, key, info).send(ask())).content == "hello"
+
+    asked = [("a", "one"), ("b", "one"), ("b", "two"), ("a", "one")]
+    with raw_server(always(reply())) as server:
+        asyncio.run(turns(server.url))
+        sent = [
+            (one.header("openai-organization"), one.header("authorization"))
+            for one in server.requests
+        ]
+    assert sent == [(organization, f"Bearer {key}") for organization, key in asked]
+
+
 @pytest.mark.req("B-5")
 def test_each_request_on_a_connection_has_its_own_patience() -> None:
     def answer(peer: Peer) -> None:
