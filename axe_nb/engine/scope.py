@@ -267,5 +267,5 @@ class RunScope:
             parent=self.id,
             call_id=call_id,
             depth=self.depth + 1,
-            began=self.began + clock.now() - self.clock.started,
+            began=self.began + clock.started - self.clock.started,
         )
