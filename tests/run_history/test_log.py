@@ -70,7 +70,7 @@ def test_a_run_is_kept_in_chunks_of_one_stream(kept: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        ("UPDATE parts SET content = substr(content, 1, 40) WHERE id = 3", "checksum"),
+        ("UPDATE parts SET content = substr(content, 1, 40) WHERE id = 3", "part of it is damaged"),
         ("UPDATE parts SET content = substr(content, 1, 3) WHERE id = 3", "checksum"),
         ("UPDATE parts SET content = x'' WHERE id = 3", "checksum"),
         ("UPDATE parts SET content = zeroblob(40) WHERE id = 3", "damaged"),
