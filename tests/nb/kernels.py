@@ -6,6 +6,7 @@ import contextlib
 import os
 import queue
 import re
+import tempfile
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -178,18 +179,22 @@ class Kernels:
 @contextmanager
 def started(python: Path, folder: Path) -> Iterator[Kernel]:
     """A new kernel of `python` whose current folder is `folder`; ended on the way out."""
-    manager = KernelManager()
-    manager.kernel_spec.argv = [str(python), "-m", "ipykernel_launcher", "-f", "{connection_file}"]
-    manager.start_kernel(cwd=str(folder))
-    client = manager.blocking_client()
-    try:
-        client.start_channels()
-        client.wait_for_ready(timeout=LONGEST_CELL)
-        yield Kernel(manager, client)
-    finally:
-        client.stop_channels()
-        manager.shutdown_kernel(now=True)
-        manager.cleanup_resources()
+    with tempfile.TemporaryDirectory(prefix="kernel") as sockets:
+        # a port that was free may be taken by another worker before the kernel takes it
+        manager = KernelManager(transport="ipc", ip=f"{sockets}/socket")
+        manager.kernel_spec.argv = [
+            str(python), "-m", "ipykernel_launcher", "-f", "{connection_file}"
+        ]  # fmt: skip
+        manager.start_kernel(cwd=str(folder))
+        client = manager.blocking_client()
+        try:
+            client.start_channels()
+            client.wait_for_ready(timeout=LONGEST_CELL)
+            yield Kernel(manager, client)
+        finally:
+            client.stop_channels()
+            manager.shutdown_kernel(now=True)
+            manager.cleanup_resources()
 
 
 def text(outputs: list[dict[str, Any]]) -> str:
