@@ -169,7 +169,9 @@ async def _read(
     stream = StreamedReply(streaming, on_delta or _ignore, Secrets.of(server))
     if on_delta is None:
         reply = b"".join([piece async for piece in pieces])
-        return _check_size(await stream.read(_once(reply)) if is_stream(reply) else reply)
+        if not is_stream(reply):
+            return _check_size(reply)
+        pieces = _once(reply)
     try:
         return _check_size(await stream.read(pieces))
     except ProviderError as error:

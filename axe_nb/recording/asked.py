@@ -110,7 +110,7 @@ class AskedRun:
     asked: Asked = field(default_factory=dict)
     """The part of its latest request that is new, beside the one before."""
     place: str = ""
-    """The description of its latest request."""
+    """The place of its latest request."""
     changed_at: int | None = None
     """The first turn that was not asked as recorded; all later ones differ too."""
 

@@ -89,6 +89,18 @@ def test_without_a_taker_a_whole_reply_is_asked_for(server: Replay, dialect: Dia
     assert forms(server) == [(WHOLE[dialect.name], None)]
 
 
+@each
+def test_a_stream_that_was_not_asked_for_and_breaks_off_keeps_its_text(
+    server: Replay, dialect: Dialect
+) -> None:
+    reply = streamed(dialect, Answer(text=["one ", "two ", "three"]))
+    half = next(n for n, part in enumerate(reply["stream"], 1) if "two " in part)
+    server.replies = {"x": reply | {"stream": [*reply["stream"][:half], "\n"]}}
+    with pytest.raises(ProviderError) as raised:
+        dialect.send(server.url("x"))
+    assert raised.value.partial_text == "one two "
+
+
 def test_own_stream_options_are_sent_with_streams_only(server: Replay) -> None:
     dialect = BY_NAME["openai"]
     params = {"stream_options": {"x": 1}, "stream": False}

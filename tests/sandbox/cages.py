@@ -78,7 +78,7 @@ class Cage:
 
     @property
     def is_special(self) -> bool:
-        """Whether a kernel that is forked from one for all would not do."""
+        """True if a kernel that is forked from one for all would not do."""
         return bool(self.environ or self.without or self.python != python_for(self.uid))
 
     def run(
