@@ -85,8 +85,7 @@ def run(
     refuse_inside_a_tool()
     caller = calling()
     if caller is not None:
-        below = asyncio.run_coroutine_threadsafe(_run_below(caller, request), caller.loop)
-        return _check(below.result(), request)
+        return _check(asyncio.run(_run_below(caller, request)), request)
     return run_shown(request, display)
 
 

@@ -9,6 +9,7 @@ Source: D-8, D-57, D-58.
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable, Coroutine
 from dataclasses import field
 from typing import Any, TypeAlias
@@ -27,6 +28,11 @@ TASK = "axe_nb "
 
 GRACE = 0.1
 """Seconds that a cancelled tool has to finish on its own."""
+
+LOOK_EVERY = 1.0
+"""Seconds after which a thread that waits for a child looks whether there still is a loop."""
+
+ENDED = "this call has ended and can no longer start a sub-agent"
 
 _left_behind: set[asyncio.Task[None]] = set()
 """Tools that ignored cancellation; the event loop itself holds only weak references to tasks."""
@@ -81,6 +87,7 @@ class CallChildren:
     _loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
     _tasks: set[asyncio.Task[RunResult]] = field(default_factory=set)
     _has_ended: bool = False
+    _process: int = field(default_factory=os.getpid)
 
     async def start(self, job: Job, env: Env | None = None) -> RunResult:
         """Runs a child to its end, always on the event loop of its call.
@@ -94,15 +101,37 @@ class CallChildren:
             ConfigError: the child cannot be started.
         """
         if self._has_ended or self._loop.is_closed():
-            raise ToolError("this call has ended and can no longer start a sub-agent")
+            raise ToolError(ENDED)
+        if os.getpid() != self._process:
+            raise ToolError("a forked process can start no sub-agent of this call; use a thread")
         if asyncio.get_running_loop() is not self._loop:
-            elsewhere = asyncio.run_coroutine_threadsafe(self.start(job, env), self._loop)
-            return await asyncio.wrap_future(elsewhere)
+            return await self._start_from_elsewhere(job, env)
         self.call.slot.release()
         task = asyncio.create_task(self.start_child(self.call, job, env))
         self._tasks.add(task)
         task.add_done_callback(self._note_end)
         return await task
+
+    async def _start_from_elsewhere(self, job: Job, env: Env | None) -> RunResult:
+        """Like `start`, on the event loop of another thread.
+
+        The caller may close the loop of the call meanwhile, with all that was to run on it.
+        """
+        work = self.start(job, env)
+        try:
+            waiting = asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
+        except RuntimeError:
+            work.close()
+            raise ToolError(ENDED) from None
+        try:
+            while not (await asyncio.wait({waiting}, timeout=LOOK_EVERY))[0]:
+                if self._loop.is_closed():
+                    work.close()
+                    raise ToolError(ENDED)
+        except asyncio.CancelledError:
+            waiting.cancel()
+            raise
+        return waiting.result()
 
     def start_here(self, job: Job) -> Coroutine[Any, Any, RunResult]:
         """Runs a child to its end in the task of its call, for a tool that only awaits it.
@@ -158,7 +187,7 @@ async def run_call(tool: Tool, context: ToolContext, children: CallChildren, env
         BaseException: any other exception raised by the tool.
     """
     loop = asyncio.get_running_loop()
-    caller = Caller(context=context, env=env, start=children.start, loop=loop)
+    caller = Caller(context=context, env=env, start=children.start)
     name = f"{TASK}{context.call.name}\n{context.agent.name}"
     ended: asyncio.Future[_Outcome] = loop.create_future()
     task = asyncio.create_task(_run_function(tool, caller, ended), name=name)

@@ -7,7 +7,7 @@ Source: D-57.
 
 from __future__ import annotations
 
-import asyncio
+import os
 from collections.abc import Callable, Coroutine
 from contextvars import ContextVar
 from typing import Any, TypeAlias
@@ -31,12 +31,19 @@ class Caller:
     """Dependencies of its run."""
     start: StartBelow
     """Runs a child; may be awaited on any event loop."""
-    loop: asyncio.AbstractEventLoop
-    """The event loop of its run."""
 
 
 _caller: ContextVar[Caller | None] = ContextVar("axe_nb_caller")
 """Unset = no code of a run; None = code of a run, such as its model, but of none of its tools."""
+
+
+def _leave_run() -> None:
+    global _caller
+    _caller = ContextVar("axe_nb_caller")
+
+
+if hasattr(os, "register_at_fork"):  # in a forked process, nothing carries out the run any more
+    os.register_at_fork(after_in_child=_leave_run)
 
 
 def is_inside() -> bool:
