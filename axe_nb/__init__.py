@@ -8,9 +8,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-from axe_nb.imports import protect_imports, provide
-
-protect_imports()  # before any other import of ours: `copy` tries a package that a folder may bring
+from axe_nb import result_actions
 
 __version__ = "0.1.0"
 
@@ -162,7 +160,7 @@ def _find_actions() -> Any:
     return actions
 
 
-provide("result_actions", _find_actions)
+result_actions.provide(_find_actions)
 
 
 def _show(result: RunResult) -> None:

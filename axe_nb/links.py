@@ -25,6 +25,16 @@ Links: TypeAlias = Mapping[str, Sequence[Path]]
 """Folded real path → the links that lead there."""
 
 
+def find_real_folder() -> str:
+    """Returns the current folder without links; `getcwd` of POSIX names no others.
+
+    Raises:
+        OSError: it was deleted.
+    """
+    folder = os.getcwd()  # noqa: PTH109 - a Path would be made for nothing
+    return folder if os.name == "posix" else os.path.realpath(folder)
+
+
 @dataclass(frozen=True, slots=True)
 class Names:
     """All names of a file or folder below a folder."""

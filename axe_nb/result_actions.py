@@ -7,10 +7,8 @@ Source: product.md "Runs are recordings"; house style §1.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
-
-from axe_nb.imports import find_provided
 
 
 class Difference(Protocol):
@@ -90,7 +88,16 @@ class ResultActions(Protocol):
     def show_twin(self, result: Any, /) -> dict[str, str]: ...
 
 
+_find: Callable[[], ResultActions] | None = None
+
+
+def provide(find: Callable[[], ResultActions]) -> None:
+    """Sets how the functions are found; for the top of the package alone."""
+    global _find
+    _find = find
+
+
 def find_actions() -> ResultActions:
     """Returns the functions."""
-    found: ResultActions = find_provided("result_actions")
-    return found
+    assert _find is not None, "the top of the package sets it"
+    return _find()

@@ -18,7 +18,7 @@ PACKAGE = Path(__file__).parent.parent / "axe_nb"
 ROOMS = (
     "quick_dataclass", "invisible", "text", "redaction", "errors", "globs", "patterns",
     "descriptors",
-    "links", "protected_names", "protected", "imports", "frames", "wire_log", "usage", "pictures",
+    "links", "protected_names", "protected", "frames", "wire_log", "usage", "pictures",
     "messages", "answer_tool", "reports", "spelled",
     "exchanges", "times",
     "values", "jsonable", "records", "toml_tables", "provider_table", "agents",

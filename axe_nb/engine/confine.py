@@ -18,7 +18,7 @@ from axe_nb.agents.workdir import Workdir, is_reviewed, leaves_by_link
 from axe_nb.engine.permissions import PermissionPolicy
 from axe_nb.engine.scope import Env
 from axe_nb.errors import ConfigError
-from axe_nb.imports import find_real_folder
+from axe_nb.links import find_real_folder
 from axe_nb.text import printable, quote
 
 

@@ -22,7 +22,6 @@ from axe_nb.engine.pictures import PictureRoom
 from axe_nb.engine.scope import RunScope
 from axe_nb.engine.toolset import Toolset, assemble
 from axe_nb.errors import ConfigError
-from axe_nb.imports import protect_imports
 from axe_nb.mcp_servers.servers import ServerTools, list_resources
 from axe_nb.outputs.output import Output, make_output
 from axe_nb.pictures.parts import Illustrated
@@ -107,7 +106,6 @@ async def make_plan(scope: RunScope, job: Job) -> Plan:
     await _check_price(scope)
     briefing = await _brief(scope)
     scope.env.sources.update(_list_sources(agent, briefing))
-    protect_imports(briefing.workdir.real)
     output = _find_output(agent, job)
     offered = await _open_servers(scope, briefing)
     briefing = add_files(briefing, agent, offered.files, offered.warnings)

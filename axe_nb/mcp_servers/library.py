@@ -6,7 +6,6 @@ import logging
 from typing import Any
 
 from axe_nb.errors import ConfigError
-from axe_nb.imports import protect_imports
 from axe_nb.text import one_line
 
 INSTALL = "pip install 'axe-nb[mcp]'"
@@ -21,7 +20,6 @@ def check_library() -> None:
     Raises:
         ConfigError: it is not installed, or too old.
     """
-    protect_imports()
     # what a server does wrong is reported by its calls, and its words are not for the notebook
     logging.getLogger("mcp").addHandler(logging.NullHandler())
     try:

@@ -183,10 +183,8 @@ def load(shell: InteractiveShell) -> None:
     if "AxeMagics" in shell.magics_manager.registry:
         return
     from axe_nb.agents.agent_files import advise
-    from axe_nb.imports import protect_imports
     from axe_nb.nb import cells, complete
 
-    protect_imports()
     advise("create it with `%axe init {name}`, or define it in a cell: `%%axe_agent {name}`")
     shell.register_magics(AxeMagics(shell))
     complete.install(shell)

@@ -17,7 +17,7 @@ from weakref import WeakSet
 
 from axe_nb.agents.files import reason
 from axe_nb.descriptors import hold_real_folder, open_up
-from axe_nb.imports import find_real_folder
+from axe_nb.links import find_real_folder
 from axe_nb.protected import list_protected
 from axe_nb.protected_names import AT_START
 from axe_nb.sandbox.leftovers import is_compiled, list_leftovers, look_around

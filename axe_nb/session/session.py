@@ -30,7 +30,6 @@ from axe_nb.engine.scope import Env, RunScope
 from axe_nb.engine.stepper import make_stepper
 from axe_nb.errors import ConfigError
 from axe_nb.events import Emit, Event, discard
-from axe_nb.imports import protect_imports
 from axe_nb.limits import InFlight, UsageMeter
 from axe_nb.make_provider import provider_for
 from axe_nb.mcp_servers.servers import Servers
@@ -213,7 +212,6 @@ class Session:
             ConfigError: invalid configuration.
         """
         clock = Clock(request.overrides.timeout)
-        protect_imports()
         tape = self._begin_tape(can_ask=ask_person is not None)
         agents_dir = request.overrides.agents_dir
         config, snapshot = self._read_settings(agents_dir, needs_keys=tape is None)
