@@ -48,6 +48,9 @@ MAX_SECONDS = 600.0
 KEPT = 30_000
 """Bytes of output kept from its start, and again from its end."""
 
+OF_UNSHARE = "unshare: sigprocmask unblock failed: Invalid argument\n"
+"""A complaint of util-linux 2.38 that its child was killed, which `namespaces` cannot prevent."""
+
 PATIENCE = 2.0
 """Seconds to wait for remaining output after the command has ended."""
 
@@ -135,6 +138,8 @@ async def run_command(ctx: ToolContext, command: str, timeout: float = SECONDS) 
     if process.failure:
         raise ToolError("\n".join([process.failure, *process.notes]), sandbox.label)
     text = str(output)
+    if not in_time:
+        text = text.removesuffix(OF_UNSHARE)
     notes = [*process.notes, *_note_network(sandbox, text)]
     content = "\n".join([text.rstrip("\n"), *notes]).strip("\n") if notes else text
     if process.code == 0 and in_time and not process.notes:

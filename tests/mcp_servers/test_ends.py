@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -86,12 +87,16 @@ def test_a_real_server_that_is_killed_while_it_is_asked() -> None:
             found = processes_with(MARK)
             return [pid for pid in found if b"bwrap" not in name_of(pid)]
 
+        def send(number: int) -> None:
+            for pid in find():
+                with contextlib.suppress(ProcessLookupError):  # it has just ended
+                    os.kill(pid, number)
+
         def is_killed_in_a_call() -> bool:
             on.root = caller(CONVERT, CONVERT, mcp_servers={"time": TIME})
             assert play(on, on.root).status == "completed"
-            for pid in find():
-                os.kill(pid, signal.SIGSTOP)
-            timer = threading.Timer(2, lambda: [os.kill(pid, signal.SIGKILL) for pid in find()])
+            send(signal.SIGSTOP)
+            timer = threading.Timer(2, lambda: send(signal.SIGKILL))
             timer.start()
             result = play(on, on.root)
             timer.join()

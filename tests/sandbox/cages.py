@@ -22,6 +22,8 @@ from typing import Any
 
 import pytest
 
+from axe_nb.sandbox.find import list_methods
+from axe_nb.sandbox.launch import Method
 from tests.conftest import not_run
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -136,6 +138,15 @@ class Cage:
         kernel.stdin.close()
         kernel.stdin = None
         return kernel
+
+
+def find_method(name: str) -> Method:
+    """The method of this name; ends the test where this machine has none."""
+    found = next((m for m in list_methods() if m.name.startswith(name)), None)
+    if found is None:
+        by = " (Debian: sudo apt-get install bubblewrap)" if name == "bubblewrap" else ""
+        not_run(f"there is no {name}{by}")
+    return found
 
 
 KERNEL = ("-P", "-m", "tests.sandbox.kernel")

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from axe_nb.sandbox.bubblewrap import PLACES
 from tests.conftest import not_run
-from tests.sandbox.cages import METHODS, Cage, make_cage, open_folder, users
+from tests.sandbox.cages import METHODS, Cage, find_method, make_cage, open_folder, users
 
 
 @pytest.fixture(params=METHODS)
@@ -27,7 +25,6 @@ def uid(request: pytest.FixtureRequest) -> int:
 def cage(method: str, uid: int) -> Iterator[Cage]:
     if sys.platform != "linux":
         not_run("these sandboxes are of Linux")
-    if method == "bubblewrap" and not any(Path(place).is_file() for place in PLACES):
-        not_run("there is no bubblewrap (Debian: sudo apt-get install bubblewrap)")
+    find_method(method)
     with open_folder() as base:
         yield make_cage(method, uid, base)

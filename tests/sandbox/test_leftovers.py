@@ -13,7 +13,7 @@ import pytest
 
 from axe_nb.sandbox.find import Sandbox, list_methods
 from axe_nb.sandbox.view import make_view
-from tests.sandbox.cages import FULL, Cage
+from tests.sandbox.cages import FULL, Cage, find_method
 
 pytestmark = pytest.mark.req("D-52", "D-55")
 
@@ -204,7 +204,7 @@ def test_links_of_the_running_python_are_restored(cage: Cage) -> None:
 
 def run_here(method: str, workdir: Path, command: str) -> tuple[str, tuple[str, ...], str]:
     """(failure, notes, output) of a command of this process."""
-    found = next(m for m in list_methods() if m.name.startswith(method))
+    found = find_method(method)
     readable, writable = os.pipe()
     process = Sandbox(found, make_view(workdir)).start(
         ["/bin/bash", "-c", command], {"PATH": "/usr/local/bin:/usr/bin:/bin"}, writable
@@ -237,6 +237,7 @@ def test_no_command_starts_where_an_earlier_one_could_not_be_checked(
 
 @pytest.mark.parametrize("method", [*FULL, "Landlock"])
 def test_an_exit_of_python_waits_for_the_check(method: str, tmp_path: Path) -> None:
+    find_method(method)
     code = f"""
 import os, time
 from pathlib import Path

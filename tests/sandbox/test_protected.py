@@ -9,12 +9,11 @@ from pathlib import Path
 import pytest
 
 from axe_nb.errors import ConfigError
-from axe_nb.sandbox.find import list_methods
 from axe_nb.sandbox.prepare import prepare
 from axe_nb.sandbox.process import spawn
 from axe_nb.sandbox.view import fill_view, make_view
 from axe_nb.sandbox.watch import Watch
-from tests.sandbox.cages import FULL, SECRET, Cage
+from tests.sandbox.cages import FULL, SECRET, Cage, find_method
 
 pytestmark = pytest.mark.req("D-52", "D-55")
 
@@ -305,7 +304,7 @@ def test_a_command_that_would_be_shown_another_place_does_not_start(
         (folder / ".git").mkdir(parents=True)
         (folder / ".vscode").mkdir()
     (above / "secret").write_text(SECRET)
-    method = next(m for m in list_methods() if m.name.startswith(name))
+    method = find_method(name)
     view = fill_view(make_view(work))
     find = f"cat secret {above}/secret {place}/secret; touch {place}/made {above}/made; true"
     launch = prepare(method, view, ["/bin/sh", "-c", find])

@@ -29,7 +29,7 @@ from tests.delegation.approvals import Person
 from tests.delegation.copies import said, told, tool
 from tests.doctor.test_doctor import found, of
 from tests.engine.in_process import agent, ask_session, stage
-from tests.sandbox.cages import ends, unique
+from tests.sandbox.cages import ends, find_method, unique
 
 pytestmark = pytest.mark.req("D-55")
 
@@ -146,6 +146,7 @@ def test_an_invalid_value_names_the_key(value: str) -> None:
 
 
 def test_the_doctor_names_the_level_and_its_promises() -> None:
+    find_method("bubblewrap")
     [(state, message, step)] = of("sandbox", found())
     is_root = not os.geteuid()
     assert (state, step) == ("note" if is_root else "right", "")
@@ -166,6 +167,7 @@ def test_the_doctor_tells_where_none_works(no_sandbox: None) -> None:
 def test_a_weaker_level_is_found_where_the_stronger_do_not_work(
     workdir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    find_method("bubblewrap")
     levels = []
     for without in ([], ["bubblewrap"], ["bubblewrap", "namespaces"]):
         methods = [m for m in find.list_methods() if m.name not in without]
@@ -397,7 +399,7 @@ def test_without_a_rule_for_signals_no_end_is_promised(monkeypatch: pytest.Monke
 def test_commands_run_side_by_side_where_their_files_are_not_restored(
     name: str, at_once: bool, workdir: Path
 ) -> None:
-    method = next(m for m in find.list_methods() if m.name.startswith(name))
+    method = find_method(name)
     sandbox = Sandbox(method, make_view(workdir))
     mine, theirs = "touch one; sleep 2; ls two; rm one", "touch two; sleep 2; ls one; rm two"
     readable, writable = os.pipe()
@@ -416,7 +418,7 @@ def test_commands_run_side_by_side_where_their_files_are_not_restored(
 def test_a_sandbox_whose_first_process_is_stopped_ends_all_the_same(
     name: str, workdir: Path
 ) -> None:
-    method = next(m for m in find.list_methods() if m.name.startswith(name))
+    method = find_method(name)
     before, length = list_children(), unique()
     command = ["/bin/sh", "-c", f"touch began; sleep {length}"]
     sandbox, nowhere = Sandbox(method, make_view(workdir)), os.open(os.devnull, os.O_WRONLY)
