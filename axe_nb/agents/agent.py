@@ -39,6 +39,7 @@ from axe_nb.errors import ConfigError
 from axe_nb.quick_dataclass import dataclass
 from axe_nb.text import quote
 from axe_nb.toml_tables.lines import toml_hint
+from axe_nb.toml_tables.parse import parse_toml
 from axe_nb.toml_tables.table import (
     Source,
     WrongValue,
@@ -188,8 +189,8 @@ class Agent:
             raise ConfigError("from_toml takes TOML text", hint="Agent(**values) takes a dict")
         source = Source(text, format_path(Path(path)) if path else "")
         try:
-            table = tomllib.loads(text)
-        except (ValueError, RecursionError) as error:
+            table = parse_toml(text)
+        except ValueError as error:
             called = f"agent config {quote(name)}" if name else "agent config"
             failure = ConfigError(f"failed to parse {called}: {error}", hint=toml_hint(text, error))
             failure.place = source.place()

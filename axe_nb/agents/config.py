@@ -7,7 +7,6 @@ Source: B-3, B-6, D-33; product.md "Agent files".
 from __future__ import annotations
 
 import os
-import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import field
 from functools import cached_property
@@ -28,6 +27,7 @@ from axe_nb.provider_table import (
 from axe_nb.quick_dataclass import dataclass
 from axe_nb.text import nearest, quote
 from axe_nb.toml_tables.lines import toml_hint
+from axe_nb.toml_tables.parse import parse_toml
 from axe_nb.toml_tables.table import Source
 
 PROJECT_AGENTS = Path("axe") / "agents"
@@ -174,12 +174,12 @@ class Config:
         path = config_path()
         try:
             text = read_text(path)
-            table = tomllib.loads(text)
+            table = parse_toml(text)
         except FileNotFoundError:
             return cls()
         except OSError as error:
             raise _make_config_error(f"failed to read config file: {reason(error)}") from None
-        except (ValueError, RecursionError) as error:
+        except ValueError as error:
             raise _make_config_error(
                 f"{UNREADABLE}: {error}", hint=toml_hint(text, error)
             ) from None

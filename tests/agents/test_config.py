@@ -134,7 +134,10 @@ BROKEN = {
         "failed to parse config file: providers.openai.api_key must be a string",
     ),
     "a huge number": (b"x = " + b"1" * 5000, "failed to parse config file: Exceeds the limit"),
-    "deep": (b"x = " + b"[" * 5000, "failed to parse config file: maximum recursion"),
+    "deep": (
+        b"x = " + b"[" * 5000,
+        "failed to parse config file: its values are nested",
+    ),
     "no UTF-8": (b"# \xff", "failed to read config file: not UTF-8 (at line 1)"),
     "ten megabytes": (b"#" * 10**7, "failed to read config file: larger than 1048576 bytes"),
 }
