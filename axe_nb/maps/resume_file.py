@@ -224,7 +224,9 @@ def is_final(result: RunResult) -> bool:
     reached one of its limits.
     """
     cause = result.cause
-    if result.status in NOT_FINISHED or (cause is not None and not isinstance(cause, ProviderError)):
+    if result.status in NOT_FINISHED or (
+        cause is not None and not isinstance(cause, ProviderError)
+    ):
         return False  # the latter has not begun, or was lost
     if cause is None or cause.category == "refusal":
         return True

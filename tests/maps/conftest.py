@@ -48,7 +48,7 @@ class Echo:
         if prompt in self.faults:
             raise self.faults.pop(prompt)
         if prompt.startswith("fail"):
-            raise axe_nb.ProviderError("bad_request", "out of order")
+            raise axe_nb.ProviderError("server", "out of order")
         return prompt.upper()
 
 
