@@ -32,6 +32,7 @@ from axe_nb.agents.tables import (
     TreeLimits,
     check_delegation,
     check_params,
+    check_retry,
     check_vars,
 )
 from axe_nb.agents.trust import check_link
@@ -332,8 +333,7 @@ def _check_values(agent: Agent) -> None:
         for limit in _LIMITS:
             if getattr(agent.limits, limit.name) < 0:
                 raise WrongValue(("limits", limit.name), "must be non-negative")
-    if agent.retry.max_retries < 0:
-        raise WrongValue(("retry", "max_retries"), "must be non-negative")
+    check_retry(agent.retry)
     for tool, permission in agent.permissions.items():
         if permission not in ("allow", "ask", "deny"):
             raise WrongValue(("permissions", tool), "must be allow, ask or deny")

@@ -22,8 +22,8 @@ from axe_nb.commands.table import Command
 from axe_nb.text import quote
 
 OF_RUNS = (
-    "model_all", "skill", "workdir", "timeout", "params", "vars", "agents_dir", "tools", "mode",
-    "output", "expect", "out", "dry_run",
+    "model_all", "skill", "workdir", "timeout", "retries", "params", "vars", "agents_dir", "tools",
+    "mode", "output", "expect", "out", "dry_run",
 )  # fmt: skip
 """Options of a run that all runs of a grid have, or the grid as a whole."""
 

@@ -106,6 +106,13 @@ def seconds(text: str) -> float:
     return number
 
 
+def retries(text: str) -> int:
+    """Parses a number of retries; 0 = none."""
+    if not (text.isascii() and text.isdigit() and len(text) < 10):
+        raise argparse.ArgumentTypeError(f"takes a whole number, as in 2, not {quote(text)}")
+    return int(text)
+
+
 def dollars(text: str) -> float:
     """Parses an amount of US dollars; 0 = none."""
     try:
@@ -184,6 +191,11 @@ OPTIONS: tuple[Option, ...] = (
         ("--timeout",), "timeout",
         "time limit of the whole run in seconds, 0 = no limit (default 120)", "S", read=seconds,
         group=LIMITS,
+    ),
+    Option(
+        ("--retries",), "retries",
+        "retries of a request that fails for now, as on a full or unreachable server, 0 = none "
+        "(default: the agent's, else 2)", "N", read=retries, group=LIMITS,
     ),
     Option(
         ("--param",), "params", "set a model parameter", "KEY=VALUE", read=parameter, repeated=True,

@@ -230,6 +230,7 @@ class Session:
             stepper=make_stepper(request.overrides.step, request.overrides.break_at),
             tape=tape,
             nest=self._nest,
+            default_retries=config.retries,
             hosts=self.hosts,
             prices=snapshot.prices,
             purse=Purse(self.budget, ask_person),

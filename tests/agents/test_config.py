@@ -20,6 +20,12 @@ def settings(text: str) -> Path:
     return path
 
 
+@pytest.fixture(autouse=True)
+def no_retries_of_the_tests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Takes away the variable that keeps other tests from waiting."""
+    monkeypatch.delenv("AXE_NB_RETRIES")
+
+
 @pytest.mark.req("B-3")
 def test_a_key_comes_from_the_environment_then_from_the_file(
     monkeypatch: pytest.MonkeyPatch,
