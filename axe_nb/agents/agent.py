@@ -8,6 +8,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -36,6 +37,7 @@ from axe_nb.agents.tables import (
     check_vars,
 )
 from axe_nb.agents.trust import check_link
+from axe_nb.agents.update_file import update_file
 from axe_nb.errors import ConfigError
 from axe_nb.quick_dataclass import dataclass
 from axe_nb.text import quote
@@ -247,7 +249,8 @@ class Agent:
     def save(self, agents_dir: str | Path | None = None) -> Path:
         """Writes the agent's file atomically and returns its path.
 
-        The folder is `agents_dir`, else the one it was loaded from, else `./axe/agents/`.
+        The folder is `agents_dir`, else the one it was loaded from, else `./axe/agents/`. In a file
+        that exists, only the values that differ are changed: comments and formatting stay.
 
         Raises:
             ConfigError: the name is invalid, or the file cannot be written.
@@ -255,7 +258,8 @@ class Agent:
         check_name(self.name)
         folder = agent_dirs(agents_dir)[0]
         path = Path(self.path) if self.path and not agents_dir else folder / f"{self.name}.toml"
-        write_whole(path, self.to_toml())
+        parse = partial(self.from_toml, name=self.name, path=str(path))
+        write_whole(path, update_file(path, make_table(self), parse) or self.to_toml())
         return path
 
 

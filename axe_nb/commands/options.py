@@ -92,7 +92,12 @@ class Option:
 
 def names(text: str) -> tuple[str, ...]:
     """Splits comma-separated names; an empty text has none."""
-    return tuple(name.strip() for name in text.split(",") if name.strip())
+    found = tuple(name.strip() for name in text.split(","))
+    if text.strip() and not all(found):
+        raise argparse.ArgumentTypeError(
+            f"takes names without spaces, as in a,b, not {quote(text)}"
+        )
+    return tuple(filter(None, found))
 
 
 def seconds(text: str) -> float:
@@ -127,7 +132,7 @@ def dollars(text: str) -> float:
 def parameter(word: str) -> tuple[str, Any]:
     """Parses KEY=VALUE; the value is parsed as JSON if it is valid JSON, else kept as text."""
     key, equals, value = word.partition("=")
-    if not equals or not key.strip():
+    if not equals or len(key.split()) != 1:
         raise argparse.ArgumentTypeError(
             f"takes KEY=VALUE, as in temperature=0.2, not {quote(word)}"
         )
