@@ -25,7 +25,7 @@ from axe_nb.maps.resume_file import ResumeFile
 from tests.maps.conftest import Echo
 from tests.waiting import eventually
 
-pytestmark = pytest.mark.req("E-3")
+pytestmark = pytest.mark.req("E-3", "D-75")
 
 
 @pytest.fixture
