@@ -10,6 +10,7 @@ import asyncio
 import pickle
 from collections.abc import Callable, Iterable
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 from axe_nb.errors import ConfigError
@@ -29,6 +30,9 @@ class Workers:
     """Pickles a job; None = its workers are threads of this process."""
     ask_all: Callable[[Callable[..., Any], Any], Iterable[Any]] | None = None
     """(function, argument) → what it returns on each worker; blocks. None = any one is asked."""
+
+    ping: Callable[[], object] | None = None
+    """Raises, or never returns, if the executor is gone, which its jobs do not tell; blocks."""
 
     async def check(self, function: Callable[..., Any], argument: Any) -> list[Any]:
         """Calls a function on each worker, or on one where they cannot be told apart."""
@@ -107,7 +111,14 @@ def _use_dask(given: Any) -> Workers:
         slots=sum(client.nthreads().values()) or 1,
         dumps=_dumps,
         ask_all=lambda function, argument: client.run(function, argument).values(),
+        ping=partial(_check_open, client),
     )
+
+
+def _check_open(client: Any) -> None:
+    """Raises ConnectionError if a Dask client was closed."""
+    if client.status in ("closing", "closed"):
+        raise ConnectionError
 
 
 def _use_ipyparallel(given: Any) -> Workers:
@@ -123,6 +134,7 @@ def _use_ipyparallel(given: Any) -> Workers:
         slots=len(named) or 1,
         dumps=_dumps,
         ask_all=client[named].apply_sync,
+        ping=client.queue_status,
     )
 
 

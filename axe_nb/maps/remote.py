@@ -13,6 +13,7 @@ import hashlib
 import math
 import os
 import pickle
+import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor, Future
 from typing import Any
@@ -29,6 +30,14 @@ from axe_nb.threads import in_thread
 SMALL = 16_000
 """Bytes; a common part of this size travels with each job."""
 
+CLOSED = "the executor was closed, or no longer responds"
+
+LOOK = 3.0
+"""Seconds without an outcome after which the executor is asked whether it is still there."""
+
+PATIENCE = 20.0
+"""Seconds that it may take to respond."""
+
 LEFT_BEHIND = "cancelled; its worker may keep running until its timeout"
 
 
@@ -38,6 +47,10 @@ class _Refused(Exception):
     def __init__(self, why: Exception) -> None:
         super().__init__(why)
         self.why = why
+
+
+class _Dropped(Exception):
+    """The executor cancelled a job that the map had not given up, or no longer responds."""
 
 
 class RemoteRuns:
@@ -61,7 +74,8 @@ class RemoteRuns:
         """Takes the place of a pool that broke."""
         self._alone = asyncio.Lock()
         self._jobs: set[Future[Any]] = set()
-        self._is_halted = False
+        self._is_halted = self._is_gone = False
+        self._pinged_at = 0.0
         self._refused = ""
         """The reason that the executor takes no more jobs; empty = it does."""
 
@@ -139,8 +153,11 @@ class RemoteRuns:
             return
         except _Refused as error:
             if not (is_death(error.why) and (self._spare or self._renew())):
-                self._stop(error.why)
+                self._stop(_format_refusal(error.why))
                 return
+        except _Dropped:
+            self._stop(CLOSED)
+            return
         except Exception as error:
             if not is_death(error):
                 self._fail(tasks, _explain(error), left)
@@ -156,7 +173,9 @@ class RemoteRuns:
             executor = self._spare or self._renew() or self._workers.executor
             await self._submit(executor, [task], left)
         except _Refused as error:
-            self._stop(error.why)
+            self._stop(_format_refusal(error.why))
+        except _Dropped:
+            self._stop(CLOSED)
         except Exception as error:
             if is_death(error) and self._spare is not None:
                 self._spare.shutdown(wait=False)
@@ -167,9 +186,9 @@ class RemoteRuns:
         self._spare = self._workers.renew()
         return self._spare
 
-    def _stop(self, why: Exception) -> None:
+    def _stop(self, why: str) -> None:
         """Ends the map, as its executor takes no more jobs."""
-        self._refused = f"the executor accepts no more jobs: {type(why).__name__}: {words(why)}"
+        self._refused = self._refused or why
         self._batch.stop_for(self._refused)
 
     def _fail(self, tasks: Sequence[Task], why: AxeError, left: dict[int, Task]) -> None:
@@ -198,12 +217,43 @@ class RemoteRuns:
             job = self._make_job(tasks, with_parcel=with_parcel)
             future = await in_thread(self._start, executor, job)
             try:
-                reply = _read(await asyncio.wrap_future(future))
+                reply = _read(await self._wait(future))
             finally:
                 self._jobs.discard(future)
             if not reply.is_missing:
                 break
         self._receive(tasks, reply, left)
+
+    async def _wait(self, future: Future[Any]) -> Any:
+        """Returns the outcome of a job.
+
+        Raises:
+            _Dropped: there will be none.
+        """
+        waiting = asyncio.wrap_future(future)
+        try:
+            while not (await asyncio.wait([waiting], timeout=LOOK))[0]:
+                if await self._has_left():
+                    waiting.cancel()
+                    break
+        except asyncio.CancelledError:
+            waiting.cancel()
+            raise
+        if waiting.cancelled() and not self._is_halted:
+            raise _Dropped
+        return await waiting
+
+    async def _has_left(self) -> bool:
+        """True if the executor was closed, or does not respond; it is asked now and then."""
+        now = time.monotonic()
+        if self._workers.ping is None or now - self._pinged_at < LOOK or self._is_gone:
+            return self._is_gone
+        self._pinged_at = now
+        try:
+            await asyncio.wait_for(in_thread(self._workers.ping), PATIENCE)
+        except Exception:  # of whichever kind of executor
+            self._is_gone = True
+        return self._is_gone
 
     def _start(self, executor: Executor, job: Any) -> Future[Any]:
         """Submits a job; in a thread, as some executors run it there and then."""
@@ -241,6 +291,10 @@ class RemoteRuns:
         if self._spare is not None:
             with contextlib.suppress(Exception):
                 self._spare.shutdown(wait=False, cancel_futures=True)
+
+
+def _format_refusal(why: Exception) -> str:
+    return f"the executor accepts no more jobs: {type(why).__name__}: {words(why)}"
 
 
 def _read(answer: Any) -> Reply:

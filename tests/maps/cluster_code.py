@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ def counter(request: Request) -> Any:
         raise axe_nb.ProviderError("server", "out of order")
     if request.turn == 1:
         return axe_nb.call("double", number=len(prompt))
+    if prompt.startswith("wait"):
+        time.sleep(0.1)
     if prompt.startswith("die"):
         die(prompt.partition(" ")[2])
     return f"{prompt}: {request.results[0].content}"

@@ -239,6 +239,40 @@ def test_a_worker_that_dies_once_costs_nothing(executor: Any, tmp_path: Path) ->
         executor.shutdown()
 
 
+def connect_anew(executor: Any) -> tuple[Any, Any]:
+    """An executor with the same workers, and what closes it."""
+    if isinstance(executor, Executor):
+        pool = ProcessPoolExecutor(2, multiprocessing.get_context("spawn"))
+        return pool, lambda: pool.shutdown(wait=False, cancel_futures=True)
+    if hasattr(executor, "scheduler"):
+        from distributed import Client
+
+        client: Any = Client(executor.scheduler.address)
+    else:
+        client = executor.cluster.connect_client_sync()
+    return client, client.close
+
+
+@IN_OTHER_PROCESSES
+def test_an_executor_that_is_closed_in_mid_map_is_the_reason_and_the_rest_can_be_resumed(
+    executor: Any, tmp_path: Path
+) -> None:
+    own, close = connect_anew(executor)
+    prompts = [f"wait {n}" for n in range(40)]
+    resume = tmp_path / "runs.jsonl"
+    found = axe_nb.map(AGENT, prompts, executor=own, concurrency=4, resume=resume)
+    for number, _ in enumerate(found):
+        if number == 3:
+            close()
+    assert len(found.results) < 40
+    assert "the executor" in found.stopped
+    assert found.stopped in repr(found)
+    assert {r.error for r in found.failures} == {found.stopped}
+    assert {r.status for r in found.failures} == {"cancelled"}
+    again = list(axe_nb.map(AGENT, prompts, resume=resume))
+    assert [r.error for r in again] == [None] * 40
+
+
 def test_a_prompt_that_kills_its_worker_twice_fails_alone(tmp_path: Path) -> None:
     path = tmp_path / "runs.jsonl"
     with ProcessPoolExecutor(2, multiprocessing.get_context("spawn")) as pool:
