@@ -84,6 +84,8 @@ VARIABLES: Mapping[str, str] = {
     "AXE_CASSETTE": "A cassette for the whole process; `%axe cassette` replaces it.",
     "AXE_CASSETTE_MODE": "`live`, `record`, `replay` or `auto`: the mode of cassettes that are "
     "opened without one.",
+    "AXE_NB_HTTP": "`httpx`: sends requests to models over httpx's own transport, so that "
+    "[mocks of httpx](testing.md#mocks-of-httpx) answer them.",
     "AXE_NB_TRUST": "`1`: trusts the agents of every project, for CI; see `axe-nb trust`.",
     "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT": "`true`: OpenTelemetry spans contain "
     "texts, see [Traces](traces.md).",
