@@ -133,7 +133,7 @@ def _check_base_url(info: ProviderInfo, config: Config) -> str:
     base_url = config.base_url(info.name)
     try:
         parts = urlsplit(base_url)
-        is_whole = bool(parts.hostname) and parts.port != 0 and not (parts.query or parts.fragment)
+        is_whole = bool(parts.hostname) and parts.port != 0 and not parts.fragment
     except ValueError:
         is_whole = False
     if not is_whole or not base_url.isprintable() or " " in base_url:

@@ -75,7 +75,8 @@ VARIABLES: Mapping[str, str] = {
         info.key_variable for info in SERVED
     ): "The provider's key; takes precedence over `api_key` in `config.toml`. Ollama needs none.",
     ", ".join(info.url_variable for info in SERVED): "Root of the provider's server, with or "
-    "without `/v1`; takes precedence over `base_url` in `config.toml`.",
+    "without `/v1`; takes precedence over `base_url` in `config.toml`. A query in it is sent with "
+    "every request.",
     "XDG_CONFIG_HOME": "Folder of `axe/config.toml` and `axe/agents/`; by default `~/.config`.",
     "AXE_NB_DISPLAY": "`live` or `static`: forces one display of runs in notebooks.",
     "XDG_STATE_HOME": "Folder of `axe/trust`, the list of trusted agents, and of the history, "

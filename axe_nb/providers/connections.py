@@ -111,7 +111,7 @@ async def open_reply(server: Server, method: str, path: str, body: Sequence[byte
         if isinstance(error, Exception):  # httpx and SSL raise more than httpx.HTTPError
             raise make_connection_error(server, error) from None
         raise
-    logger.info("%s %s: %d", method, url, reply.status)
+    logger.info("%s %s: %d", method, url.copy_with(query=None), reply.status)  # it may have a key
     return opened
 
 
