@@ -17,6 +17,7 @@ from axe_nb.errors import ConfigError
 from axe_nb.messages import Request, Response
 from axe_nb.provider_table import PROVIDERS, ProviderInfo
 from axe_nb.providers.protocol import OnDelta, Provider, Server
+from axe_nb.providers.stock_http import uses_httpx
 from axe_nb.scripting.lookup import ScriptFunction
 from axe_nb.scripting.provider import ScriptProvider
 from axe_nb.scripting.rules import Script
@@ -122,6 +123,7 @@ def provider_for(
 
 
 def _load_provider(info: ProviderInfo, config: Config, key: str) -> Any:
+    uses_httpx()  # a wrong choice is an error before anything is sent
     provider = import_module(info.module).PROVIDER
     base_url, info = info.locate(_check_base_url(info, config))
     return provider(base_url, key, info)
@@ -131,7 +133,7 @@ def _check_base_url(info: ProviderInfo, config: Config) -> str:
     base_url = config.base_url(info.name)
     try:
         parts = urlsplit(base_url)
-        is_whole = bool(parts.hostname) and parts.port != 0 and not (parts.query or parts.fragment)
+        is_whole = bool(parts.hostname) and parts.port != 0 and not parts.fragment
     except ValueError:
         is_whole = False
     if not is_whole or not base_url.isprintable() or " " in base_url:

@@ -84,7 +84,7 @@ class Prices:
         except (ConfigError, ValueError):
             return ""
         is_name = "." in host and not host.rpartition(".")[2].isdigit()
-        return address if is_name else ""
+        return address.partition("?")[0] if is_name else ""
 
 
 @cache

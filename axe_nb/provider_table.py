@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import field, replace
 from types import MappingProxyType
 from typing import Any
+from urllib.parse import quote
 
 from axe_nb.quick_dataclass import dataclass
 from axe_nb.text import list_choices
@@ -60,6 +61,8 @@ class ProviderInfo:
     """The `api_path` that the base URL includes, or has another path instead of."""
     prefix_is_root: bool = False
     """True if a path in a base URL is the API's root; else it stands before `api_path`."""
+    query: str = field(default="", repr=False)
+    """Query of its base URL, which every request has; may contain a key."""
     models_path: str = ""
     """Path under which its server lists the models."""
     models_keys: tuple[str, str] = ("data", "id")
@@ -92,9 +95,14 @@ class ProviderInfo:
         """Returns the base URL without its known end, and the provider with the paths below (D-33).
 
         Args:
-            url: a server's root, its API's root, or the complete URL for requests to its models.
+            url: a server's root, its API's root, or the complete URL for requests to its models;
+                any of them may have a query.
         """
-        given = url.rstrip("/")
+        address, _, query = url.partition("?")
+        if query:
+            base, info = self.locate(address)
+            return base, replace(info, query=quote(query, safe="%!$&'()*+,/:;=?@[]~"))
+        given = address.rstrip("/")
         base = given.removesuffix(self.chat_path)
         root = base.removesuffix("/v1")
         has_prefix = base.count("/") > len("//")
@@ -104,8 +112,9 @@ class ProviderInfo:
         return root, self
 
     def path_of(self, path: str) -> str:
-        """Returns a path below the base URL."""
-        return path.removeprefix(self.left_out)
+        """Returns a path below the base URL, with the query that every request has."""
+        below = path.removeprefix(self.left_out)
+        return f"{below}{'&' if '?' in below else '?'}{self.query}" if self.query else below
 
     def headers_with(self, key: str) -> dict[str, str]:
         """Returns the headers of a request, with the key filled in."""

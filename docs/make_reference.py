@@ -75,7 +75,8 @@ VARIABLES: Mapping[str, str] = {
         info.key_variable for info in SERVED
     ): "The provider's key; takes precedence over `api_key` in `config.toml`. Ollama needs none.",
     ", ".join(info.url_variable for info in SERVED): "Root of the provider's server, with or "
-    "without `/v1`; takes precedence over `base_url` in `config.toml`.",
+    "without `/v1`; takes precedence over `base_url` in `config.toml`. A query in it is sent with "
+    "every request.",
     "XDG_CONFIG_HOME": "Folder of `axe/config.toml` and `axe/agents/`; by default `~/.config`.",
     "AXE_NB_DISPLAY": "`live` or `static`: forces one display of runs in notebooks.",
     "XDG_STATE_HOME": "Folder of `axe/trust`, the list of trusted agents, and of the history, "
@@ -84,6 +85,8 @@ VARIABLES: Mapping[str, str] = {
     "AXE_CASSETTE": "A cassette for the whole process; `%axe cassette` replaces it.",
     "AXE_CASSETTE_MODE": "`live`, `record`, `replay` or `auto`: the mode of cassettes that are "
     "opened without one.",
+    "AXE_NB_HTTP": "`httpx`: sends requests to models over httpx's own transport, so that "
+    "[mocks of httpx](testing.md#mocks-of-httpx) answer them.",
     "AXE_NB_TRUST": "`1`: trusts the agents of every project, for CI; see `axe-nb trust`.",
     "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT": "`true`: OpenTelemetry spans contain "
     "texts, see [Traces](traces.md).",

@@ -273,20 +273,20 @@ class Config:
         )
 
     def base_url(self, provider: str) -> str:
-        """Returns the URL of the provider's server as it is set, without a trailing slash.
+        """Returns the URL of the provider's server as it is set, its path without a trailing slash.
 
         Raises:
             ConfigError: it is not an http URL; the message omits it, as it may be a key.
         """
         info = self.provider(provider)
         url = os.environ.get(info.url_variable, "").strip() or info.base_url
-        url = url.rstrip("/")
-        if not url.startswith(("http://", "https://")):
+        address, mark, query = url.partition("?")
+        if not address.startswith(("http://", "https://")):
             raise ConfigError(
                 f'base URL of provider "{provider}" must start with http:// or https://',
                 hint=f"set {info.url_variable} or base_url in {format_path(config_path())}",
             )
-        return url
+        return address.rstrip("/") + mark + query
 
     def first_model(self) -> str:
         """Returns the model for a new agent file: the only provider with a key, else Anthropic."""

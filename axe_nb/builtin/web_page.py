@@ -7,9 +7,14 @@ from __future__ import annotations
 
 import codecs
 import re
-import zlib
 from typing import TYPE_CHECKING
 
+from axe_nb.providers.decompression import (
+    CODINGS,
+    Decompressed,
+    DecompressionError,
+    find_coding,
+)
 from axe_nb.text import one_line
 from axe_nb.threads import in_thread
 from axe_nb.tools.tool import ToolError
@@ -73,23 +78,22 @@ def _is_text(kind: str) -> bool:
 async def _read_body(response: httpx.Response, url: str) -> bytes:
     """Returns the body of a response, decompressed here so that its size can be bounded."""
     declared = response.headers.get("content-length", "0")
-    compression = response.headers.get("content-encoding", "identity").strip().lower()
-    decompressor = zlib.decompressobj(zlib.MAX_WBITS | 32)
+    coding = find_coding(response.headers.get("content-encoding", ""))
     body = b""
     if len(declared) > 15 or (declared.isdecimal() and int(declared) > MAX_BYTES):
         raise _too_large(url)
-    if compression not in ("identity", "", "gzip", "x-gzip", "deflate"):
+    if coding and coding not in CODINGS:
         raise ToolError(
-            f"{url} is compressed as {one_line(compression, 40)}, which is not supported. "
+            f"{url} is compressed as {one_line(coding, 40)}, which is not supported. "
             "Try another page"
         )
+    pieces = response.aiter_raw()
     try:
-        async for chunk in response.aiter_raw():
-            is_plain = compression in ("identity", "")
-            body += chunk if is_plain else decompressor.decompress(chunk, MAX_BYTES + 1 - len(body))
+        async for piece in Decompressed(pieces, coding) if coding else pieces:
+            body += piece
             if len(body) > MAX_BYTES:
                 raise _too_large(url)
-    except zlib.error:
+    except DecompressionError:
         raise ToolError(
             f"{url} has damaged compressed data. Try again, or try another page"
         ) from None

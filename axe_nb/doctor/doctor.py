@@ -270,7 +270,7 @@ async def _check_server(provider: str, models: Models, config: Config) -> list[F
             return [Finding("note", what, f"up at {where}; it does not list its models")]
         is_refused = error.category == "auth"
         message = f"up at {where}, but it rejects the key" if is_refused else error.detail
-        at = "" if where.removesuffix(asked.info.api_path) in message else f" ({where})"
+        at = "" if listing.root(asked) in message else f" ({where})"
         return [Finding("wrong", what, f"{message}{at}", error.hint or "check its base_url")]
     except ConfigError as error:
         has_no_key = error.exit_code == NO_KEY  # reported in the row of keys

@@ -25,6 +25,7 @@ from axe_nb.maps.own_session import MapSession
 from axe_nb.maps.progress import Tally
 from axe_nb.maps.summary import Keep
 from axe_nb.prices import Prices
+from axe_nb.providers.secrets import mask_query
 from axe_nb.quick_dataclass import dataclass
 from axe_nb.redaction import SECRET_HEADERS, is_secret_name
 from axe_nb.scripting.lookup import ScriptFunction, Scripts
@@ -168,11 +169,12 @@ def _clean(config: Config) -> tuple[dict[str, dict[str, Any]], dict[str, tuple[s
             left_out += [header.lower() for header in sorted(secret)]
         try:
             url = config.base_url(name) if config.provider(name).has_server else ""
-            has_login = "@" in urlsplit(url).netloc
+            parts = urlsplit(url)
+            is_secret = "@" in parts.netloc or mask_query(parts.query) != parts.query
         except (ConfigError, ValueError):
-            url, has_login = "", False
+            url, is_secret = "", False
         table.pop("base_url", None)
-        if has_login:
+        if is_secret:
             left_out.append("base_url")
         elif (url and url != config.provider(name).base_url) or (url and name in config.providers):
             table["base_url"] = url

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from base64 import b64encode
-from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
@@ -20,7 +20,9 @@ from axe_nb.providers.connection_errors import (
     make_setup_error,
     without_login,
 )
+from axe_nb.providers.decompression import CODINGS, Decompressed, find_coding
 from axe_nb.providers.protocol import Server
+from axe_nb.providers.stock_http import StockClients, StockReply, uses_httpx
 from axe_nb.quick_dataclass import dataclass
 
 if TYPE_CHECKING:
@@ -46,18 +48,38 @@ MAX_HEADS = 100
 class OpenReply:
     """A reply whose headers have arrived and whose body is still to be read; it must be closed."""
 
-    def __init__(self, body: Body, slots: Slots) -> None:
-        self.status = body.status
-        self.headers = join_headers(body.headers)
-        """Name in lower case → value."""
-        self.body = body
-        """The pieces of the body, decompressed, as they arrive."""
-        self._slots = slots
+    def __init__(self, reply: Body | StockReply, slots: Slots) -> None:
+        """Creates a reply; it is then as if it were not compressed.
 
-    def close(self) -> None:
+        An error keeps its status even if its body cannot be read.
+
+        Raises:
+            DecompressionError: it is compressed in a way that is not supported.
+        """
+        self.status = reply.status
+        self.headers = join_headers(reply.headers)
+        """Name in lower case → value."""
+        self.body: AsyncIterator[bytes] = reply
+        """The pieces of the body, decompressed, as they arrive."""
+        self._reply = reply
+        self._slots = slots
+        if coding := find_coding(self.headers.get("content-encoding", "")):
+            for name in ("content-encoding", "content-length"):
+                self.headers.pop(name, None)
+            is_readable = coding in CODINGS or self.status < 300
+            self.body = Decompressed(reply, coding) if is_readable else _nothing()
+
+    async def close(self) -> None:
         """Ends the exchange; its connection is closed if the body was not read to its end."""
-        self.body.close()
-        self._slots.release()
+        try:
+            await self._reply.aclose()
+        finally:
+            self._slots.release()
+
+
+async def _nothing() -> AsyncGenerator[bytes, None]:
+    return
+    yield b""
 
 
 async def open_reply(server: Server, method: str, path: str, body: Sequence[bytes]) -> OpenReply:
@@ -67,29 +89,58 @@ async def open_reply(server: Server, method: str, path: str, body: Sequence[byte
 
     Raises:
         ProviderError: the server is unreachable, or the connection breaks before the reply.
+        ConfigError: AXE_NB_HTTP in the environment is invalid.
     """
-    from axe_nb.providers.routes import find_route
-
+    stock = uses_httpx()
     clients = _of_loop.get(asyncio.get_running_loop()) or await _make_loop_clients()
     client = clients.client(server.base_url)
     path = server.info.path_of(path)
     url = client.url(path)
-    seconds = {"connect": CONNECT_SECONDS, "read": server.info.read_timeout}
     if not clients.slots.acquire_now():
         await clients.slots.acquire()
+    reply: Body | StockReply | None = None
     try:
         # httpx's client, and its objects for a request and a reply, would be noticed in a turn
-        route = find_route(url)
-        head = client.head(server, method, path, route, body)
-        place = server.base_url, route
-        reply = await clients.transport.exchange(place, head, body, seconds)
+        send = _send_over_httpx if stock else _send
+        reply = await send(clients, server, method, path, body)
+        opened = OpenReply(reply, clients.slots)
     except BaseException as error:
         clients.slots.release()
+        if reply is not None:
+            await reply.aclose()
         if isinstance(error, Exception):  # httpx and SSL raise more than httpx.HTTPError
             raise make_connection_error(server, error) from None
         raise
-    logger.info("%s %s: %d", method, url, reply.status)
-    return OpenReply(reply, clients.slots)
+    logger.info("%s %s: %d", method, url.copy_with(query=None), reply.status)  # it may have a key
+    return opened
+
+
+async def _send(
+    clients: _Clients, server: Server, method: str, path: str, body: Sequence[bytes]
+) -> Body:
+    """Sends a request over our transport."""
+    from axe_nb.providers.routes import find_route
+
+    client = clients.client(server.base_url)
+    route = find_route(client.url(path))
+    head = client.head(server, method, path, route, body)
+    place = server.base_url, route
+    return await clients.transport.exchange(place, head, body, _limit_silence(server))
+
+
+async def _send_over_httpx(
+    clients: _Clients, server: Server, method: str, path: str, body: Sequence[bytes]
+) -> StockReply:
+    """Sends a request over httpx's own transport."""
+    client = clients.client(server.base_url)
+    headers = client.list_headers(server, has_body=bool(body))
+    seconds = _limit_silence(server)
+    return await clients.stock.exchange(method, client.url(path), headers, body, seconds)
+
+
+def _limit_silence(server: Server) -> Mapping[str, float | None]:
+    """Returns the seconds that the connection and the server may be silent, as httpx names them."""
+    return {"connect": CONNECT_SECONDS, "read": server.info.read_timeout}
 
 
 def join_headers(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
@@ -147,14 +198,18 @@ class _Client:
         """Writes the head of a request; that of one with a body lacks its size, and its end."""
         from axe_nb.providers.transport import write_head
 
+        headers = self.list_headers(server, has_body=has_body)
+        head = write_head(method, url, headers.items(), route)
+        return head.removesuffix(b"\r\n") if has_body else head
+
+    def list_headers(self, server: Server, *, has_body: bool) -> Mapping[bytes, bytes]:
+        """Returns the headers of a request, but for the size of its body."""
         headers = dict(self.headers)
         if has_body:
             headers[b"content-type"] = b"application/json"
         for name, value in server.info.headers_with(server.key).items():
             headers[name.encode("ascii")] = value.encode("ascii")
-        headers |= self.login
-        head = write_head(method, url, headers.items(), route)
-        return head.removesuffix(b"\r\n") if has_body else head
+        return {**headers, **self.login}
 
 
 @dataclass
@@ -162,6 +217,8 @@ class _Clients:
     """The clients of one event loop, and their connections, closed when the loop ends."""
 
     transport: Transport
+    stock: StockClients = field(default_factory=StockClients)
+    """httpx's own, which are used only if the environment asks for them."""
     by_url: dict[str, _Client] = field(default_factory=dict, repr=False)
     """Base URL, which may hold a password, → its client."""
     slots: Slots = field(default_factory=lambda: Slots(most_in_flight()))
@@ -214,6 +271,7 @@ async def _close_with_loop(clients: _Clients) -> AsyncGenerator[None, None]:
     finally:
         _of_loop.pop(asyncio.get_running_loop(), None)
         await clients.transport.aclose()
+        await clients.stock.aclose()
 
 
 def _forget_closed_loops() -> None:

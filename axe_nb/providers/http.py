@@ -152,7 +152,7 @@ async def _receive(
         pieces = _Bounded(server, opened.body, MAX_STREAM if on_delta else MAX_REPLY, log)
         reply = await _read(server, pieces, opened.status, streaming, on_delta)
     finally:
-        opened.close()
+        await opened.close()
     return opened.status, opened.headers, reply
 
 

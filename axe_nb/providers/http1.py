@@ -7,7 +7,6 @@ Source: D-8, D-23, D-70.
 from __future__ import annotations
 
 import re
-import zlib
 from collections.abc import Iterable
 
 import httptools
@@ -15,9 +14,6 @@ import httpx
 
 MAX_HEAD = 256 * 1024
 """Bytes of a reply before its body, interim replies included; and of what follows the body."""
-
-MAX_PIECE = 1024 * 1024
-"""Bytes of a body that are decompressed at once: what is sent as 300 kB may be 300 MB."""
 
 FRAMED = frozenset({b"content-length", b"transfer-encoding"})
 """Headers of a reply whose end is known without the end of the connection."""
@@ -151,12 +147,6 @@ class Reply:
         self.unread = 0
         return data
 
-    def drop_body(self) -> None:
-        """Makes the reply whole without its body, and its connection useless."""
-        self.take()
-        self.is_whole = True
-        self.keeps_alive = False
-
     def on_message_begin(self) -> None:
         """Notes a second reply, which no request asked for."""
         if self.is_whole:
@@ -208,58 +198,3 @@ def _unite_lengths(head: bytes) -> bytes:
         return head
     start, line_feed, others = _LENGTH.sub(b"", head).partition(b"\n")
     return b"%b%bcontent-length: %b\r\n%b" % (start, line_feed, found.pop(), others)
-
-
-class Decompressor:
-    """Decompresses a body that was compressed without a request for that, as by gateways."""
-
-    def __init__(self) -> None:
-        self._zlib = zlib.decompressobj(zlib.MAX_WBITS | 32)  # gzip and zlib
-        self._is_new = True
-        self._has_more = False
-
-    @classmethod
-    def of(cls, reply: Reply) -> Decompressor | None:
-        """Returns what a body needs, or None; the reply is then as if it were not compressed.
-
-        An error keeps its status even if its body cannot be read.
-
-        Raises:
-            httpx.DecodingError: it is compressed in a way that is not supported.
-        """
-        codings = [value for name, value in reply.headers if name.lower() == b"content-encoding"]
-        coding = b", ".join(codings).strip().lower()
-        if coding in (b"", b"identity"):
-            return None
-        dropped = (b"content-encoding", b"content-length")
-        reply.headers = [pair for pair in reply.headers if pair[0].lower() not in dropped]
-        if coding in (b"gzip", b"x-gzip", b"deflate"):
-            return cls()
-        if reply.status < 300:
-            shown = coding.decode("ascii", "replace")
-            raise httpx.DecodingError(f"the reply is compressed ({shown}), which was not requested")
-        reply.drop_body()
-        return None
-
-    def take(self, data: bytes = b"") -> bytes:
-        """Returns the next part of the body, empty if more data is needed.
-
-        Args:
-            data: the bytes that arrived; empty while the last call still returned something.
-
-        Raises:
-            httpx.DecodingError: the data is corrupt.
-        """
-        if not data and not self._has_more:
-            return b""
-        if self._is_new and data[0] & 15 != 8 and data[:1] != b"\x1f":
-            self._zlib = zlib.decompressobj(-zlib.MAX_WBITS)  # "deflate", as old servers have it
-        self._is_new = False
-        if self._zlib.eof:  # whatever follows does not count
-            return b""
-        try:
-            part = self._zlib.decompress(data or self._zlib.unconsumed_tail, MAX_PIECE)
-        except zlib.error as error:
-            raise httpx.DecodingError(f"corrupt compressed data: {error}") from None
-        self._has_more = bool(self._zlib.unconsumed_tail) or len(part) == MAX_PIECE
-        return part

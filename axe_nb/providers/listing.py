@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from axe_nb.errors import ProviderError
 from axe_nb.providers import wire
 from axe_nb.providers.reply_errors import masked_line
-from axe_nb.providers.secrets import Secrets
+from axe_nb.providers.secrets import Secrets, mask_query
 from axe_nb.text import format_seconds, list_some, nearest, quote
 
 if TYPE_CHECKING:
@@ -54,11 +54,17 @@ async def models(server: Server) -> tuple[str, ...]:
     return tuple(sorted({name for name in found if name}))
 
 
-def address(server: Server) -> str:
-    """Returns the root of the server's API for display, without user name and password."""
+def root(server: Server) -> str:
+    """Returns the root of a server for display, without user name and password."""
     from axe_nb.providers.connection_errors import without_login
 
-    return without_login(server.base_url) + server.info.api_path
+    return without_login(server.base_url)
+
+
+def address(server: Server) -> str:
+    """Returns the root of the server's API for display, without login and keys."""
+    query = mask_query(server.info.query)
+    return root(server) + server.info.api_path + (query and f"?{query}")
 
 
 def has(model: str, names: Sequence[str]) -> bool:

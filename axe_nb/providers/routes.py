@@ -75,10 +75,10 @@ def find_route(url: httpx.URL) -> Route:
         RouteError: the environment names a proxy or certificates that cannot be used.
     """
     port = url.port or PORTS[url.scheme]
-    return _find_route(url.scheme, url.raw_host.decode(), port, _read_variables())
+    return _find_route(url.scheme, url.raw_host.decode(), port, read_variables())
 
 
-def _read_variables() -> tuple[str | None, ...]:
+def read_variables() -> tuple[str | None, ...]:
     """Returns the values of `VARIABLES` as they are now."""
     global _latest
     # the mapping below `os.environ`, whose own look at all names would be noticed in a turn

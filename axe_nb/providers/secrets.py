@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from dataclasses import field
 from functools import lru_cache
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote, unquote_plus, urlsplit
 
 from axe_nb.messages import dump
 from axe_nb.providers.protocol import Server
 from axe_nb.quick_dataclass import dataclass
-from axe_nb.redaction import MASK, remember
+from axe_nb.redaction import MASK, is_secret_name, redact, remember
 
 SHORTEST = 6
 """Characters; shorter keys are placeholders such as `none`, and would match ordinary words."""
@@ -33,9 +33,16 @@ PUBLIC_HEADERS = frozenset(
 """Headers whose values are known not to be secrets."""
 
 
+KEY_PARAMETERS = frozenset({"code", "sig", "signature"})
+"""Parameters of a URL, in lower case, whose values are keys though their names do not say so."""
+
+LONG = 24
+"""Characters from which the value of a parameter may be a key; versions and dates are shorter."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Secrets:
-    """The secrets of one server: its key, the login in its base URL, and those in its headers."""
+    """The secrets of one server: its key, those in its base URL, and those in its headers."""
 
     in_answers: tuple[str, ...] = field(default=(), repr=False)
     """The secrets that cannot be mistaken for words, longest first."""
@@ -47,7 +54,8 @@ class Secrets:
     @staticmethod
     def of(server: Server) -> Secrets:
         """Returns the secrets of a server."""
-        return _collect(server.base_url, server.key, tuple(server.info.headers.items()))
+        info = server.info
+        return _collect(server.base_url, server.key, tuple(info.headers.items()), info.query)
 
     def mask_error(self, words: str) -> str:
         """Returns the words of an error without secrets."""
@@ -91,9 +99,9 @@ NO_SECRETS = Secrets()
 
 
 @lru_cache(maxsize=64)
-def _collect(base_url: str, key: str, headers: tuple[tuple[str, str], ...]) -> Secrets:
+def _collect(base_url: str, key: str, headers: tuple[tuple[str, str], ...], query: str) -> Secrets:
     password, *others = _list_login(base_url)
-    possible = {password, key, *others, *_list_in_headers(headers)}
+    possible = {password, key, *others, *_list_in_headers(headers), *_list_in_query(query)}
     found = sorted((s for s in possible if len(s) >= SHORTEST), key=len, reverse=True)
     for secret in found:
         remember(secret)
@@ -124,6 +132,31 @@ def _list_in_headers(headers: tuple[tuple[str, str], ...]) -> Iterator[str]:
         if name.lower() not in PUBLIC_HEADERS and "{key}" not in value:
             yield value.strip()
             yield value.strip().partition(" ")[2]
+
+
+def mask_query(query: str) -> str:
+    """Returns the query of a URL without the values that may be keys."""
+    return "&".join(
+        f"{name}{mark}{MASK if _may_be_key(name, value) else value}"
+        for name, mark, value in _split_query(query)
+    )
+
+
+def _list_in_query(query: str) -> Iterator[str]:
+    """Yields the values of a query that may be keys, as they are and decoded."""
+    for name, _, value in _split_query(query):
+        if _may_be_key(name, value):
+            yield value
+            yield unquote_plus(value)
+
+
+def _split_query(query: str) -> Iterator[tuple[str, str, str]]:
+    return (parameter.partition("=") for parameter in query.split("&"))
+
+
+def _may_be_key(name: str, value: str) -> bool:
+    is_named = is_secret_name(unquote_plus(name)) or name.lower() in KEY_PARAMETERS
+    return bool(value) and (is_named or len(value) >= LONG or redact(value) != value)
 
 
 def _find_beginning(piece: str, secret: str) -> int:

@@ -38,6 +38,11 @@ def is_stream(body: bytes) -> bool:
     return b"}\n{" in body or body.lstrip(b" \r\n\t" + BOM).startswith(STREAM_STARTS)
 
 
+def may_be_json(data: str) -> bool:
+    """True if an event begins as a JSON object or list does; `[DONE]` is none."""
+    return data.lstrip().startswith(("{", "[")) and not data.startswith(DONE_MARK)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Streaming:
     """The streaming of one protocol."""
@@ -61,6 +66,8 @@ class StreamedReply:
         self._raw: list[bytes] | None = []
         """Everything that has arrived, until it is known to be a stream."""
         self._is_whole = False
+        self._ignored = ""
+        """The last event that is not JSON."""
         self._last: dict[str, Any] = {}
         """The last object that has arrived."""
 
@@ -123,7 +130,9 @@ class StreamedReply:
             self._add_object(name, value)
         elif name == "error":
             raise ProviderError("server", masked_line(data, self._secrets))
-        elif self._raw is not None:
+        elif not may_be_json(data):
+            self._ignored = data  # gateways send `: keepalive` or `ping` while the model thinks
+        elif self._raw is not None and not self._ignored:
             self._is_whole = True
         elif not self._assembly.is_complete:
             words = masked_line(data, self._secrets, 60)
@@ -140,13 +149,14 @@ class StreamedReply:
     def _finish(self) -> bytes:
         if self._raw is not None:
             body = b"".join(self._raw)
-            if self._is_whole or not body.lstrip(b" \r\n\t" + BOM).startswith(STREAM_STARTS):
+            begins = body.lstrip(b" \r\n\t" + BOM).startswith(STREAM_STARTS)
+            if self._is_whole or self._ignored or not begins:
                 return body
         if not self._assembly.has_ended:
             self._add_rest()
         self._deltas.flush()
         if not self._assembly.is_complete:
-            words = masked_line(find_message(self._last), self._secrets)
+            words = masked_line(find_message(self._last) or self._ignored, self._secrets)
             raise ProviderError(
                 "server",
                 "the stream ended before the answer was complete" + (words and f": {words}"),
@@ -158,10 +168,10 @@ class StreamedReply:
             raise ProviderError("server", f"the reply is malformed: {error}") from None
 
     def _add_rest(self) -> None:
-        """Adds a last event without its line end, which is not cut if it is a JSON object."""
+        """Adds a last event without its line end; JSON that is not a whole object was cut."""
         event = self._decoder.rest()
         if event is None:
             return
         with suppress(ValueError):
-            if event[1].startswith(DONE_MARK) or isinstance(wire.loads_part(event[1]), dict):
+            if not may_be_json(event[1]) or isinstance(wire.loads_part(event[1]), dict):
                 self._add(event)

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import httpx
 
 from axe_nb.providers.connect import connect, make_proxy_error
-from axe_nb.providers.http1 import Decompressor, Reply, format_head
+from axe_nb.providers.http1 import Reply, format_head
 from axe_nb.providers.routes import Route, find_route
 from axe_nb.providers.tcp import ClosedBeforeReply, Connection
 
@@ -56,7 +56,6 @@ class Transport(httpx.AsyncBaseTransport):
 
         Raises:
             httpx.TransportError: there is no reply.
-            httpx.DecodingError: its body is compressed in a way that is not supported.
         """
         route = find_route(request.url)
         reply = await self.exchange(
@@ -88,7 +87,6 @@ class Transport(httpx.AsyncBaseTransport):
 
         Raises:
             httpx.TransportError: there is no reply.
-            httpx.DecodingError: its body is compressed in a way that is not supported.
         """
         used = self._take_idle(place)
         if used is not None:
@@ -127,11 +125,10 @@ class Transport(httpx.AsyncBaseTransport):
             reply = await connection.read_head(seconds)
             if reply.status == PROXY_LOGIN and is_whole_url_sent(place[1]):
                 raise make_proxy_error(reply)
-            decompressor = Decompressor.of(reply)
         except BaseException:
             self._close(connection)
             raise
-        return Body(self, connection, place, seconds, reply, decompressor)
+        return Body(self, connection, place, seconds, reply)
 
     def release(self, connection: Connection, place: Place) -> None:
         """Keeps a connection for later, unless its reply was not read to the end."""
@@ -198,7 +195,6 @@ class Body(httpx.AsyncByteStream):
         place: Place,
         seconds: float | None,
         reply: Reply,
-        decompressor: Decompressor | None,
     ) -> None:
         self.status = reply.status
         self.reason = reply.reason
@@ -207,22 +203,15 @@ class Body(httpx.AsyncByteStream):
         self._connection = connection
         self._place = place
         self._seconds = seconds
-        self._decompressor = decompressor
         self._is_closed = False
 
     def __aiter__(self) -> Body:
         return self
 
     async def __anext__(self) -> bytes:
-        piece = b""
-        if self._decompressor is not None:
-            piece = self._decompressor.take()
-        while not piece:
-            piece = await self._connection.read(self._seconds)
-            if not piece:
-                raise StopAsyncIteration
-            if self._decompressor is not None:
-                piece = self._decompressor.take(piece)
+        piece = await self._connection.read(self._seconds)
+        if not piece:
+            raise StopAsyncIteration
         return piece
 
     def close(self) -> None:

@@ -314,12 +314,21 @@ def test_a_small_answer_that_unpacks_to_much_is_refused(site: Site) -> None:
 
 
 def test_packed_pages_are_unpacked(site: Site) -> None:
-    for packing, body in {
-        "gzip": gzip.compress(b"hello"), "deflate": zlib.compress(b"hello"), "identity": b"hello",
-    }.items():  # fmt: skip
+    raw = zlib.compressobj(wbits=-zlib.MAX_WBITS)
+    for packing, body in (
+        ("gzip", gzip.compress(b"hello")), ("gzip", gzip.compress(b"hel") + gzip.compress(b"lo")),
+        ("deflate", zlib.compress(b"hello")), ("deflate", raw.compress(b"hello") + raw.flush()),
+        ("identity", b"hello"),
+    ):  # fmt: skip
         site.pages["/"] = (200, {"Content-Type": "text/plain", "Content-Encoding": packing}, body)
         assert site.fetch("/").endswith("hello")
-    site.pages["/"] = (200, {"Content-Type": "text/plain", "Content-Encoding": "gzip"}, b"hello")
+
+
+def test_packed_pages_that_cannot_be_unpacked_are_errors(site: Site) -> None:
+    packed = {"Content-Type": "text/plain", "Content-Encoding": "gzip"}
+    site.pages["/"] = (200, packed, gzip.compress(b"hello")[:-4])
+    assert "has damaged compressed data" in site.failure("/"), "it was cut"
+    site.pages["/"] = (200, packed, b"hello")
     assert "has damaged compressed data" in site.failure("/")
     site.pages["/"] = (200, {"Content-Type": "text/plain", "Content-Encoding": "br"}, b"hello")
     assert "is compressed as br, which is not supported" in site.failure("/")

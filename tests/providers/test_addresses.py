@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import json
 
 import pytest
 
+import axe_nb
+from axe_nb import Agent
 from axe_nb.agents.config import Config
+from axe_nb.errors import ConfigError, ProviderError
 from axe_nb.make_provider import make, server
 from axe_nb.provider_table import PROVIDERS
 from axe_nb.providers import listing
 from tests.providers.dialects import BY_NAME, KEY, ask
+from tests.providers.raw_server import always, raw_server, reply
 from tests.wire.replay import Replay
+
+VERSION = "api-version=2024-10-21-preview"
+SECRET = "9f1c27aa53b04e6d8e21c7b0"
 
 ROWS = [
     ("openai", "", "/v1/chat/completions", "/v1/models"),
@@ -90,6 +98,15 @@ def test_requests_and_listings_are_sent_there(
         ("openai", "http://me:secret@h:1/v1beta/openai", "http://h:1/v1beta/openai"),
         ("anthropic", "http://h:1/anthropic", "http://h:1/anthropic/v1"),
         ("ollama", "http://h:1/", "http://h:1"),
+        ("openai", "http://h:1/?api-version=2024-10-21-preview", f"http://h:1/v1?{VERSION}"),
+        ("anthropic", f"http://h:1?{VERSION}", f"http://h:1/v1?{VERSION}"),
+        ("openai", f"http://h:1?key={SECRET}&{VERSION}", f"http://h:1/v1?key=***&{VERSION}"),
+        ("openai", f"http://h:1?x={SECRET}&empty&y=", "http://h:1/v1?x=***&empty&y="),
+        (
+            "ollama",
+            "http://h:1?code=short&subscription-key=1",
+            "http://h:1?code=***&subscription-key=***",
+        ),
     ],
 )
 def test_the_address_that_is_asked_is_shown(
@@ -97,3 +114,71 @@ def test_the_address_that_is_asked_is_shown(
 ) -> None:
     monkeypatch.setenv(f"AXE_{protocol.upper()}_BASE_URL", given)
     assert listing.address(server(protocol, Config())) == shown
+
+
+QUERIES = {
+    "a version": (VERSION, VERSION),
+    "several": (f"{VERSION}&key={SECRET}&empty&y=", f"{VERSION}&key={SECRET}&empty&y="),
+    "escapes": ("x=a+b%2Fc/d?e", "x=a+b%2Fc/d?e"),
+    "a slash at the end": ("x=1/", "x=1/"),
+    "other letters": ("x=ä", "x=%C3%A4"),
+}
+
+
+@pytest.mark.parametrize("transport", ["", "httpx"])
+@pytest.mark.parametrize(("given", "sent"), QUERIES.values(), ids=QUERIES)
+@pytest.mark.parametrize(
+    ("protocol", "path", "chat", "models"),
+    [
+        ("openai", "/v1/", "/v1/chat/completions?", "/v1/models?"),
+        ("openai", "/d/m/chat/completions", "/d/m/chat/completions?", "/d/m/models?"),
+        ("anthropic", "", "/v1/messages?", "/v1/models?limit=1000&"),
+        ("ollama", "/", "/api/chat?", "/api/tags?"),
+    ],
+)
+def test_every_request_has_the_query_of_the_base_url(
+    protocol: str, path: str, chat: str, models: str, given: str, sent: str, transport: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    body = BY_NAME[protocol].reply("hello", (), BY_NAME[protocol].done)
+    listed = {"data": [{"id": "m"}], "models": [{"name": "m"}]}
+    with raw_server(always(reply(json.dumps({**body, **listed}).encode()))) as server_:
+        monkeypatch.setenv("AXE_NB_HTTP", transport)
+        monkeypatch.setenv(f"AXE_{protocol.upper()}_BASE_URL", f"{server_.url}{path}?{given}")
+        agent = Agent("a", f"{protocol}/m")
+        assert axe_nb.run(agent, "hi").text == "hello"
+        assert asyncio.run(listing.models(server(protocol, Config()))) == ("m",)
+        asked = [request.start.split(" ")[1] for request in server_.requests]
+    assert asked == [chat + sent, models + sent]
+
+
+def test_a_key_in_the_query_is_in_no_error_and_no_result(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("DEBUG", logger="axe_nb")
+    words = f"no such key: {SECRET} (?key={SECRET})".encode()
+    refused = reply(words, "connection: close", status="403 Forbidden")
+    with raw_server(always(refused)) as server_:
+        url = f"{server_.url}?key={SECRET}"
+        monkeypatch.setenv("AXE_OPENAI_BASE_URL", url)
+        results = [axe_nb.run(Agent("a", "openai/m"), "hi")]
+        shown = repr(server("openai", Config()))
+    results.append(axe_nb.run(Agent("a", "openai/m"), "hi"))  # nobody listens there now
+    for result in results:
+        assert isinstance(result.cause, ProviderError)
+        texts = [
+            str(result.error),
+            repr(result.cause),
+            repr(vars(result.cause)),
+            str(result.to_dict()),
+        ]
+        assert not any(SECRET in text for text in texts)
+    assert SECRET not in shown + caplog.text
+    assert "connection refused" in str(results[1].error)
+
+
+@pytest.mark.parametrize("url", ["http://h:1?a=b#c", "http://h:1#x", "http://?x=1", "http://h?a b"])
+def test_other_addresses_are_still_refused(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AXE_OPENAI_BASE_URL", url)
+    with pytest.raises(ConfigError, match="is not a valid URL"):
+        server("openai", Config())

@@ -1,18 +1,16 @@
-"""Replies as bytes: however they are cut, and however they are compressed."""
+"""Replies as bytes: however they are cut."""
 
 from __future__ import annotations
 
 import gc
-import gzip
 import random
 import weakref
-import zlib
 
 import h11
 import httpx
 import pytest
 
-from axe_nb.providers.http1 import MAX_HEAD, MAX_PIECE, Decompressor, Reply
+from axe_nb.providers.http1 import MAX_HEAD, Reply
 
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 WHOLE = {
@@ -178,78 +176,3 @@ def test_names_and_values_of_headers_are_kept_as_they_came() -> None:
     assert made.headers == [
         (b"X-A", b"\xe9"), (b"x-Y", b""), (b"Set-Cookie", b"a"), (b"Set-Cookie", b"b"),
     ]  # fmt: skip
-
-
-BODY = b'{"text": "hello"}' * 500
-
-
-def raw_deflate(data: bytes) -> bytes:
-    packer = zlib.compressobj(wbits=-zlib.MAX_WBITS)
-    return packer.compress(data) + packer.flush()
-
-
-PACKED = {
-    "gzip": (b"gzip", gzip.compress(BODY)),
-    "x-gzip": (b"X-GZIP", gzip.compress(BODY)),
-    "deflate": (b"deflate", zlib.compress(BODY)),
-    "deflate without a head": (b"deflate", raw_deflate(BODY)),
-    "gzip with rubbish after it": (b"gzip", gzip.compress(BODY) + b"rubbish"),
-}
-
-
-def unpack(coding: bytes, data: bytes, size: int) -> list[bytes]:
-    """The parts of a body that arrives in pieces of this size."""
-    made = Reply()
-    made.headers = [(b"Content-Encoding", coding), (b"Content-Length", b"1")]
-    decompressor = Decompressor.of(made)
-    assert decompressor is not None
-    assert made.headers == [], "httpx is not to do it again"
-    parts = []
-    for start in range(0, len(data), size):
-        part = decompressor.take(data[start : start + size])
-        while part:
-            parts.append(part)
-            part = decompressor.take()
-    return parts
-
-
-@pytest.mark.parametrize(("coding", "data"), PACKED.values(), ids=PACKED)
-@pytest.mark.parametrize("size", [1, 10, 1_000_000])
-def test_a_compressed_body_is_decompressed(coding: bytes, data: bytes, size: int) -> None:
-    assert b"".join(unpack(coding, data, size)) == BODY
-
-
-@pytest.mark.req("B-5")
-@pytest.mark.parametrize("form", [zlib.MAX_WBITS | 16, zlib.MAX_WBITS, -zlib.MAX_WBITS])
-def test_what_unpacks_to_300_megabytes_comes_in_bounded_parts(form: int) -> None:
-    packer = zlib.compressobj(level=1, wbits=form)
-    bomb = b"".join(packer.compress(bytes(1_000_000)) for _ in range(300)) + packer.flush()
-    sizes = [len(part) for part in unpack(b"deflate", bomb, len(bomb))]
-    assert max(sizes) <= MAX_PIECE
-    assert sum(sizes) == 300_000_000
-
-
-@pytest.mark.req("B-5")
-@pytest.mark.parametrize("coding", [b"br", b"zstd", b"gzip, gzip", b"x" * 9])
-def test_a_compression_that_was_not_asked_for_is_refused(coding: bytes) -> None:
-    made = Reply()
-    made.headers = [(b"content-encoding", coding)]
-    with pytest.raises(httpx.DecodingError, match="which was not requested"):
-        Decompressor.of(made)
-
-
-@pytest.mark.req("B-5")
-def test_an_error_keeps_its_status_whatever_its_body_is_compressed_by() -> None:
-    made = Reply()
-    made.receive(b"HTTP/1.1 401 No\r\ncontent-encoding: br\r\ncontent-length: 9\r\n\r\nabc")
-    assert Decompressor.of(made) is None
-    made.receive(b"defghi")
-    assert (made.status, made.is_whole, made.take(), made.keeps_alive) == (401, True, b"", False)
-
-
-@pytest.mark.req("B-5")
-def test_corrupt_compressed_data_is_an_error() -> None:
-    data = bytearray(gzip.compress(BODY))
-    data[len(data) // 2] ^= 255
-    with pytest.raises(httpx.DecodingError, match="corrupt"):
-        unpack(b"gzip", bytes(data), 1_000_000)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.providers.streams import chunk, read_stream, sse
+from tests.providers.streams import FORMS, Answer, chunk, cut, read_stream, sse
 
 END = chunk(finish_reason="stop")
 
@@ -24,6 +24,65 @@ def test_what_follows_a_complete_answer_does_not_matter(more: str) -> None:
     outcome = read_stream("openai", [sse(chunk({"content": "hi"}), END, more, "[DONE]")])
     assert outcome.response, outcome.error
     assert outcome.response.content == "hi"
+
+
+KEEP_ALIVE = [": keepalive", "ping", "keep-alive", "null", "1", '"ping"', "ok {", "{}"]
+
+
+def interrupted(protocol: str, said: str) -> bytes:
+    """A stream with something before each of its events."""
+    stream = FORMS[protocol][0](Answer(text=["hel", "lo"], calls=[("a", "f", ['{"x": 1}'])]))
+    end, start = (b"\n", "") if protocol == "ollama" else (b"\n\n", "data: ")
+    alive = f"{start}{said}".encode() + end
+    return alive + stream.rstrip(b"\n").replace(end, end + alive) + end
+
+
+@pytest.mark.parametrize("protocol", FORMS)
+@pytest.mark.parametrize("said", KEEP_ALIVE)
+def test_what_is_not_json_between_the_events_of_a_stream_is_ignored(
+    protocol: str, said: str
+) -> None:
+    stream = interrupted(protocol, said)
+    for pieces in ([stream], cut(stream, 1)):
+        outcome = read_stream(protocol, pieces)
+        assert outcome.response, outcome.error
+        assert outcome.response.content == outcome.joined("text") == "hello"
+        assert [call.arguments for call in outcome.response.tool_calls] == [{"x": 1}]
+
+
+@pytest.mark.parametrize("protocol", FORMS)
+@pytest.mark.parametrize("end", ["\n\n", "\n", ""])
+@pytest.mark.parametrize("said", ["the model is gone", ": the model is gone", '"gone"'])
+def test_a_stream_of_nothing_but_words_is_an_error_with_them(
+    protocol: str, end: str, said: str
+) -> None:
+    start = "" if protocol == "ollama" else "data: "
+    outcome = read_stream(protocol, [f"{start}{said}{end}".encode() * 2])
+    assert outcome.error
+    assert "gone" in outcome.error.detail
+
+
+@pytest.mark.parametrize("protocol", FORMS)
+def test_words_at_the_end_of_a_stream_that_breaks_off_are_in_its_error(protocol: str) -> None:
+    end, start = ("\n", "") if protocol == "ollama" else ("\n\n", "data: ")
+    first = FORMS[protocol][0](Answer(text=["half", " and"])).decode().partition(" and")[0]
+    stream = f"{first.rpartition(end)[0]}{end}{start}upstream is gone{end}"
+    outcome = read_stream(protocol, [stream.encode()])
+    assert outcome.error
+    assert outcome.error.detail.endswith("before the answer was complete: upstream is gone")
+    assert outcome.error.partial_text == "half"
+
+
+@pytest.mark.parametrize("protocol", FORMS)
+def test_an_event_whose_json_is_damaged_is_never_left_out(protocol: str) -> None:
+    end, start = (b"\n", b"") if protocol == "ollama" else (b"\n\n", b"data: ")
+    stream = FORMS[protocol][0](Answer(text=["one", "two", "three"]))
+    at = stream.index(b"two") - 5
+    damaged = stream[:at] + stream[at : stream.index(end, at)][:4] + stream[stream.index(end, at) :]
+    outcome = read_stream(protocol, [start + b"ping" + end + damaged])
+    assert outcome.error
+    assert "an event of the stream is not a JSON object" in outcome.error.detail
+    assert outcome.error.partial_text == "one"
 
 
 @pytest.mark.parametrize("before", [b"", sse(chunk({"content": "hi"}))])

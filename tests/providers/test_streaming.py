@@ -214,7 +214,8 @@ def test_an_error_in_a_stream_keeps_the_text_before_it(dialect: Dialect) -> None
         "ollama": [
             (b'{"error": "out of memory"}\n', "server", "out of memory"),
             (b'{"error": "out of memory"}', "server", "out of memory"),
-            (b"<html>\n", "server", "not a JSON object"),
+            (b"<html>\n", "server", "complete: <html>"),
+            (b"{nonsense}\n", "server", "not a JSON object"),
         ],
     }  # fmt: skip
     for event, category, words in failures[dialect.name]:

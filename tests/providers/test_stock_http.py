@@ -1,0 +1,211 @@
+"""AXE_NB_HTTP=httpx: requests over httpx's own transport, which mocks of httpx replace."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+
+import httpx
+import pytest
+import respx
+
+import axe_nb
+from axe_nb import Agent
+from axe_nb.errors import ConfigError, ProviderError
+from axe_nb.providers.anthropic import Anthropic
+from axe_nb.providers.openai import OpenAI
+from tests.providers.conftest import OwnCA
+from tests.providers.dialects import KEY, ask
+from tests.providers.raw_server import HELLO, Peer, RawServer, always, raw_server, reply
+from tests.providers.test_routes import proxy_of, tunnel
+
+STREAM = (
+    b'data: {"choices": [{"delta": {"content": "hel"}}]}\n\n'
+    b'data: {"choices": [{"delta": {"content": "lo"}, "finish_reason": "stop"}]}\n\n'
+    b"data: [DONE]\n\n"
+)
+HOST = "https://models.example"
+CHAT = f"{HOST}/v1/chat/completions"
+
+
+@pytest.fixture(autouse=True)
+def environment(own_ca: OwnCA, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AXE_NB_HTTP", "httpx")
+    monkeypatch.setenv("SSL_CERT_FILE", str(own_ca.file))
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+
+
+@pytest.fixture(params=["http", "https"])
+def context(request: pytest.FixtureRequest, own_ca: OwnCA) -> object:
+    return own_ca.server() if request.param == "https" else None
+
+
+def send(*urls: str) -> list[str]:
+    """What requests in one loop get: the text, or the error."""
+
+    async def turns() -> list[str]:
+        found = []
+        for url in urls:
+            try:
+                found.append((await OpenAI(url, KEY).send(ask())).content)
+            except ProviderError as error:
+                found.append(str(error))
+        return found
+
+    return asyncio.run(turns())
+
+
+def test_respx_answers_a_run_in_place_of_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AXE_OPENAI_BASE_URL", HOST)
+    with respx.mock:
+        route = respx.post(CHAT).mock(httpx.Response(200, content=HELLO))
+        assert axe_nb.run(Agent("a", "openai/m"), "hi").text == "hello"
+        asked = route.calls.last.request
+    assert json.loads(asked.content)["messages"][-1]["content"] == "hi"
+    assert asked.headers["authorization"] == f"Bearer {KEY}"
+    assert asked.headers["accept-encoding"] == "identity"
+
+
+def test_respx_answers_with_a_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AXE_OPENAI_BASE_URL", HOST)
+
+    async def stream() -> tuple[str, str]:
+        pieces: list[str] = []
+        provider = OpenAI(HOST, KEY)
+        response = await provider.send(ask(), lambda delta: pieces.append(delta.text))
+        return response.content, "".join(pieces)
+
+    with respx.mock:
+        respx.post(CHAT).mock(
+            httpx.Response(200, content=STREAM, headers={"content-type": "text/event-stream"})
+        )
+        assert asyncio.run(stream()) == ("hello", "hello")
+
+
+def test_respx_fails_a_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    with respx.mock:
+        respx.post(CHAT).mock(side_effect=httpx.ConnectTimeout)
+        respx.post(f"{HOST}/busy/v1/chat/completions").mock(httpx.Response(429))
+        late, busy, unknown = send(HOST, f"{HOST}/busy", f"{HOST}/other")
+    assert late == f"timeout: no connection to {HOST} within 10s"
+    assert busy == "rate_limit: 429 Too Many Requests"
+    assert "not mocked" in unknown
+
+
+def test_a_mock_that_knows_no_answer_is_not_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AXE_OPENAI_BASE_URL", HOST)
+    with respx.mock:
+        result = axe_nb.run(Agent("a", "openai/m"), "hi")
+    assert isinstance(result.cause, ProviderError)
+    assert not result.cause.retryable
+
+
+def test_a_mock_replaces_the_transport_of_httpx_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As pytest-httpx does, whose replies have been read already."""
+
+    async def answer(_: httpx.AsyncHTTPTransport, request: httpx.Request) -> httpx.Response:
+        return httpx.Response(200, content=HELLO, request=request)
+
+    monkeypatch.setattr(httpx.AsyncHTTPTransport, "handle_async_request", answer)
+    assert send(HOST) == ["hello"]
+
+
+def test_requests_reach_a_server_over_kept_connections(context: object) -> None:
+    cookie = "Set-Cookie: id=1; Path=/"
+    with raw_server(always(reply(HELLO, cookie)), context) as server:
+        assert send(server.url, server.url) == ["hello", "hello"]
+        first, second = server.requests
+    assert (first.connection, second.connection) == (0, 0)
+    assert second.header("cookie") is None
+    assert second.header("content-type") == "application/json"
+
+
+def test_each_provider_sends_its_own_headers() -> None:
+    said = b'{"content": [{"type": "text", "text": "hello"}], "stop_reason": "end_turn"}'
+    with raw_server(always(reply(said))) as server:
+        address = server.url.replace("//", "//me:secret@")
+        assert asyncio.run(Anthropic(address, KEY).send(ask())).content == "hello"
+        (asked,) = server.requests
+    assert asked.header("x-api-key") == KEY
+    assert asked.header("authorization") == "Basic bWU6c2VjcmV0"
+    assert asked.header("host") == f"127.0.0.1:{server_port(address)}"
+
+
+def server_port(address: str) -> str:
+    return address.rpartition(":")[2]
+
+
+@pytest.mark.parametrize("variable", ["ALL_PROXY", "HTTPS_PROXY"])
+def test_requests_go_through_the_proxy_that_the_environment_has_at_that_moment(
+    context: object, variable: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    goes = variable == "ALL_PROXY" or context is not None
+
+    async def without_and_with(url: str, proxy: str) -> list[str]:
+        answers = [(await OpenAI(url, KEY).send(ask())).content]
+        monkeypatch.setenv(variable, proxy)
+        return [*answers, (await OpenAI(url, KEY).send(ask())).content]
+
+    with raw_server(always(reply()), context) as server, raw_server(tunnel) as proxy:
+        answers = asyncio.run(without_and_with(server.url, proxy_of(proxy.url)))
+        assert answers == ["hello", "hello"]
+        assert len(proxy.heads) == int(goes)
+
+
+def test_failures_are_named_as_over_our_transport(
+    own_ca: OwnCA, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with raw_server(lambda peer: None) as server:
+        url = server.url
+        (cut,) = send(url)
+    (refused,) = send(url)
+    monkeypatch.delenv("SSL_CERT_FILE")
+    with raw_server(always(reply()), own_ca.server()) as server:
+        (untrusted,) = send(server.url)
+    assert cut.startswith(f"server: the connection to {url} failed: ")
+    assert refused.startswith("server: connection refused: is the server running?")
+    assert "its certificate is not trusted" in untrusted
+
+
+@pytest.mark.parametrize("proxy", ["ftp://127.0.0.1:1", "http://127.0.0.1:port"])
+def test_a_proxy_that_cannot_be_used_is_named(proxy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ALL_PROXY", proxy)
+    (failed,) = send("http://127.0.0.1:1")
+    assert failed.startswith("server: cannot set up a connection to http://127.0.0.1:1: ")
+
+
+@pytest.mark.parametrize("sent", [b"", b"HTTP/1.1 200 OK\r\n\r\ndata: {"], ids=["head", "stream"])
+def test_cancelling_closes_the_connection(sent: bytes) -> None:
+    closed = threading.Event()
+
+    def answer(peer: Peer) -> None:
+        peer.read()
+        peer.send(sent)
+        if peer.wait_until_closed():
+            closed.set()
+
+    async def cancel(server: RawServer) -> None:
+        task = asyncio.create_task(OpenAI(server.url, KEY).send(ask()))
+        await asyncio.to_thread(server.asked.acquire, timeout=20)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert await asyncio.to_thread(closed.wait, 20)
+
+    with raw_server(answer) as server:
+        asyncio.run(cancel(server))
+
+
+@pytest.mark.parametrize("wanted", ["aiohttp", "HTTPX2", "1"])
+def test_another_value_is_a_mistake_before_anything_is_sent(
+    wanted: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AXE_NB_HTTP", wanted)
+    with raw_server(always(reply())) as server:
+        monkeypatch.setenv("AXE_OPENAI_BASE_URL", server.url)
+        with pytest.raises(ConfigError) as caught:
+            axe_nb.run(Agent("a", "openai/m"), "hi")
+        assert server.connections == 0
+    assert str(caught.value) == f'AXE_NB_HTTP is "{wanted}"'
+    assert caught.value.hint == "set it to httpx, or unset AXE_NB_HTTP"
