@@ -5,6 +5,7 @@ Source: product.md "Python" (`@axe_nb.tool`); D-19, D-20, D-44.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar, overload
@@ -61,6 +62,8 @@ def tool(
 ) -> Any:
     """Makes a function a tool that agents can name; the function itself is unchanged.
 
+    Methods of an object, `functools.partial` and objects that can be called are functions too.
+
     The type hints become the schema, the first paragraph of the docstring becomes the description,
     and its parameters are described in Google, NumPy or reST style. A parameter annotated
     `ToolContext` receives the context of the call.
@@ -78,14 +81,21 @@ def tool(
         raise ConfigError("a tool cannot have both read_only and writes", hint="remove one of them")
     effect: Effect = "read" if read_only else "write" if writes else "user"
 
-    def mark(function: F) -> F:
+    def mark(function: Any) -> Any:
+        if isinstance(function, staticmethod):
+            return staticmethod(mark(function.__func__))
         made = replace(make_tool(function, effect, name), record=record)
         if made.name in BUILT_IN.known:
             raise ConfigError(
                 f"{quote(made.name)} is a built-in tool", hint='choose another name: name="…"'
             )
         SESSION.add(made)
-        function.__axe_tool__ = made  # type: ignore[attr-defined]
-        return function
+        marked: Any = function
+        try:
+            marked.__axe_tool__ = made
+        except AttributeError:  # bound methods and built-in functions have no room for it
+            marked = functools.partial(function)
+            marked.__axe_tool__ = made
+        return marked
 
     return mark if function is None else mark(function)

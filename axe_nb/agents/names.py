@@ -5,7 +5,10 @@ Source: B-2, B-12.
 
 from __future__ import annotations
 
+import functools
+import inspect
 import re
+from typing import Any
 
 from axe_nb.errors import ConfigError
 from axe_nb.text import quote
@@ -37,6 +40,41 @@ def check_tool_name(name: str) -> None:
         raise ConfigError(
             f"{quote(name)} is not a valid tool name",
             hint="use at most 64 letters, digits, _ and -",
+        )
+
+
+def function_name(function: Any) -> str:
+    """Returns the name of a function, or of the one behind a `functools.partial`.
+
+    Raises:
+        ConfigError: it has none that a model could call it by.
+    """
+    while isinstance(function, functools.partial):
+        function = function.func
+    name = getattr(function, "__name__", None)
+    if not isinstance(name, str) or name == "<lambda>":
+        kind = "a lambda" if name else f"an object of type {type(function).__name__}"
+        step = 'give it a name: axe_nb.tool(name="…")(…), or write a def'
+        raise ConfigError(f"{kind} has no name that a model could call", hint=step)
+    return name
+
+
+def check_bound(function: Any) -> None:
+    """Rejects a method without its object, whose `self` a model would be asked for.
+
+    Raises:
+        ConfigError: its first parameter is `self` or `cls`, without a type.
+    """
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return
+    first = next(iter(parameters), None)
+    if first and first.name in ("self", "cls") and first.annotation is first.empty:
+        name = function_name(function)
+        raise ConfigError(
+            f"{name} is a method without its object",
+            hint=f"use that of an object: tools=[thing.{name}], or axe_nb.tool(thing.{name})",
         )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol, TypeGuard
 
-from axe_nb.agents.names import check_tool_name
+from axe_nb.agents.names import check_bound, check_tool_name, function_name
 from axe_nb.text import quote
 from axe_nb.toml_tables.table import WrongValue
 
@@ -34,6 +34,7 @@ def own_tools(tools: object) -> dict[str, Any]:
     for thing in tools if isinstance(tools, (list, tuple)) else ():
         if not (callable(thing) or is_tool(thing)):
             continue
+        check_bound(thing)
         name = name_of(thing)
         check_tool_name(name)
         if own.setdefault(name, thing) != thing:
@@ -50,14 +51,10 @@ def name_of(thing: Any) -> str:
     """Returns the name under which a model calls a function or a tool.
 
     Raises:
-        WrongValue: it has no name.
+        ConfigError: it has no name.
     """
     made = getattr(thing, "__axe_tool__", thing)
-    name = made.name if is_tool(made) else getattr(made, "__name__", None)
-    if not isinstance(name, str):
-        kind = type(thing).__name__
-        raise WrongValue(("tools",), f"contains a {kind} without a name", hint="wrap it in a `def`")
-    return name
+    return made.name if is_tool(made) else function_name(made)
 
 
 def is_tool(thing: object) -> TypeGuard[NamedTool]:

@@ -226,7 +226,8 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         ("--output",), "output",
-        "require structured output: a file with a JSON Schema, or in a notebook a type or dict",
+        "require structured output: a file with a JSON Schema, or in a notebook a type, list[TYPE] "
+        "or dict",
         "FILE_OR_NAME", offers="outputs", group=ANSWER,
     ),
     Option(

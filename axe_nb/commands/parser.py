@@ -316,8 +316,10 @@ def parse_run(
         if "prompt" in given:
             parser(RUN, face).error("the prompt is given twice: with -p and as an argument")
         given["prompt"] = given.pop(BARE_PROMPT.keyword)
-    if given.get("output") in names:
-        given["output"] = names[str(given["output"])]
+    if "output" in given:
+        from axe_nb.outputs.find import find_named
+
+        given["output"] = find_named(given["output"], names)
     if "full" in given and "dry_run" not in given:
         parser(RUN, face).error("--full needs --dry-run")
     is_fork = "fork_from" in given

@@ -171,7 +171,7 @@ def _list_values(option: Option, word: str) -> Iterable[str] | None:
         case "variables":
             return name_offers.list_variables()
         case "outputs":
-            return name_offers.list_outputs()
+            return name_offers.list_outputs(word)
         case "places":
             return offers.list_places(word, name_offers.list_variables())
         case "runs":

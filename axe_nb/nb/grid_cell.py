@@ -23,6 +23,7 @@ from axe_nb.grids.grid import Grid
 from axe_nb.grids.inputs import FILES
 from axe_nb.interpolation import LEFT_OUT
 from axe_nb.nb.cell_source import find_cell_source
+from axe_nb.outputs.find import find_named
 from axe_nb.text import quote, suggestion
 
 OPTIONS = {one.name for one in fields(Overrides)} - {"model", "expect"}
@@ -55,8 +56,8 @@ def run_grid(
     given = {key: value for key, value in chosen.items() if key in OPTIONS and value is not None}
     if found.agents is None and not (found.models or given.get("model_all")):
         parser(GRID, "cell").error("no agent: name one, or name models with -m")
-    if given.get("output") in names:
-        given["output"] = names[str(given["output"])]
+    if "output" in given:
+        given["output"] = find_named(given["output"], names)
     common = given.pop("params", None)
     template, magic_line = find_cell_source(shell, "axe_grid", cell)
     runner = make_runner(

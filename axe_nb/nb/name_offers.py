@@ -82,13 +82,14 @@ def list_expectations() -> list[str]:
     return [*found, *words, *sorted(known)]
 
 
-def list_outputs() -> list[str]:
-    """Returns the types and schemas of the user."""
+def list_outputs(word: str = "") -> list[str]:
+    """Returns the types and schemas of the user; within `list[`, the lists of them."""
     shell = get_ipython()
     names = shell.user_ns if shell else {}
-    return sorted(
+    found = sorted(
         name for name, value in names.items() if not name.startswith("_") and may_be_output(value)
     )
+    return [f"list[{name}]" for name in found] if word.startswith("list[") else found
 
 
 def list_variables() -> list[str]:

@@ -6,12 +6,13 @@ Source: product.md "Python"; D-11, D-19; X-30, X-38.
 from __future__ import annotations
 
 import asyncio
+import functools
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from axe_nb.agents.names import check_tool_name
+from axe_nb.agents.names import check_bound, check_tool_name, function_name
 from axe_nb.errors import ConfigError, words
 from axe_nb.limits import RunStopped
 from axe_nb.threads import in_thread
@@ -49,15 +50,26 @@ def make_tool(function: Callable[..., Any], effect: Effect, name: str = "") -> T
     """
     if not callable(function):
         raise ConfigError(
-            f"{type(function).__name__} is neither a function nor a tool", hint="pass a function"
+            f"{type(function).__name__} is neither a function nor a tool",
+            hint="pass a function, or a method of an object",
         )
-    name = name or str(getattr(function, "__name__", ""))
+    check_bound(function)
+    name = name or function_name(function)
     check_tool_name(name)
+    function = _find_call(function)
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise ConfigError(f"{name} yields its results", hint="return a list instead")
     run = PythonFunction(function, name)
     specs = {key: parameter.spec for key, parameter in run.wanted.parameters.items()}
     return Tool(name, run.wanted.description, specs, run, effect)
+
+
+def _find_call(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Returns what has the signature: the method `__call__` of an object that can be called."""
+    has_own = isinstance(function, type | functools.partial) or hasattr(function, "__wrapped__")
+    if has_own or inspect.isroutine(function):
+        return function
+    return function.__call__  # type: ignore[operator, no-any-return]  # a method of the object
 
 
 class PythonFunction:

@@ -5,6 +5,7 @@ Source: product.md "Python" (`@axe_nb.tool`), A-2.2, D-11, X-38.
 
 from __future__ import annotations
 
+import functools
 import inspect
 import typing
 from collections.abc import Callable, Mapping
@@ -42,21 +43,34 @@ def signature(function: Callable[..., Any], name: str) -> Signature:
     Raises:
         ConfigError: there is no signature, or a parameter has no name or no JSON type.
     """
-    types_of = type_hints(function, name)
-    description, descriptions = parse_docstring(function)
+    plain, fixed = _unwrap_partial(function)
+    types_of = type_hints(plain, name)
+    description, descriptions = parse_docstring(plain)
     wanted: dict[str, Parameter] = {}
     context = ""
     try:
         python = inspect.signature(function)
     except (TypeError, ValueError) as error:
-        raise ConfigError(f"the signature of {name} cannot be read: {error}") from None
+        step = "wrap it in a def with type hints"
+        raise ConfigError(f"the signature of {name} cannot be read: {error}", hint=step) from None
     for parameter in python.parameters.values():
+        if parameter.name in fixed:
+            continue
         hint = types_of.get(parameter.name, Any)
         if hint is ToolContext or ToolContext in typing.get_args(hint):
             context = parameter.name
         else:
             wanted[parameter.name] = _parse_parameter(parameter, hint, descriptions, name)
     return Signature(description, wanted, context, python)
+
+
+def _unwrap_partial(function: Callable[..., Any]) -> tuple[Callable[..., Any], set[str]]:
+    """Returns the function behind a `functools.partial`, and the parameters given by name."""
+    fixed: set[str] = set()
+    while isinstance(function, functools.partial):
+        fixed |= function.keywords.keys()
+        function = function.func
+    return function, fixed
 
 
 def _parse_parameter(

@@ -11,15 +11,14 @@ from itertools import islice
 from typing import TypeAlias
 
 from axe_nb.agents.agent import Agent
+from axe_nb.engine.toolset import DepthLimit
 from axe_nb.errors import ConfigError
 from axe_nb.toolbox import REGISTRY
+from axe_nb.tools.tool import Tool
 from axe_nb.views.appearance import LOOKS
 
 MAX_LINES = 40
 """Maximum number of lines; a note replaces the others."""
-
-DEFAULT_DEPTH = 3
-"""Default of call_agent."""
 
 Find: TypeAlias = Callable[[str], "Agent | ConfigError"]
 Lines: TypeAlias = Iterator[str]
@@ -34,8 +33,9 @@ def picture(agent: Agent, find: Callable[[str], Agent]) -> str:
     """
     if not agent.sub_agents_config.enabled:
         return f"{agent.name}  (cannot delegate: sub_agents_config.enabled is false)"
-    deepest = agent.sub_agents_config.max_depth or DEFAULT_DEPTH
-    below = _list_below(agent, _cache_finds(find), (agent.name,), deepest, "")
+    limit = DepthLimit(root=agent.sub_agents_config.max_depth)
+    below = _list_below(agent, _cache_finds(find), (agent.name,), limit, "")
+    deepest = _find_deepest(agent, limit)
     lines = [f"{agent.name}  (depth 0, max_depth {deepest})", *islice(below, MAX_LINES)]
     if next(below, None) is not None:
         lines.append("…  and more")
@@ -43,14 +43,14 @@ def picture(agent: Agent, find: Callable[[str], Agent]) -> str:
 
 
 def _list_below(
-    agent: Agent, find: Find, path: tuple[str, ...], deepest: int, indent: str
+    agent: Agent, find: Find, path: tuple[str, ...], limit: DepthLimit, indent: str
 ) -> Lines:
     names = dict.fromkeys(agent.sub_agents)
-    copies = _find_copying_tools(agent)
+    copies = [tool.name for tool in _find_copying_tools(agent)]
     last = [*names, *copies][-1:]
     for name in names:
         branch, further = ("└─ ", "   ") if [name] == last else ("├─ ", "│  ")
-        child, lower, note = _find_child(name, find, path, deepest)
+        child, lower, note = _find_child(name, find, path, limit)
         yield f"{indent}{branch}{name}{note}"
         if child is not None:
             yield from _list_below(child, find, (*path, name), lower, indent + further)
@@ -58,27 +58,36 @@ def _list_below(
         yield f"{indent}{'└─ ' if [tool] == last else '├─ '}copies of itself, by {tool}"
 
 
-def _find_copying_tools(agent: Agent) -> list[str]:
+def _find_copying_tools(agent: Agent) -> list[Tool]:
     """The agent's tools whose children are copies of it."""
     found = map(REGISTRY.find, dict.fromkeys(agent.tools))
-    return [tool.name for tool in found if tool and tool.copies_caller]
+    return [tool for tool in found if tool and tool.copies_caller]
+
+
+def _find_deepest(agent: Agent, limit: DepthLimit) -> int:
+    """The depth at which no delegation tool of the agent may be used any more (D-3)."""
+    tools = _find_copying_tools(agent)
+    if agent.sub_agents or not tools:
+        tools += filter(None, [REGISTRY.find("call_agent")])
+    return max(map(limit.of, tools))
 
 
 def _find_child(
-    name: str, find: Find, path: tuple[str, ...], deepest: int
-) -> tuple[Agent | None, int, str]:
-    """(the agent to continue with, if any; the lowest limit down to it; the note on it)."""
+    name: str, find: Find, path: tuple[str, ...], limit: DepthLimit
+) -> tuple[Agent | None, DepthLimit, str]:
+    """(the agent to continue with, if any; the limit down to it; the note on it)."""
     child = find(name)
     if isinstance(child, ConfigError):
-        return None, deepest, f"  {LOOKS['error'].sign} {child}"
-    lower = min(deepest, child.sub_agents_config.max_depth or deepest)
+        return None, limit, f"  {LOOKS['error'].sign} {child}"
+    lower = limit.lowered(child)
     may = child.sub_agents_config.enabled and (child.sub_agents or _find_copying_tools(child))
     if not may:
         return None, lower, ""
+    deepest = _find_deepest(child, lower)
     if name in path:
-        return None, lower, f"  ↺ cycle, ended by max_depth {lower}"
-    if len(path) >= lower:
-        return None, lower, f"  (depth {len(path)}: cannot delegate, max_depth {lower})"
+        return None, lower, f"  ↺ cycle, ended by max_depth {deepest}"
+    if len(path) >= deepest:
+        return None, lower, f"  (depth {len(path)}: cannot delegate, max_depth {deepest})"
     return child, lower, ""
 
 

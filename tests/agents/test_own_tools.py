@@ -27,6 +27,45 @@ def whisper(text: str) -> str:
     return text.lower()
 
 
+class Town:
+    """A town that greets."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def greet(self, text: str, times: int = 1) -> str:
+        """A greeting.
+
+        Args:
+            text: Its text.
+            times: How often.
+        """
+        return f"{text} from {self.name}" * times
+
+    async def wait(self, text: str) -> str:
+        return f"{text} from {self.name}"
+
+    @classmethod
+    def found(cls, text: str) -> str:
+        return f"{cls.__name__}: {text}"
+
+    @staticmethod
+    def plain(text: str) -> str:
+        return text.title()
+
+    def __call__(self, text: str) -> str:
+        """Calls the town."""
+        return f"{self.name}: {text}"
+
+
+class Late(Town):
+    async def __call__(self, text: str) -> str:  # type: ignore[override]
+        return f"late {text}"
+
+
+bonn = Town("Bonn")
+
+
 def made(**fields: Any) -> Agent:
     """An agent that calls `shout` in its first turn."""
     return replace(lead(call("shout", text="hey"), then="done"), **fields)
@@ -135,8 +174,11 @@ def twice() -> list[Any]:
 @pytest.mark.parametrize(
     ("tools", "told"),
     [
-        ([lambda: 1], '"<lambda>" is not a valid tool name'),
-        ([functools.partial(shout, "x")], "tools contains a partial without a name"),
+        ([lambda: 1], "a lambda has no name that a model could call"),
+        ([functools.partial(lambda: 1)], "a lambda has no name that a model could call"),
+        ([Town("Bonn")], "an object of type Town has no name that a model could call"),
+        ([Town.greet], "greet is a method without its object"),
+        ([str.upper], "upper is a method without its object"),
         (twice(), 'tools contains two functions named "shout"'),
         ([3], "tools must be a list of strings"),
         (shout, "tools must be a list of strings"),
@@ -154,3 +196,78 @@ def test_a_function_that_models_cannot_call_is_one_clear_line(given: Any) -> Non
         play(made(tools=[given]))
     assert given.__name__ in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+CALLABLES = [
+    (bonn.greet, "greet", "hey from Bonn"),
+    (bonn.wait, "wait", "hey from Bonn"),
+    (Town.found, "found", "Town: hey"),
+    (Town.plain, "plain", "Hey"),
+    (functools.partial(bonn.greet, times=2), "greet", "hey from Bonnhey from Bonn"),
+    (functools.partial(Town.greet, bonn), "greet", "hey from Bonn"),
+    (functools.partial(functools.partial(bonn.wait)), "wait", "hey from Bonn"),
+    (functools.lru_cache(shout), "shout", "HEY"),
+]
+
+
+@pytest.mark.parametrize("mark", [None, {}, {"name": "given"}, {"writes": True}])
+@pytest.mark.parametrize(("given", "name", "answer"), CALLABLES)
+def test_whatever_can_be_called_can_be_a_tool(
+    given: Any, name: str, answer: str, mark: Any
+) -> None:
+    if mark is not None:
+        given = axe_nb.tool(**mark)(given)
+        assert name == "wait" or given(text="hey") == answer
+        name = mark.get("name", name)
+    one = lead(call(name, text="hey"), then="done")
+    result = play(replace(one, tools=[given]))
+    if mark == {"writes": True}:  # nobody is there to be asked
+        assert f"permission denied for {name}" in texts(result)[0]
+    else:
+        assert texts(result) == [answer]
+    parameters = tool_of(given).parameters
+    assert set(parameters) <= {"text", "times"}
+    if name == "greet":
+        assert parameters["text"].description == "Its text."
+
+
+@pytest.mark.parametrize("given", [Town("Bonn"), Late("Bonn"), lambda text: f"Bonn: {text}"])
+def test_what_has_no_name_of_its_own_is_given_one(given: Any) -> None:
+    given = axe_nb.tool(name="town")(given)
+    result = play(replace(lead(call("town", text="hey"), then="done"), tools=[given]))
+    assert texts(result) in (["Bonn: hey"], ["late hey"])
+
+
+def test_what_a_partial_was_given_is_not_for_the_model_to_change() -> None:
+    once = tool_of(functools.partial(bonn.greet, times=2))
+    assert list(once.parameters) == ["text"]
+
+
+def test_a_method_is_refused_where_it_is_marked_and_a_static_one_keeps_its_mark() -> None:
+    with pytest.raises(ConfigError, match=r"^look is a method without its object\b"):
+
+        class Broken:
+            @axe_nb.tool
+            def look(self, city: str) -> str:
+                return city
+
+    with pytest.raises(ConfigError, match=r"^look is a method without its object\b"):
+
+        class BrokenToo:
+            @classmethod
+            @axe_nb.tool
+            def look(cls, city: str) -> str:
+                return city
+
+    class Fine:
+        @axe_nb.tool(writes=True)
+        @staticmethod
+        def shout(text: str) -> str:
+            return text.upper()
+
+    assert Fine.shout("a") == Fine().shout("a") == "A"
+    result = play(made(tools=[Fine.shout]))
+    assert "permission denied for shout" in texts(result)[0]
+    for other in (classmethod(shout), property(shout), 3):
+        with pytest.raises(ConfigError, match="is neither a function nor a tool"):
+            axe_nb.tool(other)  # type: ignore[type-var]

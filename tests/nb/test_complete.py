@@ -27,6 +27,7 @@ def cells(project: Path, kernel_python: Path, kernels: Kernels) -> Kernel:
     Path(project / "lesson.axe").write_text("axe_nb cassette 1.0\n[]\n", "utf-8")
     (project / "notes.txt").write_text("", "utf-8")
     running.run("import json\nsurvey = 1\nsecond_survey = 2\ndef a_function(): ...")
+    running.run("from dataclasses import dataclass\n@dataclass\nclass Town:\n    name: str")
     running.run("import axe_nb\n@axe_nb.tool\ndef shout(text: str) -> str: ...\ndel shout")
     return running
 
@@ -56,6 +57,8 @@ OFFERED = {
     ],
     "%%axe reader --tools read_file,gr": ["%%axe reader --tools read_file,grep"],
     "%%axe reader --param temp": ["%%axe reader --param temperature="],
+    "%%axe reader --output T": ["%%axe reader --output Town"],
+    "%%axe reader --output list[T": ["%%axe reader --output list[Town]"],
     "%%axe_agent re": ["%%axe_agent reader"],
     "%%axe_agent reader --s": ["%%axe_agent reader --save"],
     "%axe re": ["%axe request", "%axe reset"],

@@ -67,7 +67,7 @@ def test_marks_say_what_a_tool_may_do(options: dict[str, bool], effect: str) -> 
 @pytest.mark.parametrize(
     ("make", "text"),
     [
-        (lambda: tool(lambda: 1), '"<lambda>" is not a valid tool name'),
+        (lambda: tool(lambda: 1), "a lambda has no name that a model could call"),
         (lambda: tool(name="two words")(lambda: 1), '"two words" is not a valid tool name'),
         (lambda: tool(name="grep")(lambda: 1), '"grep" is a built-in tool'),
         (
