@@ -14,7 +14,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from axe_nb.agents.files import display_path, expand_home, reason, write_whole
+from axe_nb.agents.config import format_path
+from axe_nb.agents.files import expand_home, reason, write_whole
 from axe_nb.descriptors import open_real_file
 from axe_nb.errors import ConfigError
 from axe_nb.invisible import INVISIBLE
@@ -132,7 +133,7 @@ def check_header(path: Path, kind: Kind, text: str) -> tuple[int, int]:
 
 def make_error(verb: str, path: Path, problem: str, hint: str = "") -> ConfigError:
     """Makes the error for a file that cannot be read or written."""
-    return ConfigError(f"cannot {verb} {one_line(display_path(path), 300)}: {problem}", hint=hint)
+    return ConfigError(f"cannot {verb} {one_line(format_path(path), 300)}: {problem}", hint=hint)
 
 
 def _make_json_error(path: Path, text: str, error: json.JSONDecodeError) -> ConfigError:

@@ -121,6 +121,8 @@ class Exchange:
     """For a model without a server: the pieces of the reply."""
     error: ProviderError | None = None
     """The failure of the request."""
+    was_last: bool = False
+    """True if it failed for now, and no further attempt was allowed."""
     cut: Cut = ""
     cost: float | None = None
     """The price of its reply in US dollars, as it was then; None if it was unknown."""

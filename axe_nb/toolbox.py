@@ -62,8 +62,8 @@ def tool(
     """Makes a function a tool that agents can name; the function itself is unchanged.
 
     The type hints become the schema, the first paragraph of the docstring becomes the description,
-    and its `Args:` section describes the parameters. A parameter annotated `ToolContext` receives
-    the context of the call.
+    and its parameters are described in Google, NumPy or reST style. A parameter annotated
+    `ToolContext` receives the context of the call.
 
     Args:
         name: the tool's name; empty = the function's own name.

@@ -644,3 +644,8 @@ class Terminal(io.StringIO):
 
     def isatty(self) -> bool:
         return True
+
+
+def test_a_prompt_with_an_equals_sign_is_sent_as_it_is_after_a_parameter(tree: Path, axe) -> None:
+    ran = axe("run", "echo", "--param", "temperature=0", "x=1 is that right?")
+    assert (ran.code, ran.out) == (0, "x=1 is that right?\n")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -32,13 +33,16 @@ from axe_nb.agents.tables import (
     TreeLimits,
     check_delegation,
     check_params,
+    check_retry,
     check_vars,
 )
 from axe_nb.agents.trust import check_link
+from axe_nb.agents.update_file import update_file
 from axe_nb.errors import ConfigError
 from axe_nb.quick_dataclass import dataclass
 from axe_nb.text import quote
 from axe_nb.toml_tables.lines import toml_hint
+from axe_nb.toml_tables.parse import parse_toml
 from axe_nb.toml_tables.table import (
     Source,
     WrongValue,
@@ -188,8 +192,8 @@ class Agent:
             raise ConfigError("from_toml takes TOML text", hint="Agent(**values) takes a dict")
         source = Source(text, format_path(Path(path)) if path else "")
         try:
-            table = tomllib.loads(text)
-        except (ValueError, RecursionError) as error:
+            table = parse_toml(text)
+        except ValueError as error:
             called = f"agent config {quote(name)}" if name else "agent config"
             failure = ConfigError(f"failed to parse {called}: {error}", hint=toml_hint(text, error))
             failure.place = source.place()
@@ -245,7 +249,8 @@ class Agent:
     def save(self, agents_dir: str | Path | None = None) -> Path:
         """Writes the agent's file atomically and returns its path.
 
-        The folder is `agents_dir`, else the one it was loaded from, else `./axe/agents/`.
+        The folder is `agents_dir`, else the one it was loaded from, else `./axe/agents/`. In a file
+        that exists, only the values that differ are changed: comments and formatting stay.
 
         Raises:
             ConfigError: the name is invalid, or the file cannot be written.
@@ -253,7 +258,8 @@ class Agent:
         check_name(self.name)
         folder = agent_dirs(agents_dir)[0]
         path = Path(self.path) if self.path and not agents_dir else folder / f"{self.name}.toml"
-        write_whole(path, self.to_toml())
+        parse = partial(self.from_toml, name=self.name, path=str(path))
+        write_whole(path, update_file(path, make_table(self), parse) or self.to_toml())
         return path
 
 
@@ -331,8 +337,7 @@ def _check_values(agent: Agent) -> None:
         for limit in _LIMITS:
             if getattr(agent.limits, limit.name) < 0:
                 raise WrongValue(("limits", limit.name), "must be non-negative")
-    if agent.retry.max_retries < 0:
-        raise WrongValue(("retry", "max_retries"), "must be non-negative")
+    check_retry(agent.retry)
     for tool, permission in agent.permissions.items():
         if permission not in ("allow", "ask", "deny"):
             raise WrongValue(("permissions", tool), "must be allow, ask or deny")

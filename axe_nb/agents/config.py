@@ -7,7 +7,6 @@ Source: B-3, B-6, D-33; product.md "Agent files".
 from __future__ import annotations
 
 import os
-import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import field
 from functools import cached_property
@@ -17,6 +16,7 @@ from typing import Any
 from axe_nb.agents.files import display_path, expand_home, read_text, reason
 from axe_nb.agents.price_table import PriceTable, read_prices
 from axe_nb.agents.servers import KEY, McpServer, parse_server
+from axe_nb.agents.tables import Retry, check_retry
 from axe_nb.errors import ConfigError
 from axe_nb.provider_table import (
     FIRST_MODEL,
@@ -28,15 +28,21 @@ from axe_nb.provider_table import (
 from axe_nb.quick_dataclass import dataclass
 from axe_nb.text import nearest, quote
 from axe_nb.toml_tables.lines import toml_hint
-from axe_nb.toml_tables.table import Source
+from axe_nb.toml_tables.parse import parse_toml
+from axe_nb.toml_tables.table import Source, check_types, read
 
 PROJECT_AGENTS = Path("axe") / "agents"
 """Folder of the project's agents, below the current folder."""
 
 UNREADABLE = "failed to parse config file"
 
-TABLES = ("providers", "prices", KEY)
+TABLES = ("providers", "prices", "retry", KEY)
 """Tables of `config.toml`; other programs may have tables of their own in it."""
+
+RETRIES = "AXE_NB_RETRIES"
+"""Environment variable with the number of retries of agents that set none."""
+
+DEFAULT_RETRIES = 2
 
 ALMOST = 0.85
 """Likeness from which a table is taken for a misspelt one: `provider`, but not `servers`."""
@@ -64,6 +70,9 @@ SCAFFOLD = """\
 # input = 0.59                          # US dollars per million tokens
 # output = 0.79
 # cached_input = 0.59
+
+# [retry]
+# max_retries = 2                       # of a request that fails for now (429, 5xx); 0 = none
 
 # [mcp_servers.time]                    # agents with mcp_servers = ["time"] have its tools
 # command = ["uvx", "mcp-server-time"]
@@ -163,6 +172,8 @@ class Config:
     """provider/model → the user's own price."""
     mcp_servers: Mapping[str, McpServer] = field(default_factory=dict, repr=False)
     """Name → MCP server that agents can name; may contain keys too."""
+    retries: int = DEFAULT_RETRIES
+    """Retries of a request that fails for now, of agents that set none."""
 
     @classmethod
     def load(cls) -> Config:
@@ -174,12 +185,12 @@ class Config:
         path = config_path()
         try:
             text = read_text(path)
-            table = tomllib.loads(text)
+            table = parse_toml(text)
         except FileNotFoundError:
-            return cls()
+            return cls(retries=_find_retries(Retry()))
         except OSError as error:
             raise _make_config_error(f"failed to read config file: {reason(error)}") from None
-        except (ValueError, RecursionError) as error:
+        except ValueError as error:
             raise _make_config_error(
                 f"{UNREADABLE}: {error}", hint=toml_hint(text, error)
             ) from None
@@ -197,9 +208,10 @@ class Config:
                 check_table(name, entry, source)
             prices = read_prices(table.get("prices", {}), source)
             servers = _parse_servers(table.get(KEY, {}), source)
+            retry = _parse_retry(table.get("retry", {}), source)
         except ConfigError as error:
             raise _make_config_error(f"{UNREADABLE}: {error}", hint=error.hint) from None
-        return cls(providers, prices, servers)
+        return cls(providers, prices, servers, _find_retries(retry))
 
     @cached_property
     def known(self) -> Mapping[str, ProviderInfo]:
@@ -299,6 +311,36 @@ def _parse_servers(table: Any, source: Source) -> Mapping[str, McpServer]:
     if not isinstance(table, dict):
         raise ConfigError(f"{KEY} must be tables", hint=f"write [{KEY}.NAME]")
     return {name: parse_server(name, entry, source) for name, entry in table.items()}
+
+
+def _parse_retry(table: Any, source: Source) -> Retry:
+    """Returns the `[retry]` of the file.
+
+    Raises:
+        ConfigError: an unknown key.
+        WrongValue: an invalid value.
+    """
+    retry = Retry(**read(Retry, table, source, ("retry",)))
+    check_types(retry, ("retry",))
+    check_retry(retry)
+    return retry
+
+
+def _find_retries(retry: Retry) -> int:
+    """Returns the retries that the environment, else the file, else nothing sets.
+
+    Raises:
+        ConfigError: the environment variable is no number.
+    """
+    value = os.environ.get(RETRIES, "").strip()
+    if not value:
+        return DEFAULT_RETRIES if retry.max_retries is None else retry.max_retries
+    if not (value.isascii() and value.isdigit() and len(value) < 10):
+        raise ConfigError(
+            f"{RETRIES} takes a whole number, not {quote(value)}",
+            hint=f"for example {RETRIES}=2; 0 = none",
+        )
+    return int(value)
 
 
 def _check_spelling(names: Iterable[str]) -> None:

@@ -125,8 +125,21 @@ class TreeBudget:
 class Retry:
     """`[retry]`: retries of a request to a provider, never of a child run (D-23)."""
 
-    max_retries: int = 0
-    """Retries after a temporary failure (408, 409, 425, 429, 5xx, no connection)."""
+    max_retries: int | None = None
+    """Retries after a temporary failure (408, 409, 425, 429, 5xx, no connection); 0 = none.
+
+    By default `AXE_NB_RETRIES`, else `[retry]` of config.toml, else 2.
+    """
+
+
+def check_retry(retry: Retry) -> None:
+    """Rejects a negative number of retries.
+
+    Raises:
+        WrongValue: names the key.
+    """
+    if (retry.max_retries or 0) < 0:
+        raise WrongValue(("retry", "max_retries"), "must be non-negative")
 
 
 def check_delegation(config: SubAgentsConfig) -> None:

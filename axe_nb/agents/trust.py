@@ -51,7 +51,7 @@ class Review:
     is_trusted: bool = False
     """True if the person has trusted this very content."""
     problem: str = ""
-    """The reason that the file was not read; empty if it was."""
+    """The reason that the file could not be read or checked; empty if it could."""
 
     @property
     def needs_trust(self) -> bool:
@@ -151,9 +151,11 @@ def review(path: Path) -> Review:
         return Review(path, "", (), problem=reason(error))
     if is_own(path):
         return Review(path, text, ())
-    unusual = find_unusual(path, text)
+    try:
+        unusual, below = find_unusual(path, text), find_rights_below(text)
+    except ConfigError as error:
+        return Review(path, "", (), problem=str(error))
     fingerprint = compute_fingerprint(path, text)
-    below = find_rights_below(text)
     known = trusts_all() or fingerprint in load_trusted()
     return Review(path, text, unusual, below, fingerprint, is_trusted=known)
 

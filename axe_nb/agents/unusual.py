@@ -9,7 +9,6 @@ Source: D-54; product.md "Agent files"; docs/safety.md "Trust".
 from __future__ import annotations
 
 import os
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields
 from functools import lru_cache
@@ -19,8 +18,10 @@ from typing import Any
 from axe_nb.agents.config import skill_paths
 from axe_nb.agents.files import display_path, expand_home, read_text
 from axe_nb.agents.tables import COMMON_PARAMS, DEFAULT_LIMITS, TreeLimits
+from axe_nb.errors import ConfigError
 from axe_nb.quick_dataclass import dataclass
 from axe_nb.text import quote
+from axe_nb.toml_tables.parse import parse_toml
 
 FREE = {
     "run_command": "runs commands without asking you",
@@ -71,22 +72,28 @@ def find_unusual(path: Path, text: str) -> tuple[Unusual, ...]:
 
     Args:
         path: the file, as it was found; relative paths start at the current folder.
-        text: its text; may be invalid.
+        text: its text.
+
+    Raises:
+        ConfigError: the text cannot be parsed or is nested too deeply, so anything may be in it.
     """
     table = _parse(text)
-    return (
-        *_check_link(path),
-        *_check_paths(path, table),
-        *_check_programs(table),
-        *_check_rights(table),
-    )
+    try:
+        return (
+            *_check_link(path),
+            *_check_paths(path, table),
+            *_check_programs(table),
+            *_check_rights(table),
+        )
+    except RecursionError:
+        raise _make_error("its values are nested too deeply") from None
 
 
 def find_rights_below(text: str) -> tuple[Unusual, ...]:
     """Returns what an agent of a project would gain as a sub-agent of one in mode `auto`.
 
     Args:
-        text: the text of its file; may be invalid.
+        text: the text of its file.
     """
     table = _parse(text)
     if table.get("mode", "ask") in ("auto", "plan"):  # reported by `find_unusual`; gains nothing
@@ -101,7 +108,7 @@ def find_sub_agents(text: str, *, in_auto: bool) -> tuple[str, ...]:
     """Returns the names of the sub-agents that an agent file runs in mode `auto`.
 
     Args:
-        text: the text of the file; may be invalid.
+        text: the text of the file.
         in_auto: True if the agent is itself the sub-agent of one in mode `auto`.
     """
     table = _parse(text)
@@ -158,9 +165,15 @@ def find_outside(path: Path, target: Path) -> str:
 @lru_cache(maxsize=64)
 def _parse(text: str) -> Mapping[str, Any]:
     try:
-        return tomllib.loads(text)
-    except (ValueError, RecursionError):  # a run reports it
-        return {}
+        return parse_toml(text)
+    except ValueError as error:
+        raise _make_error(str(error)) from None
+
+
+def _make_error(problem: str) -> ConfigError:
+    return ConfigError(
+        f"the agent file cannot be checked: {problem}", hint="fix it before it may run"
+    )
 
 
 def _check_link(path: Path) -> Iterator[Unusual]:

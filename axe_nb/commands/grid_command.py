@@ -6,6 +6,7 @@ Source: product.md "Exploring".
 from __future__ import annotations
 
 import argparse
+import re
 
 from axe_nb.commands.options import (
     AGENT_AND_MODEL,
@@ -22,8 +23,8 @@ from axe_nb.commands.table import Command
 from axe_nb.text import quote
 
 OF_RUNS = (
-    "model_all", "skill", "workdir", "timeout", "params", "vars", "agents_dir", "tools", "mode",
-    "output", "expect", "out", "dry_run",
+    "model_all", "skill", "workdir", "timeout", "retries", "params", "vars", "agents_dir", "tools",
+    "mode", "output", "expect", "out", "dry_run",
 )  # fmt: skip
 """Options of a run that all runs of a grid have, or the grid as a whole."""
 
@@ -33,6 +34,15 @@ def count(text: str) -> int:
     if not (text.isascii() and text.isdecimal() and int(text[:9]) >= 1 and len(text) < 10):
         raise argparse.ArgumentTypeError(f"takes a positive whole number, not {quote(text)}")
     return int(text)
+
+
+def results_file(text: str) -> str:
+    """Checks that the word is a file, not agents after an option that needs no value."""
+    if not re.search(r"[./\\]", text):
+        raise argparse.ArgumentTypeError(
+            f"takes a file, as in grid.jsonl, not {quote(text)}; put --resume without one last"
+        )
+    return text
 
 
 def budget(text: str) -> float | dict[str, float]:
@@ -100,7 +110,7 @@ GRID = Command(
         Option(
             ("--resume",), "resume",
             "continue the same grid where it was interrupted; PATH = a file that keeps each result",
-            "PATH", offers="files", alone=True, group=LIMITS,
+            "PATH", read=results_file, offers="files", alone=True, group=LIMITS,
         ),
         *(option for option in OPTIONS if option.keyword in OF_RUNS),
     ),

@@ -92,7 +92,12 @@ class Option:
 
 def names(text: str) -> tuple[str, ...]:
     """Splits comma-separated names; an empty text has none."""
-    return tuple(name.strip() for name in text.split(",") if name.strip())
+    found = tuple(name.strip() for name in text.split(","))
+    if text.strip() and not all(found):
+        raise argparse.ArgumentTypeError(
+            f"takes names without spaces, as in a,b, not {quote(text)}"
+        )
+    return tuple(filter(None, found))
 
 
 def seconds(text: str) -> float:
@@ -104,6 +109,13 @@ def seconds(text: str) -> float:
     if not is_timeout(number):
         raise argparse.ArgumentTypeError(f"takes seconds, as in 120 or 0.5, not {quote(text)}")
     return number
+
+
+def retries(text: str) -> int:
+    """Parses a number of retries; 0 = none."""
+    if not (text.isascii() and text.isdigit() and len(text) < 10):
+        raise argparse.ArgumentTypeError(f"takes a whole number, as in 2, not {quote(text)}")
+    return int(text)
 
 
 def dollars(text: str) -> float:
@@ -120,7 +132,7 @@ def dollars(text: str) -> float:
 def parameter(word: str) -> tuple[str, Any]:
     """Parses KEY=VALUE; the value is parsed as JSON if it is valid JSON, else kept as text."""
     key, equals, value = word.partition("=")
-    if not equals or not key.strip():
+    if not equals or len(key.split()) != 1:
         raise argparse.ArgumentTypeError(
             f"takes KEY=VALUE, as in temperature=0.2, not {quote(word)}"
         )
@@ -184,6 +196,11 @@ OPTIONS: tuple[Option, ...] = (
         ("--timeout",), "timeout",
         "time limit of the whole run in seconds, 0 = no limit (default 120)", "S", read=seconds,
         group=LIMITS,
+    ),
+    Option(
+        ("--retries",), "retries",
+        "retries of a request that fails for now, as on a full or unreachable server, 0 = none "
+        "(default: the agent's, else 2)", "N", read=retries, group=LIMITS,
     ),
     Option(
         ("--param",), "params", "set a model parameter", "KEY=VALUE", read=parameter, repeated=True,

@@ -29,7 +29,7 @@ Tools: TypeAlias = str | Tool | Callable[..., Any]
 DEFAULT_TIMEOUT = 120.0
 """Seconds for a run and everything below it (B-9)."""
 
-FOR_TREE = ("timeout", "stream", "agents_dir", "expect", "step", "break_at")
+FOR_TREE = ("timeout", "retries", "stream", "agents_dir", "expect", "step", "break_at")
 """Options that are about a whole run, and change none of its agents."""
 
 StepOption: TypeAlias = bool | StepFunction
@@ -45,6 +45,7 @@ class RunOptions(TypedDict, total=False):
     skill: str | os.PathLike[str] | None
     workdir: str | os.PathLike[str] | None
     timeout: float | None
+    retries: int | None
     params: Mapping[str, Any] | None
     vars: Mapping[str, Any] | None
     agents_dir: str | os.PathLike[str] | None
@@ -68,6 +69,8 @@ class Overrides:
     workdir: str | None = None
     timeout: float | None = DEFAULT_TIMEOUT
     """Seconds, fractions allowed; None or 0 = no limit."""
+    retries: int | None = None
+    """Retries of each request of the tree that fails for now; 0 = none."""
     params: Mapping[str, Any] = field(default_factory=dict)
     """Merged into `[params]`, key by key."""
     vars: Mapping[str, Any] = field(default_factory=dict)
@@ -205,6 +208,11 @@ def is_timeout(value: object) -> bool:
     return value is None or (value >= 0 and math.isfinite(value))
 
 
+def is_count(value: object) -> bool:
+    """True for a whole number from 0, or None."""
+    return value is None or (isinstance(value, int) and not isinstance(value, bool) and value >= 0)
+
+
 def _is_tuple_of(kinds: type | tuple[type, ...]) -> Callable[[Any], bool]:
     return lambda v: v is None or (isinstance(v, tuple) and all(isinstance(e, kinds) for e in v))
 
@@ -216,6 +224,7 @@ _KINDS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
         "True or a function",
         lambda v: isinstance(v, bool | None) or callable(v),
     ),
+    "int | None": ("a whole number, as in 2", is_count),
     "float | None": ("seconds, as in 120 or 0.5", is_timeout),
     "Mode | None": (", ".join(MODES), lambda v: v in (None, *MODES)),
     "Mapping[str, Any]": (

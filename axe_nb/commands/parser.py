@@ -12,16 +12,18 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from functools import partial
+from itertools import takewhile
 from types import MappingProxyType
 from typing import Any, NoReturn
 
+from axe_nb.agents.tables import COMMON_PARAMS
 from axe_nb.commands.options import BARE_PROMPT, Face, Option
 from axe_nb.commands.overrides import Overrides, keep_for_tree
 from axe_nb.commands.pages import Page, join, make_page
 from axe_nb.commands.table import RUN, Command
 from axe_nb.errors import ConfigError
 from axe_nb.quick_dataclass import dataclass
-from axe_nb.text import nearest
+from axe_nb.text import nearest, quote
 
 DATA = "\0"
 """Beginning of a word that is the value of a variable: data, whatever it looks like."""
@@ -29,8 +31,8 @@ DATA = "\0"
 NOT_WITH_FROM = {"goes_on": "-c", "dry_run": "--dry-run"}
 """Keyword → flag that makes no sense for a fork: it has its conversation, and its request."""
 
-_PAIR = re.compile(r"[^\s=\0-][^\s=]*=")
-"""Beginning of KEY=VALUE; neither data nor a text with an equals sign further on."""
+_PAIR = re.compile(r"([^\W\d][\w.-]*)=(?!=)(.*)", re.DOTALL)
+"""KEY=VALUE; neither data nor a text with an equals sign further on, such as an address."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,17 +116,22 @@ class Parser(argparse.ArgumentParser):
         before, _, unrecognized = message.partition("unrecognized arguments: ")
         unknown = unrecognized.split()[0] if unrecognized and not before else ""
         near = nearest(unknown, self._option_string_actions) if unknown else ""
-        if reason := self.elsewhere.get(unknown.partition("=")[0]):
+        if message.endswith(": expected one argument"):
+            flag = message.partition(":")[0].rpartition("/")[2].removeprefix("argument ")
+            message += f"; write a value that begins with a dash as {flag}=…"
+        elif reason := self.elsewhere.get(unknown.partition("=")[0]):
             message += f"; {reason}"
         elif near:
             message += f"; did you mean {near}?"
-        elif unknown and not unknown.startswith("-") and self._takes_a_prompt():
+        elif unknown and not unknown.startswith("-") and self.takes_prompt:
             message += "; put the prompt in quotes"
         elif unknown and not unknown.startswith("-") and self.prog == "%%axe":
             message += "; the prompt is the body of the cell"
         raise UsageError(message, hint=usage)
 
-    def _takes_a_prompt(self) -> bool:
+    @property
+    def takes_prompt(self) -> bool:
+        """True if the prompt may be an argument of its own."""
         return any(action.dest == BARE_PROMPT.keyword for action in self._actions)
 
 
@@ -189,7 +196,7 @@ def _add_option(made: Parser, option: Option) -> None:
 
 def _read_data(word: str, read: Callable[[str], Any] | None = None) -> Any:
     """Returns the value of a word, without the mark of a variable."""
-    text = word.removeprefix(DATA)
+    text = word.replace(DATA, "", 1)
     return read(text) if read else text
 
 
@@ -214,7 +221,9 @@ def parse(command: Command, face: Face, line: str | Sequence[str]) -> argparse.N
     words = split_line(command, face, line) if isinstance(line, str) else list(line)
     if not made.add_help and words[-1:] in (["-h"], ["--help"]):
         made.error(f"unrecognized arguments: {words[-1]}")
-    found = made.parse_intermixed_args(_repeat_flags(words, command.options_of(face)))
+    options = command.options_of(face)
+    _check_short_flags(made, words, options)
+    found = made.parse_intermixed_args(_repeat_flags(made, words, options))
     for option in command.options_of(face):
         given = getattr(found, option.keyword)
         if option.repeated and option.flags and given is not None:
@@ -222,12 +231,30 @@ def parse(command: Command, face: Face, line: str | Sequence[str]) -> argparse.N
     return found
 
 
-def _repeat_flags(words: Sequence[str], options: Sequence[Option]) -> list[str]:
+def _check_short_flags(made: Parser, words: Sequence[str], options: Sequence[Option]) -> None:
+    """Refuses a value without a space before it: `-please` is hardly `-p lease`.
+
+    Raises:
+        UsageError: there is one.
+    """
+    short = {flag for option in options if option.metavar for flag in option.flags}
+    for word in takewhile(lambda word: word != "--", words):
+        if word not in short and word[:2] in short and word[1:2] != "-":
+            made.error(
+                f"{quote(word)} begins with {word[:2]}; put a space after {word[:2]}, or -- before "
+                "a prompt that begins with a dash"
+            )
+
+
+def _repeat_flags(made: Parser, words: Sequence[str], options: Sequence[Option]) -> list[str]:
     """Writes `--param A=1 B=2` as `--param A=1 --param B=2`.
 
     An option that takes several values would swallow the name of the agent after them.
+
+    Raises:
+        UsageError: a word may be another value, or the prompt.
     """
-    flags = {flag for option in options if option.repeated for flag in option.flags}
+    flags = {flag: option for option in options if option.repeated for flag in option.flags}
     written: list[str] = []
     repeating = ""
     for number, word in enumerate(words):
@@ -236,12 +263,35 @@ def _repeat_flags(words: Sequence[str], options: Sequence[Option]) -> list[str]:
         is_first = bool(repeating) and written[-1] == repeating
         if word in flags:
             repeating = word
-        elif repeating and not is_first and _PAIR.match(word):
+        elif repeating and not is_first and _is_pair(made, word, flags[repeating], words):
             written.append(repeating)
         elif not is_first:
             repeating = ""
         written.append(word)
     return written
+
+
+def _is_pair(made: Parser, word: str, option: Option, words: Sequence[str]) -> bool:
+    """True if a word after the value of an option is another KEY=VALUE, not agent or prompt.
+
+    Raises:
+        UsageError: it may be the prompt, which has spaces, or a value that has.
+    """
+    pair = _PAIR.fullmatch(word)
+    if pair is None:
+        return False
+    key, value = pair.groups()
+    has_prompt = any(one.partition("=")[0] in ("-p", "--prompt", "--") for one in words)
+    if value.startswith(DATA) or not re.search(r"\s", value):
+        return True
+    if has_prompt or not made.takes_prompt:
+        return True
+    if option.keyword != "params" or key in COMMON_PARAMS or value[0] in '{["':
+        made.error(
+            f"{quote(word)} may be the prompt or a value of {option.flag}; repeat {option.flag} "
+            "before a value with spaces, or put -p before the prompt"
+        )
+    return False
 
 
 def parse_run(

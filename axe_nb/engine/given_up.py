@@ -12,11 +12,12 @@ from axe_nb.text import format_seconds
 
 
 def make_last_error(error: ProviderError, attempts: int) -> ProviderError:
-    """Returns the error of the last attempt that `[retry]` allows."""
+    """Returns the error of the last attempt that was allowed."""
     last = copy(error)
-    last.message = f"{error.message} ({attempts} attempts)"
-    last.args = (last.message,)
-    last.hint = error.hint or "try again later, or raise max_retries under [retry] of the agent"
+    if attempts > 1:
+        last.message = f"{error.message} ({attempts} attempts)"
+        last.args = (last.message,)
+    last.hint = error.hint or "try again later, or allow more retries with --retries"
     return last
 
 

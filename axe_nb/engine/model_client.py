@@ -13,7 +13,9 @@ import asyncio
 from copy import copy
 from dataclasses import replace
 from functools import partial
+from itertools import count
 
+from axe_nb.agents.names import parse_model
 from axe_nb.engine.given import make_given
 from axe_nb.engine.given_up import make_last_error, make_late_error
 from axe_nb.engine.payment import hold, price, settle
@@ -125,20 +127,16 @@ class ModelClient:
         return edited or response
 
     async def _send_with_retries(self, request: Request, turn: int) -> Response:
-        most = self._scope.agent.retry.max_retries
-        for attempt in range(1, most + 1):
+        for attempt in count(1):
             try:
                 return await self._send_metered(request, turn, attempt)
             except ProviderError as error:
                 if not error.retryable:
                     raise
+                if self.exchanges[-1].was_last:
+                    raise make_last_error(error, attempt) from None
                 await self._wait_to_retry(error, request.place, turn, attempt + 1)
-        try:
-            return await self._send_metered(request, turn, most + 1)
-        except ProviderError as error:
-            raise (
-                make_last_error(error, most + 1) if most and error.retryable else error
-            ) from None
+        raise AssertionError("it is sent until it is answered, or was the last attempt")
 
     async def _wait_to_retry(
         self, error: ProviderError, place: str, turn: int, attempt: int
@@ -158,16 +156,26 @@ class ModelClient:
             raise make_late_error(error)
         seconds = add_jitter(seconds, left)
         reason = str(error.status or error.category)
-        most = scope.agent.retry.max_retries
         scope.env.emit(
-            RetryScheduled(scope.id, turn, attempt, seconds, reason, error.message, most)
+            RetryScheduled(scope.id, turn, attempt, seconds, reason, error.message, scope.retries)
         )
         began = scope.seconds
         try:
-            await asyncio.sleep(0.0 if is_recorded else seconds)
+            if is_recorded:
+                await asyncio.sleep(0.0)
+            elif self._is_virtual:
+                scope.clock.forward(scope.clock.ahead + seconds)
+            else:
+                await asyncio.sleep(seconds)
         finally:
             scope.note("retry", began, turn)
         self.retries += 1
+
+    @property
+    def _is_virtual(self) -> bool:
+        """True if the model is a script on the virtual clock (D-36)."""
+        is_virtual = getattr(self._provider, "is_virtual", None)
+        return bool(is_virtual and is_virtual(parse_model(self._scope.agent.model)[1]))
 
     def _holds(self, place: str, attempt: int) -> bool:
         """True if what was played last has such an attempt."""
@@ -244,12 +252,21 @@ class ModelClient:
                 answer_tool=log.answer_tool, params=request.params,
                 streaming=log.streaming, reply=reply, response=response,
                 deltas=tuple(pieces.deltas) if pieces and not reply else (), error=error,
+                was_last=self._is_last(error, attempt, recorded),
                 cut="timeout" if cut and clock.is_late else cut,
                 cost=response.usage.cost if response else None,
             )  # fmt: skip
             self.exchanges.append(exchange)
             if tape is not None:
                 tape.keep(request, exchange)
+
+    def _is_last(
+        self, error: ProviderError | None, attempt: int, recorded: Exchange | None
+    ) -> bool:
+        """True if a request failed for now, and no further attempt is, or was, allowed."""
+        if recorded is not None and recorded.was_last:
+            return True
+        return bool(error and error.retryable) and attempt > self._scope.retries
 
     def _find_kept(self, request: Request) -> Exchange | None:
         """The exchange that a fork takes from the run that it forks; None = the request is sent."""

@@ -106,6 +106,10 @@ class Env:
     """Steps through the tree; None = it runs without pauses."""
     as_child: Callable[[Agent], Agent] = lambda agent: agent
     """Agent → the agent as a child in this tree (`--model-all`)."""
+    retries: int | None = None
+    """Retries of each request of the tree that fails for now; None = as its agent says."""
+    default_retries: int = 0
+    """Those of agents that set none."""
     nest: Callable[[Any, Env], tuple[Job, Env]] | None = None
     """(request of `axe_nb.run` in a tool, this) → the child's job, and the dependencies of the
     child and its descendants (D-57). Raises ConfigError. None = the run belongs to no session."""
@@ -168,6 +172,14 @@ class RunScope:
     def seconds(self) -> float:
         """Seconds since the root began, virtual time included."""
         return self.began + self.clock.elapsed
+
+    @property
+    def retries(self) -> int:
+        """Retries of each request of the run that fails for now."""
+        if self.env.retries is not None:
+            return self.env.retries
+        own = self.agent.retry.max_retries
+        return self.env.default_retries if own is None else own
 
     def begin_calls(self, turn: int, calls: Iterable[ToolCall]) -> None:
         """Has `note` know the calls of a turn."""

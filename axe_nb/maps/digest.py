@@ -63,7 +63,7 @@ def compute_key(common: bytes, text: str, pictures: Sequence[Picture] = ()) -> s
 
 def _describe(agent: Agent) -> Any:
     table = make_table(agent)
-    return {key: table[key] for key in table.keys() - {"description", "stream"}}
+    return {key: table[key] for key in table.keys() - {"description", "retry", "stream"}}
 
 
 async def _describe_below(plan: Plan) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from axe_nb.agents.config import format_path_or_name
 from axe_nb.agents.files import expand_home, reason
 from axe_nb.data_files import check_header, format_header
 from axe_nb.errors import ConfigError
-from axe_nb.maps.resume_file import NOT_FINISHED, ResumeFile, format_result, read_result
+from axe_nb.maps.resume_file import ResumeFile, format_result, is_final, read_result
 from axe_nb.results import RunResult
 from axe_nb.run_history.policy import find_reason_against
 from axe_nb.text import one_line
@@ -127,17 +127,18 @@ class KeptHistory:
         return None
 
     def _read(self, content: object) -> RunResult | None:
-        """The result of a text; None if it cannot be read, and its run is asked again."""
+        """The result of a text; None if its run is asked again, also as it cannot be read."""
         try:
             text = str(content)
             _, begin = check_header(self._path, "runs", text)
-            return read_result(text[begin:])
+            result = read_result(text[begin:])
         except (ValueError, KeyError, TypeError, RecursionError, ConfigError):
             return None
+        return result if is_final(result) else None
 
     def append(self, key: str, result: RunResult) -> None:
-        """See `Kept`; what timed out or was cancelled is asked again, so it is not kept."""
-        if result.status in NOT_FINISHED:
+        """See `Kept`; the result of a run that is asked again is not kept."""
+        if not is_final(result):
             return
         try:
             text = format_header("runs") + format_result(key, result)

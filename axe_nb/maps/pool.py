@@ -2,7 +2,7 @@
 
 Each takes its next task when it is idle, so there are never more tasks than workers, and no prompt
 is taken before it can be asked. A task takes room until its result was received: a caller that
-receives slowly, or in order behind a slow run, holds the workers back.
+receives slowly holds the workers back.
 Source: product.md "Exploring".
 """
 

@@ -25,7 +25,8 @@ from typing import Any, NoReturn
 
 from axe_nb.agents.files import display_path, expand_home, reason
 from axe_nb.data_files import MAX_BYTES, check_header, format_header
-from axe_nb.errors import ConfigError
+from axe_nb.errors import ConfigError, ProviderError
+from axe_nb.providers.error_words import is_used_up
 from axe_nb.results import RunResult
 from axe_nb.text import one_line
 from axe_nb.values.own_text import shown_value
@@ -46,6 +47,9 @@ FAR = 1 << 62
 
 NOT_FINISHED = ("timeout", "cancelled")
 """Statuses of runs that are asked again."""
+
+OF_THE_REQUEST = (None, 400, 413, 422)
+"""HTTP statuses of errors that lie in the request; others, such as 404, may lie in the settings."""
 
 _START = re.compile(rb'\{"key":"([0-9a-f]{1,64})","status":"([a-z_]{1,20})","result":\{')
 
@@ -103,9 +107,11 @@ class ResumeFile:
                 position, size = places.popleft()
                 try:
                     os.lseek(self._handle, position, os.SEEK_SET)  # writing always appends
-                    return read_result(_read(self._handle, size))
+                    result = read_result(_read(self._handle, size))
                 except (OSError, ValueError, KeyError, TypeError, RecursionError, ConfigError):
                     continue  # a damaged line: its run begins anew
+                if is_final(result):
+                    return result
         return None
 
     def append(self, key: str, result: RunResult) -> None:
@@ -209,6 +215,23 @@ class ResumeFile:
     def _fail(self, verb: str, error: Exception) -> NoReturn:
         why = reason(error) if isinstance(error, OSError) else str(error)
         raise ConfigError(f"cannot {verb} the resume file {_show(self._path)}: {why}") from None
+
+
+def is_final(result: RunResult) -> bool:
+    """True if the run completed, or would fail again; False = it is asked again (D-75).
+
+    What would fail again is a request that the server rejects for its content, and a run that
+    reached one of its limits.
+    """
+    cause = result.cause
+    if result.status in NOT_FINISHED or (
+        cause is not None and not isinstance(cause, ProviderError)
+    ):
+        return False  # the latter has not begun, or was lost
+    if cause is None or cause.category == "refusal":
+        return True
+    is_of_request = cause.category == "bad_request" and cause.status in OF_THE_REQUEST
+    return is_of_request and not cause.retryable and not is_used_up(cause.detail)
 
 
 def format_result(key: str, result: RunResult) -> str:

@@ -5,6 +5,7 @@ Source: product.md "Exploring"; D-2, D-8.
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from contextlib import aclosing, closing
 from typing import Any, Literal
@@ -17,6 +18,9 @@ from axe_nb.maps.tasks import Prompts
 from axe_nb.results import RunResult
 from axe_nb.session.portal import run_and_wait
 from axe_nb.session.view import Line
+
+MOST_WAITING = 10_000
+"""Results that wait for an earlier one before further runs do, if the map keeps none."""
 
 
 class RunMap:
@@ -109,7 +113,8 @@ class RunMap:
         receive = self._keep_too(drive)
         try:
             with closing(drive.run()) as ended:
-                yield from _in_order(ended, receive)
+                most = MOST_WAITING if self._batch.keep == "nothing" else math.inf
+                yield from in_order(ended, receive, most)
         finally:
             self._end(progress)
 
@@ -177,16 +182,30 @@ class RunMap:
         )
 
 
-def _in_order(
-    ended: Iterator[tuple[int, RunResult]], receive: Callable[[], None]
+def in_order(
+    ended: Iterator[tuple[int, RunResult]], receive: Callable[[], None], most: float
 ) -> Iterator[RunResult]:
-    """Yields results in the order of their positions, those after a gap at the end."""
+    """Yields results in the order of their positions, those after a gap at the end.
+
+    Results that wait for an earlier one count as received, so that the runs go on meanwhile.
+
+    Args:
+        ended: position and result of each run, as they end.
+        receive: notes that a result was received.
+        most: how many wait at most before the runs do.
+    """
     waiting: dict[int, RunResult] = {}
-    position = 0
+    position = early = 0
     for index, result in ended:
         waiting[index] = result
-        while position in waiting:
+        if position not in waiting and early < most:
+            early += 1
             receive()
+        while position in waiting:
+            if early:
+                early -= 1
+            else:
+                receive()
             yield waiting.pop(position)
             position += 1
     for _, result in sorted(waiting.items()):

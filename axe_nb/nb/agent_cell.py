@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import difflib
 import re
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
@@ -32,6 +31,7 @@ from axe_nb.nb.cell_source import find_cell_source
 from axe_nb.nb.option_line import read_words
 from axe_nb.session.session import session
 from axe_nb.text import quote
+from axe_nb.toml_tables.parse import parse_toml
 from axe_nb.toml_tables.table import Source
 from axe_nb.views.agent_card import AgentCard
 from axe_nb.views.agent_summary import draw_graph, list_abilities
@@ -118,8 +118,8 @@ def _number_lines(name: str, body: str, magic_line: int) -> str:
     The lines above it are replaced by blank lines, or by the name if the TOML has none.
     """
     try:
-        has_name = "name" in tomllib.loads(body)
-    except (ValueError, RecursionError):
+        has_name = "name" in parse_toml(body)
+    except ValueError:
         has_name = True  # the parser reports the mistake
     return "\n" * (magic_line - 1) + ("" if has_name else f"name = {quote(name)}") + "\n" + body
 
@@ -198,7 +198,7 @@ def _read_if_exists(path: Path) -> str | None:
 
 def _format_file(name: str, body: str, before: str) -> str:
     """The TOML as written to the file: with its name, and with its original line endings."""
-    if "name" not in tomllib.loads(body):
+    if "name" not in parse_toml(body):
         body = f"name = {quote(name)}\n{body}"
     ends = re.search(r"[\r\n]*\Z", before)
     text = body.rstrip("\n") + (ends[0].replace("\r", "") if before and ends else "\n")

@@ -260,7 +260,7 @@ def _use_cassette(shell: InteractiveShell, chosen: argparse.Namespace) -> str:
     if chosen.path is not None:
         if session.cassette is not None:
             session.cassette.save()  # it may be the file that is read now
-        session.use_cassette(Cassette(chosen.path, chosen.cassette_mode))
+        session.use_cassette(_open_cassette(chosen))
     used = session.cassette
     if used is None:
         raise ConfigError("no cassette is in use", hint="start one: %axe cassette PATH")
@@ -270,6 +270,16 @@ def _use_cassette(shell: InteractiveShell, chosen: argparse.Namespace) -> str:
         return f"{plural(used.prune(), 'record')} removed from {used.shown}"
     is_shown = chosen.status or (chosen.path is None and chosen.cassette_mode is None)
     return str(used.status()) if is_shown else ""
+
+
+def _open_cassette(chosen: argparse.Namespace) -> Cassette:
+    try:
+        return Cassette(chosen.path, chosen.cassette_mode)
+    except ConfigError as error:
+        instead = "%axe cassette --off runs without it"
+        hint = f"{error.hint}; {instead}" if error.hint else instead
+        session.cassette_problem = ConfigError(error.message, hint=hint)
+        raise session.cassette_problem from None
 
 
 def _reset(shell: InteractiveShell, chosen: argparse.Namespace) -> str:

@@ -19,7 +19,7 @@ from IPython.core.magic import (
     needs_local_scope,
     no_var_expand,
 )
-from traitlets import Bool, Enum, Float, Unicode, observe
+from traitlets import Bool, Enum, Float, Int, Unicode, observe
 
 if TYPE_CHECKING:
     from axe_nb.diffs.run_diff import RunDiff
@@ -30,7 +30,9 @@ if TYPE_CHECKING:
     from axe_nb.session.runs import RunHandle
     from axe_nb.views.timeline import Timeline
 
-OPTIONS = ("model", "model_all", "timeout", "mode", "agents_dir", "stream", "step", "break_at")
+OPTIONS = (
+    "model", "model_all", "timeout", "retries", "mode", "agents_dir", "stream", "step", "break_at",
+)  # fmt: skip
 """Settings that are options of a run."""
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -86,6 +88,10 @@ class AxeMagics(Magics):
     timeout = Float(
         120.0, allow_none=True, help="Time limit of a run in seconds; 0 or None = no limit."
     ).tag(config=True)
+    retries = Int(
+        None, allow_none=True,
+        help="Retries of a request that fails for now; 0 = none; None = each agent's own, else 2.",
+    ).tag(config=True)  # fmt: skip
     mode = Enum(
         ("", "plan", "ask", "auto"), "", help="Mode for all runs; empty = each agent's own."
     ).tag(config=True)

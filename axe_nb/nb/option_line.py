@@ -19,8 +19,11 @@ from axe_nb.commands.parser import DATA, split_line
 from axe_nb.commands.table import Command
 from axe_nb.values.render import write_text
 
-FLAG = re.compile(r"--[\w-]+=[^=]*\Z")
+FLAG = re.compile(r"(--[\w-]+=|-[A-Za-z])(.*)", re.DOTALL)
 """Beginning of a word such as `--model={name}`, where the value follows an option."""
+
+KEY = re.compile(r"([^\W\d][\w.-]*=)()")
+"""Beginning of a word such as `language={name}`, unless a text with spaces goes on from there."""
 
 COUNT = re.compile(r"\d+(,\d*)?|,\d+")
 """The count of a regular expression, within its braces."""
@@ -93,5 +96,7 @@ def _fill(word: str, mark: str, values: Iterator[str]) -> str:
     first, *others = word.split(mark)
     if not others:
         return word
-    flag, equals, first = first.rpartition("=") if FLAG.match(first) else ("", "", first)
-    return flag + equals + DATA + first + "".join(next(values) + part for part in others)
+    is_text = any(char.isspace() for part in others for char in part)
+    typed = FLAG.fullmatch(first) or (None if is_text else KEY.fullmatch(first))
+    key, first = typed.groups() if typed else ("", first)
+    return key + DATA + first + "".join(next(values) + part for part in others)

@@ -120,7 +120,7 @@ def _describe_failure(
         speaks = not any(getattr(cause, "reason", "") in NO_TLS for cause in _list_causes(error))
         why = reason if speaks else "the server responded, but not over TLS"
         return f"no secure connection to {where}: {why}", f"{at_base_url}: it may need http://"
-    again = "try again, or set max_retries under [retry] of the agent"
+    again = "try again, or allow more retries with --retries"
     return f"the connection to {where} failed: {reason}", again
 
 

@@ -59,7 +59,7 @@ _SHORTEN_BOTH = (
     "params.max_tokens of the agent, or shorten the conversation"
 )
 
-_RETRIES = "set max_retries under [retry] of the agent"
+_RETRIES = "allow more retries with --retries"
 
 _BILLING = "check the plan and billing of your account, or use another provider"
 

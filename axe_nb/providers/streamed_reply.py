@@ -150,7 +150,7 @@ class StreamedReply:
             raise ProviderError(
                 "server",
                 "the stream ended before the answer was complete" + (words and f": {words}"),
-                hint="try again, or set max_retries under [retry] of the agent",
+                hint="try again, or allow more retries with --retries",
             )
         try:
             return dump(settle(self._assembly.reply()))

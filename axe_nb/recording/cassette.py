@@ -14,6 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TypeAlias
 
+from axe_nb.agents.config import format_path
 from axe_nb.agents.files import expand_home
 from axe_nb.errors import CassetteMiss, ConfigError
 from axe_nb.quick_dataclass import dataclass
@@ -106,7 +107,11 @@ class Cassette:
         """Held before `_lock`, by the only thread that reads or writes the file."""
         self._thread: threading.Thread | None = None
         self._file = SharedFile(self.path)
-        self._merge(self._file.read_changes() or ())
+        try:
+            self._merge(self._file.read_changes() or ())
+        except ConfigError as error:
+            message = error.message.replace(format_path(self.path), self.shown)
+            raise ConfigError(message, hint=error.hint) from None
 
     def change_mode(self, mode: Mode | None) -> None:
         """Changes the mode, for the runs that begin after it.

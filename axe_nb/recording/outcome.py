@@ -31,6 +31,7 @@ def encode(exchange: Exchange, clean: Filter) -> dict[str, Any]:
         response=None if reply else exchange.response,
         deltas=exchange.deltas,
         error=None if reply else exchange.error,
+        was_last=exchange.was_last,
         cut=exchange.cut,
         cost=exchange.cost,
     )

@@ -83,6 +83,11 @@ class ScriptProvider:
         self.name = "script"
         self.scripts = Scripts(dirs, sent)
 
+    def is_virtual(self, name: str) -> bool:
+        """True if a script is a file of rules on the virtual clock."""
+        found = self.scripts.find(name)
+        return isinstance(found, Script) and found.virtual
+
     async def send(self, request: Request, on_delta: OnDelta | None = None) -> Response:
         """Returns the script's answer after its delay; streams it if the script streams.
 
@@ -119,7 +124,7 @@ def _make_error(name: str, fault: Fault, *, has_begun: bool) -> ProviderError:
                 return ProviderError(
                     "server",
                     "the stream ended before the answer was complete",
-                    hint="try again, or set max_retries under [retry] of the agent",
+                    hint="try again, or allow more retries with --retries",
                 )
             case "refused" | "cut" if has_begun:
                 message = f"the connection to script/{name} was closed in the middle of its answer"
@@ -227,7 +232,8 @@ def _name_script(name: str, function: ScriptFunction) -> Iterator[None]:
         lines = [frame.lineno for frame in frames if frame.filename == file]
         at = f" in line {lines[-1]}" if lines else ""
         what = one_line(f"{type(error).__name__}: {words(error)}", 200).rstrip(": ")
-        raise ProviderError("server", f"script {quote(name)} raised {what}{at}") from error
+        message = f"script {quote(name)} raised {what}{at}"
+        raise ProviderError("server", message, retryable=False) from error
 
 
 def _make_response(name: str, request: Request, returned: Any) -> Response:

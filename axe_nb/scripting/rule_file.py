@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import math
 import re
-import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -20,6 +19,7 @@ from axe_nb.quick_dataclass import dataclass
 from axe_nb.scripting.rules import FAULTS, OWN_PLACES, Fault, Rule, Script
 from axe_nb.text import cut_chars, nearest, quote
 from axe_nb.toml_tables.lines import line_of, toml_hint
+from axe_nb.toml_tables.parse import parse_toml
 
 if TYPE_CHECKING:
     import regex
@@ -38,8 +38,8 @@ def parse(text: str, file: str) -> Script:
         ConfigError: not TOML, an unknown key, a wrong value, an invalid regex, or no rule.
     """
     try:
-        table = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        table = parse_toml(text)
+    except ValueError as error:
         hint = toml_hint(text, error)
         raise ConfigError(f"failed to parse script {file}: {error}", hint=hint) from None
     place = _Place(text, file)

@@ -140,6 +140,7 @@ def adapt(env: Env, overrides: Overrides) -> Env:
     as_child = env.as_child
     return replace(
         env,
+        retries=env.retries if overrides.retries is None else overrides.retries,
         tools=(*env.tools, *(t for t in overrides.tools or () if not isinstance(t, str))),
         as_child=lambda child: as_child(_adapt_child(child, overrides)),
     )

@@ -83,6 +83,8 @@ class Session:
     """False if runs are not kept in the history; written by `%config AxeMagics`."""
     cassette: Cassette | None = None
     """Records the exchanges of the session's runs, and plays them; None = neither."""
+    cassette_problem: ConfigError | None = None
+    """The reason that the cassette asked for is not in use: no run starts, as it might be paid."""
     budget: Budget = field(default_factory=Budget)
     """The dollars that the session's runs have spent, and may spend."""
     hosts: dict[str, None] = field(default_factory=dict)
@@ -174,12 +176,18 @@ class Session:
         if self.cassette is not None:
             self.cassette.save()
             atexit.unregister(self.cassette.save_quietly)
-        self.cassette = cassette
+        self.cassette, self.cassette_problem = cassette, None
         if cassette is not None:
             atexit.register(cassette.save_quietly)
 
     def open_cassette(self) -> Cassette | None:
-        """Returns the cassette in use, which the environment may name; None = there is none."""
+        """Returns the cassette in use, which the environment may name; None = there is none.
+
+        Raises:
+            ConfigError: the one that was asked for cannot be opened.
+        """
+        if self.cassette_problem is not None:
+            raise ConfigError(self.cassette_problem.message, hint=self.cassette_problem.hint)
         if self.cassette is None and (path := os.environ.get(CASSETTE)):
             from axe_nb.recording.cassette import Cassette
 
@@ -230,6 +238,7 @@ class Session:
             stepper=make_stepper(request.overrides.step, request.overrides.break_at),
             tape=tape,
             nest=self._nest,
+            default_retries=config.retries,
             hosts=self.hosts,
             prices=snapshot.prices,
             purse=Purse(self.budget, ask_person),

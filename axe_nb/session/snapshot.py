@@ -82,6 +82,11 @@ class Snapshot:
         self._loaded: dict[str, Agent] = {}
         """Name → agent that a run has looked up."""
         self._is_taken = False
+        """True if no agent that has not been read or noted can be started any more."""
+        self._is_sent = False
+        """True if another process has read the agents."""
+        self._roots: set[tuple[Key, bool]] = set()
+        """Roots, with true if they can start any agent, whose sub-agents have been read."""
         self._check: Callable[[], None] = lambda: None
         """Raises TimeIsUp if the time of the root is up."""
 
@@ -105,11 +110,16 @@ class Snapshot:
         """Takes what another process has read; nothing is read here any more."""
         self._agents.update(agents)
         self._contexts.update(contexts)
-        self._is_taken = True
+        self._is_taken = self._is_sent = True
 
     def share(self) -> Snapshot:
-        """Returns the same agents and texts for another tree, with a time limit of its own."""
-        return copy(self)
+        """Returns the same agents and texts for another tree, with a time limit of its own.
+
+        Its root may be an agent that has not been read yet.
+        """
+        shared = copy(self)
+        shared._is_taken = self._is_sent
+        return shared
 
     def load(self, name: str) -> Agent:
         """Returns the agent of that name, as it was when the root started.
@@ -174,7 +184,9 @@ class Snapshot:
         if self._is_taken:
             return
         has_own = _has_own_tools(root.agent) or bool(root.env.tools)
-        if has_own or root.agent.sub_agents:
+        read = _make_key(root.agent), has_own
+        if (has_own or root.agent.sub_agents) and read not in self._roots:
+            self._roots.add(read)
             with contextlib.suppress(TimeoutError):  # the run ends before its first request
                 async with root.clock.limit():
                     await in_thread(self._take, root, has_own)

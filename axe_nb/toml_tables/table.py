@@ -261,6 +261,10 @@ _KINDS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
     "Ask": ("a string", lambda v: isinstance(v, str)),
     "bool": ("true or false", lambda v: isinstance(v, bool)),
     "int": ("a whole number", lambda v: isinstance(v, int) and not isinstance(v, bool)),
+    "int | None": (
+        "a whole number",
+        lambda v: v is None or (isinstance(v, int) and not isinstance(v, bool)),
+    ),
     "float": (
         "a number",
         lambda v: isinstance(v, (int, float)) and not isinstance(v, bool) and math.isfinite(v),

@@ -11,8 +11,6 @@ from typing import Any
 
 from axe_nb.errors import ConfigError
 
-SECTIONS = ("Args:", "Arguments:", "Parameters:", "Attributes:")
-
 
 def type_hints(thing: Any, where: str) -> dict[str, Any]:
     """Returns the type hints of a function or a class by name.
@@ -27,21 +25,19 @@ def type_hints(thing: Any, where: str) -> dict[str, Any]:
 
 
 def parse_docstring(thing: object) -> tuple[str, dict[str, str]]:
-    """Returns (first paragraph, name → description) of a docstring in Google style."""
-    lines = (inspect.getdoc(thing) or "").splitlines()
-    first = next((i for i, line in enumerate(lines) if not line.strip()), len(lines))
-    descriptions: dict[str, str] = {}
-    section, name, margin = "", "", 0
-    for line in lines[first:]:
-        text, indent = line.strip(), len(line) - len(line.lstrip())
-        if text and not indent:
-            section, name, margin = text, "", 0
-        elif text and section in SECTIONS:
-            margin = margin or indent
-            label, colon, rest = text.partition(":")
-            if indent == margin and colon:
-                name = label.partition("(")[0].strip()
-                descriptions[name] = rest.strip()
-            elif name:
-                descriptions[name] = f"{descriptions[name]} {text}".strip()
-    return " ".join(line.strip() for line in lines[:first]), descriptions
+    """Returns (first paragraph, name → description) of a docstring in any of the usual styles."""
+    import docstring_parser  # on first use: most processes make no tool
+
+    text = inspect.getdoc(thing) or ""
+    try:
+        found = docstring_parser.parse(text)
+    except docstring_parser.ParseError:
+        return " ".join(text.partition("\n\n")[0].split()), {}
+    more = "" if found.blank_after_short_description else found.long_description or ""
+    first = f"{found.short_description or ''}\n{more}".partition("\n\n")[0]
+    descriptions = {
+        name.strip().lstrip("*"): " ".join((param.description or "").split())
+        for param in found.params
+        for name in param.arg_name.split(",")  # NumPy: `x, y : float`
+    }
+    return " ".join(first.split()), descriptions

@@ -71,7 +71,7 @@ def test_what_is_not_said_has_the_documented_default() -> None:
         limits=TreeLimits(
             max_requests=1000, max_calls_per_reply=256, max_in_flight=200, max_total_tokens=0
         ),
-        retry=Retry(max_retries=0),
+        retry=Retry(max_retries=None),
         sub_agents_config=SubAgentsConfig(
             enabled=True, max_depth=0, parallel=True, timeout=0, max_concurrent=0, max_turns=10,
             output_limit=4096, inherit_mode=True, ask="deny",

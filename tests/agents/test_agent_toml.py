@@ -129,7 +129,7 @@ def test_a_missing_or_blank_field_is_named_name_first(blank: str) -> None:
         ('name = "a"\nname = "b"', "Cannot overwrite a value (at "),
         ('system_prompt = """', "Unterminated string (at end of document)"),
         ("x = " + "1" * 5000, "Exceeds the limit"),
-        ("x = " + "[" * 5000, "maximum recursion depth exceeded"),
+        ("x = " + "[" * 5000, "its values are nested too deeply"),
         ("name = 'a'\rmodel = 'b'", ""),
         ("\x00", ""),
     ],

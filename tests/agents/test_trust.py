@@ -16,6 +16,7 @@ from axe_nb.agents.agent import Agent
 from axe_nb.agents.prompt import all_warnings, brief
 from axe_nb.agents.tables import SubAgentsConfig
 from axe_nb.agents.unusual import FREE, HARMLESS, find_unusual
+from axe_nb.cli import main
 from axe_nb.errors import ConfigError
 from axe_nb.toolbox import BUILT_IN
 
@@ -350,7 +351,8 @@ def test_the_review_shows_all_agents_and_asks_for_the_unusual_ones_alone(
     assert not actions.trust(None, None, shown.append, lambda p: asked.append(p) or "n")  # type: ignore[func-returns-value]
     assert asked == ["Trust wide? [y]es [n]o: "]
     assert shown == [
-        "axe/agents/broken.toml: nothing unusual",
+        "axe/agents/broken.toml: the agent file cannot be checked: Invalid value (at \n"
+        "      end of document)",
         "axe/agents/usual.toml: nothing unusual",
         "axe/agents/wide.toml: not trusted\n"
         '  "script/worker", mode auto, run_command\n'
@@ -591,3 +593,48 @@ def test_trust_in_a_server_covers_its_program_as_it_is(repository: Path, form: s
     assert trust.is_trusted(path, path.read_text())
     program.write_text("print('evil')")
     assert not trust.is_trusted(path, path.read_text())
+
+
+NESTED = range(60, 500, 2)
+"""Depths of a value, up to more than the parser bears; where that begins depends on the caller."""
+
+
+@pytest.mark.req("D-54")
+@pytest.mark.parametrize("depth", NESTED)
+def test_a_value_nested_however_deep_hides_nothing_unusual(repository: Path, depth: int) -> None:
+    nested = "[" * depth + "]" * depth
+    agent = put_agent(mode="auto", sandbox="off", workdir="~", tools=["run_command"])
+    agent.write_text(agent.read_text() + f"[params]\nx = {nested}\n")
+    with pytest.raises(ConfigError) as error:
+        run()
+    assert any(words in str(error.value) for words in ("not trusted yet", "nested too deeply"))
+
+
+@pytest.mark.req("D-54")
+@pytest.mark.parametrize("depth", range(420, 500, 4))
+def test_the_doctor_starts_no_server_of_a_file_that_it_cannot_check(
+    repository: Path, depth: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    started = repository / "started"
+    agent = put_agent()
+    server = f'[mcp_servers.x]\ncommand = ["touch", {json.dumps(str(started))}]\n'
+    nested = "[" * depth + "]" * depth
+    agent.write_text(f"{agent.read_text()}{server}[params]\nx = {nested}\n")
+    main(["doctor"])
+    assert not started.exists()
+    assert "worker" in capsys.readouterr().out
+
+
+@pytest.mark.req("D-54")
+def test_a_review_says_that_a_file_cannot_be_checked(repository: Path) -> None:
+    agent = put_agent(mode="auto", tools=["run_command"])
+    agent.write_text(agent.read_text() + "x = [\n")
+    [shown] = accept("axe/agents/worker.toml")
+    assert "the agent file cannot be checked: " in shown
+
+
+def test_a_key_of_thousands_of_parts_is_refused_before_it_takes_memory(repository: Path) -> None:
+    agent = put_agent()
+    agent.write_text(agent.read_text() + ".".join(["a"] * 78_000) + " = 1\n")
+    with pytest.raises(ConfigError, match=r"a key with more than 32 parts \(at line 3"):
+        run()

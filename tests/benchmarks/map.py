@@ -2,7 +2,8 @@
 
 The model is a server of OpenAI's protocol in a process of its own, which counts its answers. Prints
 the row of goals.md, the same with a resume file, and what happens when the map is killed at half
-and begun again. `python -m tests.benchmarks.map 2000` asks fewer.
+and begun again. `python -m tests.benchmarks.map 2000` asks fewer, `… map slow` only measures 1 % of
+slow prompts.
 """
 
 from __future__ import annotations
@@ -29,6 +30,9 @@ PROMPTS = 10_000
 CONCURRENCY = 1000
 SECONDS = 1.0
 
+SLOWER = 100
+"""Times that a slow prompt takes longer."""
+
 
 class Model(HttpServer):
     """Answers after `seconds`; the prompt `how many?` is answered with the counts at once."""
@@ -47,7 +51,8 @@ class Model(HttpServer):
             counts = Counter(Model.answered.values())
             self._send(prompt, json.dumps(counts))
         else:
-            asyncio.get_running_loop().call_later(self.seconds, self._send, prompt, "done")
+            seconds = self.seconds * (SLOWER if prompt.startswith("slow") else 1)
+            asyncio.get_running_loop().call_later(seconds, self._send, prompt, "done")
 
     def _send(self, prompt: str, text: str) -> None:
         is_held = text == "done" and Model.answered.total() >= Model.most
@@ -103,6 +108,31 @@ def ask(number: int, **options: Any) -> dict[str, Any]:
     return {"seconds": seconds, "cpu": time.process_time() - cpu, "peak": peak}
 
 
+def compare_orders(number: int = 1000, at_once: int = 20, seconds: float = 0.05) -> None:
+    """Asks prompts of which one in a hundred is slow, with `for` and with `async for`.
+
+    They are among the first tenth: a slow one at the end would be waited for in any order.
+    """
+    import axe_nb
+
+    agent = axe_nb.Agent(name="one", model="openai/one")
+    slow = range(5, number // 10, 10)
+    prompts = [f"{'slow' if n in slow else 'quick'} {n}" for n in range(number)]
+    ideal = seconds * number * (1 + (SLOWER - 1) / 100) / at_once
+
+    async def ask_later() -> None:
+        async for _ in axe_nb.amap(agent, prompts, concurrency=at_once, display=False):
+            pass
+
+    began = time.perf_counter()
+    list(axe_nb.map(agent, prompts, concurrency=at_once, display=False))
+    took = time.perf_counter() - began
+    asyncio.run(ask_later())
+    later = time.perf_counter() - began - took
+    shown = f"{took:.1f} s (`async for` {later:.1f} s, ideal {ideal:.1f} s)"
+    row("1 % slow prompts, `for`", shown, took / ideal, 1.3, 1.1, " x")
+
+
 def apart(number: int, **options: Any) -> dict[str, Any]:
     """`ask`, in a process of its own."""
     words = [sys.executable, "-m", __spec__.name, "ask", str(number), json.dumps(options)]
@@ -146,6 +176,8 @@ def main(number: int) -> None:
             took = apart(number, concurrency=CONCURRENCY, resume=f"{folder}/runs.jsonl")
             shown = f"{took['seconds']:.1f} s (CPU {took['cpu']:.1f} s)"
             row("with a resume file", shown, took["seconds"], 20, 12, " s")
+    with model(0.05):
+        compare_orders()
     for most, what in ((number // 2 + 1, "held back"), (sys.maxsize, "going on")):
         with model(SECONDS, most), tempfile.TemporaryDirectory() as folder:
             print(f"killed at half, the model {what}:", end=" ")
@@ -158,5 +190,8 @@ if __name__ == "__main__":
             asyncio.run(serve(float(seconds), int(most)))
         case ["ask", number, options]:
             print(json.dumps(ask(int(number), **json.loads(options))))
+        case ["slow"]:
+            with model(0.05):
+                compare_orders()
         case numbers:
             main(int(numbers[0]) if numbers else PROMPTS)

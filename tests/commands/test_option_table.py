@@ -79,6 +79,7 @@ SAMPLES: Mapping[str, tuple[str, Any]] = {
     "--skill": ("review.md", "review.md"),
     "--workdir": ("data", "data"),
     "--timeout": ("2.5", 2.5),
+    "--retries": ("1", 1),
     "--param": ("temperature=0.5 seed=7", {"temperature": 0.5, "seed": 7}),
     "--var": ("place=there tone=dry", {"place": "there", "tone": "dry"}),
     "--agents-dir": ("more/agents", "more/agents"),
@@ -91,7 +92,7 @@ SAMPLES: Mapping[str, tuple[str, Any]] = {
 }
 """Option of all faces → (on a line, in Python)."""
 
-WHOLE_RUN = {"--timeout", "--no-stream", "--expect", "--step", "--break"}
+WHOLE_RUN = {"--timeout", "--retries", "--no-stream", "--expect", "--step", "--break"}
 """Options that change nothing in the first request."""
 
 
@@ -152,6 +153,18 @@ def test_the_time_is_the_same_in_every_face(seen: list[Request]) -> None:
         asked = parse_run("lead --timeout 0.2", face)
         ends.append(asyncio.run(ask_session(Session(), asked.agent, "slow", asked.overrides)).error)
     assert ends == ["timeout after 0.2s"] * 4
+
+
+def test_the_retries_are_the_same_in_every_face(seen: list[Request]) -> None:
+    @axe_nb.script("lead")
+    def lead(request: Request) -> str:
+        raise axe_nb.ProviderError("server", "down", retry_after=0.01)
+
+    runs = [axe_nb.run("lead", "quick", display=False, retries=1)]
+    for face in ("cell", "line", "command"):
+        asked = parse_run("lead --retries 1", face)
+        runs.append(asyncio.run(ask_session(Session(), asked.agent, "quick", asked.overrides)))
+    assert [run.error for run in runs] == ["server: down (2 attempts)"] * 4
 
 
 @pytest.mark.parametrize("flag", ["--step", "--break"])

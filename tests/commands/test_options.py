@@ -10,9 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import axe_nb
+from axe_nb.commands.grid_command import GRID
 from axe_nb.commands.options import OPTIONS
 from axe_nb.commands.overrides import Overrides
-from axe_nb.commands.parser import DATA, Options, parse_run
+from axe_nb.commands.parser import DATA, Options, parse, parse_run
 from axe_nb.errors import ConfigError
 
 TEXT_FACES = ["cell", "line", "command"]
@@ -244,3 +245,74 @@ def test_what_follows_two_dashes_is_no_parameter() -> None:
 def test_the_value_of_a_variable_after_a_parameter_is_no_parameter() -> None:
     found = parse_run(["sum", "--param", "a=1", f"{DATA}b=2"], "line")
     assert (found.prompt, found.overrides.params) == ("b=2", {"a": 1})
+
+
+@pytest.mark.parametrize("face", ["line", "command"])
+@pytest.mark.parametrize(
+    "prompt",
+    ["x=1 is that right?", "1+1=2", "https://example.org/?id=3", "a==b", "is x=1 or y=2?"],
+)
+def test_a_prompt_after_a_parameter_is_no_parameter(prompt: str, face: Any) -> None:
+    found = parse_run(["sum", "--param", "temperature=0", prompt], face)
+    assert (found.prompt, found.overrides.params) == (prompt, {"temperature": 0})
+
+
+@pytest.mark.parametrize("face", ["line", "command"])
+@pytest.mark.parametrize(
+    ("given", "word"),
+    [("--param temperature=0", "stop=END OF"), ("--param temperature=0", 'format={"type": "json"}'),
+     ("--var language=French", "topic=the sea"), ("--var a=b", "x=1 is that right?")],
+)  # fmt: skip
+def test_what_may_be_a_prompt_or_a_value_is_a_mistake(given: str, word: str, face: Any) -> None:
+    flag = given.split()[0]
+    with pytest.raises(ConfigError, match=f"may be the prompt or a value of {flag}; repeat {flag}"):
+        parse_run(["sum", *given.split(), word], face)
+    key, _, value = word.partition("=")
+    for words in ([*given.split(), flag, word, "hello"], [*given.split(), word, "-p", "hello"]):
+        found = parse_run(["sum", *words], face)
+        assert found.prompt == "hello"
+        taken = {**found.overrides.params, **found.overrides.vars}
+        assert str(taken[key]).replace("'", '"') == value
+    assert parse_run(["sum", *given.split(), "-p", word], face).prompt == word
+
+
+def test_a_value_with_spaces_is_a_value_where_there_is_no_prompt_to_take() -> None:
+    found = parse_run("sum --var language=French topic='the sea'", "cell")
+    assert found.overrides.vars == {"language": "French", "topic": "the sea"}
+
+
+@pytest.mark.parametrize("face", ["line", "command"])
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--param", "is x=1"], 'takes KEY=VALUE, as in temperature=0.2, not "is x=1"'),
+        (["--tools", "grep,", "fetch"], 'takes names without spaces, as in a,b, not "grep,"'),
+        (["--tools", "grep", ",fetch", "hi"], "unrecognized arguments: hi"),
+        (["--break", "turn,", "agent:x"], 'takes names without spaces, as in a,b, not "turn,"'),
+        (["-please summarise"], '"-please summarise" begins with -p; put a space after -p'),
+        (["-please"], '"-please" begins with -p; put a space after -p, or -- before a prompt'),
+        (["-mention it"], '"-mention it" begins with -m'),
+        (["-p", "--hello"], "write a value that begins with a dash as --prompt=…"),
+        (["--hello"], "unrecognized arguments: --hello"),
+    ],
+)
+def test_a_mistake_beside_a_prompt_is_never_a_request(
+    words: list[str], told: str, face: Any
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse_run(["sum", *words], face)
+    assert told in str(caught.value)
+
+
+@pytest.mark.parametrize("face", ["line", "command"])
+@pytest.mark.parametrize("prompt", ["--hello", "-please", "--dry-run", "-m p/m", "- a\n- b", "-5"])
+def test_a_prompt_may_begin_with_a_dash(prompt: str, face: Any) -> None:
+    assert parse_run(["sum", f"--prompt={prompt}"], face).prompt == prompt
+    assert parse_run(["sum", "--", prompt], face).prompt == prompt
+
+
+def test_agents_after_resume_are_no_file() -> None:
+    with pytest.raises(ConfigError, match=r'takes a file, as in grid.jsonl, not "lead"; put --res'):
+        parse(GRID, "cell", "-m p/m --resume lead")
+    assert parse(GRID, "cell", "lead --resume").resume is True
+    assert parse(GRID, "cell", "lead --resume runs/grid").resume == "runs/grid"

@@ -55,7 +55,7 @@ def test_the_retries_of_a_run_that_fails_all_the_same_are_counted() -> None:
     error = "rate_limit: slow down (3 attempts)"
     assert (result.status, result.error, result.retries) == ("error", error, 2)
     assert result.cause
-    assert "max_retries" in result.cause.hint
+    assert result.cause.hint == "try again later, or allow more retries with --retries"
 
 
 @pytest.mark.req("D-23")

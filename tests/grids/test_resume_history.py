@@ -46,7 +46,7 @@ def asked() -> list[str]:
         if "stop" in request.last:
             raise KeyboardInterrupt
         if "Oslo" in request.last:
-            raise axe_nb.ProviderError("server", "out of order")
+            raise axe_nb.ProviderError("bad_request", "out of order", status=400)
         return f"answer {len(prompts)}"
 
     return prompts

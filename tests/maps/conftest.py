@@ -23,6 +23,8 @@ class Echo:
     gates: dict[str, asyncio.Event] = field(default_factory=dict)
     hangs: set[str] = field(default_factory=set)
     """Prompts that are never answered."""
+    faults: dict[str, Exception] = field(default_factory=dict)
+    """Prompt → error that it is answered with, once."""
 
     @property
     def agent(self) -> Agent:
@@ -43,6 +45,8 @@ class Echo:
             await asyncio.sleep(0.001 * (prompt.count("slow") * 50 + 1))
         finally:
             self.at_once -= 1
+        if prompt in self.faults:
+            raise self.faults.pop(prompt)
         if prompt.startswith("fail"):
             raise axe_nb.ProviderError("server", "out of order")
         return prompt.upper()

@@ -22,6 +22,7 @@ import pytest
 
 import axe_nb
 from axe_nb import Agent, AxeError, ConfigError, RunResult
+from axe_nb.maps.run_map import in_order
 from tests.maps.conftest import Echo
 
 pytestmark = pytest.mark.req("E-1", "E-2")
@@ -47,7 +48,7 @@ def test_async_for_yields_results_as_the_runs_end(echo: Echo) -> None:
 
 
 @pytest.mark.parametrize("make", [axe_nb.map, axe_nb.amap])
-def test_await_returns_the_results_in_order(make: Any, echo: Echo) -> None:
+def test_await_returns_the_resultsin_order(make: Any, echo: Echo) -> None:
     async def ask() -> list[RunResult]:
         return await make(echo.agent, ["slow", "b"])
 
@@ -99,6 +100,44 @@ def test_prompts_are_taken_when_they_can_be_asked(is_async: bool, echo: Echo) ->
     time.sleep(0.1)
     assert len(taken) < 20, "two at once, and a few whose results wait to be received"
     results.close()  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("keep", ["results", "nothing"])
+@pytest.mark.parametrize("given", [list, iter])
+def test_the_others_go_on_behind_a_slow_run(given: Any, keep: Any, echo: Echo) -> None:
+    others = [f"prompt {number}" for number in range(200)]
+    asked: list[str] = []
+    all_asked = asyncio.Event()
+
+    @axe_nb.script("first_is_slow")
+    async def model(request: axe_nb.Request) -> str:
+        asked.append(request.last)
+        if len(asked) == len(prompts):
+            all_asked.set()
+        if request.last == "first":
+            await all_asked.wait()
+        return request.last
+
+    prompts = ["first", *others]
+    agent = Agent("one", "script/first_is_slow")
+    results = list(axe_nb.map(agent, given(prompts), concurrency=2, keep=keep, timeout=60))
+    assert [r.status for r in results] == ["completed"] * 201
+    assert texts(results) == prompts
+
+
+def test_the_results_that_wait_for_a_slow_run_are_bounded(echo: Echo) -> None:
+    result = axe_nb.run(echo.agent, "a")
+    received: list[int] = []
+    before_the_first: list[int] = []
+
+    def ended() -> Iterator[tuple[int, RunResult]]:
+        yield from ((index, result) for index in range(1, 50))
+        before_the_first.append(len(received))
+        yield 0, result
+
+    found = list(in_order(ended(), lambda: received.append(1), 20))
+    assert before_the_first == [20]
+    assert len(found) == len(received) == 50
 
 
 def test_plain_prompts_are_taken_in_the_callers_own_thread(echo: Echo) -> None:

@@ -38,9 +38,10 @@ def ask(echo: Echo, path: Path, *prompts: str, **options: Any) -> list[axe_nb.Ru
 
 
 def test_finished_runs_are_not_asked_again_and_are_the_same(echo: Echo, path: Path) -> None:
-    before = ask(echo, path, "a", "fail", "b")
-    again = ask(echo, path, "b", "fail", "a", "c")
-    assert echo.counts == Counter({"a": 1, "b": 1, "c": 1, "fail": 1})
+    echo.faults = {"bad": axe_nb.ProviderError("bad_request", "no such parameter", status=400)}
+    before = ask(echo, path, "a", "bad", "b")
+    again = ask(echo, path, "b", "bad", "a", "c")
+    assert echo.counts == Counter({"a": 1, "b": 1, "c": 1, "bad": 1})
     assert [r.text for r in again] == ["B", "", "A", "C"]
     assert again[2].to_dict(full=True) == before[0].to_dict(full=True), "exchanges included"
     assert isinstance(again[1].cause, axe_nb.ProviderError)
@@ -69,6 +70,72 @@ def test_timed_out_and_cancelled_runs_are_asked_again(echo: Echo, path: Path) ->
     echo.hangs.clear()
     assert [r.text for r in ask(echo, path, "a", "never", "b", "c")] == ["A", "NEVER", "B", "C"]
     assert echo.counts == Counter({"a": 1, "b": 1, "never": 2, "c": 2})
+
+
+PASSING: dict[str, axe_nb.ProviderError] = {
+    "429": axe_nb.ProviderError("rate_limit", "slow down", status=429),
+    "503": axe_nb.ProviderError("server", "unavailable", status=503),
+    "529": axe_nb.ProviderError("overloaded", "busy", status=529),
+    "no connection": axe_nb.ProviderError("server", "connection refused"),
+    "no such host": axe_nb.ProviderError("server", "no such host", retryable=False),
+    "nothing received": axe_nb.ProviderError("timeout", "no data within 60s"),
+    "409": axe_nb.ProviderError("bad_request", "locked", status=409, retryable=True),
+    "a wrong key": axe_nb.ProviderError("auth", "invalid key", status=401),
+    "no credit": axe_nb.ProviderError(
+        "bad_request", "Your credit balance is too low", status=400, retryable=False
+    ),
+    "no payment": axe_nb.ProviderError("bad_request", "payment required", status=402),
+    "a model that is not there": axe_nb.ProviderError("bad_request", "no such model", status=404),
+}
+
+
+@pytest.mark.parametrize("where", ["a file", "the history"])
+@pytest.mark.parametrize("fault", PASSING)
+def test_what_may_succeed_later_is_asked_again(
+    fault: str, where: str, echo: Echo, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AXE_NB_HISTORY", "1")
+    echo.faults = {"a": PASSING[fault]}
+    agent = echo.agent.but(retry=axe_nb.Retry(max_retries=0))
+    resume: Any = path if where == "a file" else True
+    found = [
+        [r.text for r in axe_nb.map(agent, ["a", "b"], resume=resume, concurrency=1)]
+        for _ in range(3)
+    ]
+    assert found == [["", "B"], ["A", "B"], ["A", "B"]]
+    assert echo.counts == Counter({"a": 2, "b": 1})
+
+
+FINAL: dict[str, axe_nb.ProviderError] = {
+    "400": axe_nb.ProviderError("bad_request", "max_tokens is too large", status=400),
+    "413": axe_nb.ProviderError("bad_request", "too large", status=413),
+    "refusal": axe_nb.ProviderError("refusal", "the model refused"),
+}
+
+
+@pytest.mark.parametrize("fault", FINAL)
+def test_what_would_fail_again_is_kept(fault: str, echo: Echo, path: Path) -> None:
+    echo.faults = {"a": FINAL[fault]}
+    first = ask(echo, path, "a")
+    again = ask(echo, path, "a")
+    assert echo.counts == Counter({"a": 1})
+    assert [r.error for r in again] == [r.error for r in first]
+
+
+def test_a_run_that_reached_a_limit_is_kept(echo: Echo, path: Path) -> None:
+    asked: list[str] = []
+
+    @axe_nb.script("busy")
+    def busy(request: axe_nb.Request) -> Any:
+        asked.append(request.last)
+        return call("list_dir", path=".")
+
+    limits = axe_nb.TreeLimits(max_requests=2)
+    agent = Agent(name="busy", model="script/busy", tools=("list_dir",), limits=limits)
+    for _ in range(2):
+        (found,) = ask(echo, path, "a", agent=agent)
+        assert "max_requests" in str(found.error)
+    assert len(asked) == 2
 
 
 def test_equal_prompts_are_runs_of_their_own(echo: Echo, path: Path) -> None:

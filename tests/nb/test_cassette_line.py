@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -29,3 +32,103 @@ def test_naming_the_cassette_again_keeps_what_was_not_written_yet(
         assert [axe_nb.run("one", task).text for task in ("first", "second")] == ["first", "second"]
     finally:
         session.use_cassette(None)
+
+
+BROKEN = {
+    "garbage": "\0 garbage",
+    "a merge conflict": "axe_nb cassette 1.0\n[\n<<<<<<< HEAD\n=======\n>>>>>>> b\n]\n",
+    "a later version": "axe_nb cassette 99.0\n[]",
+    "a folder": None,
+}
+
+
+def break_it(content: str | None) -> None:
+    if content is None:
+        Path("tape.json").mkdir()
+    else:
+        Path("tape.json").write_text(content)
+
+
+@pytest.mark.parametrize("content", BROKEN.values(), ids=BROKEN)
+@pytest.mark.parametrize("mode", ["", " --mode replay", " --mode auto", " --mode record"])
+def test_nothing_is_sent_where_the_cassette_cannot_be_opened(
+    project: Path, mode: str, content: str | None
+) -> None:
+    heard: list[axe_nb.Request] = []
+
+    @axe_nb.script("one")
+    def one(request: axe_nb.Request) -> str:
+        heard.append(request)
+        return "live"
+
+    axe_nb.define(axe_nb.Agent("one", "openai/one"))
+    break_it(content)
+    shell: Any = None
+    try:
+        with axe_nb.script_server("openai"):
+            for command in (f"cassette tape.json{mode}", f"cassette ./tape.json{mode}"):
+                with pytest.raises(axe_nb.ConfigError, match="cannot read ") as refused:
+                    run_command(shell, command, {}, print)
+                assert str(project) not in "\n".join(refused.value.lines())
+                for ask in (axe_nb.run, axe_nb.map, axe_nb.grid):
+                    prompts: Any = "go" if ask is not axe_nb.map else ["go"]
+                    with pytest.raises(axe_nb.ConfigError) as again:
+                        [*ask("one", prompts, display=False)]  # type: ignore[operator]
+                    assert again.value.lines() == refused.value.lines()
+            assert heard == []
+            run_command(shell, "cassette --off", {}, print)
+            assert axe_nb.run("one", "go").text == "live"
+    finally:
+        session.use_cassette(None)
+
+
+@pytest.mark.parametrize("content", BROKEN.values(), ids=BROKEN)
+def test_another_cassette_may_be_used_instead(project: Path, content: str | None) -> None:
+    axe_nb.script("one")(lambda request: "asked")
+    break_it(content)
+    shell: Any = None
+    try:
+        with pytest.raises(axe_nb.ConfigError):
+            run_command(shell, "cassette tape.json", {}, print)
+        run_command(shell, "cassette other.json --mode auto", {}, print)
+        assert axe_nb.run(None, "go", model="script/one").text == "asked"
+    finally:
+        session.use_cassette(None)
+
+
+NOTEBOOK = [
+    "%load_ext axe_nb\n%axe cassette tape.json",
+    "import axe_nb\naxe_nb.run(None, 'go', model='openai/one').text",
+    "%%axe -m openai/one\ngo",
+]
+
+
+@pytest.mark.parametrize("command", ["nbval", "check"])
+def test_a_notebook_under_test_sends_nothing_where_its_cassette_is_broken(
+    project: Path, command: str
+) -> None:
+    import nbformat
+
+    heard: list[axe_nb.Request] = []
+
+    @axe_nb.script("one")
+    def one(request: axe_nb.Request) -> str:
+        heard.append(request)
+        return "live"
+
+    break_it(BROKEN["a merge conflict"])
+    book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in NOTEBOOK])
+    nbformat.write(book, "book.ipynb")
+    commands = {
+        "nbval": ["pytest", "--nbval-lax", "-q", "-p", "no:cacheprovider", "book.ipynb"],
+        "check": ["axe_nb", "check", "book.ipynb"],
+    }
+    with axe_nb.script_server("openai") as server:
+        reach = {"OPENAI_API_KEY": "k", "AXE_OPENAI_BASE_URL": server.base_url}
+        done = subprocess.run(
+            [sys.executable, "-m", *commands[command]], capture_output=True, text=True, timeout=120,
+            check=False, env=os.environ | reach,
+        )  # fmt: skip
+    assert heard == []
+    assert done.returncode == 1
+    assert "cannot read tape.json: " in done.stdout, done.stdout

@@ -69,11 +69,11 @@ def test_each_refusal_has_its_next_step(cells: Kernel) -> None:
             )
         point(cells, server.url("429"))
         assert error_lines(cells, "openai")[2] == (
-            "wait a moment, or set max_retries under [retry] of the agent"
+            "wait a moment, or allow more retries with --retries"
         )
         point(cells, server.url("529"))
         assert error_lines(cells, "anthropic")[2] == (
-            "try again later, or set max_retries under [retry] of the agent"
+            "try again later, or allow more retries with --retries"
         )
         with socket.create_server(("127.0.0.1", 0)) as taken:
             port = taken.getsockname()[1]

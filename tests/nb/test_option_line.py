@@ -73,6 +73,17 @@ def test_a_value_is_never_the_name_of_an_option() -> None:
         options("second --mode {r.text}", r=R("--x"))
 
 
+def test_a_variable_may_be_a_value_after_its_key() -> None:
+    for given in ("--param=note={x}", "--param a=1 note={x}", "--param a=1 note=$x"):
+        found = options(f"second {given} hello", x="the sea = blue")
+        assert found.prompt == "hello"  # type: ignore[attr-defined]
+        assert found.overrides.params["note"] == "the sea = blue"  # type: ignore[attr-defined]
+    found = options("second --param a=1 'x={x} is that right?'", x=3)
+    assert found.prompt == "x=3 is that right?"  # type: ignore[attr-defined]
+    with pytest.raises(UsageError, match="begins with -m; put a space after -m"):
+        options("second -m{x}", x="p/m")
+
+
 def test_counts_of_regular_expressions_stay_as_they_are() -> None:
     names = {"n": 4}
     found = options(r'second -p "\d{4} a{2,} b{,3} c{1,2} {n} {{n}} $n"', **names)

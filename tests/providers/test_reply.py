@@ -194,7 +194,7 @@ def test_a_call_that_the_server_cannot_read_may_be_tried_again_and_is_shown() ->
         "The model wrote: <function=grep{ }"
     )
     assert error.retryable
-    assert error.hint.startswith("try again, set max_retries under [retry]")
+    assert error.hint.startswith("try again, allow more retries with --retries")
 
 
 @pytest.mark.req("D-23")
@@ -468,8 +468,8 @@ def test_what_is_not_retried_is_not_told_to_be(
         (401, "anthropic", "ANTHROPIC_API_KEY"),
         (401, "openai", "api_key under [providers.openai] in config.toml"),
         (404, "ollama", "check the model name, and base_url under [providers.ollama]"),
-        (429, "openai", "max_retries under [retry]"),
-        (529, "anthropic", "max_retries under [retry]"),
+        (429, "openai", "wait a moment, or allow more retries with --retries"),
+        (529, "anthropic", "try again later, or allow more retries with --retries"),
     ],
 )
 def test_an_error_has_a_next_step(status: int, provider: str, expected: str) -> None:
@@ -514,7 +514,7 @@ def test_a_conversation_that_is_too_long_is_explained(message: str, status: int)
 def test_a_rate_limit_in_tokens_is_no_conversation_that_is_too_long() -> None:
     error = failure(429, {"error": {"message": "too many tokens per minute"}})
     assert error.retryable
-    assert "max_retries" in error.hint
+    assert error.hint == "wait a moment, or allow more retries with --retries"
 
 
 @pytest.mark.parametrize(

@@ -455,3 +455,111 @@ def test_other_results_become_text() -> None:
         "none": None,
     }
     assert dataclasses.is_dataclass(Point)
+
+
+GOOGLE = """Adds two
+numbers.
+
+More that no model needs.
+
+Args:
+    a: The first,
+        from 0.
+    b (int, optional): The second: 1 to 7.
+
+Returns:
+    The sum.
+"""
+NUMPY = """Adds two
+numbers.
+
+More that no model needs.
+
+Parameters
+----------
+a : int
+    The first,
+    from 0.
+b : int, optional
+    The second: 1 to 7.
+
+Returns
+-------
+int
+    The sum.
+"""
+REST = """Adds two
+numbers.
+
+More that no model needs.
+
+:param a: The first,
+    from 0.
+:param int b: The second: 1 to 7.
+:type a: int
+:returns: The sum.
+"""
+CLOSE = """Adds two
+numbers.
+:param a: The first, from 0.
+:param b: The second: 1 to 7.
+"""
+EPYDOC = """Adds two numbers.
+
+@param a: The first, from 0.
+@type a: int
+@param b: The second: 1 to 7.
+"""
+
+
+@pytest.mark.parametrize("text", [GOOGLE, NUMPY, REST, CLOSE, EPYDOC])
+def test_parameters_are_described_in_any_style_of_docstrings(text: str) -> None:
+    def add(a: int, b: int = 1) -> int:
+        return a + b
+
+    add.__doc__ = text
+    properties = schema_of(add)["properties"]
+    described = {name: one["description"] for name, one in properties.items()}
+    assert described == {"a": "The first, from 0.", "b": "The second: 1 to 7."}
+    assert signature(add, "add").description == "Adds two numbers."
+
+
+def test_numpy_names_in_one_line_share_their_description() -> None:
+    def distance(x: float, y: float) -> float:
+        """The distance of a point.
+
+        Parameters
+        ----------
+        x, y : float
+            Coordinates in metres.
+        """
+        return x + y
+
+    properties = schema_of(distance)["properties"]
+    assert {one["description"] for one in properties.values()} == {"Coordinates in metres."}
+
+
+@pytest.mark.parametrize(
+    "style", ["Attributes:\n    x: Across.", "Attributes\n----------\nx : int\n    Across."]
+)
+def test_fields_are_described_in_any_style_too(style: str) -> None:
+    @dataclass
+    class Spot:
+        x: int
+
+    Spot.__doc__ = f"A spot.\n\n{style}\n"
+
+    def go(spot: Spot) -> None: ...
+
+    go.__annotations__["spot"] = Spot
+    [described] = schema_of(go)["properties"]["spot"]["properties"].values()
+    assert described["description"] == "Across."
+
+
+@pytest.mark.parametrize("text", ["", None, ":param: x", "Text: with a colon", "@", ":", "Args:"])
+def test_a_docstring_in_no_style_is_a_description(text: str | None) -> None:
+    def act(a: int) -> None: ...
+
+    act.__doc__ = text
+    assert schema_of(act)["properties"]["a"]["description"] == ""
+    assert signature(act, "act").description in (text or "", "")

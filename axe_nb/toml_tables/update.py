@@ -1,0 +1,66 @@
+"""Changes values in TOML text; comments, order and formatting of the rest stay as they are.
+
+Source: D-70.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tomlkit.items import AbstractTable
+    from tomlkit.toml_document import TOMLDocument
+
+
+def update_text(text: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
+    """Returns the text with the values in which two tables differ.
+
+    Args:
+        text: valid TOML.
+        old: the table that the text stands for; it may have keys that the text writes otherwise.
+        new: the table that it is to stand for.
+    """
+    import tomlkit
+
+    document = tomlkit.parse(text.replace("\r\n", "\n"))
+    _update(document, old, new)
+    updated = tomlkit.dumps(document)
+    return updated.replace("\n", "\r\n") if "\r\n" in text else updated
+
+
+def _update(
+    table: TOMLDocument | AbstractTable, old: Mapping[str, Any], new: Mapping[str, Any]
+) -> None:
+    for key in old.keys() - new.keys():
+        table.pop(key, None)
+    for key, value in new.items():
+        before = old.get(key)
+        if key in old and value == before and type(value) is type(before):
+            continue
+        written = table.get(key)
+        if isinstance(value, Mapping) and isinstance(written, Mapping):
+            known = before if isinstance(before, Mapping) else {}
+            if known.keys() <= written.keys():
+                _update(table[key], known, value)
+                continue
+        if not (isinstance(value, list) and isinstance(written, list) and _edit(written, value)):
+            table[key] = _make_item(key, value)
+
+
+def _edit(written: list[Any], value: list[Any]) -> bool:
+    """Makes a written list equal to the value by removing and adding items, if that is enough."""
+    with suppress(Exception):  # tomlkit: the list is then written anew
+        for item in [one for one in written if one not in value]:
+            written.remove(item)
+        written.extend(value[len(written) :])
+    return written == value
+
+
+def _make_item(key: str, value: Any) -> Any:
+    """Returns the value as an item of tomlkit, written as in a new file."""
+    import tomli_w
+    import tomlkit
+
+    return tomlkit.parse(tomli_w.dumps({key: value}, multiline_strings=True))[key]

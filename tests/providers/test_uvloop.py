@@ -1,0 +1,188 @@
+"""uvloop in place of asyncio's own loop: what `uvicorn` and `uvloop.install()` give a program."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import threading
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+import axe_nb
+from axe_nb import Agent
+from axe_nb.errors import ProviderError
+from axe_nb.messages import Message
+from axe_nb.providers.openai import OpenAI
+from tests.providers.conftest import OwnCA
+from tests.providers.dialects import KEY, ask
+from tests.providers.raw_server import Peer, RawServer, always, raw_server, reply
+from tests.providers.test_routes import proxy_of, tunnel
+
+uvloop = pytest.importorskip("uvloop", reason="uvloop does not exist for Windows")
+
+STREAM = (
+    b'data: {"choices": [{"delta": {"content": "hel"}}]}\n\n'
+    b'data: {"choices": [{"delta": {"content": "lo"}, "finish_reason": "stop"}]}\n\n'
+    b"data: [DONE]\n\n"
+)
+SCHEMES = ["http", "https"]
+
+
+@pytest.fixture(autouse=True)
+def environment(own_ca: OwnCA, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", str(own_ca.file))
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+
+
+@pytest.fixture(params=SCHEMES)
+def context(request: pytest.FixtureRequest, own_ca: OwnCA) -> object:
+    return own_ca.server() if request.param == "https" else None
+
+
+async def say(url: str) -> str:
+    return (await OpenAI(url, KEY).send(ask())).content
+
+
+def test_requests_are_answered_and_share_a_kept_connection(context: object) -> None:
+    async def several(url: str) -> list[str]:
+        return [await say(url) for _ in range(3)]
+
+    with raw_server(always(reply()), context) as server:
+        assert uvloop.run(several(server.url)) == ["hello"] * 3
+        assert {asked.connection for asked in server.requests} == {0}
+
+
+def test_a_kept_connection_that_the_server_closed_is_replaced(context: object) -> None:
+    def answer(peer: Peer) -> None:
+        peer.read()
+        peer.send(reply())
+
+    async def two(url: str) -> list[str]:
+        return [await say(url), await say(url)]
+
+    with raw_server(answer, context) as server:
+        assert uvloop.run(two(server.url)) == ["hello", "hello"]
+        assert {asked.connection for asked in server.requests} == {0, 1}
+
+
+def test_a_reply_is_streamed(context: object) -> None:
+    async def stream(url: str) -> tuple[str, str]:
+        pieces: list[str] = []
+        response = await OpenAI(url, KEY).send(ask(), lambda delta: pieces.append(delta.text))
+        return response.content, "".join(pieces)
+
+    with raw_server(always(reply(STREAM, "content-type: text/event-stream")), context) as server:
+        assert uvloop.run(stream(server.url)) == ("hello", "hello")
+
+
+@pytest.mark.parametrize("sent", [b"", b"HTTP/1.1 200 OK\r\n\r\ndata: {"], ids=["head", "stream"])
+def test_cancelling_closes_the_connection(context: object, sent: bytes) -> None:
+    closed = threading.Event()
+
+    def answer(peer: Peer) -> None:
+        peer.read()
+        peer.send(sent)
+        if peer.wait_until_closed():
+            closed.set()
+
+    async def cancel(server: RawServer) -> None:
+        task = asyncio.create_task(say(server.url))
+        await asyncio.to_thread(server.asked.acquire, timeout=20)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert await asyncio.to_thread(closed.wait, 20)
+
+    with raw_server(answer, context) as server:
+        uvloop.run(cancel(server))
+
+
+def test_a_long_request_arrives_whole(context: object) -> None:
+    text = "x" * 3_000_000
+
+    with raw_server(always(reply()), context) as server:
+        response = uvloop.run(OpenAI(server.url, KEY).send(ask(Message("user", text))))
+        assert response.content == "hello"
+        assert text.encode() in server.requests[0].body
+
+
+@pytest.mark.parametrize("through", SCHEMES)
+def test_requests_go_through_a_proxy(
+    context: object, through: str, own_ca: OwnCA, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at_proxy = own_ca.server() if through == "https" else None
+    with raw_server(always(reply()), context) as server, raw_server(tunnel, at_proxy) as proxy:
+        monkeypatch.setenv("ALL_PROXY", proxy_of(proxy.url))
+        assert uvloop.run(say(server.url)) == "hello"
+        assert len(proxy.heads) == 1
+
+
+def test_failures_are_named_as_ever(own_ca: OwnCA, monkeypatch: pytest.MonkeyPatch) -> None:
+    def find_error(url: str) -> str:
+        with pytest.raises(ProviderError) as caught:
+            uvloop.run(say(url))
+        return str(caught.value)
+
+    with raw_server(lambda peer: None) as server:
+        url = server.url
+        assert "without a reply" in find_error(url)
+    assert "connection refused" in find_error(url)
+    monkeypatch.delenv("SSL_CERT_FILE")
+    with raw_server(always(reply()), own_ca.server()) as server:
+        assert "its certificate is not trusted" in find_error(server.url)
+
+
+async def wait_in_the_loop(agent: Agent) -> str:
+    return axe_nb.run(agent, "hi").text
+
+
+async def wait_in_a_thread(agent: Agent) -> str:
+    return (await asyncio.to_thread(axe_nb.run, agent, "hi")).text
+
+
+async def await_it(agent: Agent) -> str:
+    return (await axe_nb.arun(agent, "hi")).text
+
+
+@pytest.mark.parametrize("start", [wait_in_the_loop, wait_in_a_thread, await_it])
+def test_a_run_within_a_loop_of_uvloop(
+    start: Callable[[Agent], Awaitable[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with raw_server(always(reply())) as server:
+        monkeypatch.setenv("AXE_OPENAI_BASE_URL", server.url)
+        assert uvloop.run(start(Agent("a", "openai/m"))) == "hello"
+
+
+PROGRAM = """
+import asyncio, sys, warnings
+import uvloop
+warnings.simplefilter("ignore", DeprecationWarning)
+asyncio.set_event_loop_policy(uvloop.EventLoopPolicy())  # as uvloop.install() does
+import axe_nb
+
+@axe_nb.tool
+def add(a: int, b: int) -> int:
+    return a + b
+
+agent = axe_nb.Agent("a", "openai/m", tools=[add])
+print(axe_nb.run(agent, "hi").text)
+print(axe_nb.run(agent, "hi").text)
+print([run.text for run in axe_nb.map(agent, ["one", "two"])])
+
+async def main():
+    print((await axe_nb.arun(agent, "hi")).text)
+
+asyncio.run(main())
+"""
+
+
+def test_a_process_whose_every_loop_is_of_uvloop(monkeypatch: pytest.MonkeyPatch) -> None:
+    with raw_server(always(reply())) as server:
+        monkeypatch.setenv("AXE_OPENAI_BASE_URL", server.url)
+        ended = subprocess.run(
+            [sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=60
+        )
+    assert ended.stdout.splitlines() == ["hello", "hello", "['hello', 'hello']", "hello"]
+    assert (ended.returncode, ended.stderr) == (0, "")
