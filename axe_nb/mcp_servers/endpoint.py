@@ -115,6 +115,13 @@ class Endpoint:
                 "and without one it could do anything you can",
                 hint=f'mcp_servers.{self._name}.sandbox = "off" starts it anyway',
             )
+        if sandbox.method.restores:  # what it moves meanwhile, the restoring would follow
+            raise ConfigError(
+                f"MCP server {quote(self._name)} was not started: the sandbox of this machine "
+                "(level files) cannot protect files from a program that goes on running",
+                hint="install bubblewrap, or set "
+                f'mcp_servers.{self._name}.sandbox = "docker:IMAGE", or "off" to start it without',
+            )
         return sandbox
 
 

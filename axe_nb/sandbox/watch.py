@@ -16,7 +16,7 @@ from pathlib import Path
 from weakref import WeakSet
 
 from axe_nb.agents.files import reason
-from axe_nb.descriptors import hold_real_folder, open_up
+from axe_nb.descriptors import FILE, hold_real_folder, open_up
 from axe_nb.links import find_real_folder
 from axe_nb.protected import list_protected
 from axe_nb.protected_names import AT_START
@@ -189,24 +189,31 @@ class Copies:
         return len(self._files) + len(self._folders) + len(self._links)
 
     def restore(self) -> Iterator[Path]:
-        """Puts everything back as it was; yields each path that had changed."""
+        """Puts everything back as it was; yields each path that had changed.
+
+        Only by descriptors: a container may exchange folders of the workdir meanwhile.
+
+        Raises:
+            OSError: it could not be done, or a link was in the way.
+        """
         for folder, mode in self._folders.items():
             if not folder.is_dir() or folder.is_symlink():
                 self._clear(folder)
-                folder.mkdir(parents=True)
+                self._make_folders(folder)
                 yield folder
-            folder.chmod(mode)
+            with hold_real_folder(folder) as number:
+                Path(f"/proc/self/fd/{number}").chmod(mode)
         for path, (content, mode) in self._files.items():
             if not _holds(path, content, mode):
                 self._clear(path)
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_bytes(content)
-                path.chmod(mode)
+                self._make_folders(path.parent)
+                _write_new(path, content, mode)
                 yield path
         for path, target in self._links.items():
             if not _leads_to(path, target):
                 self._clear(path)
-                path.symlink_to(target)
+                with hold_real_folder(path.parent) as folder:
+                    os.symlink(target, path.name, dir_fd=folder)
                 yield path
         for path in self._list_new():
             self._move_out(path)
@@ -234,8 +241,26 @@ class Copies:
                 self._move_out(place)
                 return
 
+    def _make_folders(self, path: Path) -> None:
+        """Makes a folder, and those between it and the workdir, where they are missing."""
+        for place in (*reversed(path.parents), path):
+            if place.is_relative_to(self._view.workdir) and not os.path.lexists(place):
+                with hold_real_folder(place.parent) as folder:
+                    os.mkdir(place.name, dir_fd=folder)
+
     def _move_out(self, path: Path) -> None:
-        path.rename(_find_free(self._view.workdir / path.name))
+        place = _find_free(self._view.workdir / path.name)
+        with hold_real_folder(path.parent) as old, hold_real_folder(place.parent) as new:
+            os.rename(path.name, place.name, src_dir_fd=old, dst_dir_fd=new)
+
+
+def _write_new(path: Path, content: bytes, mode: int) -> None:
+    with hold_real_folder(path.parent) as folder:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | FILE
+        handle = os.open(path.name, flags, 0o600, dir_fd=folder)
+    with open(handle, "wb") as file:
+        file.write(content)
+        os.fchmod(handle, mode)
 
 
 def _leads_to(path: Path, target: str) -> bool:
