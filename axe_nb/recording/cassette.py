@@ -20,6 +20,7 @@ from axe_nb.errors import CassetteMiss, ConfigError
 from axe_nb.quick_dataclass import dataclass
 from axe_nb.recording.asked import Asked, is_same
 from axe_nb.recording.cleaning import FOLDER, Cleaner, make_cleaner
+from axe_nb.recording.displaced import replaces
 from axe_nb.recording.modes import Mode, check_mode, name_command
 from axe_nb.recording.records import Record, Root
 from axe_nb.recording.shared_file import Kept, SharedFile, digest, merge
@@ -294,7 +295,7 @@ class Cassette:
         replaced = {
             old: new
             for new, old in self._replaces.items()
-            if new.records and old not in self._owners
+            if old not in self._owners and replaces(new.records, old.records)
         }
         numbers = {new: old.number for old, new in replaced.items()}
         roots = [root for root in self._roots if root not in replaced]

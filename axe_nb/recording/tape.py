@@ -22,6 +22,7 @@ from axe_nb.recording import approvals, calls, decisions
 from axe_nb.recording.asked import AskedRun, Describer, is_same
 from axe_nb.recording.cassette import Cassette
 from axe_nb.recording.cleaning import Cleaner
+from axe_nb.recording.displaced import FAILED, find_kept
 from axe_nb.recording.miss import describe_miss, pick_first
 from axe_nb.recording.modes import Mode
 from axe_nb.recording.outcome import decode, encode, has_failed
@@ -35,6 +36,8 @@ FIRST: Key = ("model", "0/1", 1)
 
 END: Key = ("end", "0", 1)
 """The record of a tree that was cut while it did not wait for a model."""
+
+KEEPS = "its earlier recording of this run, which failed now"
 
 PATIENCE = 5.0
 """Seconds that a replay waits for missing exchanges before it cancels its tree."""
@@ -50,6 +53,7 @@ class RootTape:
         self.cassette = cassette
         self.mode = mode
         self.may_ask = mode != "replay"
+        self._plays = mode in ("replay", "auto")
         self._clean = cassette.make_cleaner()
         self._source: Root | None = None
         """The root whose records are played."""
@@ -72,8 +76,7 @@ class RootTape:
     @property
     def _records(self) -> Mapping[Key, Record]:
         """The records that may be played."""
-        plays = self.mode in ("replay", "auto")
-        return self._source.records if plays and self._source else {}
+        return self._source.records if self._plays and self._source else {}
 
     def find(self, request: Request, model: str) -> Exchange | None:
         """See `Tape`."""
@@ -125,8 +128,8 @@ class RootTape:
             return None
         exchange = decode(record.outcome, turn, request.attempt, self._clean)
         is_last = not self.holds(request.place, request.attempt + 1)
-        if self.may_ask and is_last and has_failed(exchange):  # it may succeed now
-            return None
+        if self.may_ask and is_last and has_failed(exchange):
+            return None  # it may succeed now
         self._use(record)
         self.cassette.hits += 1
         return exchange
@@ -171,8 +174,9 @@ class RootTape:
     @property
     def has_steps(self) -> bool:
         """See `Tape`."""
-        plays = self.mode in ("replay", "auto")
-        return plays and any(decisions.is_step(one) for _, one in self.cassette.list_records())
+        return self._plays and any(
+            decisions.is_step(one) for _, one in self.cassette.list_records()
+        )
 
     def find_decision(self, question: Question) -> Decision | None:
         """See `Tape`."""
@@ -265,7 +269,12 @@ class RootTape:
         if self._target is None or not self.may_ask:
             return ""
         self._finish_records(status)
-        stale = [one for one in self._target.records.values() if self._is_stale(one)]
+        old = self._target.records
+        kept = find_kept(self._new, old, has_ended=status not in FAILED, whole=not self._plays)
+        if kept is not None:
+            problem = self.cassette.commit(self._target, kept, ())
+            return problem or ("" if self._plays else f"{self.cassette.shown} keeps {KEEPS}")
+        stale = [one for one in old.values() if self._is_stale(one)]
         new = {**self._new} if self._source is self._target else {**self._played, **self._new}
         return self.cassette.commit(self._target, new.values(), stale)
 
@@ -288,12 +297,17 @@ class RootTape:
     def _find_finished(self) -> Iterator[Record]:
         """Yields the new records that will not change any more; called by another thread."""
         clean = self.cassette.make_cleaner()
+        old = self._target.records if self._target else {}
+        if old and not self._plays:
+            return  # this run may still fail
         for key, record in self._new.copy().items():
             exchange = self._exchanges.get(key)
             if exchange is None and key[0] == "model":
                 continue
             if exchange is not None:
                 if exchange.cut == "cancelled":  # or abandoned, as the end will tell
+                    continue
+                if key in old and has_failed(exchange):
                     continue
                 self._encode(record, exchange, clean)
             asked, outcome = map(self._clean.clean_again, (record.asked, record.outcome))
@@ -309,9 +323,7 @@ class RootTape:
         """True if a record belongs to a run that has been asked otherwise since."""
         if record.key in self._new or record.key in self._played:
             return False
-        if self.mode == "record" or (record.key == END and self._new):
-            return True
-        if record.kind == "cap" and self._new:
+        if self.mode == "record" or (record.kind in ("end", "cap") and self._new):
             return True
         run = self._runs.get(run_of(record.place))
         at = run.changed_at if run else None
