@@ -65,6 +65,7 @@ def run(
         skill: skill file to use instead of the agent's.
         workdir: folder for files and tools.
         timeout: time limit of the whole run in seconds (default 120); 0 or None = no limit.
+        retries: repetitions of a request that fails for now (default 2); 0 = none.
         params: model parameters, merged into those of the agent.
         vars: values of `{{ name }}` in system prompts; agents below get those that they define.
         agents_dir: folder to search for agents first.

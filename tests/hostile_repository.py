@@ -23,10 +23,8 @@ ROOT = Path(__file__).parent.parent
 SECRET = "canary-3f9c"
 """Part of every text that must not leave its file."""
 
-MODULES = (
-    "regex", "httptools", "httpx", "anyio", "certifi", "idna", "h11", "justhtml", "markdown_it",
-    "anywidget", "tomli_w", "sitecustomize", "usercustomize", "conftest", "trio", "h2", "brotli",
-)  # fmt: skip
+MODULES = ("sitecustomize", "usercustomize", "conftest")
+"""What a folder brings for Python and pytest to run; libraries come as `sys.path` has them."""
 
 CELLS = r"""
 %load_ext axe_nb

@@ -101,10 +101,14 @@ EXTRAS = {
         subprocess.run([*nb, "check", "first.ipynb"], check=True)
         assert importlib.util.find_spec("jupyterlab")
     """,
+    "test": """
+        import nbval, subprocess, sys
+        subprocess.run([sys.executable, "-m", "pytest", "--nbval", "first.ipynb"], check=True)
+    """,
 }
 """Extra → a program that uses it. Without the extra it fails, and names it."""
 
-IMPORTED = {"dask": "distributed", "ipyparallel": "ipyparallel"}
+IMPORTED = {"dask": "distributed", "ipyparallel": "ipyparallel", "test": "nbval"}
 """Extra whose library the program imports itself, so that Python names it → the library."""
 
 

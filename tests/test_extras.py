@@ -77,7 +77,7 @@ def test_an_executor_that_sends_functions_says_that_it_needs_cloudpickle(
 def test_the_extras_are_those_that_the_documentation_names() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     extras = project["optional-dependencies"]
-    assert set(extras) == {"dask", "images", "ipyparallel", "lab", "mcp", "prices"}
+    assert set(extras) == {"dask", "images", "ipyparallel", "lab", "mcp", "prices", "test"}
     pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
     text = "\n".join(page.read_text("utf-8") for page in pages)
     assert not [extra for extra in extras if f"axe-nb[{extra}]" not in text]

@@ -15,8 +15,8 @@ from typing import Any
 
 from axe_nb.agents.files import display_path, expand_home, read_text, reason
 from axe_nb.agents.price_table import PriceTable, read_prices
+from axe_nb.agents.retries import DEFAULT_RETRIES, find_retries
 from axe_nb.agents.servers import KEY, McpServer, parse_server
-from axe_nb.agents.tables import Retry, check_retry
 from axe_nb.errors import ConfigError
 from axe_nb.provider_table import (
     FIRST_MODEL,
@@ -29,7 +29,7 @@ from axe_nb.quick_dataclass import dataclass
 from axe_nb.text import nearest, quote
 from axe_nb.toml_tables.lines import toml_hint
 from axe_nb.toml_tables.parse import parse_toml
-from axe_nb.toml_tables.table import Source, check_types, read
+from axe_nb.toml_tables.table import Source
 
 PROJECT_AGENTS = Path("axe") / "agents"
 """Folder of the project's agents, below the current folder."""
@@ -38,11 +38,6 @@ UNREADABLE = "failed to parse config file"
 
 TABLES = ("providers", "prices", "retry", KEY)
 """Tables of `config.toml`; other programs may have tables of their own in it."""
-
-RETRIES = "AXE_NB_RETRIES"
-"""Environment variable with the number of retries of agents that set none."""
-
-DEFAULT_RETRIES = 2
 
 ALMOST = 0.85
 """Likeness from which a table is taken for a misspelt one: `provider`, but not `servers`."""
@@ -187,7 +182,7 @@ class Config:
             text = read_text(path)
             table = parse_toml(text)
         except FileNotFoundError:
-            return cls(retries=_find_retries(Retry()))
+            return cls(retries=find_retries({}, Source("")))
         except OSError as error:
             raise _make_config_error(f"failed to read config file: {reason(error)}") from None
         except ValueError as error:
@@ -208,10 +203,10 @@ class Config:
                 check_table(name, entry, source)
             prices = read_prices(table.get("prices", {}), source)
             servers = _parse_servers(table.get(KEY, {}), source)
-            retry = _parse_retry(table.get("retry", {}), source)
+            retries = find_retries(table.get("retry", {}), source)
         except ConfigError as error:
             raise _make_config_error(f"{UNREADABLE}: {error}", hint=error.hint) from None
-        return cls(providers, prices, servers, _find_retries(retry))
+        return cls(providers, prices, servers, retries)
 
     @cached_property
     def known(self) -> Mapping[str, ProviderInfo]:
@@ -311,36 +306,6 @@ def _parse_servers(table: Any, source: Source) -> Mapping[str, McpServer]:
     if not isinstance(table, dict):
         raise ConfigError(f"{KEY} must be tables", hint=f"write [{KEY}.NAME]")
     return {name: parse_server(name, entry, source) for name, entry in table.items()}
-
-
-def _parse_retry(table: Any, source: Source) -> Retry:
-    """Returns the `[retry]` of the file.
-
-    Raises:
-        ConfigError: an unknown key.
-        WrongValue: an invalid value.
-    """
-    retry = Retry(**read(Retry, table, source, ("retry",)))
-    check_types(retry, ("retry",))
-    check_retry(retry)
-    return retry
-
-
-def _find_retries(retry: Retry) -> int:
-    """Returns the retries that the environment, else the file, else nothing sets.
-
-    Raises:
-        ConfigError: the environment variable is no number.
-    """
-    value = os.environ.get(RETRIES, "").strip()
-    if not value:
-        return DEFAULT_RETRIES if retry.max_retries is None else retry.max_retries
-    if not (value.isascii() and value.isdigit() and len(value) < 10):
-        raise ConfigError(
-            f"{RETRIES} takes a whole number, not {quote(value)}",
-            hint=f"for example {RETRIES}=2; 0 = none",
-        )
-    return int(value)
 
 
 def _check_spelling(names: Iterable[str]) -> None:

@@ -239,8 +239,7 @@ class Cassette:
             kept = {key: record for key, record in root.records.items() if key not in old}
             added = {record.key: record for record in new}
             self._is_changed = self._is_changed or bool(old or added)
-            is_new = root.first is None
-            root.records = {**kept, **added}
+            is_new, root.records = root.first is None, {**kept, **added}
             if is_new:
                 self._list_likenesses(root)
             if time.monotonic() < self._written_at + SHARE * self._writing:
@@ -292,11 +291,8 @@ class Cassette:
         Args:
             unfinished: true to include the records of unfinished runs.
         """
-        replaced = {
-            old: new
-            for new, old in self._replaces.items()
-            if old not in self._owners and replaces(new.records, old.records)
-        }
+        pairs = [(old, new) for new, old in self._replaces.items() if old not in self._owners]
+        replaced = {old: new for old, new in pairs if replaces(new.records, old.records)}
         numbers = {new: old.number for old, new in replaced.items()}
         roots = [root for root in self._roots if root not in replaced]
         kept = [Kept(numbers.get(root, root.number), root, root.records) for root in roots]
@@ -336,12 +332,10 @@ class Cassette:
 
     def _list_unused(self) -> list[tuple[Root, Record]]:
         with self._lock:
-            return [
-                (kept.root, record)
-                for kept in self._list_kept()
-                for record in kept.records.values()
-                if not record.is_used
+            kept = [
+                (one.root, record) for one in self._list_kept() for record in one.records.values()
             ]
+            return [(root, record) for root, record in kept if not record.is_used]
 
     def list_records(self) -> list[tuple[Root, Record]]:
         """Returns all records, with their roots."""

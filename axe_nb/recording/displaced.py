@@ -14,6 +14,9 @@ from axe_nb.recording.records import AT_TURN, Key, Record
 FAILED = ("error", "timeout", "cancelled")
 """Statuses of runs that failed or were interrupted."""
 
+KEEPS = "its earlier recording of this run, which failed now"
+"""The end of the warning of a cassette that keeps it."""
+
 
 def is_whole(records: Iterable[Record]) -> bool:
     """True if every request of a recorded run was answered, and nothing cut the run."""

@@ -31,6 +31,9 @@ FIRST = "0/1"
 Key: TypeAlias = "tuple[Kind, str, int]"
 """(kind, place, number): the attempt of an exchange, the number of a question or a call."""
 
+END: Key = ("end", "0", 1)
+"""The record of a tree that was cut while it did not wait for a model."""
+
 AT_TURN: tuple[Kind, ...] = ("model", "cap")
 """Kinds whose records belong to a turn of a run."""
 

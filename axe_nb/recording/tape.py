@@ -22,22 +22,17 @@ from axe_nb.recording import approvals, calls, decisions
 from axe_nb.recording.asked import AskedRun, Describer, is_same
 from axe_nb.recording.cassette import Cassette
 from axe_nb.recording.cleaning import Cleaner
-from axe_nb.recording.displaced import FAILED, find_kept
+from axe_nb.recording.displaced import FAILED, KEEPS, find_kept
 from axe_nb.recording.miss import describe_miss, pick_first
 from axe_nb.recording.modes import Mode
 from axe_nb.recording.outcome import decode, encode, has_failed
 from axe_nb.recording.place import is_below, run_of, turn_of
-from axe_nb.recording.records import Key, Record, Root
+from axe_nb.recording.records import END, Key, Record, Root
 from axe_nb.results import Status
 from axe_nb.tools.tool import ToolOutput
 
 FIRST: Key = ("model", "0/1", 1)
 """The record by which a root is found again."""
-
-END: Key = ("end", "0", 1)
-"""The record of a tree that was cut while it did not wait for a model."""
-
-KEEPS = "its earlier recording of this run, which failed now"
 
 PATIENCE = 5.0
 """Seconds that a replay waits for missing exchanges before it cancels its tree."""
@@ -174,9 +169,8 @@ class RootTape:
     @property
     def has_steps(self) -> bool:
         """See `Tape`."""
-        return self._plays and any(
-            decisions.is_step(one) for _, one in self.cassette.list_records()
-        )
+        records = self.cassette.list_records()
+        return self._plays and any(decisions.is_step(one) for _, one in records)
 
     def find_decision(self, question: Question) -> Decision | None:
         """See `Tape`."""
@@ -296,8 +290,7 @@ class RootTape:
 
     def _find_finished(self) -> Iterator[Record]:
         """Yields the new records that will not change any more; called by another thread."""
-        clean = self.cassette.make_cleaner()
-        old = self._target.records if self._target else {}
+        clean, old = self.cassette.make_cleaner(), self._target.records if self._target else {}
         if old and not self._plays:
             return  # this run may still fail
         for key, record in self._new.copy().items():
@@ -305,10 +298,8 @@ class RootTape:
             if exchange is None and key[0] == "model":
                 continue
             if exchange is not None:
-                if exchange.cut == "cancelled":  # or abandoned, as the end will tell
-                    continue
-                if key in old and has_failed(exchange):
-                    continue
+                if exchange.cut == "cancelled" or (key in old and has_failed(exchange)):
+                    continue  # it may be abandoned, as the end will tell
                 self._encode(record, exchange, clean)
             asked, outcome = map(self._clean.clean_again, (record.asked, record.outcome))
             yield replace(record, asked=asked, outcome=outcome)
@@ -333,8 +324,7 @@ class RootTape:
         return self._runs.setdefault(run, AskedRun(Describer(self._clean)))
 
     def _use(self, record: Record) -> None:
-        record.is_used = True
-        self._played[record.key] = record
+        record.is_used, self._played[record.key] = True, record
 
     def _add(self, key: Key, agent: str, asked: Any, outcome: Mapping[str, Any]) -> None:
         kind, place, number = key

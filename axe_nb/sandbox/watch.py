@@ -212,8 +212,8 @@ class Copies:
         for path, target in self._links.items():
             if not _leads_to(path, target):
                 self._clear(path)
-                with hold_real_folder(path.parent) as folder:
-                    os.symlink(target, path.name, dir_fd=folder)
+                with hold_real_folder(path.parent) as number:
+                    os.symlink(target, path.name, dir_fd=number)
                 yield path
         for path in self._list_new():
             self._move_out(path)
@@ -258,7 +258,7 @@ def _write_new(path: Path, content: bytes, mode: int) -> None:
     with hold_real_folder(path.parent) as folder:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | FILE
         handle = os.open(path.name, flags, 0o600, dir_fd=folder)
-    with open(handle, "wb") as file:
+    with os.fdopen(handle, "wb") as file:
         file.write(content)
         os.fchmod(handle, mode)
 

@@ -142,12 +142,7 @@ class Session:
         return Overrides.of(given, keep_for_tree(self.defaults), others)
 
     def define(self, agent: Agent, text: str = "") -> Agent:
-        """Registers an agent by name, for `%%axe`, `run` and other agents' `sub_agents`.
-
-        Args:
-            agent: the agent.
-            text: its TOML source, if any.
-        """
+        """Registers an agent, and its TOML source, for `%%axe`, `run` and others' `sub_agents`."""
         if not isinstance(agent, Agent):
             raise ConfigError(
                 f"define takes an Agent, not {shown_value(agent)}",

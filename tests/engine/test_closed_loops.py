@@ -17,7 +17,6 @@ from axe_nb import Agent, Request
 from axe_nb.tools.tool import ToolContext
 
 
-@axe_nb.script("asks once")
 def asks_once(request: Request) -> Any:
     if request.agent == "child":
         return "from the child"
@@ -57,6 +56,8 @@ import asyncio, os, sys, threading
 import axe_nb
 from axe_nb import Agent
 from tests.engine import test_closed_loops
+
+axe_nb.script("asks once")(test_closed_loops.asks_once)
 
 began, go, ended = threading.Event(), threading.Event(), threading.Event()
 start = getattr(test_closed_loops, sys.argv[1])
@@ -129,6 +130,7 @@ def ask_forked(start: Callable[[ToolContext], object]) -> str:
             return "it hangs"
         return str(answers.get())
 
+    axe_nb.script("asks once")(asks_once)
     axe_nb.define(Agent("child", "script/asks once"))
     lead = Agent("lead", "script/asks once", tools=[work], sub_agents=["child"])
     return axe_nb.run(lead, "go", display=False).text

@@ -277,35 +277,3 @@ except axe_nb.ConfigError as error:
         "MCP servers require the mcp package",
         "pip install 'axe-nb[mcp]'",
     ], done.stderr
-
-
-@pytest.mark.req("D-52")
-def test_libraries_that_a_folder_brings_do_not_run(tmp_path: Path) -> None:
-    import subprocess
-
-    planted = (
-        "mcp", "mcp_types", "pydantic", "pydantic_core", "httpx2", "httpcore2", "opentelemetry",
-        "starlette", "jsonschema", "anyio", "typing_inspection", "annotated_types", "uvicorn",
-    )  # fmt: skip
-    for name in planted:
-        (tmp_path / f"{name}.py").write_text(f"open('{name}.ran', 'w')\n")
-    code = f"""
-import sys
-sys.path[:0] = [""]  # as in a kernel
-from axe_nb import Agent, call, run, script
-
-@script("a")
-def model(request):
-    return call("raw__echo", text="hello") if request.turn == 1 else request.results[0].content
-
-print(run(Agent("a", "script/a", mcp_servers={{"raw": {raw()!r}}}, mode="auto"), "go").text)
-"""
-    done = subprocess.run(
-        [sys.executable, "-P", "-c", code],
-        capture_output=True,
-        text=True,
-        timeout=240,
-        cwd=tmp_path,
-    )
-    assert done.stdout.splitlines()[-1:] == ["hello"], done.stderr
-    assert [path.name for path in tmp_path.glob("*.ran")] == []
