@@ -147,7 +147,7 @@ def measure(labelled: Iterator[tuple[GridRun, bool | float]], repeats: int = 1) 
                 distances.append(abs(run.score - label))
         elif run.passed == label:
             same += 1
-        else:
+        elif run.passed is not None:
             repeat = f" #{run.repeat}" if repeats > 1 else ""
             differ.append(f"{run.input} × {run.variant}{repeat}")
     has_grades = any(score not in (0, 1) for some in scores.values() for score in some)

@@ -14,7 +14,7 @@ from axe_nb.quick_dataclass import dataclass
 from axe_nb.redaction import redact
 from axe_nb.results import RunResult
 from axe_nb.text import clean, one_line, plural
-from axe_nb.views.appearance import LOOKS
+from axe_nb.views.appearance import LOOKS, Look
 
 MAX_TOLD = 100
 """Characters shown of an answer and the reason for its verdict."""
@@ -31,12 +31,15 @@ class GridRun:
     repeat: int = 1
     """From 1."""
     result: RunResult
-    passed: bool
-    """True if it completed, met the expectations, and no score was False."""
+    passed: bool | None
+    """True if it completed, met the expectations, and no score was False; None = `score=` failed,
+    so it is not known."""
     score: float | None = None
     """The score of `score=` or the judge; a bool counts as 0 or 1. None = no score."""
     reason: str = ""
-    """The reason for the score, or why it did not pass."""
+    """Why it did not pass, the reason for the score, and `problem`."""
+    problem: str = ""
+    """The failure of `score=` or of the judge; it says nothing about the run itself."""
     judgement: RunResult | None = field(default=None, repr=False)
     """The run of the judge; its tokens do not count for the variant."""
 
@@ -73,8 +76,7 @@ class Square(Sequence[GridRun]):
 
     def __repr__(self) -> str:
         runs = plural(len(self), "run")
-        signs = {True: LOOKS["completed"].sign, False: LOOKS["error"].sign}
-        answers = (f"\n  {signs[run.passed]} {_tell(run)}" for run in self)
+        answers = (f"\n  {find_look(run).sign} {_tell(run)}" for run in self)
         return f"{self.input} × {self.variant}: {self.passed} of {runs} passed{''.join(answers)}"
 
     @property
@@ -85,23 +87,33 @@ class Square(Sequence[GridRun]):
     @property
     def passed(self) -> int:
         """Number of runs that passed."""
-        return sum(run.passed for run in self._runs)
+        return sum(run.passed is True for run in self._runs)
+
+    @property
+    def judged(self) -> int:
+        """Number of runs of which it is known whether they passed."""
+        return sum(run.passed is not None for run in self._runs)
 
     @property
     def disagrees(self) -> bool:
         """True if some of its repeats passed and some did not."""
-        return 0 < self.passed < len(self)
+        return 0 < self.passed < self.judged
 
     @property
     def share(self) -> float | None:
-        """Share of its runs that passed; None if there are none."""
-        return self.passed / len(self) if self._runs else None
+        """Share of its judged runs that passed; None if there are none."""
+        return self.passed / self.judged if self.judged else None
 
     @property
     def score(self) -> float | None:
         """Mean of the scores; None if there are none."""
         scores = [run.score for run in self._runs if run.score is not None]
         return fmean(scores) if scores else None
+
+
+def find_look(run: GridRun) -> Look:
+    """Returns the sign and the colour of what became of a run."""
+    return LOOKS["asks" if run.passed is None else "completed" if run.passed else "error"]
 
 
 def _tell(run: GridRun) -> str:

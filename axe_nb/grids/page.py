@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from html import escape
 from itertools import compress
 
-from axe_nb.grids.outcome import GridRun, Square
+from axe_nb.grids.outcome import GridRun, Square, find_look
 from axe_nb.grids.squares import Squares
 from axe_nb.grids.summary import Summary
 from axe_nb.grids.verdict import has_grades, write_verdicts
@@ -20,15 +20,12 @@ from axe_nb.views.appearance import (
     COLOURS,
     GAP,
     LINE_HEIGHT,
-    LOOKS,
     MUTED,
     PALE,
     TEXT_MARGIN,
     TRACK,
 )
 from axe_nb.views.html import LEVEL, PLAIN, twin
-
-PASSED, FAILED = LOOKS["completed"], LOOKS["error"]
 
 MAX_TREES = 150_000
 """Bytes of HTML that the trees of all runs take; the rest are named by their expression."""
@@ -62,8 +59,9 @@ HEADS = (
     "passed",
     "95% interval",
     "incomplete",
+    "unjudged",
     "denied",
-    "disagree",
+    "verdicts disagree",
     "score",
     "tokens",
     "cost",
@@ -104,7 +102,7 @@ def format_grid(grid: Squares, note: str = "") -> str:
             _describe_square(grid[row, column], is_graded)[0] for column in range(len(numbers))
         ]
         squares.append((label, *cells))
-    heads = [note] if note else [*write_verdicts(grid), _describe(grid)]
+    heads = [note] if note else [*write_verdicts(grid), _describe(grid), *_list_problems(grid)]
     lines = [*heads, *_align(figures), "", *_align(squares), *_list_hidden(grid)]
     return clean(redact("\n".join(lines)))
 
@@ -145,6 +143,16 @@ def _describe(grid: Squares) -> str:
     return f"{size}{times}{done}{judge}{f', {grid.note}' if grid.note else ''}"
 
 
+def _list_problems(grid: Squares) -> Iterator[str]:
+    """Lines for the runs that could not be judged, which no other figure tells."""
+    for who in ("score", "the judge"):
+        found = [run for run in grid.runs if run.problem.startswith(who)]
+        if found:
+            first = f"{found[0].input} × {found[0].variant}: {found[0].problem}"
+            runs = plural(len(found), "run")
+            yield one_line(f"{who} failed on {runs}; the first: {first}", MAX_LINE)
+
+
 def _list_hidden(grid: Squares) -> Iterator[str]:
     """Lines for what the table lacks: runs that did not complete, inputs that are not shown."""
     failed = [run for run in grid.failures if not run.result.ok]
@@ -152,9 +160,6 @@ def _list_hidden(grid: Squares) -> Iterator[str]:
         first = f"{failed[0].input} × {failed[0].variant}: {failed[0].reason}"
         first = one_line(first, MAX_LINE)
         yield f"{plural(len(failed), 'run')} did not complete; the first: {first}"
-    judged = [run.judgement for run in grid.runs if run.judgement and not run.judgement.ok]
-    if judged:
-        yield f"the judge failed on {plural(len(judged), 'run')}; the first: {judged[0].error}"
     if (more := len(grid.inputs) - MAX_INPUTS) > 0:
         yield f"… {plural(more, 'more input')}"
 
@@ -169,9 +174,10 @@ def _list_figures(summary: Summary, denied: int, *, is_scored: bool) -> tuple[st
     low, high = summary.interval
     return (
         summary.variant,
-        f"{summary.passed} of {summary.runs}" if summary.runs else "",
-        f"{low:.0%} to {high:.0%}" if summary.runs else "",
+        f"{summary.passed} of {summary.judged}" if summary.judged else "",
+        f"{low:.0%} to {high:.0%}" if summary.judged else "",
         f"{summary.failed:,}" if summary.failed else "",
+        f"{summary.unjudged:,}" if summary.unjudged else "",
         plural(denied, "call") if denied else "",
         "" if summary.disagree is None else f"{summary.disagree:.0%}",
         "" if summary.score is None or not is_scored else f"{summary.score:.3g}",
@@ -186,11 +192,10 @@ def _describe_square(square: Square, is_graded: bool) -> tuple[str, str]:
         return "–", COLOURS["off"]
     if square.passed == len(square) and is_graded and square.score is not None:
         return f"{square.score:.2g}", "inherit"
-    if square.passed == len(square):
-        return PASSED.sign, PASSED.colour
-    if not square.passed:
-        return FAILED.sign, FAILED.colour
-    return f"{square.passed}/{len(square)}", COLOURS["limit"]
+    if 0 < square.passed < len(square):
+        return f"{square.passed}/{square.judged}", COLOURS["limit"]
+    look = find_look(square[0])
+    return look.sign, look.colour
 
 
 class _Page:
@@ -226,7 +231,9 @@ class _Page:
         if self._note:
             return f"<div>{_safe(self._note)}</div>"
         said = "".join(f"<div><b>{_safe(line)}</b></div>" for line in write_verdicts(self._grid))
-        return f"{said}<div style='opacity:{MUTED}'>{_safe(_describe(self._grid))}</div>"
+        problems = "".join(f"<div>{_safe(line)}</div>" for line in _list_problems(self._grid))
+        size = f"<div style='opacity:{MUTED}'>{_safe(_describe(self._grid))}</div>"
+        return f"{said}{size}{problems}"
 
     def _format_numbers(self) -> str:
         """The numbers of the variants above their squares; to point at one shows its name."""
@@ -273,7 +280,7 @@ class _Page:
         )
 
     def _format_run(self, name: str, run: GridRun) -> str:
-        look = PASSED if run.passed else FAILED
+        look = find_look(run)
         repeat = f" #{run.repeat}" if self._grid.repeats > 1 else ""
         score = "" if run.score in (None, 0, 1) else f"{run.score:.3g}"
         answer = one_line(run.result.text, MAX_ANSWER)
@@ -303,7 +310,7 @@ def _align_cell(at: int) -> str:
 
 def _format_figure(at: int, text: str, summary: Summary) -> str:
     inner = f"<b>{_safe(text)}</b>" if at == NAME else _safe(text)
-    if at == SHARE and summary.runs:
+    if at == SHARE and summary.judged:
         inner = f"{_format_bar(summary)}{inner}"
     return f"<td style='{_align_cell(at)}'>{inner}</td>"
 

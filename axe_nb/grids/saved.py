@@ -63,8 +63,8 @@ def _list_lines(grid: Squares) -> Iterator[Any]:
         judgement = run.judgement and run.judgement.to_dict_without_secrets()
         yield {
             "at": [input, variant, repeat], "passed": run.passed, "score": run.score,
-            "reason": clean.text(run.reason), "result": run.result.to_dict_without_secrets(),
-            "judgement": judgement,
+            "reason": clean.text(run.reason), "problem": clean.text(run.problem),
+            "result": run.result.to_dict_without_secrets(), "judgement": judgement,
         }  # fmt: skip
 
 
@@ -125,11 +125,13 @@ def _read_run(grid: Squares, line: Mapping[str, Any]) -> None:
     input, variant, repeat = (int(number) for number in line["at"])
     if not 1 <= repeat <= grid.repeats or min(input, variant) < 0:
         raise ValueError
-    judged, score = line["judgement"], line["score"]
+    judged, score, passed = line["judgement"], line["score"], line["passed"]
     run = GridRun(
         input=grid.inputs[input], variant=grid.variants[variant], repeat=repeat,
-        passed=bool(line["passed"]), score=None if score is None else float(score),
-        reason=str(line["reason"]), result=RunResult.from_dict(line["result"]),
+        passed=None if passed is None else bool(passed),
+        score=None if score is None else float(score),
+        reason=str(line["reason"]), problem=str(line.get("problem", "")),
+        result=RunResult.from_dict(line["result"]),
         judgement=None if judged is None else RunResult.from_dict(judged),
     )  # fmt: skip
     grid.add(input, variant, run)

@@ -70,7 +70,7 @@ def _expect(run: GridRun, expectations: str, agents_dir: str | None) -> GridRun:
     try:
         check(run.result, expectations, agents_dir=agents_dir)
     except (ExpectationError, ConfigError) as error:
-        return replace(run, passed=False, reason=one_line(error.message, MAX_REASON))
+        return _add_reason(replace(run, passed=False), error.message)
     return run
 
 
@@ -85,25 +85,36 @@ def _score(run: GridRun, score: Score, row: Row) -> GridRun:
     if not math.isfinite(value):  # no mean could be told any more
         return _refuse(run, f"score returned {value}, not a finite number")
     is_bool = type(given).__name__ in ("bool", "bool_")  # also numpy's
-    is_wrong = is_bool and not given
-    reason = run.reason or ("score returned False" if is_wrong else "")
-    return replace(run, score=value, passed=run.passed and not is_wrong, reason=reason)
+    run = replace(run, score=value)
+    if not is_bool or given:
+        return run
+    return replace(run, passed=False, reason=run.reason or "score returned False")
 
 
-def _refuse(run: GridRun, reason: str) -> GridRun:
-    return replace(run, passed=False, reason=run.reason or one_line(reason, MAX_REASON))
+def _refuse(run: GridRun, problem: str) -> GridRun:
+    """Adds that `score=` failed: what did not fail before may have passed or not."""
+    return _add_problem(replace(run, passed=None if run.passed else False), problem)
 
 
 def _take_verdict(run: GridRun, judged: RunResult) -> GridRun:
-    """Adds the number and the reason of a judge; one that failed leaves the run as it is."""
+    """Adds the number and the reason of a judge."""
     data = judged.data if isinstance(judged.data, dict) else {}
-    score, reason = data.get("score"), one_line(str(data.get("reason", "")), MAX_REASON)
+    score = data.get("score")
     if not isinstance(score, int | float) or not math.isfinite(score):
         said = judged.error or "its answer has no number named score"
-        told = one_line(f"the judge failed: {said}", MAX_REASON)
-        return replace(run, reason=run.reason or told)
-    score = run.score if run.score is not None else float(score)
-    return replace(run, score=score, reason=run.reason or reason)
+        return _add_problem(run, f"the judge failed: {said}")
+    run = run if run.score is not None else replace(run, score=float(score))
+    return _add_reason(run, str(data.get("reason", "")))
+
+
+def _add_problem(run: GridRun, problem: str) -> GridRun:
+    told = one_line(problem, MAX_REASON)
+    return _add_reason(replace(run, problem=run.problem or told), told)
+
+
+def _add_reason(run: GridRun, reason: str) -> GridRun:
+    reasons = filter(None, (run.reason, one_line(reason, MAX_REASON)))
+    return replace(run, reason=" · ".join(reasons))
 
 
 def write_case(prompt: str, answer: str) -> str:

@@ -6,7 +6,6 @@ Source: product.md "Exploring".
 from __future__ import annotations
 
 import math
-import random
 from collections.abc import Sequence
 from statistics import fmean, stdev
 from typing import NamedTuple
@@ -15,19 +14,10 @@ Z = 1.959964
 """Standard deviations on both sides of the mean that hold 95% of a normal distribution."""
 
 FEWEST = 10
-"""Values below which a bootstrap holds the true mean far less often than it says."""
-
-MANY = 1000
-"""Values above which a bootstrap takes seconds."""
-
-ROUNDS = 2000
-"""Samples that a bootstrap draws."""
+"""Values below which an interval of a mean holds the true one less often than it says."""
 
 FEWEST_SIGNS = 6
 """Inputs that differ, below which the sign test never gives a chance under 5 %."""
-
-SEED = 0
-"""Of the bootstrap, so that the same runs give the same figures."""
 
 
 class Interval(NamedTuple):
@@ -37,12 +27,12 @@ class Interval(NamedTuple):
     high: float
 
 
-def find_share_interval(passed: int, count: int) -> Interval:
-    """Returns the Wilson interval of a share, which also holds for few runs.
+def find_share_interval(passed: float, count: int) -> Interval:
+    """Returns the Wilson interval of a share, which also holds for few values.
 
     Args:
-        passed: runs that passed.
-        count: all runs; 0 = nothing is known.
+        passed: the sum of the values, each between 0 and 1.
+        count: their number; 0 = nothing is known.
     """
     if not count:
         return Interval(0.0, 1.0)
@@ -74,17 +64,36 @@ def describe_chance(better: int, worse: int) -> str:
     return f"chance alone makes a difference this clear in {share} of cases (sign test{few})"
 
 
-def find_mean_interval(values: Sequence[float]) -> Interval | None:
-    """Returns the interval of a mean by bootstrap; None for fewer values than `FEWEST`.
+def find_change_interval(changes: Sequence[float]) -> Interval | None:
+    """Returns the interval of the mean difference of two shares; None for fewer than `FEWEST`.
 
-    For many values it is that of the normal distribution, which is the same then.
+    That of Bonett and Price (2012), which counts two more inputs, one better and one worse: where
+    no input differs, a difference is still possible.
+
+    Args:
+        changes: the difference on each input, between -1 and 1.
     """
-    if len(values) < FEWEST:
+    if len(changes) < FEWEST:
         return None
-    if len(values) > MANY:
-        middle, half = fmean(values), Z * stdev(values) / math.sqrt(len(values))
-        return Interval(middle - half, middle + half)
-    draw = random.Random(SEED)
-    means = sorted(fmean(draw.choices(values, k=len(values))) for _ in range(ROUNDS))
-    edge = round(ROUNDS * 0.025)
-    return Interval(means[edge], means[-edge - 1])
+    count = len(changes) + 2
+    middle = sum(changes) / count
+    spread = (sum(change * change for change in changes) + 2) / count - middle * middle
+    half = Z * math.sqrt(spread / count)
+    return Interval(max(-1.0, middle - half), min(1.0, middle + half))
+
+
+def find_mean_interval(values: Sequence[float]) -> Interval | None:
+    """Returns Student's interval of a mean; None for fewer values than `FEWEST`, or equal ones."""
+    if len(values) < FEWEST or not (spread := stdev(values)):
+        return None
+    middle, half = fmean(values), _find_quantile(len(values) - 1) * spread / math.sqrt(len(values))
+    return Interval(middle - half, middle + half)
+
+
+def _find_quantile(freedom: int) -> float:
+    """Returns the 97.5% quantile of Student's distribution, by its series (Fisher, Cornish)."""
+    terms = (
+        Z, (Z**3 + Z) / 4, (5 * Z**5 + 16 * Z**3 + 3 * Z) / 96,
+        (3 * Z**7 + 19 * Z**5 + 17 * Z**3 - 15 * Z) / 384,
+    )  # fmt: skip
+    return math.fsum(term / freedom**power for power, term in enumerate(terms))

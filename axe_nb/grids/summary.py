@@ -12,6 +12,7 @@ from axe_nb.grids.outcome import Square
 from axe_nb.grids.statistics import (
     Interval,
     describe_chance,
+    find_change_interval,
     find_mean_interval,
     find_share_interval,
     find_sign_chance,
@@ -30,13 +31,20 @@ class Summary:
 
     variant: str
     runs: int
+    judged: int
+    """Runs of which it is known whether they passed."""
     passed: int
     interval: Interval
-    """The interval of the share that passed. Repeats count as separate runs."""
+    """The interval of the share that passed: inputs count, not their repeats.
+
+    Of a single input it is that of its repeats.
+    """
     failed: int
     """Runs that did not complete."""
+    unjudged: int
+    """Runs for which `score=` or the judge failed; no share includes those without a verdict."""
     disagree: float | None
-    """Share of the inputs whose repeats disagree; None without repeats."""
+    """Share of the inputs of which some repeats passed and some did not; None without repeats."""
     score: float | None
     """Mean over the inputs of the scores; None if no run has one.
 
@@ -53,8 +61,8 @@ class Summary:
 
     @property
     def share(self) -> float | None:
-        """Share of the runs that passed; None if there are none."""
-        return self.passed / self.runs if self.runs else None
+        """Share of the judged runs that passed; None if there are none."""
+        return self.passed / self.judged if self.judged else None
 
 
 def summarize(variant: str, squares: Sequence[Square]) -> Summary:
@@ -67,13 +75,14 @@ def summarize(variant: str, squares: Sequence[Square]) -> Summary:
     runs = [run for square in squares for run in square]
     repeated = [square for square in squares if len(square) > 1]
     scores = [square.score for square in squares if square.score is not None]
-    passed = sum(run.passed for run in runs)
     return Summary(
         variant=variant,
         runs=len(runs),
-        passed=passed,
-        interval=find_share_interval(passed, len(runs)),
+        judged=sum(square.judged for square in squares),
+        passed=sum(square.passed for square in squares),
+        interval=_find_interval([square for square in squares if square.judged]),
         failed=sum(not run.result.ok for run in runs),
+        unjudged=sum(bool(run.problem) for run in runs),
         disagree=fmean(square.disagrees for square in repeated) if repeated else None,
         score=fmean(scores) if scores else None,
         tokens=sum(run.result.total_usage.total for run in runs),
@@ -81,6 +90,12 @@ def summarize(variant: str, squares: Sequence[Square]) -> Summary:
         seconds=fmean(run.result.duration_ms / 1000 for run in runs) if runs else None,
         judge_tokens=sum(run.judgement.total_usage.total for run in runs if run.judgement),
     )
+
+
+def _find_interval(squares: Sequence[Square]) -> Interval:
+    if len(squares) == 1:
+        return find_share_interval(squares[0].passed, squares[0].judged)
+    return find_share_interval(sum(square.share or 0 for square in squares), len(squares))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,10 +114,11 @@ class Comparison:
     difference: float | None
     """Mean difference of the shares; None without common inputs."""
     interval: Interval | None
-    """The interval of the difference, by bootstrap over the inputs; None for fewer than ten."""
+    """The interval of the difference (Bonett, Price); None for fewer than ten inputs."""
     score: float | None
     """Mean difference of the scores; None if there are none."""
     score_interval: Interval | None
+    """Its interval (Student); None for fewer than ten inputs, or if all differ by the same."""
 
     def __str__(self) -> str:
         lines = [f"{self.second} against {self.first}, {plural(self.count, 'input')}:"]
@@ -135,8 +151,12 @@ def compare(
         second: those of the other, of the same inputs in the same order.
         labels: their names.
     """
-    pairs = [pair for pair in zip(first, second, strict=True) if pair[0] and pair[1]]
-    shares = [(a.input, (b.share or 0) - (a.share or 0)) for a, b in pairs]
+    pairs = list(zip(first, second, strict=True))
+    shares = [
+        (a.input, b.share - a.share)
+        for a, b in pairs
+        if a.share is not None and b.share is not None
+    ]
     better = tuple(name for name, change in shares if change > 0)
     worse = tuple(name for name, change in shares if change < 0)
     changes = [change for _, change in shares]
@@ -146,10 +166,10 @@ def compare(
         second=labels[1],
         better=better,
         worse=worse,
-        same=len(pairs) - len(better) - len(worse),
+        same=len(shares) - len(better) - len(worse),
         chance=find_sign_chance(len(better), len(worse)),
         difference=fmean(changes) if changes else None,
-        interval=find_mean_interval(changes),
+        interval=find_change_interval(changes),
         score=fmean(scores) if scores else None,
         score_interval=find_mean_interval(scores),
     )

@@ -1,13 +1,15 @@
 """Which variant of a grid is better, and how sure that is, in a sentence. Pure.
 
-A variant is called better only if chance alone would make such a difference rarely. Inputs are what
-counts, not their repeats: the exact sign test, corrected for the number of pairs that the best
-could have been chosen from (Bonferroni).
+A variant is called better only if it did better on more inputs than worse, if chance alone would
+rarely make such a difference, and if its mean is higher too. Inputs are what counts, not their
+repeats: the exact sign test, corrected for the number of pairs that the best could have been chosen
+from (Bonferroni).
 Source: product.md "Exploring".
 """
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from math import ceil, comb, log2
 from statistics import fmean
@@ -36,17 +38,17 @@ def write_verdicts(grid: Squares) -> list[str]:
     shares = _find_common(columns, lambda square: square.share)
     if len(columns) < 2 or not shares[0]:
         return []
-    passed = _compare(grid.variants, shares, "passed equally often")
+    passed = compare_columns(grid.variants, shares, "passed equally often")
     scores = _find_common(columns, lambda square: square.score)
     if not has_grades(grid) or not scores[0]:
         return [passed]
-    scored = f"score: {_compare(grid.variants, scores, 'scored the same')}"
+    scored = f"score: {compare_columns(grid.variants, scores, 'scored the same')}"
     return [scored] if all(map(_is_all, shares)) else [f"passed: {passed}", scored]
 
 
 def has_grades(grid: Squares) -> bool:
     """True if scores say more than what passed."""
-    return any(run.score not in (None, float(run.passed)) for run in grid.runs)
+    return any(run.score is not None and run.score != run.passed for run in grid.runs)
 
 
 def _is_all(shares: Sequence[float]) -> bool:
@@ -61,40 +63,51 @@ def _find_common(
     return [[row[number] or 0.0 for row in rows] for number in range(len(columns))]
 
 
-def _compare(names: Sequence[str], columns: Columns, same: str) -> str:
+def compare_columns(names: Sequence[str], columns: Columns, same: str) -> str:
+    """Returns a sentence on which variant is better.
+
+    Args:
+        names: labels of at least two variants.
+        columns: their values on the same inputs.
+        same: the words for variants whose values are all equal.
+    """
     means = list(map(fmean, columns))
     best = means.index(max(means))
     count = len(columns[best])
     if all(list(column) == list(columns[best]) for column in columns):
         return f"no difference: all variants {same} on each of {plural(count, 'input')}"
     if len(columns) == 2:
-        # of two that are level, the second is the one that is new
-        second = 1 if means[0] == means[1] else best
-        return _compare_two(names, columns, second, is_level=means[0] == means[1])
+        return _compare_two(names, columns, means)
     return _compare_many(names, columns, best)
 
 
-def _compare_two(names: Sequence[str], columns: Columns, best: int, *, is_level: bool) -> str:
-    name, other = names[best], names[1 - best]
-    better, worse = _count(columns[best], columns[1 - best])
+def _compare_two(names: Sequence[str], columns: Columns, means: Sequence[float]) -> str:
+    """The one that did better on more inputs; of two that are level, the second, which is new."""
+    first_is_ahead = operator.gt(*_count(columns[0], columns[1]))
+    ahead = 0 if first_is_ahead else 1
+    name, other = names[ahead], names[1 - ahead]
+    better, worse = _count(columns[ahead], columns[1 - ahead])
     chance = find_sign_chance(better, worse)
     of = plural(len(columns[0]), "input")
     counts = f"better on {better} of {of}, worse on {worse} (p = {chance:.2g})"
-    if chance <= SURE:
+    gain = means[ahead] - means[1 - ahead]
+    if chance <= SURE and gain > 0:
         return f"{name} is better than {other}: {counts}"
     few = _find_shortage(len(columns[0]), 1)
-    if is_level:
-        return f"not sure which is better, {other} or {name}: {name} is {counts}{few}"
-    return f"not sure that {name} is better than {other}: {counts}{few}"
+    if better > worse and gain > 0:
+        return f"not sure that {name} is better than {other}: {counts}{few}"
+    mean = f", but its mean is {'lower' if gain < 0 else 'the same'}" if better > worse else ""
+    return f"not sure which is better, {names[0]} or {names[1]}: {name} is {counts}{mean}{few}"
 
 
 def _compare_many(names: Sequence[str], columns: Columns, best: int) -> str:
     pairs = comb(len(columns), 2)
     equals, beaten, open_ = [], [], []
     for name, column in zip(names, columns, strict=True):
+        better, worse = _count(columns[best], column)
         if list(column) == list(columns[best]):
             equals.append(name)
-        elif pairs * find_sign_chance(*_count(columns[best], column)) <= SURE:
+        elif better > worse and pairs * find_sign_chance(better, worse) <= SURE:
             beaten.append(name)
         else:
             open_.append(name)

@@ -142,9 +142,9 @@ def test_the_page_says_what_passed_and_opens_each_run(grid: Grid) -> None:
         "not sure which is better, old or new: new is better on 1 of 3 inputs, worse on 1 (p = 1); "
         "3 inputs are too few, at least 6 are needed",
         "3 inputs × 2 variants × 2 repeats",
-        "   variant  passed  95% interval  disagree  tokens",
-        f"0  old      3 of 6  19% to 81%    33%       {grid.summary[0].tokens}",
-        f"1  new      3 of 6  19% to 81%    33%       {grid.summary[1].tokens}",
+        "   variant  passed  95% interval  verdicts disagree  tokens",
+        f"0  old      3 of 6  13% to 87%    33%                {grid.summary[0].tokens}",
+        f"1  new      3 of 6  13% to 87%    33%                {grid.summary[1].tokens}",
         "",
         "   0    1",
         "a  ✓    1/2",

@@ -174,16 +174,74 @@ def test_an_answer_cannot_end_its_mark_in_the_prompt_of_the_judge(
     assert asked[-1][1].count("</answer>") == 1
 
 
-def test_a_score_that_fails_or_a_judge_that_does_is_told_in_its_square() -> None:
-    def broken(result: axe_nb.RunResult, row: Any) -> float:
-        raise KeyError("gone")
+def broken(result: axe_nb.RunResult, row: Any) -> float:
+    raise KeyError("gone")
 
-    grid = axe_nb.grid("good", ASK, inputs=["Italy"], score=broken)
-    assert not grid[0, 0].passed
+
+def test_a_score_that_crashes_is_no_verdict_and_is_told_before_the_table() -> None:
+    grid = axe_nb.grid(["good", "bad"], ASK, inputs=COUNTRIES, score=broken)
+    count = len(COUNTRIES)
+    [first, _] = grid.summary
+    assert (first.passed, first.share, first.unjudged) == (0, None, count)
+    assert {run.passed for run in grid.runs} == {None}
     assert "score failed: KeyError" in grid[0, 0][0].reason
+    assert len(grid.failures) == 2 * count
+    assert grid.diff(0, 1).difference is None
+    head, *_ = str(grid).partition("   variant")
+    assert f"score failed on {2 * count} runs; the first: " in head
+    assert "better" not in head
+    html = grid._repr_mimebundle_()[0]["text/html"]
+    assert html.index("score failed on") < html.index("<table>")
+    assert list(grid.to_frame()["passed"]) == [None] * 2 * count
+
+
+def test_runs_that_were_not_scored_are_in_no_share() -> None:
+    def score(result: axe_nb.RunResult, row: Any) -> bool:
+        if row["input"] == "b":
+            raise ValueError("no such answer")
+        return True
+
+    grid = axe_nb.grid("good", "{{ input }}", inputs=["a", "b", "c"], score=score)
+    summary = grid.summary[0]
+    assert (summary.passed, summary.share, summary.unjudged, summary.runs) == (2, 1.0, 1, 3)
+    assert "2 of 2" in str(grid)
+    assert [square.share for square in grid.column(0)] == [1.0, None, 1.0]
+
+
+def test_an_expectation_that_is_not_met_decides_without_a_score() -> None:
+    grid = axe_nb.grid("good", "Hi", expect="text contains 'nowhere'", score=broken)
+    run = grid.runs[0]
+    assert run.passed is False
+    assert "nowhere" in run.reason
+    assert "score failed: KeyError" in run.reason
+    assert grid.summary[0].unjudged == 1
+
+
+def test_the_reason_of_the_judge_is_kept_where_an_expectation_is_not_met() -> None:
+    axe_nb.script("grader")(lambda request: '{"score": 0.4, "reason": "half of it is missing"}')
+    judge = Agent(name="grader", model="script/grader")
+    grid = axe_nb.grid("good", "Hi", expect="text contains 'nowhere'", judge=judge)
+    run = grid.runs[0]
+    assert (run.passed, run.score) == (False, 0.4)
+    assert "nowhere" in run.reason
+    assert "half of it is missing" in run.reason
+
+
+def test_a_judge_that_fails_is_told_before_the_table_and_passes_nothing_wrong() -> None:
     grid = axe_nb.grid("good", ASK, inputs=["Italy"], judge="bad")
     assert grid[0, 0][0].score is None
+    assert grid[0, 0][0].passed
     assert "the judge failed" in grid[0, 0][0].reason
+    assert grid.summary[0].unjudged == 1
+    assert "the judge failed on 1 run; the first: " in str(grid).partition("   variant")[0]
+
+
+def test_a_saved_grid_keeps_what_was_not_judged(tmp_path: Path) -> None:
+    grid = axe_nb.grid("good", ASK, inputs=["Italy"], score=broken)
+    grid.save(tmp_path / "g.jsonl")
+    loaded = axe_nb.load(tmp_path / "g.jsonl")
+    assert loaded.runs == grid.runs
+    assert str(loaded) == str(grid)
 
 
 def test_a_name_that_no_column_has_is_told_with_the_columns() -> None:

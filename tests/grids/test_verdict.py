@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import random
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pytest
@@ -11,7 +13,7 @@ from axe_nb.grids.grid import Grid
 from axe_nb.grids.inputs import read_inputs
 from axe_nb.grids.outcome import GridRun
 from axe_nb.grids.variants import make_variants
-from axe_nb.grids.verdict import write_verdicts
+from axe_nb.grids.verdict import compare_columns, write_verdicts
 from axe_nb.results import RunResult
 from tests.views.runs import done
 
@@ -119,3 +121,43 @@ def test_repeats_do_not_make_it_surer(result: RunResult) -> None:
         for repeat in range(1, 10):
             again.add(row, column, replace(run, repeat=repeat))
     assert write_verdicts(again) == write_verdicts(grid)
+
+
+def test_the_better_one_is_never_worse_on_more_inputs(result: RunResult) -> None:
+    """One large gain lifts the mean; nine small losses are nine losses."""
+    grid = fill(result, a=[0.9] + [0.5] * 9, b=[0.1] + [0.51] * 9)
+    assert write_verdicts(grid) == [
+        "score: not sure which is better, a or b: b is better on 9 of 10 inputs, worse on 1 "
+        "(p = 0.021), but its mean is lower"
+    ]
+    grid = fill(result, a=[0.9] + [0.5] * 12, b=[0.1] + [0.51] * 12, c=[0.05] * 13)
+    [said] = write_verdicts(grid)
+    assert said.startswith("score: a is better than c; not sure that it is better than b")
+
+
+MAKERS: dict[str, Callable[[random.Random], float]] = {
+    "shares": lambda draw: float(draw.random() < 0.7),
+    "repeats": lambda draw: sum(draw.random() < 0.7 for _ in range(3)) / 3,
+    "scores": lambda draw: draw.random(),
+    "scores with rare losses": lambda draw: -9.0 if draw.random() < 0.05 else draw.random(),
+}
+
+
+@pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
+@pytest.mark.parametrize("variants", [2, 3])
+def test_of_1000_grids_of_equals_few_name_a_better_one_and_none_against_its_counts(
+    result: RunResult, make: Callable[[random.Random], float], variants: int
+) -> None:
+    draw = random.Random(variants)
+    names, wrong = "abc"[:variants], 0
+    for _ in range(1000):
+        columns = {name: [make(draw) for _ in range(12)] for name in names}
+        said = compare_columns(names, list(columns.values()), "did the same")
+        found = re.match(r"(\S+) is better than ([^;(:]+)", said)
+        wrong += found is not None
+        for worse in found[2].replace("each of the other 2", "abc").strip() if found else "":
+            if worse in names and worse != found[1]:  # type: ignore[index]
+                pairs = list(zip(columns[found[1]], columns[worse], strict=True))  # type: ignore[index]
+                assert sum(x > y for x, y in pairs) > sum(x < y for x, y in pairs), said
+                assert sum(x for x, _ in pairs) > sum(y for _, y in pairs), said
+    assert wrong <= 50
