@@ -39,7 +39,7 @@ class GridRun:
     reason: str = ""
     """Why it did not pass, the reason for the score, and `problem`."""
     problem: str = ""
-    """The failure of `score=` or of the judge; it says nothing about the run itself."""
+    """The failure of `score=` or of the judge, which does not count against the run."""
     judgement: RunResult | None = field(default=None, repr=False)
     """The run of the judge; its tokens do not count for the variant."""
 
