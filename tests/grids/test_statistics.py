@@ -110,7 +110,7 @@ def test_the_interval_of_a_mean_score_is_students() -> None:
         assert (high - low) / 2 == pytest.approx(quantile * stdev(values) / count**0.5, rel=1e-3)
 
 
-@pytest.mark.parametrize("repeats", [1, 5, 50])
+@pytest.mark.parametrize("repeats", [1, 8])
 @pytest.mark.parametrize("share", [0.5, 0.8, 0.95])
 def test_the_interval_of_a_share_holds_that_of_new_inputs_however_often_each_is_repeated(
     share: float, repeats: int
