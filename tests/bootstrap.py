@@ -190,7 +190,7 @@ def without_settings(environ: Mapping[str, str], home: Path) -> dict[str, str]:
     }
     return kept | {
         "XDG_CONFIG_HOME": str(home / "config"), "XDG_STATE_HOME": str(home / "state"),
-        "IPYTHONDIR": str(home / "ipython"), "AXE_NB_RETRIES": "0",
+        "IPYTHONDIR": str(home / "ipython"),
     }  # fmt: skip
 
 

@@ -72,6 +72,7 @@ def no_settings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     home = tmp_path_factory.mktemp("home")
     kept = bootstrap.without_settings(os.environ, home)
     kept["PYTHONPATH"] = str(bootstrap.ROOT)  # kernels and commands run this checkout too
+    kept["AXE_NB_RETRIES"] = "0"  # most failures are meant, and waiting takes long
     with pytest.MonkeyPatch.context() as patch:
         for name in os.environ.keys() - kept.keys():
             patch.delenv(name)
@@ -191,9 +192,14 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> order.ByFile
     return order.ByFile(config, log)
 
 
-def pytest_runtest_setup(item: pytest.Item) -> None:
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup(item: pytest.Item) -> Iterator[None]:
     if item.get_closest_marker("browser") and CHROMIUM is None:
         not_run("there is no chromium (Debian: sudo apt-get install chromium)")
+    with pytest.MonkeyPatch.context() as patch:
+        if not isinstance(item, pytest.Function):  # the kernels of lessons start as for everyone
+            patch.delenv("AXE_NB_RETRIES", raising=False)
+        yield
 
 
 def not_run(reason: str) -> NoReturn:

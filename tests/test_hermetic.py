@@ -48,7 +48,6 @@ def test_keys_proxies_and_settings_are_gone() -> None:
         "PATH": "/bin", "CI": "true",
         "XDG_CONFIG_HOME": str(Path("home", "config")),
         "XDG_STATE_HOME": str(Path("home", "state")), "IPYTHONDIR": str(Path("home", "ipython")),
-        "AXE_NB_RETRIES": "0",
     }  # fmt: skip
 
 

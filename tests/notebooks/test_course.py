@@ -86,6 +86,11 @@ def test_a_lesson_says_its_time_what_is_simulated_and_what_comes_next(path: Path
     assert number > 9 or f"({number + 1:02}_" in cells[-1].source
 
 
+@pytest.fixture(autouse=True)
+def as_for_everyone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AXE_NB_RETRIES")
+
+
 def run_all(folder: Path, environ: Mapping[str, str], first: str = "") -> Iterator[tuple[Any, Any]]:
     """Runs the solved lessons in one kernel; yields each as it is saved, and as it ran."""
     saved = [nbformat.read(path, 4) for path in SOLVED]
