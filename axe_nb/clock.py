@@ -35,6 +35,8 @@ class Deadline:
     """The setting that it comes from, in seconds, which the timeout message names (D-10)."""
     timeout: asyncio.Timeout
     """Timeout context of its run; cancels that run and its descendants."""
+    run: str
+    """The id of its run."""
     above: Deadline | None = None
     """The deadline that caps this one."""
     ahead: float = 0.0
@@ -69,6 +71,11 @@ class Deadline:
         if self.above is not None:
             self.above.resume()
 
+    def expire(self) -> None:
+        """Ends the time now, for its run and all below it."""
+        if not self.timeout.expired():
+            self.timeout.reschedule(0.0)
+
     def reschedule(self, ahead: float) -> None:
         """Resets the timer, with `ahead` virtual seconds elapsed."""
         self.ahead = ahead
@@ -80,7 +87,11 @@ class Clock:
     """Time of one run since its creation."""
 
     def __init__(
-        self, seconds: float | None, above: Deadline | None = None, ahead: float = 0.0
+        self,
+        seconds: float | None,
+        above: Deadline | None = None,
+        ahead: float = 0.0,
+        run: str = "0",
     ) -> None:
         """Starts the clock.
 
@@ -88,6 +99,7 @@ class Clock:
             seconds: the run's own timeout; None = no timeout of its own.
             above: the parent's deadline, which caps it; None = no deadline.
             ahead: virtual seconds already elapsed.
+            run: the run's id.
         """
         self._loop = asyncio.get_running_loop()
         self.ahead = ahead
@@ -101,7 +113,7 @@ class Clock:
         if seconds is not None and (above is None or self.started + seconds <= above.at):
             at = self.started + seconds
             self.timeout = timeout = asyncio.timeout_at(at - ahead)
-            self.deadline = Deadline(at, seconds, timeout, above, ahead)
+            self.deadline = Deadline(at, seconds, timeout, run, above, ahead)
 
     def now(self) -> float:
         """Seconds on the loop's clock, virtual time included."""

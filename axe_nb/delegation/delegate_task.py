@@ -23,6 +23,7 @@ from axe_nb.delegation.spawn_agent import (
     whole_number,
 )
 from axe_nb.errors import AxeError
+from axe_nb.limits import without_group
 from axe_nb.messages import ToolParameter
 from axe_nb.quick_dataclass import dataclass
 from axe_nb.results import RunResult
@@ -82,9 +83,10 @@ async def _run_subtasks(
             if number not in outcomes
             and (subtask.depends_on is None or subtask.depends_on in outcomes)
         ]
-        async with asyncio.TaskGroup() as group:
-            for number in ready[:width]:
-                group.create_task(one(number))
+        with without_group():
+            async with asyncio.TaskGroup() as group:
+                for number in ready[:width]:
+                    group.create_task(one(number))
     return outcomes
 
 

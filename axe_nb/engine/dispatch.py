@@ -21,7 +21,7 @@ from axe_nb.engine.stepping import CallStep, step_call
 from axe_nb.errors import words
 from axe_nb.events import ToolFinished, ToolStarted
 from axe_nb.jsonable import copy_json
-from axe_nb.limits import RunStopped
+from axe_nb.limits import RunStopped, without_group
 from axe_nb.messages import Message, ToolCall, ToolResult, dump
 from axe_nb.results import RunResult
 from axe_nb.text import cut_bytes, quote
@@ -113,7 +113,7 @@ class Dispatch:
 
         slots = self._scope.in_flight.calls
         if parallel:
-            try:
+            with without_group():
                 async with asyncio.TaskGroup() as group:
                     for index in range(len(allowed)):
                         if index % STRETCH == STRETCH - 1:
@@ -121,8 +121,6 @@ class Dispatch:
                             clock.check()
                         slot = await CallSlot.take(slots)
                         group.create_task(run(index, slot)).add_done_callback(slot.release)
-            except BaseExceptionGroup as stops:  # a call raises nothing but RunStopped
-                raise stops.exceptions[0] from None
         else:
             for index in range(len(allowed)):
                 slot = await CallSlot.take(slots)

@@ -334,7 +334,12 @@ class ModelClient:
         if cut == "timeout":
             if clock.deadline is None:
                 raise RunStopped("timeout", "timeout, as recorded")
-            clock.forward(clock.ahead + (clock.left or 0.0))
+            if tape is None or self._is_virtual or clock.deadline.run == self._scope.id:
+                clock.forward(clock.ahead + (clock.left or 0.0))
+            else:  # the time of a run above ends all that is below it at once
+                await tape.wait_until_quiet(clock.deadline.run)
+                clock.deadline.expire()
         if cut == "cancelled" and tape is not None:
-            await tape.wait_to_cancel()
+            await tape.wait_until_quiet("0")
+            tape.cancel()
         await asyncio.Event().wait()  # until the tool stops waiting for it

@@ -260,7 +260,7 @@ class RunScope:
             RunStopped: the tree may not send as many requests.
         """
         limits = job.limits.within(self.limits)
-        clock = Clock(limits.seconds, self.clock.deadline, ahead)
+        clock = Clock(limits.seconds, self.clock.deadline, ahead, f"{self.id}.{key}")
         return RunScope(
             env=env,
             agent=agent,

@@ -119,8 +119,8 @@ class Tape(Protocol):
             status: that of the root.
         """
 
-    async def wait_to_cancel(self) -> None:
-        """Cancels the tree, as it was when it was recorded, once its other runs have ended."""
+    async def wait_until_quiet(self, run: str) -> None:
+        """Waits until a run and those below it have asked for all that is recorded of them."""
 
 
 async def play(recorded: Exchange, request: Request, on_delta: OnDelta | None = None) -> Response:

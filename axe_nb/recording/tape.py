@@ -244,19 +244,18 @@ class RootTape:
             kept = calls.write_output(output, self._clean)
             self._add(key, "", calls.describe(tool, arguments, self._clean), {"output": kept})
 
-    async def wait_to_cancel(self) -> None:
+    async def wait_until_quiet(self, run: str) -> None:
         """See `Tape`."""
         steps, since = -1, 0.0
-        while steps != self._steps or (self._has_more() and since < PATIENCE):
+        while steps != self._steps or (self._has_more(run) and since < PATIENCE):
             since = since + QUIET if steps == self._steps else 0.0
             steps = self._steps
             await asyncio.sleep(QUIET)
-        self.cancel()
-        await asyncio.Event().wait()
 
-    def _has_more(self) -> bool:
-        """True if a recorded exchange has not been played yet."""
-        return any(key[0] == "model" and key not in self._played for key in self._records)
+    def _has_more(self, run: str) -> bool:
+        """True if an exchange that was recorded of a run has not been played yet."""
+        left = self._records.keys() - self._played.keys()
+        return any(kind == "model" and is_below(place, run) for kind, place, _ in left)
 
     def finish(self, status: Status) -> str:
         """See `Tape`."""

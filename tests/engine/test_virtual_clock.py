@@ -113,3 +113,26 @@ def test_the_runs_own_time_passes_too() -> None:
 def test_a_slow_sibling_costs_the_others_nothing() -> None:
     result = play(calling("a", "b", timeout=40), slow("a", 50), slow("b", 30))
     assert texts(result) == [failed("a", "40"), "took 30s"]
+
+
+@pytest.mark.req("A-12.3", "O-28")
+@pytest.mark.parametrize("together", [1, 3])
+def test_subtasks_of_a_plan_end_with_the_time_of_the_root(together: int) -> None:
+    script(
+        "planner",
+        """
+clock = "virtual"
+[[rule]]
+when = { agent = "boss", turn = 1 }
+calls = [{ tool = "delegate_task", arguments = { plan = "p", subtasks = [
+  { task = "one" }, { task = "two" }, { task = "three" } ] } }]
+[[rule]]
+delay = 60
+text = "done"
+""",
+    )
+    config = SubAgentsConfig(max_concurrent=together)
+    boss = Agent("boss", "script/planner", tools=["delegate_task"], sub_agents_config=config)
+    result = play(boss, timeout=50)
+    assert (result.status, result.error) == ("timeout", "timeout after 50s")
+    assert [child.status for child in result.children] == ["timeout"] * together
