@@ -5,6 +5,7 @@ Source: D-1, D-5, D-57, D-59; seed 000 §3.11 (A-11.*), §3.13.
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Callable
 from itertools import count
@@ -163,6 +164,7 @@ class Children:
                     check_rights(agent, scope.policy)
                 plan = await make_plan(scope, job)
                 check_confined(agent, plan.briefing.workdir, self._workdir, env)
+                await asyncio.sleep(0)  # all that are parallel begin before one of them ends
                 child = self._begin(plan)
                 self._runs[place.order] = child
                 return await child.execute()

@@ -262,7 +262,7 @@ class Run:
         scope, talk, did = self.scope, self.conversation, self.dispatch
         own = make_metadata(scope.id, scope.depth, talk.usage) if scope.parent else {}
         seconds = scope.clock.elapsed
-        whole = Lap("run", round(scope.began, 4), round(scope.began + seconds, 4))
+        whole = Lap("run", round(scope.began, 6), round(scope.began + seconds, 6))
         result = RunResult(
             status=status, text=talk.text, data=self.data, agent=scope.agent.name,
             model=scope.agent.model, error=error, turns=talk.turns, tool_calls=did.calls,

@@ -189,7 +189,7 @@ class RunScope:
     def note(self, kind: Kind, began: float, turn: int = 0, call: str = "") -> None:
         """Notes the time of what ends now: a request of a turn, or a call by its id."""
         turn, number = self.calls.get(call, (turn, 0))
-        self.times.append(Lap(kind, round(began, 4), round(self.seconds, 4), turn, number))
+        self.times.append(Lap(kind, round(began, 6), round(self.seconds, 6), turn, number))
 
     @property
     def name(self) -> str:

@@ -6,7 +6,7 @@ Source: product.md "Runs are recordings"; D-67.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 from axe_nb.errors import ConfigError, ExpectationError
 from axe_nb.expectations.clause import Clause, Condition, Subject, Test, find_advice
@@ -14,22 +14,12 @@ from axe_nb.expectations.comparison import MISSING, Stopwatch, describe, holds, 
 from axe_nb.expectations.grammar import parse
 from axe_nb.expectations.names import KnownNames, check_argument
 from axe_nb.expectations.table import MEASURES, Measure
-from axe_nb.expectations.tree import (
-    Branch,
-    Use,
-    are_parallel,
-    count_in_order,
-    find_common_group,
-    list_branches,
-    list_uses,
-    name_of,
-)
+from axe_nb.expectations.timing import count_following, find_parallel
+from axe_nb.expectations.tree import Branch, Thing, Use, list_branches, list_uses, name_of
 from axe_nb.quick_dataclass import dataclass
 from axe_nb.results import RunResult, name_run
 from axe_nb.text import list_some, plural, quote, suggestion
 from axe_nb.toolbox import REGISTRY
-
-Thing: TypeAlias = Branch | Use
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +103,7 @@ class _Tree:
         if not things:
             found += self._describe_others(is_agent)
             return Verdict(is_met=is_met, found=found, at=self._root)
-        if clause.is_parallel and is_met and not are_parallel(things):
+        if clause.is_parallel and is_met and not find_parallel([things]):
             return Verdict(is_met=False, found=f"{found}, none in parallel", at=things[-1])
         wanted = int(clause.test.value.number or 0)
         at = things[wanted if 0 <= wanted < number else -1]
@@ -132,15 +122,14 @@ class _Tree:
         for subject, things in zip(subjects, found, strict=True):
             if not things:
                 return Verdict(is_met=False, found=f"no {name_of(subject.name)}", at=self._root)
-        if common := find_common_group(found):
+        if common := find_parallel(found):
             return Verdict(is_met=True, found="in parallel", at=common)
         return Verdict(is_met=False, found="none in parallel", at=found[-1][-1])
 
     def _follow(self, subjects: Sequence[Subject]) -> Verdict:
         """Checks that runs and calls followed one another."""
         steps = [self._find(subject) for subject in subjects]
-        keys = [{id(t.run if isinstance(t, Branch) else t.call) for t in step} for step in steps]
-        done = count_in_order(self._root.run, keys)
+        done = count_following(self._root.run, steps)
         if done == len(steps):
             return Verdict(is_met=True, found="this order", at=steps[-1][-1])
         name = name_of(subjects[done].name)

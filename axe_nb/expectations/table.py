@@ -26,8 +26,7 @@ FORMS: Mapping[str, str] = {
     "researcher": "at least one",
     "no write_file": "none at all; also for measures",
     "not turns > 6": "the opposite of any expectation",
-    "researcher >= 2, parallel": "at least two of them ran at the same time: in parallel calls of "
-    "one reply, or started by one call",
+    "researcher >= 2, parallel": "at least two of them ran at the same time",
     "researcher and writer, parallel": "one of each ran at the same time",
     "researcher then writer then write_file": "each began after one of the previous had ended",
     'write_file(path ~ /report/, content contains "42")': "counts only calls with matching "

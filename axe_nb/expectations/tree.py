@@ -7,15 +7,19 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Hashable, Iterator, Mapping, Sequence, Set
-from typing import Any
+from typing import Any, TypeAlias
 
 from axe_nb.messages import ToolCall, ToolResult
 from axe_nb.quick_dataclass import dataclass
 from axe_nb.results import RunResult, name_run
 from axe_nb.text import one_line, printable
+from axe_nb.times import Lap
 
 MAX_NAME = 60
 """Characters of a name, which a model may have chosen."""
+
+Way: TypeAlias = "tuple[Hashable, ...]"
+"""The runs and calls from the root to a run or call; it begins with those above it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -27,8 +31,16 @@ class Branch:
     """Agents of the runs above it, the root's first."""
     pointer: str = ""
     """Below the root's RunResult: `.children[0]`; empty for the root."""
+    way: Way = ()
     group: Hashable = None
-    """Equal for the runs that ran at the same time."""
+    """Equal for the runs that were started by parallel calls, or by one call."""
+    lap: Lap | None = None
+    """Its time; None if it was not kept."""
+
+    @property
+    def key(self) -> object:
+        """The result itself."""
+        return self.run
 
     def __str__(self) -> str:
         way = " › ".join(map(name_of, (*self.above, name_run(self.run.agent, self.run.model))))
@@ -47,7 +59,15 @@ class Use:
     """From 1."""
     pointer: str
     """Below the root's RunResult: `.log[0].calls[1]`."""
+    way: Way
     group: Hashable
+    lap: Lap | None
+    """Its time; None if it was not kept."""
+
+    @property
+    def key(self) -> object:
+        """The call itself."""
+        return self.call
 
     @property
     def arguments(self) -> Mapping[str, Any]:
@@ -59,6 +79,9 @@ class Use:
         return f"{self.branch}, turn {self.turn}, call of {name_of(self.call.name)}"
 
 
+Thing: TypeAlias = Branch | Use
+
+
 def name_of(name: str) -> str:
     """A name for an error message."""
     return printable(one_line(name, MAX_NAME))
@@ -66,7 +89,7 @@ def name_of(name: str) -> str:
 
 def list_branches(root: RunResult) -> list[Branch]:
     """All runs of a tree, depth first in call order."""
-    return list(_walk(Branch(run=root)))
+    return list(_walk(Branch(run=root, lap=_find_lap(root))))
 
 
 def _walk(branch: Branch) -> Iterator[Branch]:
@@ -83,9 +106,15 @@ def _walk(branch: Branch) -> Iterator[Branch]:
                 run=child,
                 above=(*branch.above, name_run(run.agent, run.model)),
                 pointer=f"{branch.pointer}.children[{index}]",
+                way=(*branch.way, child.call_id, index),
                 group=(branch.pointer, turns.get(child.call_id, child.call_id)),
+                lap=_find_lap(child),
             )
         )
+
+
+def _find_lap(run: RunResult) -> Lap | None:
+    return next((lap for lap in run.times if lap.kind == "run"), None)
 
 
 def list_uses(branches: Sequence[Branch]) -> list[Use]:
@@ -94,6 +123,7 @@ def list_uses(branches: Sequence[Branch]) -> list[Use]:
 
 
 def _list_own_uses(branch: Branch) -> Iterator[Use]:
+    laps = {(lap.turn, lap.call): lap for lap in branch.run.times if lap.kind == "tool"}
     for number, turn in enumerate(branch.run.log):
         results = {result.call_id: result for result in turn.results}
         for index, call in enumerate(() if turn.closing else turn.calls):
@@ -102,18 +132,24 @@ def _list_own_uses(branch: Branch) -> Iterator[Use]:
                 yield Use(
                     branch=branch, call=call, result=result, turn=turn.number,
                     pointer=f"{branch.pointer}.log[{number}].calls[{index}]",
+                    way=(*branch.way, call.id),
                     group=(branch.pointer, number if turn.parallel else (number, index)),
+                    lap=laps.get((turn.number, index + 1)),
                 )  # fmt: skip
 
 
-def are_parallel(things: Sequence[Branch | Use]) -> bool:
-    """True if at least two of them ran at the same time."""
-    groups = [thing.group for thing in things if thing.group is not None]
-    return len(set(groups)) < len(groups)
+def find_in_group(found: Sequence[Sequence[Thing]]) -> Thing | None:
+    """Returns a run or call in one group with one of each of the other lists.
 
-
-def find_common_group(found: Sequence[Sequence[Branch | Use]]) -> Branch | Use | None:
-    """The first run or call that ran at the same time as one of each of the others."""
+    A single list is held against itself.
+    """
+    if len(found) == 1:
+        seen: set[Hashable] = set()
+        for thing in found[0]:
+            if thing.group is not None and thing.group in seen:
+                return thing
+            seen.add(thing.group)
+        return None
     others = [{thing.group for thing in things} for things in found[1:]]
     return next(
         (
@@ -128,8 +164,8 @@ def find_common_group(found: Sequence[Sequence[Branch | Use]]) -> Branch | Use |
 def count_in_order(root: RunResult, steps: Sequence[Set[int]]) -> int:
     """Number of leading steps that followed one another.
 
-    A step follows another if it began after the other had ended. Parallel calls, and the runs that
-    one call started, do not follow one another.
+    Without times, the order of the calls decides. Parallel calls, and the runs that one call
+    started, do not follow one another.
 
     Args:
         root: the tree.
