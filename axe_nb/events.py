@@ -211,9 +211,10 @@ def events_of(result: RunResult, parent: str = "", depth: int = 0) -> Iterator[E
             turn.closing, turn.asked, turn.question, source=turn.source,
         )  # fmt: skip
         results = {r.call_id: r for r in turn.results}
-        for call in turn.calls:
+        begun = {lap.call for lap in result.times if lap.kind == "tool" and lap.turn == turn.number}
+        for number, call in enumerate(turn.calls, 1):
             children = [c for c in result.children if c.call_id == call.id]
-            if children or call.id in results:
+            if children or call.id in results or number in begun:
                 yield ToolStarted(run, call)
             for child in children:
                 yield from events_of(child, run, depth + 1)

@@ -66,6 +66,7 @@ class Dispatch:
         self.pictures = plan.make_room()
         """The room for pictures in the run's conversation."""
         self.calls = 0
+        self._begun = set[int]()
         """Number of calls executed so far."""
         self.file_log = FileLog()
 
@@ -159,10 +160,13 @@ class Dispatch:
             content = f"Unknown tool: {quote(call.name)}"
             result = ToolResult(call.id, content, is_error=True, name=call.name)
         else:
+            ended = False
             try:
                 result = await self._authorize_and_run(tool, pending)
+                ended = True
             finally:
-                self._scope.note("tool", began, call=call.id)
+                if ended or pending.number in self._begun:  # else it was cut while it was asked for
+                    self._scope.note("tool", began, call=call.id)
         emit(ToolFinished(run, result, time.monotonic() - started))
         if self._scope.env.halt.stop is not None:  # below this call; it is the end of all
             self._scope.env.halt.check()
@@ -236,6 +240,7 @@ class Dispatch:
 
     async def _run_tool(self, tool: Tool, pending: PendingCall, permit: Permit) -> object:
         asked = pending.call
+        self._begun.add(pending.number)
         call = ToolCall(asked.id, asked.name, permit.arguments, asked.raw, traits=asked.traits)
         children = CallChildren(pending, self._children.start)
         if tool.effect == "delegate":  # one of ours, which ends when it is cancelled

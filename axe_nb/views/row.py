@@ -26,6 +26,9 @@ from axe_nb.views.middle import (
 from axe_nb.views.summary import Fact, facts_of, format_tokens, has_denied, states_of
 from axe_nb.views.tree import CallNode, Node, Span, State, TreeNode, TurnNode
 
+CUT_SHORT = {"not run": "not run", "cancelled": "interrupted while it ran"}
+"""State of a call without a result → its words."""
+
 
 @dataclass(frozen=True, slots=True)
 class Row:
@@ -125,7 +128,7 @@ def size_of(text: str) -> str:
 def cost_of_call(call: CallNode) -> str:
     """The outcome of a call: its size, or its failure."""
     if call.result is None:
-        return call.state if call.state == "not run" else call.waits
+        return CUT_SHORT.get(call.state, call.waits)
     note = excerpts.line(call.result.note)
     if call.result.is_denied and note.startswith("denied"):
         return note
@@ -153,7 +156,7 @@ def _mark_fork(turn: TurnNode) -> str:
 def _outcome_of_only_call(call: CallNode | None) -> str:
     if call is None:
         return ""
-    if call.state in ("error", "denied", "not run") or call.waits:
+    if call.state in ("error", "denied", *CUT_SHORT) or call.waits:
         return cost_of_call(call)
     return excerpts.line(call.result.note) if call.result else ""
 

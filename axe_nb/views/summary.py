@@ -109,11 +109,14 @@ def _count_troubles(calls: Iterable[CallNode]) -> tuple[tuple[str, Tone], ...]:
     """The denied and the failed calls, and those that a limit or the person kept from running."""
     counts = Counter(call.state for call in calls)
     denied, failed, left_out = counts["denied"], counts["error"], counts["not run"]
+    cut_short = counts["cancelled"]
     marks: list[tuple[str, Tone]] = []
     if denied:
         marks.append((f"{denied:,} denied", "limit"))
     if failed:
         marks.append((f"{failed:,} failed", "bad"))
+    if cut_short:
+        marks.append((f"{cut_short:,} interrupted", "off"))
     if left_out:
         marks.append((f"{left_out:,} not run", "off"))
     return tuple(marks)

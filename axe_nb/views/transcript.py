@@ -284,7 +284,8 @@ class Transcript:
                 if result:
                     call.take(show_result(result, self._filter))
                 else:
-                    call.state = "not run"
+                    has_begun = call.times.started is not None and not call.waits
+                    call.state = "cancelled" if has_begun else "not run"
                 call.times.ended = now if call.times.started is not None else None
                 yield call
 

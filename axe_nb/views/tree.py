@@ -18,8 +18,9 @@ from axe_nb.results import Asked, RunResult, Status
 from axe_nb.views.draft import Draft
 
 State: TypeAlias = Status | Literal["running", "asks", "denied", "not run"]
-"""State of a run, a turn or a call; a failed call is `error`, a stopped one `not run`. `asks` is
-only for rows: the run, turn or call waits for the person."""
+"""State of a run, a turn or a call; a failed call is `error`, one that was interrupted while it ran
+`cancelled`, one that did not begin `not run`. `asks` is only for rows: the run, turn or call waits
+for the person."""
 
 WAITS = "waits for you"
 """Label of anything that waits for the person."""

@@ -513,7 +513,7 @@ def test_nothing_runs_on_below_a_run_that_has_ended() -> None:
     )
     assert "running" not in states(root)
     [_, child] = [root, *root.below()]
-    assert (child.state, child.turns[0].calls[0].state) == ("cancelled", "not run")
+    assert (child.state, child.turns[0].calls[0].state) == ("cancelled", "cancelled")
     assert child.times.ended == root.times.ended
 
 
