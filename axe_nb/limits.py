@@ -224,6 +224,19 @@ class UsageMeter:
                 "error", f"limits.max_cost of {self.agent} cannot be enforced: {problem}"
             )
 
+    def describe_overshoots(self) -> Iterator[str]:
+        """Yields a line for each cap of this run that its last replies passed."""
+        tokens, dollars = self.limits.max_total_tokens, self.limits.max_cost
+        if tokens and self.tokens > tokens:
+            yield self._describe_overshoot("max_total_tokens", tokens, f"{self.tokens} tokens")
+        if dollars and self.dollars > dollars:
+            cost = format_dollars(self.dollars)
+            yield self._describe_overshoot("max_cost", format_dollars(dollars), cost)
+
+    def _describe_overshoot(self, key: str, most: int | str, used: str) -> str:
+        late = "what a request takes is known only when it is answered"
+        return f"limits.{key} ({most}) of {self.agent} exceeded: {used}; {late}"
+
     def _list_caps(self) -> Iterator[str]:
         for key in ("max_requests", "max_total_tokens"):
             yield self._format_key(key, getattr(self.limits, key))

@@ -362,6 +362,25 @@ def test_max_cost_ends_a_run_and_names_the_key(project: Path) -> None:
 
 
 @pytest.mark.req("D-64")
+def test_a_last_request_that_passes_a_cap_is_told_in_a_warning(project: Path) -> None:
+    settings(price("script/again"))
+
+    def model(request: Request) -> Response:
+        return Response("done", (), "stop", Usage(1000, 100))
+
+    one = agent("again", model, limits=TreeLimits(max_cost=0.003, max_total_tokens=1000))
+    result = axe_nb.run(one, "go")
+    assert result.status == "completed"
+    late = "what a request takes is known only when it is answered"
+    assert result.warnings == (
+        f"limits.max_total_tokens (1000) of again exceeded: 1100 tokens; {late}",
+        f"limits.max_cost ($0.0030) of again exceeded: $0.0045; {late}",
+    )
+    within = agent("again", model, limits=TreeLimits(max_cost=0.0045, max_total_tokens=1100))
+    assert axe_nb.run(within, "go").warnings == ()
+
+
+@pytest.mark.req("D-64")
 def test_max_cost_counts_the_tree(project: Path) -> None:
     settings(price("script/again", "script/lead"))
     one = again()
