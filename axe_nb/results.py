@@ -222,7 +222,8 @@ class RunResult:
         Args:
             place: as in `request`, or the turn after the last, which continues from the results of
                 its calls.
-            prompt: at turn 1 it replaces the prompt; at a later turn it is added before that turn.
+            prompt: at turn 1 it replaces the prompt, of a sub-agent the task; at a later turn it is
+                added before that turn.
             system_prompt: new system prompt of the agent at the place.
             reply: text, calls or a `Response` to use instead of the model's reply.
             results: id or number of a call of the turn → its new result, or an exception.

@@ -263,7 +263,8 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         ("--from",), "fork_from",
-        "fork an earlier run at a place; the body, if any, replaces the prompt or is added there",
+        "fork an earlier run at a place; the body, if any, replaces the prompt (of a sub-agent the "
+        "task) or is added there",
         "R@PLACE", IN_NOTEBOOKS, offers="places", group=INPUT,
         instead={
             "command": "no: each command is a new session without results",

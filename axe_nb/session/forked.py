@@ -80,8 +80,18 @@ class BeginningFork:
         job = replace(job, mode=options.mode or job.mode, output=options.output or job.output)
         if point.prompt is not None and point.turn == 1:
             text, pictures = point.prompt
-            job = replace(job, task=text, prompt=text, pictures=pictures)
+            job = replace(_replace_task(job, text), pictures=pictures)
         return agent, job
+
+
+def _replace_task(job: Job, text: str) -> Job:
+    """Returns a job with another task: the words that a tool put around it stay."""
+    for prefix in ("Task: ", ""):
+        if job.prompt.startswith(prefix + job.task):
+            task = text.removeprefix(prefix)
+            after = job.prompt.removeprefix(prefix + job.task)
+            return replace(job, task=task, prompt=f"{prefix}{task}{after}")
+    return replace(job, task=text, prompt=text)
 
 
 def begin_fork(

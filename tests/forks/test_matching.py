@@ -275,3 +275,25 @@ def test_secrets_of_a_saved_run_do_not_make_it_another(
     again = fork(axe_nb.load(tmp_path / "run.axe"), "0/1")
     assert asked == []
     assert again.ok
+
+
+@pytest.mark.parametrize("prefix", ["", "Task: "])
+@pytest.mark.parametrize("context", ["", "It is the 3rd."])
+def test_a_prompt_for_a_child_is_its_new_task_in_the_words_of_the_tool(
+    context: str, prefix: str
+) -> None:
+    arguments = {"agent": "child", "task": "Task", **({"context": context} if context else {})}
+    axe_nb.script("lead")(
+        lambda r: "done" if r.turn > 1 else axe_nb.call("call_agent", **arguments)
+    )
+    axe_nb.script("child")(lambda request: f"did {request.last}")
+    axe_nb.define(axe_nb.Agent("child", "script/child"))
+    lead = axe_nb.Agent("lead", "script/lead", sub_agents=["child"])
+    first = axe_nb.run(lead, "go", display=False)
+    forked = first.fork("0.1/1", prompt=f"{prefix}another task", display=False)
+    had, now = first.children[0].prompt, forked.children[0].prompt
+    assert had.startswith("Task: Task")
+    assert now == had.replace("Task: Task", "Task: another task")
+    assert forked.children[0].task == "another task"
+    at_the_root = first.fork("0/1", prompt="other", display=False)
+    assert at_the_root.prompt == "other"

@@ -345,7 +345,7 @@ def test_a_child_without_rows_of_turns_is_marked_where_it_was_forked() -> None:
     axe_nb.define(Agent("w", "script/w"))
     run = axe_nb.run(Agent("a", "script/lead", sub_agents=("w",)), "go", display=False)
     rows = [line.strip() for line in as_text(fork(run, "0.1/1", prompt="y")).split("\n")]
-    assert any(row.startswith("✓ w · → heard y · forked here · 1 turn") for row in rows)
+    assert any(row.startswith("✓ w · → heard Task: y · forked here · 1 turn") for row in rows)
 
 
 @pytest.mark.req("D-66")
