@@ -9,7 +9,6 @@ import asyncio
 import sys
 from collections import OrderedDict
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import field
 from pathlib import Path
 
@@ -75,15 +74,6 @@ class RunStopped(Exception):
         self.status: Status = status
         self.cap = cap
         """The cap of the tree that was reached, in words; empty if it was none."""
-
-
-@contextmanager
-def without_group() -> Iterator[None]:
-    """Raises what stopped a task group itself; its tasks raise nothing but RunStopped."""
-    try:
-        yield
-    except BaseExceptionGroup as stops:
-        raise stops.exceptions[0] from None
 
 
 @dataclass(slots=True)

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import contextvars
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -46,3 +46,12 @@ async def in_thread(function: Callable[..., T], /, *args: Any) -> T:
 
     threading.Thread(target=work, name="axe-nb-call", daemon=True).start()
     return await future
+
+
+@contextlib.contextmanager
+def without_group() -> Iterator[None]:
+    """Raises what stopped a task group itself; its tasks raise nothing but RunStopped."""
+    try:
+        yield
+    except BaseExceptionGroup as stops:
+        raise stops.exceptions[0] from None

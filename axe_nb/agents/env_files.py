@@ -1,7 +1,7 @@
 """`.env` files: variables that a person asks to read into this process; nothing else reads them.
 
-Such a file may come with a project, so it cannot set everything: not which programs and modules
-run, not who is trusted, not the way to servers, and not where a key of the person's own is sent.
+Such a file may come with a project, so it sets the keys of providers and nothing else, but for the
+address that its own key is sent to.
 Source: product.md "Notebook" (`%axe env`); D-52, D-54, D-60; docs/safety.md.
 """
 
@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from axe_nb.agents.config import Config, format_path_or_name
 from axe_nb.agents.files import expand_home, read_text, reason
 from axe_nb.errors import ConfigError
+from axe_nb.provider_table import ProviderInfo
 from axe_nb.quick_dataclass import dataclass
 from axe_nb.text import quote
 
@@ -25,34 +26,9 @@ _QUOTED = re.compile(r"""(?:'([^']*)'|"((?:[^"\\]|\\.)*)")[ \t]*(?:\#.*)?""")
 _ESCAPE = re.compile(r"\\(.)")
 _ESCAPES = {"n": "\n", "r": "\r", "t": "\t"}
 
-PROGRAMS = "it changes which programs or modules run"
-SETTINGS = "it changes the settings and trust of axe_nb and Jupyter"
-NETWORK = "it changes how servers are reached"
-KEY_ELSEWHERE = "your own key, which is not from this file, would be sent there"
+UNKNOWN = "a file sets only keys and addresses of providers"
+KEY_ELSEWHERE = "a key that is not from this file would be sent there"
 EXPANDED = "its value contains ${…}, which is not expanded; write it out, or use single quotes"
-
-REFUSED: Mapping[str, str] = {
-    r"AXE_.*|XDG_.*|I?PYTHON.*|JUPYTER.*|PYTEST.*|OTEL_.*": SETTINGS,
-    r".*_PROXY|(SSL|CURL|OPENSSL|REQUESTS)_.*|.*_CA_(BUNDLE|CERTS?|FILE)|SSLKEYLOGFILE": NETWORK,
-    r"HOSTALIASES|LOCALDOMAIN|RES_OPTIONS|RESOLV_.*|GOPROXY": NETWORK,
-    r"(LD|DYLD|GIT|SSH|GPG|NODE|NPM|YARN|PIP|UV|CONDA|DOCKER|MALLOC|GLIBC|LESS)_.*": PROGRAMS,
-    r"(PERL|RUBY|JAVA|JDK|_JAVA|GCONV|MPL|LUA|BASH|ZDOT|VIRTUAL_ENV|KUBECONFIG).*": PROGRAMS,
-    r".*PATH|PATHEXT|COMSPEC|SYSTEMROOT|WINDIR|.*APPDATA|.*HOME|USERPROFILE|HOMEDRIVE": PROGRAMS,
-    r".*(SHELL|EDITOR|VISUAL|PAGER|BROWSER|ASKPASS|WRAPPER|PRELOAD|COMMAND|CMD|_EXEC)": PROGRAMS,
-    r".*(OPTS|OPTIONS|FLAGS|RCFILE|_RC|CONFIG|CONFIG_FILE|CREDENTIALS_FILE)": PROGRAMS,
-    r".*(EXECUTABLES?|_MODULES|_MODULE_FILE|_PYTHON|PROCESS_START)|(NET|WGET)RC": PROGRAMS,
-    r"CC|CXX|LD|MAKE|RUSTC|EXEC|FCEDIT|(VIM|EX)INIT|R_(PROFILE|ENVIRON|LIBS).*|COV_.*": PROGRAMS,
-    r"LESS(OPEN|CLOSE)|ENV|IFS|CDPATH|PS[0-4]|TMPDIR|TEMP|TMP|USER|LOGNAME|PROMPT_.*": PROGRAMS,
-}
-"""Pattern of names in capitals → why a file cannot set them."""
-
-_RULES = [(re.compile(pattern), why) for pattern, why in REFUSED.items()]
-
-_ADDRESS = re.compile(r"(\w+?)_(?:API_)?(?:BASE_URL|BASE|URL|ENDPOINT|HOST)")
-"""Name of a variable with the address of a server, as SDKs have it."""
-
-_KEYS = ("API_KEY", "KEY", "TOKEN", "API_TOKEN")
-"""Ends of the names of the keys that such an SDK sends there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,13 +75,17 @@ def load_env(file: str) -> LoadedNames:
     kept: list[str] = []
     empty: list[str] = []
     refused: dict[str, str] = {}
-    for name, value in values.items():
-        if why := _find_problem(name, config):
-            refused[name] = why
+    known = {info.key_variable for info in config.known.values() if info.has_server}
+    addresses = {info.url_variable: info for info in config.known.values() if info.has_server}
+    for name, value in sorted(values.items(), key=lambda item: item[0] in addresses):
+        if name not in known and name not in addresses:
+            refused[name] = UNKNOWN
         elif value is None:
             refused[name] = EXPANDED
         elif not value:
             empty.append(name)
+        elif name in addresses and not _brings_key(addresses[name], config, new):
+            refused[name] = KEY_ELSEWHERE
         elif os.environ.get(name, "").strip():
             kept.append(name)
         else:
@@ -179,18 +159,7 @@ def _read_value(written: str) -> str | None:
     return _ESCAPE.sub(lambda escape: _ESCAPES.get(escape[1], escape[1]), found[2])
 
 
-def _find_problem(name: str, config: Config) -> str:
-    """Returns why no file can set a variable; empty if it can."""
-    capitals = name.upper()
-    info = next((i for i in config.known.values() if i.url_variable == capitals), None)
-    if info:
-        has_headers = bool(config.providers.get(info.name, {}).get("headers"))
-        if config.key_source(info.name) or has_headers:
-            return KEY_ELSEWHERE
-    elif why := next((why for pattern, why in _RULES if pattern.fullmatch(capitals)), ""):
-        return why
-    elif address := _ADDRESS.fullmatch(capitals):
-        keys = (f"{address[1]}_{end}" for end in _KEYS)
-        if any(os.environ.get(key, "").strip() for key in keys):
-            return KEY_ELSEWHERE
-    return ""
+def _brings_key(info: ProviderInfo, config: Config, new: Mapping[str, str]) -> bool:
+    """True if what is sent to the provider's server is the key of the file, and no other."""
+    has_headers = bool(config.providers.get(info.name, {}).get("headers"))
+    return info.key_variable in new and not config.key_source(info.name) and not has_headers

@@ -153,7 +153,7 @@ OF_LINES: Mapping[str, tuple[Example, ...]] = {
     ),
     "%axe env": (
         Example("Show which keys are set", "%axe env"),
-        Example("Set the variables of a file", "%axe env .env"),
+        Example("Set the keys of a file", "%axe env .env"),
         Example("Set those of a file outside the project", "%axe env ~/keys/work.env"),
     ),
     "%axe usage": (Example("Show what this notebook has used", "%axe usage"),),

@@ -23,11 +23,11 @@ from axe_nb.delegation.spawn_agent import (
     whole_number,
 )
 from axe_nb.errors import AxeError
-from axe_nb.limits import without_group
 from axe_nb.messages import ToolParameter
 from axe_nb.quick_dataclass import dataclass
 from axe_nb.results import RunResult
 from axe_nb.text import one_line
+from axe_nb.threads import without_group
 from axe_nb.tools.tool import Tool, ToolContext, ToolError, ToolOutput, text_argument
 
 NAME = "delegate_task"

@@ -21,11 +21,11 @@ from axe_nb.engine.stepping import CallStep, step_call
 from axe_nb.errors import words
 from axe_nb.events import ToolFinished, ToolStarted
 from axe_nb.jsonable import copy_json
-from axe_nb.limits import RunStopped, without_group
+from axe_nb.limits import RunStopped
 from axe_nb.messages import Message, ToolCall, ToolResult, dump
 from axe_nb.results import RunResult
 from axe_nb.text import cut_bytes, quote
-from axe_nb.threads import STRETCH
+from axe_nb.threads import STRETCH, without_group
 from axe_nb.tools.output import limit_output, output_of
 from axe_nb.tools.tool import (
     FileLog,

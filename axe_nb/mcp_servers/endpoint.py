@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -69,12 +70,14 @@ class Endpoint:
             return
         own = expand_variables(server.env, self._name, "env")
         environment = clean_environment()
-        command = list(server.command)
-        if "-m" in command:  # else Python imports from the workdir first
+        if "-m" in server.command:  # else Python imports from the workdir first
             environment["PYTHONSAFEPATH"] = "1"
-        if self.sandbox.level == "docker":
-            command = ["env", *(f"{name}={value}" for name, value in own.items()), *command]
-        process = open_process(self.sandbox, command, environment | own, self._words, lose)
+        sandbox = self.sandbox
+        if sandbox.level == "docker":
+            sandbox = replace(sandbox, view=replace(sandbox.view, variables=own))
+        else:
+            environment |= own
+        process = open_process(sandbox, server.command, environment, self._words, lose)
         async with process as streams:
             yield streams
 

@@ -6,6 +6,7 @@ Source: D-55; safety-facts §6. Its command line is tested; it has not been run 
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from collections.abc import Sequence
 from functools import partial
@@ -29,6 +30,9 @@ FLAGS = (
 
 OF_CLIENT = ("DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_CERT_PATH", "DOCKER_TLS_VERIFY")
 """Variables that tell the client where its daemon is; the container does not get them."""
+
+OF_PROGRAMS = re.compile(r"(DOCKER|LD|DYLD|XDG)_.*|PATH|HOME|TMPDIR", re.IGNORECASE)
+"""Variables of a container that would change what the client does."""
 
 TRIAL = 20.0
 """Seconds that the daemon has to answer."""
@@ -68,6 +72,13 @@ def wrap(program: str, image: str, words: Sequence[str], view: View) -> Launch:
         found += ["--network", "none"]
     if os.name == "posix":
         found += ["--user", f"{os.getuid()}:{os.getgid()}"]
+    environment = {key: os.environ[key] for key in OF_CLIENT if key in os.environ}
+    for variable, value in view.variables.items():
+        if OF_PROGRAMS.fullmatch(variable):
+            found += ["--env", f"{variable}={value}"]
+        else:  # by name: every process may read the arguments of others
+            found += ["--env", variable]
+            environment[variable] = value
     for path in (view.workdir, *view.anchored):
         found += ["--mount", _format_mount("bind", path)]
     for path in view.read_only:
@@ -76,7 +87,6 @@ def wrap(program: str, image: str, words: Sequence[str], view: View) -> Launch:
         source = Path("/dev/null")
         kind = "tmpfs" if path.is_dir() else "bind"
         found += ["--mount", _format_mount(kind, path, "readonly", source=source)]
-    environment = {key: os.environ[key] for key in OF_CLIENT if key in os.environ}
     return Launch(
         words=[*found, image, *words], environment=environment, end=[program, "kill", name]
     )

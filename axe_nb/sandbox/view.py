@@ -9,8 +9,8 @@ import errno
 import os
 import stat
 import sys
-from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import field, replace
 from pathlib import Path
 
 from axe_nb.agents.config import config_dir, state_dir
@@ -44,6 +44,8 @@ class View:
     home: Path
     """The user's real home folder, where it sees only `readable`."""
     network: bool = False
+    variables: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Environment variables of a container; elsewhere the program is started with them."""
     sources: tuple[Path, ...] = ()
     """Files in the workdir that the running agents were loaded from."""
     readable: tuple[Path, ...] = ()

@@ -9,7 +9,14 @@ from pathlib import Path
 import pytest
 
 from axe_nb.agents.config import config_path
-from axe_nb.agents.env_files import EXPANDED, KEY_ELSEWHERE, MAX_NAMES, list_keys, load_env
+from axe_nb.agents.env_files import (
+    EXPANDED,
+    KEY_ELSEWHERE,
+    MAX_NAMES,
+    UNKNOWN,
+    list_keys,
+    load_env,
+)
 from axe_nb.errors import ConfigError
 from axe_nb.redaction import redact
 
@@ -30,33 +37,33 @@ def put(text: str | bytes) -> str:
 
 
 VALUES = {
-    "A=plain": "plain",
-    "export A=plain": "plain",
-    "  A = two words  # a comment": "two words",
-    "A=with#hash": "with#hash",
-    "A='# $x ${x} \\n'  # kept as it is": "# $x ${x} \\n",
-    'A="line\\nline \\"q\\" \\${x}"': 'line\nline "q" ${x}',
-    "A=a=b=c": "a=b=c",
-    "A=$HOME": "$HOME",
-    "A=one\nA=two\r\n": "two",
-    "\ufeffA=after a mark\r\n": "after a mark",
+    "OPENAI_API_KEY=plain": "plain",
+    "export OPENAI_API_KEY=plain": "plain",
+    "  OPENAI_API_KEY = two words  # a comment": "two words",
+    "OPENAI_API_KEY=with#hash": "with#hash",
+    "OPENAI_API_KEY='# $x ${x} \\n'  # kept as it is": "# $x ${x} \\n",
+    'OPENAI_API_KEY="line\\nline \\"q\\" \\${x}"': 'line\nline "q" ${x}',
+    "OPENAI_API_KEY=a=b=c": "a=b=c",
+    "OPENAI_API_KEY=$HOME": "$HOME",
+    "OPENAI_API_KEY=one\nOPENAI_API_KEY=two\r\n": "two",
+    "\ufeffOPENAI_API_KEY=after a mark\r\n": "after a mark",
 }
 
 
 @pytest.mark.parametrize("line", VALUES)
 def test_a_line_sets_a_variable(line: str) -> None:
     names = load_env(put(f"# first\n\n{line}\n" if not line.startswith("\ufeff") else line))
-    assert (names.set, os.environ["A"]) == (("A",), VALUES[line])
+    assert (names.set, os.environ["OPENAI_API_KEY"]) == (("OPENAI_API_KEY",), VALUES[line])
 
 
 def test_a_variable_that_has_a_value_keeps_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "mine")
-    monkeypatch.setenv("GROQ_API_KEY", " ")
-    names = load_env(put("OPENAI_API_KEY=theirs\nGROQ_API_KEY=new\nEMPTY=\nQUOTED=''\n"))
-    assert (names.set, names.kept) == (("GROQ_API_KEY",), ("OPENAI_API_KEY",))
-    assert names.empty == ("EMPTY", "QUOTED")
-    assert (os.environ["OPENAI_API_KEY"], os.environ["GROQ_API_KEY"]) == ("mine", "new")
-    assert not {"EMPTY", "QUOTED"} & os.environ.keys()
+    monkeypatch.setenv("ANTHROPIC_API_KEY", " ")
+    names = load_env(put("OPENAI_API_KEY=theirs\nANTHROPIC_API_KEY=new\nOLLAMA_API_KEY=''\n"))
+    assert (names.set, names.kept) == (("ANTHROPIC_API_KEY",), ("OPENAI_API_KEY",))
+    assert names.empty == ("OLLAMA_API_KEY",)
+    assert (os.environ["OPENAI_API_KEY"], os.environ["ANTHROPIC_API_KEY"]) == ("mine", "new")
+    assert "OLLAMA_API_KEY" not in os.environ
 
 
 REFUSED = [
@@ -76,46 +83,50 @@ REFUSED = [
 ]  # fmt: skip
 
 
-@pytest.mark.req("D-54")
-@pytest.mark.parametrize("name", REFUSED)
-def test_what_runs_programs_or_changes_trust_is_refused_by_name(name: str) -> None:
-    before = os.environ.get(name)
-    names = load_env(put(f"{name}=evil\nMY_SETTING=fine\n"))
-    assert (tuple(names.refused), names.set) == ((name,), ("MY_SETTING",))
-    assert os.environ.get(name) == before
-
-
-PLAIN = [
-    "OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GITHUB_TOKEN", "HF_TOKEN", "PERPLEXITY_API_KEY",
-    "DATABASE_URL", "DEBUG", "MODEL", "AXE_OPENAI_BASE_URL", "OPENAI_BASE_URL", "LANGFUSE_HOST",
-    "AWS_SECRET_ACCESS_KEY", "LANGUAGE_MODEL", "SEED",
+UNLISTED = [
+    "A", "DEBUG", "DATABASE_URL", "GITHUB_TOKEN", "HF_TOKEN", "GROQ_API_KEY", "OPENAI_BASE_URL",
+    "AWS_SECRET_ACCESS_KEY", "openai_api_key", "OPENAI_API_KEY_2", "SCRIPT_API_KEY",
 ]  # fmt: skip
 
 
-def test_keys_addresses_and_plain_settings_are_set() -> None:
-    names = load_env(put("".join(f"{name}=value\n" for name in PLAIN)))
-    assert (list(names.set), dict(names.refused)) == (PLAIN, {})
+@pytest.mark.req("D-54")
+@pytest.mark.parametrize("name", REFUSED + UNLISTED)
+def test_only_keys_of_providers_are_set(name: str) -> None:
+    before = os.environ.get(name)
+    names = load_env(put(f"{name}=evil\nOPENAI_API_KEY=fine\n"))
+    assert (dict(names.refused), names.set) == ({name: UNKNOWN}, ("OPENAI_API_KEY",))
+    assert os.environ.get(name) == before
+
+
+def test_keys_of_own_providers_are_known() -> None:
+    config_path().parent.mkdir(parents=True)
+    config_path().write_text(
+        '[providers.groq]\nprotocol = "openai"\nbase_url = "https://groq.example"\n'
+    )
+    assert load_env(put("GROQ_API_KEY=value\n")).set == ("GROQ_API_KEY",)
+
+
+ADDRESSES = [("OPENAI_API_KEY", "AXE_OPENAI_BASE_URL"), ("OLLAMA_API_KEY", "AXE_OLLAMA_BASE_URL")]
 
 
 @pytest.mark.req("D-54")
-@pytest.mark.parametrize(
-    ("key", "address"),
-    [
-        ("OPENAI_API_KEY", "AXE_OPENAI_BASE_URL"), ("OPENAI_API_KEY", "OPENAI_BASE_URL"),
-        ("OLLAMA_API_KEY", "AXE_OLLAMA_BASE_URL"), ("LANGFUSE_TOKEN", "LANGFUSE_HOST"),
-        ("GROQ_KEY", "GROQ_API_BASE"),
-    ],
-)  # fmt: skip
-def test_a_file_cannot_send_the_persons_own_key_elsewhere(
+@pytest.mark.parametrize(("key", "address"), ADDRESSES)
+def test_a_file_sets_an_address_only_for_the_key_that_it_brings(
     key: str, address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    text = f"{key}=theirs\n{address}=http://127.0.0.1:9\n"
+    there = f"{address}=http://127.0.0.1:9\n"
+    for before in ("the person's own", None):  # which may come after the address too
+        if before:
+            monkeypatch.setenv(key, before)
+        else:
+            monkeypatch.delenv(key)
+        assert dict(load_env(put(there)).refused) == {address: KEY_ELSEWHERE}
+        assert address not in os.environ
     monkeypatch.setenv(key, "the person's own")
-    names = load_env(put(text))
+    names = load_env(put(f"{there}{key}=theirs\n"))
     assert (names.kept, dict(names.refused)) == ((key,), {address: KEY_ELSEWHERE})
-    assert address not in os.environ
     monkeypatch.delenv(key)
-    assert load_env(put(text)).set == (key, address), "with its own key it may"
+    assert set(load_env(put(f"{there}{key}=theirs\n")).set) == {key, address}
     monkeypatch.delenv(key)
 
 
@@ -126,14 +137,16 @@ def test_a_key_in_the_settings_is_not_sent_elsewhere_either() -> None:
         '[providers.openai]\napi_key = "mine"\n[providers.own]\nprotocol = "openai"\n'
         'base_url = "https://own.example"\nheaders = { x-team = "secret" }\n'
     )
-    text = "AXE_OPENAI_BASE_URL=http://127.0.0.1:9\nAXE_OWN_BASE_URL=http://127.0.0.1:9\n"
-    names = load_env(put(text))
-    assert list(names.refused.values()) == [KEY_ELSEWHERE] * 2
+    for name in ("OPENAI", "OWN"):
+        text = f"{name}_API_KEY=theirs\nAXE_{name}_BASE_URL=http://127.0.0.1:9\n"
+        assert dict(load_env(put(text)).refused) == {f"AXE_{name}_BASE_URL": KEY_ELSEWHERE}
 
 
 def test_a_reference_to_another_variable_is_refused_not_sent_as_it_is() -> None:
-    names = load_env(put('A=${HOME}/x\nB="${C}"\nD=x$y\n'))
-    assert (dict(names.refused), names.set) == ({"A": EXPANDED, "B": EXPANDED}, ("D",))
+    for value in ("${HOME}/x", '"${C}"'):
+        names = load_env(put(f"OPENAI_API_KEY={value}\n"))
+        assert dict(names.refused) == {"OPENAI_API_KEY": EXPANDED}
+    assert load_env(put("OPENAI_API_KEY=x$y\n")).set == ("OPENAI_API_KEY",)
 
 
 WRONG: dict[str | bytes, str] = {
@@ -173,7 +186,7 @@ def test_a_file_that_cannot_be_one_is_refused() -> None:
 
 @pytest.mark.req("D-60")
 def test_a_key_that_was_read_is_known_to_the_filter() -> None:
-    load_env(put("MY_SERVICE_TOKEN=abcd-efgh-1234\n"))
+    load_env(put("OPENAI_API_KEY=abcd-efgh-1234\n"))
     assert redact("it is abcd-efgh-1234") == "it is ***"
 
 

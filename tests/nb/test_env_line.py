@@ -18,7 +18,7 @@ def test_a_file_is_read_on_request_and_only_names_are_shown(
     (project / ".env").write_text(
         "OPENAI_API_KEY='sk-theirs-12345678'\nANTHROPIC_API_KEY=sk-other-1234567\n"
         "AXE_NB_TRUST=1\nPATH=/evil\nPYTHONPATH=/evil\nAXE_ANTHROPIC_BASE_URL=http://127.0.0.1:9\n"
-        "EMPTY=\n",
+        "OLLAMA_API_KEY=\n",
         "utf-8",
     )
     cells = kernels.at(Path(sys.executable), project)
@@ -33,11 +33,10 @@ def test_a_file_is_read_on_request_and_only_names_are_shown(
     assert said.splitlines() == [
         "set: OPENAI_API_KEY",
         "already set, kept: ANTHROPIC_API_KEY",
-        "no value, not set: EMPTY",
-        "refused, because it changes the settings and trust of axe_nb and Jupyter: "
-        "AXE_NB_TRUST, PYTHONPATH",
-        "refused, because it changes which programs or modules run: PATH",
-        "refused, because your own key, which is not from this file, would be sent there: "
+        "no value, not set: OLLAMA_API_KEY",
+        "refused, because a file sets only keys and addresses of providers: AXE_NB_TRUST, PATH, "
+        "PYTHONPATH",
+        "refused, because a key that is not from this file would be sent there: "
         "AXE_ANTHROPIC_BASE_URL",
         "to set a refused one yourself, use %env NAME=VALUE, or set it before the kernel starts",
     ]
