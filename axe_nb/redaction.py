@@ -54,8 +54,8 @@ ORDINARY = frozenset(
 
 SECRET_HEADERS = frozenset(
     {
-        "api-key", "apikey", "authorization", "cookie", "proxy-authorization", "set-cookie",
-        "x-api-key", "x-auth-token", "x-goog-api-key",
+        "api-key", "apikey", "authorization", "cookie", "password", "proxy-authorization",
+        "set-cookie", "x-api-key", "x-auth-token", "x-goog-api-key",
     }
 )  # fmt: skip
 """Keys of objects, in lower case with `-`, whose texts are secrets whatever they are."""
@@ -76,12 +76,35 @@ _VALUE = r"""[^\s"'\\,;<>{}*]{8,}"""
 SHAPES: Mapping[str, tuple[str, str]] = {
     "sk-": (_begin("sk-", r"[\w-]") + r"(?=[\w-]{0,200}\d)", _CODE),
     "AIza": (_begin("AIza"), r"[\w-]{30,}"),
-    "AKIA": (_begin("AKIA"), r"[A-Z0-9]{16}\b"),
-    "ghp_": (_begin("ghp_"), _CODE),
-    "github_pat_": (_begin("github_pat_"), _CODE),
-    "glpat-": (_begin("glpat-"), _CODE),
-    "gsk_": (_begin("gsk_"), _CODE),
-    "hf_": (_begin("hf_"), _CODE),
+    **{mark: (_begin(mark), r"[A-Z0-9]{16}\b") for mark in ("AKIA", "ASIA")},
+    **{
+        mark: (_begin(mark), _CODE)
+        for mark in (
+            "ghp_",
+            "gho_",
+            "ghs_",
+            "ghu_",
+            "ghr_",
+            "github_pat_",
+            "glpat-",
+            "gsk_",
+            "hf_",
+            "r8_",
+            "nvapi-",
+            "ya29.",
+        )
+    },
+    **{
+        mark: (_begin(mark) + r"(?=[\w-]{0,200}\d)", _CODE)
+        for mark in ("xai-", "npm_", "pypi-", "pplx-")
+    },
+    **{
+        mark: (_begin(mark), r"[0-9A-Za-z]{16,}")
+        for mark in ("sk_live_", "sk_test_", "rk_live_", "dop_v1_")
+    },
+    "SG.": (_begin("SG."), r"[\w-]{16,}\.[\w-]{16,}"),
+    "hooks.slack.com/": (r"[a-z]{1,20}/", r"[\w/]{20,}"),
+    "/api/webhooks/": (r"\d{1,30}/", r"[\w-]{20,}"),
     "xox": (_begin("xox") + "[a-z]-", r"[\w-]{10,}"),
     "eyJ": (
         _begin("eyJ"),
@@ -93,6 +116,12 @@ SHAPES: Mapping[str, tuple[str, str]] = {
     "pi-key": (_HEADER, _VALUE),
     "pi-Key": (_HEADER, _VALUE),
     "PI-Key": (_HEADER, _VALUE),
+    **dict.fromkeys(("uth-Token", "uth-token", "UTH-TOKEN"), (_HEADER, _VALUE)),
+    "ookie": (
+        r"""\\{0,3}["']?\s{0,4}:\s{0,4}\\{0,3}["']?""",
+        r"""[\w.-]{1,60}=[^\r\n"'\\*]{4,}""",
+    ),
+    "assword": (r"""\\{0,3}["']\s{0,4}:\s{0,4}\\{0,3}["']""", r"""[^\r\n"'\\*]{4,}"""),
     "://": (r"[^\s/:@?#\"'\\]{0,100}:", r"[^\s/@\"'\\*]{1,200}(?=@)"),
 }
 """Beginning of a well-known key, login or header → (what else of it is kept, the secret).
@@ -100,6 +129,12 @@ SHAPES: Mapping[str, tuple[str, str]] = {
 No secret matches `***`. Each begins with a fixed text because such patterns are far faster. None
 looks from many places of a text at the same long rest, as a model may write whatever costs most.
 """
+
+LEAST = 8
+"""Characters of a secret of which a cut has left the beginning or the end."""
+
+_END, _START = r"(?=\n?(?:…|\.\.\.))", r"(?:(?<=…)|(?<=…\n))"
+"""The marks of a cut."""
 
 _SIGNS = "-_/JKxz"
 """Characters that most texts have seldom; each shape but one begins with something that has one."""
@@ -169,6 +204,9 @@ class Filter:
         # far faster than one pattern of all forms, most of which are in no text
         if found := [form for form in self.forms if form in text]:
             text = re.sub("|".join(map(re.escape, found)), MASK, text)
+        for form in self.forms:
+            if len(form) >= 2 * LEAST and (form[:LEAST] in text or form[-LEAST:] in text):
+                text = _mask_rest(form, text)
         if is_found(_compile_screens(), text):
             for mark, pattern in _compile_shapes():
                 if mark in text:
@@ -200,6 +238,15 @@ class Filter:
         if isinstance(value, list | tuple):
             return [self._mask_header(item) for item in value]
         return MASK if isinstance(value, str) and value else self.json(value)
+
+
+def _mask_rest(form: str, text: str) -> str:
+    """Masks what a cut has left of a secret."""
+    most = len(form) - LEAST
+    begun = rf"{re.escape(form[:LEAST])}[^\s…]{{0,{most}}}?{_END}"
+    ended = rf"{_START}[^\s…]{{0,{most}}}?{re.escape(form[-LEAST:])}"
+    text = re.sub(begun, lambda one: MASK if form.startswith(one[0]) else one[0], text)
+    return re.sub(ended, lambda one: MASK if form.endswith(one[0]) else one[0], text)
 
 
 @cache

@@ -154,6 +154,32 @@ def test_every_form_of_a_secret_is_removed(
         ("xoxb-1234567890-abcdef", "xoxb-***"),
         ("eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N", "eyJ***"),
         ("id-eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVm", "id-eyJ***"),
+        ("xai-abcdefghijklmnopqrst0123456789", "xai-***"),
+        ("gho_abcdefghijklmnopqrstuvwxyz0123456789", "gho_***"),
+        ("ghs_abcdefghijklmnopqrstuvwxyz0123456789", "ghs_***"),
+        ("npm_abcdefghijklmnopqrstuvwxyz0123456789", "npm_***"),
+        ("pypi-AgEIcHlwaS5vcmcCJDAxMjM0NTY3", "pypi-***"),
+        # in two parts, as scanners take the whole for a key
+        ("sk_live_" + "abcdefghijklmnop01234567", "sk_live_***"),
+        ("pplx-abcdefghijklmnopqrstuvwxyz0123456789", "pplx-***"),
+        ("r8_abcdefghijklmnopqrstuvwxyz0123456789", "r8_***"),
+        ("nvapi-abcdefghijklmnopqrstuvwxyz0123456789", "nvapi-***"),
+        ("ya29.a0abcdefghijklmnopqrstuvwxyz", "ya29.***"),
+        ("SG." + "abcdefghijklmnopqrstuv.abcdefghijklmnopqrstuvwxyz01", "SG.***"),
+        ("dop_v1_0123456789abcdef0123456789abcdef", "dop_v1_***"),
+        ("ASIAIOSFODNN7EXAMPLE", "ASIA***"),
+        (
+            "https://hooks.slack.com/services/T0000" + "0000/B00000000/abcdefghijklmnop",
+            "https://hooks.slack.com/services/***",
+        ),
+        (
+            "https://discord.com/api/webhooks/123456789012345678/abcdefghijklmnopqrstuvwx",
+            "https://discord.com/api/webhooks/123456789012345678/***",
+        ),
+        ("Cookie: session=abcdef; id=12\nAccept: */*", "Cookie: ***\nAccept: */*"),
+        ("set-cookie: sid=abcdefgh; Path=/", "set-cookie: ***"),
+        ("X-Auth-Token: abcdefgh12", "X-Auth-Token: ***"),
+        ('{"password": "hunter2", "user": "me"}', '{"password": "***", "user": "me"}'),
         ("Authorization: Bearer abcdefgh1234567890", "Authorization: Bearer ***"),
         ("'authorization': 'Basic dXNlcjpwYXNz'", "'authorization': 'Basic ***'"),
         ('{\\"x-api-key\\": \\"abcdefgh12\\"}', '{\\"x-api-key\\": \\"***\\"}'),
@@ -176,6 +202,9 @@ def test_well_known_keys_headers_and_logins_are_removed(text: str, masked: str) 
         "a task-oriented sk-learn risk-averse desk",
         "sk-container-id-1", "sk-toggleable__label-arrow",
         "the bearer of good news arrived yesterday", "authorization is required",
+        "Cookies: nice, and a cookie: the best", "password: see the manual", "npm_config_registry",
+        "def password(self): return 'password'", "SG.x and ya29.", "r8_short", "pypi-mirror-of-x",
+        "https://hooks.slack.com/ and /api/webhooks/ are documented",
         "http://localhost:8000/v1 and a@b.c", "https://x.y/?q=a:b@c", "the API-key: none",
     ],
 )  # fmt: skip
@@ -377,6 +406,24 @@ def test_what_is_in_memory_is_not_filtered(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setenv("THE_KEY", PLAIN)
     result = RunResult(status="completed", text=PLAIN, agent="a", model="m")
     assert RunResult.from_dict(result.to_dict(full=True)).text == PLAIN
+
+
+@pytest.mark.req("D-60")
+@pytest.mark.parametrize(
+    "mark",
+    ["…", "\n… 9 characters hidden …\n", "\n... (truncated: the first 9 of 99 bytes)", "... more"],
+)
+@pytest.mark.parametrize("kept", [8, 12, 19])
+def test_what_a_cut_has_left_of_a_secret_is_removed(
+    kept: int, mark: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secret = "q7Zt0-bV4mX9-wLk2Rs8"
+    monkeypatch.setenv("THE_KEY", secret)
+    assert redact(f"it is {secret[:kept]}{mark}") == f"it is ***{mark}"
+    whole = f"it is {secret[:kept]} and more"
+    assert redact(whole) == whole, "which is not cut"
+    if "…" in mark:
+        assert redact(f"{mark}{secret[-kept:]} it is") == f"{mark}*** it is"
 
 
 def test_a_megabyte_takes_milliseconds(monkeypatch: pytest.MonkeyPatch) -> None:

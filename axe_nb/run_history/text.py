@@ -96,7 +96,7 @@ def _compile_care() -> Screens:
     keys: dict[str, list[str]] = {}
     for name in sorted(SECRET_HEADERS):
         if not any(other in name for other in SECRET_HEADERS - {name}):
-            begun, sign, rest = re.split("([kz])", name.replace("-", "[-_]"), maxsplit=1)
+            begun, sign, rest = re.split("([kwz])", name.replace("-", "[-_]"), maxsplit=1)
             for one in (sign, sign.upper()):
                 keys.setdefault(one, []).append(f'(?<={begun}{sign}){rest}":')
     found = [(one, re.compile(f"{one}(?i:{'|'.join(rests)})")) for one, rests in keys.items()]
