@@ -64,6 +64,17 @@ def refusal_reason(address: Address) -> str:
     return next((what for network, what in NOT_PUBLIC_4.items() if address in network), "")
 
 
+def is_own(address: Address) -> bool:
+    """True if it is an address of this machine, which may be a public one: a socket can bind it."""
+    family = socket.AF_INET if isinstance(address, IPv4Address) else socket.AF_INET6
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as own:
+            own.bind((str(address), 0))
+    except OSError:
+        return False
+    return True
+
+
 def spelling_problem(host: str) -> str:
     """Returns the reason to reject the spelling of an ASCII host; empty if it is acceptable."""
     labels = fold_host(host).split(".")

@@ -16,7 +16,14 @@ from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
 
 from axe_nb.agents.hosts import fold_host
-from axe_nb.builtin.public_ip import Address, literal, refusal_reason, resolve, spelling_problem
+from axe_nb.builtin.public_ip import (
+    Address,
+    is_own,
+    literal,
+    refusal_reason,
+    resolve,
+    spelling_problem,
+)
 from axe_nb.builtin.web_page import as_text
 from axe_nb.quick_dataclass import dataclass
 from axe_nb.text import format_seconds, quote
@@ -34,6 +41,8 @@ MAX_REDIRECTS = 5
 
 WAIT = 10.0
 """Seconds to wait for a connection or for the next bytes."""
+
+OWN = "an address of this machine"
 
 MAX_TRIED = 3
 """Addresses of a host to try."""
@@ -139,7 +148,7 @@ class Fetcher:
             reason = getattr(error, "strerror", None) or error
             raise ToolError(f"{url}: cannot resolve {host}: {reason}. Check the URL") from None
         for address in addresses:
-            why = refusal_reason(address)
+            why = refusal_reason(address) or (OWN if is_own(address) else "")
             if why and f"{address}:{port}" not in self.allowed:
                 raise ToolError(
                     f"blocked: {url} resolves to {address}, which is not public ({why}). "

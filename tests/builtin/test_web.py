@@ -7,6 +7,7 @@ import gzip
 import shutil
 import ssl
 import subprocess
+import sys
 import threading
 import time
 import tomllib
@@ -482,3 +483,55 @@ def test_fetch_is_there_under_its_names() -> None:
     assert BUILT_IN.find("url_fetch") is tool
     assert list(tool.parameters) == ["url"]
     assert tool.effect == "network"
+
+
+OWN_ADDRESS = "20.30.40.50"
+"""A public address, which the machine of the test has."""
+
+ON_A_MACHINE_OF_ITS_OWN = """
+import fcntl, http.server, socket, struct, threading
+from axe_nb import Agent, call, run, script
+
+def set_up(name, address):
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any:
+        place = struct.pack("16sHH4s8x", name, socket.AF_INET, 0, socket.inet_aton(address))
+        fcntl.ioctl(any, 0x8916, place)
+        fcntl.ioctl(any, 0x8914, struct.pack("16sH14x", name, 1))
+
+set_up(b"lo", "127.0.0.1")
+set_up(b"lo:1", "ADDRESS")
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b"a secret of this machine")
+
+server = http.server.HTTPServer(("ADDRESS", 0), Handler)
+threading.Thread(target=server.serve_forever, daemon=True).start()
+url = f"http://ADDRESS:{server.server_port}/"
+
+@script("lead")
+def lead(request):
+    return call("fetch", url=url) if request.turn == 1 else request.results[0].content
+
+print(run(Agent("a", "script/lead", tools=["fetch"], allowed_hosts=["*"]), "go").text)
+"""
+
+
+@pytest.mark.req("X-31")
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="a network namespace")
+def test_a_public_address_of_the_machine_itself_is_refused() -> None:
+    alone = ["unshare", "--user", "--map-root-user", "--net"]
+    if subprocess.run([*alone, "true"], check=False, capture_output=True).returncode:
+        not_run("this system has no network namespaces")
+    code = ON_A_MACHINE_OF_ITS_OWN.replace("ADDRESS", OWN_ADDRESS)
+    done = subprocess.run(
+        [*alone, sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert "which is not public (an address of this machine)" in done.stdout, done
+    assert "secret" not in done.stdout
