@@ -102,7 +102,7 @@ def read_data(path: Path, kind: Kind, make: Callable[[Any], T]) -> T:
     except (OSError, ValueError, RuntimeError) as error:
         raise make_error("read", path, _explain(error)) from None
     try:
-        return make(unshare(data) if kind in SHARING else data)
+        return make(unshare(data, len(text)) if kind in SHARING else data)
     except ConfigError as error:
         raise make_error("read", path, error.message, error.hint) from None
 

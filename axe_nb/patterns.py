@@ -32,6 +32,9 @@ _NO_GROUP = re.compile(r"\(\?\#[^)]*\)|\(\?[A-Za-z01-]*\)")
 _EMPTY = r"\((?:\?(?:[:=!>|]|<[=!]|P?<\w+>|[A-Za-z01-]*:|\(\w*\)))?{space}\|?{space}\)"
 """A group without contents, which takes quadratic time to compile if it is repeated."""
 
+_RECURSION = re.compile(r"\(\?(?:R|[+-]?\d+|&\w+|P>\w+)\)")
+"""A call of a group, whose matching takes memory without bound."""
+
 _PLAIN = re.compile(
     r"""
     (?P<escape> \\. )
@@ -77,6 +80,8 @@ def _check_size(pattern: str) -> None:
             "its repeats make it too large",
             hint="use * instead of large counts and of nested + or {n}",
         )
+    if _RECURSION.search(re.sub(r"\\.", "", pattern, flags=re.DOTALL)):
+        raise ConfigError("it calls a group again", hint="write the part out instead")
     if copies > 1 and _has_empty_group(pattern):
         raise ConfigError("it contains a repeat and an empty group", hint="remove the empty group")
 

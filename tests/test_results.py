@@ -336,6 +336,52 @@ LAUGHS = json.dumps(
 )
 
 
+def _pack(item: bytes, count: int) -> dict[str, str]:
+    text = b"[" + item + (b"," + item) * (count - 1) + b"]"
+    return {"|": b64encode(zlib.compress(text, 9)).decode()}
+
+
+BOMBS: dict[str, Callable[[], tuple[list[object], object]]] = {
+    "lists of lists": lambda: ([[""] * 400, *([{"|": n}] * 400 for n in range(2))], [{"|": 2}] * 4),
+    "empty lists": lambda: ([_pack(b"[]", 20_000_000)], {"|": 0}),
+    "packed texts": lambda: ([_pack(b'"ab"', 4_000_000)] * 10, {"|": 0}),
+}
+"""Name → the table of shared values, and the warnings that refer to it."""
+
+
+@pytest.mark.req("D-61")
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+@pytest.mark.parametrize("bomb", BOMBS)
+def test_a_small_file_does_not_take_gigabytes(bomb: str, tmp_path: Path) -> None:
+    shared, warnings = BOMBS[bomb]()
+    data = {"shared": shared, "data": {**json.loads(VALID + "}"), "warnings": warnings}}
+    text = f"axe_nb run 1.1\n{json.dumps(data)}"
+    assert len(text) < 400_000
+    (tmp_path / "bad.axe").write_text(text)
+    code = (
+        "import axe_nb\n"
+        "try: axe_nb.load('bad.axe')\n"
+        "except axe_nb.ConfigError as error: print(error)\n"
+        "[most] = [line for line in open('/proc/self/status') if line.startswith('VmHWM')]\n"
+        "print(most.split()[1])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=60,
+        check=False,
+    )  # fmt: skip
+    told, memory = done.stdout.splitlines()
+    assert told.endswith(("far more memory than the file", "a compressed list of texts is damaged"))
+    assert int(memory) < 400_000
+
+
+def test_a_run_of_many_turns_that_repeats_much_is_read(tmp_path: Path) -> None:
+    turn = Turn(1, "x" * 5000, (ToolCall("c", "t", {"a": "y" * 5000}),), (), "", Usage(1, 1))
+    result = replace(a_result(), log=(turn,) * 3000)
+    result.save(tmp_path / "long.axe")
+    assert (tmp_path / "long.axe").stat().st_size < 200_000
+    assert axe_nb.load(tmp_path / "long.axe").log == result.log
+
+
 @pytest.mark.req("D-61")
 @pytest.mark.parametrize(
     ("content", "problem"),
@@ -364,7 +410,7 @@ LAUGHS = json.dumps(
         (f"axe_nb run 1.1\n{SHARED}-1}}}}}}", "unknown shared value -1"),
         (f'axe_nb run 1.1\n{SHARED}"eJw="}}}}}}', "a compressed list of texts is damaged"),
         (f'axe_nb run 1.1\n{SHARED}"{CUT}"}}}}}}', "a compressed list of texts is damaged"),
-        (f"axe_nb run 1.1\n{LAUGHS}", "its repeated values take more than"),
+        (f"axe_nb run 1.1\n{LAUGHS}", "its values take far more memory than the file"),
         (f'axe_nb run 1.0\n{VALID}, "error": 3}}', '"error" must be a string, not 3'),
         (f'axe_nb run 1.0\n{VALID}, "status": "odd"}}', 'must be one of "completed", "max_turns"'),
         (f'axe_nb run 1.0\n{VALID}, "cause": {{"type": "OSError"}}}}', '"cause.type" must be'),

@@ -218,6 +218,10 @@ def _plan_edit(spot: Spot, old_text: str, new_text: str, replace_all: bool = Fal
             f"old_text occurs {count} times in {spot.path} (lines {lines}). "
             "Include more surrounding lines, or set replace_all"
         )
+    if len(text) + count * (len(new) - len(old)) > MAX_FILE:
+        raise ToolError(
+            f"{spot.path} would have more than {MAX_FILE} characters. Replace less, or by less"
+        )
     return Change(spot.path, text, text.replace(old, new))
 
 

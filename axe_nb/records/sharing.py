@@ -29,8 +29,11 @@ PACKED_SIZE = 1000
 PACKED_SHARE = 4
 """A list is compressed if that makes it so many times smaller."""
 
-MAX_SIZE = 1_000_000_000
-"""Maximum characters of all values that the marks of one file replace."""
+LEAST_MEMORY, GROWTH = 50_000_000, 200
+"""Bytes that the values of any file may take in memory, and more for each byte of the file."""
+
+ITEM = 50
+"""Bytes of a value in memory, without its characters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,41 +131,45 @@ def _pack(value: list[Any]) -> Mark | None:
     return Mark(packed) if len(packed) * PACKED_SHARE < size else None
 
 
-def unshare(data: Any) -> Any:
+def unshare(data: Any, size: int) -> Any:
     """Reverses `share`; data without a table is returned as it is.
 
+    Args:
+        data: what was read.
+        size: bytes of the file.
+
     Raises:
-        ConfigError: a mark is wrong.
+        ConfigError: a mark is wrong, or the values take far more memory than the file.
     """
     if not (isinstance(data, dict) and data.keys() == {SHARED, DATA}):
         return data
     if not isinstance(data[SHARED], list):
         raise ConfigError("its table of shared values is not a list")
-    reader = _Reader()
+    reader = _Reader(LEAST_MEMORY + GROWTH * size)
     try:
         for value in data[SHARED]:
-            size = reader.size
+            before = reader.size
             read = reader.read(value)
-            reader.table.append((read, reader.size - size + 5))
+            reader.table.append((read, reader.size - before))
         return reader.read(data[DATA])
     except RecursionError:
         raise ConfigError("it is nested too deeply to read") from None
 
 
 class _Reader:
-    def __init__(self) -> None:
+    def __init__(self, most: int) -> None:
         self.table: list[tuple[Any, int]] = []
         """(value, its size) so far: a value refers to earlier ones only."""
         self.size = 0
+        """Bytes that the values take in memory, estimated before they take them."""
+        self._most = most
 
     def read(self, value: Any) -> Any:
-        if isinstance(value, dict):
-            return {name: self.read(item) for name, item in value.items()}
-        if isinstance(value, list):
-            return list(map(self.read, value))
         if not isinstance(value, Mark):
-            self._add(len(value) if isinstance(value, str) else 5)
-            return value
+            self._add(ITEM + (len(value) if isinstance(value, str) else 0))
+            if isinstance(value, dict):
+                return {name: self.read(item) for name, item in value.items()}
+            return list(map(self.read, value)) if isinstance(value, list) else value
         if isinstance(value.value, str):
             return self._unpack(value.value)
         if not 0 <= value.value < len(self.table):
@@ -174,15 +181,15 @@ class _Reader:
     def _unpack(self, text: str) -> Any:
         try:
             reader = zlib.decompressobj()
-            plain = reader.decompress(b64decode(text, validate=True), MAX_SIZE // 10)
+            plain = reader.decompress(b64decode(text, validate=True), self._most)
             if not reader.eof:
                 raise ValueError("too large or cut")
-            self._add(len(plain))
+            self._add(len(plain) + ITEM * (plain.count(b",") + 1))
             return json.loads(plain)
         except (ValueError, zlib.error, RecursionError):
             raise ConfigError("a compressed list of texts is damaged") from None
 
     def _add(self, size: int) -> None:
         self.size += size
-        if self.size > MAX_SIZE:
-            raise ConfigError(f"its repeated values take more than {MAX_SIZE} bytes")
+        if self.size > self._most:
+            raise ConfigError("its values take far more memory than the file")

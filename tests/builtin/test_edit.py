@@ -266,3 +266,20 @@ def test_a_file_whose_content_is_not_shown_does_not_look_like_a_new_one(
     )
     if name == "x.bin":  # the other one needs approval
         assert run(WRITE, tmp_path, path=name, content="x") == "Replaced x.bin (1 bytes)"
+
+
+@pytest.mark.req("X-32")
+def test_an_edit_that_would_make_a_file_huge_is_refused_before_it_takes_memory(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "a.txt").write_text("x" * 8_000_000)
+    new = "y" * 500
+    told = failure(EDIT, tmp_path, path="a.txt", old_text="x", new_text=new, replace_all=True)
+    assert told.startswith("a.txt would have more than 10485760 characters")
+    shown = preview(
+        "edit_file",
+        {"path": "a.txt", "old_text": "x", "new_text": new, "replace_all": True},
+        tmp_path,
+    )
+    assert "would have more than" in shown
+    assert (tmp_path / "a.txt").stat().st_size == 8_000_000

@@ -145,6 +145,24 @@ def test_a_bad_expression_is_an_error_that_says_why(tree: Path, pattern: str) ->
 
 
 @pytest.mark.req("X-34", "X-38")
+@pytest.mark.parametrize(
+    "pattern",
+    [r"^(.)(?:(?R)|.?)\1$", r"(a(?1)?b)", r"(?<x>a(?&x)?b)", "(a(?P>x))(?P<x>b)", "(?+1)(a)"],
+)
+def test_an_expression_that_calls_itself_is_refused(tree: Path, pattern: str) -> None:
+    """Matching it would take a gigabyte on a line of a megabyte."""
+    assert "it calls a group again. Write the part out instead" in failure(
+        GREP, tree, pattern=pattern
+    )
+
+
+@pytest.mark.req("X-34")
+def test_what_only_looks_like_a_call_is_searched_for(tree: Path) -> None:
+    (tree / "a.txt").write_text("f(?R) and (?1)\n")
+    assert run(GREP, tree, pattern=r"\(\?R\) and \(\?1\)", path="a.txt").startswith("a.txt:1:")
+
+
+@pytest.mark.req("X-34", "X-38")
 def test_a_named_file_that_cannot_be_searched_is_an_error(tree: Path) -> None:
     with (tree / "big.log").open("wb") as file:
         file.write(b"x\n" * 5_300_000)
