@@ -1,7 +1,8 @@
 """Checks of run_command: refuses dangerous commands and obvious access outside the workdir.
 
-This guards against mistakes, before the sandbox: it only reads the text of a command, which does
-not show everything that a program does. docs/tools.md lists what is deliberately not caught.
+This guards against mistakes where there is no sandbox (D-77): it only reads the text of a command,
+which does not show everything that a program does. docs/tools.md lists what is deliberately not
+caught.
 Source: X-35, D-43.
 """
 
@@ -94,12 +95,19 @@ WITHIN = re.compile(r"\$\(([^()]*)\)|`([^`]*)`")
 """A command substitution."""
 
 
-def refusal(command: str, workdir: Path) -> str:
-    """Returns the reason to refuse a command and an alternative; empty if it may run."""
+def check_form(command: str) -> str:
+    """Returns the reason that a text is not a command; empty if it is one."""
     if not command.strip() or len(command) > MAX_COMMAND:
         return f"the command is empty or longer than {MAX_COMMAND} characters"
     if any(ord(c) < 32 and c not in "\t\n\r" for c in command):
         return "the command contains control characters"
+    return ""
+
+
+def refusal(command: str, workdir: Path) -> str:
+    """Returns the reason to refuse a command and an alternative; empty if it may run."""
+    if problem := check_form(command):
+        return problem
     if FORK_BOMB.search(command):
         return "a function that endlessly calls itself would freeze the machine"
     if re.search(r"(?<!<)<<(?!<)", command):

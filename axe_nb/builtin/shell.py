@@ -19,7 +19,7 @@ from typing import IO, Any
 
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.hosts import ANY
-from axe_nb.builtin.command_guard import refusal
+from axe_nb.builtin.command_guard import check_form, refusal
 from axe_nb.builtin.program import program_of
 from axe_nb.errors import ConfigError
 from axe_nb.sandbox.environment import clean_environment
@@ -114,8 +114,8 @@ async def run_command(ctx: ToolContext, command: str, timeout: float = SECONDS) 
         command: the command; use paths relative to the working directory
         timeout: maximum duration in seconds, up to 600
     """
-    if problem := refusal(command, ctx.workdir):
-        raise ToolError(f"blocked by safety validator: {problem}")
+    if problem := check_form(command):
+        raise ToolError(problem)
     if not timeout > 0:
         raise ToolError("timeout must be more than 0 seconds")
     if not ctx.workdir.is_dir():
@@ -127,6 +127,8 @@ async def run_command(ctx: ToolContext, command: str, timeout: float = SECONDS) 
         sandbox = await in_thread(choose_sandbox, (ctx.agent, *ctx.above), ctx.workdir, ctx.sources)
     except ConfigError as error:
         raise ToolError("; ".join(error.lines())) from None
+    if sandbox.level == "none" and (problem := refusal(command, ctx.workdir)):
+        raise ToolError(f"blocked by safety validator: {problem}")
     is_approved = ctx.guard is not None and ctx.guard.floor == "ask"
     if sandbox.level == "none" and not sandbox.is_off and not is_approved:
         raise ToolError(
@@ -203,8 +205,9 @@ def guard_command(arguments: Mapping[str, Any], site: CallSite) -> Guard:
     program = program_of(text_argument(arguments, "command"))
     covers = f"the program {program}, {sandbox.label}" if program else ""
     note = "; ".join([sandbox.label, *sandbox.promises])
-    is_refused = bool(refusal(text_argument(arguments, "command"), site.workdir))  # it never runs
-    if sandbox.level != "none" or sandbox.is_off or is_refused:
+    if sandbox.level != "none" or sandbox.is_off:
+        return Guard(note=note, covers=covers)
+    if refusal(text_argument(arguments, "command"), site.workdir):  # it never runs
         return Guard(note=note, covers=covers)
     return Guard(
         floor="ask",

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from axe_nb.builtin import table as builtin
+from axe_nb.sandbox import find
 from axe_nb.threads import in_thread
 from axe_nb.tools.tool import Tool
 from tests.calls import answer, failure, run
@@ -60,7 +61,10 @@ def test_a_command_runs_in_the_workdir_and_its_output_comes_back(tmp_path: Path)
 
 
 @pytest.mark.req("X-35", "D-43")
-def test_a_dangerous_command_is_not_run(tmp_path: Path) -> None:
+def test_a_dangerous_command_is_not_run_where_there_is_no_sandbox(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(find, "METHODS", {})
     assert failure(RUN, tmp_path, command="touch x && sudo ls") == (
         'blocked by safety validator: "sudo" requests more privileges; '
         "avoid it, or ask the user to run it"

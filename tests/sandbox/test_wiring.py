@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
 import sys
 import time
@@ -83,15 +84,38 @@ def test_auto_without_a_sandbox_asks_for_each_command(workdir: Path, no_sandbox:
     )
 
 
-def test_a_refused_command_is_refused_alike_with_and_without_a_sandbox(
-    workdir: Path, monkeypatch: pytest.MonkeyPatch
+EVERYDAY = {
+    "awk '/two/ {print $1}' f": "two",
+    "sed '/^$/d' f": "one\ntwo words",
+    "grep -rn 'api/v1' src; grep -rn '/api/v1' src": "src/a.py:1:get('/api/v1')\n" * 2,
+    "cat <<'EOF'\nas it is: $x\nEOF": "as it is: $x",
+    "ls /usr/bin/env": "/usr/bin/env",
+    "cd src && ls ..": "f\nsrc",
+    "eval echo hello": "hello",
+}
+"""Command → its output."""
+
+
+@pytest.mark.req("D-77")
+@pytest.mark.parametrize("command", EVERYDAY)
+def test_in_a_sandbox_a_command_is_not_judged_by_its_words(workdir: Path, command: str) -> None:
+    for child in workdir.iterdir():
+        shutil.rmtree(child) if child.is_dir() else child.unlink()
+    (workdir / "f").write_text("one\n\ntwo words\n")
+    (workdir / "src").mkdir()
+    (workdir / "src" / "a.py").write_text("get('/api/v1')\n")
+    assert told(ask(mode="auto", command=command)).rstrip() == EVERYDAY[command].rstrip()
+
+
+@pytest.mark.req("D-77", "D-43")
+@pytest.mark.parametrize("command", ["cat ~/.netrc", "sed '/^$/d' f", "sudo ls"])
+def test_without_a_sandbox_the_words_of_a_command_are_judged_and_nobody_is_asked(
+    workdir: Path, no_sandbox: None, command: str
 ) -> None:
-    """So a notebook that shows it has the same outputs on every machine."""
     person = Person()
-    here = as_text(ask(mode="auto", command="cat ~/.netrc", person=person))
-    monkeypatch.setattr(find, "METHODS", {})
-    assert as_text(ask(mode="auto", command="cat ~/.netrc", person=person)) == here
-    assert "blocked by safety validator" in here
+    assert "blocked by safety validator" in as_text(
+        ask(mode="auto", command=command, person=person)
+    )
     assert person.questions == []
 
 
