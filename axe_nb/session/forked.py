@@ -12,7 +12,9 @@ from functools import cached_property
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.trust import check_trust
 from axe_nb.commands.overrides import Overrides
-from axe_nb.engine.scope import Env
+from axe_nb.engine.confine import confine
+from axe_nb.engine.plan import make_plan
+from axe_nb.engine.scope import Env, RunScope
 from axe_nb.forks.agents import RestoredAgents, restore_agents
 from axe_nb.forks.fork import Fork
 from axe_nb.forks.point import ForkPoint
@@ -24,6 +26,9 @@ from axe_nb.session.requested import adapt, apply_overrides
 from axe_nb.session.runs import RunRequest
 from axe_nb.session.snapshot import Snapshot
 from axe_nb.tools.tool import Job
+
+CHECKED = "check"
+"""Last part of the id of a run that is only checked."""
 
 
 @dataclass
@@ -70,6 +75,40 @@ class BeginningFork:
         check_trust(agent.path, agent.text, agent.name)
         agent = replace(agent, warnings=(*agent.warnings, *self.restored.warnings))
         return agent, replace(job, agent=agent)
+
+    async def check_place(self, scope: RunScope) -> None:
+        """Checks that the sub-agent at the place can start with its changes, as a root is checked.
+
+        Args:
+            scope: that of the root.
+
+        Raises:
+            ConfigError: it cannot.
+        """
+        run = self.point.run
+        if run.id == self.point.root.id:
+            return
+        agent = self._find_agent(run.id)
+        agent, job = self._adapt(agent, Job(agent, run.task, run.prompt, pictures=run.pictures))
+        agent = confine(scope.env.as_child(agent), scope.agent, scope.env)
+        below = scope.child(
+            agent, job, scope.env, call_id=run.call_id, key=CHECKED, ahead=scope.clock.ahead,
+            is_admitted=True,
+        )  # fmt: skip
+        try:
+            await make_plan(below, job)
+        finally:
+            below.meter.settle()
+
+    def _find_agent(self, id: str) -> Agent:
+        """The agent of a recorded run; that of its caller for a copy, which has none of its own."""
+        runs = {run.id: run for run in self.point.root.walk()}
+        while id != self.point.root.id:
+            own = self.restored.changed.get(id) or self.restored.agents.get(runs[id].agent)
+            if own is not None:
+                return own
+            id = id.rpartition(".")[0]
+        return self.restored.root
 
     def _adapt(self, agent: Agent, job: Job) -> tuple[Agent, Job]:
         """Agent and job of the run at the place, with its changes."""

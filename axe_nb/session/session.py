@@ -222,7 +222,9 @@ class Session:
         forked = request.fork.root.definitions if request.fork else None
         recorder = begin_recorder(request.history, tape) if self.keeps_history else None
         env = Env(
-            agents=describe_agents(snapshot, request.overrides, forked),
+            agents=describe_agents(
+                snapshot, request.overrides, fork and fork.point.root.definitions
+            ),
             defined=snapshot.defined,
             tools=self.handed,
             emit=with_spans(_record(recorder, emit), traced_in),
@@ -234,13 +236,10 @@ class Session:
             tape=tape,
             nest=self._nest,
             default_retries=config.retries,
-            hosts=self.hosts,
-            prices=snapshot.prices,
-            purse=Purse(self.budget, ask_person),
-            servers=self.servers,
-            server_tables=config.mcp_servers,
+            hosts=self.hosts, prices=snapshot.prices, purse=Purse(self.budget, ask_person),
+            servers=self.servers, server_tables=config.mcp_servers,
             sources=find_source_dirs(agents_dir),
-        )
+        )  # fmt: skip
         env = adapt(env, request.overrides)
         env = fork.adapt_env(env) if fork else env
         agent, job = fork.make_job() if fork else make_job(request, env)
@@ -252,6 +251,8 @@ class Session:
         await snapshot.take(scope)
         if fork is None:
             check_names(request, agent, env)
+        else:
+            await fork.check_place(scope)
         return await make_plan(scope, job)
 
     def remember(self, result: RunResult) -> None:

@@ -531,3 +531,52 @@ def _list_places(data: Any, above: tuple[Any, ...] = ()) -> Iterator[tuple[Any, 
     keys = data if isinstance(data, dict) else range(len(data)) if isinstance(data, list) else ()
     for key in keys:
         yield from _list_places(data[key], (*above, key))
+
+
+WRONG_AGENTS: dict[str, tuple[dict[str, Any], str]] = {
+    "no model": ({"model": "nomodel"}, 'invalid model format "nomodel"'),
+    "no provider": ({"model": "nosuch/x"}, 'unsupported provider "nosuch"'),
+    "no script": ({"model": "script/none"}, "script not found: none"),
+    "no tool": ({"tools": ["nothing"]}, 'unknown tool "nothing" in agent'),
+    "no skill": ({"skill": "no/such.md"}, "skill not found: no/such.md"),
+    "no folder": ({"workdir": "/nonexistent"}, "workdir.*/nonexistent"),
+}
+
+
+@pytest.mark.req("D-66")
+@pytest.mark.parametrize("place", ["0/1", "0.1/1"])
+@pytest.mark.parametrize("mistake", WRONG_AGENTS)
+def test_a_mistake_in_a_fork_is_an_error_before_anything_is_sent(mistake: str, place: str) -> None:
+    asked: list[str] = []
+
+    @script("lead")
+    def lead(request: Request) -> Any:
+        asked.append(request.agent)
+        return "done" if request.turn > 1 else call("call_agent", agent="w", task="x")
+
+    @script("w")
+    def worker(request: Request) -> str:
+        asked.append(request.agent)
+        return "did it"
+
+    axe_nb.define(Agent("w", "script/w"))
+    run = axe_nb.run(Agent("a", "script/lead", sub_agents=("w",)), "go", display=False)
+    asked.clear()
+    changes, told = WRONG_AGENTS[mistake]
+    with pytest.raises(axe_nb.ConfigError, match=told):
+        run.fork(place, display=False, **changes)
+    assert asked == []
+
+
+@pytest.mark.req("D-66")
+def test_a_mistake_in_a_fork_of_a_copy_is_an_error_too() -> None:
+    @script("lead")
+    def lead(request: Request) -> Any:
+        if request.turn > 1 or "part" in request.last:
+            return "done"
+        return call("delegate_task", plan="p", subtasks=[{"task": "part"}])
+
+    run = axe_nb.run(Agent("a", "script/lead", tools=["delegate_task"]), "go", display=False)
+    with pytest.raises(axe_nb.ConfigError, match='invalid model format "nomodel"'):
+        run.fork("0.1/1", model="nomodel", display=False)
+    assert run.fork("0.1/1", prompt="another part", display=False).ok
