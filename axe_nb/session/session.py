@@ -222,9 +222,7 @@ class Session:
         forked = request.fork.root.definitions if request.fork else None
         recorder = begin_recorder(request.history, tape) if self.keeps_history else None
         env = Env(
-            agents=describe_agents(
-                snapshot, request.overrides, fork and fork.point.root.definitions
-            ),
+            agents=describe_agents(snapshot, request.overrides, forked),
             defined=snapshot.defined,
             tools=self.handed,
             emit=with_spans(_record(recorder, emit), traced_in),
