@@ -287,4 +287,6 @@ class Run:
 
 
 def _format_fault(fault: BaseException) -> str:
+    if isinstance(fault, RecursionError):
+        return "a value of this run is nested too deeply"
     return one_line(f"{type(fault).__name__}: {words(fault)}", MAX_ERROR)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from copy import deepcopy
 from functools import reduce
@@ -580,3 +582,32 @@ def test_a_mistake_in_a_fork_of_a_copy_is_an_error_too() -> None:
     with pytest.raises(axe_nb.ConfigError, match='invalid model format "nomodel"'):
         run.fork("0.1/1", model="nomodel", display=False)
     assert run.fork("0.1/1", prompt="another part", display=False).ok
+
+
+DEEP = """
+import axe_nb
+from axe_nb import Agent, call, script
+
+script("lead")(lambda r: "done" if r.turn > 1 else call("call_agent", agent="w", task="x"))
+script("w")(lambda request: "did it")
+axe_nb.define(Agent("w", "script/w"))
+axe_nb.run(Agent("a", "script/lead", sub_agents=("w",)), "go", display=False).save("run.axe")
+text = open("run.axe").read()
+for depth in range(474, 492):
+    deep = '"task": "x", "more": ' + "[" * depth + "]" * depth + "}"
+    open("deep.axe", "w").write(text.replace('"task": "x"}', deep))
+    try:
+        print(axe_nb.load("deep.axe").fork("0.1/1", prompt="y", display=False).error)
+    except axe_nb.ConfigError as error:
+        print(error.message)
+"""
+
+
+def test_a_fork_of_a_file_with_values_that_are_nested_too_deeply_says_so(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", DEEP], cwd=tmp_path, capture_output=True, text=True, timeout=60,
+        check=False,
+    )  # fmt: skip
+    told = set(done.stdout.splitlines())
+    assert {"None", "a value of this run is nested too deeply"} < told, done.stderr
+    assert "RecursionError" not in done.stdout + done.stderr

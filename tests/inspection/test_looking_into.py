@@ -54,7 +54,7 @@ def test_a_wrong_place_names_those_near_it(result: RunResult, place: Any, messag
 
 
 def test_a_run_that_sent_nothing_has_no_request() -> None:
-    with pytest.raises(ConfigError, match=r"^run 0 of a has sent no request$"):
+    with pytest.raises(ConfigError, match=r"^run 0 of a has no recorded request$"):
         RunResult(status="cancelled", text="", agent="a", model="script/a").request()
 
 
