@@ -72,7 +72,6 @@ def no_settings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     home = tmp_path_factory.mktemp("home")
     kept = bootstrap.without_settings(os.environ, home)
     kept["PYTHONPATH"] = str(bootstrap.ROOT)  # kernels and commands run this checkout too
-    kept["AXE_NB_RETRIES"] = "0"  # most failures are meant, and waiting takes long
     with pytest.MonkeyPatch.context() as patch:
         for name in os.environ.keys() - kept.keys():
             patch.delenv(name)
@@ -97,7 +96,11 @@ def variables() -> dict[str, str]:
 
 @pytest.fixture(autouse=True)
 def own_config(nothing_left: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each test has a config folder of its own, `$XDG_CONFIG_HOME/axe`, that does not exist yet."""
+    """Each test has a config folder of its own, `$XDG_CONFIG_HOME/axe`, that does not exist yet.
+
+    No request is sent again unless a test wants it: most failures are meant, and waits take long.
+    """
+    monkeypatch.setenv("AXE_NB_RETRIES", "0")
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
 
@@ -192,14 +195,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> order.ByFile
     return order.ByFile(config, log)
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_setup(item: pytest.Item) -> Iterator[None]:
+def pytest_runtest_setup(item: pytest.Item) -> None:
     if item.get_closest_marker("browser") and CHROMIUM is None:
         not_run("there is no chromium (Debian: sudo apt-get install chromium)")
-    with pytest.MonkeyPatch.context() as patch:
-        if not isinstance(item, pytest.Function):  # the kernels of lessons start as for everyone
-            patch.delenv("AXE_NB_RETRIES", raising=False)
-        yield
 
 
 def not_run(reason: str) -> NoReturn:

@@ -4,15 +4,9 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 import tomllib
-from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
-import pytest
-
-from axe_nb.errors import ConfigError
-from axe_nb.maps.executors import find_workers
 from tests import bootstrap
 
 ROOT = Path(__file__).parent.parent
@@ -55,23 +49,6 @@ def test_without_an_extra_the_message_names_the_command_that_installs_it(tmp_pat
     told = json.loads(done.stdout or done.stderr)
     for extra, words in told.items():
         assert f"pip install 'axe-nb[{extra}]'" in words
-
-
-class Sender(ProcessPoolExecutor):
-    """An executor that sends functions of a notebook, as loky's."""
-
-
-def test_an_executor_that_sends_functions_says_that_it_needs_cloudpickle(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(Sender, "__module__", "loky.process_executor")
-    monkeypatch.setitem(sys.modules, "cloudpickle", None)
-    with Sender(1) as executor:
-        dumps = find_workers(executor).dumps
-        assert dumps is not None
-        with pytest.raises(ConfigError, match="other processes needs cloudpickle") as caught:
-            dumps(print)
-    assert caught.value.hint == "install it: pip install 'axe-nb[ipyparallel]'"
 
 
 def test_the_extras_are_those_that_the_documentation_names() -> None:

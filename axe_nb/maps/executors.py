@@ -72,8 +72,7 @@ def find_workers(executor: object) -> Workers:
     slots = getattr(executor, "_max_workers", 1)
     if isinstance(executor, ThreadPoolExecutor):
         return Workers(executor=executor, slots=slots, dumps=None)
-    carries_code = home in ("loky", "joblib")
-    return Workers(executor=executor, slots=slots, dumps=_dumps if carries_code else pickle.dumps)
+    return Workers(executor=executor, slots=slots, dumps=_dumps)
 
 
 def _find_home(executor: object) -> str:
@@ -83,19 +82,13 @@ def _find_home(executor: object) -> str:
 
 
 def _dumps(job: Any) -> bytes:
-    """Pickles functions of a notebook by value, as the executor itself does.
+    """Pickles functions of a notebook by value; those that refer to what cannot travel, by name."""
+    import cloudpickle
 
-    Raises:
-        ConfigError: the package for it is not installed.
-    """
     try:
-        import cloudpickle
-    except ImportError:
-        raise ConfigError(
-            "sending functions of a notebook to other processes needs cloudpickle",
-            hint="install it: pip install 'axe-nb[ipyparallel]'",
-        ) from None
-    dumped: bytes = cloudpickle.dumps(job)
+        dumped: bytes = cloudpickle.dumps(job)
+    except Exception:  # of whatever the functions refer to
+        dumped = pickle.dumps(job)
     return dumped
 
 

@@ -107,8 +107,7 @@ class RemoteRuns:
         except Exception as error:
             raise ConfigError(
                 f"the agent cannot be sent to another process: {words(error)}",
-                hint="define its functions at the top of a module that the workers can import, or "
-                "use Dask, ipyparallel or loky, which send functions of a notebook",
+                hint="define its functions at the top of a module that the workers can import",
             ) from None
         _check_secrets(packed, self._batch.session.settings[0].providers)
         return packed

@@ -80,9 +80,19 @@ def _answer(job: bytes | Job, work: Any) -> bytes | Reply:
         reply = Reply(problem=f"the job cannot be loaded there: {why}", hint=hint)
     try:
         return pickle.dumps(reply)
+    except Exception:  # data of a type that was defined in a notebook
+        return _dump_by_value(reply)
+
+
+def _dump_by_value(reply: Reply) -> bytes:
+    import cloudpickle
+
+    try:
+        dumped: bytes = cloudpickle.dumps(reply)
     except Exception:  # data of a type that cannot be pickled
         results = [one and replace(one, data=jsonable(one.data)) for one in reply.results]
-        return pickle.dumps(replace(reply, results=results))
+        dumped = pickle.dumps(replace(reply, results=results))
+    return dumped
 
 
 def _reply(job: Job, work: Any) -> Reply:

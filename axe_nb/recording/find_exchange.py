@@ -83,7 +83,8 @@ def find_turn(result: RunResult, place: str | int | None) -> tuple[RunResult, in
     id, slash, turn = text.removeprefix("@").partition("/")
     run = find_run(result, id)
     if not run.exchanges:
-        raise ConfigError(f"run {run.id} of {name_run(run.agent, run.model)} has no recorded request")
+        name = name_run(run.agent, run.model)
+        raise ConfigError(f"run {run.id} of {name} has no recorded request")
     last = max(exchange.turn for exchange in run.exchanges)
     is_number = turn.isdecimal() and len(turn) < 10
     return run, int(turn) if is_number else 0 if slash else last, turn

@@ -122,6 +122,7 @@ def server(home: Path, program: str = "jupyterlab", **env: str) -> Iterator[Serv
         "HOME": home, "PYTHONPATH": Path(__file__).parents[2],
     }  # fmt: skip
     inherited = {k: v for k, v in os.environ.items() if k != "PYTEST_VERSION"}
+    inherited["AXE_NB_RETRIES"] = "0"
     start = f"import runpy, tests.early; runpy.run_module({program!r}, run_name='__main__')"
     command = [
         sys.executable, "-c", start, "--no-browser", "--allow-root", "--ip=127.0.0.1",

@@ -9,6 +9,8 @@ import asyncio
 import json
 import multiprocessing
 import os
+import subprocess
+import sys
 import warnings
 from collections import Counter
 from collections.abc import Iterator
@@ -139,14 +141,7 @@ def test_what_was_defined_in_a_notebook_travels_by_value(
     exec(source, names)
     child = Agent(name="child", model="script/inner", tools=(names["times"],))
     axe_nb.define(child)
-    found = None
-    if isinstance(executor, ProcessPoolExecutor):
-        with pytest.raises(ConfigError, match="cannot be sent to another process") as error:
-            axe_nb.map("child", ["abc"], executor=executor)
-        assert "module that the workers can import" in error.value.hint
-    else:
-        found = [r.text for r in axe_nb.map("child", ["abc"], executor=executor)]
-        assert found == ["9"]
+    assert [r.text for r in axe_nb.map("child", ["abc"], executor=executor)] == ["9"]
 
 
 def test_agents_of_files_travel_as_they_were_read(executor: Any, project: Path) -> None:
@@ -422,3 +417,83 @@ def test_a_worker_that_lacks_something_after_another_died_is_a_result() -> None:
 
     found = list(axe_nb.map(AGENT, ["a", "b"], executor=Dying(), concurrency=2))
     assert [r.error for r in found] == ["on a worker: no such folder; make it"] * 2
+
+
+NOTEBOOK = """
+import multiprocessing
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+import axe_nb
+
+@dataclass
+class Town:
+    name: str
+    people: int
+
+def run_all():
+    @axe_nb.tool
+    def people(town: str) -> int:
+        return len(town)
+
+    @axe_nb.script("lead")
+    def lead(request):
+        if request.turn == 1:
+            return axe_nb.call("people", town=request.last)
+        return {"name": request.messages[0].content, "people": int(request.last)}
+
+    axe_nb.define(axe_nb.Agent("lead", "script/lead", tools=["people"]))
+    with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn")) as pool:
+        runs = list(axe_nb.map("lead", ["Ulm", "Paris"], executor=pool, output=Town))
+    print([run.error or run.data for run in runs], isinstance(runs[0].data, Town))
+
+run_all()
+"""
+
+
+@pytest.mark.req("D-61")
+def test_what_a_notebook_defines_travels_to_a_pool_of_processes(tmp_path: Path) -> None:
+    """The code has no file that the processes could import, as that of cells."""
+    done = subprocess.run(
+        [sys.executable, "-c", NOTEBOOK], cwd=tmp_path, capture_output=True, text=True, timeout=120,
+        check=False,
+    )  # fmt: skip
+    towns = "[Town(name='Ulm', people=3), Town(name='Paris', people=5)]"
+    assert done.stdout == f"{towns} True\n", done.stderr
+
+
+MODULE = """
+def shout(text: str) -> str:
+    return text.upper()
+"""
+
+BESIDE = """
+import multiprocessing, sys
+from concurrent.futures import ProcessPoolExecutor
+import axe_nb, helpers
+
+def run_all():
+    axe_nb.tool(helpers.shout)
+    axe_nb.script("lead")(
+        lambda r: axe_nb.call("shout", text=r.last) if r.turn == 1 else r.last
+    )
+    axe_nb.define(axe_nb.Agent("lead", "script/lead", tools=["shout"]))
+    for pool in make_pools():
+        with pool:
+            print([run.error or run.text for run in axe_nb.map("lead", ["ulm"], executor=pool)])
+
+def make_pools():
+    yield ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn"))
+    yield ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("forkserver"))
+
+run_all()
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="has no fork server")
+def test_functions_of_a_module_beside_the_notebook_reach_new_processes(tmp_path: Path) -> None:
+    (tmp_path / "helpers.py").write_text(MODULE)
+    done = subprocess.run(
+        [sys.executable, "-c", BESIDE], cwd=tmp_path, capture_output=True, text=True, timeout=120,
+        check=False,
+    )  # fmt: skip
+    assert done.stdout.splitlines() == ["['ULM']"] * 2, done.stderr
