@@ -74,7 +74,8 @@ class Asking:
         """
         expect = self.overrides.expect if self.expect is None else self.expect
         overrides = replace(self.overrides, timeout=None, expect=expect)
-        self.plan = await session.plan(RunRequest(agent=self.agent, overrides=overrides))
+        request = RunRequest(agent=self.agent, overrides=overrides)
+        self.plan = await session.plan(request, is_dry=session.is_dry)
         return self.plan
 
 

@@ -73,7 +73,9 @@ def run_grid(
     runner.check()
     if found.dry_run:
         runner.close()
-        write(f"{runner.grid!r}\n{runner.forecast}, nothing was sent")
+        warnings = [f"warning: {warning}" for warning in runner.warnings]
+        forecast = f"{runner.forecast}, nothing was sent"
+        write("\n".join([repr(runner.grid), forecast, *warnings]))
         return None
     try:
         runner.run(make_grid_table(runner, True, found.out or "g"))

@@ -78,6 +78,13 @@ def test_a_dry_run_tells_how_many_requests_there_will_be(cells: Kernel) -> None:
 
 
 @pytest.mark.req("E-3")
+def test_a_dry_run_needs_no_key(cells: Kernel) -> None:
+    cell = "%%axe_grid hasty --inputs cities --models openai/gpt-5 --dry-run\nOf {{ city }}"
+    told = text(cells.run(cell)).splitlines()
+    assert told[-2].endswith(", nothing was sent")
+    assert told[-1].startswith('warning: no API key for provider "openai": set ')
+
+
 def test_resume_takes_a_path_or_the_history_and_a_dry_run_makes_no_file(
     project: Path, cells: Kernel
 ) -> None:
