@@ -146,13 +146,9 @@ class GridRunner:
                     drive.pool.receive()
                     self._take(one)
         except KeyboardInterrupt:
-            notes.append("interrupted")
+            self._batch.stop_for("interrupted")
             self._take_rest(drive)
-            again = "run it again to continue from there"
-            if not self._options.resume and kept is None:
-                again = "with resume=PATH, the same call would continue"
-            elif not self._options.resume:
-                again = "with resume=True, the same call continues"
+            again = self._batch.describe_resuming()
             raise interrupted(f"the grid was stopped; {again}") from None
         finally:
             self.close()

@@ -178,6 +178,14 @@ class Batch:
             self.tally.notes.append(why)
         self.stop()
 
+    def describe_resuming(self) -> str:
+        """Returns how a stopped map or grid is continued."""
+        if self.resume:
+            return "run it again to continue from there"
+        if self.file is None:
+            return "with resume=PATH, the same call would continue"
+        return "with resume=True, the same call continues"
+
     def close(self) -> None:
         """Closes what keeps results; the tally has the notes about it."""
         if self.file is None:
