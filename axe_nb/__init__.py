@@ -171,9 +171,8 @@ def _show(result: RunResult) -> None:
 
 def _show_grid(grid: Grid) -> None:
     from axe_nb.cell_display.table import show_again
-    from axe_nb.grids.page import show_grid
 
-    show_again(grid, lambda: show_grid(grid))
+    show_again(grid, lambda: grid._repr_mimebundle_()[0])
 
 
 def _find_shell() -> Any:

@@ -64,7 +64,7 @@ def show_dry_run(
     Raises:
         ConfigError: invalid configuration.
     """
-    plan = run_and_wait(session.plan(request, streams=streams))
+    plan = run_and_wait(session.plan(request, streams=streams, is_dry=True))
     write(axe_text.dry_run(plan))
     if options.full:
         write(f"\n--- Request ---\n{preview_request(plan).format(whole=True)}")

@@ -63,6 +63,20 @@ def make_table(
     return find_table(thing, draw, list_parts)
 
 
+def find_variable(thing: object, function: str = "") -> str:
+    """Returns the name of the user's variable that holds a thing; empty if there is none.
+
+    Args:
+        thing: the object.
+        function: name of the function whose value it will be in the running cell.
+    """
+    if not is_notebook():
+        return ""
+    from axe_nb.cell_display.display import find_name, find_target
+
+    return find_name(thing) or (function and find_target(function))
+
+
 def is_notebook() -> bool:
     """True if IPython runs."""
     return "IPython" in sys.modules and sys.modules["IPython"].get_ipython() is not None

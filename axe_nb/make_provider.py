@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from copy import copy
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypeAlias
 from urllib.parse import urlsplit
 
 from axe_nb.agents.config import Config
@@ -23,16 +23,19 @@ from axe_nb.scripting.provider import ScriptProvider
 from axe_nb.scripting.rules import Script
 from axe_nb.text import quote
 
+Needed: TypeAlias = Literal["key", "provider", "nothing"]
+"""The setting that a plan cannot do without: a dry run needs no key, a replay no provider."""
+
 
 def make(
-    name: str, config: Config, scripts: tuple[Path, ...] = (), *, needs_key: bool = True
+    name: str, config: Config, scripts: tuple[Path, ...] = (), *, needs: Needed = "key"
 ) -> Provider:
     """Makes the provider of that name, with its key and base URL.
 
     Args:
         name: the part of a model before the slash; lower case.
         scripts: folders to look script models up in first.
-        needs_key: if False, a missing key is an error of the first request that is really sent.
+        needs: what has to be set up; the rest is an error of the first request that is sent.
 
     Raises:
         ConfigError: the provider is unknown (exit 1), its key is missing (exit 3) or invalid,
@@ -41,7 +44,7 @@ def make(
     try:
         info = config.provider(name)
     except ConfigError as error:
-        if needs_key:
+        if needs != "nothing":
             raise
         return Keyless(None, error)
     if not info.has_server:
@@ -49,7 +52,7 @@ def make(
     try:
         made: Provider = _load_provider(info, config, config.api_key(info.name))
     except ConfigError as error:
-        if needs_key:
+        if needs == "key":
             raise
         made = Keyless(_load_provider(info, config, ""), error)
     return made
@@ -62,7 +65,8 @@ class Keyless:
         self.name = provider.name if provider else "unknown"
         self.answers_without_tools = getattr(provider, "answers_without_tools", False)
         self._provider = provider
-        self._problem = problem
+        self.problem = problem
+        """The error of a request that would have to be sent."""
 
     async def send(self, request: Request, on_delta: OnDelta | None = None) -> Response:
         """See `Provider.send`.
@@ -71,7 +75,7 @@ class Keyless:
             ConfigError: the request would have to be sent.
         """
         if request.log is None or request.log.recorded is None:
-            raise copy(self._problem)
+            raise copy(self.problem)
         provider = self._provider or self._make_player(request.log.protocol)
         return await provider.send(request, on_delta)
 
@@ -79,7 +83,7 @@ class Keyless:
         """Returns a provider for the recorded replies of an endpoint that is not set up here."""
         info = PROVIDERS.get(protocol)
         if info is None or not info.has_server:
-            raise copy(self._problem)
+            raise copy(self.problem)
         player: Provider = import_module(info.module).PROVIDER("http://recorded", "", info)
         self.name = player.name
         return player
@@ -99,21 +103,21 @@ def provider_for(
     config: Config,
     scripts: tuple[Path, ...] = (),
     *,
-    needs_keys: bool = True,
+    needs: Needed = "key",
     sent: Mapping[str, ScriptFunction | Script] | None = None,
 ) -> Callable[[str, str], Provider]:
     """Returns (provider, model) → the provider, one per name, which also rejects missing scripts.
 
     Args:
         scripts: folders to look script models up in first.
-        needs_keys: if False, a missing key is an error of the first request that is really sent.
+        needs: what has to be set up; the rest is an error of the first request that is sent.
         sent: name → script that came with a job from another process.
     """
     made: dict[str, Provider] = {"script": ScriptProvider(scripts or None, sent)} if sent else {}
 
     def find(name: str, model: str) -> Provider:
         if name not in made:
-            made[name] = make(name, config, scripts, needs_key=needs_keys)
+            made[name] = make(name, config, scripts, needs=needs)
         provider = made[name]
         if isinstance(provider, ScriptProvider):
             provider.scripts.check(model)

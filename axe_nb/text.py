@@ -35,6 +35,12 @@ LONGEST_MOVED = 20
 LIKENESS = 0.65
 """Minimum similarity of a suggestion, from 0 to 1."""
 
+LONG = 5
+"""Letters of words whose similarity has to be `LONG_LIKENESS`: `system` is not like `stream`."""
+
+LONG_LIKENESS = 0.7
+"""Minimum similarity of a suggestion for a long word."""
+
 STRONG_LIKENESS = 0.75
 """Minimum similarity of each of two suggestions."""
 
@@ -245,7 +251,11 @@ def nearest(word: str, known: Iterable[str], likeness: float = LIKENESS) -> str:
 def suggestion(word: str, known: Iterable[str]) -> str:
     """A `did you mean …?` hint with one or two known words; empty if none is similar (D-27)."""
     names = list(known)
-    near = _find_similar(word, names, 2, STRONG_LIKENESS) or _find_similar(word, names, 1, LIKENESS)
+    near = (
+        _find_similar(word, names, 2, STRONG_LIKENESS)
+        or [name for name in names if word in name.split("_")][:2]  # `system` of `system_prompt`
+        or _find_similar(word, names, 1, LIKENESS)
+    )
     return f"did you mean {' or '.join(map(quote, near))}?" if near else ""
 
 
@@ -254,6 +264,8 @@ def _find_similar(word: str, known: Iterable[str], limit: int, likeness: float) 
     for name in known:
         by_folded.setdefault(name.casefold(), name)
     folded = word[:LONGEST_WORD].casefold()
+    if len(folded) >= LONG:
+        likeness = max(likeness, LONG_LIKENESS)
     letters = difflib.SequenceMatcher(b=folded)
 
     def share_letters(name: str) -> float:

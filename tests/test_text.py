@@ -58,17 +58,21 @@ def test_the_nearest_known_word_is_found(word: str, near: str) -> None:
     assert nearest(word, ["writer", "researcher", "tester"]) == near
 
 
+KEYS = ["mode", "model", "tools", "timeout_ms", "stream", "system_prompt"]
+
+
 @pytest.mark.parametrize(
     ("word", "question"),
     [
         ("modle", 'did you mean "mode" or "model"?'),
         ("tool", 'did you mean "tools"?'),
         ("timeout", 'did you mean "timeout_ms"?'),
+        ("system", 'did you mean "system_prompt"?'),
         ("xyz", ""),
     ],
 )
 def test_a_question_offers_the_word_that_was_meant_or_two(word: str, question: str) -> None:
-    assert suggestion(word, ["mode", "model", "tools", "timeout_ms"]) == question
+    assert suggestion(word, KEYS) == question
 
 
 @given(ANY)
@@ -211,6 +215,8 @@ def test_seconds_have_no_trailing_zeros(seconds: float, written: str) -> None:
     [
         ("summary", ["survey"]),
         ("data", ["pages"]),
+        ("export", ["expect", "edit"]),
+        ("system", ["stream", "tools"]),
         ("a", ["b", "abc"]),
         ("x" * 10_000, ["x" * 9_000]),
     ],

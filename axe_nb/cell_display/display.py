@@ -5,6 +5,7 @@ Source: product.md "Notebook" (one display per cell); jupyter-facts §9.
 
 from __future__ import annotations
 
+import ast
 import sys
 import threading
 from typing import TYPE_CHECKING, Any
@@ -160,15 +161,34 @@ def show_again(result: RunResult) -> None:
     """Displays a result that is a cell's value, unless the cell has just shown it."""
     if not is_shown(result):
         quiet = any(result is brief for brief in _brief)
-        show(result, _find_name(result), quiet=quiet)
+        show(result, find_name(result) or "axe_nb.last()", quiet=quiet)
 
 
-def _find_name(result: RunResult) -> str:
-    """The name of a user variable that holds the result, for pointers into it."""
+def find_name(thing: object) -> str:
+    """The name of a user variable that holds it, for pointers into it; empty if there is none."""
     shell = get_ipython()
     variables = shell.user_ns if shell else {}
-    named = (name for name, value in variables.items() if value is result and name[0] != "_")
-    return next(named, "axe_nb.last()")
+    named = (name for name, value in variables.items() if value is thing and name[0] != "_")
+    return next(named, "")
+
+
+def find_target(function: str) -> str:
+    """The variable that the running cell assigns the value of a function to; empty if unclear."""
+    shell = get_ipython()
+    cells = shell.user_ns.get("In") if shell else None
+    try:
+        tree = ast.parse(cells[-1] if cells else "")
+    except SyntaxError:
+        return ""
+    targets = [
+        node.targets[0].id
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign)
+        and isinstance(node.targets[0], ast.Name)
+        and isinstance(node.value, ast.Call)
+        and ast.unparse(node.value.func).rpartition(".")[2] == function
+    ]
+    return targets[0] if len(targets) == 1 else ""
 
 
 def show_handle(handle: RunHandle) -> None:

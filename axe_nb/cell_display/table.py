@@ -13,7 +13,7 @@ from IPython.core.getipython import get_ipython
 from IPython.display import display
 
 from axe_nb.cell_display import view
-from axe_nb.cell_display.display import display_mode, is_shown, remember
+from axe_nb.cell_display.display import display_mode, install, is_shown, remember
 from axe_nb.cell_display.table_feed import TableFeed
 from axe_nb.session.view import Line, NoLine
 
@@ -77,6 +77,7 @@ def find_table(
     wanted = display_mode(shell)
     if wanted == "off":
         return NoLine()
+    install(shell)  # the next cell shows the grid again
     return Table(thing, draw, list_parts, live=view.is_live(wanted))
 
 

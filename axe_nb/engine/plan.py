@@ -22,6 +22,7 @@ from axe_nb.engine.pictures import PictureRoom
 from axe_nb.engine.scope import RunScope
 from axe_nb.engine.toolset import Toolset, assemble
 from axe_nb.errors import ConfigError
+from axe_nb.make_provider import Keyless
 from axe_nb.mcp_servers.servers import ServerTools, list_resources
 from axe_nb.outputs.output import Output, make_output
 from axe_nb.pictures.parts import Illustrated
@@ -91,7 +92,13 @@ class Plan:
     @property
     def warnings(self) -> tuple[str, ...]:
         """Warnings found while resolving the run."""
-        return (*self.agent.warnings, *self.briefing.warnings, *self.missing)
+        return (*self.agent.warnings, *self.briefing.warnings, *self.missing, *self._find_lack())
+
+    def _find_lack(self) -> tuple[str, ...]:
+        """The key that a dry run does without; a replay needs none."""
+        if self.scope.env.tape or not isinstance(self.provider, Keyless):
+            return ()
+        return (self.provider.problem.message,)
 
 
 async def make_plan(scope: RunScope, job: Job) -> Plan:

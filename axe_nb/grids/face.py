@@ -14,10 +14,10 @@ from axe_nb.agents.agent import Agent
 from axe_nb.commands.overrides import Overrides, merge_options, refuse_steps
 from axe_nb.engine.nesting import refuse_in_tool
 from axe_nb.errors import ConfigError
-from axe_nb.front_end import make_table
+from axe_nb.front_end import find_variable, make_table
 from axe_nb.grids.grid import Grid
 from axe_nb.grids.inputs import read_inputs
-from axe_nb.grids.page import list_parts, show_grid
+from axe_nb.grids.page import NAME, list_parts, show_grid
 from axe_nb.grids.run import GridOptions, GridRunner
 from axe_nb.grids.scoring import Score, Scoring
 from axe_nb.grids.variants import make_variants
@@ -85,11 +85,12 @@ def grid(
         budget=budget, resume=resume, options=options,
     )  # fmt: skip
     runner.check()
-    runner.run(make_grid_table(runner, display))
+    name = find_variable(runner.grid, "grid") or NAME
+    runner.run(make_grid_table(runner, display, name))
     return runner.grid
 
 
-def make_grid_table(runner: GridRunner, display: bool, name: str = "g") -> Line:
+def make_grid_table(runner: GridRunner, display: bool, name: str) -> Line:
     """Returns what shows a grid as it fills: its table in a notebook, a line in a terminal.
 
     Args:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from axe_nb.agents.agent import Agent
 from axe_nb.frames import make_frame
+from axe_nb.front_end import find_variable
 from axe_nb.grids.labels import Agreement, ask_labels, measure, read_labels
 from axe_nb.grids.outcome import GridRun
 from axe_nb.grids.pairs import Preference, ask_pairs
@@ -42,9 +43,9 @@ class Grid(Squares):
         return format_grid(self)
 
     def _repr_mimebundle_(self, **_: Any) -> tuple[dict[str, str], dict[str, Any]]:
-        from axe_nb.grids.page import show_grid
+        from axe_nb.grids.page import NAME, show_grid
 
-        return show_grid(self), {}
+        return show_grid(self, find_variable(self) or NAME), {}
 
     def label(self, column: str | None = None) -> Agreement:
         """Compares the verdicts with a person's labels: yes or no with passed, numbers with scores.

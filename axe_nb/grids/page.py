@@ -54,6 +54,9 @@ TICK = 1
 AGAIN = 20
 """Inputs between two lines of the numbers of the variants."""
 
+NAME = "g"
+"""Expression of a grid whose variable is not known."""
+
 HEADS = (
     "variant",
     "passed",
@@ -67,11 +70,11 @@ HEADS = (
     "cost",
 )
 
-NAME, SHARE = 1, 2
+LABEL, SHARE = 1, 2
 """Columns of the name of a variant, and of its share."""
 
 
-def show_grid(grid: Squares, name: str = "g", *, note: str = "") -> dict[str, str]:
+def show_grid(grid: Squares, name: str = NAME, *, note: str = "") -> dict[str, str]:
     """Returns the bundle of a grid.
 
     Args:
@@ -303,13 +306,13 @@ class _Page:
 
 def _align_cell(at: int) -> str:
     """The style of a column: names, which may wrap, and bars on the left, figures on the right."""
-    if at == NAME:
+    if at == LABEL:
         return "text-align:left;overflow-wrap:anywhere;min-width:9em"
     return f"text-align:{'left' if at <= SHARE else 'right'};white-space:nowrap"
 
 
 def _format_figure(at: int, text: str, summary: Summary) -> str:
-    inner = f"<b>{_safe(text)}</b>" if at == NAME else _safe(text)
+    inner = f"<b>{_safe(text)}</b>" if at == LABEL else _safe(text)
     if at == SHARE and summary.judged:
         inner = f"{_format_bar(summary)}{inner}"
     return f"<td style='{_align_cell(at)}'>{inner}</td>"

@@ -70,8 +70,8 @@ class GridRunner:
         if options.is_dry and not is_there(resume):
             resume = None
         shared: Mapping[str, Any] = {
-            "keep": "results", "session": open_session(meter), "meter": meter,
-            "resume": resume, "is_kept": not options.is_dry,
+            "keep": "results", "session": open_session(meter, is_dry=options.is_dry),
+            "meter": meter, "resume": resume, "is_kept": not options.is_dry,
         }  # fmt: skip
         self._jobs = list(list_jobs(grid))
         self._tasks: list[Task] = []
@@ -115,6 +115,12 @@ class GridRunner:
         """The requests that the grid needs and their price, in words, with what they assume."""
         return self._forecast.describe()
 
+    @property
+    def warnings(self) -> list[str]:
+        """Warnings found while the variants were checked."""
+        plans = [asking.plan for asking in self._batch.askings if asking.plan]
+        return list(dict.fromkeys(warning for plan in plans for warning in plan.warnings))
+
     def close(self) -> None:
         """Releases what keeps the results of a grid that is not run."""
         self._runs.close()
@@ -140,13 +146,9 @@ class GridRunner:
                     drive.pool.receive()
                     self._take(one)
         except KeyboardInterrupt:
-            notes.append("interrupted")
+            self._batch.stop_for("interrupted")
             self._take_rest(drive)
-            again = "run it again to continue from there"
-            if not self._options.resume and kept is None:
-                again = "with resume=PATH, the same call would continue"
-            elif not self._options.resume:
-                again = "with resume=True, the same call continues"
+            again = self._batch.describe_resuming()
             raise interrupted(f"the grid was stopped; {again}") from None
         finally:
             self.close()

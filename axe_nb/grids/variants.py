@@ -21,7 +21,7 @@ from axe_nb.text import one_line
 T = TypeVar("T")
 
 MAX_LABEL = 40
-"""Characters of one part of a variant's name."""
+"""Characters of one part of a variant's name, unless another one begins with the same."""
 
 SEPARATOR = " · "
 
@@ -104,9 +104,13 @@ def _name(what: str, given: Any, describe: Any) -> Sequence[tuple[str, Any]]:
         raise ConfigError(f"{what} takes one value or a list, not {type(given).__name__}")
     if not named:
         raise ConfigError(f"{what} is empty: there is nothing to run")
-    labels = [one_line(label, MAX_LABEL) for label, _ in named]
+    short = [one_line(label, MAX_LABEL) for label, _ in named]
+    labels = [  # those that would be cut to the same are whole
+        label if short.count(label) == 1 else one_line(whole, max(len(whole), MAX_LABEL))
+        for label, (whole, _) in zip(short, named, strict=True)
+    ]
     for label in labels:
         if labels.count(label) > 1:
             hint = f'name them: {what}={{"before": …, "after": …}}'
-            raise ConfigError(f"{what} contains {label} twice", hint=hint)
+            raise ConfigError(f"{what} contains {one_line(label, MAX_LABEL)} twice", hint=hint)
     return [(label, value) for label, (_, value) in zip(labels, named, strict=True)]

@@ -74,7 +74,8 @@ class Asking:
         """
         expect = self.overrides.expect if self.expect is None else self.expect
         overrides = replace(self.overrides, timeout=None, expect=expect)
-        self.plan = await session.plan(RunRequest(agent=self.agent, overrides=overrides))
+        request = RunRequest(agent=self.agent, overrides=overrides)
+        self.plan = await session.plan(request, is_dry=session.is_dry)
         return self.plan
 
 
@@ -176,6 +177,14 @@ class Batch:
             self.stopped = why
             self.tally.notes.append(why)
         self.stop()
+
+    def describe_resuming(self) -> str:
+        """Returns how a stopped map or grid is continued."""
+        if self.resume:
+            return "run it again to continue from there"
+        if self.file is None:
+            return "with resume=PATH, the same call would continue"
+        return "with resume=True, the same call continues"
 
     def close(self) -> None:
         """Closes what keeps results; the tally has the notes about it."""

@@ -118,6 +118,10 @@ class DriveHere(Drive):
                 yield one
             if self.pool.error is not None:
                 raise self.pool.error
+        except (asyncio.CancelledError, KeyboardInterrupt) as error:
+            is_interrupt = isinstance(error, KeyboardInterrupt)
+            self._batch.stop_for("interrupted" if is_interrupt else "cancelled")
+            raise
         finally:
             ticker.cancel()
             if not work.done():
@@ -172,9 +176,12 @@ class DriveBlocking(Drive):
                     yield event
             future.result()
         except BaseException as error:
+            if isinstance(error, KeyboardInterrupt):
+                self._batch.stop_for("interrupted")
             self._stop(future)
             if isinstance(error, KeyboardInterrupt):
-                raise interrupted("stopped; `.results` of the map has the finished runs") from None
+                has = "stopped; `.results` of the map has the finished runs"
+                raise interrupted(f"{has}; {self._batch.describe_resuming()}") from None
             raise
 
     def list_left(self) -> Iterator[Ended]:

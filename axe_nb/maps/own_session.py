@@ -16,6 +16,7 @@ from axe_nb.engine.questions import AskPerson
 from axe_nb.events import Emit
 from axe_nb.exchanges import Exchange
 from axe_nb.limits import InFlight, UsageMeter
+from axe_nb.make_provider import Needed
 from axe_nb.messages import Request
 from axe_nb.quick_dataclass import dataclass
 from axe_nb.recording.tape import RootTape
@@ -49,6 +50,8 @@ class ClaimingTape(RootTape):
 class MapSession(Session):
     """A session whose runs read the agents and settings once, when the map begins."""
 
+    is_dry: bool = False
+    """True if nothing will be sent."""
     _settings: tuple[Config, Snapshot] | None = None
 
     @property
@@ -84,21 +87,20 @@ class MapSession(Session):
         made = super()._begin_tape(can_ask=can_ask)
         return made and ClaimingTape(made.cassette, made.mode)
 
-    def _read_settings(
-        self, agents_dir: str | None, *, needs_keys: bool = True
-    ) -> tuple[Config, Snapshot]:
+    def _read_settings(self, agents_dir: str | None, needs: Needed) -> tuple[Config, Snapshot]:
         if self._settings is None:
-            self._settings = super()._read_settings(agents_dir, needs_keys=needs_keys)
+            self._settings = super()._read_settings(agents_dir, needs)
             return self._settings
         config, snapshot = self._settings
         return config, snapshot.share()
 
 
-def open_session(meter: UsageMeter | None) -> MapSession:
+def open_session(meter: UsageMeter | None, *, is_dry: bool = False) -> MapSession:
     """Returns a session for a map: the agents as they are now; usage, budget and tools shared.
 
     Args:
         meter: counts all runs of the map, within its caps; None = it has no budget.
+        is_dry: True if nothing will be sent.
     """
     most = meter.limits.max_in_flight if meter else 0
     in_flight = InFlight.of(most) if most else None
@@ -108,4 +110,6 @@ def open_session(meter: UsageMeter | None) -> MapSession:
         for one in fields(Session)
         if one.init and one.name not in OWN
     }
-    return MapSession(agents=dict(session.agents), meter=meter, in_flight=in_flight, **shared)
+    return MapSession(
+        agents=dict(session.agents), meter=meter, in_flight=in_flight, is_dry=is_dry, **shared
+    )  # fmt: skip

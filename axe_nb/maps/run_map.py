@@ -19,6 +19,9 @@ from axe_nb.results import RunResult
 from axe_nb.session.portal import run_and_wait
 from axe_nb.session.view import Line
 
+LEFT = "the loop over it was left"
+"""The reason of a map whose results were not all asked for."""
+
 MOST_WAITING = 10_000
 """Results that wait for an earlier one before further runs do, if the map keeps none."""
 
@@ -115,6 +118,9 @@ class RunMap:
             with closing(drive.run()) as ended:
                 most = MOST_WAITING if self._batch.keep == "nothing" else math.inf
                 yield from in_order(ended, receive, most)
+        except GeneratorExit:
+            self._batch.stop_for(LEFT)
+            raise
         finally:
             self._end(progress)
 
@@ -131,6 +137,9 @@ class RunMap:
                 async for _, result in ended:
                     receive()
                     yield result
+        except GeneratorExit:
+            self._batch.stop_for(LEFT)
+            raise
         finally:
             self._end(progress)
 

@@ -21,6 +21,7 @@ from axe_nb.errors import ConfigError
 from axe_nb.grids.face import make_grid_table, make_runner
 from axe_nb.grids.grid import Grid
 from axe_nb.grids.inputs import FILES
+from axe_nb.grids.page import NAME
 from axe_nb.interpolation import LEFT_OUT
 from axe_nb.nb.cell_source import find_cell_source
 from axe_nb.outputs.find import find_named
@@ -73,10 +74,12 @@ def run_grid(
     runner.check()
     if found.dry_run:
         runner.close()
-        write(f"{runner.grid!r}\n{runner.forecast}, nothing was sent")
+        warnings = [f"warning: {warning}" for warning in runner.warnings]
+        forecast = f"{runner.forecast}, nothing was sent"
+        write("\n".join([repr(runner.grid), forecast, *warnings]))
         return None
     try:
-        runner.run(make_grid_table(runner, True, found.out or "g"))
+        runner.run(make_grid_table(runner, True, found.out or NAME))
     finally:
         if found.out:
             shell.user_ns[found.out] = runner.grid

@@ -14,7 +14,7 @@ from axe_nb.cell_display.display import ShownOnce, display_mode, install, notebo
 from axe_nb.commands.parser import Options, UsageError
 from axe_nb.console import StatusLine, TextView, request_of, show_dry_run
 from axe_nb.doctor.expected_end import check_end, is_expected
-from axe_nb.errors import AxeError
+from axe_nb.errors import AxeError, interrupted
 from axe_nb.expectations.check import check
 from axe_nb.forks.point import make_point
 from axe_nb.front_end import find_approver
@@ -104,6 +104,10 @@ def _run(
         view = notebook_view(options.out or "", quiet=options.quiet)
     try:
         return drive(handle, view, find_approver())
+    except KeyboardInterrupt:
+        if options.out and handle.finished:
+            raise interrupted(f"stopped; {options.out} has the partial result") from None
+        raise
     finally:
         if options.out and handle.finished:
             shell.user_ns[options.out] = handle.finished

@@ -31,7 +31,7 @@ from axe_nb.engine.stepper import make_stepper
 from axe_nb.errors import ConfigError
 from axe_nb.events import Emit, Event, discard
 from axe_nb.limits import InFlight, UsageMeter
-from axe_nb.make_provider import provider_for
+from axe_nb.make_provider import Needed, provider_for
 from axe_nb.mcp_servers.servers import Servers
 from axe_nb.prices import Prices
 from axe_nb.quick_dataclass import dataclass
@@ -201,6 +201,7 @@ class Session:
         streams: bool = False,
         *,
         traced_in: Context | None = None,
+        is_dry: bool = False,
     ) -> Plan:
         """Resolves a run without sending anything; a dry run prints the plan.
 
@@ -210,6 +211,7 @@ class Session:
             ask_person: asks the user; None = no one can be prompted.
             streams: True if replies are shown as they arrive.
             traced_in: the context of its spans; None = it is not traced.
+            is_dry: True if nothing will be sent, so that no key is needed.
 
         Raises:
             ConfigError: invalid configuration.
@@ -217,7 +219,8 @@ class Session:
         clock = Clock(request.overrides.timeout)
         tape = self._begin_tape(can_ask=ask_person is not None)
         agents_dir = request.overrides.agents_dir
-        config, snapshot = self._read_settings(agents_dir, needs_keys=tape is None)
+        needs: Needed = "nothing" if tape else "provider" if is_dry else "key"
+        config, snapshot = self._read_settings(agents_dir, needs)
         fork = self._begin_fork(request, snapshot)
         forked = request.fork.root.definitions if request.fork else None
         recorder = begin_recorder(request.history, tape) if self.keeps_history else None
@@ -242,16 +245,18 @@ class Session:
         env = fork.adapt_env(env) if fork else env
         agent, job = fork.make_job() if fork else make_job(request, env)
         env = replace(env, workdir=real_workdir(agent), streams=streams and agent.stream)
-        scope = RunScope.root(
-            agent, job.limits, env, clock, has_mode=job.mode is not None,
-            above=self.meter, in_flight=self.in_flight,
-        )  # fmt: skip
+        scope = self._make_root(agent, job, env, clock)
         await snapshot.take(scope)
         if fork is None:
             check_names(request, agent, env)
         else:
             await fork.check_place(scope)
         return await make_plan(scope, job)
+
+    def _make_root(self, agent: Agent, job: Job, env: Env, clock: Clock) -> RunScope:
+        meters: Any = {"above": self.meter, "in_flight": self.in_flight}
+        has_mode = job.mode is not None
+        return RunScope.root(agent, job.limits, env, clock, has_mode=has_mode, **meters)
 
     def remember(self, result: RunResult) -> None:
         """Records a finished root run: its result, its conversation and its usage."""
@@ -303,14 +308,12 @@ class Session:
         mode = find_mode(cassette.mode, can_ask=can_ask)
         return None if mode == "live" else RootTape(cassette, mode)
 
-    def _read_settings(
-        self, agents_dir: str | None, *, needs_keys: bool = True
-    ) -> tuple[Config, Snapshot]:
+    def _read_settings(self, agents_dir: str | None, needs: Needed) -> tuple[Config, Snapshot]:
         """Returns the settings of a tree, and the agents that it can reach."""
         config = Config.load()
         check_agents_dir(agents_dir)
         folders = find_script_dirs(agents_dir)
-        provider = provider_for(config, folders, needs_keys=needs_keys)
+        provider = provider_for(config, folders, needs=needs)
         return config, Snapshot(self.agents, agents_dir, provider, Prices(config))
 
     def _nest(self, request: RunRequest, env: Env) -> tuple[Job, Env]:
@@ -318,7 +321,7 @@ class Session:
         folder = request.overrides.agents_dir
         if folder is not None:
             env.sources.update(find_source_dirs(folder))
-            _, snapshot = self._read_settings(folder, needs_keys=env.tape is None)
+            _, snapshot = self._read_settings(folder, "nothing" if env.tape else "key")
             env = replace(env, agents=snapshot.source)
         below = adapt(env, request.overrides)
         if below.stepper is None:

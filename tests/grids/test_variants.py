@@ -35,6 +35,19 @@ def test_a_variant_is_named_by_what_it_differs_in() -> None:
     ]  # fmt: skip
 
 
+def test_names_that_begin_alike_are_told_apart() -> None:
+    long = "openrouter/anthropic/claude-sonnet-5-5-2026"
+    assert labels("a", [f"{long}-1", f"{long}-2", "m/1"], None, "p") == [
+        f"{long}-1", f"{long}-2", "m/1",
+    ]  # fmt: skip
+    assert labels("a", [f"{long}-1", "m/1"], None, "p") == [f"{long[:39]}…", "m/1"]
+    assert labels("a", None, [{"stop": [f"{long} {n}"]} for n in (1, 2)], "p") == [
+        f'stop=["{long} 1"]', f'stop=["{long} 2"]',
+    ]  # fmt: skip
+    with pytest.raises(ConfigError, match=f"models contains {long[:39]}… twice"):
+        labels("a", [f"{long}-1", f"{long}-1"], None, "p")
+
+
 def test_each_variant_has_what_it_asks_with() -> None:
     [_, second] = make_variants("a", "m/1", {"x": {"n": 1}, "y": {"n": 2}}, "p")
     assert (second.agent, second.model, second.params, second.prompt) == ("a", "m/1", {"n": 2}, "p")

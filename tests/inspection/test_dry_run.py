@@ -54,3 +54,28 @@ def test_full_is_for_dry_runs(
 ) -> None:
     assert cli.main(["run", "lead", "-p", "x", "--full"]) == 2
     assert capsys.readouterr().err.startswith("error: --full needs --dry-run\nusage: ")
+
+
+@pytest.mark.req("D-62", "B-10")
+@pytest.mark.parametrize("provider", ["anthropic", "openai"])
+def test_no_key_is_needed_where_nothing_is_sent(
+    provider: str, project: Path, capsys: pytest.CaptureFixture[str], piped: object
+) -> None:
+    agent = AGENT.format(protocol=provider, long=LONG.replace("\n", " "))
+    (project / "axe" / "agents" / "lead.toml").write_text(agent)
+    words = ["run", "lead", "-p", "Who is there?"]
+    for more in ["--dry-run"], ["--dry-run", "--full"]:
+        assert cli.main([*words, *more]) == 0
+        shown = capsys.readouterr()
+        assert shown.out.startswith(f"=== Dry Run ===\n\nModel:    {provider}/lead\n")
+        assert shown.err.startswith(f'warning: no API key for provider "{provider}": set ')
+        assert shown.err.count("\n") == 1
+    assert cli.main(words) == 3
+    assert capsys.readouterr().err.startswith(f'error: no API key for provider "{provider}"')
+
+
+def test_an_unknown_provider_is_an_error_of_a_dry_run_too(
+    project: Path, capsys: pytest.CaptureFixture[str], piped: object
+) -> None:
+    assert cli.main(["run", "-m", "antropic/lead", "-p", "x", "--dry-run"]) == 1
+    assert "did you mean" in capsys.readouterr().err

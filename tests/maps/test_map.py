@@ -310,7 +310,18 @@ def test_a_task_that_awaits_a_map_cancels_its_runs(echo: Echo) -> None:
     with pytest.raises(TimeoutError):
         asyncio.run(ask())
     assert [r.status for r in found.results] == ["completed", "cancelled"]
+    assert found.stopped == "cancelled"
     assert echo.at_once == 0
+
+
+def test_a_loop_that_is_left_says_why_not_all_prompts_were_run(echo: Echo) -> None:
+    found = axe_nb.map(echo.agent, ["a", "b", "c"], concurrency=1)
+    left = iter(found)
+    next(left)
+    left.close()
+    assert found.done
+    assert found.stopped == "the loop over it was left"
+    assert list(axe_nb.map(echo.agent, ["a"])), "which ends by itself"
 
 
 @pytest.mark.parametrize("blocks", ["", "time.sleep(5)"])
@@ -328,10 +339,12 @@ def test_an_interrupt_is_back_at_once_and_keeps_what_was_done(blocks: str, echo:
     timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
     timer.start()
     began = time.monotonic()
-    with pytest.raises(KeyboardInterrupt, match="has the finished runs"):
+    told = "has the finished runs; with resume=PATH, the same call would continue"
+    with pytest.raises(KeyboardInterrupt, match=told):
         list(found)
     assert time.monotonic() - began < 4.0
     assert found.done
+    assert found.stopped == "interrupted"
     assert [r.status for r in found.results][1:] == ["cancelled", "cancelled"]
     assert "3 of 3 runs" in repr(found), "each is counted once"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -75,6 +76,31 @@ def test_a_dry_run_tells_how_many_requests_there_will_be(cells: Kernel) -> None:
     )
     with_judge = cell.replace("--dry-run", "--judge careful --dry-run")
     assert "\n24 requests" in text(cells.run(with_judge))
+
+
+def test_pointers_into_a_grid_name_its_variable(cells: Kernel) -> None:
+    """As the grid is displayed before it is assigned, by its function, its cell and its value."""
+    cells.run("many = [{'city': f'{n} {\"x\" * 99}'} for n in range(150)]")
+    cells.run("axe_nb.script('atlas')(lambda request: 'y' * 3000)")
+    call = "axe_nb.grid(['hasty', 'careful'], '{{ city }}', inputs=many)"
+
+    def point(code: str) -> set[str]:
+        page = cells.run(code)[-1]["data"]["text/html"]
+        return set(re.findall(r"<code>(\w+)\[\d+, \d\]\[0\]\.result</code>", page))
+
+    assert point(f"towns = {call}") == {"towns"}
+    assert point("towns") == {"towns"}
+    assert point("axe_nb.export(towns, 'page.html')\ntowns") == {"towns"}
+    assert "towns[149, 1][0].result" in Path("page.html").read_text()
+    assert point("%%axe_grid hasty,careful --inputs many -o cities\n{{ city }}") == {"cities"}
+    assert point(call) == {"g"}
+
+
+def test_a_dry_run_needs_no_key(cells: Kernel) -> None:
+    cell = "%%axe_grid hasty --inputs cities --models openai/gpt-5 --dry-run\nOf {{ city }}"
+    told = text(cells.run(cell)).splitlines()
+    assert told[-2].endswith(", nothing was sent")
+    assert told[-1].startswith('warning: no API key for provider "openai": set ')
 
 
 @pytest.mark.req("E-3")

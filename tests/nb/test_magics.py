@@ -165,6 +165,7 @@ def test_an_interrupt_gives_control_back_and_keeps_what_was_done(cells: Kernel) 
     count = "import threading; print(threading.active_count())"
     before = int(text(cells.run(count)))  # an earlier test may have left some in this kernel
     *_, error = cells.run("%%axe crowd -o r\ngo", interrupt_after=1.5)
+    assert error["evalue"] == "stopped; r has the partial result"
     back = cells.idle_at - cells.interrupted_at
     assert error["ename"] == "KeyboardInterrupt"
     assert len("\n".join(error["traceback"]).splitlines()) == 1

@@ -70,6 +70,10 @@ def test_an_interrupt_is_back_at_once_and_keeps_what_was_done(ask: str, cells: K
     outputs = cells.run(f"{ask}; 0", live=True, interrupt_after=1.0)
     assert cells.idle_at - cells.interrupted_at < 4.0, "at the first interrupt, not the second"
     assert outputs[-1]["type"] == "error"
+    if ask == "list(runs)":
+        assert "with resume=PATH, the same call would continue" in text(outputs)
+    why = text(cells.run("print(runs.stopped)")).strip()
+    assert why in ("interrupted", "cancelled")
     shown = text(
         cells.run("print(runs.done, 0 < len(runs.results) < 100, runs.results[-1].status)")
     )
