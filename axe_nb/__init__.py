@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from axe_nb.api import history as history
     from axe_nb.api import last as last
     from axe_nb.api import load as load
+    from axe_nb.api import mcp_prompt as mcp_prompt
     from axe_nb.api import run as run
     from axe_nb.api import stream as stream
     from axe_nb.engine.questions import Step as Step
@@ -86,6 +87,7 @@ _HOMES = {
     "last": "api",
     "load": "api",
     "map": "maps.face",
+    "mcp_prompt": "api",
     "run": "api",
     "script": "scripting.lookup",
     "script_server": "scripting.server",
@@ -129,6 +131,7 @@ __all__ = [
     "last",
     "load",
     "map",
+    "mcp_prompt",
     "run",
     "script",
     "script_server",

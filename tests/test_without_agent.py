@@ -107,7 +107,7 @@ def test_a_run_without_an_agent_is_recorded_saved_and_played(
         assert axe_nb.run(None, "one", model="script/echo").text == first.text
         miss = axe_nb.run(None, "other", model="script/echo")
     assert len(echo) == 1
-    assert "has no answer for" in (miss.error or "")
+    assert "has no answer for model script/echo at 0/1: " in (miss.error or "")
     first.save(tmp_path / "r.txt")
     assert axe_nb.load(tmp_path / "r.txt") == first
     assert RunResult.from_dict(first.to_dict(full=True)) == first

@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 import keyword
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import field
 from typing import Any, Literal, get_args
 
@@ -25,6 +25,8 @@ FACES: tuple[Face, ...] = get_args(Face)
 EVERYWHERE: tuple[Face, ...] = FACES
 IN_NOTEBOOKS: tuple[Face, ...] = ("cell", "line")
 IN_TEXT: tuple[Face, ...] = ("cell", "line", "command")
+
+PROMPT_FLAGS = ("-p", "--prompt")
 
 INPUT, AGENT_AND_MODEL, LIMITS, ANSWER, STEPS, SHOWN = OPTION_GROUPS = (
     "Prompt and inputs", "Agent and model", "Limits and permissions", "Answer and checks",
@@ -245,7 +247,7 @@ OPTIONS: tuple[Option, ...] = (
         "WHERE", read=names, offers="breaks", group=STEPS,
     ),
     Option(
-        ("-p", "--prompt"), "prompt", "the prompt; piped input is appended to it", "TEXT",
+        PROMPT_FLAGS, "prompt", "the prompt; piped input is appended to it", "TEXT",
         ("line", "command"), instead={"cell": "the body", "python": "`prompt`"}, group=INPUT,
     ),
     Option(
@@ -308,3 +310,19 @@ OPTIONS: tuple[Option, ...] = (
     ),
 )  # fmt: skip
 """Every option of a run, in the order of the reference."""
+
+
+def mark_prompt(words: Sequence[str], known: Container[str], mark: str) -> list[str]:
+    """Marks a prompt after `-p` that begins with a dash, unless it is an option itself.
+
+    Args:
+        words: those of an option line.
+        known: all flags.
+        mark: beginning of a word that is never read as an option.
+    """
+    marked: list[str] = []
+    for before, word in zip(("", *words), words, strict=False):
+        may_be = before in PROMPT_FLAGS and word.startswith("-") and "--" not in marked
+        is_option = word == "--" or word.partition("=")[0] in known
+        marked.append(mark + word if may_be and not is_option else word)
+    return marked

@@ -17,7 +17,7 @@ from types import MappingProxyType
 from typing import Any, NoReturn
 
 from axe_nb.agents.tables import COMMON_PARAMS
-from axe_nb.commands.options import BARE_PROMPT, Face, Option
+from axe_nb.commands.options import BARE_PROMPT, Face, Option, mark_prompt
 from axe_nb.commands.overrides import Overrides, keep_for_tree
 from axe_nb.commands.pages import Page, join, make_page
 from axe_nb.commands.table import RUN, Command
@@ -222,6 +222,7 @@ def parse(command: Command, face: Face, line: str | Sequence[str]) -> argparse.N
     if not made.add_help and words[-1:] in (["-h"], ["--help"]):
         made.error(f"unrecognized arguments: {words[-1]}")
     options = command.options_of(face)
+    words = mark_prompt(words, made._option_string_actions, DATA)
     _check_short_flags(made, words, options)
     found = made.parse_intermixed_args(_repeat_flags(made, words, options))
     for option in command.options_of(face):

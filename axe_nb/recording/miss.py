@@ -45,7 +45,9 @@ def describe_miss(cassette: Cassette, root: Root, request: Request, asked: Asked
         request: the request.
         asked: its description.
     """
-    who = f"agent {request.agent} at {request.place}" if request.agent else f"at {request.place}"
+    model = asked.get("model") or request.model
+    name = f"agent {request.agent}" if request.agent else f"model {model}"
+    who = f"{name} at {request.place}"
     record = root.records.get(("model", request.place, request.attempt))
     if record and isinstance(record.asked, dict):
         change = next(
@@ -60,7 +62,8 @@ def describe_miss(cassette: Cassette, root: Root, request: Request, asked: Asked
     else:
         records = root.records.values() or [record for _, record in cassette.list_records()]
         nearest = _find_nearest(records, asked)
-        hint = f"; the nearest record is {nearest.agent} at {nearest.place}" if nearest else ""
+        near = f"{nearest.agent} at {nearest.place}".strip() if nearest else ""
+        hint = near and f"; the nearest record is {near}"
         message = f"{who}: nothing is recorded for this request{hint}"
     return CassetteMiss(
         f"cassette {cassette.shown} has no answer for {message}", hint=cassette.how_to_record

@@ -292,7 +292,9 @@ def test_a_value_with_spaces_is_a_value_where_there_is_no_prompt_to_take() -> No
         (["-please summarise"], '"-please summarise" begins with -p; put a space after -p'),
         (["-please"], '"-please" begins with -p; put a space after -p, or -- before a prompt'),
         (["-mention it"], '"-mention it" begins with -m'),
-        (["-p", "--hello"], "write a value that begins with a dash as --prompt=…"),
+        (["-p", "--json"], "write a value that begins with a dash as --prompt=…"),
+        (["-p", "--model=p/m"], "write a value that begins with a dash as --prompt=…"),
+        (["-p", "--jsn", "hello"], "the prompt is given twice"),
         (["--hello"], "unrecognized arguments: --hello"),
     ],
 )
@@ -309,6 +311,8 @@ def test_a_mistake_beside_a_prompt_is_never_a_request(
 def test_a_prompt_may_begin_with_a_dash(prompt: str, face: Any) -> None:
     assert parse_run(["sum", f"--prompt={prompt}"], face).prompt == prompt
     assert parse_run(["sum", "--", prompt], face).prompt == prompt
+    if prompt != "--dry-run":  # which is an option
+        assert parse_run(["sum", "-p", prompt, "--json"], face).prompt == prompt
 
 
 def test_agents_after_resume_are_no_file() -> None:

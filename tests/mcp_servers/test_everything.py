@@ -95,8 +95,7 @@ mcp_servers = ["all"]
 """,
     "%%axe a -o r\ngo",
     "%axe tools a",
-    "from axe_nb.api import mcp_prompt\n"
-    "print(mcp_prompt('all', 'args-prompt', city='Ulm', state='Bavaria'))",
+    "import axe_nb\nprint(axe_nb.mcp_prompt('all', 'args-prompt', city='Ulm', state='Bavaria'))",
 ]
 
 
