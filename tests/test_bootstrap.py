@@ -2,18 +2,24 @@
 
 import ast
 import base64
+import gzip
 import hashlib
+import http.server
 import io
 import json
 import subprocess
 import sys
 import tarfile
+import threading
 import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from tests import bootstrap
+from tests.conftest import not_run
 
 ROOT = Path(__file__).parent.parent
 METADATA = "Metadata-Version: 2.1\nName: tiny\nVersion: 1\n"
@@ -96,45 +102,89 @@ def test_the_first_command_ends_with_what_the_exercises_ask_and_no_traceback() -
     assert "Traceback" not in done.stdout
 
 
-def packed(registry: Path, name: str, version: str, **files: str) -> str:
-    """Puts a package into a registry; returns its checksum."""
-    path = registry / name / "-" / f"{name.rpartition('/')[2]}-{version}.tgz"
-    path.parent.mkdir(parents=True)
-    with tarfile.open(path, "w:gz") as package:
-        for file, text in files.items():
-            entry = tarfile.TarInfo(f"package/lib/{file}.js")
-            entry.size = len(text)
-            package.addfile(entry, io.BytesIO(text.encode()))
-    return "sha512-" + base64.b64encode(hashlib.sha512(path.read_bytes()).digest()).decode()
+HELD = {"@one/server": "one", "two": "two"}
+"""Name of a package → its text."""
 
 
-def test_only_the_reviewed_packages_are_unpacked(tmp_path: Path) -> None:
-    registry, lock, folder = tmp_path / "registry", tmp_path / "lock.json", tmp_path / "node"
-    sums = {
-        "node_modules/@one/server": ("1.0", packed(registry, "@one/server", "1.0", main="server")),
-        "node_modules/@one/server/node_modules/two": (
-            "2.0", packed(registry, "two", "2.0", main="two", more="more"),
-        ),
-    }  # fmt: skip
+@contextmanager
+def serve_registry(packages: dict[str, str]) -> Iterator[str]:
+    """A registry of npm packages, each with a file; yields its address."""
 
-    def fetch(registry: Path = registry, **others: str) -> str:
+    class Handler(http.server.SimpleHTTPRequestHandler):
+        def do_GET(self) -> None:
+            name = self.path.removeprefix("/").replace("%2f", "/")
+            data = tarballs.get(name)
+            if data is None and name in packages:
+                dist = {"tarball": f"{url}/{name}.tgz", "integrity": checksum(packages[name])}
+                one = {"name": name, "version": "1.0.0", "dist": dist}
+                data = json.dumps({"name": name, "versions": {"1.0.0": one}}).encode()
+            self.send_response(200 if data else 404)
+            self.end_headers()
+            self.wfile.write(data or b"{}")
+
+        def log_message(self, *_: object) -> None: ...
+
+    tarballs = {f"{name}.tgz": packed(text) for name, text in packages.items()}
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        url = f"http://127.0.0.1:{server.server_port}"
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield url
+        server.shutdown()
+
+
+def packed(text: str) -> bytes:
+    """A package with one file, the same each time."""
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode="w") as package:
+        for name, content in (("package.json", '{"version": "1.0.0"}'), ("main.js", text)):
+            entry = tarfile.TarInfo(f"package/{name}")
+            entry.size = len(content)
+            package.addfile(entry, io.BytesIO(content.encode()))
+    return gzip.compress(file.getvalue(), mtime=0)
+
+
+def checksum(text: str) -> str:
+    return "sha512-" + base64.b64encode(hashlib.sha512(packed(text)).digest()).decode()
+
+
+def test_npm_packages_come_from_the_registry_of_its_configuration_and_are_the_reviewed_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    npm = Path(sys.executable).with_name(bootstrap.NPM)
+    if not npm.exists():
+        not_run("there is no npm; `python3 tests` installs it")
+    lock, folder = tmp_path / "lock" / "package-lock.json", tmp_path / "node"
+    lock.parent.mkdir()
+    needs = {"@one/server": "1.0.0", "two": "1.0.0"}
+    (lock.parent / "package.json").write_text(json.dumps({"name": "x", "dependencies": needs}))
+
+    def fetch(**sums: str) -> str:
         entries = {
-            path: {"version": version, "integrity": others.get(version, checksum)}
-            for path, (version, checksum) in sums.items()
+            f"node_modules/{name}": {
+                "version": "1.0.0",
+                "integrity": sums.get(text, checksum(text)),
+            }
+            for name, text in (("@one/server", "one"), ("two", "two"))
         }
-        lock.write_text(json.dumps({"packages": {"": {"name": "tests"}, **entries}}))
-        return bootstrap.fetch_packages(folder, lock, registry.as_uri())
+        packages = {"": {"name": "x", "dependencies": needs}, **entries}
+        lock.write_text(json.dumps({"name": "x", "lockfileVersion": 3, "packages": packages}))
+        return bootstrap.fetch_packages(folder, npm, lock)
 
-    two = registry.as_uri() + "/two/-/two-2.0.tgz"
-    assert fetch(**{"2.0": "sha512-other"}) == f"{two}: not the package that was reviewed"
-    assert not folder.exists()
-    assert fetch(tmp_path).startswith(f"{tmp_path.as_uri()}/@one/server/-/server-1.0.tgz: ")
-    assert not fetch()
+    monkeypatch.setenv("npm_config_cache", str(tmp_path / "cache"))
+    monkeypatch.setenv("npm_config_fetch_retries", "0")
+    with serve_registry(HELD) as url:
+        monkeypatch.setenv("npm_config_registry", url)
+        assert "EINTEGRITY" in fetch(two=checksum("other"))
+        assert not folder.exists()
+        assert fetch() == ""
     found = {p.relative_to(folder).as_posix(): p.read_text() for p in folder.rglob("*.js")}
-    assert found == {
-        "node_modules/@one/server/lib/main.js": "server",
-        "node_modules/@one/server/node_modules/two/lib/main.js": "two",
-        "node_modules/@one/server/node_modules/two/lib/more.js": "more",
-    }
-    assert not fetch(tmp_path), "they are there already"
-    assert fetch(tmp_path, **{"2.0": "sha512-newer"}), "another lock"
+    assert found == {"node_modules/@one/server/main.js": "one", "node_modules/two/main.js": "two"}
+    assert fetch() == "", "they are there already"
+    assert fetch(two=checksum("newer")), "another lock, and the registry is gone"
+
+
+def test_no_file_of_ours_names_the_host_of_a_registry() -> None:
+    own = (bootstrap.LOCK, bootstrap.LOCK.with_name("package.json"), Path(bootstrap.__file__))
+    for file in own:
+        assert "npmjs" not in file.read_text("utf-8")
+        assert '"resolved"' not in file.read_text("utf-8")
