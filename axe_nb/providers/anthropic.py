@@ -126,7 +126,7 @@ def write_body(request: Request, streaming: Mapping[str, Any] = wire.WHOLE) -> l
     form = make_closed(request.output) if request.output is not None else None
     if form is None:
         request = with_answer_tool(request)
-    past = () if request.tools else _list_past_tools(request)
+    past = () if request.tools else wire.list_past_tools(request)
     tools = wire.write_tools(request.tools or past, "anthropic", _encode_tool)
     system = request.system if request.system.strip() else ""
     prefix = mark_prefix(request, Prefix(tools, system, _encode_turns(request)))
@@ -154,14 +154,6 @@ def _encode_output(request: Request, form: Mapping[str, Any] | None) -> dict[str
     if request.must_call and "thinking" not in request.params:  # which the API refuses together
         return {"tool_choice": {"type": "tool", "name": request.must_call}}
     return {}
-
-
-def _list_past_tools(request: Request) -> Sequence[ToolSpec]:
-    """Lists tools for calls in history, which the API rejects without any (D-17)."""
-    names = {wire.tool_name(call.name): 0 for m in request.messages for call in m.tool_calls}
-    if not names:
-        return ()
-    return request.past_tools or [ToolSpec(name, "No longer available", {}) for name in names]
 
 
 def _encode_tool(spec: ToolSpec) -> dict[str, Any]:

@@ -115,6 +115,9 @@ def write_body(request: Request, streaming: Mapping[str, Any] = wire.WHOLE) -> l
     fields = {"model": request.model, **params, **streaming}
     if request.output is not None:
         fields["response_format"] = _encode_output(request.output)
+    past = () if request.tools else wire.list_past_tools(request)
+    if past:
+        fields["tool_choice"] = "none"
     if request.must_call:
         fields["tool_choice"] = {"type": "function", "function": {"name": request.must_call}}
     if "stream_options" in streaming:
@@ -123,7 +126,7 @@ def write_body(request: Request, streaming: Mapping[str, Any] = wire.WHOLE) -> l
     head = dump(system) if request.system.strip() else b""
     older, recent = write_messages(request, "openai", encode, _join_turns)
     messages = [head, older, *_merge_users(recent)]
-    return wire.envelope(fields, wire.function_tools(request.tools), messages)
+    return wire.envelope(fields, wire.function_tools(request.tools or past), messages)
 
 
 body = wire.join_body(write_body)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -182,6 +182,14 @@ def function_calls(provider: str, value: object) -> tuple[ToolCall, ...]:
         call(provider, index, id, function.get("name"), function.get("arguments"))
         for index, (id, function) in enumerate(parts)
     )
+
+
+def list_past_tools(request: Request) -> Sequence[ToolSpec]:
+    """Lists the tools of calls in the history, which servers reject without any (D-17)."""
+    names = {tool_name(call.name): 0 for m in request.messages for call in m.tool_calls}
+    if not names:
+        return ()
+    return request.past_tools or [ToolSpec(name, "No longer available", {}) for name in names]
 
 
 def function_tools(specs: Iterable[ToolSpec]) -> list[bytes]:
