@@ -169,8 +169,9 @@ def cassette(path: str | os.PathLike[str], mode: Mode | None = None) -> Iterator
     """
     from axe_nb.recording.cassette import Cassette
 
-    before = session.cassette
-    if before is not None:
+    if not isinstance(path, str | os.PathLike):
+        raise ConfigError(f"cassette takes the path of a file, not {shown_value(path)}")
+    if before := session.cassette:
         before.save_quietly()  # it may be the same file
     session.cassette = used = Cassette(path, mode)
     try:
@@ -219,9 +220,7 @@ def load(saved: str | os.PathLike[str]) -> Any: ...
 
 
 def load(saved: int | str | os.PathLike[str]) -> Any:
-    """Returns a result from the history, or a result or grid from a file that `save` wrote.
-
-    Nothing is executed.
+    """Returns a result from the history, or what `save` wrote to a file; executes nothing.
 
     Args:
         saved: the path of the file, or the id of a run in the history: a number, or a text without
@@ -232,6 +231,8 @@ def load(saved: int | str | os.PathLike[str]) -> Any:
     """
     from axe_nb.run_history.history import load_run
 
+    if not isinstance(saved, int | str | os.PathLike):
+        raise ConfigError(f"load takes a path or the id of a run, not {shown_value(saved)}")
     if isinstance(saved, int):
         return load_run(min(saved, MAX_ID))
     if isinstance(saved, str) and not set(saved) & set("./\\"):

@@ -132,6 +132,9 @@ class RunResult:
     cause: AxeError | None = field(default=None, repr=False, compare=False)
     """The exception behind `error`, if there is one."""
 
+    def __hash__(self) -> int:
+        return hash((self.id, self.status, self.agent, self.model, self.text))
+
     def __repr__(self) -> str:
         who = printable(name_run(self.agent, self.model))
         facts = [who, self.status, plural(self.turns, "turn")]

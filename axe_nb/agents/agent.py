@@ -54,6 +54,7 @@ from axe_nb.toml_tables.table import (
     read,
     toml_fields,
 )
+from axe_nb.values.own_text import shown_value
 
 OF_THE_COMMAND_LINE = frozenset({"memory", "artifacts", "timeout"})
 """Keys of the Axe command line that are accepted and ignored (D-27)."""
@@ -153,6 +154,8 @@ class Agent:
         Raises:
             ConfigError: not found or invalid; the message says where.
         """
+        if not isinstance(name, str):
+            raise ConfigError(f"load takes the name of an agent, not {shown_value(name)}")
         folder = agents_dir or DEFAULTS.get("agents_dir")
         return DEFINED.get(name) or cls.from_file(name, folder)
 

@@ -21,6 +21,7 @@ from axe_nb.text import nearest, quote, suggestion
 from axe_nb.tools.python_tool import tool_of
 from axe_nb.tools.tool import Tool
 from axe_nb.values.libraries import to_plain
+from axe_nb.values.numbers import as_number
 from axe_nb.values.own_text import shown_value
 
 Tools: TypeAlias = str | Tool | Callable[..., Any]
@@ -127,6 +128,7 @@ class Overrides:
             if name not in _CHECKS:
                 known = (*others, *_CHECKS)
                 raise ConfigError(f"unknown option {quote(name)}", hint=_advise(name, known))
+        given = {name: as_number(value) for name, value in given.items()}
         return cls(**merge_options(given, defaults or {}))
 
 

@@ -25,6 +25,7 @@ from axe_nb.maps.budget import BudgetOption
 from axe_nb.maps.kept import Resume
 from axe_nb.session.session import session
 from axe_nb.session.view import Line
+from axe_nb.values.numbers import as_count
 from axe_nb.values.own_text import shown_value
 
 OWN = {"model": "models"}
@@ -137,8 +138,7 @@ def make_runner(
         ConfigError: an option is invalid.
     """
     refuse_in_tool("grid")
-    for name, number in (("repeats", repeats), ("concurrency", concurrency)):
-        _check_count(name, number)
+    repeats, concurrency = _read_count("repeats", repeats), _read_count("concurrency", concurrency)
     if score is not None and (not callable(score) or iscoroutinefunction(score)):
         given = "async def" if callable(score) else shown_value(score)
         raise ConfigError(f"score takes a function (result, row), not {given}")
@@ -164,6 +164,8 @@ def make_runner(
     )  # fmt: skip
 
 
-def _check_count(name: str, number: object) -> None:
-    if isinstance(number, bool) or not isinstance(number, int) or number < 1:
+def _read_count(name: str, number: object) -> int:
+    found = as_count(number)
+    if found is None:
         raise ConfigError(f"{name} takes a positive whole number, not {shown_value(number)}")
+    return found

@@ -20,6 +20,7 @@ from axe_nb.maps.run_map import RunMap
 from axe_nb.maps.summary import KEEPS, Keep
 from axe_nb.maps.tasks import Prompts, Source
 from axe_nb.session.session import session
+from axe_nb.values.numbers import as_count
 from axe_nb.values.own_text import shown_value
 
 
@@ -88,7 +89,8 @@ def amap(
     them as the runs end.
     """
     refuse_in_tool("map")
-    if isinstance(concurrency, bool) or not isinstance(concurrency, int) or concurrency < 1:
+    width = as_count(concurrency)
+    if width is None:
         raise ConfigError(
             f"concurrency takes a positive whole number, not {shown_value(concurrency)}"
         )
@@ -100,5 +102,5 @@ def amap(
         agent, given, budget=budget, keep=keep, resume=resume,
         total=taken.total,
     )  # fmt: skip
-    [runs] = make_runs([batch], executor, concurrency)
+    [runs] = make_runs([batch], executor, width)
     return RunMap(batch, taken, runs, lambda: make_line(display))

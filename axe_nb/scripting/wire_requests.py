@@ -80,7 +80,8 @@ def read_chat(body: Json) -> Request:
             case _:
                 parts = [*_read_blocks(entry.get("content")), *_list_images(entry)]
                 messages.append(Message("user", text, pictures=_read_pictures(parts)))
-    functions = [_as_dict(entry.get("function")) for entry in _as_dicts(body.get("tools"))]
+    offered = [] if body.get("tool_choice") == "none" else _as_dicts(body.get("tools"))
+    functions = [_as_dict(entry.get("function")) for entry in offered]
     tools = [
         _read_tool(f.get("name"), f.get("description"), f.get("parameters")) for f in functions
     ]

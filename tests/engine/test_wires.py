@@ -370,10 +370,13 @@ def test_a_model_that_ignores_its_tools_answers(protocol: Protocol) -> None:
     assert "tools" in server.requests[0]
 
 
+NO_CALL = {"anthropic": {"type": "none"}, "openai": "none"}
+
+
 @every_protocol
 @pytest.mark.req("D-17", "A-2.3")
 def test_the_summary_of_a_subagent_offers_no_tool(protocol: Protocol) -> None:
-    """Only Anthropic's API wants the tools of the calls in history, and is told to use none."""
+    """Servers want the tools of the calls in history, and are told to use none; not Ollama's."""
 
     def model(request: Request) -> Any:
         if "Summarize" in request.last:
@@ -388,11 +391,11 @@ def test_the_summary_of_a_subagent_offers_no_tool(protocol: Protocol) -> None:
     assert result.text == "heard summary"
     first, *_, closing, _ = server.requests
     assert "Summarize" in json.dumps(closing["messages"][-1])
-    if protocol == "anthropic":
-        assert closing["tools"] == first["tools"]
-        assert closing["tool_choice"] == {"type": "none"}
-    else:
+    if protocol == "ollama":
         assert not {"tools", "tool_choice"} & closing.keys()
+    else:
+        assert closing["tools"] == first["tools"]
+        assert closing["tool_choice"] == NO_CALL[protocol]
     for body in server.requests:
         sdk.takes(protocol, json.loads(json.dumps(body)))
 
@@ -410,7 +413,7 @@ def test_a_conversation_goes_on_after_its_tools_were_removed(protocol: Protocol)
         assert without.play("and then?", continue_from=first).text == "done"
     last = server.requests[-1]
     sdk.takes(protocol, json.loads(json.dumps(last)))
-    assert last.get("tool_choice") == ({"type": "none"} if protocol == "anthropic" else None)
+    assert last.get("tool_choice") == NO_CALL.get(protocol)
 
 
 @every_protocol

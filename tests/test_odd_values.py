@@ -1,0 +1,68 @@
+"""Values of other types, where people pass them: taken if they mean the same, else told plainly."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import axe_nb
+from axe_nb import Agent, ConfigError
+
+pytestmark = pytest.mark.req("D-63")
+
+
+@pytest.fixture(autouse=True)
+def model() -> None:
+    axe_nb.script("a")(lambda request: "done")
+
+
+def run(**options: Any) -> str:
+    return axe_nb.run(None, "go", model="script/a", display=False, **options).text
+
+
+@pytest.mark.parametrize("make", [int, np.int64, np.int32, np.uint8])
+def test_whole_numbers_of_numpy_are_whole_numbers(make: Callable[[int], Any]) -> None:
+    assert run(timeout=make(30), retries=make(1)) == "done"
+    runs = axe_nb.map(None, ["go", "on"], model="script/a", concurrency=make(2))
+    assert [one.text for one in runs] == ["done"] * 2
+    grid = axe_nb.grid(None, "go", models="script/a", repeats=make(2), concurrency=make(1))
+    assert len(grid) == 2
+
+
+@pytest.mark.parametrize("make", [float, np.float32, np.float64])
+def test_numbers_of_numpy_are_numbers(make: Callable[[float], Any]) -> None:
+    assert run(timeout=make(30.5)) == "done"
+
+
+@pytest.mark.parametrize("wrong", [True, "2", 1.5, np.float64(2), 0, np.int64(0), None])
+def test_what_is_no_count_is_told(wrong: Any) -> None:
+    with pytest.raises(ConfigError, match="concurrency takes a positive whole number"):
+        axe_nb.map(None, ["go"], model="script/a", concurrency=wrong)
+    with pytest.raises(ConfigError, match="repeats takes a positive whole number"):
+        axe_nb.grid(None, "go", models="script/a", repeats=wrong)
+
+
+@pytest.mark.parametrize("wrong", [None, b"x", [1], 1.5])
+def test_a_name_or_path_of_another_type_is_told_in_one_line(wrong: Any) -> None:
+    def record() -> None:
+        with axe_nb.cassette(wrong):
+            run()
+
+    for act, told in (
+        (lambda: Agent.load(wrong), "load takes the name of an agent, not "),
+        (lambda: axe_nb.load(wrong), "load takes a path or the id of a run, not "),
+        (record, "cassette takes the path of a file, not "),
+    ):
+        with pytest.raises(ConfigError, match=told) as caught:
+            act()
+        assert "\n" not in caught.value.message
+
+
+def test_equal_results_have_equal_hashes() -> None:
+    first = axe_nb.run(None, "go", model="script/a", display=False)
+    same = axe_nb.RunResult.from_dict(first.to_dict(full=True))
+    assert first == same
+    assert len({first, same}) == 1
