@@ -34,13 +34,17 @@ MAX_WRITTEN: Final = 1e11
 
 _WRITTEN: Final = re.compile(
     rf"({'|'.join(get_args(Kind))})(?: (\d{{1,9}})(?:\.(\d{{1,9}}))?)?"
-    r" (\d{1,15}(?:\.\d)?)\+(\d{1,15}(?:\.\d)?)",
+    r" (\d{1,15}(?:\.\d{1,3})?)\+(\d{1,15}(?:\.\d{1,3})?)",
     re.ASCII,
 )
 
 
 def write_laps(laps: Sequence[Lap]) -> str:
-    """Returns times as a short text for files: kind, turn and call, beginning+length in ms."""
+    """Returns times as a short text for files: kind, turn and call, beginning+length in ms.
+
+    They are as exact as those of a run, in microseconds: a run that began just after another had
+    ended is not beside it in a file either.
+    """
     return ", ".join(map(_write, laps))
 
 
@@ -60,7 +64,7 @@ def _write(lap: Lap) -> str:
 
 def _milliseconds(seconds: float) -> str:
     """Never a text that `read_laps` refuses: the whole result could not be read."""
-    return f"{min(max(0.0, seconds), MAX_WRITTEN) * 1000:.1f}".removesuffix(".0")
+    return f"{min(max(0.0, seconds), MAX_WRITTEN) * 1000:.3f}".rstrip("0").removesuffix(".")
 
 
 def _read(text: str) -> Lap:
@@ -68,6 +72,6 @@ def _read(text: str) -> Lap:
     if found is None:
         raise ValueError(text)
     kind, turn, call, began, took = found.groups()
-    start = round(float(began) / 1000, 4)
-    end = round(start + float(took) / 1000, 4)
+    start = round(float(began) / 1000, 6)
+    end = round(start + float(took) / 1000, 6)
     return Lap(cast(Kind, kind), start, end, int(turn or 0), int(call or 0))

@@ -72,7 +72,7 @@ def _is_beside(one: Thing, other: Thing) -> bool:
     if one.way[: len(other.way)] == other.way or other.way[: len(one.way)] == one.way:
         return False
     first, second = sorted((_lap(one), _lap(other)), key=lambda lap: lap.began)
-    # times in files are rounded: what then seems to touch was parallel if it could be
+    # a virtual clock stands still: what seems to touch was parallel if it could be
     return second.began < first.ended or (
         second.began == first.ended and one.group is not None and one.group == other.group
     )

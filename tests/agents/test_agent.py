@@ -358,7 +358,7 @@ MISTAKES: dict[str, tuple[Any, list[str]]] = {
     ),
     "a path to load": (
         lambda: Agent.load(Path("a.toml")),
-        ["an agent's name must be a string, not PosixPath"],
+        ["load takes the name of an agent, not PosixPath('a.toml')"],
     ),
     "a dict to parse": (
         lambda: Agent.from_toml({"name": "a"}),
