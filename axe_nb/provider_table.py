@@ -16,8 +16,7 @@ from typing import Any
 from urllib.parse import quote
 
 from axe_nb.quick_dataclass import dataclass
-from axe_nb.text import list_choices
-from axe_nb.toml_tables.table import Source, WrongValue, check_types, read
+from axe_nb.toml_tables.table import Source, WrongValue, build, check_choice, check_types
 
 NOT_PARAMS = frozenset({"model", "messages", "tools", "stream", "system"})
 """Keys of a request that axe_nb sets itself, overriding `[params]`."""
@@ -192,6 +191,9 @@ class ProviderTable:
     read_timeout: float = READ_SECONDS
     """Seconds that the server may stay silent; 0 = no limit but the run's own."""
 
+    def __post_init__(self) -> None:
+        check_types(self)
+
 
 def in_capitals(name: str) -> str:
     """Returns the provider's name as a part of environment variables."""
@@ -228,15 +230,14 @@ def check_table(name: str, table: Mapping[str, Any], source: Source) -> None:
     if name not in PROVIDERS and "protocol" not in table:
         return  # belongs to another program that shares the file
     at = ("providers", name)
-    checked = ProviderTable(**read(ProviderTable, table, source, at))
-    check_types(checked, at)
+    checked = build(ProviderTable, table, source, at)
     if not re.fullmatch(r"[a-z0-9][a-z0-9_.-]*", name):
         raise WrongValue(at, "must be a lower-case name made of letters, digits, `-`, `_` and `.`")
     protocols = [info.name for info in PROVIDERS.values() if info.has_server]
     if name in PROVIDERS:
         protocols = [name]
-    if "protocol" in table and checked.protocol not in protocols:
-        raise WrongValue((*at, "protocol"), f"must be {list_choices(protocols)}")
+    if "protocol" in table:
+        check_choice((*at, "protocol"), checked.protocol, protocols)
     if checked.read_timeout < 0:
         raise WrongValue((*at, "read_timeout"), "must be non-negative")
     for header, value in checked.headers.items():

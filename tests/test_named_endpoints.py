@@ -150,8 +150,8 @@ KNOWN = "must be anthropic, openai or ollama"
 @pytest.mark.parametrize(
     ("table", "told", "hint"),
     [
-        ('protocol = "opnai"', f"providers.x.protocol {KNOWN}", ""),
-        ('protocol = "script"', f"providers.x.protocol {KNOWN}", ""),
+        ('protocol = "opnai"', f'providers.x.protocol {KNOWN}, not "opnai"', ""),
+        ('protocol = "script"', f'providers.x.protocol {KNOWN}, not "script"', ""),
         ('protocol = "openai"\nread_timeout = -1', "providers.x.read_timeout must be non-neg", ""),
         (
             'protocol = "openai"\nheaders = 3', "providers.x.headers must be a table of strings",
@@ -176,7 +176,8 @@ def test_a_mistake_in_an_endpoints_table_is_told(table: str, told: str, hint: st
         Config.load()
     assert str(raised.value).startswith(f"failed to parse config file: {told}")
     assert raised.value.hint == hint
-    assert raised.value.place == "in $XDG_CONFIG_HOME/axe/config.toml"
+    line = "" if "(line" in told else f", line {table.count(chr(10)) + 2}"
+    assert raised.value.place == f"in $XDG_CONFIG_HOME/axe/config.toml{line}"
 
 
 @pytest.mark.req("D-27")
@@ -185,7 +186,8 @@ def test_a_built_in_provider_is_checked_alike_and_keeps_its_protocol() -> None:
     with pytest.raises(ConfigError, match=r'unknown key "providers.openai.api_kee" \(line 2\)'):
         Config.load()
     settings('[providers.openai]\nprotocol = "ollama"')
-    with pytest.raises(ConfigError, match=r"(?m)providers.openai.protocol must be openai$"):
+    problem = r'(?m)providers.openai.protocol must be openai, not "ollama"$'
+    with pytest.raises(ConfigError, match=problem):
         Config.load()
 
 

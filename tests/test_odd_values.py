@@ -66,3 +66,37 @@ def test_equal_results_have_equal_hashes() -> None:
     same = axe_nb.RunResult.from_dict(first.to_dict(full=True))
     assert first == same
     assert len({first, same}) == 1
+
+
+@pytest.mark.parametrize(
+    ("make", "wrong", "problem"),
+    [
+        (axe_nb.TreeLimits, {"max_requests": "3"}, "max_requests must be a whole number"),
+        (axe_nb.TreeLimits, {"max_cost": True}, "max_cost must be a number"),
+        (axe_nb.SubAgentsConfig, {"parallel": 1}, "parallel must be true or false"),
+        (
+            axe_nb.SubAgentsConfig,
+            {"budget": {"max_tokens": "3"}},
+            "budget.max_tokens must be a whole number",
+        ),
+        (axe_nb.ChildBudget, {"max_tokens": 1.5}, "max_tokens must be a whole number"),
+        (axe_nb.Retry, {"max_retries": "2"}, "max_retries must be a whole number"),
+    ],
+)
+def test_a_table_made_in_code_refuses_a_value_of_another_type(
+    make: Callable[..., Any], wrong: dict[str, Any], problem: str
+) -> None:
+    with pytest.raises(ConfigError) as raised:
+        make(**wrong)
+    assert str(raised.value) == problem
+
+
+@pytest.mark.parametrize("prompt", [5, {"a": 1}, b"go", ["go", 5]])
+def test_a_prompt_that_is_neither_text_nor_picture_is_not_told_as_a_picture(prompt: object) -> None:
+    with pytest.raises(ConfigError, match="prompt") as raised:
+        run_prompt(prompt)
+    assert type(raised.value) is ConfigError
+
+
+def run_prompt(prompt: Any) -> object:
+    return axe_nb.run(None, prompt, model="script/a", display=False)

@@ -19,7 +19,7 @@ from axe_nb.agents.hosts import host_problem
 from axe_nb.agents.names import check_name
 from axe_nb.agents.output_file import read_schema
 from axe_nb.agents.own_tools import names_of, own_tools
-from axe_nb.agents.servers import IMAGE, parse_servers
+from axe_nb.agents.servers import check_sandbox, parse_servers
 from axe_nb.agents.tables import (
     COMMON_PARAMS,
     DEFAULT_LIMITS,
@@ -47,7 +47,9 @@ from axe_nb.toml_tables.table import (
     Source,
     WrongValue,
     advise_keyword,
+    build,
     build_nested,
+    check_choice,
     check_types,
     clear_arguments,
     make_table,
@@ -288,8 +290,7 @@ def _remove_ignored_keys(table: dict[str, Any], name: str, source: Source) -> li
             del retry[key]
             ignored.append(f"retry.{key}")
     if "budget" in table:
-        budget = TreeBudget(**read(TreeBudget, table.pop("budget"), source, ("budget",)))
-        check_types(budget, ("budget",))
+        budget = build(TreeBudget, table.pop("budget"), source, ("budget",))
         if budget.max_tokens < 0:
             raise WrongValue(("budget", "max_tokens"), "must be non-negative")
         limits = table.setdefault("limits", {})
@@ -325,13 +326,11 @@ def _check_values(agent: Agent) -> None:
             raise ConfigError(
                 f"agent config missing required field: {key}", hint=f'add {key} = "…"'
             )
-    if agent.mode not in MODES:
-        raise WrongValue(("mode",), f"must be one of {', '.join(MODES)}")
+    check_choice(("mode",), agent.mode, MODES)
     for host in agent.allowed_hosts:
         if problem := host_problem(host):
             raise WrongValue(("allowed_hosts",), f"has an invalid entry {quote(host)}: {problem}")
-    if agent.sandbox not in ("auto", "off") and not IMAGE.fullmatch(agent.sandbox):
-        raise WrongValue(("sandbox",), "must be auto, off or docker:IMAGE")
+    check_sandbox(("sandbox",), agent.sandbox)
     if agent.mcp_servers:
         parse_servers(agent.mcp_servers)
     if agent.sub_agents_config is not NO_CONFIG:
@@ -342,7 +341,6 @@ def _check_values(agent: Agent) -> None:
                 raise WrongValue(("limits", limit.name), "must be non-negative")
     check_retry(agent.retry)
     for tool, permission in agent.permissions.items():
-        if permission not in ("allow", "ask", "deny"):
-            raise WrongValue(("permissions", tool), "must be allow, ask or deny")
+        check_choice(("permissions", tool), permission, ("allow", "ask", "deny"))
     check_params(agent.params)
     check_vars(agent.vars)

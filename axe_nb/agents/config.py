@@ -29,7 +29,7 @@ from axe_nb.quick_dataclass import dataclass
 from axe_nb.text import nearest, quote
 from axe_nb.toml_tables.lines import toml_hint
 from axe_nb.toml_tables.parse import parse_toml
-from axe_nb.toml_tables.table import Source
+from axe_nb.toml_tables.table import Source, WrongValue
 
 PROJECT_AGENTS = Path("axe") / "agents"
 """Folder of the project's agents, below the current folder."""
@@ -189,23 +189,19 @@ class Config:
             raise _make_config_error(
                 f"{UNREADABLE}: {error}", hint=toml_hint(text, error)
             ) from None
-        _check_spelling(table)
-        providers = table.get("providers", {})
-        tables_of = providers.values() if isinstance(providers, dict) else [providers]
-        if not all(isinstance(entry, dict) for entry in tables_of):
-            raise _make_config_error(
-                f"{UNREADABLE}: providers must be tables",
-                hint='write [providers.openai] and below it api_key = "…"',
-            )
         source = Source(text)
         try:
+            _check_spelling(table)
+            providers = _find_providers(table)
             for name, entry in providers.items():
                 check_table(name, entry, source)
             prices = read_prices(table.get("prices", {}), source)
             servers = _parse_servers(table.get(KEY, {}), source)
             retries = find_retries(table.get("retry", {}), source)
         except ConfigError as error:
-            raise _make_config_error(f"{UNREADABLE}: {error}", hint=error.hint) from None
+            line = source.line(getattr(error, "key", ()))
+            message = f"{UNREADABLE}: {error}"
+            raise _make_config_error(message, hint=error.hint, line=line) from None
         return cls(providers, prices, servers, retries)
 
     @cached_property
@@ -297,6 +293,17 @@ class Config:
         return value.strip() if isinstance(value, str) else ""
 
 
+def _find_providers(table: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
+    providers = table.get("providers", {})
+    hint = 'write [providers.openai] and below it api_key = "…"'
+    if not isinstance(providers, dict):
+        raise WrongValue(("providers",), "must be tables", hint=hint)
+    for name, entry in providers.items():
+        if not isinstance(entry, dict):
+            raise WrongValue(("providers", name), "must be a table", hint=hint)
+    return providers
+
+
 def _parse_servers(table: Any, source: Source) -> Mapping[str, McpServer]:
     """Returns the MCP servers of the file.
 
@@ -304,7 +311,7 @@ def _parse_servers(table: Any, source: Source) -> Mapping[str, McpServer]:
         ConfigError: a table is invalid.
     """
     if not isinstance(table, dict):
-        raise ConfigError(f"{KEY} must be tables", hint=f"write [{KEY}.NAME]")
+        raise WrongValue((KEY,), "must be tables", hint=f"write [{KEY}.NAME]")
     return {name: parse_server(name, entry, source) for name, entry in table.items()}
 
 
@@ -312,12 +319,11 @@ def _check_spelling(names: Iterable[str]) -> None:
     """Rejects a table that would be ignored because its name is misspelt."""
     for name in names:
         if name not in TABLES and (near := nearest(name, TABLES, ALMOST)):
-            raise _make_config_error(
-                f"{UNREADABLE}: unknown table {quote(name)}", hint=f"did you mean [{near}]?"
-            )
+            raise WrongValue((name,), "is an unknown table", hint=f"did you mean [{near}]?")
 
 
-def _make_config_error(message: str, *, hint: str = "") -> ConfigError:
+def _make_config_error(message: str, *, hint: str = "", line: int | None = None) -> ConfigError:
     error = ConfigError(message, hint=hint)
-    error.place = f"in {format_path(config_path())}"
+    at = f", line {line}" if line else ""
+    error.place = f"in {format_path(config_path())}{at}"
     return error

@@ -10,7 +10,7 @@ from typing import Any
 
 from axe_nb.messages import Usage
 from axe_nb.quick_dataclass import dataclass
-from axe_nb.toml_tables.table import Source, WrongValue, check_types, read
+from axe_nb.toml_tables.table import Source, WrongValue, build, check_types
 
 MILLION = 1_000_000
 
@@ -30,6 +30,9 @@ class PriceTable:
     """Input tokens read from the provider's prompt cache; the default is `input`."""
     cache_write: float = UNSET
     """Input tokens written to that cache; the default is `input`."""
+
+    def __post_init__(self) -> None:
+        check_types(self)
 
     def cost_of(self, usage: Usage) -> float:
         """Returns the price of one reply in dollars."""
@@ -61,8 +64,7 @@ def _read_price(model: str, table: Any, source: Source) -> PriceTable:
     provider, _, name = model.partition("/")
     if not (provider.strip() and name.strip()):
         raise WrongValue(at, "must be the price of a model", hint='write [prices."provider/model"]')
-    price = PriceTable(**read(PriceTable, table, source, at))
-    check_types(price, at)
+    price = build(PriceTable, table, source, at)
     for key in ("input", "output"):
         if key not in table:
             raise WrongValue(

@@ -8,7 +8,7 @@ from typing import Any
 from axe_nb.agents.tables import Retry, check_retry
 from axe_nb.errors import ConfigError
 from axe_nb.text import quote
-from axe_nb.toml_tables.table import Source, check_types, read
+from axe_nb.toml_tables.table import Source, build
 
 VARIABLE = "AXE_NB_RETRIES"
 
@@ -22,8 +22,7 @@ def find_retries(table: Any, source: Source) -> int:
         ConfigError: an unknown key, or the variable is not a whole number.
         WrongValue: an invalid value.
     """
-    retry = Retry(**read(Retry, table, source, ("retry",)))
-    check_types(retry, ("retry",))
+    retry = build(Retry, table, source, ("retry",))
     check_retry(retry)
     value = os.environ.get(VARIABLE, "").strip()
     if not value:

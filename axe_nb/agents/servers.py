@@ -15,8 +15,15 @@ from urllib.parse import urlsplit
 from axe_nb.errors import ConfigError
 from axe_nb.quick_dataclass import dataclass
 from axe_nb.redaction import is_secret_name, remember
-from axe_nb.text import list_choices, quote
-from axe_nb.toml_tables.table import Source, WrongValue, check_types, clear_arguments, read
+from axe_nb.text import one_line, quote
+from axe_nb.toml_tables.table import (
+    Source,
+    WrongValue,
+    build,
+    check_choice,
+    check_types,
+    clear_arguments,
+)
 
 KEY = "mcp_servers"
 
@@ -60,6 +67,7 @@ class McpServer:
     approval."""
 
     def __post_init__(self) -> None:
+        check_types(self)
         for name in ("command", "read_only"):
             if isinstance(given := getattr(self, name), list):
                 object.__setattr__(self, name, tuple(given))
@@ -97,6 +105,17 @@ def parse_servers(given: Any, source: Source = NO_SOURCE) -> Mapping[str, McpSer
     return found
 
 
+def check_sandbox(key: tuple[str, ...], setting: str) -> None:
+    """Rejects a `sandbox` that is neither a known word nor an image.
+
+    Raises:
+        WrongValue: quotes it.
+    """
+    if setting not in ("auto", "off") and not IMAGE.fullmatch(setting):
+        word = quote(one_line(setting, 60))
+        raise WrongValue(key, f"must be auto, off or docker:IMAGE, not {word}")
+
+
 def parse_server(name: str, table: Any, source: Source = NO_SOURCE) -> McpServer:
     """Returns the table of one server.
 
@@ -106,8 +125,7 @@ def parse_server(name: str, table: Any, source: Source = NO_SOURCE) -> McpServer
     """
     at = (KEY, name)
     _check_server_name(name)
-    server = McpServer(**read(McpServer, table, source, at))
-    check_types(server, at)
+    server = build(McpServer, table, source, at)
     if bool(server.command) == bool(server.url.strip()):
         raise WrongValue(
             at, "needs either command or url", hint='for example command = ["uvx", "…"]'
@@ -116,10 +134,8 @@ def parse_server(name: str, table: Any, source: Source = NO_SOURCE) -> McpServer
         raise WrongValue((*at, "command"), "must begin with a program")
     if server.url and not _is_address(server.url):
         raise WrongValue((*at, "url"), "must be a valid URL that starts with http:// or https://")
-    if server.transport not in TRANSPORTS:
-        raise WrongValue((*at, "transport"), f"must be {list_choices(TRANSPORTS)}")
-    if server.sandbox not in ("auto", "off") and not IMAGE.fullmatch(server.sandbox):
-        raise WrongValue((*at, "sandbox"), "must be auto, off or docker:IMAGE")
+    check_choice((*at, "transport"), server.transport, TRANSPORTS)
+    check_sandbox((*at, "sandbox"), server.sandbox)
     if not 0 < server.start_timeout <= 3600:
         raise WrongValue((*at, "start_timeout"), "must be more than 0 and at most 3600 seconds")
     for header in server.headers:

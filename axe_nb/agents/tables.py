@@ -12,7 +12,13 @@ from typing import Any, ClassVar, Literal, get_args
 
 from axe_nb.provider_table import PROMPT_CACHE
 from axe_nb.quick_dataclass import dataclass
-from axe_nb.toml_tables.table import WrongValue, build_nested, clear_arguments
+from axe_nb.toml_tables.table import (
+    WrongValue,
+    build_nested,
+    check_choice,
+    check_types,
+    clear_arguments,
+)
 
 Mode = Literal["plan", "ask", "auto"]
 MODES = ("plan", "ask", "auto")
@@ -49,6 +55,9 @@ class ChildBudget:
     timeout_ms: int = 60000
     """Milliseconds; at least 5000."""
 
+    def __post_init__(self) -> None:
+        check_types(self)
+
 
 @clear_arguments
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +85,8 @@ class SubAgentsConfig:
     budget: ChildBudget = ChildBudget()
 
     def __post_init__(self) -> None:
-        build_nested(self, ("sub_agents_config",))
+        build_nested(self)
+        check_types(self)
 
 
 NO_CONFIG = SubAgentsConfig()
@@ -105,6 +115,9 @@ class TreeLimits:
     """Bytes of one picture, four times that in one request; larger ones are scaled down if Pillow
     is installed."""
 
+    def __post_init__(self) -> None:
+        check_types(self)
+
 
 DEFAULT_LIMITS = TreeLimits()
 """The limits of an agent without `[limits]`."""
@@ -119,6 +132,9 @@ class TreeBudget:
     max_tokens: int = 0
     """The same as `limits.max_total_tokens`."""
 
+    def __post_init__(self) -> None:
+        check_types(self)
+
 
 @clear_arguments
 @dataclass(frozen=True, slots=True)
@@ -130,6 +146,9 @@ class Retry:
 
     By default `AXE_NB_RETRIES`, else `[retry]` of config.toml, else 2.
     """
+
+    def __post_init__(self) -> None:
+        check_types(self)
 
 
 def check_retry(retry: Retry) -> None:
@@ -148,8 +167,8 @@ def check_delegation(config: SubAgentsConfig) -> None:
     Raises:
         WrongValue: names the key.
     """
+    check_choice(("sub_agents_config", "ask"), config.ask, get_args(Ask))
     for key, wrong, problem in (
-        ("ask", config.ask not in get_args(Ask), "must be deny or person"),
         ("max_depth", config.max_depth > 5, "cannot exceed 5"),
         ("max_depth", config.max_depth < 0, "must be non-negative"),
         ("timeout", config.timeout < 0, "must be non-negative"),

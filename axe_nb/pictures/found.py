@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from axe_nb.descriptors import open_real_file
-from axe_nb.errors import words
+from axe_nb.errors import ConfigError, words
 from axe_nb.pictures.header import find_format, find_other_format
 from axe_nb.pictures.parts import Illustrated, join_parts
 from axe_nb.pictures.picture import NoPicture, Picture, format_bytes
@@ -108,7 +108,8 @@ def split_prompt(prompt: object) -> tuple[str, tuple[Picture, ...]]:
     """Returns the text of a prompt, and the pictures that its marks stand for.
 
     Raises:
-        NoPicture: it is neither a text nor a list of texts and pictures.
+        ConfigError: it is neither a text nor a list of texts and pictures.
+        NoPicture: a picture of it cannot be sent.
     """
     return (prompt, ()) if isinstance(prompt, str) else join_prompt(prompt)
 
@@ -117,10 +118,11 @@ def join_prompt(prompt: object) -> Illustrated:
     """Returns a prompt that is a list of texts and pictures, each on lines of its own.
 
     Raises:
-        NoPicture: an entry is neither; names its position.
+        ConfigError: an entry is neither; names its position.
+        NoPicture: the picture of an entry cannot be sent.
     """
     if not isinstance(prompt, Sequence) or isinstance(prompt, bytes | bytearray | memoryview):
-        raise NoPicture(
+        raise ConfigError(
             f"prompt must be text or a list, not {type(prompt).__name__}",
             hint='put other values into a text, as in f"{data}"; '
             "with pictures, pass a list, as in [text, figure]",
@@ -143,7 +145,7 @@ def _read_part(part: object, number: int) -> str | Picture:
             hint="supported formats are PNG, JPEG, GIF, WebP and PDF; decode bytes that are text",
         )
     if found is None:
-        raise NoPicture(
+        raise ConfigError(
             f"part {number} of the prompt is neither text nor a picture: {type(part).__name__}",
             hint="pass text, bytes, a pathlib.Path, a figure or an image",
         )

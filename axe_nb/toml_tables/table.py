@@ -9,13 +9,13 @@ import dataclasses
 import functools
 import inspect
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any, TypeVar
 
 from axe_nb.errors import ConfigError
 from axe_nb.quick_dataclass import dataclass
-from axe_nb.text import quote, suggestion
+from axe_nb.text import list_choices, one_line, quote, suggestion
 from axe_nb.toml_tables.advice import advise_table, advise_value
 from axe_nb.toml_tables.lines import line_of
 
@@ -27,7 +27,18 @@ class WrongValue(ConfigError):
 
     def __init__(self, key: tuple[str, ...], problem: str, *, hint: str = "") -> None:
         super().__init__(f"{'.'.join(key)} {problem}", hint=hint)
-        self.key = key
+        self.key, self.problem = key, problem
+
+
+def check_choice(key: tuple[str, ...], value: str, choices: Sequence[str]) -> None:
+    """Rejects a word that is none of the choices.
+
+    Raises:
+        WrongValue: lists the choices and quotes the word.
+    """
+    if value not in choices:
+        word = quote(one_line(value, 60))
+        raise WrongValue(key, f"must be {list_choices(choices)}, not {word}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,8 +154,7 @@ def build_nested(value: Any, at: tuple[str, ...] = ()) -> None:
         own = getattr(value, name)
         if type(own) is not nested and isinstance(own, Mapping):
             table = {str(key): one for key, one in own.items()}
-            made = nested(**read(nested, table, Source(""), (*at, name)))
-            object.__setattr__(value, name, made)
+            object.__setattr__(value, name, build(nested, table, Source(""), (*at, name)))
 
 
 @cache
@@ -152,6 +162,25 @@ def _list_nested(cls: type) -> tuple[tuple[str, type[Any]], ...]:
     """Returns the fields that are nested tables, with their dataclasses."""
     found = ((field.name, nested_table(field)) for field in toml_fields(cls))
     return tuple((name, nested) for name, nested in found if nested)
+
+
+def build(
+    cls: type[T],
+    table: Mapping[str, Any],
+    source: Source,
+    at: tuple[str, ...],
+    root: type | None = None,
+) -> T:
+    """Returns the dataclass of a table; arguments and errors as for `read`.
+
+    Raises:
+        WrongValue: also a value that the dataclass rejects; names the full key.
+    """
+    values = read(cls, table, source, at, root)
+    try:
+        return cls(**values)
+    except WrongValue as error:
+        raise WrongValue((*at, *error.key), error.problem, hint=error.hint) from None
 
 
 def read(
@@ -183,7 +212,7 @@ def read(
             raise _make_unknown_key_error((*at, key), advise_key(key, cls, root), source)
         nested = nested_table(keys[key])
         if nested:
-            value = nested(**read(nested, value, source, (*at, key), root or cls))
+            value = build(nested, value, source, (*at, key), root or cls)
         values[key] = value
     return values
 
@@ -198,11 +227,13 @@ def _make_unknown_key_error(key: tuple[str, ...], hint: str, source: Source) -> 
     return error
 
 
-def check_types(value: Any, at: tuple[str, ...] = ()) -> None:
+def check_types(value: Any) -> None:
     """Rejects a dataclass with a value that does not match its annotation.
 
+    For the `__post_init__` of the dataclass: nested tables were checked when they were made.
+
     Raises:
-        WrongValue: names the full key.
+        WrongValue: names the key.
     """
     cls: Any = type(value)
     for name, check in _list_checks(cls).items():
@@ -211,9 +242,7 @@ def check_types(value: Any, at: tuple[str, ...] = ()) -> None:
             continue
         if not check.fits(own):
             called = check.called
-            raise WrongValue((*at, name), f"must be {called}", hint=advise_value(name, called, own))
-        if check.is_nested:
-            check_types(own, (*at, name))
+            raise WrongValue((name,), f"must be {called}", hint=advise_value(name, called, own))
 
 
 def make_table(value: Any) -> dict[str, Any]:
@@ -301,7 +330,6 @@ class _Check:
     called: str
     """Name of its type for messages."""
     fits: Callable[[Any], bool]
-    is_nested: bool
 
 
 @cache
@@ -312,6 +340,6 @@ def _list_checks(cls: Any) -> Mapping[str, _Check]:
 def _make_check(field: dataclasses.Field[Any]) -> _Check:
     nested = nested_table(field)
     if nested is None:
-        return _Check(field.default, *_KINDS[str(field.type)], is_nested=False)
+        return _Check(field.default, *_KINDS[str(field.type)])
     called = f"a dict or an axe_nb.{nested.__name__}"
-    return _Check(field.default, called, lambda v: isinstance(v, nested), True)
+    return _Check(field.default, called, lambda v: isinstance(v, nested))

@@ -129,15 +129,27 @@ def test_what_is_no_http_address_is_refused_and_not_told(
 
 BROKEN = {
     "no TOML": (b"[providers", "failed to parse config file: "),
-    "no table": (b"providers = 3", "failed to parse config file: providers must be tables"),
+    "no table": (b"providers = 3", "failed to parse config file: providers must be tables", 1),
     "a table of almost that name": (
         b"[provider.openai]\napi_key = 'x'",
-        'failed to parse config file: unknown table "provider"',
+        "failed to parse config file: provider is an unknown table",
+        1,
     ),
-    "no tables": (b"[providers]\nopenai = 'x'", "failed to parse config file: providers must be"),
+    "no tables": (
+        b"[providers]\nopenai = 'x'",
+        "failed to parse config file: providers.openai must be a table",
+        2,
+    ),
     "a number as key": (
         b"[providers.openai]\napi_key = 3",
         "failed to parse config file: providers.openai.api_key must be a string",
+        2,
+    ),
+    "a wrong word": (
+        b'# mine\n[providers.x]\nprotocol = "grpc"',
+        "failed to parse config file: "
+        'providers.x.protocol must be anthropic, openai or ollama, not "grpc"',
+        3,
     ),
     "a huge number": (b"x = " + b"1" * 5000, "failed to parse config file: Exceeds the limit"),
     "deep": (
@@ -152,13 +164,14 @@ BROKEN = {
 @pytest.mark.req("B-3", "A-X2")
 @pytest.mark.parametrize("case", BROKEN)
 def test_a_broken_settings_file_is_told_with_its_place(case: str) -> None:
-    data, message = BROKEN[case]
+    data, message, *line = BROKEN[case]
     settings("").write_bytes(data)
     with pytest.raises(ConfigError) as caught:
         Config.load().api_key("openai")
     assert str(caught.value).startswith(message)
     assert "\n" not in str(caught.value)
-    assert caught.value.place == "in $XDG_CONFIG_HOME/axe/config.toml"
+    at = f", line {line[0]}" if line else ""
+    assert caught.value.place == f"in $XDG_CONFIG_HOME/axe/config.toml{at}"
     assert caught.value.exit_code == 2
 
 

@@ -59,8 +59,14 @@ def test_each_form_is_read_and_written_again(form: str) -> None:
         ('[mcp_servers.f]\ncomand = ["x"]', 'unknown key "mcp_servers.f.comand"'),
         ('[mcp_servers.f]\nurl = "file:///etc/passwd"', "mcp_servers.f.url must be a valid URL"),
         ('[mcp_servers.f]\nurl = "http://x:99999"', "mcp_servers.f.url must be a valid URL"),
-        ('[mcp_servers.f]\nurl = "http://x"\ntransport = "tcp"', "must be streamable-http or sse"),
-        ('[mcp_servers.f]\ncommand = ["x"]\nsandbox = "on"', "must be auto, off or docker:IMAGE"),
+        (
+            '[mcp_servers.f]\nurl = "http://x"\ntransport = "tcp"',
+            'mcp_servers.f.transport must be streamable-http or sse, not "tcp"',
+        ),
+        (
+            '[mcp_servers.f]\ncommand = ["x"]\nsandbox = "on"',
+            'mcp_servers.f.sandbox must be auto, off or docker:IMAGE, not "on"',
+        ),
         ('[mcp_servers.f]\ncommand = ["x"]\nstart_timeout = inf', "start_timeout must be a number"),
         ('[mcp_servers.f]\nurl = "http://x"\nheaders = { "a b" = "c" }', "must have names made of"),
         ('[mcp_servers.f]\ncommand = ["x"]\nenv = { "A=B" = "c" }', "must have names without"),
@@ -78,7 +84,7 @@ def test_a_mistake_in_the_settings_has_the_name_of_the_file() -> None:
     with pytest.raises(ConfigError) as raised:
         Config.load()
     assert "mcp_servers.f.url must be a valid URL" in str(raised.value)
-    assert raised.value.place.endswith("axe/config.toml")
+    assert raised.value.place.endswith("axe/config.toml, line 2")
 
 
 @pytest.mark.req("D-60")

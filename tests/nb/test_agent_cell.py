@@ -98,11 +98,11 @@ MISTAKES = {
         "Invalid hex value (at line 3, column", r"use single quotes: 'C:\Users\x'",
     ),
     'model = "script/echo"\n# why\nmode = "atuo"': (
-        "mode must be one of plan, ask, auto", "line 4",
+        'mode must be plan, ask or auto, not "atuo"', "line 4",
     ),
     'model = "script/echo"\nfiles = "x"': ("files must be a list of strings", "line 3"),
     'model = "script/echo"\n[permissions]\ngrep = "maybe"': (
-        "permissions.grep must be allow, ask or deny", "line 4",
+        'permissions.grep must be allow, ask or deny, not "maybe"', "line 4",
     ),
     'model = "script/echo"\n[sub_agents_config]\nmax_depth = 6': (
         "sub_agents_config.max_depth cannot exceed 5", "line 4",
