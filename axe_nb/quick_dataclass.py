@@ -8,13 +8,14 @@ Source: goals.md "new process to first answer", "our own share of a turn".
 
 from __future__ import annotations
 
+import copyreg
 import dataclasses
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, FrozenInstanceError
 from operator import attrgetter
 from reprlib import recursive_repr
-from types import MemberDescriptorType
+from types import MappingProxyType, MemberDescriptorType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -71,6 +72,14 @@ def _make(
                 method.__qualname__ = f"{cls.__qualname__}.{name}"
             setattr(cls, name, method)
     return cls
+
+
+def freeze(table: Mapping[str, Any]) -> MappingProxyType[str, Any]:
+    """Returns a copy of the table that cannot be changed, but copied and pickled."""
+    return table if isinstance(table, MappingProxyType) else MappingProxyType({**table})
+
+
+copyreg.pickle(MappingProxyType, lambda table: (freeze, ({**table},)))
 
 
 def _check_order(fields: tuple[Field[Any], ...]) -> None:

@@ -10,6 +10,7 @@ import os
 from collections.abc import Iterator, Mapping
 from copy import copy
 from dataclasses import field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,7 +22,7 @@ from axe_nb.exchanges import UNASKED, Exchange, Source, drop_spelled
 from axe_nb.jsonable import jsonable
 from axe_nb.messages import Message, ToolCall, ToolResult, Usage
 from axe_nb.pictures.picture import Picture
-from axe_nb.quick_dataclass import dataclass
+from axe_nb.quick_dataclass import dataclass, freeze
 from axe_nb.records.convert import from_json, to_json
 from axe_nb.redaction import Filter, find_filter, redact
 from axe_nb.result_actions import Difference, Sent, find_actions
@@ -105,7 +106,7 @@ class RunResult:
     """The conversation, as sent to and received from the model."""
     files_read: tuple[str, ...] = ()
     files_modified: tuple[str, ...] = ()
-    metadata: Mapping[str, str] = field(default_factory=dict)
+    metadata: Mapping[str, str] = field(default_factory=partial(freeze, {}))
     """For a child: metadata from its delegation tool (D-34); `task_id` is its id."""
     warnings: tuple[str, ...] = ()
     """Problems that did not stop the run: load warnings, a truncated reply."""
@@ -131,6 +132,9 @@ class RunResult:
     """The agents of its tree (D-53), for forks; None in children, and if they were not kept."""
     cause: AxeError | None = field(default=None, repr=False, compare=False)
     """The exception behind `error`, if there is one."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "metadata", freeze(self.metadata))
 
     def __hash__(self) -> int:
         return hash((self.id, self.status, self.agent, self.model, self.text))

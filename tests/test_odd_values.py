@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import json
+import pickle
 from collections.abc import Callable
 from typing import Any
 
@@ -100,3 +103,22 @@ def test_a_prompt_that_is_neither_text_nor_picture_is_not_told_as_a_picture(prom
 
 def run_prompt(prompt: Any) -> object:
     return axe_nb.run(None, prompt, model="script/a", display=False)
+
+
+def test_the_metadata_of_a_result_cannot_be_changed_and_travels() -> None:
+    axe_nb.script("lead")(lambda request: script_lead(request))
+    lead = Agent("lead", "script/lead", sub_agents=["worker"], tools=["subagent"])
+    child = axe_nb.run(lead, "go", display=False).children[0]
+    assert child.metadata["task_id"] == "0.1"
+    with pytest.raises(TypeError):
+        child.metadata["task_id"] = "9"  # type: ignore[index]
+    for twin in (copy.deepcopy(child), pickle.loads(pickle.dumps(child))):
+        assert twin == child
+        assert twin.metadata == child.metadata
+        assert json.dumps(twin.to_dict()) == json.dumps(child.to_dict())
+
+
+def script_lead(request: Any) -> Any:
+    if len(request.messages) > 1:
+        return "done"
+    return axe_nb.ToolCall("1", "subagent", {"label": "w", "task_prompt": "go"})
