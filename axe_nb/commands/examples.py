@@ -170,7 +170,7 @@ OF_LINES: Mapping[str, tuple[Example, ...]] = {
     "%axe history": (
         Example("List the latest runs", "%axe history"),
         Example("List those of an agent", "%axe history critic"),
-        Example("List those of the agent that a variable names", "%axe history $name"),
+        Example("Delete run 17", "%axe history --delete 17"),
     ),
     "%axe cassette": (
         Example("Record what is missing, replay what is there", "%axe cassette lesson.axe"),

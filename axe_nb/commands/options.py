@@ -113,6 +113,13 @@ def seconds(text: str) -> float:
     return number
 
 
+def run_id(text: str) -> int:
+    """Parses the id of a run in the history."""
+    if not (text.isascii() and text.isdigit() and len(text) < 19):
+        raise argparse.ArgumentTypeError(f"takes the id of a run, as in 17, not {quote(text)}")
+    return int(text)
+
+
 def retries(text: str) -> int:
     """Parses a number of retries; 0 = none."""
     if not (text.isascii() and text.isdigit() and len(text) < 10):

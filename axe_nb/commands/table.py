@@ -17,6 +17,7 @@ from axe_nb.commands.options import (
     Face,
     Option,
     dollars,
+    run_id,
     seconds,
 )
 from axe_nb.provider_table import PROVIDERS
@@ -139,7 +140,10 @@ COMMANDS: tuple[Command, ...] = (
     ),
     Command(
         "history", "list the latest runs of all notebooks, newest first", {"line": "history"},
-        (replace(ANY_NAME, offers="past agents"),),
+        (
+            replace(ANY_NAME, offers="past agents"),
+            Option(("--delete",), "delete", "delete a run, with its texts", "ID", read=run_id),
+        ),
     ),
     Command(
         "cassette", "record the exchanges with models in a file, and replay them",

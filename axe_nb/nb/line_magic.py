@@ -33,7 +33,7 @@ from axe_nb.nb.option_line import read_words
 from axe_nb.pictures.parts import Illustrated
 from axe_nb.recording.cassette import Cassette
 from axe_nb.results import NO_AGENT, RunResult
-from axe_nb.run_history.history import list_history
+from axe_nb.run_history.history import delete_run, list_history
 from axe_nb.session.runs import RunHandle
 from axe_nb.session.session import session
 from axe_nb.session.spent import Spent
@@ -250,6 +250,9 @@ def _review_trust(shell: InteractiveShell, chosen: argparse.Namespace) -> str:
 
 
 def _show_history(shell: InteractiveShell, chosen: argparse.Namespace) -> str:
+    if chosen.delete is not None:
+        delete_run(chosen.delete)
+        return f"run {chosen.delete} deleted from the history"
     return repr(list_history(chosen.agent, LATEST))
 
 

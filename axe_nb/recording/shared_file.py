@@ -56,12 +56,12 @@ class SharedFile:
         """Keeps others from writing.
 
         The file of the lock is in the user's state folder, as that of the cassette is usually under
-        version control. No lock is held if the state folder cannot be written.
+        version control: one for all cassettes, since their locks would pile up. No lock is held if
+        the state folder cannot be written.
         """
-        name = hashlib.sha256(str(self._path.resolve()).encode(errors="surrogateescape"))
         with ExitStack() as stack:
             with suppress(ConfigError):
-                stack.enter_context(hold_lock(state_dir() / "cassettes" / name.hexdigest()[:32]))
+                stack.enter_context(hold_lock(state_dir() / "cassettes"))
             yield
 
     def read_changes(self) -> list[Root] | None:

@@ -26,6 +26,7 @@ from axe_nb.text import align_columns, clean, format_dollars, format_seconds, on
 
 if TYPE_CHECKING:
     from axe_nb.results import RunResult
+    from axe_nb.run_history.locks import RunLocks
     from axe_nb.run_history.store import Row, Store
 
 T = TypeVar("T")
@@ -173,10 +174,7 @@ def load_run(number: int) -> RunResult:
     found = _read(lambda store: (store.find_row(number), store.list_parts(number)))
     row, rows = found or (None, [])
     if row is None:
-        raise ConfigError(
-            f"the history has no run with the id {number}",
-            hint="list them: %axe history, or axe_nb.history()",
-        )
+        raise _make_missing_error(number)
     tree = Tree()
     try:
         tree.read(rows)
@@ -190,10 +188,35 @@ def load_run(number: int) -> RunResult:
     return result
 
 
+def delete_run(number: int) -> None:
+    """Removes a run from the history, with its texts.
+
+    Raises:
+        ConfigError: there is no such run, it has not ended, or the history cannot be written.
+    """
+    row = _read(lambda store: store.find_row(number))
+    if row is None:
+        raise _make_missing_error(number)
+    if _is_running(row):
+        raise ConfigError(f"run {number} of the history has not ended", hint="interrupt it first")
+    _use(lambda store: store.delete(number), find_locks(history_path()))
+
+
+def _make_missing_error(number: int) -> ConfigError:
+    return ConfigError(
+        f"the history has no run with the id {number}",
+        hint="list them: %axe history, or axe_nb.history()",
+    )
+
+
 def _read(look: Callable[[Store], T]) -> T | None:
     """Returns the result of a look into the history; None if there is no history."""
+    find_writer(history_path()).flush(PATIENCE)
+    return _use(look, None)
+
+
+def _use(look: Callable[[Store], T], locks: RunLocks | None) -> T | None:
     path = history_path()
-    find_writer(path).flush(PATIENCE)
     if not path.exists():
         return None
     from sqlite3 import Error
@@ -201,11 +224,12 @@ def _read(look: Callable[[Store], T]) -> T | None:
     from axe_nb.run_history.store import Store
 
     try:
-        with contextlib.closing(Store(path, None)) as store:
+        with contextlib.closing(Store(path, locks)) as store:
             return look(store) if store.has_tables else None
     except (OSError, Error, TypeError, ValueError, OverflowError, ConfigError) as error:
+        verb = "written" if locks else "read"
         raise ConfigError(
-            f"history cannot be read: {one_line(str(error), 300)} ({format_path_or_name(path)})",
+            f"history cannot be {verb}: {one_line(str(error), 300)} ({format_path_or_name(path)})",
             hint=getattr(error, "hint", "") or "if the file is damaged, delete it",
         ) from None
 

@@ -54,9 +54,13 @@ class Recorder:
         if not self._writer.is_fine:
             self._writer.flush(PATIENCE)
         late, self._writer.late_problem = self._writer.late_problem, ""
-        problem = self._root.problem or late
-        self._root.is_told = bool(problem)
-        return problem
+        own = self._root.problem
+        self._root.is_told = bool(own)
+        return (
+            f"{own}; it lacks a run that ended before this one, too"
+            if own and late
+            else own or late
+        )
 
     def finish(self, result: RunResult) -> None:
         """See `engine.recorder.Recorder`."""

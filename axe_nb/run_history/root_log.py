@@ -32,8 +32,6 @@ class RootLog:
     process: int = field(default_factory=os.getpid)
     """The process that runs it; a fork of it does not."""
     row: Row | None = None
-    file: object = None
-    """Tells the file that has the row; None = none has it yet."""
     problem: str = ""
     """The reason why it is not written; empty if it is."""
     is_told: bool = False

@@ -216,6 +216,12 @@ class Store:
         for row in rows:
             row.parts.clear()
 
+    def knows(self, row: Row) -> bool:
+        """True if the file has the row, or does not have it yet; it may be another file by now."""
+        found = "SELECT count(*) FROM runs WHERE id = ? AND started = ?"
+        values = (row.id, row.started)
+        return row.id is None or self._connection.execute(found, values).fetchone() == (1,)
+
     def _get_locks(self) -> RunLocks:
         assert self.locks, "opened to write"
         return self.locks
@@ -287,10 +293,21 @@ class Store:
         for at in range(0, len(old), REMOVED_AT_ONCE):
             with self._transaction():
                 for number in old[at : at + REMOVED_AT_ONCE]:
-                    self._connection.execute("DELETE FROM parts WHERE run = ?", (number,))
-                    self._connection.execute("DELETE FROM runs WHERE id = ?", (number,))
+                    self._remove(number)
         if old:
             self._connection.execute("PRAGMA incremental_vacuum").fetchall()
+
+    def delete(self, number: int) -> None:
+        """Removes a run, and overwrites its texts in the file."""
+        self._connection.execute("PRAGMA secure_delete = on")
+        with self._transaction():
+            self._remove(number)
+        self._connection.execute("PRAGMA incremental_vacuum").fetchall()
+        self._connection.execute("PRAGMA wal_checkpoint(truncate)").fetchall()
+
+    def _remove(self, number: int) -> None:
+        self._connection.execute("DELETE FROM parts WHERE run = ?", (number,))
+        self._connection.execute("DELETE FROM runs WHERE id = ?", (number,))
 
 
 def _make_row(number: int, *values: Any) -> Row:

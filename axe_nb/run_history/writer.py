@@ -51,6 +51,8 @@ MAX_STREAMS = 32
 PRUNE_EVERY = 200
 """Finished runs after which the limits are applied again; they first are at the first write."""
 
+LATE = "history lacks a run that ended before this one"
+
 Item: TypeAlias = "tuple[RootLog, float, Event] | threading.Event"
 """(root, seconds since the epoch, event); or an event to set once all before it is written."""
 
@@ -187,13 +189,13 @@ class Writer:
         """Writes the rows of runs; notes why events or rows are not written."""
         try:
             store = self._open()
-            lost = [root for root in roots if root.file not in (None, store.file)]
+            lost = [root for root in roots if root.row and not store.knows(root.row)]
             roots = {root: problem for root, problem in roots.items() if root not in lost}
             store.write(root.row for root in roots if root.row)
             self._lose(lost)
             ended = sum(root.is_over for root in roots)
             for root, problem in roots.items():
-                root.problem, root.file = problem, store.file
+                root.problem = problem
                 if root.is_over and root.row and root.row.id and store.locks:
                     store.locks.release(root.row.id)
             if not self.is_fine or self._ended + ended >= PRUNE_EVERY:
@@ -206,7 +208,7 @@ class Writer:
             for root in roots:
                 root.problem = self._explain(error)
                 if root.is_over:
-                    self._give_up(root)
+                    self._give_up(root, error)
 
     def _lose(self, roots: Iterable[RootLog]) -> None:
         """Notes that the file with the beginning of these runs is not there any more."""
@@ -216,12 +218,12 @@ class Writer:
             if root.row:
                 root.row.parts.clear()
             if root.is_over and not root.is_told:
-                self.late_problem = root.problem
+                self.late_problem = self._explain(deleted, LATE)
 
-    def _give_up(self, root: RootLog) -> None:
+    def _give_up(self, root: RootLog, error: Exception) -> None:
         """Leaves a run as last written, as if its process had died."""
         if not root.is_told:
-            self.late_problem = root.problem
+            self.late_problem = self._explain(error, LATE)
         if root.row and root.row.id is not None:
             find_locks(self.path).release(root.row.id)
 
@@ -242,12 +244,12 @@ class Writer:
             with contextlib.suppress(Exception):
                 store.close()
 
-    def _explain(self, error: Exception) -> str:
+    def _explain(self, error: Exception, what: str = "history cannot be written") -> str:
         why = reason(error) if isinstance(error, OSError) else one_line(str(error), 300)
         where = format_path_or_name(self.path)
         hint = error.hint if isinstance(error, ConfigError) else ""
         step = hint or "AXE_NB_HISTORY=0 turns the history off"
-        return f"history cannot be written: {why} ({where}); {step}"
+        return f"{what}: {why} ({where}); {step}"
 
 
 _writers: dict[Path, Writer] = {}

@@ -14,6 +14,7 @@ import pytest
 
 import axe_nb
 from axe_nb import Agent, Request, Response, call, script
+from axe_nb.agents.config import state_dir
 from axe_nb.data_files import read_data
 from axe_nb.recording.cassette import Cassette
 from axe_nb.session.session import session
@@ -232,3 +233,13 @@ def test_recordings_by_a_link_and_by_the_file_lose_nothing(project: Path) -> Non
     ours.save()
     assert list_prompts("real/shared.axe") == ["by the link", "by the file", "by the link again"]
     assert Path("link.axe").is_symlink()
+
+
+@pytest.mark.req("D-43")
+def test_many_cassettes_leave_one_lock_in_the_state_folder(tmp_path: Path) -> None:
+    script("m")(lambda request: "done")
+    for number in range(3):
+        with axe_nb.cassette(tmp_path / f"{number}.axe", mode="record"):
+            axe_nb.run(None, "go", model="script/m", display=False)
+    assert len(list(tmp_path.glob("*.axe"))) == 3
+    assert [path.name for path in state_dir().rglob("*lock*")] == ["cassettes.lock"]

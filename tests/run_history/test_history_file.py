@@ -424,6 +424,35 @@ def test_a_full_disk_costs_one_warning(full_disk: Callable[[], None]) -> None:
     ]  # fmt: skip
 
 
+def test_a_run_that_ended_before_the_disk_was_full_is_told_as_such(
+    full_disk: Callable[[], None],
+) -> None:
+    script("large")(lambda request: b64encode(os.urandom(150_000)).decode())
+    first = axe_nb.run(None, "Go", model="script/large")
+    assert first.warnings == ()  # it was not written yet
+    assert find_writer(history_path()).flush(5)
+    (told,) = axe_nb.run(None, "Go on", model="script/large").warnings
+    assert told.startswith(NOT_WRITTEN)
+    assert told.endswith("; it lacks a run that ended before this one, too")
+    assert (
+        axe_nb.run(None, "Go", model="script/large").warnings[0].endswith("turns the history off")
+    )
+    full_disk()
+    assert run_echo("Last").warnings == ()
+
+
+def test_a_run_that_ended_before_the_disk_was_full_is_told_when_it_is_freed(
+    full_disk: Callable[[], None],
+) -> None:
+    script("large")(lambda request: b64encode(os.urandom(150_000)).decode())
+    assert axe_nb.run(None, "Go", model="script/large").warnings == ()
+    assert find_writer(history_path()).flush(5)
+    full_disk()
+    (told,) = run_echo("Last").warnings
+    assert told.startswith("history lacks a run that ended before this one: ")
+    assert run_echo("Now").warnings == ()
+
+
 def test_a_disk_that_is_freed_in_time_costs_nothing(full_disk: Callable[[], None]) -> None:
     result = run_filler(full_disk)
     assert problems(result) == []

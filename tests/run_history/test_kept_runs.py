@@ -15,6 +15,7 @@ import pytest
 
 import axe_nb
 from axe_nb import Agent, ConfigError, Request, Response, RunResult, call, script, script_server
+from axe_nb.run_history.history import delete_run
 from axe_nb.scripting.wire import Protocol
 from axe_nb.session.session import session
 from tests.chains import count_text, run_chain
@@ -114,6 +115,40 @@ def test_an_id_that_no_run_has_is_told_and_no_fault_of_the_file(id: Any, kept: P
     axe_nb.run("echo", "One")
     with pytest.raises(ConfigError, match=r"^the history has no run with the id"):
         axe_nb.load(id)
+
+
+def test_a_deleted_run_leaves_nothing_in_the_file(kept: Path) -> None:
+    define_echo()
+    for prompt in ("One", "a private word", "Three"):
+        axe_nb.run("echo", prompt)
+    axe_nb.history()
+
+    def find_word() -> list[str]:
+        files = sorted(kept.parent.glob(f"{kept.name}*"))
+        return [file.name for file in files if b"a private word" in file.read_bytes()]
+
+    assert find_word()
+    delete_run(2)
+    assert find_word() == []
+    assert [(row.id, row.prompt) for row in axe_nb.history()] == [(3, "Three"), (1, "One")]
+    assert [axe_nb.load(number).text for number in (1, 3)] == ["You said: One", "You said: Three"]
+    for look in (axe_nb.load, delete_run):
+        with pytest.raises(ConfigError, match=r"^the history has no run with the id 2"):
+            look(2)
+    axe_nb.run("echo", "Four")
+    assert axe_nb.history()[0].id == 4
+
+
+def test_a_run_that_goes_on_cannot_be_deleted(kept: Path) -> None:
+    @script("echo")
+    def echo(request: Request) -> str:
+        (row,) = axe_nb.history()
+        with pytest.raises(ConfigError, match=r"^run 1 of the history has not ended"):
+            delete_run(row.id)
+        return "still here"
+
+    assert axe_nb.run(None, "go", model="script/echo").text == "still here"
+    assert axe_nb.load(1).text == "still here"
 
 
 def test_the_list_as_text_html_and_data_frame(kept: Path) -> None:
