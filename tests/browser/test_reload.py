@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 
 import nbformat
@@ -92,6 +93,13 @@ def test_when_the_kernel_is_gone_the_clock_stands_still_and_says_so(lab: Lab) ->
     )
     lab.page.wait_for_selector(".axe-nb-note >> text=The kernel is gone")
     assert "%axe history" in lab.page.locator(".axe-nb-note").inner_text()
+    told = lab.page.locator(".axe-nb-tree").inner_text()
+    assert "2 were running" in told
+    assert "was running" in lab.page.locator(f"{row(lab, 'critic')} > summary").inner_text()
+    assert not re.search(r"(?<!was )(?<!were )running", told)
+    signs = lab.page.locator(".axe-nb-tree .axe-nb-sign")
+    states = signs.evaluate_all("(all) => all.map((sign) => sign.getAttribute('aria-label'))")
+    assert sorted(set(states)) == ["completed", "error", "was running"]
     clock = lab.page.locator(f"{row(lab, 'critic')} > summary > .axe-nb-cost")
     before = clock.inner_text()
     lab.page.wait_for_timeout(700)

@@ -151,13 +151,21 @@ class Row {
     this.data = row;
     this.element.className = `axe-nb-row axe-nb-${row.kind} axe-nb-${row.tone}`;
     put(this.sign, row.sign);
-    this.sign.setAttribute("aria-label", row.state);
     put(this.who, row.who);
     if (row.above !== null) put(this.asked, row.asked);
-    else facts(this.facts, row.facts);
     this.fill();
     this.question.draw(row.question);
     this.inside.classList.toggle("axe-nb-leaf", !this.below.children.length);
+    this.end(false, now);
+  }
+
+  // Where the kernel is gone, what ran until then runs no more.
+  end(isLost, now) {
+    const { state, facts: said, above } = this.data;
+    this.past = isLost && state === "running" ? "was running" : "";
+    this.sign.setAttribute("aria-label", this.past || state);
+    const inPast = ([text, marks]) => [text.replace(/^(.*\d) running$/, "$1 were running"), marks];
+    if (above === null) facts(this.facts, isLost ? said.map(inPast) : said);
     this.tick(now);
   }
 
@@ -193,7 +201,7 @@ class Row {
     this.bar.style.setProperty("--from", (started ?? 0).toFixed(2));
     this.bar.style.setProperty("--took", took.toFixed(2));
     this.paint(started, took, now);
-    const facts = [this.data.cost, took >= 0.1 ? seconds(took) : ""];
+    const facts = [this.past, this.data.cost, took >= 0.1 ? seconds(took) : ""];
     put(this.cost, facts.filter(Boolean).join(" · "));
   }
 
@@ -439,7 +447,11 @@ class View {
     const cell = this.root.closest(".jp-Cell");
     if (cell?.querySelector(".jp-Stdin-input")) this.store.heardAt = performance.now() / 1000;
     const { trouble, lastAt } = this.store;
-    this.root.classList.toggle("axe-nb-lost", trouble === "lost");
+    const isLost = trouble === "lost";
+    if (this.root.classList.contains("axe-nb-lost") !== isLost) {
+      this.root.classList.toggle("axe-nb-lost", isLost);
+      for (const row of this.rows.values()) row.end(isLost, this.store.now);
+    }
     put(this.note, trouble ? TROUBLES[trouble].replace("TIME", lastAt) : "");
   }
 
