@@ -23,7 +23,7 @@ from axe_nb.views.middle import (
     is_misfit,
     who_of,
 )
-from axe_nb.views.summary import Fact, facts_of, format_tokens, has_denied, states_of
+from axe_nb.views.summary import Fact, facts_of, format_tokens, has_trouble, states_of
 from axe_nb.views.tree import CallNode, Node, Span, State, TreeNode, TurnNode
 
 CUT_SHORT = {"not run": "not run", "cancelled": "interrupted while it ran"}
@@ -41,8 +41,8 @@ class Row:
     cost: str
     span: Span
     is_open: bool
-    """Failures open by themselves, and so does the way to a denied call; what was merely stopped
-    does not."""
+    """Failures open by themselves, and so does the way to a failed or denied call; what was merely
+    stopped does not."""
     facts: tuple[Fact, ...] = ()
     """The parts of `asked`, for the row of a root."""
 
@@ -87,7 +87,7 @@ def _make_root_row(node: Node, who: str, state: State, *, is_open: bool) -> Row:
 def _make_run_row(node: Node) -> Row:
     if node.is_group:
         return _make_group_row(node)
-    needs_look = _needs_look(node.state) or has_denied(node)
+    needs_look = _needs_look(node.state) or has_trouble(node)
     who = excerpts.line(name_run(node.agent, node.model), excerpts.WHO)
     if not node.depth:
         return _make_root_row(node, who, node.state, is_open=needs_look)
@@ -104,7 +104,7 @@ def _make_turn_row(turn: TurnNode) -> Row:
     states = [call.child.state if call.child else call.state for call in turn.calls]
     has_failed = any(map(_needs_look, states))
     children = (child for call in turn.calls for child in call.children)
-    needs_look = has_failed or any(map(has_denied, children))
+    needs_look = has_failed or any(map(has_trouble, children))
     state = turn.only_call.state if turn.only_call else turn.state
     state = "error" if is_misfit(turn) else "asks" if find_question(turn) else state
     who, doing = f"turn {turn.number}", doing_of(turn)

@@ -167,6 +167,6 @@ def list_calls(node: Node) -> Iterator[CallNode]:
             yield from turn.calls
 
 
-def has_denied(node: Node) -> bool:
-    """True if a call of the run, or of one below it, was denied."""
-    return any(call.result and call.result.is_denied for call in list_calls(node))
+def has_trouble(node: Node) -> bool:
+    """True if a call of the run, or of one below it, was denied or has failed."""
+    return any(call.result and call.result.is_error for call in list_calls(node))

@@ -149,7 +149,7 @@ def test_failures_are_open_and_successes_folded() -> None:
     results = (ToolResult("a", "text"), ToolResult("b", "Error: gone", is_error=True))
     log = (Turn(1, "", (fine, bad), results, "", Usage()), turn(2, text="ok"))
     page = html(log=log)
-    assert re.findall("<details( open)?", page) == ["", " open", "", " open", ""]
+    assert re.findall("<details( open)?", page) == [" open", " open", "", " open", ""]
     assert page.index("Error: gone") > page.index("✗")
 
 

@@ -557,10 +557,9 @@ def test_the_calls_of_a_closing_turn_are_drawn_neither_live_nor_afterwards(proje
     assert "running" not in states(live)
 
 
-def denied_child() -> RunResult:
-    """A completed run whose child was denied a call, and went on."""
+def child_with(refused: ToolResult) -> RunResult:
+    """A completed run whose child went on after a call that did not succeed."""
     write = ToolCall("w", "write_file", {"path": "a"})
-    refused = ToolResult("w", "Error: permission denied", is_error=True, is_denied=True)
     log = (Turn(1, "", (write,), (refused,), "", Usage()), LAST)
     child = done(agent="scout", id="0.1", call_id="c", log=log)
     asked = (ToolCall("c", "call_agent", {"agent": "scout"}, traits=ONE_CHILD),)
@@ -569,11 +568,20 @@ def denied_child() -> RunResult:
 
 
 @pytest.mark.req("D-56")
-def test_a_denied_call_is_seen_without_a_click() -> None:
-    page = twin(denied_child())["text/html"]
-    assert "1 denied" in page
+@pytest.mark.parametrize("is_denied", [True, False])
+def test_a_denied_or_failed_call_of_a_child_that_went_on_is_seen_without_a_click(
+    is_denied: bool,
+) -> None:
+    refused = ToolResult("w", "Error: cannot", is_error=True, is_denied=is_denied)
+    page = twin(child_with(refused))["text/html"]
+    assert ("1 denied" if is_denied else "1 failed") in page
     before, _, _ = page.partition(">write_file")
     assert before.count("<details open") == 4, "root, turn, child and its turn"
+
+
+def test_a_call_that_was_merely_interrupted_stays_folded() -> None:
+    page = twin(child_with(ToolResult("w", "not run", is_skipped=True)))["text/html"]
+    assert "<details open" not in page
 
 
 def test_the_summary_counts_failed_calls_of_the_whole_tree() -> None:
