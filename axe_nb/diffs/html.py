@@ -12,8 +12,8 @@ from html import escape
 
 from axe_nb.diffs.outline import DIFFERS, SAME, Block, Outline, Part
 from axe_nb.diffs.words import Piece
-from axe_nb.views.appearance import COLOURS, GONE, LINE_HEIGHT, MUTED, NEW, SHADE, TEXT_MARGIN
-from axe_nb.views.html import LEVEL, PLAIN, TEXT
+from axe_nb.views.appearance import COLOURS, GONE, LINE_HEIGHT, MUTED, NEW, SHADE, TEXT, TEXT_MARGIN
+from axe_nb.views.html import LEVEL, PLAIN
 
 TAGS = {"gone": ("del", GONE), "new": ("ins", NEW)}
 """Kind of a piece → its element and colour."""

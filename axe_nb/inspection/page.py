@@ -17,8 +17,8 @@ from axe_nb.inspection.json_text import cut_texts, format_json, hide_pictures
 from axe_nb.quick_dataclass import dataclass
 from axe_nb.redaction import find_filter
 from axe_nb.text import clean, plural
-from axe_nb.views.appearance import GAP, HUES, LINE_HEIGHT, MUTED, SWATCH, TEXT_MARGIN, TRACK
-from axe_nb.views.html import PLAIN, TEXT
+from axe_nb.views.appearance import GAP, HUES, LINE_HEIGHT, MUTED, SWATCH, TEXT, TEXT_MARGIN, TRACK
+from axe_nb.views.html import PLAIN
 
 MAX_TEXT = 1_000
 """Characters shown of one text of a body."""

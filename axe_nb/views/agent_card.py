@@ -12,14 +12,14 @@ from axe_nb.quick_dataclass import dataclass
 from axe_nb.redaction import redact
 from axe_nb.text import clean
 from axe_nb.views.agent_summary import line
-from axe_nb.views.appearance import COLOURS, LINE, MUTED, TEXT_PADDING
+from axe_nb.views.appearance import COLOURS, LINE, MONO, MUTED, TEXT_PADDING
 from axe_nb.views.html import PLAIN
 
 CARD = f"display:inline-block;border:1px solid {LINE};border-radius:6px;padding:{TEXT_PADDING}"
 
 LABEL = f"opacity:{MUTED};text-align:left;vertical-align:top"
 
-GRAPH = "margin:.3em 0;line-height:1.4;white-space:pre-wrap"
+GRAPH = f"margin:.3em 0;line-height:1.4;white-space:pre-wrap;{MONO}"
 
 
 @dataclass(frozen=True, slots=True)

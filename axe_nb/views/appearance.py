@@ -51,6 +51,9 @@ PLAYED_TIME = "#8886"
 PALE = "#3936"
 """The uncertain part of a bar: the range in which a share may lie."""
 
+MONO = "font-family:var(--jp-code-font-family,monospace)"
+"""The type of code; pages of nbconvert give a `pre` of an output the type of its surroundings."""
+
 GONE, NEW = "#d333", "#3933"
 """Backgrounds of what one of two texts has and the other has not."""
 
@@ -97,6 +100,9 @@ LINE_HEIGHT = "1.7em"
 
 TEXT_MARGIN, TEXT_PADDING = "1em", ".3em .6em"
 """Margin and padding of a text below a row."""
+
+TEXT = f"padding:{TEXT_PADDING};background:{SHADE};white-space:pre-wrap;word-break:normal;{MONO}"
+"""Style of a text of several lines."""
 
 PICTURE_HEIGHT = f"{THUMBNAIL}px"
 """Maximum height of a picture."""

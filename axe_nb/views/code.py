@@ -13,7 +13,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from axe_nb.text import clean
-from axe_nb.views.appearance import CODE, SHADE, TEXT_PADDING
+from axe_nb.views.appearance import CODE, TEXT
 from axe_nb.views.bidi import direction
 
 if TYPE_CHECKING:
@@ -34,8 +34,6 @@ LONGEST, MOST_LINES = 5000, 400
 
 GROWTH = 8
 """Maximum characters of HTML for each character of code; if more are needed, it is not coloured."""
-
-BLOCK = f"padding:{TEXT_PADDING};background:{SHADE};white-space:pre-wrap;word-break:normal"
 
 STYLES = {
     "Comment": f"color:{CODE['comment']};font-style:italic",
@@ -71,7 +69,7 @@ def format_code(code: str, language: str = "", _attributes: str = "") -> str:
         coloured = "".join(_paint(code, language.lower()))
         if len(coloured) <= GROWTH * len(code):
             inner = coloured
-    return f"<pre{direction(code)} style='{BLOCK}'>{inner}</pre>\n"
+    return f"<pre{direction(code)} style='{TEXT}'>{inner}</pre>\n"
 
 
 def _is_short(code: str) -> bool:

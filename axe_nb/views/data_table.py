@@ -10,6 +10,8 @@ import json
 from html import escape
 from typing import Any, TypeAlias
 
+from axe_nb.views.appearance import MONO
+
 Records: TypeAlias = list[dict[str, Any]]
 
 MAX_RECORDS, MAX_KEYS = 100, 10
@@ -21,7 +23,7 @@ MAX_CELL = 300
 CELL = "white-space:pre-wrap;vertical-align:top;text-align"
 
 
-DATA = "white-space:pre-wrap;margin-bottom:1em"
+DATA = f"white-space:pre-wrap;margin-bottom:1em;{MONO}"
 
 
 def format_data(text: str, *, is_whole: bool) -> str:

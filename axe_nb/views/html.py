@@ -30,8 +30,8 @@ from axe_nb.views.appearance import (
     MUTED,
     PICTURE_HEIGHT,
     SHADE,
+    TEXT,
     TEXT_MARGIN,
-    TEXT_PADDING,
     TRACK,
     WHO_CHARACTER,
     WHO_LEAST,
@@ -72,8 +72,6 @@ SHORT = 50
 
 INDENT = "\u2003"
 """Indentation of a one-line text; takes fewer bytes than a margin."""
-
-TEXT = f"padding:{TEXT_PADDING};background:{SHADE};white-space:pre-wrap;word-break:normal"
 
 STEPS = (
     f"<small style=float:right;opacity:{MUTED}>steps, not seconds</small>"

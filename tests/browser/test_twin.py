@@ -7,6 +7,7 @@ from typing import Any
 
 import nbformat
 import pytest
+from nbconvert.exporters import HTMLExporter
 
 from axe_nb.messages import ToolCall, ToolResult
 from axe_nb.results import Turn
@@ -43,10 +44,8 @@ def test_a_reopened_notebook_shows_the_folded_tree_without_being_trusted(lab: La
         "() => window.jupyterapp.shell.currentWidget.content.widgets[0].model.trusted"
     )
     assert trusted is False
-    assert lab.page.locator(TWIN).first.evaluate("e => e.open") is False
     assert lab.page.locator(".jp-OutputArea-output strong").inner_text() == "all in all"
     lab.page.locator(f"{TWIN} > summary").first.focus()
-    lab.page.keyboard.press("Enter")
     critic = lab.page.locator(f"{TWIN}:has(> summary b:text-is('critic'))").last
     assert critic.is_visible()
     assert critic.evaluate("e => e.open") is True
@@ -55,6 +54,24 @@ def test_a_reopened_notebook_shows_the_folded_tree_without_being_trusted(lab: La
     assert counter.evaluate("e => e.open") is False
     lab.page.keyboard.press("Enter")
     assert not critic.is_visible()
+    lab.page.keyboard.press("Enter")
+    assert critic.is_visible()
+
+
+def test_a_result_of_several_lines_is_in_the_type_of_code_also_after_nbconvert(
+    lab: Lab, tmp_path: Path
+) -> None:
+    result = ToolResult("1", "name   size\na.txt  17", is_error=False)
+    log = (Turn(1, "", (ToolCall("1", "list_dir", {}),), (result,), "", turn(1).usage),)
+    notebook = saved(twin(done(log=(*log, turn(2, text="x")))))
+    file = tmp_path / "run.html"
+    file.write_text(HTMLExporter().from_notebook_node(notebook)[0], "utf-8")
+    lab.open(notebook)
+    with lab.page.context.new_page() as converted:
+        converted.goto(file.as_uri())
+        for page in (lab.page, converted):
+            text = page.locator(f"{TWIN} pre")
+            assert "mono" in text.evaluate("e => getComputedStyle(e).fontFamily")
 
 
 def boxes(lab: Lab, selector: str) -> list[dict[str, float]]:
