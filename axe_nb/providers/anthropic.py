@@ -151,7 +151,7 @@ def _encode_output(request: Request, form: Mapping[str, Any] | None) -> dict[str
     if form is not None:
         own = wire.table(request.params.get("output_config"))
         return {"output_config": {**own, "format": {"type": "json_schema", "schema": form}}}
-    if request.must_call and "thinking" not in request.params:  # which the API refuses together
+    if request.must_call:
         return {"tool_choice": {"type": "tool", "name": request.must_call}}
     return {}
 
@@ -289,7 +289,10 @@ class Anthropic:
 
     async def send(self, request: Request, on_delta: OnDelta | None = None) -> Response:
         """See `Provider.send`."""
-        return await exchange(self, PATH, write_body, parse, request, STREAMING, on_delta)
+        return await exchange(
+            self, PATH, write_body, parse, request, STREAMING, on_delta,
+            takes_form=lambda form: make_closed(form) is not None,
+        )  # fmt: skip
 
 
 PROVIDER = Anthropic

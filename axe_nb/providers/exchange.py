@@ -79,6 +79,7 @@ async def exchange(
     request: Request,
     streaming: Streaming,
     on_delta: OnDelta | None,
+    takes_form: Callable[[Mapping[str, Any]], bool] = lambda form: True,
 ) -> Response:
     """Sends a request and returns the answer, streamed or whole.
 
@@ -94,16 +95,18 @@ async def exchange(
         request: the request.
         streaming: how the protocol streams.
         on_delta: takes the pieces; None = a whole reply is asked for.
+        takes_form: True if the protocol can ask for an answer of this schema without a tool.
 
     Raises:
         ProviderError: the server is unreachable, refuses, fails or sends an invalid reply.
     """
     refusals = _Refusals(server, request)
+    needs_tool = request.output is not None and not takes_form(request.output)
     while True:
         refused = refusals.all
         fields = wire.WHOLE if on_delta is None else _find_fields(streaming, refused)
         asked = request
-        if OUTPUT in refused:
+        if needs_tool or OUTPUT in refused:
             asked = with_answer_tool(request, may_force=FORCED not in refused)
         body = encode(asked, fields)
         if request.log:

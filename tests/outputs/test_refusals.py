@@ -77,6 +77,46 @@ def test_a_server_that_cannot_be_made_to_call_is_only_offered_the_tool(
     assert result.request().body == bodies(server)[2]
 
 
+OPEN = {"type": "object", "additionalProperties": {"type": "integer"}}
+"""A form that Anthropic takes in a tool only."""
+
+
+@pytest.mark.req("D-65")
+def test_a_model_that_thinks_by_default_is_only_offered_the_tool(
+    server: Replay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refusal = refuse("Thinking may not be enabled when tool_choice forces tool use.")
+    answer = said("anthropic", "", ("c1", "give_answer", {"Ulm": 3}))
+    agent = connect(monkeypatch, "anthropic", server, refusal, answer, answer)
+    result = axe_nb.run(agent, "hi", output=OPEN)
+    assert result.data == {"Ulm": 3}
+    assert axe_nb.run(agent, "hi", output=OPEN).ok
+    assert ["tool_choice" in body for body in bodies(server)] == [True, False, False]
+    assert result.request().body == bodies(server)[1]
+
+
+@pytest.mark.req("D-65")
+@pytest.mark.parametrize(
+    ("params", "is_forced"),
+    [
+        ({}, True),
+        ({"reasoning_effort": "none"}, True),
+        ({"thinking": {"type": "disabled"}}, True),
+        ({"reasoning_effort": "low"}, False),
+        ({"thinking": {"type": "enabled"}}, False),
+        ({"enable_thinking": True}, False),
+        ({"chat_template_kwargs": {"enable_thinking": True}}, False),
+    ],
+)
+def test_where_the_model_is_told_to_think_the_tool_is_never_forced(
+    params: dict[str, Any], is_forced: bool, server: Replay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replies = refuse("response_format is not supported"), ANSWER
+    agent = connect(monkeypatch, "openai", server, *replies).but(params=params)
+    assert axe_nb.run(agent, "hi", output=SCHEMA).data == {"name": "Ulm", "people": 3}
+    assert ("tool_choice" in bodies(server)[1]) is is_forced
+
+
 def test_a_server_that_refuses_both_is_an_error_of_one_line(
     server: Replay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
