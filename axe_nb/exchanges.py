@@ -110,6 +110,8 @@ class Exchange:
     """As in `Request`."""
     answer_tool: AnswerTool = field(default="", repr=False)
     """Use of a tool for the answer, by a server that did not take the form of it."""
+    server: str = field(default="", repr=False)
+    """The server, as in `Message.echo`; empty if no message has parts for a server."""
     params: Mapping[str, Any] = field(default_factory=dict, repr=False)
     streaming: Mapping[str, Any] = field(default_factory=dict, repr=False)
     """The fields of its body that asked for a stream."""
@@ -139,7 +141,7 @@ class Exchange:
         request = Request(
             self.model, tuple(messages[: self.sent]), self.system, self.tools,
             self.params, agent, f"{run}/{self.turn}", self.attempt, past_tools=self.past_tools,
-            system_ends=self.system_ends, output=self.output,
+            system_ends=self.system_ends, output=self.output, server=self.server,
         )  # fmt: skip
         if not self.answer_tool:
             return request

@@ -148,7 +148,8 @@ class Message:
     tool_calls: tuple[ToolCall, ...] = ()
     tool_results: tuple[ToolResult, ...] = ()
     echo: Mapping[str, Any] = field(default_factory=dict)
-    """Protocol → parts to return to the provider unchanged, such as thinking (D-32)."""
+    """Protocol → parts to return to the provider unchanged, such as thinking (D-32); `server` → the
+    server that they are from, as no other one is given them (D-78)."""
     pictures: tuple[Picture, ...] = field(default=(), kw_only=True)
     """The pictures of its text, in the order of their marks there: `[picture 1: …]`."""
 
@@ -194,6 +195,8 @@ class Request:
     """1 = the first; more = a retry, as set in the agent's `[retry]`."""
     wire: WireCache = field(default_factory=WireCache, kw_only=True, repr=False, compare=False)
     """The serialised messages that the requests of one conversation have in common."""
+    server: str = field(default="", kw_only=True, repr=False, compare=False)
+    """The server that it is sent to, as in `Message.echo`; empty = that of all its messages."""
     log: WireLog | None = field(default=None, kw_only=True, repr=False, compare=False)
     """Takes, or plays, the bytes of the reply; None = they are not kept."""
 

@@ -236,6 +236,8 @@ class WireLog:
         self.streaming: Mapping[str, Any] = {}
         """The fields of the request that ask for a stream."""
         self.answer_tool: AnswerTool = ""
+        self.server = ""
+        """As in `Exchange.server`; that of a recorded exchange is kept."""
 
     @property
     def reply(self) -> WireReply | None:

@@ -221,7 +221,7 @@ class ModelClient:
         self.is_played, self.is_kept = recorded is not None, False
         if recorded:
             log.recorded, log.protocol = recorded.reply, recorded.protocol
-            log.answer_tool = recorded.answer_tool
+            log.answer_tool, log.server = recorded.answer_tool, recorded.server
             if recorded.cut:
                 log.hang = partial(self._cut, recorded.cut)
         held = 0.0 if recorded else await hold(self._scope, request, self.exchanges)
@@ -249,7 +249,7 @@ class ModelClient:
                 sent=len(request.messages), system=request.system,
                 system_ends=request.system_ends, tools=request.tools,
                 past_tools=request.past_tools, output=request.output,
-                answer_tool=log.answer_tool, params=request.params,
+                answer_tool=log.answer_tool, server=log.server, params=request.params,
                 streaming=log.streaming, reply=reply, response=response,
                 deltas=tuple(pieces.deltas) if pieces and not reply else (), error=error,
                 was_last=self._is_last(error, attempt, recorded),

@@ -10,12 +10,14 @@ import re
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 from axe_nb.answer_tool import take_answer, with_answer_tool
 from axe_nb.errors import ProviderError
 from axe_nb.messages import Request, Response, dump
 from axe_nb.providers import wire
+from axe_nb.providers.history import SERVER
 from axe_nb.providers.http import post
 from axe_nb.providers.protocol import OnDelta, Server
 from axe_nb.providers.streamed_reply import Streaming
@@ -100,6 +102,9 @@ async def exchange(
     Raises:
         ProviderError: the server is unreachable, refuses, fails or sends an invalid reply.
     """
+    request = replace(request, server=_find_server(server, request))
+    if request.log and any(message.echo for message in request.messages):
+        request.log.server = request.server
     refusals = _Refusals(server, request)
     needs_tool = request.output is not None and not takes_form(request.output)
     while True:
@@ -121,7 +126,20 @@ async def exchange(
             if error.status in REFUSALS:
                 refusals.forget()  # the field was perhaps not what was wrong
             raise
-        return take_answer(request, parse(data))
+        response = take_answer(request, parse(data))
+        if response.echo:
+            if request.log:
+                request.log.server = request.server
+            response = replace(response, echo={**response.echo, SERVER: request.server})
+        return response
+
+
+def _find_server(server: Server, request: Request) -> str:
+    """Returns what stands for the server and its model in messages that it alone is given."""
+    if request.log and request.log.server:
+        return request.log.server
+    place = dump([server.info.name, server.base_url, request.model])
+    return hashlib.sha256(place).hexdigest()[:16]
 
 
 class _Refusals:

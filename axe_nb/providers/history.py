@@ -6,10 +6,14 @@ Source: D-32; goals.md "turn 1000 against turn 10".
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from operator import is_
 from typing import Any, NamedTuple, TypeAlias
 
 from axe_nb.messages import Message, Request, dump
+
+SERVER = "server"
+"""Key of `Message.echo`."""
 
 RECENT = 8
 """Messages at the end that stay apart, at least: protocols merge and mark the last ones."""
@@ -40,10 +44,17 @@ def write_messages(
     request: Request, protocol: str, encode: Encode, join: Join = join_objects
 ) -> Written:
     """Encodes the messages of a request, except those encoded for an earlier request."""
-    history: History | None = request.wire.get(protocol)
+    known = f"{protocol} {request.server}"
+    history: History | None = request.wire.get(known)
     if history is None or not history.begins(request.messages):
-        history = request.wire[protocol] = History()
-    return history.write(request.messages, encode, join)
+        history = request.wire[known] = History()
+    return history.write(request.messages, lambda one: encode(drop_foreign(one, request)), join)
+
+
+def drop_foreign(message: Message, request: Request) -> Message:
+    """Returns a message without the parts that only another server may be given (D-78)."""
+    is_foreign = message.echo.get(SERVER, request.server) != request.server
+    return replace(message, echo={}) if request.server and is_foreign else message
 
 
 class History:

@@ -27,6 +27,7 @@ def encode(exchange: Exchange, clean: Filter) -> dict[str, Any]:
         turn=exchange.turn,
         protocol=exchange.protocol,
         answer_tool=exchange.answer_tool,
+        server=exchange.server,
         reply=reply,
         response=None if reply else exchange.response,
         deltas=exchange.deltas,

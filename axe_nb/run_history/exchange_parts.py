@@ -23,7 +23,7 @@ from axe_nb.wire_log import is_stream, pack, split
 
 CONSTANT = (
     "model", "protocol", "system", "system_ends", "tools", "past_tools", "output", "answer_tool",
-    "params", "streaming",
+    "server", "params", "streaming",
 )  # fmt: skip
 """Fields of an exchange that it often has in common with the one before it."""
 

@@ -1,0 +1,124 @@
+"""What a model thought goes back to its own server only (D-78)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import axe_nb
+from axe_nb import Agent, RunResult
+from axe_nb.scripting.wire import Protocol
+from tests.wire.replay import Replay
+
+pytestmark = pytest.mark.req("D-78")
+
+every_protocol = pytest.mark.parametrize("protocol", ["anthropic", "openai", "ollama"])
+
+THOUGHT = "bound to this server"
+
+BLOCKS = [
+    {"type": "thinking", "thinking": THOUGHT, "signature": "c2ln"},
+    {"type": "text", "text": "Three."},
+]
+SPENT = {"input_tokens": 5, "output_tokens": 2}
+
+REPLIES: dict[str, dict[str, Any]] = {
+    "openai": {
+        "choices": [
+            {
+                "finish_reason": "stop",
+                "message": {"role": "assistant", "content": "Three.", "reasoning_content": THOUGHT},
+            }
+        ]
+    },
+    "anthropic": {
+        "role": "assistant",
+        "content": BLOCKS,
+        "stop_reason": "end_turn",
+        "usage": SPENT,
+    },
+    "ollama": {"message": {"content": "Three.", "thinking": THOUGHT}, "done": True},
+}
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Replay]:
+    with Replay({}) as replay:
+        for protocol in REPLIES:
+            monkeypatch.setenv(f"{protocol.upper()}_API_KEY", "sk-canary-0123456789")
+        yield replay
+
+
+@pytest.fixture
+def agent(protocol: Protocol, server: Replay, monkeypatch: pytest.MonkeyPatch) -> Agent:
+    """An agent whose model thinks, and has been asked once."""
+    reply = {"status": 200, "body": REPLIES[protocol]}
+    server.replies = {name: {"sequence": [reply] * 3} for name in ("here", "there")}
+    move_to("here", protocol, server, monkeypatch)
+    return Agent("a", f"{protocol}/m")
+
+
+def move_to(place: str, protocol: str, server: Replay, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(f"AXE_{protocol.upper()}_BASE_URL", server.url(place))
+
+
+def ask(agent: Agent, prompt: str, **options: Any) -> RunResult:
+    result = axe_nb.run(agent, prompt, display=False, stream=False, **options)
+    assert result.text == "Three."
+    return result
+
+
+def last_body(server: Replay, place: str = "here") -> dict[str, Any]:
+    body: dict[str, Any] = server.log(place)[-1].body
+    return body
+
+
+@every_protocol
+def test_its_own_server_is_given_it(protocol: Protocol, agent: Agent, server: Replay) -> None:
+    second = ask(agent, "Sure?", continue_from=ask(agent, "How many?"))
+    assert THOUGHT in str(last_body(server))
+    assert second.request().body == last_body(server)
+
+
+@every_protocol
+def test_another_server_is_not(
+    protocol: Protocol, agent: Agent, server: Replay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = ask(agent, "How many?")
+    move_to("there", protocol, server, monkeypatch)
+    second = ask(agent, "Sure?", continue_from=first)
+    sent = last_body(server, "there")
+    assert THOUGHT not in str(sent)
+    assert "Three." in str(sent)
+    assert second.request().body == sent
+    assert RunResult.from_dict(second.to_dict(full=True)).request().body == sent
+
+
+@every_protocol
+def test_another_model_of_the_server_is_not(
+    protocol: Protocol, agent: Agent, server: Replay
+) -> None:
+    first = ask(agent, "How many?")
+    ask(agent, "Sure?", continue_from=first, model=f"{protocol}/other")
+    assert THOUGHT not in str(last_body(server))
+    ask(agent, "Sure?", continue_from=first)
+    assert THOUGHT in str(last_body(server))
+
+
+@every_protocol
+def test_a_saved_run_goes_on_with_it_and_a_fork_to_another_model_without(
+    protocol: Protocol, agent: Agent, server: Replay, tmp_path: Path
+) -> None:
+    second = ask(agent, "Sure?", continue_from=ask(agent, "How many?"))
+    second.save(tmp_path / "run.axe")
+    loaded = axe_nb.load(tmp_path / "run.axe")
+    ask(agent, "Really?", continue_from=loaded)
+    assert str(last_body(server)).count(THOUGHT) == 2
+    server.replies["here"]["sequence"] *= 2
+    forked = loaded.fork("0/1", model=f"{protocol}/other", display=False)
+    assert forked.text == "Three."
+    assert THOUGHT not in str(last_body(server))
+    assert last_body(server)["model"] == "other"
